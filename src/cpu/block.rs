@@ -1,0 +1,147 @@
+//! Plan statements to steps: serial loops over the same range are joined, and the innermost pair becomes a block.
+
+use super::walk::Shape;
+use crate::plan::{Dim, Limit, Loop, Map, Op, Range, RowLoop, Sum, Value};
+
+/// A loop of a block.
+#[derive(Clone, Debug)]
+pub(super) struct BlockLoop {
+    pub(super) range: Range,
+}
+
+/// A statement of a [`super::Program`].
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// A loop that is interpreted, its iterations perhaps on threads.
+    Loop { dim: Dim, register: u32, range: Range, parallel: bool, body: Vec<Step> },
+    /// A micro-kernel's call.
+    Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
+    /// A stage of a reduction.
+    Reduce { buffer: u32, dimension: u32, outer: Vec<u32>, rows: Vec<Vec<RowLoop>>, in_place: bool },
+}
+
+/// A loop, or the lanes of a walk as the loop they were.
+#[derive(Clone)]
+struct Chain {
+    dim: Dim,
+    register: u32,
+    range: Range,
+    map: Map,
+    lanes: u32,
+}
+
+/// The steps of a plan's body.
+pub(super) fn steps(ops: &[Op]) -> Vec<Step> {
+    ops.iter().filter_map(step).collect()
+}
+
+fn step(op: &Op) -> Option<Step> {
+    match op {
+        Op::Loop(l) => Some(loop_step(l)),
+        Op::Walk(_) => Some(close(&[], op)),
+        Op::ReduceDimension { buffer, dimension, outer, rows, in_place } => Some(Step::Reduce {
+            buffer: *buffer,
+            dimension: *dimension,
+            outer: outer.clone(),
+            rows: rows.clone(),
+            in_place: *in_place,
+        }),
+        // Statements of the other target; `Plan::verify` keeps them out.
+        Op::Accumulate { .. } | Op::CacheRows { .. } | Op::ClearShared | Op::ReduceShared { .. } => None,
+    }
+}
+
+fn loop_step(l: &Loop) -> Step {
+    // The perfect nest from here down to a walk or to a body of several statements.
+    let mut chain = Vec::new();
+    let mut at = l;
+    let last = loop {
+        let this =
+            Chain { dim: at.dim, register: at.register, range: at.range.clone(), map: at.map, lanes: 1 };
+        chain.push(this);
+        match &at.body[..] {
+            [Op::Loop(inner)] => at = inner,
+            body => break body,
+        }
+    };
+    match last {
+        [walk @ Op::Walk(_)] => close(&chain, walk),
+        body => wrap(&join(&chain), steps(body)),
+    }
+}
+
+/// The nest `chain { walk }` as loops round a block.
+fn close(chain: &[Chain], walk: &Op) -> Step {
+    let Op::Walk(walk) = walk else { unreachable!("called with a walk") };
+    let mut chain = chain.to_vec();
+    if let Some(lanes) = &walk.lanes {
+        let (dim, register, range) = (lanes.dim, lanes.register, lanes.range.clone());
+        chain.push(Chain { dim, register, range, map: Map::Serial, lanes: lanes.count });
+    }
+    let mut chain = join(&chain);
+    let mut shape = Shape { rows_inside: true, lanes: 1, steps: walk.steps, complete: walk.complete };
+    let (mut rows, mut trees) = (None, None);
+    for place in 0..2 {
+        let fits = |c: &Chain| c.map == Map::Serial && if c.dim == Dim::Batch { rows.is_none() } else { trees.is_none() };
+        let Some(c) = chain.pop_if(|c| fits(c)) else { break };
+        if place == 0 {
+            shape.rows_inside = c.dim == Dim::Batch;
+            shape.lanes = c.lanes as usize;
+        }
+        let taken = Some(BlockLoop { range: c.range });
+        match c.dim {
+            Dim::Batch => rows = taken,
+            Dim::Tree => trees = taken,
+        }
+    }
+    let into = walk.into.clone().unwrap_or(Sum::Result { first: false });
+    let block = Step::Block { rows, trees, shape, into };
+    if chain.is_empty() { block } else { wrap(&chain, vec![block]) }
+}
+
+fn wrap(chain: &[Chain], body: Vec<Step>) -> Step {
+    let mut steps = body;
+    for c in chain.iter().rev() {
+        let parallel = c.map != Map::Serial;
+        steps = vec![Step::Loop { dim: c.dim, register: c.register, range: c.range.clone(), parallel, body: steps }];
+    }
+    steps.pop().unwrap_or(Step::Reduce { buffer: 0, dimension: 0, outer: Vec::new(), rows: Vec::new(), in_place: true })
+}
+
+/// Joins neighbouring serial loops of which the inner walks through the outer's tile: the order stays the same.
+fn join(chain: &[Chain]) -> Vec<Chain> {
+    let mut out: Vec<Chain> = Vec::new();
+    for c in chain {
+        match out.last_mut().and_then(|outer| joined(outer, c).map(|j| (outer, j))) {
+            Some((outer, joined)) => *outer = joined,
+            None => out.push(c.clone()),
+        }
+    }
+    out
+}
+
+fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
+    let tile = Limit { end: outer.range.step, minus: Vec::new() };
+    let fits = outer.map == Map::Serial
+        && inner.map == Map::Serial
+        && outer.dim == inner.dim
+        && outer.lanes == 1
+        && inner.range.start == Value::Const(0)
+        && inner.range.limits.contains(&tile);
+    if !fits {
+        return None;
+    }
+    let mut limits = outer.range.limits.clone();
+    for limit in inner.range.limits.iter().filter(|l| **l != tile) {
+        // The joined offset is the sum of both, so the outer's is no longer taken off.
+        let mut minus = limit.minus.clone();
+        let place = minus.iter().position(|r| *r == outer.register)?;
+        minus.remove(place);
+        let limit = Limit { end: limit.end, minus };
+        if !limits.contains(&limit) {
+            limits.push(limit);
+        }
+    }
+    let range = Range { start: outer.range.start, step: inner.range.step, limits };
+    Some(Chain { dim: outer.dim, register: outer.register, range, map: Map::Serial, lanes: inner.lanes })
+}

@@ -1,0 +1,425 @@
+//! A compiled plan, and its run.
+
+use std::{cell::RefCell, sync::atomic::AtomicU32};
+
+use rayon::prelude::*;
+
+use super::{
+    block::{BlockLoop, Step, steps},
+    nodes::{LinkedNode, Node, Nodes, Rule},
+    rows::Rows,
+    sink::{Leaves, Many, One, Shared, Sink, Slots, Trace},
+    walk::{self, Shape, Span},
+};
+use crate::{
+    error::{Error, Result},
+    forest::{Forest, Targets},
+    layout::Children,
+    plan::{Dim, Extents, Limit, Lowered, Plan, Range, RowLoop, Size, Sum, Target, Value},
+    schedule::MOST_DEPTH,
+};
+
+/// Sizes a plan may leave to run time.
+const MOST_SLOTS: usize = 64;
+/// Partial sums held at a time; longer batches go in pieces.
+const MOST_PARTIALS: usize = 1 << 26;
+
+#[derive(Clone, Debug)]
+enum Encoded {
+    Affine(Nodes<Node>),
+    Linked(Nodes<LinkedNode>),
+}
+
+/// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
+/// (but for partial sums, whose scratch each thread keeps).
+#[derive(Clone, Debug)]
+pub struct Program {
+    plan: Plan,
+    steps: Vec<Step>,
+    nodes: Encoded,
+    /// The slot at each address.
+    slots: Vec<u32>,
+    /// The producer's index of the tree at each position.
+    order: Vec<u32>,
+    /// The output of the tree at each position; `None` where leaves are vectors.
+    targets: Option<Vec<u32>>,
+    base: Vec<f32>,
+    leaf_values: usize,
+    features: usize,
+    threads: u32,
+}
+
+impl Program {
+    /// Makes the program of a forest that was lowered for the CPU.
+    ///
+    /// # Errors
+    /// A plan for another target, or one with more than 64 run-time sizes.
+    pub fn new(forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
+        let plan = lowered.plan().clone();
+        if plan.target != Target::Cpu {
+            return Err(Error::Internal("a cube plan was handed to the CPU".into()));
+        }
+        if plan.sizes.len() > MOST_SLOTS {
+            return Err(Error::Internal(format!("{} run-time sizes, at most {MOST_SLOTS}", plan.sizes.len())));
+        }
+        let packed = lowered.packed();
+        let nodes = match packed.children {
+            Children::Affine { stride } => Encoded::Affine(Nodes::affine(forest, packed, stride)),
+            Children::Linked => Encoded::Linked(Nodes::linked(forest, packed)),
+        };
+        let targets = match &forest.targets {
+            Targets::One(outputs) => Some(lowered.order().iter().map(|t| outputs[*t as usize]).collect()),
+            Targets::All => None,
+        };
+        Ok(Self {
+            steps: steps(&plan.body),
+            nodes,
+            slots: packed.slots(),
+            order: lowered.order().to_vec(),
+            targets,
+            base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
+            leaf_values: forest.leaf_values.len(),
+            features: forest.features.len(),
+            threads,
+            plan,
+        })
+    }
+
+    /// The plan it runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Trees of the forest.
+    pub fn trees(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Worker threads it was made for.
+    pub fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Outputs a row.
+    pub fn outputs(&self) -> usize {
+        self.base.len()
+    }
+
+    /// Bytes of its nodes and slots.
+    pub fn node_bytes(&self) -> usize {
+        let nodes = match &self.nodes {
+            Encoded::Affine(n) => size_of_val(&n.nodes[..]),
+            Encoded::Linked(n) => size_of_val(&n.nodes[..]),
+        };
+        nodes + size_of_val(&self.slots[..])
+    }
+
+    /// Writes `rows x outputs` margins; `leaves` are the leaf values by slot.
+    ///
+    /// # Errors
+    /// Rows, leaves or output of another shape than the forest's.
+    pub fn margins(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        let outputs = self.outputs();
+        self.check(rows, out.len(), outputs)?;
+        if leaves.len() != self.leaf_values {
+            return Err(Error::Rows(format!("{} leaf values, the forest has {}", leaves.len(), self.leaf_values)));
+        }
+        for row in out.chunks_exact_mut(outputs) {
+            row.copy_from_slice(&self.base);
+        }
+        let per_row = |at: Extents| self.plan.partials.iter().map(|p| self.copies(p, at) * outputs).sum::<usize>();
+        let needed = per_row(self.extents(rows.len()));
+        // Rows do not depend on each other, so a batch whose copies are too many goes in pieces.
+        let piece = if needed == 0 { rows.len() } else { (MOST_PARTIALS / needed).clamp(1, rows.len().max(1)) };
+        let mut first = 0;
+        while first < rows.len() {
+            let count = piece.min(rows.len() - first);
+            let part = rows.slice(first, count);
+            let sums = &mut out[first * outputs..][..count * outputs];
+            let at = self.extents(count);
+            with_scratch(per_row(at) * count, |partials| {
+                let into = Into::Sums { leaves, result: Shared::new(sums), partials: Shared::new(partials) };
+                self.run(&part, at, into);
+            });
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// Writes `rows x trees` leaf slots, trees in the producer's order.
+    ///
+    /// # Errors
+    /// Rows or output of another shape than the forest's.
+    pub fn slots(&self, rows: &Rows<'_>, out: &mut [u32]) -> Result<()> {
+        self.check(rows, out.len(), self.trees())?;
+        self.run(rows, self.extents(rows.len()), Into::Slots(Shared::new(out)));
+        Ok(())
+    }
+
+    /// Writes for each row and tree, in the producer's tree order, the worker that visits it ([`worker`]) and the
+    /// visit's place in the whole run: `rows x trees x 2`.
+    ///
+    /// # Errors
+    /// Rows or output of another shape than the forest's.
+    pub fn trace(&self, rows: &Rows<'_>, out: &mut [u32]) -> Result<()> {
+        self.check(rows, out.len(), self.trees() * 2)?;
+        let clock = AtomicU32::new(0);
+        self.run(rows, self.extents(rows.len()), Into::Trace(Shared::new(out), &clock));
+        Ok(())
+    }
+
+    fn check(&self, rows: &Rows<'_>, out: usize, width: usize) -> Result<()> {
+        if rows.columns() != self.features {
+            return Err(Error::Columns { found: rows.columns(), expected: self.features });
+        }
+        if out != rows.len() * width {
+            return Err(Error::Rows(format!("room for {out} values, {} rows need {}", rows.len(), rows.len() * width)));
+        }
+        Ok(())
+    }
+
+    fn extents(&self, batch: usize) -> Extents {
+        Extents { batch: batch as u32, trees: self.order.len() as u32, threads: self.threads }
+    }
+
+    fn copies(&self, partial: &crate::plan::Partial, at: Extents) -> usize {
+        partial.dims.iter().map(|d| self.plan.resolve(d.count, at) as usize).product()
+    }
+
+    fn run(&self, rows: &Rows<'_>, at: Extents, into: Into<'_>) {
+        if rows.is_empty() {
+            return;
+        }
+        let mut sizes = [0; MOST_SLOTS];
+        for (place, size) in sizes.iter_mut().zip(&self.plan.sizes) {
+            *place = Size::resolve(size, at);
+        }
+        let run = Run { program: self, rows, sizes, at, into };
+        run.steps(&self.steps, State { offsets: [0; 32], row: 0, tree: 0, worker: 0 });
+    }
+}
+
+/// The number of a worker, from the index of each parallel loop on the way to it, outermost first.
+pub fn worker(indices: impl IntoIterator<Item = u32>) -> u32 {
+    indices.into_iter().fold(0, next_worker)
+}
+
+fn next_worker(outer: u32, index: u32) -> u32 {
+    outer.wrapping_mul(65_599).wrapping_add(index + 1)
+}
+
+/// Lends `f` a zeroed buffer that the thread keeps for its next call.
+fn with_scratch(len: usize, f: impl FnOnce(&mut [f32])) {
+    thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
+    // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
+    let mut buffer = SCRATCH.with(RefCell::take);
+    buffer.clear();
+    buffer.resize(len, 0.0);
+    f(&mut buffer);
+    SCRATCH.with(|s| s.replace(buffer));
+}
+
+/// What a run writes.
+#[derive(Clone, Copy)]
+enum Into<'a> {
+    Sums { leaves: &'a [f32], result: Shared<f32>, partials: Shared<f32> },
+    Slots(Shared<u32>),
+    Trace(Shared<u32>, &'a AtomicU32),
+}
+
+const _: () = assert!(MOST_DEPTH == 32, "a state holds the offset of every loop of the deepest nest");
+
+#[derive(Clone, Copy)]
+struct State {
+    offsets: [u32; 32],
+    row: u32,
+    tree: u32,
+    worker: u32,
+}
+
+struct Run<'a> {
+    program: &'a Program,
+    rows: &'a Rows<'a>,
+    sizes: [u32; MOST_SLOTS],
+    at: Extents,
+    into: Into<'a>,
+}
+
+impl Run<'_> {
+    fn value(&self, value: Value) -> u32 {
+        match value {
+            Value::Const(n) => n,
+            Value::Slot(s) => self.sizes[s as usize],
+        }
+    }
+
+    /// First offset, step and count of a range.
+    fn span(&self, range: &Range, state: &State) -> (u32, u32, u32) {
+        let limit = |l: &Limit| {
+            l.minus.iter().fold(self.value(l.end), |end, r| end.saturating_sub(state.offsets[*r as usize]))
+        };
+        let end = range.limits.iter().map(limit).min().unwrap_or(0);
+        let start = self.value(range.start);
+        let step = self.value(range.step).max(1);
+        (start, step, end.saturating_sub(start).div_ceil(step))
+    }
+
+    fn steps(&self, steps: &[Step], state: State) {
+        steps.iter().for_each(|s| self.step(s, state));
+    }
+
+    fn step(&self, step: &Step, mut state: State) {
+        match step {
+            Step::Loop { dim, register, range, parallel, body } => {
+                let (start, step, count) = self.span(range, &state);
+                let iteration = |k: u32, worker: u32| {
+                    let offset = start + k * step;
+                    let mut inner = state;
+                    inner.worker = worker;
+                    inner.offsets[*register as usize] = offset;
+                    match dim {
+                        Dim::Batch => inner.row += offset,
+                        Dim::Tree => inner.tree += offset,
+                    }
+                    self.steps(body, inner);
+                };
+                match *parallel {
+                    false => (0..count).for_each(|k| iteration(k, state.worker)),
+                    true if count == 1 || self.program.threads == 1 => {
+                        (0..count).for_each(|k| iteration(k, next_worker(state.worker, k)));
+                    }
+                    true => (0..count).into_par_iter().for_each(|k| iteration(k, next_worker(state.worker, k))),
+                }
+            }
+            Step::Block { rows, trees, shape, into } => {
+                let span = |l: &Option<BlockLoop>, base: u32| {
+                    let (start, step, count) = l.as_ref().map_or((0, 1, 1), |l| self.span(&l.range, &state));
+                    Span { start: (base + start) as usize, step: step as usize, count: count as usize }
+                };
+                self.block(span(rows, state.row), span(trees, state.tree), *shape, into, &state);
+            }
+            Step::Reduce { buffer, dimension, outer, rows, in_place } => {
+                for chain in rows {
+                    self.each_row(chain, &mut state, &mut |row, state| {
+                        self.reduce(*buffer, *dimension as usize, outer, row, *in_place, state);
+                    });
+                }
+            }
+        }
+    }
+
+    fn block(&self, row: Span, tree: Span, shape: Shape, into: &Sum, state: &State) {
+        // What the unchecked loads of the micro-kernels rest on.
+        if row.count == 0 || tree.count == 0 || row.end() > self.rows.len() || tree.end() > self.program.order.len() {
+            debug_assert!(row.count == 0 || tree.count == 0, "a block past the rows or trees");
+            return;
+        }
+        let p = self.program;
+        let slots = &p.slots[..];
+        match self.into {
+            Into::Sums { leaves, result, partials } => {
+                let leaves = Leaves { slots, values: leaves };
+                let outputs = p.base.len();
+                let (out, base) = match into {
+                    Sum::Partial { buffer } => (partials, self.partial(*buffer, state, None)),
+                    Sum::Result { .. } | Sum::Shared => (result, 0),
+                };
+                match outputs {
+                    1 => self.dispatch(row, tree, shape, One { leaves, out, base }),
+                    _ => self.dispatch(row, tree, shape, Many { leaves, out, base, outputs, targets: p.targets.as_deref() }),
+                }
+            }
+            Into::Slots(out) => {
+                let leaves = Leaves { slots, values: &[] };
+                self.dispatch(row, tree, shape, Slots { leaves, out, order: &p.order });
+            }
+            Into::Trace(out, clock) => {
+                self.dispatch(row, tree, shape, Trace { out, order: &p.order, worker: state.worker, clock });
+            }
+        }
+    }
+
+    /// Picks the micro-kernel.
+    fn dispatch<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S) {
+        match &self.program.nodes {
+            Encoded::Affine(nodes) => self.dispatch_rule(nodes, row, tree, shape, sink),
+            Encoded::Linked(nodes) => self.dispatch_rule(nodes, row, tree, shape, sink),
+        }
+    }
+
+    fn dispatch_rule<R: Rule, S: Sink>(&self, nodes: &Nodes<R>, row: Span, tree: Span, shape: Shape, sink: S) {
+        // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
+        // settled steps that stay inside the nodes.
+        unsafe {
+            match (self.program.plan.categorical, self.rows.is_unit()) {
+                (false, true) => walk::block::<R, S, false, true>(nodes, self.rows, row, tree, shape, sink),
+                (false, false) => walk::block::<R, S, false, false>(nodes, self.rows, row, tree, shape, sink),
+                (true, _) => walk::block::<R, S, true, false>(nodes, self.rows, row, tree, shape, sink),
+            }
+        }
+    }
+
+    /// Where row 0 of a private copy starts in the scratch: the copy of the current iterations, or the one in which
+    /// dimension `fixed.0` has index `fixed.1` and those after it index 0.
+    fn partial(&self, buffer: u32, state: &State, fixed: Option<(usize, u32)>) -> usize {
+        let p = self.program;
+        let row_width = self.rows.len() * p.base.len();
+        let before: usize = p.plan.partials[..buffer as usize].iter().map(|b| p.copies(b, self.at) * row_width).sum();
+        let mut copy = 0usize;
+        for (i, dim) in p.plan.partials[buffer as usize].dims.iter().enumerate() {
+            let index = match fixed {
+                Some((d, k)) if i == d => k,
+                Some((d, _)) if i > d => 0,
+                _ => {
+                    let offset = state.offsets[dim.register as usize];
+                    offset.saturating_sub(self.value(dim.start)) / self.value(dim.step).max(1)
+                }
+            };
+            copy = copy * self.value(dim.count) as usize + index as usize;
+        }
+        before + copy * row_width
+    }
+
+    fn each_row(&self, chain: &[RowLoop], state: &mut State, f: &mut dyn FnMut(usize, &State)) {
+        let Some((outer, inner)) = chain.split_first() else {
+            f(state.row as usize, state);
+            return;
+        };
+        let (start, step, count) = self.span(&outer.range, state);
+        let row = state.row;
+        for k in 0..count {
+            let offset = start + k * step;
+            state.offsets[outer.register as usize] = offset;
+            state.row = row + offset;
+            self.each_row(inner, state, f);
+        }
+        state.row = row;
+        state.offsets[outer.register as usize] = 0;
+    }
+
+    /// Adds up the copies of one row over one dimension, and leaves them zero.
+    fn reduce(&self, buffer: u32, dimension: usize, _outer: &[u32], row: usize, in_place: bool, state: &State) {
+        let Into::Sums { result, partials, .. } = self.into else { return };
+        let p = self.program;
+        let outputs = p.base.len();
+        let copies = self.value(p.plan.partials[buffer as usize].dims[dimension].count);
+        for o in 0..outputs {
+            let mut sum = 0.0;
+            for k in 0..copies {
+                let at = self.partial(buffer, state, Some((dimension, k))) + row * outputs + o;
+                // SAFETY: the copies of this row belong to the iterations this stage ends.
+                sum += std::mem::take(unsafe { partials.at(at) });
+            }
+            let into = match in_place {
+                true => {
+                    let at = self.partial(buffer, state, Some((dimension, 0))) + row * outputs + o;
+                    // SAFETY: as above.
+                    unsafe { partials.at(at) }
+                }
+                // SAFETY: the stage ends every loop that shares the row's sum.
+                false => unsafe { result.at(row * outputs + o) },
+            };
+            *into += sum;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Rows as the caller has them: any strides, nothing copied.
+
+use crate::error::{Error, Result};
+
+/// A matrix of `f32` rows in somebody's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    data: &'a [f32],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// Rows of `columns` values each, one after the other.
+    ///
+    /// # Errors
+    /// Data that is no whole number of rows.
+    pub fn new(data: &'a [f32], columns: usize) -> Result<Self> {
+        if columns == 0 || !data.len().is_multiple_of(columns) {
+            return Err(Error::Rows(format!("{} values are no whole number of rows of {columns} columns", data.len())));
+        }
+        Self::strided(data, [data.len() / columns, columns], [columns, 1])
+    }
+
+    /// `shape[0]` rows of `shape[1]` columns; value `(r, c)` is at `r * strides[0] + c * strides[1]`.
+    ///
+    /// # Errors
+    /// A shape and strides that reach past the data, or more than 2^31 - 1 rows.
+    pub fn strided(data: &'a [f32], shape: [usize; 2], strides: [usize; 2]) -> Result<Self> {
+        let [rows, columns] = shape;
+        if rows > i32::MAX as usize {
+            return Err(Error::Rows(format!("{rows} rows, at most 2^31 - 1 in a call; predict in chunks")));
+        }
+        let reach = |n: usize, stride: usize| n.checked_sub(1).and_then(|n| n.checked_mul(stride));
+        if rows > 0 && columns > 0 {
+            let last = reach(rows, strides[0]).and_then(|r| reach(columns, strides[1])?.checked_add(r));
+            if last.is_none_or(|last| last >= data.len()) {
+                return Err(Error::Rows(format!(
+                    "{rows} rows of {columns} columns with strides {strides:?} reach past the {} values given",
+                    data.len()
+                )));
+            }
+        }
+        Ok(Self { data, rows, columns, row_stride: strides[0], column_stride: strides[1] })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Whether a row's values follow each other.
+    pub fn is_unit(&self) -> bool {
+        self.column_stride == 1
+    }
+
+
+    /// The data from row `row` on, for rows whose values follow each other.
+    pub(super) fn from(&self, row: usize) -> &'a [f32] {
+        &self.data[(row * self.row_stride).min(self.data.len())..]
+    }
+
+    /// Rows `first` to `first + count`.
+    pub fn slice(&self, first: usize, count: usize) -> Self {
+        let first = first.min(self.rows);
+        Self { data: self.from(first), rows: count.min(self.rows - first), ..*self }
+    }
+
+    /// The value at a row and a column.
+    ///
+    /// # Safety
+    /// `row < self.len()` and `column < self.columns()`, and `UNIT` only where [`Rows::is_unit`].
+    #[inline(always)]
+    pub unsafe fn get<const UNIT: bool>(&self, row: usize, column: usize) -> f32 {
+        let at = row * self.row_stride + if UNIT { column } else { column * self.column_stride };
+        // SAFETY: `strided` has checked that the last row's last column is in range.
+        unsafe { *self.data.get_unchecked(at) }
+    }
+}

@@ -1,0 +1,153 @@
+//! The micro-kernels: a block of rows against a block of trees, some walks advancing together.
+
+use super::{
+    nodes::{Nodes, Rule},
+    rows::Rows,
+    sink::Sink,
+};
+
+/// Positions `start, start + step, …`, `count` of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) start: usize,
+    pub(super) step: usize,
+    pub(super) count: usize,
+}
+
+impl Span {
+    pub(super) fn at(self, k: usize) -> usize {
+        self.start + k * self.step
+    }
+
+    /// One past the last position.
+    pub(super) fn end(self) -> usize {
+        if self.count == 0 { 0 } else { self.at(self.count - 1) + 1 }
+    }
+}
+
+/// A block's order and how its walks go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Whether the inner loop goes over rows (a tree at a time) or over trees (a row at a time).
+    pub(super) rows_inside: bool,
+    /// Walks of the inner loop that advance together.
+    pub(super) lanes: usize,
+    /// Steps without a leaf test.
+    pub(super) steps: u32,
+    /// Whether they reach every leaf.
+    pub(super) complete: bool,
+}
+
+/// Walks `L` trees and rows in step. `trees[l]` is a root and a constant.
+///
+/// # Safety
+/// Rows are in range; roots and constants are the packed forest's, whose walks of `steps` steps stay inside it.
+#[inline(always)]
+unsafe fn walk<R: Rule, const CATEGORIES: bool, const UNIT: bool, const L: usize>(
+    nodes: &Nodes<R>,
+    rows: &Rows<'_>,
+    row: [usize; L],
+    trees: [(u32, u32); L],
+    shape: Shape,
+) -> [u32; L] {
+    let mut at = trees.map(|t| t.0);
+    for _ in 0..shape.steps {
+        for l in 0..L {
+            // SAFETY: as promised to this function.
+            at[l] = unsafe { nodes.step::<CATEGORIES, UNIT>(at[l], trees[l].1, rows, row[l]) };
+        }
+    }
+    if !shape.complete {
+        for l in 0..L {
+            // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
+            unsafe {
+                while !nodes.is_leaf(at[l]) {
+                    at[l] = nodes.step::<CATEGORIES, UNIT>(at[l], trees[l].1, rows, row[l]);
+                }
+            }
+        }
+    }
+    at
+}
+
+/// Runs a block: every row of `row` against every tree of `tree`, in the shape's order.
+///
+/// # Safety
+/// Rows are in range and have the forest's columns, trees are positions, `UNIT` only where rows are; the shape's
+/// walks stay inside the nodes.
+pub(super) unsafe fn block<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool>(
+    nodes: &Nodes<R>,
+    rows: &Rows<'_>,
+    row: Span,
+    tree: Span,
+    shape: Shape,
+    sink: S,
+) {
+    // SAFETY: as promised to this function.
+    unsafe {
+        match shape.lanes {
+            8.. => lanes::<R, S, CATEGORIES, UNIT, 8>(nodes, rows, row, tree, shape, sink),
+            4..8 => lanes::<R, S, CATEGORIES, UNIT, 4>(nodes, rows, row, tree, shape, sink),
+            2..4 => lanes::<R, S, CATEGORIES, UNIT, 2>(nodes, rows, row, tree, shape, sink),
+            _ => lanes::<R, S, CATEGORIES, UNIT, 1>(nodes, rows, row, tree, shape, sink),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`block`].
+unsafe fn lanes<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool, const L: usize>(
+    nodes: &Nodes<R>,
+    rows: &Rows<'_>,
+    row: Span,
+    tree: Span,
+    shape: Shape,
+    sink: S,
+) {
+    let root = |position: usize| (nodes.roots[position], nodes.constants[position]);
+    if shape.rows_inside {
+        for t in 0..tree.count {
+            let position = tree.at(t);
+            let tree = root(position);
+            let mut r = 0;
+            while r + L <= row.count {
+                let group = std::array::from_fn(|l| row.at(r + l));
+                // SAFETY: as promised to this function.
+                let found = unsafe { walk::<R, CATEGORIES, UNIT, L>(nodes, rows, group, [tree; L], shape) };
+                (0..L).for_each(|l| sink.leaf(group[l], position, found[l]));
+                r += L;
+            }
+            for r in r..row.count {
+                // SAFETY: as promised to this function.
+                let found = unsafe { walk::<R, CATEGORIES, UNIT, 1>(nodes, rows, [row.at(r)], [tree], shape) };
+                sink.leaf(row.at(r), position, found[0]);
+            }
+        }
+    } else {
+        for r in 0..row.count {
+            let row = row.at(r);
+            let mut sum = 0.0;
+            let mut take = |position: usize, address: u32| match S::ONE_VALUE {
+                true => sum += sink.value(address),
+                false => sink.leaf(row, position, address),
+            };
+            let mut t = 0;
+            while t + L <= tree.count {
+                let group = std::array::from_fn(|l| tree.at(t + l));
+                // SAFETY: as promised to this function.
+                let found = unsafe { walk::<R, CATEGORIES, UNIT, L>(nodes, rows, [row; L], group.map(root), shape) };
+                (0..L).for_each(|l| take(group[l], found[l]));
+                t += L;
+            }
+            for t in t..tree.count {
+                let position = tree.at(t);
+                // SAFETY: as promised to this function.
+                let found = unsafe { walk::<R, CATEGORIES, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };
+                take(position, found[0]);
+            }
+            if S::ONE_VALUE {
+                sink.add(row, sum);
+            }
+        }
+    }
+}

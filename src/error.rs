@@ -1,0 +1,51 @@
+//! The crate's error: what is wrong, where, and what to do about it.
+
+use std::path::PathBuf;
+
+/// A `Result` whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Anything that can go wrong with what a user hands in.
+///
+/// Each message is one line that names the thing, the place in it and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A model that can't be read: malformed, over a limit, or not supported.
+    #[error("{0}")]
+    Import(#[from] crate::import::ImportError),
+    /// A forest that breaks a rule of the HIR.
+    #[error("forest: {0}")]
+    Forest(#[from] crate::forest::VerifyError),
+    /// A schedule's text that can't be read.
+    #[error(transparent)]
+    ScheduleText(#[from] crate::schedule::ParseError),
+    /// A schedule that can't be carried out.
+    #[error(transparent)]
+    Schedule(#[from] crate::schedule::ScheduleError),
+    /// A forest that a layout can't hold.
+    #[error(transparent)]
+    Layout(#[from] crate::layout::LayoutError),
+    /// A stage handed over something that breaks its rules: a defect of Fangorn, not of the input.
+    #[error("internal: {0}; this is a defect of fangorn, please report it with the model and the schedule")]
+    Internal(String),
+    /// Rows with another number of columns than the forest has features.
+    #[error("rows have {found} columns, the forest was trained on {expected}; hand over all its columns in order")]
+    Columns {
+        /// Columns of the rows.
+        found: usize,
+        /// Features of the forest.
+        expected: usize,
+    },
+    /// Rows, or room for results, of a wrong shape.
+    #[error("rows: {0}")]
+    Rows(String),
+}

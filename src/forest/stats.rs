@@ -1,0 +1,94 @@
+//! Statistics of a forest: what presets, tuners and `fangorn inspect` look at.
+
+use std::collections::BTreeSet;
+
+use super::{Forest, Node, Predicate, Side};
+
+/// What a forest's trees ask of one feature.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FeatureStats {
+    /// Column number.
+    pub feature: u32,
+    /// Numeric splits on it.
+    pub splits: usize,
+    /// Distinct thresholds among them.
+    pub thresholds: usize,
+    /// Splits on its category.
+    pub category_splits: usize,
+    /// Whether some split sends a missing value left.
+    pub missing_left: bool,
+    /// Whether some split sends a missing value right.
+    pub missing_right: bool,
+}
+
+/// What a forest looks like as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ForestStats {
+    /// Number of trees.
+    pub trees: usize,
+    /// Number of nodes, leaves included.
+    pub nodes: usize,
+    /// Number of leaves.
+    pub leaves: usize,
+    /// Leaves of the tree that has most.
+    pub max_leaves: usize,
+    /// How many trees have each depth: `depths[d]` of depth `d`.
+    pub depths: Vec<usize>,
+    /// Depth of the shallowest leaf of any tree.
+    pub min_leaf_depth: u32,
+    /// The features that some split reads, by column.
+    pub features: Vec<FeatureStats>,
+}
+
+impl Forest {
+    /// Counts the forest. Linear in its size, but for a sort of each feature's thresholds.
+    pub fn stats(&self) -> ForestStats {
+        let mut stats = ForestStats { trees: self.trees.len(), min_leaf_depth: u32::MAX, ..Default::default() };
+        let mut features = vec![FeatureStats::default(); self.features.len()];
+        let mut thresholds = vec![BTreeSet::new(); self.features.len()];
+        for tree in &self.trees {
+            let depths = tree.depths();
+            let depth = depths.iter().copied().max().unwrap_or(0) as usize;
+            if stats.depths.len() <= depth {
+                stats.depths.resize(depth + 1, 0);
+            }
+            stats.depths[depth] += 1;
+            stats.nodes += tree.nodes.len();
+            let mut leaves = 0;
+            for (node, depth) in tree.nodes.iter().zip(depths) {
+                match *node {
+                    Node::Leaf { .. } => {
+                        leaves += 1;
+                        stats.min_leaf_depth = stats.min_leaf_depth.min(depth);
+                    }
+                    Node::Split { feature, predicate, missing, .. } => {
+                        let of = &mut features[feature as usize];
+                        match predicate {
+                            Predicate::Less { threshold } => {
+                                of.splits += 1;
+                                // Adding zero makes -0.0 and 0.0, which decide alike, one threshold.
+                                thresholds[feature as usize].insert((threshold.0 + 0.0).to_bits());
+                            }
+                            Predicate::InSet { .. } => of.category_splits += 1,
+                        }
+                        of.missing_left |= missing == Side::Left;
+                        of.missing_right |= missing == Side::Right;
+                    }
+                }
+            }
+            stats.leaves += leaves;
+            stats.max_leaves = stats.max_leaves.max(leaves);
+        }
+        if stats.trees == 0 {
+            stats.min_leaf_depth = 0;
+        }
+        for (f, (mut of, thresholds)) in features.into_iter().zip(thresholds).enumerate() {
+            if of.splits + of.category_splits > 0 {
+                of.feature = f as u32;
+                of.thresholds = thresholds.len();
+                stats.features.push(of);
+            }
+        }
+        stats
+    }
+}

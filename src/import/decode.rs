@@ -1,0 +1,164 @@
+//! What the two encodings share: scalars read leniently, and how a failure finds its place.
+
+use std::borrow::Cow;
+
+use serde::de::{Deserialize, DeserializeOwned, Unexpected, Visitor};
+
+use super::{ErrorKind, ImportError, Limits, Place, json, ubjson};
+
+/// Containers a document may nest: XGBoost's go 7 deep, and a deeper one must not exhaust the stack.
+pub(super) const MAX_NESTING: u32 = 64;
+
+/// How a document is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Json,
+    Ubjson,
+}
+
+/// A failure to decode; without an offset it is one of the schema, and its path has yet to be found.
+#[derive(Debug)]
+pub(super) struct DecodeError {
+    pub(super) offset: Option<usize>,
+    pub(super) message: String,
+}
+
+impl DecodeError {
+    pub(super) fn syntax(offset: usize, message: impl Into<String>) -> Self {
+        Self { offset: Some(offset), message: message.into() }
+    }
+}
+
+impl std::fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+impl std::error::Error for DecodeError {}
+impl serde::de::Error for DecodeError {
+    fn custom<T: std::fmt::Display>(message: T) -> Self {
+        Self { offset: None, message: message.to_string() }
+    }
+}
+
+/// Decodes a document. A schema error costs a second pass that keeps track of the path.
+pub(super) fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+    encoding: Encoding,
+    limits: &Limits,
+) -> Result<T, ImportError> {
+    let error = match plain(bytes, encoding, limits) {
+        Ok(document) => return Ok(document),
+        Err(error) => error,
+    };
+    if let Some(offset) = error.offset {
+        let place = match encoding {
+            Encoding::Json => json::place(bytes, offset),
+            Encoding::Ubjson => Place::Byte(offset),
+        };
+        return Err(ImportError::new(ErrorKind::Syntax, place, error.message));
+    }
+    let place = match path_of_error::<T>(bytes, encoding, limits) {
+        Some(path) if path != "." => Place::Field(path),
+        _ => Place::File,
+    };
+    Err(ImportError::new(ErrorKind::Schema, place, error.message))
+}
+
+fn plain<T: DeserializeOwned>(bytes: &[u8], encoding: Encoding, limits: &Limits) -> Result<T, DecodeError> {
+    match encoding {
+        Encoding::Json => {
+            let mut reader = json::Reader::new(bytes, limits.string_bytes);
+            let document = T::deserialize(&mut reader)?;
+            reader.finish().map(|()| document)
+        }
+        Encoding::Ubjson => {
+            let mut reader = ubjson::Reader::new(bytes, limits.string_bytes);
+            let document = T::deserialize(reader.value()?)?;
+            reader.finish().map(|()| document)
+        }
+    }
+}
+
+fn path_of_error<T: for<'de> Deserialize<'de>>(bytes: &[u8], encoding: Encoding, limits: &Limits) -> Option<String> {
+    let error = match encoding {
+        Encoding::Json => {
+            serde_path_to_error::deserialize::<_, T>(&mut json::Reader::new(bytes, limits.string_bytes)).err()
+        }
+        Encoding::Ubjson => {
+            let mut reader = ubjson::Reader::new(bytes, limits.string_bytes);
+            serde_path_to_error::deserialize::<_, T>(reader.value().ok()?).err()
+        }
+    };
+    error.map(|error| error.path().to_string())
+}
+
+/// A value that holds no others.
+#[derive(Debug)]
+pub(super) enum Scalar<'de> {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    Single(f32),
+    Double(f64),
+    /// A number as its text, so that it is rounded once, to the type that is asked for.
+    Number(&'de str),
+    Text(Cow<'de, str>),
+}
+
+impl<'de> Scalar<'de> {
+    /// The value as it is.
+    pub(super) fn visit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self {
+            Self::Null => visitor.visit_unit(),
+            Self::Bool(value) => visitor.visit_bool(value),
+            Self::Integer(value) => visitor.visit_i64(value),
+            Self::Single(value) => visitor.visit_f32(value),
+            Self::Double(value) => visitor.visit_f64(value),
+            Self::Number(text) => match text.parse() {
+                Ok(value) => visitor.visit_i64(value),
+                // The readers let only numbers through, so the fallback is never taken.
+                Err(_) => visitor.visit_f64(text.parse().unwrap_or(f64::NAN)),
+            },
+            Self::Text(Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
+            Self::Text(Cow::Owned(text)) => visitor.visit_string(text),
+        }
+    }
+
+    /// The value as an integer: XGBoost writes parameters as strings, and flags as booleans before 1.6.
+    pub(super) fn visit_integer<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self {
+            Self::Bool(value) => visitor.visit_i64(value.into()),
+            Self::Number(text) => match text.parse() {
+                Ok(value) => visitor.visit_i64(value),
+                Err(_) => Err(invalid_number(text, &visitor)),
+            },
+            Self::Text(text) => match text.trim().parse() {
+                Ok(value) => visitor.visit_i64(value),
+                Err(_) => Err(serde::de::Error::invalid_value(Unexpected::Str(&text), &visitor)),
+            },
+            other => other.visit(visitor),
+        }
+    }
+
+    /// The value as an `f32`, rounded once.
+    pub(super) fn visit_single<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self {
+            Self::Integer(value) => visitor.visit_f32(value as f32),
+            Self::Double(value) => visitor.visit_f32(value as f32),
+            Self::Number(text) => match text.parse() {
+                Ok(value) => visitor.visit_f32(value),
+                Err(_) => Err(invalid_number(text, &visitor)),
+            },
+            Self::Text(text) => match text.trim().parse() {
+                Ok(value) => visitor.visit_f32(value),
+                Err(_) => Err(serde::de::Error::invalid_value(Unexpected::Str(&text), &visitor)),
+            },
+            other => other.visit(visitor),
+        }
+    }
+}
+
+fn invalid_number<'de, V: Visitor<'de>>(text: &str, expected: &V) -> DecodeError {
+    serde::de::Error::invalid_value(Unexpected::Other(&format!("number `{text}`")), expected)
+}

@@ -1,0 +1,166 @@
+//! How a refusal reads: one line with the file, the place in it, what is wrong and what to do.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The remedy for a damaged file.
+pub(super) const SAVE_AGAIN: &str =
+    "the file is damaged or incomplete: save the model again with Booster.save_model('model.ubj')";
+
+/// Longest text taken over from a file into a message, in characters.
+const LONGEST_TEXT: usize = 240;
+
+/// What sort of thing is wrong with a model file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file is of no known format.
+    Format,
+    /// The bytes break the rules of their encoding, or end too soon.
+    Syntax,
+    /// A field is missing or has the wrong type.
+    Schema,
+    /// A number is out of its range: a feature, a class, a threshold, a leaf.
+    Value,
+    /// The nodes of a tree form no tree, or parts of the model differ in length.
+    Structure,
+    /// The model asks for more than the [`Limits`](super::Limits) allow.
+    Limit,
+    /// The model is sound, but of a sort that is not supported.
+    Unsupported,
+    /// The load options do not fit the model.
+    Options,
+}
+
+impl ErrorKind {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Format | Self::Syntax | Self::Schema | Self::Value | Self::Structure => SAVE_AGAIN,
+            Self::Limit => "raise the limit if you trust the file",
+            Self::Unsupported => "train the model with a supported setting",
+            Self::Options => "change the load options",
+        }
+    }
+}
+
+/// Where in a model file something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// The file as a whole.
+    File,
+    /// A byte of a binary file, counted from 0.
+    Byte(usize),
+    /// A place in a text file.
+    Text {
+        /// Line, counted from 1.
+        line: usize,
+        /// Byte in the line, counted from 1.
+        column: usize,
+    },
+    /// A field, `learner.gradient_booster.model.trees[3].left_children[7]` say.
+    Field(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File => f.write_str("model"),
+            Self::Byte(at) => write!(f, "byte {at}"),
+            Self::Text { line, column } => write!(f, "line {line}, column {column}"),
+            Self::Field(path) => f.write_str(path),
+        }
+    }
+}
+
+/// Why a model can't be read: one line that names the place, the cause and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ImportError(Box<Report>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Report {
+    file: Option<PathBuf>,
+    place: Place,
+    kind: ErrorKind,
+    cause: String,
+    remedy: String,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}: ", one_line(&file.to_string_lossy(), usize::MAX))?;
+        }
+        write!(f, "{}: {}; {}", self.place, self.cause, self.remedy)
+    }
+}
+
+impl ImportError {
+    pub(super) fn new(kind: ErrorKind, place: Place, cause: impl AsRef<str>) -> Self {
+        let place = match place {
+            Place::Field(path) => Place::Field(one_line(&path, LONGEST_TEXT)),
+            other => other,
+        };
+        let cause = one_line(cause.as_ref(), LONGEST_TEXT);
+        Self(Box::new(Report { file: None, place, kind, cause, remedy: kind.remedy().into() }))
+    }
+
+    pub(super) fn limit(place: Place, cause: impl AsRef<str>, field: &str) -> Self {
+        let remedy = format!("raise `Limits::{field}` if you trust the file");
+        Self::new(ErrorKind::Limit, place, cause).with_remedy(remedy)
+    }
+
+    pub(super) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.0.remedy = remedy.into();
+        self
+    }
+
+    pub(super) fn in_file(mut self, path: &Path) -> Self {
+        self.0.file = Some(path.to_path_buf());
+        self
+    }
+
+    /// The file, where the model came from one.
+    pub fn file(&self) -> Option<&Path> {
+        self.0.file.as_deref()
+    }
+
+    /// The place in the file.
+    pub fn place(&self) -> &Place {
+        &self.0.place
+    }
+
+    /// What sort of thing is wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What is wrong there.
+    pub fn cause(&self) -> &str {
+        &self.0.cause
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> &str {
+        &self.0.remedy
+    }
+}
+
+/// `text` without control characters, cut after `longest` characters.
+fn one_line(text: &str, longest: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(longest));
+    for (i, c) in text.chars().enumerate() {
+        if i == longest {
+            line.push('…');
+            break;
+        }
+        match c {
+            // Line and paragraph separators break lines too, though they are no control characters.
+            '\u{2028}' | '\u{2029}' => line.extend(c.escape_unicode()),
+            _ if c.is_control() => line.extend(c.escape_default()),
+            _ => line.push(c),
+        }
+    }
+    line
+}

@@ -1,0 +1,326 @@
+//! JSON as XGBoost writes it, as a `serde` deserialiser.
+//!
+//! It differs from a general JSON reader in three points: `NaN`, `Infinity` and `-Infinity` are numbers, a number is
+//! rounded once to the type that is asked for (an `f32` never goes through `f64`), and a number may stand in a string.
+
+use std::borrow::Cow;
+
+use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
+
+use super::Place;
+use super::decode::{DecodeError, MAX_NESTING, Scalar};
+
+/// Reads values off a JSON text.
+pub(super) struct Reader<'de> {
+    bytes: &'de [u8],
+    at: usize,
+    nesting: u32,
+    longest_string: usize,
+}
+
+/// Line and column of a byte of the text.
+pub(super) fn place(bytes: &[u8], offset: usize) -> Place {
+    let before = &bytes[..offset.min(bytes.len())];
+    let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
+    let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+    Place::Text { line, column: before.len() - line_start + 1 }
+}
+
+impl<'de> Reader<'de> {
+    pub(super) fn new(bytes: &'de [u8], longest_string: usize) -> Self {
+        Self { bytes, at: 0, nesting: 0, longest_string }
+    }
+
+    /// Checks that nothing but white space follows.
+    pub(super) fn finish(mut self) -> Result<(), DecodeError> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.error("text after the end of the model")),
+        }
+    }
+
+    fn error(&self, message: impl Into<String>) -> DecodeError {
+        DecodeError::syntax(self.at, message)
+    }
+
+    /// The next byte that is no white space, left where it is.
+    fn peek(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.bytes.get(self.at) {
+            self.at += 1;
+        }
+        self.bytes.get(self.at).copied()
+    }
+
+    fn peek_value(&mut self) -> Result<u8, DecodeError> {
+        self.peek().ok_or_else(|| self.error("the text ends where a value is expected"))
+    }
+
+    fn expect(&mut self, byte: u8, what: &str) -> Result<(), DecodeError> {
+        match self.peek() {
+            Some(found) if found == byte => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(_) => Err(self.error(format!("expected {what}"))),
+            None => Err(self.error(format!("the text ends where {what} is expected"))),
+        }
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), DecodeError> {
+        if self.bytes[self.at..].starts_with(word.as_bytes()) {
+            self.at += word.len();
+            return Ok(());
+        }
+        Err(self.error("expected a value"))
+    }
+
+    fn scalar(&mut self) -> Result<Scalar<'de>, DecodeError> {
+        match self.peek_value()? {
+            b'"' => self.string().map(Scalar::Text),
+            b'n' => self.word("null").map(|()| Scalar::Null),
+            b't' => self.word("true").map(|()| Scalar::Bool(true)),
+            b'f' => self.word("false").map(|()| Scalar::Bool(false)),
+            _ => self.number().map(Scalar::Number),
+        }
+    }
+
+    /// A number's text, which Rust's parsers read as JSON means it.
+    fn number(&mut self) -> Result<&'de str, DecodeError> {
+        let start = self.at;
+        if self.bytes.get(self.at) == Some(&b'-') {
+            self.at += 1;
+        }
+        match self.bytes.get(self.at) {
+            Some(b'0'..=b'9') => self.digits_and_fraction()?,
+            Some(b'I') => self.word("Infinity")?,
+            Some(b'N') if self.at == start => self.word("NaN")?,
+            Some(_) => return Err(self.error("expected a value")),
+            None => return Err(self.error("the text ends inside a number")),
+        }
+        // Only ASCII was passed over.
+        Ok(std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or("NaN"))
+    }
+
+    fn digits_and_fraction(&mut self) -> Result<(), DecodeError> {
+        self.digits()?;
+        if self.bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.bytes.get(self.at) {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.bytes.get(self.at) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), DecodeError> {
+        let rest = &self.bytes[self.at..];
+        let count = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
+        if count == 0 {
+            return Err(self.error("expected a digit"));
+        }
+        self.at += count;
+        Ok(())
+    }
+
+    /// Passes over a string and gives its raw text, escapes not yet undone.
+    fn raw_string(&mut self) -> Result<(&'de [u8], bool), DecodeError> {
+        self.expect(b'"', "a string")?;
+        let start = self.at;
+        let mut escaped = false;
+        loop {
+            let rest = &self.bytes[self.at..];
+            let stop = rest.iter().position(|b| matches!(b, b'"' | b'\\') || *b < 0x20);
+            self.at += stop.unwrap_or(rest.len());
+            match self.bytes.get(self.at) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    self.at = (self.at + 2).min(self.bytes.len());
+                }
+                Some(_) => return Err(self.error("a control character stands in a string")),
+                None => return Err(self.error("the text ends inside a string")),
+            }
+        }
+        let raw = &self.bytes[start..self.at];
+        self.at += 1;
+        Ok((raw, escaped))
+    }
+
+    fn string(&mut self) -> Result<Cow<'de, str>, DecodeError> {
+        let start = self.at;
+        let (raw, escaped) = self.raw_string()?;
+        let fail = |message: String| DecodeError::syntax(start, message);
+        if raw.len() > self.longest_string {
+            let limit = self.longest_string;
+            return Err(fail(format!("a string of {} bytes, over the limit of {limit}", raw.len())));
+        }
+        let text = std::str::from_utf8(raw).map_err(|_| fail("a string that is not UTF-8".into()))?;
+        if !escaped {
+            return Ok(Cow::Borrowed(text));
+        }
+        unescape(text).map(Cow::Owned).ok_or_else(|| fail("a string with an unknown escape".into()))
+    }
+
+    fn enter(&mut self) -> Result<(), DecodeError> {
+        if self.nesting == MAX_NESTING {
+            return Err(self.error(format!("values nest more than {MAX_NESTING} deep")));
+        }
+        self.nesting += 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    fn container<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
+        let object = self.peek_value()? == b'{';
+        self.enter()?;
+        let value = if object {
+            visitor.visit_map(Items { reader: self, first: true })?
+        } else {
+            visitor.visit_seq(Items { reader: self, first: true })?
+        };
+        if object { self.expect(b'}', "`,` or `}`")? } else { self.expect(b']', "`,` or `]`")? }
+        self.nesting -= 1;
+        Ok(value)
+    }
+
+    fn at_container(&mut self) -> Result<bool, DecodeError> {
+        Ok(matches!(self.peek_value()?, b'{' | b'['))
+    }
+}
+
+/// Undoes the escapes of a string.
+fn unescape(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let escape = *rest.as_bytes().get(at + 1)?;
+        // An escape is ASCII, so what follows it begins at a character.
+        let mut after = rest.get(at + 2..)?;
+        out.push(match escape {
+            b'"' | b'\\' | b'/' => char::from(escape),
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => unicode(&mut after)?,
+            _ => return None,
+        });
+        rest = after;
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+/// The character of a `\u` escape, whose digits are next in `text`; a pair of surrogates is one character.
+fn unicode(text: &mut &str) -> Option<char> {
+    let unit = hex(text)?;
+    if !(0xD800..0xDC00).contains(&unit) {
+        return char::from_u32(unit);
+    }
+    *text = text.strip_prefix("\\u")?;
+    let low = hex(text)?.checked_sub(0xDC00).filter(|low| *low < 0x400)?;
+    char::from_u32(0x10000 + ((unit - 0xD800) << 10) + low)
+}
+
+fn hex(text: &mut &str) -> Option<u32> {
+    let digits = text.get(..4).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+    *text = &text[4..];
+    u32::from_str_radix(digits, 16).ok()
+}
+
+macro_rules! integers {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+            if self.at_container()? { self.container(visitor) } else { self.scalar()?.visit_integer(visitor) }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for &mut Reader<'de> {
+    type Error = DecodeError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.at_container()? { self.container(visitor) } else { self.scalar()?.visit(visitor) }
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.at_container()? { self.container(visitor) } else { self.scalar()?.visit_single(visitor) }
+    }
+
+    integers! { deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u32 deserialize_u64 }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.peek_value()? {
+            b'n' => self.word("null").and_then(|()| visitor.visit_none()),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    // Passes over a value: numbers are checked, not computed, and strings not decoded.
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.peek_value()? {
+            b'{' | b'[' => return self.container(visitor),
+            b'"' => drop(self.raw_string()?),
+            _ => drop(self.scalar()?),
+        }
+        visitor.visit_unit()
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i128 u16 u128 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple
+        tuple_struct map struct enum identifier
+    }
+}
+
+/// The items of an array or an object.
+struct Items<'r, 'de> {
+    reader: &'r mut Reader<'de>,
+    first: bool,
+}
+
+impl<'de> Items<'_, 'de> {
+    /// Moves to the next item; `false` at the closing bracket, which is left in place.
+    fn advance(&mut self, close: u8) -> Result<bool, DecodeError> {
+        match self.reader.peek() {
+            Some(byte) if byte == close => return Ok(false),
+            Some(_) if self.first => {}
+            _ => self.reader.expect(b',', if close == b'}' { "`,` or `}`" } else { "`,` or `]`" })?,
+        }
+        self.first = false;
+        Ok(true)
+    }
+}
+
+impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
+    type Error = DecodeError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
+        if self.advance(b']')? { seed.deserialize(&mut *self.reader).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<'de> de::MapAccess<'de> for Items<'_, 'de> {
+    type Error = DecodeError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
+        if !self.advance(b'}')? {
+            return Ok(None);
+        }
+        match self.reader.peek() {
+            Some(b'"') => seed.deserialize(&mut *self.reader).map(Some),
+            _ => Err(self.reader.error("expected a name in quotes")),
+        }
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
+        self.reader.expect(b':', "`:`")?;
+        seed.deserialize(&mut *self.reader)
+    }
+}

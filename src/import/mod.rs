@@ -1,0 +1,107 @@
+//! Model files to [`Forest`]s.
+//!
+//! This room knows file formats, their versions and their quirks, and nothing of schedules or backends. What comes
+//! in is bytes that nobody vouches for; what goes out is a [`Forest`] that verifies, or an [`ImportError`] of one
+//! line that names the place, the cause and the remedy. Nothing in here panics, recurses on the file's say-so or
+//! allocates what the file merely claims: [`Limits`] bound it all.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `json`, `ubjson` | two encodings of one data model, as `serde` deserialisers |
+//! | `decode` | what both share, and how a failure finds its place |
+//! | `xgboost` | XGBoost's model, in either encoding |
+//! | `limits`, `error` | how much a file may ask for, and how a refusal reads |
+
+mod decode;
+mod error;
+mod json;
+mod limits;
+mod ubjson;
+mod xgboost;
+
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+pub use error::{ErrorKind, ImportError, Place};
+pub use limits::Limits;
+
+use crate::{Error, Forest};
+use decode::Encoding;
+
+/// How a model file is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// How much the file may ask for.
+    pub limits: Limits,
+    /// The boosting rounds to keep, as XGBoost's `iteration_range`: an end of 0 means the last round. `None` keeps
+    /// every round, whatever early stopping wrote into the file.
+    pub iteration_range: Option<Range<u32>>,
+}
+
+/// Reads a model file.
+///
+/// The format is told by the file's content; its name plays no part.
+///
+/// # Errors
+/// [`Error::Io`] when the file can't be read, [`Error::Import`] (naming the file) for all that [`parse`] refuses.
+pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
+    let io = |source| Error::Io { path: path.to_path_buf(), source };
+    let limit = options.limits.file_bytes;
+    let mut file = std::fs::File::open(path).map_err(io)?;
+    let mut bytes = Vec::new();
+    // The file's stated length is a hint: a pipe states none, and a file may grow while it is read.
+    let stated = file.metadata().map_err(io)?.len();
+    if stated <= limit {
+        bytes.reserve_exact(usize::try_from(stated).unwrap_or(0));
+        file.by_ref().take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(io)?;
+    }
+    let size = stated.max(bytes.len() as u64);
+    let forest = if size > limit { Err(file_too_large(size, limit)) } else { parse(&bytes, options) };
+    forest.map_err(|error| Error::Import(error.in_file(path)))
+}
+
+/// Reads a model from the bytes of its file.
+///
+/// # Errors
+/// An [`ImportError`] when the bytes are no model of a known format, are damaged, ask for more than the
+/// [`Limits`] allow, or hold something that is not supported; it names the place and the remedy.
+pub fn parse(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
+    let size = bytes.len() as u64;
+    if size > options.limits.file_bytes {
+        return Err(file_too_large(size, options.limits.file_bytes));
+    }
+    let encoding = sniff(bytes)?;
+    let document = decode::decode(bytes, encoding, &options.limits)?;
+    xgboost::forest(document, options)
+}
+
+fn file_too_large(size: u64, limit: u64) -> ImportError {
+    ImportError::limit(Place::File, format!("the file has {size} bytes, over the limit of {limit}"), "file_bytes")
+}
+
+/// Tells the encoding by the first bytes, as XGBoost does: both encodings of a model open with `{`.
+fn sniff(bytes: &[u8]) -> Result<Encoding, ImportError> {
+    let unknown = |cause: &str, remedy: &str| Err(ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(remedy));
+    let start = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
+    match &bytes[start..] {
+        [] => unknown("the file is empty", error::SAVE_AGAIN),
+        [b'{', b'i' | b'U' | b'I' | b'l' | b'L' | b'#' | b'$' | b'N', ..] if start == 0 => Ok(Encoding::Ubjson),
+        [b'{', ..] => Ok(Encoding::Json),
+        [b'[', ..] => unknown(
+            "this looks like a dump of the trees, which lacks the objective and the base score",
+            "save the model itself with Booster.save_model('model.ubj') instead of Booster.dump_model",
+        ),
+        [b'b', b'i', b'n', b'f', ..] => unknown(
+            "this is XGBoost's old binary format, which is not supported",
+            "load it in the XGBoost that wrote it (3.0 is the last to read it) and save it with Booster.save_model('model.json')",
+        ),
+        _ => unknown(
+            "the file is neither JSON nor UBJSON",
+            "save an XGBoost model with Booster.save_model('model.ubj'), from the XGBoost that wrote it if this is its old binary format",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

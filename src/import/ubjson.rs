@@ -1,0 +1,307 @@
+//! UBJSON (draft 12) as XGBoost writes it, as a `serde` deserialiser.
+//!
+//! Every value opens with a marker byte and numbers are big-endian. Arrays and objects may state their count (`#`)
+//! and their items' type (`$`) up front; a count is checked against the bytes that are left before it is believed.
+
+use std::borrow::Cow;
+
+use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
+
+use super::decode::{DecodeError, MAX_NESTING, Scalar};
+
+/// Reads values off UBJSON bytes.
+pub(super) struct Reader<'de> {
+    bytes: &'de [u8],
+    at: usize,
+    nesting: u32,
+    longest_string: usize,
+}
+
+/// A value whose marker has been read.
+pub(super) struct Value<'r, 'de> {
+    reader: &'r mut Reader<'de>,
+    marker: u8,
+}
+
+impl<'de> Reader<'de> {
+    pub(super) fn new(bytes: &'de [u8], longest_string: usize) -> Self {
+        Self { bytes, at: 0, nesting: 0, longest_string }
+    }
+
+    /// Reads the marker of the next value.
+    pub(super) fn value(&mut self) -> Result<Value<'_, 'de>, DecodeError> {
+        let marker = self.marker()?;
+        Ok(Value { reader: self, marker })
+    }
+
+    /// Checks that nothing but no-ops follows.
+    pub(super) fn finish(mut self) -> Result<(), DecodeError> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.error("bytes after the end of the model")),
+        }
+    }
+
+    fn error(&self, message: impl Into<String>) -> DecodeError {
+        DecodeError::syntax(self.at, message)
+    }
+
+    fn ends(&self) -> DecodeError {
+        self.error("the file ends too soon")
+    }
+
+    /// The next byte that is no no-op, left where it is.
+    fn peek(&mut self) -> Option<u8> {
+        while self.bytes.get(self.at) == Some(&b'N') {
+            self.at += 1;
+        }
+        self.bytes.get(self.at).copied()
+    }
+
+    fn marker(&mut self) -> Result<u8, DecodeError> {
+        let marker = self.peek().ok_or_else(|| self.ends())?;
+        self.at += 1;
+        Ok(marker)
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'de [u8], DecodeError> {
+        let bytes = self.bytes[self.at..].get(..count).ok_or_else(|| self.ends())?;
+        self.at += count;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let bytes = self.bytes[self.at..].first_chunk::<N>().ok_or_else(|| self.ends())?;
+        self.at += N;
+        Ok(*bytes)
+    }
+
+    /// An integer of the type that `marker` names.
+    fn integer(&mut self, marker: u8) -> Result<i64, DecodeError> {
+        Ok(match marker {
+            b'i' => i8::from_be_bytes(self.array()?).into(),
+            b'U' | b'C' => u8::from_be_bytes(self.array()?).into(),
+            b'I' => i16::from_be_bytes(self.array()?).into(),
+            b'l' => i32::from_be_bytes(self.array()?).into(),
+            b'L' => i64::from_be_bytes(self.array()?),
+            _ => return Err(self.bad_marker(marker, "an integer")),
+        })
+    }
+
+    fn bad_marker(&self, marker: u8, expected: &str) -> DecodeError {
+        let marker = char::from(marker).escape_default().to_string();
+        DecodeError::syntax(self.at.saturating_sub(1), format!("marker `{marker}` where {expected} is expected"))
+    }
+
+    /// A count of items, each of which takes `width` bytes at least.
+    fn count(&mut self, width: usize) -> Result<usize, DecodeError> {
+        let start = self.at;
+        let marker = self.marker()?;
+        let count = self.integer(marker)?;
+        let left = self.bytes.len() - self.at;
+        let fits = usize::try_from(count).ok().filter(|c| c.checked_mul(width).is_some_and(|bytes| bytes <= left));
+        fits.ok_or_else(|| {
+            DecodeError::syntax(start, format!("a count of {count} items, where the file has {left} bytes left"))
+        })
+    }
+
+    fn text(&mut self) -> Result<Cow<'de, str>, DecodeError> {
+        let start = self.at;
+        let length = self.count(1)?;
+        if length > self.longest_string {
+            let message = format!("a string of {length} bytes, over the limit of {}", self.longest_string);
+            return Err(DecodeError::syntax(start, message));
+        }
+        let text = std::str::from_utf8(self.take(length)?);
+        text.map(Cow::Borrowed).map_err(|_| DecodeError::syntax(start, "a string that is not UTF-8"))
+    }
+
+    fn scalar(&mut self, marker: u8) -> Result<Scalar<'de>, DecodeError> {
+        Ok(match marker {
+            b'Z' => Scalar::Null,
+            b'T' => Scalar::Bool(true),
+            b'F' => Scalar::Bool(false),
+            b'd' => Scalar::Single(f32::from_be_bytes(self.array()?)),
+            b'D' => Scalar::Double(f64::from_be_bytes(self.array()?)),
+            b'S' => Scalar::Text(self.text()?),
+            b'i' | b'U' | b'C' | b'I' | b'l' | b'L' => Scalar::Integer(self.integer(marker)?),
+            _ => return Err(self.bad_marker(marker, "a value")),
+        })
+    }
+
+    /// What an array or object says of its items before the first one.
+    fn header(&mut self, close: u8) -> Result<Items<'_, 'de>, DecodeError> {
+        let mut marker = None;
+        if self.peek() == Some(b'$') {
+            self.at += 1;
+            let stated = self.marker()?;
+            if width(stated).is_none() {
+                return Err(self.bad_marker(stated, "the type of numbers or strings"));
+            }
+            marker = Some(stated);
+        }
+        if self.peek() == Some(b'#') {
+            self.at += 1;
+            // An item of stated type is a number or a length; any other has a marker at least.
+            let left = self.count(marker.and_then(width).unwrap_or(1))?;
+            return Ok(Items { reader: self, marker, left: Some(left), close });
+        }
+        match marker {
+            Some(_) => Err(self.error("a type without a count")),
+            None => Ok(Items { reader: self, marker, left: None, close }),
+        }
+    }
+
+    fn container<V: Visitor<'de>>(&mut self, marker: u8, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.nesting == MAX_NESTING {
+            return Err(self.error(format!("values nest more than {MAX_NESTING} deep")));
+        }
+        self.nesting += 1;
+        let value = match marker {
+            b'{' => visitor.visit_map(self.header(b'}')?)?,
+            _ => visitor.visit_seq(self.header(b']')?)?,
+        };
+        self.nesting -= 1;
+        Ok(value)
+    }
+}
+
+/// Bytes that an item of stated type takes at least. Types that take none could claim any number of items.
+fn width(marker: u8) -> Option<usize> {
+    match marker {
+        b'i' | b'U' | b'C' => Some(1),
+        b'I' | b'S' => Some(2),
+        b'l' | b'd' => Some(4),
+        b'L' | b'D' => Some(8),
+        _ => None,
+    }
+}
+
+macro_rules! integers {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+            match self.marker {
+                b'{' | b'[' => self.reader.container(self.marker, visitor),
+                marker => self.reader.scalar(marker)?.visit_integer(visitor),
+            }
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Value<'_, 'de> {
+    type Error = DecodeError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.marker {
+            b'{' | b'[' => self.reader.container(self.marker, visitor),
+            marker => self.reader.scalar(marker)?.visit(visitor),
+        }
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.marker {
+            b'{' | b'[' => self.reader.container(self.marker, visitor),
+            marker => self.reader.scalar(marker)?.visit_single(visitor),
+        }
+    }
+
+    integers! { deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u32 deserialize_u64 }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.marker == b'Z' { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    // Passes over a value; an array of numbers in one step.
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let reader = self.reader;
+        match self.marker {
+            b'[' => {
+                let start = reader.at;
+                if let Items { reader, marker: Some(marker), left: Some(left), .. } = reader.header(b']')? {
+                    if marker != b'S' {
+                        // The header has checked that so many bytes are left.
+                        reader.take(left * width(marker).unwrap_or(1))?;
+                        return visitor.visit_unit();
+                    }
+                }
+                reader.at = start;
+                reader.container(b'[', visitor)
+            }
+            b'{' => reader.container(b'{', visitor),
+            b'S' => {
+                let length = reader.count(1)?;
+                reader.take(length)?;
+                visitor.visit_unit()
+            }
+            marker => reader.scalar(marker).and_then(|_| visitor.visit_unit()),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i128 u16 u128 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple
+        tuple_struct map struct enum identifier
+    }
+}
+
+/// The items of an array or an object.
+struct Items<'r, 'de> {
+    reader: &'r mut Reader<'de>,
+    /// The items' type, where it is stated once for all.
+    marker: Option<u8>,
+    /// Items left, where their count is stated; otherwise `close` ends them.
+    left: Option<usize>,
+    close: u8,
+}
+
+impl<'de> Items<'_, 'de> {
+    fn advance(&mut self) -> Result<bool, DecodeError> {
+        match &mut self.left {
+            Some(0) => return Ok(false),
+            Some(left) => *left -= 1,
+            None if self.reader.peek() == Some(self.close) => {
+                self.reader.at += 1;
+                // A second call must not read past the end.
+                self.left = Some(0);
+                return Ok(false);
+            }
+            None => {}
+        }
+        Ok(true)
+    }
+
+    fn item<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, DecodeError> {
+        let marker = match self.marker {
+            Some(marker) => marker,
+            None => self.reader.marker()?,
+        };
+        seed.deserialize(Value { reader: self.reader, marker })
+    }
+}
+
+impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
+    type Error = DecodeError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
+        if self.advance()? { self.item(seed).map(Some) } else { Ok(None) }
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.left
+    }
+}
+
+impl<'de> de::MapAccess<'de> for Items<'_, 'de> {
+    type Error = DecodeError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        // A name is a string without its marker.
+        seed.deserialize(Value { reader: self.reader, marker: b'S' }).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
+        self.item(seed)
+    }
+}

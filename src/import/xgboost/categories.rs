@@ -1,0 +1,122 @@
+//! Category splits' sets, and the names of categories.
+
+use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::schema::{Categories, CategoryNames, Tree};
+use super::at;
+use crate::forest::{CategorySet, Feature};
+
+/// Categories stop here, where `f32` stops telling integers apart.
+const LIMIT: u32 = 1 << 24;
+
+/// A tree's category splits, in ascending order of their nodes.
+pub(super) struct Splits<'t> {
+    tree: &'t Tree,
+    path: &'t str,
+    next: usize,
+}
+
+impl<'t> Splits<'t> {
+    /// Checks the arrays' lengths and order.
+    pub(super) fn new(tree: &'t Tree, path: &'t str) -> Result<Self, ImportError> {
+        let splits = tree.categories_nodes.len();
+        for (field, length) in
+            [("categories_segments", tree.categories_segments.len()), ("categories_sizes", tree.categories_sizes.len())]
+        {
+            if length != splits {
+                let cause = format!("{length} entries for {splits} category splits");
+                return Err(at(ErrorKind::Structure, format!("{path}.{field}"), cause));
+            }
+        }
+        if let Some(i) = tree.categories_nodes.windows(2).position(|pair| pair[0] >= pair[1]) {
+            let cause = "category splits must be in ascending order of their nodes";
+            return Err(at(ErrorKind::Structure, format!("{path}.categories_nodes[{}]", i + 1), cause));
+        }
+        let nodes = tree.left_children.len();
+        if let Some(last) = tree.categories_nodes.last().filter(|last| **last as usize >= nodes) {
+            let cause = format!("node {last} of {nodes}");
+            return Err(at(ErrorKind::Structure, format!("{path}.categories_nodes[{}]", splits - 1), cause));
+        }
+        Ok(Self { tree, path, next: 0 })
+    }
+
+    /// The set of a node's categories. Nodes must be asked for in ascending order; `words` is what the limit leaves.
+    pub(super) fn set(&mut self, node: u32, words: &mut usize, limits: &Limits) -> Result<CategorySet, ImportError> {
+        let nodes = &self.tree.categories_nodes;
+        self.next += nodes[self.next..].iter().take_while(|n| **n < node).count();
+        if nodes.get(self.next) != Some(&node) {
+            let cause = "a split on categories, but `categories_nodes` does not list it";
+            return Err(at(ErrorKind::Structure, format!("{}.split_type[{node}]", self.path), cause));
+        }
+        let categories = self.segment(self.next)?;
+        let largest = categories.1.iter().copied().max().unwrap_or(0);
+        let needed = largest as usize / 32 + 1;
+        if needed > *words {
+            let cause = format!("category sets of more than {} words in all", limits.category_words);
+            return Err(ImportError::limit(Place::Field(format!("{}.categories", self.path)), cause, "category_words"));
+        }
+        *words -= needed;
+        let mut set = CategorySet { words: vec![0; needed] };
+        for category in categories.1 {
+            set.words[*category as usize / 32] |= 1 << (category % 32);
+        }
+        Ok(set)
+    }
+
+    /// The categories of the `i`th split, and where they begin.
+    fn segment(&self, i: usize) -> Result<(usize, &'t [u32]), ImportError> {
+        let all = &self.tree.categories;
+        let (begin, size) = (self.tree.categories_segments[i], self.tree.categories_sizes[i]);
+        let range = usize::try_from(begin).ok().zip(begin.checked_add(size).and_then(|end| usize::try_from(end).ok()));
+        let Some(categories) = range.and_then(|(begin, end)| all.get(begin..end)) else {
+            let cause = format!("categories {begin} and the next {size} of {}", all.len());
+            return Err(at(ErrorKind::Structure, format!("{}.categories_segments[{i}]", self.path), cause));
+        };
+        if categories.is_empty() {
+            let cause = "a split on categories needs at least one";
+            return Err(at(ErrorKind::Structure, format!("{}.categories_sizes[{i}]", self.path), cause));
+        }
+        if let Some(c) = categories.iter().position(|category| *category >= LIMIT) {
+            let cause = format!("category {} is not below 2^24", categories[c]);
+            return Err(at(ErrorKind::Value, format!("{}.categories[{}]", self.path, begin as usize + c), cause));
+        }
+        Ok((begin as usize, categories))
+    }
+}
+
+/// Gives features the names of their categories.
+pub(super) fn name(features: &mut [Feature], cats: Categories, path: &str) -> Result<(), ImportError> {
+    if cats.enc.is_empty() {
+        return Ok(());
+    }
+    if cats.enc.len() != features.len() {
+        let cause = format!("{} entries for {} features", cats.enc.len(), features.len());
+        return Err(at(ErrorKind::Structure, path, cause));
+    }
+    for (f, (feature, names)) in features.iter_mut().zip(cats.enc).enumerate() {
+        feature.categories = words(names, &format!("{path}[{f}]"))?;
+    }
+    Ok(())
+}
+
+fn words(names: CategoryNames, path: &str) -> Result<Vec<String>, ImportError> {
+    let Some(offsets) = names.offsets else {
+        return Ok(names.values.iter().map(i64::to_string).collect());
+    };
+    let mut bytes = Vec::with_capacity(names.values.len());
+    for (i, value) in names.values.iter().enumerate() {
+        // XGBoost stores the bytes of UTF-8 as signed numbers.
+        let Some(byte) = i8::try_from(*value).map(|b| b as u8).or_else(|_| u8::try_from(*value)).ok() else {
+            return Err(at(ErrorKind::Value, format!("{path}.values[{i}]"), format!("{value} is no byte")));
+        };
+        bytes.push(byte);
+    }
+    let word = |(i, pair): (usize, &[u32])| {
+        let bytes = bytes.get(pair[0] as usize..pair[1] as usize).ok_or_else(|| {
+            let cause = format!("a name from byte {} to byte {} of {}", pair[0], pair[1], bytes.len());
+            at(ErrorKind::Structure, format!("{path}.offsets[{}]", i + 1), cause)
+        })?;
+        let text = String::from_utf8(bytes.to_vec());
+        text.map_err(|_| at(ErrorKind::Value, format!("{path}.offsets[{i}]"), "a name that is not UTF-8"))
+    };
+    offsets.windows(2).enumerate().map(word).collect()
+}

@@ -1,0 +1,277 @@
+//! XGBoost models: the file's [`schema`], its [`objective`]s, its [`tree`]s, and the forest they make.
+
+mod categories;
+mod objective;
+mod schema;
+mod tree;
+
+use std::ops::Range;
+
+use super::{ErrorKind, ImportError, LoadOptions, Place};
+use crate::Forest;
+use crate::forest::{CompareType, Feature, Producer, Real, Targets};
+use objective::{Objective, Version};
+use schema::{Document, Learner, Model};
+use tree::TreeBuilder;
+
+/// Newest major version whose files are read as they are meant.
+const NEWEST_MAJOR: u32 = 3;
+
+/// An error at a field of the file.
+fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
+    ImportError::new(kind, Place::Field(path.into()), cause)
+}
+
+/// The forest that a file describes.
+pub(super) fn forest(document: Document, options: &LoadOptions) -> Result<Forest, ImportError> {
+    let version = version(&document.version)?;
+    let Learner { feature_names, gradient_booster, learner_model_param: param, objective: named } = document.learner;
+    let (mut model, path) = booster(gradient_booster)?;
+    let outputs = outputs(param.num_class, param.num_target, options)?;
+    let objective = objective(&named.name, version, outputs)?;
+    let features = features(param.num_feature, feature_names, &mut model, &path, options)?;
+    let base_score = base_score(&param.base_score.0, objective, outputs)?;
+
+    let mut builder = TreeBuilder::new(features.len(), outputs, &options.limits);
+    let targets = trees(model, &path, options, outputs, &mut builder)?;
+    let grown = builder.finish();
+    let forest = Forest {
+        producer: Producer {
+            library: "xgboost".into(),
+            version: document.version.iter().map(u32::to_string).collect::<Vec<_>>().join("."),
+            objective: named.name,
+        },
+        features,
+        outputs: outputs as u32,
+        trees: grown.trees,
+        targets: if grown.vector_leaves { Targets::All } else { Targets::One(targets) },
+        leaf_values: grown.leaf_values,
+        sets: grown.sets,
+        base_score,
+        compare: CompareType::F32,
+        transform: objective.transform,
+    };
+    // Each rule that a file can break has been checked above, with a better place than a forest knows.
+    forest.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Place::File, e.to_string()))?;
+    Ok(forest)
+}
+
+fn version(parts: &[u32]) -> Result<Version, ImportError> {
+    let [major, minor, ..] = *parts else {
+        return Err(at(ErrorKind::Schema, "version", "expected the version of XGBoost as three numbers"));
+    };
+    if !(1..=NEWEST_MAJOR).contains(&major) {
+        let cause = format!("written by XGBoost {major}.{minor}, which is not supported");
+        return Err(at(ErrorKind::Unsupported, "version", cause)
+            .with_remedy("save the model with XGBoost 1.4 to 3.2, Booster.save_model('model.ubj')"));
+    }
+    Ok((major, minor))
+}
+
+/// The booster's trees, with the weights of dart among them, and the path they stand at.
+fn booster(booster: schema::Booster) -> Result<(Model, String), ImportError> {
+    let path = "learner.gradient_booster";
+    let (model, path) = match booster.name.as_str() {
+        "gbtree" => (booster.model, format!("{path}.model")),
+        "dart" => (booster.gbtree.and_then(|inner| inner.model), format!("{path}.gbtree.model")),
+        other => {
+            let cause = format!("booster `{other}` is not supported");
+            return Err(at(ErrorKind::Unsupported, format!("{path}.name"), cause)
+                .with_remedy("train with booster='gbtree' or booster='dart'"));
+        }
+    };
+    let mut model = model.ok_or_else(|| at(ErrorKind::Schema, &path, "missing field `model`"))?;
+    if booster.weight_drop.is_some() {
+        model.weight_drop = booster.weight_drop;
+    } else if booster.name == "dart" {
+        return Err(at(ErrorKind::Schema, "learner.gradient_booster", "missing field `weight_drop`"));
+    }
+    Ok((model, path))
+}
+
+fn outputs(classes: u64, targets: u64, options: &LoadOptions) -> Result<usize, ImportError> {
+    let path = "learner.learner_model_param";
+    if classes > 1 && targets > 1 {
+        let cause = format!("{classes} classes and {targets} targets at once");
+        return Err(at(ErrorKind::Unsupported, format!("{path}.num_target"), cause));
+    }
+    let outputs = classes.max(targets).max(1);
+    if outputs > options.limits.outputs as u64 {
+        let field = if classes > targets { "num_class" } else { "num_target" };
+        let cause = format!("{outputs} outputs, over the limit of {}", options.limits.outputs);
+        return Err(ImportError::limit(Place::Field(format!("{path}.{field}")), cause, "outputs"));
+    }
+    Ok(outputs as usize)
+}
+
+fn objective(name: &str, version: Version, outputs: usize) -> Result<Objective, ImportError> {
+    let path = "learner.objective.name";
+    let Some(objective) = objective::find(name, version) else {
+        let cause = format!("objective `{name}` is not supported");
+        return Err(at(ErrorKind::Unsupported, path, cause)
+            .with_remedy("train with an objective of XGBoost 1.4 to 3.2, or save with the one whose margins you want"));
+    };
+    // Since 3.4 quantiles are made monotone after the sum, which no transform of ours does.
+    if name == "reg:quantileerror" && version >= (3, 4) && outputs > 1 {
+        let cause = "several quantiles of XGBoost 3.4 or newer are not supported";
+        return Err(at(ErrorKind::Unsupported, path, cause).with_remedy("train a model a quantile, or with XGBoost 3.2"));
+    }
+    Ok(objective)
+}
+
+fn features(
+    claimed: u64,
+    names: Vec<String>,
+    model: &mut Model,
+    path: &str,
+    options: &LoadOptions,
+) -> Result<Vec<Feature>, ImportError> {
+    let limit = options.limits.features;
+    if claimed > limit as u64 {
+        let place = Place::Field("learner.learner_model_param.num_feature".into());
+        return Err(ImportError::limit(place, format!("{claimed} features, over the limit of {limit}"), "features"));
+    }
+    let mut features = vec![Feature::default(); claimed as usize];
+    if !names.is_empty() {
+        if names.len() != features.len() {
+            let cause = format!("{} names for {claimed} features", names.len());
+            return Err(at(ErrorKind::Structure, "learner.feature_names", cause));
+        }
+        for (feature, name) in features.iter_mut().zip(names) {
+            feature.name = Some(name);
+        }
+    }
+    if let Some(cats) = model.cats.take() {
+        categories::name(&mut features, cats, &format!("{path}.cats.enc"))?;
+    }
+    Ok(features)
+}
+
+fn base_score(scores: &[f32], objective: Objective, outputs: usize) -> Result<Vec<Real>, ImportError> {
+    let path = "learner.learner_model_param.base_score";
+    if scores.len() != outputs && scores.len() != 1 {
+        let cause = format!("{} values for {outputs} outputs", scores.len());
+        return Err(at(ErrorKind::Structure, path, cause));
+    }
+    if let Some(score) = scores.iter().find(|score| !objective.link.accepts(**score)) {
+        let cause = format!("{score:?}, where the objective takes a value that is {}", objective.link.domain());
+        return Err(at(ErrorKind::Value, path, cause));
+    }
+    let margin = |o: usize| Real::from(objective.link.apply(scores[if scores.len() == 1 { 0 } else { o }]));
+    Ok((0..outputs).map(margin).collect())
+}
+
+/// Grows the chosen trees in the producer's order and gives the output that each adds to.
+fn trees(
+    model: Model,
+    path: &str,
+    options: &LoadOptions,
+    outputs: usize,
+    builder: &mut TreeBuilder<'_>,
+) -> Result<Vec<u32>, ImportError> {
+    let missing = |field: &str| at(ErrorKind::Schema, path, format!("missing field `{field}`"));
+    let Model { gbtree_model_param, trees, tree_info, iteration_indptr, weight_drop, .. } = model;
+    let param = gbtree_model_param.ok_or_else(|| missing("gbtree_model_param"))?;
+    let trees = trees.ok_or_else(|| missing("trees"))?;
+    let tree_info = tree_info.ok_or_else(|| missing("tree_info"))?;
+    let count = trees.len();
+    if count > options.limits.trees {
+        let cause = format!("{count} trees, over the limit of {}", options.limits.trees);
+        return Err(ImportError::limit(Place::Field(format!("{path}.trees")), cause, "trees"));
+    }
+    let same_length = |field: &str, length: usize| match length == count {
+        true => Ok(()),
+        false => Err(at(ErrorKind::Structure, format!("{path}.{field}"), format!("{length} entries for {count} trees"))),
+    };
+    if param.num_trees != count as u64 {
+        let cause = format!("{} trees claimed, {count} in the file", param.num_trees);
+        return Err(at(ErrorKind::Structure, format!("{path}.gbtree_model_param.num_trees"), cause));
+    }
+    same_length("tree_info", tree_info.len())?;
+    if let Some(weights) = &weight_drop {
+        let field = if path.contains(".gbtree.") { "learner.gradient_booster.weight_drop" } else { "weight_drop" };
+        if weights.len() != count {
+            return Err(at(ErrorKind::Structure, field, format!("{} weights for {count} trees", weights.len())));
+        }
+    }
+    if let Some(t) = tree_info.iter().position(|output| *output as usize >= outputs) {
+        let cause = format!("output {} of {outputs}", tree_info[t]);
+        return Err(at(ErrorKind::Value, format!("{path}.tree_info[{t}]"), cause));
+    }
+    let starts = round_starts(iteration_indptr, param.num_parallel_tree, &tree_info, path)?;
+    let chosen = chosen(options.iteration_range.as_ref(), &starts, count)?;
+    let places = places(&trees, path)?;
+
+    let mut slots: Vec<Option<schema::Tree>> = trees.into_iter().map(Some).collect();
+    for t in chosen.clone() {
+        let at = places[t];
+        let weight = weight_drop.as_ref().map_or(1.0, |weights| weights[t]);
+        if let Some(tree) = slots[at].take() {
+            builder.grow(tree, weight, &format!("{path}.trees[{at}]"))?;
+        }
+    }
+    Ok(tree_info[chosen].to_vec())
+}
+
+/// Where each tree stands in the file: XGBoost places a tree by its `id`.
+fn places(trees: &[schema::Tree], path: &str) -> Result<Vec<usize>, ImportError> {
+    let mut places = vec![usize::MAX; trees.len()];
+    for (at_file, tree) in trees.iter().enumerate() {
+        let id = tree.id.unwrap_or(at_file as u64);
+        let place = usize::try_from(id).ok().and_then(|id| places.get_mut(id));
+        match place {
+            Some(free) if *free == usize::MAX => *free = at_file,
+            Some(_) => {
+                let cause = format!("tree {id} stands in the file twice");
+                return Err(at(ErrorKind::Structure, format!("{path}.trees[{at_file}].id"), cause));
+            }
+            None => {
+                let cause = format!("tree {id} of {}", trees.len());
+                return Err(at(ErrorKind::Structure, format!("{path}.trees[{at_file}].id"), cause));
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// The first tree of each boosting round, and one past the last tree.
+fn round_starts(
+    stated: Option<Vec<u64>>,
+    parallel: Option<u64>,
+    tree_info: &[u32],
+    path: &str,
+) -> Result<Vec<usize>, ImportError> {
+    let count = tree_info.len();
+    if let Some(starts) = stated {
+        let sound = starts.first() == Some(&0) && starts.last() == Some(&(count as u64)) && starts.is_sorted();
+        if !sound {
+            let cause = format!("expected ascending numbers from 0 to the number of trees, {count}");
+            return Err(at(ErrorKind::Structure, format!("{path}.iteration_indptr"), cause));
+        }
+        return Ok(starts.into_iter().map(|start| start as usize).collect());
+    }
+    let groups = tree_info.iter().max().map_or(1, |last| u64::from(*last) + 1);
+    let round = parallel.unwrap_or(1).saturating_mul(groups);
+    if round == 0 || !(count as u64).is_multiple_of(round) {
+        let cause = format!("{count} trees make no whole number of rounds of {round}");
+        return Err(at(ErrorKind::Structure, format!("{path}.gbtree_model_param.num_parallel_tree"), cause));
+    }
+    Ok((0..=count).step_by(round as usize).collect())
+}
+
+/// The trees of the chosen rounds.
+fn chosen(range: Option<&Range<u32>>, starts: &[usize], count: usize) -> Result<Range<usize>, ImportError> {
+    let Some(range) = range else {
+        return Ok(0..count);
+    };
+    let rounds = starts.len() - 1;
+    let begin = range.start as usize;
+    let end = if range.end == 0 { rounds } else { range.end as usize };
+    if begin > end || end > rounds {
+        let place = Place::Field("iteration_range".into());
+        let cause = format!("rounds {}..{} of a model with {rounds}", range.start, range.end);
+        return Err(ImportError::new(ErrorKind::Options, place, cause)
+            .with_remedy(format!("choose a range within 0..{rounds}, or an end of 0 for the last round")));
+    }
+    Ok(starts[begin]..starts[end])
+}

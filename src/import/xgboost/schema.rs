@@ -1,0 +1,174 @@
+//! The parts of an XGBoost model file that are read, as its versions 1.0 to 3.4 write them.
+//!
+//! Fields that some version lacks are optional here; what is required of them, given the rest, is decided where the
+//! forest is built. Keys not named here are passed over.
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+
+/// The file.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Document {
+    pub learner: Learner,
+    #[serde(default)]
+    pub version: Vec<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Learner {
+    #[serde(default)]
+    pub feature_names: Vec<String>,
+    pub gradient_booster: Booster,
+    pub learner_model_param: ModelParam,
+    pub objective: Objective,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ModelParam {
+    pub base_score: BaseScore,
+    #[serde(default)]
+    pub num_class: u64,
+    pub num_feature: u64,
+    #[serde(default)]
+    pub num_target: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Objective {
+    pub name: String,
+}
+
+/// A booster: `gbtree` holds its model, `dart` a whole gbtree and the trees' weights.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Booster {
+    pub name: String,
+    pub model: Option<Model>,
+    pub gbtree: Option<Inner>,
+    pub weight_drop: Option<Vec<f32>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Inner {
+    pub model: Option<Model>,
+}
+
+/// The trees. Everything is optional, so that another booster's model is refused by its name.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Model {
+    pub gbtree_model_param: Option<GbtreeParam>,
+    pub trees: Option<Vec<Tree>>,
+    pub tree_info: Option<Vec<u32>>,
+    /// Since 2.0: where each boosting round's trees begin.
+    pub iteration_indptr: Option<Vec<u64>>,
+    /// Since 3.1: the names of categories.
+    pub cats: Option<Categories>,
+    /// Since 3.4 the trees' weights stand here.
+    pub weight_drop: Option<Vec<f32>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct GbtreeParam {
+    pub num_trees: u64,
+    /// Since 1.6; XGBoost takes 1 where it is missing.
+    pub num_parallel_tree: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Categories {
+    #[serde(default)]
+    pub enc: Vec<CategoryNames>,
+}
+
+/// A feature's category names: strings laid end to end, with offsets; or numbers.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CategoryNames {
+    pub offsets: Option<Vec<u32>>,
+    pub values: Vec<i64>,
+}
+
+/// A tree, as parallel arrays over its nodes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Tree {
+    pub id: Option<u64>,
+    pub tree_param: TreeParam,
+    pub left_children: Vec<i32>,
+    /// The right child; in a leaf of a vector-leaf tree, the row of `leaf_weights` (since 3.2).
+    pub right_children: Vec<i32>,
+    pub parents: Vec<i32>,
+    pub split_indices: Vec<u32>,
+    /// The threshold; in a leaf of a scalar tree, its value.
+    pub split_conditions: Vec<f32>,
+    pub default_left: Vec<u8>,
+    /// 1 for a split on categories.
+    pub split_type: Option<Vec<u8>>,
+    /// All categories of all category splits; the next three arrays cut it up, split by split.
+    #[serde(default)]
+    pub categories: Vec<u32>,
+    #[serde(default)]
+    pub categories_nodes: Vec<u32>,
+    #[serde(default)]
+    pub categories_segments: Vec<u64>,
+    #[serde(default)]
+    pub categories_sizes: Vec<u64>,
+    /// A vector for each node of a vector-leaf tree: the leaves' values before 3.2.
+    #[serde(default)]
+    pub base_weights: Vec<f32>,
+    /// A vector for each leaf of a vector-leaf tree (since 3.2).
+    #[serde(default)]
+    pub leaf_weights: Vec<f32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct TreeParam {
+    pub num_nodes: u64,
+    /// Values a leaf holds; 0 and 1 both mean one.
+    #[serde(default)]
+    pub size_leaf_vector: u64,
+}
+
+/// The base score: a number before 3.1, then a list, either of them in a string.
+#[derive(Debug)]
+pub(crate) struct BaseScore(pub Vec<f32>);
+
+impl<'de> Deserialize<'de> for BaseScore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(BaseScoreVisitor)
+    }
+}
+
+struct BaseScoreVisitor;
+
+impl<'de> Visitor<'de> for BaseScoreVisitor {
+    type Value = BaseScore;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a number or a list of numbers, in a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<BaseScore, E> {
+        let trimmed = text.trim();
+        let list = trimmed.strip_prefix(['[', '(']).and_then(|t| t.strip_suffix([']', ')'])).unwrap_or(trimmed);
+        let numbers: Result<Vec<f32>, _> = list.split(',').map(|number| number.trim().parse()).collect();
+        numbers.map(BaseScore).map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_f32<E: de::Error>(self, value: f32) -> Result<BaseScore, E> {
+        Ok(BaseScore(vec![value]))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<BaseScore, E> {
+        Ok(BaseScore(vec![value as f32]))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<BaseScore, E> {
+        Ok(BaseScore(vec![value as f32]))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<BaseScore, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(BaseScore(values))
+    }
+}

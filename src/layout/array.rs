@@ -1,0 +1,74 @@
+//! `layout(array)`: every tree a full binary tree in level order (Treebeard; SilvanForge, section 6).
+
+use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode};
+use crate::forest::{Forest, Node};
+
+/// Level order: the children of node `i` of a tree are its nodes `2i + 1` and `2i + 2`.
+pub struct Array;
+
+/// A full tree may hold this many times the nodes that are there, …
+const MOST_GROWTH: u64 = 64;
+/// … unless the whole stays below this many nodes anyway.
+const ALWAYS_ALLOWED: u64 = 1 << 16;
+
+impl Layout for Array {
+    fn kind(&self) -> LayoutKind {
+        LayoutKind::Array
+    }
+
+    fn children(&self) -> Children {
+        Children::Affine { stride: 1 }
+    }
+
+    fn leaves_hold(&self) -> bool {
+        false
+    }
+
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+        let depth_of = |(k, t): (usize, &u32)| forest.trees[*t as usize].depth().max(least_depth[k]);
+        let depths: Vec<u32> = order.iter().enumerate().map(depth_of).collect();
+        let full = |d: &u32| if *d < 32 { (2u64 << d) - 1 } else { u64::from(u32::MAX) };
+        let total: u64 = depths.iter().map(full).sum();
+        let present: u64 = forest.trees.iter().map(|t| t.nodes.len() as u64).sum();
+        if total > ALWAYS_ALLOWED.max(present.saturating_mul(MOST_GROWTH)) || total >= 1 << 31 {
+            let remedy = format!("{total} nodes would be stored for the {present} there are; use layout(sparse)");
+            return Err(LayoutError { layout: LayoutKind::Array, remedy });
+        }
+        let mut packed = Packed {
+            kind: LayoutKind::Array,
+            children: self.children(),
+            nodes: vec![PackedNode::Empty; total as usize],
+            roots: Vec::with_capacity(order.len()),
+            constants: Vec::with_capacity(order.len()),
+            depths,
+        };
+        let mut root = 0u32;
+        for (k, t) in order.iter().enumerate() {
+            packed.roots.push(root);
+            // left(root + i) = root + 2i + 1 = 2 (root + i) + 1 - root
+            packed.constants.push(1u32.wrapping_sub(root));
+            let place = &mut packed.nodes[root as usize..];
+            let nodes = &forest.trees[*t as usize].nodes;
+            let mut open = vec![(0usize, 0usize, 0u32)];
+            while let Some((node, mut at, mut depth)) = open.pop() {
+                match nodes[node] {
+                    Node::Split { feature, predicate, missing, left, right } => {
+                        place[at] = PackedNode::Split { feature, predicate, missing, link: 0 };
+                        open.push((left as usize, 2 * at + 1, depth + 1));
+                        open.push((right as usize, 2 * at + 2, depth + 1));
+                    }
+                    Node::Leaf { slot } => {
+                        while depth < least_depth[k] {
+                            place[at] = PackedNode::Through;
+                            at = 2 * at + 1;
+                            depth += 1;
+                        }
+                        place[at] = PackedNode::Leaf { slot };
+                    }
+                }
+            }
+            root += full(&packed.depths[k]) as u32;
+        }
+        Ok(packed)
+    }
+}

@@ -1,0 +1,138 @@
+//! How nodes lie in memory, as plug-ins behind one trait.
+//!
+//! A [`Layout`] gives every node an address and says by a [`Children`] rule how a walk gets from a node's address to
+//! its children's. That is all that targets know of it: they encode the [`Packed`] nodes in address order in words
+//! of their own and step by the rule, so a layout that fits the rules needs no line in a target.
+
+mod array;
+mod sparse;
+
+pub use array::Array;
+pub use fangorn_kernels::plan::{Children, LayoutKind};
+pub use sparse::Sparse;
+
+use crate::forest::{Forest, Predicate, Side};
+
+/// A forest that a layout can't hold, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("layout({layout}): {remedy}")]
+pub struct LayoutError {
+    /// The layout.
+    pub layout: LayoutKind,
+    /// What is wrong and what to do.
+    pub remedy: String,
+}
+
+/// A node at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PackedNode {
+    /// No walk comes here.
+    Empty,
+    /// A split.
+    Split {
+        /// Column.
+        feature: u32,
+        /// What is asked.
+        predicate: Predicate,
+        /// Where a missing value goes.
+        missing: Side,
+        /// The left child's address, where the rule is [`Children::Linked`]; otherwise 0.
+        link: u32,
+    },
+    /// Padding above a leaf that was pushed down: every row goes left.
+    Through,
+    /// A leaf. Where the rule is [`Children::Linked`] a step from it stays.
+    Leaf {
+        /// Its slot; copies of a leaf share it.
+        slot: u32,
+    },
+}
+
+/// A forest in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Packed {
+    /// The layout.
+    pub kind: LayoutKind,
+    /// How walks step.
+    pub children: Children,
+    /// Nodes by address.
+    pub nodes: Vec<PackedNode>,
+    /// Address of each tree's root, by position.
+    pub roots: Vec<u32>,
+    /// The rule's constant of each tree, by position ([`Children::Affine`], wrapping).
+    pub constants: Vec<u32>,
+    /// Depth of each tree as laid out, by position.
+    pub depths: Vec<u32>,
+}
+
+/// A way to lay nodes in memory.
+pub trait Layout {
+    /// Its name.
+    fn kind(&self) -> LayoutKind;
+
+    /// How walks step through it.
+    fn children(&self) -> Children;
+
+    /// Whether a walk that steps on from a leaf stays there. Where it does not, `pack` has to push leaves down.
+    fn leaves_hold(&self) -> bool;
+
+    /// Lays out the trees `order[0]`, `order[1]`, … so that no leaf of the tree at position `k` is shallower than
+    /// `least_depth[k]` (unless leaves hold).
+    ///
+    /// # Errors
+    /// Trees that would take unreasonably more room than their nodes do.
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
+}
+
+/// The layout of that name.
+pub fn layout(kind: LayoutKind) -> &'static dyn Layout {
+    match kind {
+        LayoutKind::Array => &Array,
+        LayoutKind::Sparse => &Sparse,
+    }
+}
+
+impl Packed {
+    /// The address after a step from `address` in the tree at `position`.
+    pub fn step(&self, position: usize, address: u32, side: Side) -> u32 {
+        let right = u32::from(side == Side::Right);
+        match (self.nodes[address as usize], self.children) {
+            (PackedNode::Leaf { .. }, Children::Linked) => address,
+            (PackedNode::Split { link, .. }, Children::Linked) => link + right,
+            (PackedNode::Through | PackedNode::Empty, Children::Linked) => address,
+            (_, Children::Affine { stride }) => {
+                address.wrapping_mul(2).wrapping_add(self.constants[position]).wrapping_add(right * stride)
+            }
+        }
+    }
+
+    /// The slot at each address; addresses that are no leaves have slot 0.
+    pub fn slots(&self) -> Vec<u32> {
+        let slot = |n: &PackedNode| if let PackedNode::Leaf { slot } = n { *slot } else { 0 };
+        self.nodes.iter().map(slot).collect()
+    }
+
+    /// Checks that from every root each path stays in range and ends in a leaf within the tree's depth: what
+    /// targets rest on when they leave out their own checks.
+    pub fn verify(&self) -> Result<(), String> {
+        for (position, root) in self.roots.iter().enumerate() {
+            let mut open = vec![(*root, 0u32)];
+            while let Some((address, depth)) = open.pop() {
+                let place = format!("tree at position {position}, address {address}");
+                if depth > self.depths[position] {
+                    return Err(format!("{place}: deeper than {}", self.depths[position]));
+                }
+                match self.nodes.get(address as usize) {
+                    None => return Err(format!("{place}: out of range")),
+                    Some(PackedNode::Empty) => return Err(format!("{place}: empty")),
+                    Some(PackedNode::Leaf { .. }) => {}
+                    Some(PackedNode::Through) => open.push((self.step(position, address, Side::Left), depth + 1)),
+                    Some(PackedNode::Split { .. }) => {
+                        open.extend([Side::Left, Side::Right].map(|s| (self.step(position, address, s), depth + 1)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+//! A schedule-guided compiler for trained decision forests.
+//!
+//! ```text
+//! model file ──import──▶ Forest ──schedule──▶ LoopNest ──legalise──▶ LoopNest ──layout──▶ Plan ──target──▶ Executable
+//!                         HIR      (what)      (how)       MIR      reductions            LIR    cube | cpu
+//! ```
+
+pub mod cpu;
+pub mod error;
+pub mod forest;
+pub mod import;
+pub mod layout;
+pub mod mir;
+pub mod plan;
+mod predictor;
+pub mod schedule;
+
+pub use error::Error;
+pub use forest::Forest;
+pub use predictor::Predictor;

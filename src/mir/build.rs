@@ -1,0 +1,40 @@
+//! From a schedule's loops to statements.
+
+use super::{BufferId, Loop, LoopNest, Mode, Op, Target, Walk};
+use crate::schedule::{GpuDim, Mapping, Nest, NestLoop, Schedule};
+
+impl LoopNest {
+    /// The statements of a nest on a target. A walk stands in each innermost loop; its reduce is atomic in meaning
+    /// until [`LoopNest::legalise`].
+    ///
+    /// On the CPU `grid.*` loops are parallel and `block.*` loops serial; on a GPU `parallel` loops are serial.
+    pub fn build(nest: &Nest, target: Target) -> Self {
+        let body = nest.body.iter().map(|l| build_loop(l, target)).collect();
+        Self { target, legal: false, partials: Vec::new(), body }
+    }
+}
+
+fn build_loop(l: &NestLoop, target: Target) -> Op {
+    let walk = |lanes| Op::Walk(Walk { lanes, unroll: l.unroll, into: BufferId::Result });
+    if l.interleave {
+        return walk(Some(l.var.clone()));
+    }
+    let mode = match (l.mapping, target) {
+        (Mapping::Serial, _) => Mode::Serial,
+        (Mapping::Parallel, Target::Cpu) => Mode::Parallel,
+        (Mapping::Parallel, Target::Cube) => Mode::Serial,
+        (Mapping::Gpu(GpuDim::Grid(_)), Target::Cpu) => Mode::Parallel,
+        (Mapping::Gpu(GpuDim::Block(_)), Target::Cpu) => Mode::Serial,
+        (Mapping::Gpu(dim), Target::Cube) => Mode::Gpu(dim),
+    };
+    let mut body = Vec::new();
+    if l.cache {
+        body.push(Op::CacheRows);
+    }
+    match l.body.is_empty() {
+        true => body.push(walk(None)),
+        false => body.extend(l.body.iter().map(|inner| build_loop(inner, target))),
+    }
+    let window = Schedule::window(&l.body);
+    Op::Loop(Loop { var: l.var.clone(), mode, shared_reduce: l.shared_reduce, window, body })
+}

@@ -1,0 +1,80 @@
+//! Reductions made legal by privatisation (the reduction draft, section 4).
+
+use super::{BufferId, Dim, Loop, LoopNest, Mode, Op, Partial, Reduce};
+use crate::schedule::IndexVar;
+
+impl LoopNest {
+    /// Gives each chain of conflicting loops private partial sums and inserts the stages that add them up: in place
+    /// at the end of each inner conflicting loop, into the result at the end of the outermost.
+    #[must_use]
+    pub fn legalise(&self) -> Self {
+        let mut pass = Pass { partials: Vec::new() };
+        let body = pass.ops(&self.body, &mut Vec::new());
+        Self { target: self.target, legal: true, partials: pass.partials, body }
+    }
+}
+
+/// A loop on the way down: what it counts, and whether it conflicts.
+struct Enclosing {
+    var: IndexVar,
+    mode: Mode,
+    conflicting: bool,
+}
+
+struct Pass {
+    partials: Vec<Partial>,
+}
+
+impl Pass {
+    fn ops(&mut self, ops: &[Op], path: &mut Vec<Enclosing>) -> Vec<Op> {
+        let mut out = Vec::new();
+        for op in ops {
+            match op {
+                Op::Loop(l) => {
+                    let conflicting = l.mode != Mode::Serial && l.var.dim == Dim::Tree;
+                    path.push(Enclosing { var: l.var.clone(), mode: l.mode, conflicting });
+                    let before = self.partials.len();
+                    let body = self.ops(&l.body, path);
+                    path.pop();
+                    out.push(Op::Loop(Loop { body, ..l.clone() }));
+                    if conflicting {
+                        out.extend(self.stages(before, path));
+                    }
+                }
+                Op::Walk(walk) => {
+                    let mut walk = walk.clone();
+                    walk.into = self.buffer(path);
+                    out.push(Op::Walk(walk));
+                }
+                Op::CacheRows | Op::Reduce(_) => out.push(op.clone()),
+            }
+        }
+        out
+    }
+
+    /// The buffer for a reduce in the loops of `path`: the result where none conflicts; otherwise one that the
+    /// chain of conflicting loops owns, shared by every reduce with the very same chain.
+    fn buffer(&mut self, path: &[Enclosing]) -> BufferId {
+        let conflicting = path.iter().enumerate().filter(|(_, e)| e.conflicting);
+        let loops: Vec<_> = conflicting.map(|(depth, e)| (depth, e.var.clone(), e.mode)).collect();
+        if loops.is_empty() {
+            return BufferId::Result;
+        }
+        let found = self.partials.iter().position(|p| p.loops == loops);
+        BufferId::Partial(found.unwrap_or_else(|| {
+            self.partials.push(Partial { loops });
+            self.partials.len() - 1
+        }))
+    }
+
+    /// The stages at the end of the conflicting loop that stood below `path`, for the buffers made inside it.
+    fn stages(&self, from: usize, path: &[Enclosing]) -> Vec<Op> {
+        let rows: Vec<usize> = (0..path.len()).filter(|d| path[*d].var.dim == Dim::Batch).collect();
+        let depth = path.len();
+        let stage = |(buffer, partial): (usize, &Partial)| {
+            let dimension = partial.loops.iter().position(|(d, ..)| *d == depth)?;
+            Some(Op::Reduce(Reduce { buffer, dimension, rows: rows.clone() }))
+        };
+        self.partials.iter().enumerate().skip(from).filter_map(stage).collect()
+    }
+}

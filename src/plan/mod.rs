@@ -1,0 +1,9 @@
+//! LIR: what a schedule on a layout comes to. The types are `fangorn-kernels`', which every target sees; lowering to
+//! them is here.
+
+mod cpu;
+mod cube;
+mod lower;
+
+pub use fangorn_kernels::plan::*;
+pub use lower::{Lowered, Request, lower};

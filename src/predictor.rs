@@ -1,0 +1,187 @@
+//! The stand-alone way to run a forest on the CPU.
+
+use crate::{
+    cpu::{Program, Rows},
+    error::{Error, Result},
+    forest::{Forest, Transform},
+    plan::{Lowered, Request, lower},
+    schedule::{Preset, Schedule},
+};
+
+/// A forest ready to predict on the CPU: immutable, `Send + Sync`, no lock and no allocation beyond the output on the
+/// way of a prediction.
+///
+/// ```
+/// use fangorn::{Predictor, import};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let predictor = Predictor::new(&forest)?;
+/// let rows = vec![0.5f32; 2 * forest.features.len()];
+/// let values = predictor.predict(&rows, forest.features.len())?;
+/// assert_eq!(values.len(), 2);
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    program: Program,
+    leaves: Vec<f32>,
+    leaf_width: usize,
+    transform: Transform,
+    /// The producer's number of the leaf with each slot.
+    ids: Vec<u32>,
+}
+
+/// Work below this many rows is not worth waking threads for.
+const ROWS_A_TASK: usize = 4096;
+
+impl Predictor {
+    /// Compiles a forest with the default schedule, for the threads of the current rayon pool.
+    ///
+    /// # Errors
+    /// A forest that does not verify.
+    pub fn new(forest: &Forest) -> Result<Self> {
+        Self::with_schedule(forest, &Preset::Default.schedule(forest, false))
+    }
+
+    /// Compiles a forest with a schedule, for the threads of the current rayon pool.
+    ///
+    /// # Errors
+    /// A forest that does not verify, a schedule whose directives contradict each other, or a layout that can't
+    /// hold the forest.
+    pub fn with_schedule(forest: &Forest, schedule: &Schedule) -> Result<Self> {
+        Self::with_threads(forest, schedule, rayon::current_num_threads())
+    }
+
+    /// The same for a number of worker threads: 1 keeps every prediction on the caller's thread.
+    ///
+    /// # Errors
+    /// As [`Predictor::with_schedule`].
+    pub fn with_threads(forest: &Forest, schedule: &Schedule, threads: usize) -> Result<Self> {
+        forest.verify()?;
+        let threads = threads.clamp(1, 1 << 16) as u32;
+        let lowered = lower(forest, schedule, Request { threads, ..Request::cpu() })?;
+        Self::from_lowered(forest, &lowered, threads)
+    }
+
+    /// From what [`lower`] made of the same forest for the CPU.
+    pub(crate) fn from_lowered(forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
+        let program = Program::new(forest, lowered, threads)?;
+        let mut ids = vec![0; forest.slots()];
+        for tree in &forest.trees {
+            for (node, id) in tree.nodes.iter().zip(&tree.ids) {
+                if let Some(slot) = node.slot() {
+                    ids[slot as usize] = *id;
+                }
+            }
+        }
+        let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
+        Ok(Self { program, leaves, leaf_width: forest.leaf_width(), transform: forest.transform, ids })
+    }
+
+    /// The program that runs.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Values a row gives: [`Forest::outputs`], or 1 where the objective picks a class.
+    pub fn width(&self) -> usize {
+        self.transform.width(self.program.outputs())
+    }
+
+    /// Values of contiguous rows of `features` columns: `rows x width`, what the producer's own predict returns.
+    ///
+    /// # Errors
+    /// Rows with another number of columns than the forest has features.
+    pub fn predict(&self, rows: &[f32], features: usize) -> Result<Vec<f32>> {
+        let rows = Rows::new(rows, features)?;
+        let mut out = vec![0.0; rows.len() * self.width()];
+        self.predict_into(&rows, &mut out)?;
+        Ok(out)
+    }
+
+    /// Writes the values of any rows into `out`, `rows x width`.
+    ///
+    /// # Errors
+    /// Rows with another number of columns than the forest has features, or `out` of another length.
+    pub fn predict_into(&self, rows: &Rows<'_>, out: &mut [f32]) -> Result<()> {
+        let outputs = self.program.outputs();
+        let width = self.width();
+        if out.len() != rows.len() * width {
+            return Err(Error::Rows(format!("room for {} values, {} rows need {}", out.len(), rows.len(), rows.len() * width)));
+        }
+        if width == outputs {
+            self.margins_into(rows, out)?;
+            self.transform_in_place(out, outputs);
+            return Ok(());
+        }
+        let mut margins = vec![0.0; rows.len() * outputs];
+        self.margins_into(rows, &mut margins)?;
+        for (margins, values) in margins.chunks_exact(outputs).zip(out.chunks_exact_mut(width)) {
+            self.transform.apply(margins, values);
+        }
+        Ok(())
+    }
+
+    fn transform_in_place(&self, out: &mut [f32], outputs: usize) {
+        use rayon::prelude::*;
+        if self.transform == Transform::Identity {
+            return;
+        }
+        let task = |rows: &mut [f32]| {
+            rows.chunks_exact_mut(outputs).for_each(|row| self.transform.apply_in_place(row));
+        };
+        match out.len() / outputs > ROWS_A_TASK && self.program.threads() > 1 {
+            true => out.par_chunks_mut(ROWS_A_TASK * outputs).for_each(task),
+            false => task(out),
+        }
+    }
+
+    /// Writes raw margins into `out`, `rows x outputs`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict_into`].
+    pub fn margins_into(&self, rows: &Rows<'_>, out: &mut [f32]) -> Result<()> {
+        self.program.margins(rows, &self.leaves, out)
+    }
+
+    /// Raw margins, `rows x outputs`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn margins(&self, rows: &Rows<'_>) -> Result<Vec<f32>> {
+        let mut out = vec![0.0; rows.len() * self.program.outputs()];
+        self.margins_into(rows, &mut out)?;
+        Ok(out)
+    }
+
+    /// The producer's number of the leaf that each row reaches in each tree, `rows x trees`, trees in its order.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn leaves(&self, rows: &Rows<'_>) -> Result<Vec<u32>> {
+        let mut out = self.slots(rows)?;
+        out.iter_mut().for_each(|slot| *slot = self.ids[*slot as usize]);
+        Ok(out)
+    }
+
+    /// The leaf slot that each row reaches in each tree, `rows x trees`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn slots(&self, rows: &Rows<'_>) -> Result<Vec<u32>> {
+        let mut out = vec![0; rows.len() * self.program.trees()];
+        self.program.slots(rows, &mut out)?;
+        Ok(out)
+    }
+
+    /// What each tree adds, `rows x trees x leaf width`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn tree_values(&self, rows: &Rows<'_>) -> Result<Vec<f32>> {
+        let slots = self.slots(rows)?;
+        let width = self.leaf_width;
+        Ok(slots.into_iter().flat_map(|s| &self.leaves[s as usize * width..][..width]).copied().collect())
+    }
+}

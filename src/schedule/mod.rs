@@ -1,0 +1,241 @@
+//! The schedule language: *how* a forest is walked, said apart from what it means.
+//!
+//! A [`Schedule`] is a list of [`Directive`]s over index variables. Two are given: `batch`, the rows of a call, and
+//! `tree`, the trees of the forest, nested in that order. Directives derive others from them (SilvanForge,
+//! section 3). A schedule has a builder, a text form ([`Schedule::parse`], `Display`), and a [`Nest`] of loops that
+//! it spells out. It knows nothing of node storage and nothing of devices beyond [`Device`]'s numbers.
+//!
+//! ```
+//! use fangorn::schedule::{Schedule, Size};
+//!
+//! let built = Schedule::new()
+//!     .tile("batch", "b0", "b1", 64u32)
+//!     .reorder(["b0", "tree", "b1"])
+//!     .parallel("b0");
+//! let parsed = Schedule::parse("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nparallel(b0)")?;
+//! assert_eq!(built, parsed);
+//! # Ok::<(), fangorn::Error>(())
+//! ```
+
+mod nest;
+mod parse;
+mod presets;
+mod text;
+mod verify;
+
+use std::fmt;
+
+pub(crate) use nest::MOST_DEPTH;
+pub use nest::{Bound, IndexVar, Mapping, Nest, NestLoop};
+pub use parse::ParseError;
+pub use presets::Preset;
+pub use verify::{Device, ScheduleError};
+
+pub use fangorn_kernels::plan::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
+
+/// A schedule: directives, applied in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Schedule {
+    /// The directives.
+    pub directives: Vec<Directive>,
+}
+
+/// How the trees are ordered before they are walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TreeOrder {
+    /// By depth, shallow first; equal depths stay in the producer's order.
+    Depth,
+}
+
+/// One line of a schedule. Variables are named; a name that a `split` has doubled means every copy, and
+/// `first.name` means the copy inside `first`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Directive {
+    /// `tile(v, outer, inner, size)`: walk `v` in tiles of `size` iterations; the last may be partial.
+    Tile {
+        /// The variable that is tiled, and gone afterwards.
+        var: String,
+        /// Steps from tile to tile.
+        outer: String,
+        /// Steps inside a tile.
+        inner: String,
+        /// Iterations of `var` in a tile.
+        size: Size,
+    },
+    /// `split(v, first, second, at)`: two loops one after the other, the first over `at` iterations of `v`.
+    Split {
+        /// The variable that is split, and gone afterwards.
+        var: String,
+        /// The first `at` iterations.
+        first: String,
+        /// The rest.
+        second: String,
+        /// Iterations of the first.
+        at: Size,
+    },
+    /// `reorder(v, w, …)`: these loops, perfectly nested in each other, in this order from the outside in.
+    Reorder {
+        /// The loops, outermost first.
+        vars: Vec<String>,
+    },
+    /// `parallel(v)`: iterations run on the machine's threads.
+    Parallel {
+        /// The loop.
+        var: String,
+    },
+    /// `gpuDimension(v, grid.x)`: iterations are the cubes or the units of a GPU launch.
+    GpuDimension {
+        /// The loop.
+        var: String,
+        /// The dimension.
+        dim: GpuDim,
+    },
+    /// `cache(v)`: the rows of one iteration of `v` are kept close (shared memory on a GPU).
+    Cache {
+        /// A loop over rows.
+        var: String,
+    },
+    /// `interleave(v)`: the walks of the innermost loop `v` advance together, a step of each in turn.
+    Interleave {
+        /// An innermost loop of constant extent.
+        var: String,
+    },
+    /// `unrollWalk(v)` or `unrollWalk(v, n)`: walks in the innermost loop `v` take `n` steps in straight-line code
+    /// with no leaf test; without `n`, as many as the deepest tree there needs.
+    UnrollWalk {
+        /// An innermost loop.
+        var: String,
+        /// Steps, or as many as the trees are deep.
+        steps: Option<u32>,
+    },
+    /// `sharedReduce(v)`: partial sums of the tree loop `v` are kept in a cube's shared memory.
+    SharedReduce {
+        /// A loop over trees on a block dimension.
+        var: String,
+    },
+    /// `layout(array)`, `layout(sparse)`: how nodes lie in memory.
+    Layout {
+        /// The layout.
+        kind: LayoutKind,
+    },
+    /// `sort(depth)`: the order in which `tree` counts the trees.
+    Sort {
+        /// The order.
+        by: TreeOrder,
+    },
+}
+
+impl Schedule {
+    /// The empty schedule: for each row, every tree.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the text form, one directive a line, `#` to the end of a line a comment.
+    ///
+    /// # Errors
+    /// A [`ParseError`] that names the line and what was expected there.
+    pub fn parse(text: &str) -> crate::error::Result<Self> {
+        Ok(parse::parse(text)?)
+    }
+
+    fn with(mut self, directive: Directive) -> Self {
+        self.directives.push(directive);
+        self
+    }
+
+    /// Adds [`Directive::Tile`].
+    #[must_use]
+    pub fn tile(self, var: &str, outer: &str, inner: &str, size: impl Into<Size>) -> Self {
+        let [var, outer, inner] = [var, outer, inner].map(str::to_owned);
+        self.with(Directive::Tile { var, outer, inner, size: size.into() })
+    }
+
+    /// Adds [`Directive::Split`].
+    #[must_use]
+    pub fn split(self, var: &str, first: &str, second: &str, at: impl Into<Size>) -> Self {
+        let [var, first, second] = [var, first, second].map(str::to_owned);
+        self.with(Directive::Split { var, first, second, at: at.into() })
+    }
+
+    /// Adds [`Directive::Reorder`].
+    #[must_use]
+    pub fn reorder<'a>(self, vars: impl IntoIterator<Item = &'a str>) -> Self {
+        self.with(Directive::Reorder { vars: vars.into_iter().map(str::to_owned).collect() })
+    }
+
+    /// Adds [`Directive::Parallel`].
+    #[must_use]
+    pub fn parallel(self, var: &str) -> Self {
+        self.with(Directive::Parallel { var: var.to_owned() })
+    }
+
+    /// Adds [`Directive::GpuDimension`].
+    #[must_use]
+    pub fn gpu_dimension(self, var: &str, dim: GpuDim) -> Self {
+        self.with(Directive::GpuDimension { var: var.to_owned(), dim })
+    }
+
+    /// Adds [`Directive::Cache`].
+    #[must_use]
+    pub fn cache(self, var: &str) -> Self {
+        self.with(Directive::Cache { var: var.to_owned() })
+    }
+
+    /// Adds [`Directive::Interleave`].
+    #[must_use]
+    pub fn interleave(self, var: &str) -> Self {
+        self.with(Directive::Interleave { var: var.to_owned() })
+    }
+
+    /// Adds [`Directive::UnrollWalk`].
+    #[must_use]
+    pub fn unroll_walk(self, var: &str, steps: Option<u32>) -> Self {
+        self.with(Directive::UnrollWalk { var: var.to_owned(), steps })
+    }
+
+    /// Adds [`Directive::SharedReduce`].
+    #[must_use]
+    pub fn shared_reduce(self, var: &str) -> Self {
+        self.with(Directive::SharedReduce { var: var.to_owned() })
+    }
+
+    /// Adds [`Directive::Layout`].
+    #[must_use]
+    pub fn layout(self, kind: LayoutKind) -> Self {
+        self.with(Directive::Layout { kind })
+    }
+
+    /// Adds [`Directive::Sort`].
+    #[must_use]
+    pub fn sort(self, by: TreeOrder) -> Self {
+        self.with(Directive::Sort { by })
+    }
+
+    /// The layout the schedule names last, if it names one.
+    pub fn layout_kind(&self) -> Option<LayoutKind> {
+        self.directives.iter().rev().find_map(|d| match d {
+            Directive::Layout { kind } => Some(*kind),
+            _ => None,
+        })
+    }
+
+    /// The tree order the schedule names last, if it names one.
+    pub fn tree_order(&self) -> Option<TreeOrder> {
+        self.directives.iter().rev().find_map(|d| match d {
+            Directive::Sort { by } => Some(*by),
+            _ => None,
+        })
+    }
+
+    /// Whether some loop is mapped to a GPU dimension.
+    pub fn is_mapped(&self) -> bool {
+        self.directives.iter().any(|d| matches!(d, Directive::GpuDimension { .. }))
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.directives.iter().try_for_each(|d| writeln!(f, "{d}"))
+    }
+}

@@ -1,0 +1,530 @@
+//! The loops a schedule spells out: a tree of index variables, with their ranges inferred from their lineage.
+//!
+//! A node's children are the loops immediately inside it (SilvanForge, section 3.1). A variable's value is an
+//! *offset* into the range of the variable it was derived from, so the row or tree of a walk is the sum of the
+//! offsets on the way to it. A tile that does not divide its range is kept in it by a [`Bound`], placed at the last
+//! of the loops it speaks of, whatever order they stand in.
+
+use super::{Dim, Directive, GpuDim, Schedule, ScheduleError, Size};
+
+/// How a loop's iterations run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mapping {
+    /// One after the other.
+    Serial,
+    /// On threads.
+    Parallel,
+    /// On a dimension of a GPU launch.
+    Gpu(GpuDim),
+}
+
+/// An upper limit of a loop: `offset < end - Σ offsets of the enclosing loops named`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bound {
+    /// The limit before anything is taken off.
+    pub end: Size,
+    /// Depths, in the nest, of the enclosing loops whose offsets are taken off.
+    pub minus: Vec<usize>,
+}
+
+/// An index variable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexVar {
+    /// Its name.
+    pub name: String,
+    /// What it counts.
+    pub dim: Dim,
+    /// First offset.
+    pub start: Size,
+    /// From one offset to the next.
+    pub step: Size,
+    /// Limits; every one holds.
+    pub bounds: Vec<Bound>,
+}
+
+impl IndexVar {
+    /// The most iterations the loop can have, whatever the enclosing loops' offsets.
+    pub fn extent(&self) -> Size {
+        let own = self.bounds.iter().find(|b| b.minus.is_empty()).or(self.bounds.first());
+        let end = own.map_or(Size::Const(0), |b| b.end.clone());
+        match (&end, &self.start, &self.step) {
+            (Size::Const(end), Size::Const(start), Size::Const(step)) => {
+                Size::Const(end.saturating_sub(*start).div_ceil((*step).max(1)))
+            }
+            // ⌈(s x p) / p⌉ is s, and ⌈a / ⌈a/n⌉⌉ is at most n.
+            (Size::Mul(s, p), Size::Const(0), step) if **p == *step => (**s).clone(),
+            (end, Size::Const(0), Size::Div(a, n)) if **a == *end => (**n).clone(),
+            _ => end.less(self.start.clone()) / self.step.clone(),
+        }
+    }
+}
+
+/// A loop and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NestLoop {
+    /// Its variable.
+    pub var: IndexVar,
+    /// How its iterations run.
+    pub mapping: Mapping,
+    /// Whether the rows of an iteration are cached.
+    pub cache: bool,
+    /// Whether its walks advance together.
+    pub interleave: bool,
+    /// Straight-line steps of its walks: given, or as many as the trees are deep.
+    pub unroll: Option<Option<u32>>,
+    /// Whether its partial sums are kept in shared memory.
+    pub shared_reduce: bool,
+    /// The loops immediately inside; none for an innermost loop, which walks.
+    pub body: Vec<NestLoop>,
+}
+
+impl NestLoop {
+    /// This loop and all inside it, outermost first.
+    pub fn walk(&self) -> Vec<&NestLoop> {
+        let mut all = vec![self];
+        self.body.iter().for_each(|l| all.extend(l.walk()));
+        all
+    }
+}
+
+/// The loops of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nest {
+    /// The outermost loops, one after the other.
+    pub body: Vec<NestLoop>,
+}
+
+impl Nest {
+    /// All loops, outermost first.
+    pub fn loops(&self) -> Vec<&NestLoop> {
+        self.body.iter().flat_map(NestLoop::walk).collect()
+    }
+}
+
+impl Schedule {
+    /// Applies the directives to the loops `batch { tree }`.
+    ///
+    /// # Errors
+    /// The first directive that can't be applied, with the remedy.
+    pub fn nest(&self) -> Result<Nest, ScheduleError> {
+        let mut building = Building::new();
+        for (i, directive) in self.directives.iter().enumerate() {
+            let wrong = |remedy: String| ScheduleError::new(i, directive, remedy);
+            building.apply(directive).map_err(wrong)?;
+        }
+        Ok(building.finish())
+    }
+}
+
+/// A variable, live or derived from: its range within the variable it came from.
+struct Var {
+    name: String,
+    dim: Dim,
+    start: Size,
+    step: Size,
+    end: Size,
+    parent: Option<usize>,
+    /// Whether it can run past the end of the parent's range: a tile that does not divide it.
+    limited: bool,
+}
+
+#[derive(Clone)]
+struct Node {
+    var: usize,
+    mapping: Mapping,
+    cache: bool,
+    interleave: bool,
+    unroll: Option<Option<u32>>,
+    shared_reduce: bool,
+    parent: Option<usize>,
+    children: Vec<usize>,
+}
+
+struct Building {
+    vars: Vec<Var>,
+    nodes: Vec<Node>,
+    roots: Vec<usize>,
+}
+
+/// More loops than this are a mistake in a program that writes schedules.
+const MOST_LOOPS: usize = 4096;
+/// Loops inside each other, likewise.
+pub(crate) const MOST_DEPTH: usize = 32;
+
+impl Building {
+    fn new() -> Self {
+        let mut b = Self { vars: Vec::new(), nodes: Vec::new(), roots: Vec::new() };
+        let zero = || Size::Const(0);
+        let var = |name: &str, dim, end| Var { name: name.into(), dim, start: zero(), step: Size::Const(1), end, parent: None, limited: false };
+        b.vars.push(var("batch", Dim::Batch, Size::Batch));
+        b.vars.push(var("tree", Dim::Tree, Size::Trees));
+        let batch = b.node(0, None);
+        let tree = b.node(1, Some(batch));
+        b.nodes[batch].children.push(tree);
+        b.roots.push(batch);
+        b
+    }
+
+    fn node(&mut self, var: usize, parent: Option<usize>) -> usize {
+        self.nodes.push(Node {
+            var,
+            mapping: Mapping::Serial,
+            cache: false,
+            interleave: false,
+            unroll: None,
+            shared_reduce: false,
+            parent,
+            children: Vec::new(),
+        });
+        self.nodes.len() - 1
+    }
+
+    fn derive(&mut self, of: usize, name: &str, start: Size, step: Size, end: Size, limited: bool) -> usize {
+        let dim = self.vars[of].dim;
+        self.vars.push(Var { name: name.to_owned(), dim, start, step, end, parent: Some(of), limited });
+        self.vars.len() - 1
+    }
+
+    fn name(&self, node: usize) -> &str {
+        &self.vars[self.nodes[node].var].name
+    }
+
+    fn live(&self) -> Vec<usize> {
+        let mut open: Vec<usize> = self.roots.iter().rev().copied().collect();
+        let mut live = Vec::new();
+        while let Some(n) = open.pop() {
+            live.push(n);
+            open.extend(self.nodes[n].children.iter().rev());
+        }
+        live
+    }
+
+    /// Every live loop that `path` names: the last component is the variable, those before it enclosing loops.
+    fn find(&self, path: &str) -> Result<Vec<usize>, String> {
+        let mut parts = path.rsplit('.');
+        let name = parts.next().unwrap_or(path);
+        let enclosing: Vec<&str> = parts.collect();
+        let matches = |node: usize| {
+            let mut at = self.nodes[node].parent;
+            let mut wanted = enclosing.iter();
+            let mut next = wanted.next();
+            while let (Some(want), Some(here)) = (next, at) {
+                if self.name(here) == *want {
+                    next = wanted.next();
+                }
+                at = self.nodes[here].parent;
+            }
+            next.is_none()
+        };
+        let found: Vec<usize> = self.live().into_iter().filter(|n| self.name(*n) == name && matches(*n)).collect();
+        if found.is_empty() {
+            let mut names: Vec<&str> = self.live().into_iter().map(|n| self.name(n)).collect();
+            names.dedup();
+            return Err(format!("there is no loop `{path}`; the loops are {}", names.join(", ")));
+        }
+        Ok(found)
+    }
+
+    fn fresh(&self, names: [&str; 2]) -> Result<(), String> {
+        if names[0] == names[1] {
+            return Err(format!("`{}` names two new loops; give them two names", names[0]));
+        }
+        if self.nodes.len() > MOST_LOOPS {
+            return Err(format!("more than {MOST_LOOPS} loops; split and tile less"));
+        }
+        match names.iter().find(|n| self.live().into_iter().any(|l| self.name(l) == **n)) {
+            Some(taken) => Err(format!("there is a loop `{taken}` already; choose another name")),
+            None => Ok(()),
+        }
+    }
+
+    fn innermost(&self, path: &str) -> Result<Vec<usize>, String> {
+        let found = self.find(path)?;
+        match found.iter().any(|n| !self.nodes[*n].children.is_empty()) {
+            true => Err(format!("`{path}` is not an innermost loop; name the loop that holds no other, or reorder")),
+            false => Ok(found),
+        }
+    }
+
+    fn plain(&self, node: usize) -> Result<(), String> {
+        let n = &self.nodes[node];
+        let marked = n.mapping != Mapping::Serial || n.cache || n.interleave || n.unroll.is_some() || n.shared_reduce;
+        match marked {
+            true => Err(format!(
+                "`{}` has been mapped, cached, interleaved or unrolled already; tile and split first",
+                self.name(node)
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, directive: &Directive) -> Result<(), String> {
+        match directive {
+            Directive::Tile { var, outer, inner, size } => {
+                let found = self.find(var)?;
+                self.fresh([outer, inner])?;
+                found.into_iter().try_for_each(|n| self.tile(n, outer, inner, size))
+            }
+            Directive::Split { var, first, second, at } => {
+                let found = self.find(var)?;
+                self.fresh([first, second])?;
+                // Inner copies first: splitting an outer one clones them.
+                found.into_iter().rev().try_for_each(|n| self.split(n, first, second, at))
+            }
+            Directive::Reorder { vars } => self.reorder(vars),
+            Directive::Parallel { var } => self.find(var)?.into_iter().try_for_each(|n| self.map(n, Mapping::Parallel)),
+            Directive::GpuDimension { var, dim } => {
+                self.find(var)?.into_iter().try_for_each(|n| self.map(n, Mapping::Gpu(*dim)))
+            }
+            Directive::Cache { var } => {
+                for n in self.find(var)? {
+                    if self.vars[self.nodes[n].var].dim == Dim::Tree {
+                        return Err(format!("`{var}` goes over trees, and caching trees is not there yet; cache a loop over rows"));
+                    }
+                    if self.nodes[n].interleave {
+                        return Err(format!("`{var}` is interleaved; cache a loop outside it"));
+                    }
+                    self.nodes[n].cache = true;
+                }
+                Ok(())
+            }
+            Directive::Interleave { var } => {
+                for n in self.innermost(var)? {
+                    if self.nodes[n].mapping != Mapping::Serial || self.nodes[n].cache {
+                        return Err(format!("`{var}` is mapped or cached; interleave a plain loop inside it, tile({var}, outer, inner, 4)"));
+                    }
+                    let v = &self.vars[self.nodes[n].var];
+                    let lanes = match (&v.start, &v.end, &v.step) {
+                        (Size::Const(start), Size::Const(end), Size::Const(step)) => {
+                            Some(end.saturating_sub(*start).div_ceil((*step).max(1)))
+                        }
+                        _ => None,
+                    };
+                    match lanes {
+                        Some(1..=64) => self.nodes[n].interleave = true,
+                        Some(n) => return Err(format!("`{var}` has {n} iterations; interleave 1 to 64")),
+                        None => {
+                            return Err(format!("`{var}` has no constant extent; tile it, tile({var}, outer, inner, 4), and interleave the inner loop"));
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Directive::UnrollWalk { var, steps } => {
+                for n in self.innermost(var)? {
+                    self.nodes[n].unroll = Some(*steps);
+                }
+                Ok(())
+            }
+            Directive::SharedReduce { var } => {
+                for n in self.find(var)? {
+                    if self.vars[self.nodes[n].var].dim == Dim::Batch {
+                        return Err(format!("`{var}` goes over rows, which need no reduction; name a loop over trees"));
+                    }
+                    self.nodes[n].shared_reduce = true;
+                }
+                Ok(())
+            }
+            Directive::Layout { .. } | Directive::Sort { .. } => Ok(()),
+        }
+    }
+
+    fn tile(&mut self, node: usize, outer: &str, inner: &str, size: &Size) -> Result<(), String> {
+        self.plain(node)?;
+        let of = self.nodes[node].var;
+        let v = &self.vars[of];
+        let (start, step, end) = (v.start.clone(), v.step.clone(), v.end.clone());
+        let span = size.clone().times(step.clone());
+        let divides = match (&start, &end, &span) {
+            (Size::Const(start), Size::Const(end), Size::Const(span)) => {
+                end.saturating_sub(*start).is_multiple_of((*span).max(1))
+            }
+            _ => false,
+        };
+        let o = self.derive(of, outer, start, span.clone(), end, !divides);
+        let i = self.derive(of, inner, Size::Const(0), step, span, !divides);
+        if self.depth(node) + self.height(node) >= MOST_DEPTH {
+            return Err(format!("more than {MOST_DEPTH} loops inside each other; tile less"));
+        }
+        let children = std::mem::take(&mut self.nodes[node].children);
+        let below = self.node(i, Some(node));
+        for c in &children {
+            self.nodes[*c].parent = Some(below);
+        }
+        self.nodes[below].children = children;
+        self.nodes[node].var = o;
+        self.nodes[node].children = vec![below];
+        Ok(())
+    }
+
+    /// Loops round a node.
+    fn depth(&self, node: usize) -> usize {
+        std::iter::successors(self.nodes[node].parent, |n| self.nodes[*n].parent).count()
+    }
+
+    /// Loops from a node down to an innermost one, itself included.
+    fn height(&self, node: usize) -> usize {
+        1 + self.nodes[node].children.iter().map(|c| self.height(*c)).max().unwrap_or(0)
+    }
+
+    fn split(&mut self, node: usize, first: &str, second: &str, at: &Size) -> Result<(), String> {
+        self.plain(node)?;
+        let of = self.nodes[node].var;
+        let v = &self.vars[of];
+        let (start, step, end) = (v.start.clone(), v.step.clone(), v.end.clone());
+        let cut = start.clone().plus(at.clone().times(step.clone()));
+        let a = self.derive(of, first, start, step.clone(), end.clone().min(cut.clone()), false);
+        let b = self.derive(of, second, cut, step, end, false);
+        let parent = self.nodes[node].parent;
+        let copy = self.clone_below(node, parent);
+        self.nodes[node].var = a;
+        self.nodes[copy].var = b;
+        let siblings = match parent {
+            Some(p) => &mut self.nodes[p].children,
+            None => &mut self.roots,
+        };
+        let place = siblings.iter().position(|n| *n == node).unwrap_or(siblings.len() - 1);
+        siblings.insert(place + 1, copy);
+        Ok(())
+    }
+
+    fn clone_below(&mut self, node: usize, parent: Option<usize>) -> usize {
+        let copy = Node { parent, children: Vec::new(), ..self.nodes[node].clone() };
+        self.nodes.push(copy);
+        let id = self.nodes.len() - 1;
+        for child in self.nodes[node].children.clone() {
+            let c = self.clone_below(child, Some(id));
+            self.nodes[id].children.push(c);
+        }
+        id
+    }
+
+    fn map(&mut self, node: usize, mapping: Mapping) -> Result<(), String> {
+        if self.nodes[node].mapping != Mapping::Serial {
+            return Err(format!("`{}` is mapped already; map a loop once", self.name(node)));
+        }
+        if self.nodes[node].interleave {
+            return Err(format!("`{}` is interleaved; map a loop outside it", self.name(node)));
+        }
+        if let Mapping::Gpu(dim) = mapping {
+            let clashes = |n: usize| self.nodes[n].mapping == mapping;
+            let mut above = self.nodes[node].parent;
+            while let Some(a) = above {
+                if clashes(a) {
+                    return Err(format!("the enclosing loop `{}` has {dim} already; use another dimension", self.name(a)));
+                }
+                above = self.nodes[a].parent;
+            }
+            let mut below = self.nodes[node].children.clone();
+            while let Some(b) = below.pop() {
+                if clashes(b) {
+                    return Err(format!("the loop `{}` inside has {dim} already; use another dimension", self.name(b)));
+                }
+                below.extend(&self.nodes[b].children);
+            }
+        }
+        self.nodes[node].mapping = mapping;
+        Ok(())
+    }
+
+    fn reorder(&mut self, vars: &[String]) -> Result<(), String> {
+        let mut named = Vec::new();
+        for (place, var) in vars.iter().enumerate() {
+            named.extend(self.find(var)?.into_iter().map(|n| (n, place)));
+        }
+        let place_of = |node: usize| named.iter().find(|(n, _)| *n == node).map(|(_, p)| *p);
+        let tops: Vec<usize> = self
+            .live()
+            .into_iter()
+            .filter(|n| place_of(*n).is_some())
+            .filter(|n| self.nodes[*n].parent.is_none_or(|p| place_of(p).is_none()))
+            .collect();
+        for top in tops {
+            let mut chain = vec![top];
+            while let [only] = self.nodes[chain[chain.len() - 1]].children[..] {
+                if place_of(only).is_none() {
+                    break;
+                }
+                chain.push(only);
+            }
+            let mut places: Vec<Option<usize>> = chain.iter().map(|n| place_of(*n)).collect();
+            let data: Vec<Node> = chain.iter().map(|n| self.nodes[*n].clone()).collect();
+            let given = places.clone();
+            places.sort_unstable();
+            if places != (0..vars.len()).map(Some).collect::<Vec<_>>() {
+                return Err(format!(
+                    "{} are not one perfect nest, each loop immediately inside the other; name all loops from the \
+                     outermost to the innermost of them",
+                    vars.join(", ")
+                ));
+            }
+            for (node, from) in given.iter().zip(&data) {
+                let to = chain[node.unwrap_or(0)];
+                let (parent, children) = (self.nodes[to].parent, self.nodes[to].children.clone());
+                self.nodes[to] = Node { parent, children, ..from.clone() };
+            }
+        }
+        // Innermost marks hold only while the loop stays innermost.
+        match self.live().into_iter().find(|n| {
+            let node = &self.nodes[*n];
+            !node.children.is_empty() && (node.interleave || node.unroll.is_some())
+        }) {
+            Some(n) => Err(format!("`{}` is interleaved or unrolled and would no longer be innermost; reorder first", self.name(n))),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&self) -> Nest {
+        let mut path = Vec::new();
+        Nest { body: self.roots.iter().map(|r| self.finish_loop(*r, &mut path)).collect() }
+    }
+
+    /// `path` holds the variables of the loops from the outermost to the one being finished.
+    fn finish_loop(&self, node: usize, path: &mut Vec<usize>) -> NestLoop {
+        let n = &self.nodes[node];
+        let v = &self.vars[n.var];
+        path.push(n.var);
+        let bounds = self.bounds(node, path);
+        let body = n.children.iter().map(|c| self.finish_loop(*c, path)).collect();
+        path.pop();
+        let var = IndexVar { name: v.name.clone(), dim: v.dim, start: v.start.clone(), step: v.step.clone(), bounds };
+        NestLoop {
+            var,
+            mapping: n.mapping,
+            cache: n.cache,
+            interleave: n.interleave,
+            unroll: n.unroll,
+            shared_reduce: n.shared_reduce,
+            body,
+        }
+    }
+
+    /// The limits of the loop at the end of `path`: its own end, and the end of every variable it descends from
+    /// whose other descendants all stand above it.
+    fn bounds(&self, node: usize, path: &[usize]) -> Vec<Bound> {
+        let me = self.nodes[node].var;
+        let mut below = Vec::new();
+        let mut open = self.nodes[node].children.clone();
+        while let Some(n) = open.pop() {
+            below.push(self.nodes[n].var);
+            open.extend(&self.nodes[n].children);
+        }
+        let mut bounds = vec![Bound { end: self.vars[me].end.clone(), minus: Vec::new() }];
+        let mut at = self.vars[me].parent;
+        let mut came_from = me;
+        while let Some(ancestor) = at {
+            let descends = |v: usize| std::iter::successors(Some(v), |v| self.vars[*v].parent).any(|v| v == ancestor);
+            if self.vars[came_from].limited && !below.iter().any(|v| descends(*v)) {
+                let above = &path[..path.len() - 1];
+                let minus: Vec<usize> = (0..above.len()).filter(|d| descends(above[*d])).collect();
+                let end = self.vars[ancestor].end.clone();
+                // The stronger limit with the same end makes the weaker one superfluous.
+                bounds.retain(|b| b.end != end || b.minus.iter().any(|d| !minus.contains(d)));
+                bounds.push(Bound { end, minus });
+            }
+            came_from = ancestor;
+            at = self.vars[ancestor].parent;
+        }
+        bounds
+    }
+}

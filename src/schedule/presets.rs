@@ -1,0 +1,119 @@
+//! Schedules with a name: what known engines do, in this language.
+
+use super::{Axis, GpuDim, LayoutKind, Schedule, Size};
+use crate::forest::{Forest, ForestStats};
+
+/// A named schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Preset {
+    /// What Fangorn takes when nothing is asked for.
+    Default,
+    /// XGBoost on the CPU: a chunk of 64 rows against every tree, chunks in parallel (SilvanForge, section 3.2).
+    Xgboost,
+    /// Treebeard, one tree at a time: a tree against all rows of a block, 8 rows interleaved, walks unrolled.
+    TreebeardOneTree,
+    /// Treebeard, one row at a time: a row against all trees, 8 trees interleaved.
+    TreebeardOneRow,
+    /// Tahoe's direct method: a unit walks all trees for its row (SilvanForge, section 3.2).
+    TahoeDirect,
+    /// Tahoe's shared data: a cube walks all trees for one cached row in parallel (SilvanForge, section 3.2).
+    TahoeSharedData,
+}
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Default,
+        Self::Xgboost,
+        Self::TreebeardOneTree,
+        Self::TreebeardOneRow,
+        Self::TahoeDirect,
+        Self::TahoeSharedData,
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Xgboost => "xgboost",
+            Self::TreebeardOneTree => "treebeard_one_tree",
+            Self::TreebeardOneRow => "treebeard_one_row",
+            Self::TahoeDirect => "tahoe_direct",
+            Self::TahoeSharedData => "tahoe_shared_data",
+        }
+    }
+
+    /// The preset of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// The schedule for a forest. `gpu` maps loops that the preset leaves unmapped to the grid and the block, so
+    /// that each preset runs on either target.
+    pub fn schedule(self, forest: &Forest, gpu: bool) -> Schedule {
+        let grid = GpuDim::Grid(Axis::X);
+        let block = GpuDim::Block(Axis::X);
+        let stats = forest.stats();
+        let layout = layout_for(&stats);
+        let chunks = |s: Schedule| match gpu {
+            false => s.parallel("b0"),
+            true => s.gpu_dimension("b0", grid).gpu_dimension("b1", block),
+        };
+        match self {
+            Self::Default if gpu => default_gpu(forest, &stats).layout(layout),
+            Self::Default => chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]))
+                .unroll_walk("b1", None)
+                .layout(layout),
+            Self::Xgboost => {
+                chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"])).layout(LayoutKind::Sparse)
+            }
+            Self::TreebeardOneTree => {
+                let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).tile("b1", "b2", "b3", 8u32);
+                let ordered = tiled.reorder(["b0", "tree", "b2", "b3"]);
+                let mapped = match gpu {
+                    false => ordered.parallel("b0"),
+                    true => ordered.gpu_dimension("b0", grid).gpu_dimension("b2", block),
+                };
+                mapped.interleave("b3").unroll_walk("b3", None).layout(layout)
+            }
+            Self::TreebeardOneRow => {
+                let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).tile("tree", "t0", "t1", 8u32);
+                chunks(tiled).interleave("t1").unroll_walk("t1", None).layout(layout)
+            }
+            Self::TahoeDirect => {
+                let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "b1", "tree"]);
+                tiled.gpu_dimension("b0", grid).gpu_dimension("b1", block).layout(LayoutKind::Sparse)
+            }
+            Self::TahoeSharedData => {
+                let ordered = Schedule::new().reorder(["batch", "tree"]).gpu_dimension("batch", grid);
+                ordered.gpu_dimension("tree", block).cache("batch").layout(LayoutKind::Sparse)
+            }
+        }
+    }
+}
+
+/// The array layout where filling trees up costs little, otherwise the sparse one.
+fn layout_for(stats: &ForestStats) -> LayoutKind {
+    let depth = stats.depths.len().saturating_sub(1) as u32;
+    let full = 2f64.powi(depth as i32) * stats.trees as f64;
+    if depth <= 10 && full <= 8.0 * stats.leaves.max(1) as f64 { LayoutKind::Array } else { LayoutKind::Sparse }
+}
+
+/// Rows of a block, trees over units where there are trees enough, shared sums (SilvanForge, section 8).
+fn default_gpu(forest: &Forest, stats: &ForestStats) -> Schedule {
+    let tree_units = 8u32;
+    let rows = 32u32;
+    let words = rows as usize * forest.features.len();
+    let tiled = Schedule::new().tile("batch", "b0", "b1", rows);
+    let mut schedule = if stats.trees as u32 >= 4 * tree_units && forest.outputs <= 8 {
+        tiled
+            .tile("tree", "t0", "t1", Size::Trees / tree_units)
+            .reorder(["b0", "b1", "t0", "t1"])
+            .gpu_dimension("t0", GpuDim::Block(Axis::Y))
+            .shared_reduce("t0")
+    } else {
+        tiled
+    };
+    schedule = schedule.gpu_dimension("b0", GpuDim::Grid(Axis::X)).gpu_dimension("b1", GpuDim::Block(Axis::X));
+    if words <= 2048 { schedule.cache("b0") } else { schedule }
+}

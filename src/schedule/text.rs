@@ -1,0 +1,24 @@
+//! Directives as text; [`super::parse`] reads it back.
+
+use std::fmt;
+
+use super::{Directive, TreeOrder};
+
+impl fmt::Display for Directive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tile { var, outer, inner, size } => write!(f, "tile({var}, {outer}, {inner}, {size})"),
+            Self::Split { var, first, second, at } => write!(f, "split({var}, {first}, {second}, {at})"),
+            Self::Reorder { vars } => write!(f, "reorder({})", vars.join(", ")),
+            Self::Parallel { var } => write!(f, "parallel({var})"),
+            Self::GpuDimension { var, dim } => write!(f, "gpuDimension({var}, {dim})"),
+            Self::Cache { var } => write!(f, "cache({var})"),
+            Self::Interleave { var } => write!(f, "interleave({var})"),
+            Self::UnrollWalk { var, steps: Some(n) } => write!(f, "unrollWalk({var}, {n})"),
+            Self::UnrollWalk { var, steps: None } => write!(f, "unrollWalk({var})"),
+            Self::SharedReduce { var } => write!(f, "sharedReduce({var})"),
+            Self::Layout { kind } => write!(f, "layout({kind})"),
+            Self::Sort { by: TreeOrder::Depth } => write!(f, "sort(depth)"),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Every model of the zoo, on the reference interpreter and on the CPU with every preset: leaf ids equal to the last
+//! one, margins and values within the sum's contract.
+
+mod support;
+
+use fangorn::{Predictor, cpu::Rows, forest::reference, schedule::Preset};
+use support::{assert_margins, assert_values, for_each_specimen, reference_margins};
+
+#[test]
+fn reference_says_what_the_producer_says() {
+    for_each_specimen(|s| {
+        for r in 0..s.count {
+            let ids: Vec<i32> = reference::leaf_ids(&s.forest, s.row(r)).into_iter().map(|i| i as i32).collect();
+            let trees = s.forest.trees.len();
+            assert_eq!(ids, &s.leaves[r * trees..][..trees], "{}: row {r}", s.name);
+        }
+        assert_margins(&s.name, &s.forest, &s.margin, reference_margins(s));
+        assert_values(&s.name, &s.forest, &s.output, reference_margins(s));
+    });
+}
+
+#[test]
+fn every_preset_gives_the_same() {
+    for_each_specimen(|s| {
+        let rows = Rows::strided(&s.rows, [s.count, s.columns()], [s.columns(), 1]).expect("rows");
+        for preset in Preset::ALL {
+            let what = format!("{} with {}", s.name, preset.name());
+            let schedule = preset.schedule(&s.forest, false);
+            let predictor = Predictor::with_schedule(&s.forest, &schedule).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let leaves: Vec<i32> = predictor.leaves(&rows).expect(&what).into_iter().map(|i| i as i32).collect();
+            assert_eq!(leaves, s.leaves, "{what}");
+            assert_margins(&what, &s.forest, &predictor.margins(&rows).expect(&what), reference_margins(s));
+            let mut values = vec![0.0; s.count * predictor.width()];
+            predictor.predict_into(&rows, &mut values).expect(&what);
+            assert_values(&what, &s.forest, &values, reference_margins(s));
+        }
+    });
+}
