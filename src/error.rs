@@ -48,4 +48,7 @@ pub enum Error {
     /// Rows, or room for results, of a wrong shape.
     #[error("rows: {0}")]
     Rows(String),
+    /// A device that can't do what is asked.
+    #[error("device: {0}")]
+    Device(String),
 }

@@ -6,6 +6,8 @@
 //! ```
 
 pub mod cpu;
+#[cfg(feature = "cube")]
+pub mod cube;
 pub mod error;
 pub mod forest;
 pub mod import;

@@ -80,7 +80,11 @@ fn plain<T: DeserializeOwned>(bytes: &[u8], encoding: Encoding, limits: &Limits)
     }
 }
 
-fn path_of_error<T: for<'de> Deserialize<'de>>(bytes: &[u8], encoding: Encoding, limits: &Limits) -> Option<String> {
+fn path_of_error<T: for<'de> Deserialize<'de>>(
+    bytes: &[u8],
+    encoding: Encoding,
+    limits: &Limits,
+) -> Option<String> {
     let error = match encoding {
         Encoding::Json => {
             serde_path_to_error::deserialize::<_, T>(&mut json::Reader::new(bytes, limits.string_bytes)).err()

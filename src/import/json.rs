@@ -183,7 +183,11 @@ impl<'de> Reader<'de> {
         } else {
             visitor.visit_seq(Items { reader: self, first: true })?
         };
-        if object { self.expect(b'}', "`,` or `}`")? } else { self.expect(b']', "`,` or `]`")? }
+        if object {
+            self.expect(b'}', "`,` or `}`")?
+        } else {
+            self.expect(b']', "`,` or `]`")?
+        }
         self.nesting -= 1;
         Ok(value)
     }
@@ -301,7 +305,10 @@ impl<'de> Items<'_, 'de> {
 impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
     type Error = DecodeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DecodeError> {
         if self.advance(b']')? { seed.deserialize(&mut *self.reader).map(Some) } else { Ok(None) }
     }
 }
@@ -322,5 +329,86 @@ impl<'de> de::MapAccess<'de> for Items<'_, 'de> {
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
         self.reader.expect(b':', "`:`")?;
         seed.deserialize(&mut *self.reader)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+    use serde::de::IgnoredAny;
+
+    use super::*;
+
+    fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, DecodeError> {
+        let mut reader = Reader::new(text.as_bytes(), 100);
+        let value = T::deserialize(&mut reader)?;
+        reader.finish().map(|()| value)
+    }
+
+    #[test]
+    fn a_number_is_rounded_once() {
+        // Just below the middle of two f32: by way of f64 it would be the middle, and round to the even one above.
+        let text = "1.00000017881393432617187499";
+        assert_eq!(read::<f32>(text).ok(), Some(f32::from_bits(0x3f80_0001)));
+        assert_eq!(text.parse::<f64>().map(|wide| wide as f32), Ok(f32::from_bits(0x3f80_0002)));
+        let texts =
+            ["0", "-0", "16777217", "1e-45", "7e-46", "3.4028235E38", "1E39", "-2.5e+1", "123456789.125"];
+        for text in texts {
+            let expected = text.parse::<f32>().map(f32::to_bits);
+            assert_eq!(read::<f32>(text).map(f32::to_bits).ok(), expected.ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_json_lacks_and_numbers_in_strings() {
+        let values: Vec<f32> = read("[NaN, Infinity, -Infinity, \"0.5\", \" -Infinity \"]").expect("numbers");
+        assert!(values[0].is_nan());
+        assert_eq!(values[1..], [f32::INFINITY, f32::NEG_INFINITY, 0.5, f32::NEG_INFINITY]);
+        assert_eq!(read::<Vec<i32>>("[\"-7\", true, false, 12]").ok(), Some(vec![-7, 1, 0, 12]));
+        for text in ["-NaN", "+1", "nan", "inf", "1.", ".5", "0x1", "1e", "--1", "Infinit"] {
+            assert!(read::<f32>(text).is_err(), "{text}");
+        }
+        assert!(read::<i32>("1.5").is_err());
+        assert!(read::<i64>("9223372036854775808").is_err());
+    }
+
+    #[test]
+    fn strings_are_decoded() {
+        let decoded = |text: &str| read::<String>(text).ok();
+        assert_eq!(decoded(r#""a\"\\\/\b\f\n\r\t""#).as_deref(), Some("a\"\\/\u{8}\u{c}\n\r\t"));
+        assert_eq!(decoded(r#""\u00e9\ud83c\udf32\u6728""#).as_deref(), Some("é🌲木"));
+        for text in [
+            r#""\x""#,
+            r#""\u12""#,
+            r#""\ud83c""#,
+            r#""\ud83c\u0041""#,
+            r#""\udf32""#,
+            r#""\u+123""#,
+            "\"\\é\"",
+        ] {
+            assert_eq!(decoded(text), None, "{text}");
+        }
+        assert!(read::<String>(&format!("\"{}\"", "a".repeat(101))).is_err());
+    }
+
+    #[test]
+    fn containers_nest_and_are_passed_over() {
+        let text = r#" { "a" : [ 1 , 2 ] , "b" : [ ] , "c" : { } } "#;
+        let map: BTreeMap<String, serde_json::Value> = read(text).expect("an object");
+        assert_eq!(serde_json::to_string(&map).ok().as_deref(), Some(r#"{"a":[1,2],"b":[],"c":{}}"#));
+        assert!(read::<IgnoredAny>(r#"[{"a": "x\"]", "b": [NaN, -1.5e-7, null, true]}, "\\"]"#).is_ok());
+        for text in ["[1 2]", "[1,]", "[,1]", "{\"a\"}", "{\"a\":1,}", "[1}", "[01.]", "[\"", "[nul]", "1 2"]
+        {
+            assert!(read::<IgnoredAny>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn places_count_lines_and_columns_from_one() {
+        assert_eq!(place(b"ab\ncd", 0), Place::Text { line: 1, column: 1 });
+        assert_eq!(place(b"ab\ncd", 4), Place::Text { line: 2, column: 2 });
+        assert_eq!(place(b"ab\ncd", 99), Place::Text { line: 2, column: 3 });
     }
 }

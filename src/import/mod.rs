@@ -77,16 +77,24 @@ pub fn parse(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError>
 }
 
 fn file_too_large(size: u64, limit: u64) -> ImportError {
-    ImportError::limit(Place::File, format!("the file has {size} bytes, over the limit of {limit}"), "file_bytes")
+    ImportError::limit(
+        Place::File,
+        format!("the file has {size} bytes, over the limit of {limit}"),
+        "file_bytes",
+    )
 }
 
 /// Tells the encoding by the first bytes, as XGBoost does: both encodings of a model open with `{`.
 fn sniff(bytes: &[u8]) -> Result<Encoding, ImportError> {
-    let unknown = |cause: &str, remedy: &str| Err(ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(remedy));
+    let unknown = |cause: &str, remedy: &str| {
+        Err(ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(remedy))
+    };
     let start = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
     match &bytes[start..] {
         [] => unknown("the file is empty", error::SAVE_AGAIN),
-        [b'{', b'i' | b'U' | b'I' | b'l' | b'L' | b'#' | b'$' | b'N', ..] if start == 0 => Ok(Encoding::Ubjson),
+        [b'{', b'i' | b'U' | b'I' | b'l' | b'L' | b'#' | b'$' | b'N', ..] if start == 0 => {
+            Ok(Encoding::Ubjson)
+        }
         [b'{', ..] => Ok(Encoding::Json),
         [b'[', ..] => unknown(
             "this looks like a dump of the trees, which lacks the objective and the base score",

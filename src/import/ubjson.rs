@@ -70,6 +70,7 @@ impl<'de> Reader<'de> {
         Ok(bytes)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let bytes = self.bytes[self.at..].first_chunk::<N>().ok_or_else(|| self.ends())?;
         self.at += N;
@@ -90,7 +91,10 @@ impl<'de> Reader<'de> {
 
     fn bad_marker(&self, marker: u8, expected: &str) -> DecodeError {
         let marker = char::from(marker).escape_default().to_string();
-        DecodeError::syntax(self.at.saturating_sub(1), format!("marker `{marker}` where {expected} is expected"))
+        DecodeError::syntax(
+            self.at.saturating_sub(1),
+            format!("marker `{marker}` where {expected} is expected"),
+        )
     }
 
     /// A count of items, each of which takes `width` bytes at least.
@@ -99,9 +103,13 @@ impl<'de> Reader<'de> {
         let marker = self.marker()?;
         let count = self.integer(marker)?;
         let left = self.bytes.len() - self.at;
-        let fits = usize::try_from(count).ok().filter(|c| c.checked_mul(width).is_some_and(|bytes| bytes <= left));
+        let fits =
+            usize::try_from(count).ok().filter(|c| c.checked_mul(width).is_some_and(|bytes| bytes <= left));
         fits.ok_or_else(|| {
-            DecodeError::syntax(start, format!("a count of {count} items, where the file has {left} bytes left"))
+            DecodeError::syntax(
+                start,
+                format!("a count of {count} items, where the file has {left} bytes left"),
+            )
         })
     }
 
@@ -181,6 +189,9 @@ macro_rules! integers {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
             match self.marker {
+                // The types of a tree's arrays come first: almost every value of a file is in one.
+                b'l' => visitor.visit_i32(i32::from_be_bytes(self.reader.array()?)),
+                b'U' => visitor.visit_u8(u8::from_be_bytes(self.reader.array()?)),
                 b'{' | b'[' => self.reader.container(self.marker, visitor),
                 marker => self.reader.scalar(marker)?.visit_integer(visitor),
             }
@@ -200,6 +211,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.marker {
+            b'd' => visitor.visit_f32(f32::from_be_bytes(self.reader.array()?)),
             b'{' | b'[' => self.reader.container(self.marker, visitor),
             marker => self.reader.scalar(marker)?.visit_single(visitor),
         }
@@ -217,12 +229,13 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         match self.marker {
             b'[' => {
                 let start = reader.at;
-                if let Items { reader, marker: Some(marker), left: Some(left), .. } = reader.header(b']')? {
-                    if marker != b'S' {
-                        // The header has checked that so many bytes are left.
-                        reader.take(left * width(marker).unwrap_or(1))?;
-                        return visitor.visit_unit();
-                    }
+                let items = reader.header(b']')?;
+                if let (Some(marker), Some(left)) =
+                    (items.marker.filter(|marker| *marker != b'S'), items.left)
+                {
+                    // The header has checked that so many bytes are left.
+                    reader.take(left * width(marker).unwrap_or(1))?;
+                    return visitor.visit_unit();
                 }
                 reader.at = start;
                 reader.container(b'[', visitor)
@@ -254,6 +267,7 @@ struct Items<'r, 'de> {
 }
 
 impl<'de> Items<'_, 'de> {
+    #[inline]
     fn advance(&mut self) -> Result<bool, DecodeError> {
         match &mut self.left {
             Some(0) => return Ok(false),
@@ -281,7 +295,10 @@ impl<'de> Items<'_, 'de> {
 impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
     type Error = DecodeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeError> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DecodeError> {
         if self.advance()? { self.item(seed).map(Some) } else { Ok(None) }
     }
 
@@ -303,5 +320,75 @@ impl<'de> de::MapAccess<'de> for Items<'_, 'de> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
         self.item(seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+    use serde::de::IgnoredAny;
+
+    use super::*;
+
+    fn read<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, DecodeError> {
+        let mut reader = Reader::new(bytes, 100);
+        let value = T::deserialize(reader.value()?)?;
+        reader.finish().map(|()| value)
+    }
+
+    #[test]
+    fn arrays_with_and_without_type_and_count() {
+        let expected = Some(vec![1, -2, 3]);
+        assert_eq!(read::<Vec<i32>>(b"[i\x01i\xfei\x03]").ok(), expected);
+        assert_eq!(read::<Vec<i32>>(b"[#i\x03U\x01I\xff\xfel\0\0\0\x03").ok(), expected);
+        assert_eq!(read::<Vec<i32>>(b"[$i#U\x03\x01\xfe\x03").ok(), expected);
+        assert_eq!(read::<Vec<i32>>(b"N[N$I#U\x03\0\x01\xff\xfe\0\x03N").ok(), expected);
+        assert_eq!(read::<Vec<i32>>(b"[$l#U\x01\x80\0\0\0").ok(), Some(vec![i32::MIN]));
+        assert_eq!(read::<Vec<f32>>(b"[$d#U\x02\x3f\0\0\0\x7f\x80\0\0").ok(), Some(vec![0.5, f32::INFINITY]));
+        assert_eq!(read::<Vec<f32>>(b"[D\x3f\xe0\0\0\0\0\0\0Su\0]").ok(), None);
+        assert_eq!(
+            read::<Vec<f32>>(b"[D\x3f\xe0\0\0\0\0\0\0SU\x032.5i\x07]").ok(),
+            Some(vec![0.5, 2.5, 7.0])
+        );
+        let strings = Some(vec!["ab".to_owned(), String::new()]);
+        assert_eq!(read::<Vec<String>>(b"[$S#U\x02U\x02abU\0").ok(), strings);
+        assert_eq!(read::<Vec<u8>>(b"[$l#U\x01\0\0\x01\0").ok(), None);
+    }
+
+    #[test]
+    fn objects_with_and_without_count() {
+        let expected = Some(BTreeMap::from([("a".to_owned(), 1), ("bc".to_owned(), 2)]));
+        assert_eq!(read::<BTreeMap<String, i32>>(b"{U\x01ai\x01I\0\x02bci\x02}").ok(), expected);
+        assert_eq!(read::<BTreeMap<String, i32>>(b"{#U\x02U\x01ai\x01U\x02bci\x02").ok(), expected);
+        assert_eq!(read::<BTreeMap<String, i32>>(b"{$i#U\x02U\x01a\x01U\x02bc\x02").ok(), expected);
+    }
+
+    #[test]
+    fn any_value_is_passed_over() {
+        let values: [&[u8]; 9] = [
+            b"Z",
+            b"T",
+            b"[]",
+            b"{}",
+            b"SU\x03abc",
+            b"[$d#U\x02\0\0\0\0\0\0\0\0",
+            b"[$S#U\x01U\x02ab",
+            b"[[#U\x00[{U\x01aC\x01}]]",
+            b"L\0\0\0\0\0\0\0\x01",
+        ];
+        for value in values {
+            assert!(read::<IgnoredAny>(value).is_ok(), "{value:?}");
+            for end in 0..value.len() {
+                assert!(read::<IgnoredAny>(&value[..end]).is_err(), "{value:?} cut at {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn null_is_none() {
+        assert_eq!(read::<Option<i32>>(b"Z").ok(), Some(None));
+        assert_eq!(read::<Option<i32>>(b"i\x05").ok(), Some(Some(5)));
     }
 }

@@ -59,7 +59,7 @@ impl Builder {
     }
 
     /// The chains of loops over rows in a statement: together they cover the rows that it touches.
-    fn row_loops(&mut self, op: &mir::Op, depth: usize) -> Vec<Vec<RowLoop>> {
+    pub(super) fn row_loops(&mut self, op: &mir::Op, depth: usize) -> Vec<Vec<RowLoop>> {
         let (var, body) = match op {
             mir::Op::Loop(l) => (Some(&l.var), &l.body[..]),
             mir::Op::Walk(w) => (w.lanes.as_ref(), &[][..]),

@@ -142,11 +142,13 @@ impl Builder {
                     nest.partials[b].loops.iter().filter(on_grid).cloned().collect()
                 }
             };
+            let mut rows: Vec<_> = ops.iter().flat_map(|op| self.row_loops(op, around.depth)).collect();
+            rows.dedup();
             let into = match grid.is_empty() {
-                true => Sum::Result { first: !around.trees },
+                true => Sum::Result { first: !around.trees && rows.len() == 1 },
                 false => Sum::Partial { buffer: self.global(&grid) },
             };
-            out.push(Op::ReduceShared { into });
+            out.push(Op::ReduceShared { into, rows });
         }
         Ok(out)
     }

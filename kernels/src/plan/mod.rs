@@ -254,10 +254,13 @@ pub enum Op {
     },
     /// The cube's partial sums are set to zero, then a barrier; the window starts at the running row (cube).
     ClearShared,
-    /// A barrier, the `copies` partial sums of each row of the window are added to `into`, a barrier (cube).
+    /// A barrier, the partial sums of each row are added to `into` and are zero afterwards, a barrier (cube).
     ReduceShared {
         /// Where they go.
         into: Sum,
+        /// The rows, from the running row on: those that each chain of loops goes over. The first loop of a chain
+        /// is shared out over the cube's units.
+        rows: Vec<Vec<RowLoop>>,
     },
     /// `reduceDimension`: copies of a partial buffer are added up over one dimension, into copy 0 of it
     /// (`reduceDimensionInplace`) or into the result, and are zero afterwards (CPU).
@@ -394,13 +397,30 @@ impl Plan {
         cache.saturating_add(sums).saturating_mul(4)
     }
 
+    /// Whether every row's result is written once, from the base score on, so that it needs no start.
+    pub fn sums_once(&self) -> bool {
+        fn once(ops: &[Op]) -> bool {
+            let first = |s: &Sum| !matches!(s, Sum::Result { first: false });
+            ops.iter().all(|op| match op {
+                Op::Loop(l) => once(&l.body),
+                Op::Walk(w) => w.into.iter().all(first),
+                Op::Accumulate { body, into } => first(into) && once(body),
+                Op::ReduceShared { into, .. } => first(into),
+                Op::CacheRows { .. } | Op::ClearShared => true,
+                Op::ReduceDimension { .. } => false,
+            })
+        }
+        self.partials.is_empty() && once(&self.body)
+    }
+
     /// Barriers in the kernel's text.
     pub fn barriers(&self) -> u32 {
         fn count(ops: &[Op]) -> u32 {
             let barriers = |op: &Op| match op {
                 Op::Loop(l) => count(&l.body),
                 Op::Accumulate { body, .. } => count(body),
-                Op::CacheRows { .. } | Op::ReduceShared { .. } => 2,
+                Op::CacheRows { .. } => 2,
+                Op::ReduceShared { rows, .. } => 1 + rows.len() as u32,
                 Op::ClearShared => 1,
                 Op::Walk(_) | Op::ReduceDimension { .. } => 0,
             };
@@ -459,6 +479,13 @@ impl Plan {
             true => Err(format!("{name} has a barrier and stands in a block loop")),
             false => only(Target::Cube, name),
         };
+        let row_loops = |rows: &[Vec<RowLoop>]| {
+            rows.iter().flatten().try_for_each(|l| {
+                value(l.range.start)?;
+                value(l.range.step)?;
+                l.range.limits.iter().try_for_each(|l| value(l.end))
+            })
+        };
         match op {
             Op::Loop(l) => {
                 if l.register != depth {
@@ -484,18 +511,15 @@ impl Plan {
             }
             Op::CacheRows { .. } => barrier("CacheRows"),
             Op::ClearShared => barrier("ClearShared"),
-            Op::ReduceShared { into } => {
+            Op::ReduceShared { into, rows } => {
                 barrier("ReduceShared")?;
-                sum(into)
+                sum(into)?;
+                row_loops(rows)
             }
             Op::ReduceDimension { buffer, rows, .. } => {
                 only(Target::Cpu, "ReduceDimension")?;
                 sum(&Sum::Partial { buffer: *buffer })?;
-                rows.iter().flatten().try_for_each(|l| {
-                    value(l.range.start)?;
-                    value(l.range.step)?;
-                    l.range.limits.iter().try_for_each(|l| value(l.end))
-                })
+                row_loops(rows)
             }
         }
     }

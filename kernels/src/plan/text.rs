@@ -99,6 +99,14 @@ impl Plan {
         text
     }
 
+    fn chains(&self, rows: &[Vec<RowLoop>]) -> String {
+        let chain = |chain: &Vec<RowLoop>| {
+            let one = |l: &RowLoop| format!("r{} in {}", l.register, self.range(&l.range));
+            format!("rows({})", chain.iter().map(one).collect::<Vec<_>>().join("; "))
+        };
+        rows.iter().map(chain).collect::<Vec<_>>().join(" and ")
+    }
+
     fn write_ops(&self, f: &mut fmt::Formatter<'_>, ops: &[Op], depth: usize) -> fmt::Result {
         ops.iter().try_for_each(|op| self.write_op(f, op, depth))
     }
@@ -128,16 +136,14 @@ impl Plan {
                 writeln!(f, "barrier; cacheRows {rows} x {} by {} units; barrier", self.features, self.units())
             }
             Op::ClearShared => writeln!(f, "clear shared sums; barrier"),
-            Op::ReduceShared { into } => writeln!(f, "barrier; {} reduce shared sums; barrier", self.sum(into)),
+            Op::ReduceShared { into, rows } => {
+                writeln!(f, "barrier; {} reduce shared sums, {}; barrier", self.sum(into), self.chains(rows))
+            }
             Op::ReduceDimension { buffer, dimension, outer, rows, in_place } => {
                 let name = if *in_place { "reduceDimensionInplace" } else { "result += reduceDimension" };
                 let outer: Vec<String> = outer.iter().map(|r| format!("r{r}")).collect();
-                let chain = |chain: &Vec<RowLoop>| {
-                    let one = |l: &RowLoop| format!("r{} in {}", l.register, self.range(&l.range));
-                    format!("rows({})", chain.iter().map(one).collect::<Vec<_>>().join("; "))
-                };
-                let rows: Vec<String> = rows.iter().map(chain).collect();
-                writeln!(f, "{name}(partial{buffer}, {dimension}, [{}], {})", outer.join(", "), rows.join(" and "))
+                let rows = self.chains(rows);
+                writeln!(f, "{name}(partial{buffer}, {dimension}, [{}], {rows})", outer.join(", "))
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Category splits' sets, and the names of categories.
 
 use super::super::{ErrorKind, ImportError, Limits, Place};
-use super::schema::{Categories, CategoryNames, Tree};
 use super::at;
+use super::schema::{Categories, CategoryNames, Tree};
 use crate::forest::{CategorySet, Feature};
 
 /// Categories stop here, where `f32` stops telling integers apart.
@@ -19,9 +19,10 @@ impl<'t> Splits<'t> {
     /// Checks the arrays' lengths and order.
     pub(super) fn new(tree: &'t Tree, path: &'t str) -> Result<Self, ImportError> {
         let splits = tree.categories_nodes.len();
-        for (field, length) in
-            [("categories_segments", tree.categories_segments.len()), ("categories_sizes", tree.categories_sizes.len())]
-        {
+        for (field, length) in [
+            ("categories_segments", tree.categories_segments.len()),
+            ("categories_sizes", tree.categories_sizes.len()),
+        ] {
             if length != splits {
                 let cause = format!("{length} entries for {splits} category splits");
                 return Err(at(ErrorKind::Structure, format!("{path}.{field}"), cause));
@@ -40,7 +41,12 @@ impl<'t> Splits<'t> {
     }
 
     /// The set of a node's categories. Nodes must be asked for in ascending order; `words` is what the limit leaves.
-    pub(super) fn set(&mut self, node: u32, words: &mut usize, limits: &Limits) -> Result<CategorySet, ImportError> {
+    pub(super) fn set(
+        &mut self,
+        node: u32,
+        words: &mut usize,
+        limits: &Limits,
+    ) -> Result<CategorySet, ImportError> {
         let nodes = &self.tree.categories_nodes;
         self.next += nodes[self.next..].iter().take_while(|n| **n < node).count();
         if nodes.get(self.next) != Some(&node) {
@@ -48,25 +54,31 @@ impl<'t> Splits<'t> {
             return Err(at(ErrorKind::Structure, format!("{}.split_type[{node}]", self.path), cause));
         }
         let categories = self.segment(self.next)?;
-        let largest = categories.1.iter().copied().max().unwrap_or(0);
+        let largest = categories.iter().copied().max().unwrap_or(0);
         let needed = largest as usize / 32 + 1;
         if needed > *words {
             let cause = format!("category sets of more than {} words in all", limits.category_words);
-            return Err(ImportError::limit(Place::Field(format!("{}.categories", self.path)), cause, "category_words"));
+            return Err(ImportError::limit(
+                Place::Field(format!("{}.categories", self.path)),
+                cause,
+                "category_words",
+            ));
         }
         *words -= needed;
         let mut set = CategorySet { words: vec![0; needed] };
-        for category in categories.1 {
+        for category in categories {
             set.words[*category as usize / 32] |= 1 << (category % 32);
         }
         Ok(set)
     }
 
-    /// The categories of the `i`th split, and where they begin.
-    fn segment(&self, i: usize) -> Result<(usize, &'t [u32]), ImportError> {
+    /// The categories of the `i`th split.
+    fn segment(&self, i: usize) -> Result<&'t [u32], ImportError> {
         let all = &self.tree.categories;
         let (begin, size) = (self.tree.categories_segments[i], self.tree.categories_sizes[i]);
-        let range = usize::try_from(begin).ok().zip(begin.checked_add(size).and_then(|end| usize::try_from(end).ok()));
+        let range = usize::try_from(begin)
+            .ok()
+            .zip(begin.checked_add(size).and_then(|end| usize::try_from(end).ok()));
         let Some(categories) = range.and_then(|(begin, end)| all.get(begin..end)) else {
             let cause = format!("categories {begin} and the next {size} of {}", all.len());
             return Err(at(ErrorKind::Structure, format!("{}.categories_segments[{i}]", self.path), cause));
@@ -77,9 +89,13 @@ impl<'t> Splits<'t> {
         }
         if let Some(c) = categories.iter().position(|category| *category >= LIMIT) {
             let cause = format!("category {} is not below 2^24", categories[c]);
-            return Err(at(ErrorKind::Value, format!("{}.categories[{}]", self.path, begin as usize + c), cause));
+            return Err(at(
+                ErrorKind::Value,
+                format!("{}.categories[{}]", self.path, begin as usize + c),
+                cause,
+            ));
         }
-        Ok((begin as usize, categories))
+        Ok(categories)
     }
 }
 
@@ -102,21 +118,21 @@ fn words(names: CategoryNames, path: &str) -> Result<Vec<String>, ImportError> {
     let Some(offsets) = names.offsets else {
         return Ok(names.values.iter().map(i64::to_string).collect());
     };
-    let mut bytes = Vec::with_capacity(names.values.len());
-    for (i, value) in names.values.iter().enumerate() {
-        // XGBoost stores the bytes of UTF-8 as signed numbers.
-        let Some(byte) = i8::try_from(*value).map(|b| b as u8).or_else(|_| u8::try_from(*value)).ok() else {
-            return Err(at(ErrorKind::Value, format!("{path}.values[{i}]"), format!("{value} is no byte")));
-        };
-        bytes.push(byte);
-    }
+    // XGBoost counts characters where it stores bytes, so one name that is not ASCII shifts the cuts of all that
+    // follow and loses the end: no name is better than a wrong one.
+    let Some(text) = ascii(&names.values) else {
+        return Ok(Vec::new());
+    };
     let word = |(i, pair): (usize, &[u32])| {
-        let bytes = bytes.get(pair[0] as usize..pair[1] as usize).ok_or_else(|| {
-            let cause = format!("a name from byte {} to byte {} of {}", pair[0], pair[1], bytes.len());
+        let word = text.get(pair[0] as usize..pair[1] as usize);
+        word.map(str::to_owned).ok_or_else(|| {
+            let cause = format!("a name from byte {} to byte {} of {}", pair[0], pair[1], text.len());
             at(ErrorKind::Structure, format!("{path}.offsets[{}]", i + 1), cause)
-        })?;
-        let text = String::from_utf8(bytes.to_vec());
-        text.map_err(|_| at(ErrorKind::Value, format!("{path}.offsets[{i}]"), "a name that is not UTF-8"))
+        })
     };
     offsets.windows(2).enumerate().map(word).collect()
+}
+
+fn ascii(values: &[i64]) -> Option<String> {
+    values.iter().map(|v| u8::try_from(*v).ok().filter(u8::is_ascii).map(char::from)).collect()
 }

@@ -10,12 +10,15 @@ use std::ops::Range;
 use super::{ErrorKind, ImportError, LoadOptions, Place};
 use crate::Forest;
 use crate::forest::{CompareType, Feature, Producer, Real, Targets};
-use objective::{Objective, Version};
+use objective::{Link, Objective, Version};
 use schema::{Document, Learner, Model};
 use tree::TreeBuilder;
 
 /// Newest major version whose files are read as they are meant.
 const NEWEST_MAJOR: u32 = 3;
+
+/// Where dart's weights stand before 3.4.
+const WEIGHTS: &str = "learner.gradient_booster.weight_drop";
 
 /// An error at a field of the file.
 fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
@@ -25,15 +28,20 @@ fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> Impor
 /// The forest that a file describes.
 pub(super) fn forest(document: Document, options: &LoadOptions) -> Result<Forest, ImportError> {
     let version = version(&document.version)?;
-    let Learner { feature_names, gradient_booster, learner_model_param: param, objective: named } = document.learner;
+    let Learner { feature_names, gradient_booster, learner_model_param: param, objective: named } =
+        document.learner;
     let (mut model, path) = booster(gradient_booster)?;
     let outputs = outputs(param.num_class, param.num_target, options)?;
     let objective = objective(&named.name, version, outputs)?;
-    let features = features(param.num_feature, feature_names, &mut model, &path, options)?;
-    let base_score = base_score(&param.base_score.0, objective, outputs)?;
+    let features = features(param.num_feature, feature_names, &mut model, path, options)?;
+    // Since 3.1 a model without trees whose base score is still to be estimated starts from the placeholder itself.
+    let estimated = param.boost_from_average != Some(0);
+    let placeholder = version >= (3, 1) && estimated && model.trees.as_ref().is_some_and(Vec::is_empty);
+    let link = if placeholder { Link::Identity } else { objective.link };
+    let base_score = base_score(&param.base_score.0, link, outputs)?;
 
     let mut builder = TreeBuilder::new(features.len(), outputs, &options.limits);
-    let targets = trees(model, &path, options, outputs, &mut builder)?;
+    let targets = trees(model, path, options, outputs, &mut builder)?;
     let grown = builder.finish();
     let forest = Forest {
         producer: Producer {
@@ -68,25 +76,31 @@ fn version(parts: &[u32]) -> Result<Version, ImportError> {
     Ok((major, minor))
 }
 
-/// The booster's trees, with the weights of dart among them, and the path they stand at.
-fn booster(booster: schema::Booster) -> Result<(Model, String), ImportError> {
-    let path = "learner.gradient_booster";
+/// The booster's trees, and the path they stand at. The weights of dart, wherever they stood, end up in the model.
+fn booster(booster: schema::Booster) -> Result<(Model, &'static str), ImportError> {
     let (model, path) = match booster.name.as_str() {
-        "gbtree" => (booster.model, format!("{path}.model")),
-        "dart" => (booster.gbtree.and_then(|inner| inner.model), format!("{path}.gbtree.model")),
+        "gbtree" => (booster.model, "learner.gradient_booster.model"),
+        "dart" => (booster.gbtree.and_then(|inner| inner.model), "learner.gradient_booster.gbtree.model"),
         other => {
             let cause = format!("booster `{other}` is not supported");
-            return Err(at(ErrorKind::Unsupported, format!("{path}.name"), cause)
+            return Err(at(ErrorKind::Unsupported, "learner.gradient_booster.name", cause)
                 .with_remedy("train with booster='gbtree' or booster='dart'"));
         }
     };
-    let mut model = model.ok_or_else(|| at(ErrorKind::Schema, &path, "missing field `model`"))?;
-    if booster.weight_drop.is_some() {
-        model.weight_drop = booster.weight_drop;
-    } else if booster.name == "dart" {
-        return Err(at(ErrorKind::Schema, "learner.gradient_booster", "missing field `weight_drop`"));
+    let mut model = model.ok_or_else(|| at(ErrorKind::Schema, path, "missing field"))?;
+    let beside = booster.weight_drop.is_some();
+    if booster.name == "dart" && !beside {
+        return Err(at(ErrorKind::Schema, WEIGHTS, "missing field"));
     }
-    Ok((model, path))
+    model.weight_drop = booster.weight_drop.or(model.weight_drop);
+    match (&model.weight_drop, &model.trees) {
+        (Some(weights), Some(trees)) if weights.len() != trees.len() => {
+            let path = if beside { WEIGHTS.into() } else { format!("{path}.weight_drop") };
+            let cause = format!("{} weights for {} trees", weights.len(), trees.len());
+            Err(at(ErrorKind::Structure, path, cause))
+        }
+        _ => Ok((model, path)),
+    }
 }
 
 fn outputs(classes: u64, targets: u64, options: &LoadOptions) -> Result<usize, ImportError> {
@@ -108,13 +122,15 @@ fn objective(name: &str, version: Version, outputs: usize) -> Result<Objective, 
     let path = "learner.objective.name";
     let Some(objective) = objective::find(name, version) else {
         let cause = format!("objective `{name}` is not supported");
-        return Err(at(ErrorKind::Unsupported, path, cause)
-            .with_remedy("train with an objective of XGBoost 1.4 to 3.2, or save with the one whose margins you want"));
+        return Err(at(ErrorKind::Unsupported, path, cause).with_remedy(
+            "train with an objective of XGBoost 1.4 to 3.2, or save with the one whose margins you want",
+        ));
     };
     // Since 3.4 quantiles are made monotone after the sum, which no transform of ours does.
     if name == "reg:quantileerror" && version >= (3, 4) && outputs > 1 {
         let cause = "several quantiles of XGBoost 3.4 or newer are not supported";
-        return Err(at(ErrorKind::Unsupported, path, cause).with_remedy("train a model a quantile, or with XGBoost 3.2"));
+        return Err(at(ErrorKind::Unsupported, path, cause)
+            .with_remedy("train a model a quantile, or with XGBoost 3.2"));
     }
     Ok(objective)
 }
@@ -129,7 +145,11 @@ fn features(
     let limit = options.limits.features;
     if claimed > limit as u64 {
         let place = Place::Field("learner.learner_model_param.num_feature".into());
-        return Err(ImportError::limit(place, format!("{claimed} features, over the limit of {limit}"), "features"));
+        return Err(ImportError::limit(
+            place,
+            format!("{claimed} features, over the limit of {limit}"),
+            "features",
+        ));
     }
     let mut features = vec![Feature::default(); claimed as usize];
     if !names.is_empty() {
@@ -147,17 +167,17 @@ fn features(
     Ok(features)
 }
 
-fn base_score(scores: &[f32], objective: Objective, outputs: usize) -> Result<Vec<Real>, ImportError> {
+fn base_score(scores: &[f32], link: Link, outputs: usize) -> Result<Vec<Real>, ImportError> {
     let path = "learner.learner_model_param.base_score";
     if scores.len() != outputs && scores.len() != 1 {
         let cause = format!("{} values for {outputs} outputs", scores.len());
         return Err(at(ErrorKind::Structure, path, cause));
     }
-    if let Some(score) = scores.iter().find(|score| !objective.link.accepts(**score)) {
-        let cause = format!("{score:?}, where the objective takes a value that is {}", objective.link.domain());
+    if let Some(score) = scores.iter().find(|score| !link.accepts(**score)) {
+        let cause = format!("{score:?}, where the objective takes a value that is {}", link.domain());
         return Err(at(ErrorKind::Value, path, cause));
     }
-    let margin = |o: usize| Real::from(objective.link.apply(scores[if scores.len() == 1 { 0 } else { o }]));
+    let margin = |o: usize| Real::from(link.apply(scores[if scores.len() == 1 { 0 } else { o }]));
     Ok((0..outputs).map(margin).collect())
 }
 
@@ -169,7 +189,7 @@ fn trees(
     outputs: usize,
     builder: &mut TreeBuilder<'_>,
 ) -> Result<Vec<u32>, ImportError> {
-    let missing = |field: &str| at(ErrorKind::Schema, path, format!("missing field `{field}`"));
+    let missing = |field: &str| at(ErrorKind::Schema, format!("{path}.{field}"), "missing field");
     let Model { gbtree_model_param, trees, tree_info, iteration_indptr, weight_drop, .. } = model;
     let param = gbtree_model_param.ok_or_else(|| missing("gbtree_model_param"))?;
     let trees = trees.ok_or_else(|| missing("trees"))?;
@@ -179,20 +199,13 @@ fn trees(
         let cause = format!("{count} trees, over the limit of {}", options.limits.trees);
         return Err(ImportError::limit(Place::Field(format!("{path}.trees")), cause, "trees"));
     }
-    let same_length = |field: &str, length: usize| match length == count {
-        true => Ok(()),
-        false => Err(at(ErrorKind::Structure, format!("{path}.{field}"), format!("{length} entries for {count} trees"))),
-    };
     if param.num_trees != count as u64 {
         let cause = format!("{} trees claimed, {count} in the file", param.num_trees);
         return Err(at(ErrorKind::Structure, format!("{path}.gbtree_model_param.num_trees"), cause));
     }
-    same_length("tree_info", tree_info.len())?;
-    if let Some(weights) = &weight_drop {
-        let field = if path.contains(".gbtree.") { "learner.gradient_booster.weight_drop" } else { "weight_drop" };
-        if weights.len() != count {
-            return Err(at(ErrorKind::Structure, field, format!("{} weights for {count} trees", weights.len())));
-        }
+    if tree_info.len() != count {
+        let cause = format!("{} entries for {count} trees", tree_info.len());
+        return Err(at(ErrorKind::Structure, format!("{path}.tree_info"), cause));
     }
     if let Some(t) = tree_info.iter().position(|output| *output as usize >= outputs) {
         let cause = format!("output {} of {outputs}", tree_info[t]);
@@ -204,10 +217,11 @@ fn trees(
 
     let mut slots: Vec<Option<schema::Tree>> = trees.into_iter().map(Some).collect();
     for t in chosen.clone() {
-        let at = places[t];
+        let place = places[t];
         let weight = weight_drop.as_ref().map_or(1.0, |weights| weights[t]);
-        if let Some(tree) = slots[at].take() {
-            builder.grow(tree, weight, &format!("{path}.trees[{at}]"))?;
+        // Taken out one by one, so that the file's arrays go as the forest grows.
+        if let Some(tree) = slots[place].take() {
+            builder.grow(tree, weight, &format!("{path}.trees[{place}]"))?;
         }
     }
     Ok(tree_info[chosen].to_vec())
@@ -243,7 +257,8 @@ fn round_starts(
 ) -> Result<Vec<usize>, ImportError> {
     let count = tree_info.len();
     if let Some(starts) = stated {
-        let sound = starts.first() == Some(&0) && starts.last() == Some(&(count as u64)) && starts.is_sorted();
+        let sound =
+            starts.first() == Some(&0) && starts.last() == Some(&(count as u64)) && starts.is_sorted();
         if !sound {
             let cause = format!("expected ascending numbers from 0 to the number of trees, {count}");
             return Err(at(ErrorKind::Structure, format!("{path}.iteration_indptr"), cause));

@@ -16,7 +16,7 @@ pub(crate) struct Document {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Learner {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "names")]
     pub feature_names: Vec<String>,
     pub gradient_booster: Booster,
     pub learner_model_param: ModelParam,
@@ -26,6 +26,8 @@ pub(crate) struct Learner {
 #[derive(Debug, Deserialize)]
 pub(crate) struct ModelParam {
     pub base_score: BaseScore,
+    /// Since 1.7: whether the base score was, or is still to be, estimated.
+    pub boost_from_average: Option<i64>,
     #[serde(default)]
     pub num_class: u64,
     pub num_feature: u64,
@@ -126,6 +128,35 @@ pub(crate) struct TreeParam {
     pub size_leaf_vector: u64,
 }
 
+/// Most columns that a forest may have, and so the most names that are worth reading: an empty name takes eight times
+/// the memory that it takes in the file.
+const MOST_NAMES: usize = 1 << 24;
+
+fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    deserializer.deserialize_seq(NamesVisitor)
+}
+
+struct NamesVisitor;
+
+impl<'de> Visitor<'de> for NamesVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of names")
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Vec<String>, A::Error> {
+        let mut names = Vec::new();
+        while let Some(name) = items.next_element()? {
+            if names.len() == MOST_NAMES {
+                return Err(de::Error::invalid_length(MOST_NAMES + 1, &"fewer names than 2^24"));
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+}
+
 /// The base score: a number before 3.1, then a list, either of them in a string.
 #[derive(Debug)]
 pub(crate) struct BaseScore(pub Vec<f32>);
@@ -147,7 +178,8 @@ impl<'de> Visitor<'de> for BaseScoreVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<BaseScore, E> {
         let trimmed = text.trim();
-        let list = trimmed.strip_prefix(['[', '(']).and_then(|t| t.strip_suffix([']', ')'])).unwrap_or(trimmed);
+        let list =
+            trimmed.strip_prefix(['[', '(']).and_then(|t| t.strip_suffix([']', ')'])).unwrap_or(trimmed);
         let numbers: Result<Vec<f32>, _> = list.split(',').map(|number| number.trim().parse()).collect();
         numbers.map(BaseScore).map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
     }

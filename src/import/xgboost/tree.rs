@@ -1,9 +1,9 @@
 //! One XGBoost tree, from parallel arrays to HIR nodes.
 
 use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::at;
 use super::categories::Splits;
 use super::schema;
-use super::at;
 use crate::forest::{CategorySet, Node, Predicate, Real, Side, Tree};
 
 /// `left_children` of a leaf, and `parents` of the root of a vector-leaf tree.
@@ -38,7 +38,8 @@ pub(super) struct TreeBuilder<'l> {
 
 impl<'l> TreeBuilder<'l> {
     pub(super) fn new(features: usize, outputs: usize, limits: &'l Limits) -> Self {
-        let grown = Grown { trees: Vec::new(), leaf_values: Vec::new(), sets: Vec::new(), vector_leaves: false };
+        let grown =
+            Grown { trees: Vec::new(), leaf_values: Vec::new(), sets: Vec::new(), vector_leaves: false };
         Self {
             features,
             outputs,
@@ -126,7 +127,11 @@ impl<'l> TreeBuilder<'l> {
         for i in values {
             let value = all[i] * weight;
             if !value.is_finite() {
-                let times = if weight == 1.0 { String::new() } else { format!(" after the tree's weight {weight:?}") };
+                let times = if weight == 1.0 {
+                    String::new()
+                } else {
+                    format!(" after the tree's weight {weight:?}")
+                };
                 return Err(file.error(ErrorKind::Value, field, i, format!("a leaf of {value:?}{times}")));
             }
             self.grown.leaf_values.push(value.into());
@@ -134,7 +139,12 @@ impl<'l> TreeBuilder<'l> {
         Ok(())
     }
 
-    fn predicate(&mut self, file: &FileTree<'_>, n: usize, sets: &mut Splits<'_>) -> Result<Predicate, ImportError> {
+    fn predicate(
+        &mut self,
+        file: &FileTree<'_>,
+        n: usize,
+        sets: &mut Splits<'_>,
+    ) -> Result<Predicate, ImportError> {
         match file.tree.split_type.as_ref().map_or(0, |types| types[n]) {
             0 => {
                 let threshold = file.tree.split_conditions[n];
@@ -226,7 +236,9 @@ impl FileTree<'_> {
             depth += 1;
         }
         if let Some(n) = (0..nodes).find(|n| !seen[*n] && !self.is_deleted(*n)) {
-            let cause = format!("the root does not reach node {n}, nor is it marked deleted: a second root or a cycle");
+            let cause = format!(
+                "the root does not reach node {n}, nor is it marked deleted: a second root or a cycle"
+            );
             return Err(self.error(ErrorKind::Structure, "parents", n, cause));
         }
         Ok((0..nodes as u32).filter(|n| seen[*n as usize]).collect())
@@ -236,7 +248,12 @@ impl FileTree<'_> {
     fn children(&self, n: usize, seen: &mut [bool]) -> Result<Option<[u32; 2]>, ImportError> {
         let tree = self.tree;
         if self.is_deleted(n) {
-            return Err(self.error(ErrorKind::Structure, "split_indices", n, "a deleted node that the root reaches"));
+            return Err(self.error(
+                ErrorKind::Structure,
+                "split_indices",
+                n,
+                "a deleted node that the root reaches",
+            ));
         }
         if tree.left_children[n] == NONE {
             return Ok(None);
@@ -257,7 +274,9 @@ impl FileTree<'_> {
         }
         let parent = self.tree.parents[child as usize];
         if usize::try_from(parent) != Ok(n) {
-            return fail(format!("node {child} is a child of node {n}, but its parent is {parent}: two parents or a cycle"));
+            return fail(format!(
+                "node {child} is a child of node {n}, but its parent is {parent}: two parents or a cycle"
+            ));
         }
         if std::mem::replace(seen, true) {
             return fail(format!("node {child} has two parents"));
@@ -282,10 +301,14 @@ impl FileTree<'_> {
             ("leaf_weights", tree.right_children[n], tree.leaf_weights.len())
         };
         let start = usize::try_from(index).ok().and_then(|i| i.checked_mul(width));
-        match start.and_then(|start| Some(start..start.checked_add(width)?)).filter(|range| range.end <= length) {
+        match start
+            .and_then(|start| Some(start..start.checked_add(width)?))
+            .filter(|range| range.end <= length)
+        {
             Some(range) => Ok((field, range)),
             None => {
-                let cause = format!("leaf vector {index} of width {width}, but `{field}` has {length} values");
+                let cause =
+                    format!("leaf vector {index} of width {width}, but `{field}` has {length} values");
                 Err(self.error(ErrorKind::Structure, "right_children", n, cause))
             }
         }

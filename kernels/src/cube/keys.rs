@@ -1,0 +1,58 @@
+//! Floats as integers in the same order.
+
+use cubecl::prelude::*;
+
+use crate::plan::RowType;
+
+/// The key of a missing value: above every other.
+pub const MISSING: u32 = u32::MAX;
+
+/// The key of an `f32`: `key(a) < key(b)` exactly where `a < b`, -0 and +0 alike, NaN above everything.
+pub fn key(x: f32) -> u32 {
+    let bits = if x == 0.0 { 0 } else { x.to_bits() };
+    if x.is_nan() { MISSING } else { bits ^ if bits >> 31 == 1 { u32::MAX } else { 1 << 31 } }
+}
+
+/// The same on the device, from the value's bits: NaN is found by them, since a device may assume there is none.
+#[cube]
+pub fn key_of_bits(bits: u32) -> u32 {
+    let magnitude = bits & 0x7fff_ffffu32;
+    let bits = select(magnitude == 0u32, 0u32, bits);
+    let negative = bits >> 31u32;
+    let flip = select(negative == 1u32, 0xffff_ffffu32, 0x8000_0000u32);
+    select(magnitude > 0x7f80_0000u32, 0xffff_ffffu32, bits ^ flip)
+}
+
+/// The bits of the `f32` that the value at `at` widens to.
+#[cube]
+pub fn load_bits(rows: &[u32], at: u32, #[comptime] row_type: RowType) -> u32 {
+    match row_type {
+        RowType::F32 => rows[at as usize],
+        RowType::BF16 => half_word(rows, at) << 16u32,
+        RowType::F16 => widen_half(half_word(rows, at)),
+    }
+}
+
+/// Two halves share a word, the first in its low bits.
+#[cube]
+fn half_word(rows: &[u32], at: u32) -> u32 {
+    let word = rows[(at >> 1u32) as usize];
+    (word >> ((at & 1u32) * 16u32)) & 0xffffu32
+}
+
+/// IEEE half to single, exactly, in integers: a denormal half is a normal single.
+#[cube]
+fn widen_half(half: u32) -> u32 {
+    let sign = (half & 0x8000u32) << 16u32;
+    let exponent = (half >> 10u32) & 0x1fu32;
+    let mantissa = half & 0x3ffu32;
+    let normal = ((exponent + 112u32) << 23u32) | (mantissa << 13u32);
+    let special = 0x7f80_0000u32 | (mantissa << 13u32);
+    // mantissa x 2^-24: shift its highest bit, at 31 - zeros, up to the implicit one.
+    let zeros = mantissa.leading_zeros();
+    let shifted = (mantissa << (zeros - 8u32)) & 0x7f_ffffu32;
+    let denormal = ((134u32 - zeros) << 23u32) | shifted;
+    let small = select(mantissa == 0u32, 0u32, denormal);
+    let finite = select(exponent == 0u32, small, normal);
+    sign | select(exponent == 31u32, special, finite)
+}

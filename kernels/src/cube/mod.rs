@@ -1,0 +1,17 @@
+//! A plan expanded into a cubecl kernel.
+//!
+//! The plan is a comptime argument: the functions here match on its statements while the kernel is being expanded, so
+//! each plan becomes a kernel of its own (`expand`). Values are keys: a row's values become ordered integers when
+//! they are loaded (`keys`), thresholds are stored as such, and no kernel compares floats.
+//!
+//! Where is a threshold compared? In [`node::right`].
+
+mod expand;
+mod keys;
+mod launch;
+mod node;
+mod reduce;
+
+pub use keys::{MISSING, key};
+pub use launch::{Model, Rows, cubes, launch};
+pub use node::{CATEGORY, FEATURE, INSIDE_RIGHT, LEAF, MISSING_LEFT};

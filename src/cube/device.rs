@@ -1,0 +1,30 @@
+//! What a cubecl device can do, in the terms of [`crate::schedule::Device`].
+
+use cubecl::client::Client;
+
+use crate::schedule::Device;
+
+/// Set to 1, it says that the SPIR-V compiler at hand has been corrected, so that kernels with shared memory may run
+/// on a driver without `VK_KHR_workgroup_memory_explicit_layout`: for testing that path on a software driver.
+pub const SPIRV_SHARED_MEMORY: &str = "FANGORN_SPIRV_SHARED_MEMORY";
+
+/// The device behind a client.
+pub fn device(client: &Client) -> Device {
+    let properties = client.properties();
+    let hardware = &properties.hardware;
+    let (x, y, z) = hardware.max_cube_dim;
+    Device::Gpu {
+        max_units: hardware.max_units_per_cube,
+        max_dim: [x, y, z],
+        shared_bytes: u32::try_from(hardware.max_shared_memory_size).unwrap_or(u32::MAX),
+        shared_memory: shared_memory_is_right(&properties.identity.name, &properties.identity.fingerprint),
+    }
+}
+
+/// cubecl-spirv 0.11.3 miscompiles shared memory where the driver lacks the extension, which Mesa's software driver
+/// does and the drivers of GPUs do not. The extension itself is not to be asked for through cubecl.
+fn shared_memory_is_right(name: &str, fingerprint: &str) -> bool {
+    let software = ["llvmpipe", "lavapipe", "softpipe"].iter().any(|n| name.to_lowercase().contains(n));
+    let spirv = cfg!(feature = "vulkan") && !fingerprint.to_lowercase().contains("wgsl");
+    !(software && spirv) || std::env::var_os(SPIRV_SHARED_MEMORY).is_some_and(|v| v == "1")
+}

@@ -1,0 +1,83 @@
+//! A plan and a forest on one device.
+
+use cubecl::{client::Client, server::Handle};
+use fangorn_kernels::{
+    cube::{Model, Rows, cubes, launch},
+    plan::PlanRef,
+};
+
+use super::words;
+use crate::{
+    error::{Error, Result},
+    forest::Forest,
+    plan::{Emit, Extents, Lowered, Request, RowType, lower},
+    schedule::Schedule,
+};
+
+/// A forest compiled for a device and lying in its memory: immutable, launched without a lock.
+#[derive(Clone)]
+pub struct Executable {
+    client: Client,
+    plan: PlanRef,
+    model: Model,
+}
+
+impl std::fmt::Debug for Executable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executable").field("device", &self.client.name()).field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl Executable {
+    /// Lowers a forest that verifies for the device behind `client`, and uploads it.
+    ///
+    /// # Errors
+    /// A schedule that the device can't carry out, or a forest that the layout or the device can't hold.
+    pub fn new(client: &Client, forest: &Forest, schedule: &Schedule, emit: Emit, rows: RowType) -> Result<Self> {
+        let request = Request { device: super::device(client), emit, rows, threads: 1 };
+        Self::from_lowered(client, forest, &lower(forest, schedule, request)?)
+    }
+
+    /// Uploads what [`lower`] made of the same forest for this device.
+    ///
+    /// # Errors
+    /// A forest that the device can't hold.
+    pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
+        let too_large = || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
+        let words = words::encode(forest, lowered.packed(), lowered.order()).ok_or_else(too_large)?;
+        let bytes: Vec<u8> = words.words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let most = client.properties().memory.max_page_size;
+        if bytes.len() as u64 > most {
+            let remedy = format!("the forest takes {} bytes, the device binds {most}; use layout(sparse) or the CPU", bytes.len());
+            return Err(Error::Device(remedy));
+        }
+        let model = Model {
+            words: client.create_from_slice(&bytes),
+            len: words.words.len(),
+            trees_at: words.trees_at,
+            slots_at: words.slots_at,
+            sets_at: words.sets_at,
+            base_at: words.base_at,
+            trees: lowered.order().len() as u32,
+        };
+        Ok(Self { client: client.clone(), plan: PlanRef::new(lowered.plan().clone()), model })
+    }
+
+    /// The plan it launches.
+    pub fn plan(&self) -> &PlanRef {
+        &self.plan
+    }
+
+    /// Cubes of a launch over `batch` rows.
+    pub fn cubes(&self, batch: u32) -> [u32; 3] {
+        cubes(&self.plan, Extents { batch, trees: self.model.trees, threads: 1 })
+    }
+
+    /// Runs over `rows`, whose values have the type it was made for, into `out`. Nothing is read back.
+    ///
+    /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written); `out` has
+    /// room for `rows x outputs`, `rows x trees` or `rows x trees x 2` words.
+    pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
+        launch(&self.client, &self.plan, &self.model, rows, leaves, out);
+    }
+}
