@@ -13,6 +13,8 @@ pub mod forest;
 pub mod import;
 pub mod layout;
 pub mod mir;
+#[cfg(feature = "burn")]
+pub mod op;
 pub mod plan;
 mod predictor;
 pub mod schedule;

@@ -120,3 +120,48 @@ pub fn assert_values(what: &str, forest: &Forest, found: &[f32], row_of: impl Fn
 pub fn reference_margins(s: &Specimen) -> impl Fn(usize) -> Vec<f64> {
     |r| reference::margins(&s.forest, s.row(r))
 }
+
+/// The burn devices that are built in and answer. A GPU backend without a driver is skipped on one line, which
+/// `FANGORN_REQUIRE_GPU` makes a failure.
+#[cfg(feature = "burn")]
+#[allow(deprecated)]
+pub fn devices() -> Vec<(&'static str, burn::tensor::Device)> {
+    use burn::tensor::Device;
+    let mut found: Vec<(&'static str, Device)> = Vec::new();
+    #[cfg(feature = "flex")]
+    found.push(("flex", Device::flex()));
+    #[cfg(feature = "ndarray")]
+    found.push(("ndarray", Device::ndarray()));
+    #[cfg(feature = "cube")]
+    found.extend(gpu());
+    found
+}
+
+/// The cubecl device under test, if its driver answers.
+#[cfg(feature = "cube")]
+pub fn gpu() -> Option<(&'static str, burn::tensor::Device)> {
+    use burn::tensor::Device;
+    let open = || {
+        #[cfg(feature = "vulkan")]
+        let found = ("vulkan", Device::vulkan(burn::tensor::DeviceKind::DefaultDevice));
+        #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]
+        let found = ("wgpu", Device::wgpu(burn::tensor::DeviceKind::DefaultDevice));
+        #[cfg(all(feature = "cuda", not(feature = "wgpu")))]
+        let found = ("cuda", Device::cuda(0));
+        #[cfg(all(feature = "rocm", not(any(feature = "wgpu", feature = "cuda"))))]
+        let found = ("rocm", Device::rocm(0));
+        #[cfg(not(any(feature = "wgpu", feature = "cuda", feature = "rocm")))]
+        let found = ("cubecl-cpu", Device::cpu());
+        // The first use opens the device; without a driver that panics.
+        found.1.identity();
+        found
+    };
+    match std::panic::catch_unwind(open) {
+        Ok(found) => Some(found),
+        Err(_) if std::env::var_os("FANGORN_REQUIRE_GPU").is_some() => panic!("no GPU driver answers, and one is required"),
+        Err(_) => {
+            eprintln!("skipped: no GPU driver answers");
+            None
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The extension of burn's backends.
+
+// burn-ndarray is deprecated upstream in favour of burn-flex and served as long as burn has it.
+#![cfg_attr(feature = "ndarray", allow(deprecated))]
+
+use std::sync::Arc;
+
+use burn::backend::{
+    Backend, backend_extension,
+    tensor::{FloatTensor, IntTensor},
+};
+
+use super::ForestOp;
+
+/// A backend that runs forests. Callers want [`super::forest`] and [`ForestOp`], which check their input; these
+/// methods are for input that has been checked.
+#[backend_extension(
+    Cube: cfg(feature = "cube"),
+    Flex: cfg(feature = "flex"),
+    NdArray: cfg(feature = "ndarray"),
+    Capture,
+    Autodiff,
+    Fusion: cfg(feature = "cube"),
+)]
+pub trait ForestBackend: Backend {
+    /// Margins: `[rows, features]` and leaf values by slot to `[rows, outputs]`, f32.
+    #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.outputs()]))]
+    fn forest_margins(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self>;
+
+    /// Leaf slots: `[rows, features]` to `[rows, trees]`, i32.
+    #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::from(vec![x[0], op.trees()]))]
+    fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self>;
+}

@@ -1,0 +1,232 @@
+//! The forest as a burn operator.
+//!
+//! [`ForestOp`] is a forest with a schedule for every device it meets: on Flex and NdArray it runs the native CPU
+//! program, on a cubecl device the plan's kernel, in both cases straight on the tensor's memory. [`forest`] is the
+//! operator itself, with the leaf values as a tensor argument.
+//!
+//! ```
+//! # #[cfg(feature = "flex")] {
+//! use std::sync::Arc;
+//! use burn::tensor::{Device, Tensor};
+//! use fangorn::{import, op::ForestOp};
+//!
+//! let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+//! let model = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+//! let op = Arc::new(ForestOp::new(model)?);
+//! let x = Tensor::<2>::zeros([4, op.forest().features.len()], &Device::flex());
+//! let values = op.values(x)?;
+//! assert_eq!(values.dims(), [4, 1]);
+//! # }
+//! # Ok::<(), fangorn::Error>(())
+//! ```
+
+mod autodiff;
+mod backend;
+mod capture;
+#[cfg(feature = "cube")]
+mod cube;
+#[cfg(feature = "flex")]
+mod flex;
+#[cfg(feature = "ndarray")]
+mod ndarray;
+#[cfg(feature = "cube")]
+mod once_list;
+
+use std::sync::{Arc, OnceLock};
+
+use burn::{
+    backend::{Dispatch, DispatchDevice},
+    tensor::{DType, Device, Int, Tensor, TensorData, activation},
+};
+
+pub use backend::ForestBackend;
+
+use crate::{
+    Predictor,
+    error::{Error, Result},
+    forest::{Forest, Transform},
+    schedule::{Preset, Schedule},
+};
+
+/// A forest compiled, once for each device it meets, into a burn operator. Share it as an [`Arc`].
+///
+/// Inputs are f32, f16 or bf16, widened exactly, in any strides; outputs are f32.
+#[derive(Debug)]
+pub struct ForestOp {
+    forest: Forest,
+    schedule: Option<Schedule>,
+    leaves: Vec<f32>,
+    cpu: OnceLock<Predictor>,
+    #[cfg(feature = "cube")]
+    cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
+}
+
+impl ForestOp {
+    /// A forest with the default schedule of each device.
+    ///
+    /// # Errors
+    /// A forest that does not verify.
+    pub fn new(forest: Forest) -> Result<Self> {
+        Self::build(forest, None)
+    }
+
+    /// A forest with this schedule on every device.
+    ///
+    /// # Errors
+    /// A forest that does not verify, or a schedule whose directives contradict each other. Whether a device can
+    /// carry it out shows when the operator first meets one.
+    pub fn with_schedule(forest: Forest, schedule: Schedule) -> Result<Self> {
+        schedule.nest()?;
+        Self::build(forest, Some(schedule))
+    }
+
+    fn build(forest: Forest, schedule: Option<Schedule>) -> Result<Self> {
+        forest.verify()?;
+        let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
+        Ok(Self {
+            forest,
+            schedule,
+            leaves,
+            cpu: OnceLock::new(),
+            #[cfg(feature = "cube")]
+            cube: once_list::OnceList::default(),
+        })
+    }
+
+    /// The forest.
+    pub fn forest(&self) -> &Forest {
+        &self.forest
+    }
+
+    /// Margins a row has.
+    pub fn outputs(&self) -> usize {
+        self.forest.outputs as usize
+    }
+
+    /// Trees of the forest.
+    pub fn trees(&self) -> usize {
+        self.forest.trees.len()
+    }
+
+    /// Its schedule on the CPU, or on a GPU.
+    pub fn schedule(&self, gpu: bool) -> Schedule {
+        self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule(&self.forest, gpu))
+    }
+
+    /// The leaf values by slot, as a tensor: what [`forest`] takes. `slots x leaf width` values.
+    pub fn leaves(&self, device: &Device) -> Tensor<1> {
+        Tensor::from_data(TensorData::new(self.leaves.clone(), [self.leaves.len()]), device)
+    }
+
+    /// Raw margins: `[rows, features]` to `[rows, outputs]`.
+    ///
+    /// # Errors
+    /// Another number of columns than the forest has features, a type other than f32, f16 and bf16, or a schedule
+    /// that the tensor's device can't carry out.
+    pub fn margins(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
+        let leaves = self.leaves(&x.device());
+        forest(x, leaves, self)
+    }
+
+    /// The producer's own predictions: margins after the objective's transform, `[rows, outputs]`, or `[rows, 1]`
+    /// where the objective picks a class.
+    ///
+    /// # Errors
+    /// As [`ForestOp::margins`].
+    pub fn values(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
+        let margins = self.margins(x)?;
+        Ok(match self.forest.transform {
+            Transform::Identity => margins,
+            Transform::Sigmoid => activation::sigmoid(margins),
+            Transform::Exp => margins.exp(),
+            Transform::Softmax => activation::softmax(margins, 1),
+            Transform::Argmax => margins.argmax(1).float(),
+            Transform::Step => margins.greater_elem(0.0).float(),
+        })
+    }
+
+    /// Leaf slots: `[rows, features]` to `[rows, trees]`, trees in the producer's order, slots dense over the whole
+    /// forest.
+    ///
+    /// # Errors
+    /// As [`ForestOp::margins`].
+    pub fn slots(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2, Int>> {
+        self.check(&x)?;
+        if self.trees() == 0 || x.dims()[0] == 0 {
+            return Ok(Tensor::zeros([x.dims()[0], self.trees()], &x.device()));
+        }
+        self.prepare(&x.device(), x.dtype(), true)?;
+        let slots = <Dispatch as ForestBackend>::forest_slots(x.into_dispatch(), self.clone());
+        Ok(Tensor::from_dispatch(slots))
+    }
+
+    fn check(&self, x: &Tensor<2>) -> Result<()> {
+        let [_, columns] = x.dims();
+        if columns != self.forest.features.len() {
+            return Err(Error::Columns { found: columns, expected: self.forest.features.len() });
+        }
+        match x.dtype() {
+            DType::F32 | DType::F16 | DType::BF16 => Ok(()),
+            other => Err(Error::Device(format!("{other:?} rows are not read; cast them to f32, x.cast(DType::F32)"))),
+        }
+    }
+
+    /// Compiles for a device, so that what it can't carry out is said here and not in the middle of a graph.
+    fn prepare(&self, device: &Device, dtype: DType, slots: bool) -> Result<()> {
+        match innermost(device.as_dispatch()) {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(device) => self.executable(device, dtype, slots).map(drop),
+            DispatchDevice::Capture(_) => Ok(()),
+            _ => {
+                let _ = (dtype, slots);
+                self.predictor().map(drop)
+            }
+        }
+    }
+
+    /// The CPU program.
+    pub(crate) fn predictor(&self) -> Result<&Predictor> {
+        if let Some(predictor) = self.cpu.get() {
+            return Ok(predictor);
+        }
+        let made = Predictor::with_schedule(&self.forest, &self.schedule(false))?;
+        Ok(self.cpu.get_or_init(|| made))
+    }
+}
+
+/// The device under an autodiff one.
+fn innermost(device: &DispatchDevice) -> &DispatchDevice {
+    match device {
+        DispatchDevice::Autodiff(inner) => innermost(inner),
+        other => other,
+    }
+}
+
+/// The operator: margins of `x`, `[rows, features]` to `[rows, outputs]`, with leaf values `leaves` by slot
+/// ([`ForestOp::leaves`] gives the trained ones). Output f32.
+///
+/// Under autodiff the gradient with respect to `leaves` is exact: each row's gradient is added to the leaves it
+/// reached. With respect to `x` it is zero, which it is wherever it is defined: a forest is constant between
+/// thresholds.
+///
+/// # Errors
+/// As [`ForestOp::margins`], or `leaves` of another length than the forest's.
+pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Tensor<2>> {
+    op.check(&x)?;
+    if leaves.dims()[0] != op.leaves.len() || leaves.dtype() != DType::F32 {
+        let found = format!("{} leaf values of type {:?}", leaves.dims()[0], leaves.dtype());
+        return Err(Error::Rows(format!("{found}, the forest has {} of f32", op.leaves.len())));
+    }
+    if x.dims()[0] == 0 {
+        return Ok(Tensor::zeros([0, op.outputs()], &x.device()));
+    }
+    if op.trees() == 0 {
+        // No tree, no leaf to read: every row is the base score.
+        let base: Vec<f32> = op.forest.base_score.iter().map(|b| b.0 as f32).collect();
+        let base = Tensor::<2>::from_data(TensorData::new(base, [1, op.outputs()]), &x.device());
+        return Ok(base.repeat_dim(0, x.dims()[0]));
+    }
+    op.prepare(&x.device(), x.dtype(), false)?;
+    let margins = <Dispatch as ForestBackend>::forest_margins(x.into_dispatch(), leaves.into_dispatch(), op.clone());
+    Ok(Tensor::from_dispatch(margins))
+}

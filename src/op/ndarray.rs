@@ -1,0 +1,66 @@
+//! The operator on NdArray: the CPU program on the array's own memory. NdArray stores neither f16 nor bf16.
+
+// burn-ndarray is deprecated upstream in favour of burn-flex and served as long as burn has it.
+#![allow(deprecated)]
+
+use std::sync::Arc;
+
+use burn::{
+    backend::{
+        NdArray, TensorMetadata,
+        ndarray::NdArrayTensor,
+        ops::FloatTensorOps,
+        tensor::{FloatTensor, IntTensor},
+    },
+    tensor::{FloatDType, TensorData},
+};
+
+use super::{ForestBackend, ForestOp};
+use crate::cpu::Rows;
+
+impl ForestBackend for NdArray {
+    fn forest_margins(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+        let batch = x.shape()[0];
+        let leaves = values(leaves);
+        let mut out = vec![0.0f32; batch * op.outputs()];
+        with_rows(x, |rows| {
+            let predictor = op.predictor().expect("prepared by the caller");
+            predictor.program().margins(rows, &leaves, &mut out).expect("checked by the caller");
+        });
+        NdArrayTensor::from_data(TensorData::new(out, [batch, op.outputs()]))
+    }
+
+    fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
+        let batch = x.shape()[0];
+        let mut out = vec![0u32; batch * op.trees()];
+        with_rows(x, |rows| {
+            let predictor = op.predictor().expect("prepared by the caller");
+            predictor.program().slots(rows, &mut out).expect("checked by the caller");
+        });
+        let out: Vec<i32> = out.into_iter().map(|s| s as i32).collect();
+        NdArrayTensor::from_data(TensorData::new(out, [batch, op.trees()]))
+    }
+}
+
+/// The values in row-major order.
+fn values(tensor: NdArrayTensor) -> Vec<f32> {
+    match NdArray::float_cast(tensor, FloatDType::F32) {
+        NdArrayTensor::F32(storage) => storage.view().iter().copied().collect(),
+        _ => unreachable!("a tensor cast to f32 is f32"),
+    }
+}
+
+/// The array's values as rows: where they lie when their strides allow it, otherwise copied.
+fn with_rows(x: NdArrayTensor, f: impl FnOnce(&Rows<'_>)) {
+    let shape = [x.shape()[0], x.shape()[1]];
+    if let NdArrayTensor::F32(storage) = &x {
+        let view = storage.view();
+        let strides: Vec<usize> = view.strides().iter().filter_map(|s| usize::try_from(*s).ok()).collect();
+        // The slice in memory order starts at the first value where no stride is negative.
+        if let (Some(data), [row, column]) = (view.as_slice_memory_order(), &strides[..]) {
+            return f(&Rows::strided(data, shape, [*row, *column]).expect("an array's strides stay inside it"));
+        }
+    }
+    let data = values(x);
+    f(&Rows::strided(&data, shape, [shape[1], 1]).expect("row-major values"));
+}

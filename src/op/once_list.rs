@@ -1,0 +1,81 @@
+//! A map that only grows, read without a lock.
+
+use std::sync::OnceLock;
+
+/// Entries in the order of their first use; there are as many as devices, types and results at hand, a few.
+#[derive(Debug)]
+pub(super) struct OnceList<K, V> {
+    head: OnceLock<Box<Entry<K, V>>>,
+}
+
+#[derive(Debug)]
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    next: OnceLock<Box<Self>>,
+}
+
+impl<K, V> Default for OnceList<K, V> {
+    fn default() -> Self {
+        Self { head: OnceLock::new() }
+    }
+}
+
+impl<K: PartialEq + Clone, V> OnceList<K, V> {
+    /// The value of `key`, made if it is not there.
+    pub(super) fn get_or_try_init<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<&V, E> {
+        let mut make = Some(make);
+        let mut made = None;
+        let mut place = &self.head;
+        loop {
+            if place.get().is_none() {
+                if let Some(make) = make.take() {
+                    made = Some(make()?);
+                }
+                if let Some(value) = made.take() {
+                    // Another thread may have been faster, with this key or another: then ours is still to be put.
+                    let mut ours = Some(Box::new(Entry { key: key.clone(), value, next: OnceLock::new() }));
+                    let _ = place.get_or_init(|| ours.take().expect("taken once"));
+                    made = ours.map(|entry| entry.value);
+                }
+            }
+            match place.get() {
+                Some(entry) if entry.key == *key => return Ok(&entry.value),
+                Some(entry) => place = &entry.next,
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OnceList;
+
+    #[test]
+    fn makes_each_value_once_and_finds_it_again() {
+        let list = OnceList::default();
+        let mut made = 0;
+        for key in [1, 2, 1, 3, 2, 1] {
+            let value = list.get_or_try_init(&key, || {
+                made += 1;
+                Ok::<_, ()>(key * 10)
+            });
+            assert_eq!(value, Ok(&(key * 10)));
+        }
+        assert_eq!(made, 3);
+        assert_eq!(list.get_or_try_init(&4, || Err("no")), Err("no"));
+        assert_eq!(list.get_or_try_init(&4, || Ok::<_, ()>(7)), Ok(&7));
+    }
+
+    #[test]
+    fn threads_agree_on_one_value() {
+        let list = OnceList::default();
+        let values: Vec<usize> = std::thread::scope(|s| {
+            let run = |i: usize| *list.get_or_try_init(&"key", || Ok::<_, ()>(i)).expect("made");
+            let threads: Vec<_> = (0..8).map(|i| s.spawn(move || run(i))).collect();
+            threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+        });
+        assert!(values.windows(2).all(|w| w[0] == w[1]), "{values:?}");
+    }
+}
