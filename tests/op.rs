@@ -39,3 +39,149 @@ fn margins_values_and_slots_on_every_backend() {
         });
     }
 }
+
+#[test]
+fn strided_rows_are_read_where_they_lie() {
+    let s = support::named("logistic-missing");
+    for (name, device) in devices() {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+        let plain = floats(op.margins(rows(&s, &device)).expect(name));
+        // The same rows, stored column by column.
+        let columns: Vec<f32> = (0..s.columns()).flat_map(|c| (0..s.count).map(move |r| (r, c))).map(|(r, c)| s.row(r)[c]).collect();
+        let transposed = Tensor::<2>::from_data(TensorData::new(columns, [s.columns(), s.count]), &device).transpose();
+        assert_eq!(floats(op.margins(transposed).expect(name)), plain, "transposed on {name}");
+        let flipped = rows(&s, &device).flip([0]);
+        let backwards: Vec<f32> = plain.iter().rev().copied().collect();
+        assert_eq!(floats(op.margins(flipped).expect(name)), backwards, "flipped on {name}");
+        let tail = rows(&s, &device).slice([3..s.count, 0..s.columns()]);
+        assert_eq!(floats(op.margins(tail).expect(name)), plain[3..], "sliced on {name}");
+        let wide = Tensor::cat(vec![rows(&s, &device), rows(&s, &device)], 1).slice([0..s.count, s.columns()..2 * s.columns()]);
+        assert_eq!(floats(op.margins(wide).expect(name)), plain, "columns sliced on {name}");
+    }
+}
+
+#[test]
+fn halves_are_widened_exactly() {
+    let s = support::named("zero-threshold");
+    // Every kind of half: normal, denormal, zeros, infinities, NaN, in every column.
+    let specials = [0.0, -0.0, 1.0, -1.5, 6e-8, -3e-5, 65504.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.333];
+    let values: Vec<f32> = (0..specials.len() * s.columns()).map(|i| specials[(i * 7 + i / s.columns()) % specials.len()]).collect();
+    for (name, device) in devices().into_iter().filter(|(name, _)| *name != "ndarray") {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+        for dtype in [DType::F16, DType::BF16] {
+            let narrow = TensorData::new(values.clone(), [specials.len(), s.columns()]).convert_dtype(dtype);
+            let widened: Vec<f32> = narrow.clone().convert::<f32>().to_vec().expect("f32");
+            let x = Tensor::<2>::from_data(narrow, (&device, dtype));
+            let slots: Vec<i32> = op.slots(x).expect(name).into_data().convert::<i32>().to_vec().expect("i32");
+            let expected: Vec<i32> =
+                widened.chunks(s.columns()).flat_map(|r| reference::slots(&s.forest, r)).map(|slot| slot as i32).collect();
+            assert_eq!(slots, expected, "{dtype:?} on {name}");
+        }
+    }
+}
+
+#[test]
+fn leaf_values_have_an_exact_gradient() {
+    for model in ["logistic-missing", "softprob", "vector-leaf"] {
+        let s = support::named(model);
+        let outputs = s.forest.outputs as usize;
+        let width = s.forest.leaf_width();
+        // d/d leaf of Σ w[r][o] margin[r][o], by the definition.
+        let weight = |r: usize, o: usize| (r % 5) as f32 - o as f32;
+        let mut expected = vec![0.0f32; s.forest.leaf_values.len()];
+        for r in 0..s.count {
+            for (t, slot) in reference::slots(&s.forest, s.row(r)).into_iter().enumerate() {
+                match &s.forest.targets {
+                    fangorn::forest::Targets::One(targets) => expected[slot as usize] += weight(r, targets[t] as usize),
+                    fangorn::forest::Targets::All => {
+                        (0..width).for_each(|o| expected[slot as usize * width + o] += weight(r, o));
+                    }
+                }
+            }
+        }
+        for (name, device) in devices() {
+            let device = device.autodiff();
+            let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+            let leaves = op.leaves(&device).require_grad();
+            let x = rows(&s, &device).require_grad();
+            let weights: Vec<f32> = (0..s.count * outputs).map(|i| weight(i / outputs, i % outputs)).collect();
+            let weights = Tensor::<2>::from_data(TensorData::new(weights, [s.count, outputs]), &device);
+            let margins = forest(x.clone(), leaves.clone(), &op).expect(name);
+            let grads = (margins * weights).sum().backward();
+            let found: Vec<f32> = leaves.grad(&grads).expect("leaves are a parent").into_data().to_vec().expect("f32");
+            assert_eq!(found, expected, "{model} on {name}");
+            if let Some(grad) = x.grad(&grads) {
+                assert!(floats(grad).iter().all(|g| *g == 0.0), "{model} on {name}: a forest is flat between thresholds");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_forest_is_one_node_between_tensor_operations() {
+    let s = support::named("logistic-missing");
+    for (name, device) in devices() {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+        let x = rows(&s, &device);
+        // Elementwise work before and after, which Fusion records round the custom operation.
+        let doubled = floats(op.margins(x.clone() * 1.0).expect(name) * 2.0 + 1.0);
+        let plain = floats(op.margins(x).expect(name));
+        let expected: Vec<f32> = plain.iter().map(|m| m * 2.0 + 1.0).collect();
+        assert_eq!(doubled, expected, "{name}");
+    }
+}
+
+#[test]
+fn capture_records_the_operator() {
+    let s = support::named("logistic-missing");
+    let op = Arc::new(ForestOp::new(s.forest.clone()).expect("op"));
+    let device = Device::capture();
+    let graph = device
+        .capture_scope(|scope| {
+            let margins = op.margins(rows(&s, &device)).expect("recorded");
+            assert_eq!(margins.dims(), [s.count, 1]);
+            scope.complete([], [])
+        })
+        .expect("captured");
+    let recorded = format!("{:?}", graph.graph.operations);
+    assert!(recorded.contains("forest_margins"), "{recorded}");
+}
+
+#[test]
+fn wrong_input_is_an_error_and_not_a_panic() {
+    let s = support::named("logistic-missing");
+    for (name, device) in devices() {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+        let narrow = Tensor::<2>::random([3, s.columns() - 1], Distribution::Default, &device);
+        let error = op.margins(narrow).expect_err("a column is missing").to_string();
+        assert!(error.contains(&format!("{}", s.columns())), "{error}");
+        let leaves = Tensor::<1>::zeros([3], &device);
+        assert!(forest(rows(&s, &device), leaves, &op).is_err(), "{name}: three leaves");
+        let none = Tensor::<2>::zeros([0, s.columns()], &device);
+        assert_eq!(op.margins(none.clone()).expect(name).dims(), [0, 1], "{name}");
+        assert_eq!(op.slots(none).expect(name).dims(), [0, s.forest.trees.len()], "{name}");
+        // An unmapped schedule is right on a CPU and refused on a GPU, where one unit would do all the work.
+        let serial = Arc::new(ForestOp::with_schedule(s.forest.clone(), Default::default()).expect(name));
+        let result = serial.margins(rows(&s, &device));
+        match ["flex", "ndarray"].contains(&name) {
+            true => assert!(result.is_ok(), "{name}"),
+            false => assert!(result.expect_err(name).to_string().contains("gpuDimension"), "{name}"),
+        }
+    }
+}
+
+#[test]
+fn every_preset_runs_as_an_operator() {
+    let s = support::named("softprob");
+    for (name, device) in devices() {
+        let gpu = !["flex", "ndarray"].contains(&name);
+        for preset in Preset::ALL {
+            let what = format!("{} on {name}", preset.name());
+            let op = ForestOp::with_schedule(s.forest.clone(), preset.schedule(&s.forest, gpu)).expect(&what);
+            match Arc::new(op).margins(rows(&s, &device)) {
+                Ok(margins) => assert_margins(&what, &s.forest, &floats(margins), reference_margins(&s)),
+                Err(refused) => assert!(support::lacks_shared_memory(&refused), "{what}: {refused}"),
+            }
+        }
+    }
+}

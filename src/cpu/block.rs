@@ -1,7 +1,9 @@
 //! Plan statements to steps: serial loops over the same range are joined, and the innermost pair becomes a block.
 
+use std::fmt;
+
 use super::walk::Shape;
-use crate::plan::{Dim, Limit, Loop, Map, Op, Range, RowLoop, Sum, Value};
+use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, RowLoop, Sum, Value};
 
 /// A loop of a block.
 #[derive(Clone, Debug)]
@@ -144,4 +146,27 @@ fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
     }
     let range = Range { start: outer.range.start, step: inner.range.step, limits };
     Some(Chain { dim: outer.dim, register: outer.register, range, map: Map::Serial, lanes: inner.lanes })
+}
+
+/// A step as text.
+pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, depth: usize) -> fmt::Result {
+    write!(f, "{:1$}", "", depth * 2)?;
+    match step {
+        Step::Loop { dim, register, range, parallel, body } => {
+            let how = if *parallel { "par.for" } else { "for" };
+            writeln!(f, "{how} r{register} in {dim} {}:", plan.range_text(range))?;
+            body.iter().try_for_each(|s| write_step(f, plan, s, depth + 1))
+        }
+        Step::Block { rows, trees, shape, into } => {
+            let text = |l: &Option<BlockLoop>| l.as_ref().map_or_else(|| "1".to_owned(), |l| plan.range_text(&l.range));
+            let order = if shape.rows_inside { "trees { rows }" } else { "rows { trees }" };
+            write!(f, "{} block {order} rows {} trees {}", plan.sum_text(into), text(rows), text(trees))?;
+            write!(f, " lanes {} unrolled {}", shape.lanes, shape.steps)?;
+            writeln!(f, "{}", if shape.complete { "" } else { " until leaf" })
+        }
+        Step::Reduce { buffer, dimension, in_place, .. } => {
+            let into = if *in_place { "in place" } else { "into result" };
+            writeln!(f, "reduce partial{buffer} dimension {dimension} {into}")
+        }
+    }
 }

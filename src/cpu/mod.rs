@@ -11,6 +11,8 @@ mod block;
 pub mod nodes;
 mod program;
 mod rows;
+#[cfg(target_arch = "x86_64")]
+mod simd;
 mod sink;
 mod walk;
 

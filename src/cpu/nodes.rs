@@ -9,13 +9,13 @@ use crate::{
 /// A missing value goes right.
 const MISSING_RIGHT: u32 = 1 << 31;
 /// The node is a leaf.
-const LEAF: u32 = 1 << 30;
+pub(super) const LEAF: u32 = 1 << 30;
 /// The node asks for a category.
 const CATEGORY: u32 = 1 << 29;
 /// Members of the category set go right.
 const INSIDE_RIGHT: u32 = 1 << 28;
 /// The column.
-const FEATURE: u32 = (1 << 24) - 1;
+pub(super) const FEATURE: u32 = (1 << 24) - 1;
 
 /// A node: what is asked, and of which column.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +112,8 @@ pub struct Nodes<R> {
     pub roots: Vec<u32>,
     /// Constant of each tree, by position.
     pub constants: Vec<u32>,
+    /// Depth of each tree, by position.
+    pub depths: Vec<u32>,
     /// From a left child to its right sibling.
     pub stride: u32,
     /// The category sets: each its number of words, then the words.
@@ -149,7 +151,14 @@ fn encode<R>(forest: &Forest, packed: &Packed, stride: u32, make: impl Fn(Node, 
             make(Node { threshold, meta }, link)
         }
     });
-    Nodes { nodes: nodes.collect(), roots: packed.roots.clone(), constants: packed.constants.clone(), stride, sets }
+    Nodes {
+        nodes: nodes.collect(),
+        roots: packed.roots.clone(),
+        constants: packed.constants.clone(),
+        depths: packed.depths.clone(),
+        stride,
+        sets,
+    }
 }
 
 impl Nodes<Node> {

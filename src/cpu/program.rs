@@ -4,6 +4,8 @@ use std::{cell::RefCell, sync::atomic::AtomicU32};
 
 use rayon::prelude::*;
 
+#[cfg(target_arch = "x86_64")]
+use super::simd;
 use super::{
     block::{BlockLoop, Step, steps},
     nodes::{LinkedNode, Node, Nodes, Rule},
@@ -47,6 +49,9 @@ pub struct Program {
     leaf_values: usize,
     features: usize,
     threads: u32,
+    /// Whether the machine runs the vector kernels.
+    #[cfg(target_arch = "x86_64")]
+    vectors: bool,
 }
 
 impl Program {
@@ -81,6 +86,8 @@ impl Program {
             leaf_values: forest.leaf_values.len(),
             features: forest.features.len(),
             threads,
+            #[cfg(target_arch = "x86_64")]
+            vectors: simd::available(),
             plan,
         })
     }
@@ -103,6 +110,15 @@ impl Program {
     /// Outputs a row.
     pub fn outputs(&self) -> usize {
         self.base.len()
+    }
+
+    /// The instruction set of its vector kernels; empty where it has none for this machine.
+    pub fn vector_name(&self) -> &'static str {
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors && !self.plan.categorical {
+            return "avx512";
+        }
+        ""
     }
 
     /// Bytes of its nodes and slots.
@@ -196,6 +212,18 @@ impl Program {
         }
         let run = Run { program: self, rows, sizes, at, into };
         run.steps(&self.steps, State { offsets: [0; 32], row: 0, tree: 0, worker: 0 });
+    }
+}
+
+impl std::fmt::Display for Program {
+    /// The program as it runs: loops, and the micro-kernels that blocks call.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let vectors = if self.vector_name().is_empty() { "portable" } else { self.vector_name() };
+        writeln!(f, "program threads={} isa={vectors} layout={} trees={}", self.threads, self.plan.layout, self.trees())?;
+        for (i, size) in self.plan.sizes.iter().enumerate() {
+            writeln!(f, "  s{i} = {size}")?;
+        }
+        self.steps.iter().try_for_each(|s| super::block::write_step(f, &self.plan, s, 0))
     }
 }
 
@@ -341,10 +369,30 @@ impl Run<'_> {
 
     /// Picks the micro-kernel.
     fn dispatch<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S) {
+        #[cfg(target_arch = "x86_64")]
+        if shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS && self.vectors() {
+            // SAFETY: the spans were checked against rows and trees, the columns against the forest, the machine
+            // and the strides by `vectors`; `lower` has settled steps that stay inside the nodes.
+            return unsafe {
+                match &self.program.nodes {
+                    Encoded::Affine(nodes) => simd::block(nodes, self.rows, row, tree, shape, sink),
+                    Encoded::Linked(nodes) => simd::block(nodes, self.rows, row, tree, shape, sink),
+                }
+            };
+        }
         match &self.program.nodes {
             Encoded::Affine(nodes) => self.dispatch_rule(nodes, row, tree, shape, sink),
             Encoded::Linked(nodes) => self.dispatch_rule(nodes, row, tree, shape, sink),
         }
+    }
+
+    /// Whether the vector kernels can run these rows through this forest.
+    #[cfg(target_arch = "x86_64")]
+    fn vectors(&self) -> bool {
+        let p = self.program;
+        // Addresses are gathered with 32-bit signed offsets of words.
+        let small = p.slots.len() < i32::MAX as usize / 12;
+        p.vectors && !p.plan.categorical && small && simd::fits(self.rows)
     }
 
     fn dispatch_rule<R: Rule, S: Sink>(&self, nodes: &Nodes<R>, row: Span, tree: Span, shape: Shape, sink: S) {

@@ -67,6 +67,12 @@ impl<'a> Rows<'a> {
     }
 
 
+    /// Distance between rows, in values.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn row_stride(&self) -> usize {
+        self.row_stride
+    }
+
     /// The data from row `row` on, for rows whose values follow each other.
     pub(super) fn from(&self, row: usize) -> &'a [f32] {
         &self.data[(row * self.row_stride).min(self.data.len())..]

@@ -36,6 +36,8 @@ impl<T> Shared<T> {
 pub(super) trait Sink: Copy {
     /// Whether a row's leaves can be added up before they are handed over.
     const ONE_VALUE: bool;
+    /// Whether it matters in which order leaves come.
+    const ORDERED: bool = false;
     /// The walk of the tree at `position` for `row` ended at `address`.
     fn leaf(&self, row: usize, position: usize, address: u32);
     /// The value of the leaf at `address`, where there is one.
@@ -156,6 +158,7 @@ pub(super) struct Trace<'a> {
 
 impl Sink for Trace<'_> {
     const ONE_VALUE: bool = false;
+    const ORDERED: bool = true;
     fn leaf(&self, row: usize, position: usize, _address: u32) {
         let at = 2 * (row * self.order.len() + self.order[position] as usize);
         // One worker's ticks ascend whatever the others do.

@@ -70,6 +70,9 @@ unsafe fn walk<R: Rule, const CATEGORIES: bool, const UNIT: bool, const L: usize
     at
 }
 
+/// With fewer rows than this a tree's walks wait for each other's loads.
+pub(super) const FEW_ROWS: usize = 24;
+
 /// Runs a block: every row of `row` against every tree of `tree`, in the shape's order.
 ///
 /// # Safety
@@ -83,6 +86,10 @@ pub(super) unsafe fn block<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT:
     shape: Shape,
     sink: S,
 ) {
+    // One row, or so few that their walks would wait for each other's loads: walks of several trees advance together.
+    // For one row that is the very same order; for a few it is not, which a trace would show.
+    let few = shape.rows_inside && (row.count == 1 || (row.count < FEW_ROWS && !S::ORDERED));
+    let shape = if few { Shape { rows_inside: false, lanes: 8, ..shape } } else { shape };
     // SAFETY: as promised to this function.
     unsafe {
         match shape.lanes {

@@ -80,4 +80,28 @@ impl Executable {
     pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
         launch(&self.client, &self.plan, &self.model, rows, leaves, out);
     }
+
+    /// The kernel's text in the device's language, without a launch.
+    ///
+    /// # Errors
+    /// A backend whose kernels have no text here, or the compiler's refusal.
+    pub fn source(&self) -> Result<String> {
+        let name = self.client.name();
+        #[cfg(feature = "vulkan")]
+        if name.starts_with("wgpu") && !self.client.properties().identity.fingerprint.contains("wgsl") {
+            let compiler = cubecl::wgpu::AutoCompiler::SpirV(Default::default());
+            return self.compile(compiler);
+        }
+        #[cfg(feature = "wgpu")]
+        if name.starts_with("wgpu") {
+            return self.compile(cubecl::wgpu::WgslCompiler::default());
+        }
+        Err(Error::Device(format!("the text of {name} kernels can't be shown; build with wgpu for WGSL, vulkan for SPIR-V")))
+    }
+
+    #[cfg(feature = "wgpu")]
+    fn compile<C: cubecl::Compiler>(&self, compiler: C) -> Result<String> {
+        let text = fangorn_kernels::cube::source(&self.client, &self.plan, compiler, &Default::default());
+        text.map_err(|e| Error::Device(e.to_string()))
+    }
 }

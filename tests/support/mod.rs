@@ -165,3 +165,13 @@ pub fn gpu() -> Option<(&'static str, burn::tensor::Device)> {
         }
     }
 }
+
+/// A model of the project's own zoo.
+pub fn named(name: &str) -> Specimen {
+    specimen(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo").join(name))
+}
+
+/// Whether a schedule was refused because the driver would miscompile shared memory, as Mesa's does with SPIR-V.
+pub fn lacks_shared_memory(error: &fangorn::Error) -> bool {
+    error.to_string().contains("VK_KHR_workgroup_memory_explicit_layout")
+}

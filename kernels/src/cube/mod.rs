@@ -11,7 +11,9 @@ mod keys;
 mod launch;
 mod node;
 mod reduce;
+mod source;
 
 pub use keys::{MISSING, key};
 pub use launch::{Model, Rows, cubes, launch};
 pub use node::{CATEGORY, FEATURE, INSIDE_RIGHT, LEAF, MISSING_LEFT};
+pub use source::source;

@@ -70,12 +70,14 @@ impl Plan {
         }
     }
 
-    fn range(&self, range: &Range) -> String {
+    /// A range as text: `0 .. min(64, s0-r0) step 1`.
+    pub fn range_text(&self, range: &Range) -> String {
         let [start, step] = [range.start, range.step].map(|v| self.value(v));
         format!("{start} .. {} step {step}", self.limits(&range.limits))
     }
 
-    fn sum(&self, sum: &Sum) -> String {
+    /// A sum's target as text, with its operator.
+    pub fn sum_text(&self, sum: &Sum) -> String {
         match sum {
             Sum::Result { first: true } => "result = base +".to_owned(),
             Sum::Result { first: false } => "result +=".to_owned(),
@@ -87,8 +89,8 @@ impl Plan {
     fn walk(&self, walk: &Walk) -> String {
         let mut text = "walk".to_owned();
         if let Some(lanes) = &walk.lanes {
-            let dim = dim(lanes.dim);
-            text += &format!(" {} lanes of {dim} r{} in {}", lanes.count, lanes.register, self.range(&lanes.range));
+            let dim = lanes.dim;
+            text += &format!(" {} lanes of {dim} r{} in {}", lanes.count, lanes.register, self.range_text(&lanes.range));
         }
         if walk.steps > 0 {
             text += &format!(" unrolled {}", walk.steps);
@@ -101,7 +103,7 @@ impl Plan {
 
     fn chains(&self, rows: &[Vec<RowLoop>]) -> String {
         let chain = |chain: &Vec<RowLoop>| {
-            let one = |l: &RowLoop| format!("r{} in {}", l.register, self.range(&l.range));
+            let one = |l: &RowLoop| format!("r{} in {}", l.register, self.range_text(&l.range));
             format!("rows({})", chain.iter().map(one).collect::<Vec<_>>().join("; "))
         };
         rows.iter().map(chain).collect::<Vec<_>>().join(" and ")
@@ -121,15 +123,15 @@ impl Plan {
                     Map::Gpu { dim, single: true } => format!("{dim} once for"),
                     Map::Gpu { dim, single: false } => format!("{dim} for"),
                 };
-                writeln!(f, "{how} {} (r{}, {}) in {}:", l.var, l.register, dim(l.dim), self.range(&l.range))?;
+                writeln!(f, "{how} {} (r{}, {}) in {}:", l.var, l.register, l.dim, self.range_text(&l.range))?;
                 self.write_ops(f, &l.body, depth + 1)
             }
             Op::Walk(w) => match &w.into {
-                Some(into) => writeln!(f, "{} {}", self.sum(into), self.walk(w)),
+                Some(into) => writeln!(f, "{} {}", self.sum_text(into), self.walk(w)),
                 None => writeln!(f, "{}", self.walk(w)),
             },
             Op::Accumulate { body, into } => {
-                writeln!(f, "{} accumulate:", self.sum(into))?;
+                writeln!(f, "{} accumulate:", self.sum_text(into))?;
                 self.write_ops(f, body, depth + 1)
             }
             Op::CacheRows { rows } => {
@@ -137,7 +139,7 @@ impl Plan {
             }
             Op::ClearShared => writeln!(f, "clear shared sums; barrier"),
             Op::ReduceShared { into, rows } => {
-                writeln!(f, "barrier; {} reduce shared sums, {}; barrier", self.sum(into), self.chains(rows))
+                writeln!(f, "barrier; {} reduce shared sums, {}; barrier", self.sum_text(into), self.chains(rows))
             }
             Op::ReduceDimension { buffer, dimension, outer, rows, in_place } => {
                 let name = if *in_place { "reduceDimensionInplace" } else { "result += reduceDimension" };
@@ -149,9 +151,11 @@ impl Plan {
     }
 }
 
-fn dim(dim: Dim) -> &'static str {
-    match dim {
-        Dim::Batch => "rows",
-        Dim::Tree => "trees",
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Batch => "rows",
+            Self::Tree => "trees",
+        })
     }
 }
