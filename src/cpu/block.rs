@@ -124,7 +124,14 @@ fn join(chain: &[Chain]) -> Vec<Chain> {
 
 fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
     let tile = Limit { end: outer.range.step, minus: Vec::new() };
-    let fits = outer.map == Map::Serial
+    // The joined loop steps as the inner one, so the inner's steps have to fill the outer's.
+    let whole = match (outer.range.step, inner.range.step) {
+        (_, Value::Const(1)) => true,
+        (Value::Const(tile), Value::Const(step)) => step > 0 && tile % step == 0,
+        (tile, step) => tile == step,
+    };
+    let fits = whole
+        && outer.map == Map::Serial
         && inner.map == Map::Serial
         && outer.dim == inner.dim
         && outer.lanes == 1

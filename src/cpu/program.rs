@@ -146,7 +146,7 @@ impl Program {
         let per_row = |at: Extents| self.plan.partials.iter().map(|p| self.copies(p, at) * outputs).sum::<usize>();
         let needed = per_row(self.extents(rows.len()));
         // Rows do not depend on each other, so a batch whose copies are too many goes in pieces.
-        let piece = if needed == 0 { rows.len() } else { (MOST_PARTIALS / needed).clamp(1, rows.len().max(1)) };
+        let piece = MOST_PARTIALS.checked_div(needed).map_or(rows.len(), |n| n.clamp(1, rows.len().max(1)));
         let mut first = 0;
         while first < rows.len() {
             let count = piece.min(rows.len() - first);

@@ -29,7 +29,6 @@ mod cube;
 mod flex;
 #[cfg(feature = "ndarray")]
 mod ndarray;
-#[cfg(feature = "cube")]
 mod once_list;
 
 use std::sync::{Arc, OnceLock};
@@ -51,14 +50,23 @@ use crate::{
 /// A forest compiled, once for each device it meets, into a burn operator. Share it as an [`Arc`].
 ///
 /// Inputs are f32, f16 or bf16, widened exactly, in any strides; outputs are f32.
-#[derive(Debug)]
 pub struct ForestOp {
     forest: Forest,
     schedule: Option<Schedule>,
     leaves: Vec<f32>,
+    /// The leaf values where they have been used.
+    leaves_on: once_list::OnceList<Device, Tensor<1>>,
     cpu: OnceLock<Predictor>,
     #[cfg(feature = "cube")]
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
+}
+
+impl std::fmt::Debug for ForestOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Forest { producer, features, .. } = &self.forest;
+        let shape = format!("[rows, {}] -> [rows, {}]", features.len(), self.outputs());
+        f.debug_struct("ForestOp").field("producer", producer).field("trees", &self.trees()).field("shape", &shape).finish()
+    }
 }
 
 impl ForestOp {
@@ -87,6 +95,7 @@ impl ForestOp {
             forest,
             schedule,
             leaves,
+            leaves_on: once_list::OnceList::default(),
             cpu: OnceLock::new(),
             #[cfg(feature = "cube")]
             cube: once_list::OnceList::default(),
@@ -113,9 +122,17 @@ impl ForestOp {
         self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule(&self.forest, gpu))
     }
 
-    /// The leaf values by slot, as a tensor: what [`forest`] takes. `slots x leaf width` values.
+    /// The leaf values by slot, as a tensor: what [`forest`] takes. `slots x leaf width` values, uploaded once.
     pub fn leaves(&self, device: &Device) -> Tensor<1> {
-        Tensor::from_data(TensorData::new(self.leaves.clone(), [self.leaves.len()]), device)
+        let make = || Tensor::from_data(TensorData::new(self.leaves.clone(), [self.leaves.len()]), device);
+        if let DispatchDevice::Capture(_) = innermost(device.as_dispatch()) {
+            // A recorded tensor ends with its scope.
+            return make();
+        }
+        match self.leaves_on.get_or_try_init(device, || Ok::<_, std::convert::Infallible>(make())) {
+            Ok(leaves) => leaves.clone(),
+            Err(never) => match never {},
+        }
     }
 
     /// Raw margins: `[rows, features]` to `[rows, outputs]`.
@@ -181,6 +198,18 @@ impl ForestOp {
                 let _ = (dtype, slots);
                 self.predictor().map(drop)
             }
+        }
+    }
+
+    /// What runs on a device, as text: the CPU program, or the kernel in the device's language.
+    ///
+    /// # Errors
+    /// A schedule that the device can't carry out, or a device whose kernels have no text here.
+    pub fn source(&self, device: &Device) -> Result<String> {
+        match innermost(device.as_dispatch()) {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(device) => self.executable(device, DType::F32, false)?.source(),
+            _ => Ok(self.predictor()?.program().to_string()),
         }
     }
 

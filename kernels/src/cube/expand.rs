@@ -4,6 +4,8 @@
 
 // A kernel's state is its arguments: slices of buffers can't be kept in a struct while a kernel is expanded.
 #![allow(clippy::too_many_arguments)]
+// What `#[cube]` makes of a recursive call.
+#![allow(unused_qualifications)]
 
 use cubecl::prelude::*;
 

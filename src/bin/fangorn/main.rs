@@ -1,1 +1,85 @@
-fn main(){}
+//! `fangorn`: predict, inspect, lower and time a trained decision forest.
+//!
+//! Exit status 0 is success, 1 a prediction that differs from what was expected, 2 anything wrong with what was
+//! handed in, which one line on standard error names.
+
+mod backend;
+mod bench;
+mod compare;
+mod error;
+mod inspect;
+mod lower;
+mod output;
+mod predict;
+mod rows;
+mod schedule;
+
+use std::{path::Path, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use fangorn::{Forest, import};
+
+use error::{Error, Result};
+
+/// A compiler for trained decision forests.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fangorn",
+    version,
+    max_term_width = 100,
+    after_help = "Example:\n  fangorn predict model.ubj --rows rows.csv"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Predict rows: margins, values, classes, leaves or what each tree adds
+    Predict(predict::Predict),
+    /// Say what is in a model
+    Inspect(inspect::Inspect),
+    /// Print a stage of the compiler: forest, schedule, loops, plan or kernel
+    Lower(lower::Lower),
+    /// Time predictions by batch size
+    Bench(bench::Bench),
+}
+
+/// How a command that did its work came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// A prediction differs from what was expected.
+    Differs,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    error::silence_panics();
+    let run = || match &cli.command {
+        Command::Predict(args) => predict::run(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Lower(args) => lower::run(args),
+        Command::Bench(args) => bench::run(args),
+    };
+    match error::caught(run).unwrap_or_else(|panic| Err(Error::Defect(panic))) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Differs) => ExitCode::from(1),
+        Err(e) if e.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(e) => {
+            error::say(&e.to_string());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Loads the model a command is about.
+fn load_model(path: &Path) -> Result<Forest> {
+    import::load(path, &import::LoadOptions::default()).map_err(|e| match e {
+        fangorn::Error::Io { path, source } => {
+            Error::file(&path, format!("{source}; give a model file's path"))
+        }
+        other => Error::Library(other),
+    })
+}

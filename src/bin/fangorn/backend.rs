@@ -1,0 +1,377 @@
+//! What runs a forest: the reference interpreter, the native CPU target, or a device of burn's.
+
+use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device};
+
+use crate::{
+    error::{Error, Result},
+    rows::Matrix,
+    schedule::Choice,
+};
+
+/// A backend by its name on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// The reference interpreter, the definition of correct.
+    Reference,
+    /// The native CPU target.
+    Cpu,
+    /// burn on Flex.
+    Flex,
+    /// burn on NdArray.
+    Ndarray,
+    /// burn on wgpu.
+    Wgpu,
+    /// burn on wgpu over Vulkan.
+    Vulkan,
+    /// burn on wgpu over Metal.
+    Metal,
+    /// burn on CUDA.
+    Cuda,
+    /// burn on ROCm.
+    Rocm,
+    /// burn on cubecl's CPU runtime.
+    CubeclCpu,
+}
+
+impl Backend {
+    const ALL: [Self; 10] = [
+        Self::Reference,
+        Self::Cpu,
+        Self::Flex,
+        Self::Ndarray,
+        Self::Wgpu,
+        Self::Vulkan,
+        Self::Metal,
+        Self::Cuda,
+        Self::Rocm,
+        Self::CubeclCpu,
+    ];
+
+    /// The name on the command line; a backend of burn's is named as its feature.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::Cpu => "cpu",
+            Self::Flex => "flex",
+            Self::Ndarray => "ndarray",
+            Self::Wgpu => "wgpu",
+            Self::Vulkan => "vulkan",
+            Self::Metal => "metal",
+            Self::Cuda => "cuda",
+            Self::Rocm => "rocm",
+            Self::CubeclCpu => "cubecl-cpu",
+        }
+    }
+
+    /// The backend of that name.
+    ///
+    /// # Errors
+    /// A name that no backend has.
+    pub fn parse(name: &str) -> Result<Self> {
+        let unknown = || {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::Request(format!("unknown backend {name}; the backends are {names}"))
+        };
+        Self::ALL.into_iter().find(|b| b.name() == name).ok_or_else(unknown)
+    }
+
+    /// Refuses a backend that is left out of this build.
+    ///
+    /// # Errors
+    /// [`Error::NotBuiltIn`].
+    pub fn require(self) -> Result<()> {
+        let built_in = match self {
+            Self::Reference | Self::Cpu => true,
+            Self::Flex => cfg!(feature = "flex"),
+            Self::Ndarray => cfg!(feature = "ndarray"),
+            Self::Wgpu => cfg!(feature = "wgpu"),
+            Self::Vulkan => cfg!(feature = "vulkan"),
+            Self::Metal => cfg!(feature = "metal"),
+            Self::Cuda => cfg!(feature = "cuda"),
+            Self::Rocm => cfg!(feature = "rocm"),
+            Self::CubeclCpu => cfg!(feature = "cubecl-cpu"),
+        };
+        if built_in { Ok(()) } else { Err(Error::NotBuiltIn { name: self.name() }) }
+    }
+
+    /// Whether it runs kernels of cubecl's, so that schedules need GPU dimensions.
+    pub fn is_gpu(self) -> bool {
+        !matches!(self, Self::Reference | Self::Cpu | Self::Flex | Self::Ndarray)
+    }
+
+    /// What schedules are checked against where no device is at hand.
+    pub fn portable_device(self) -> Device {
+        if self.is_gpu() { Device::PORTABLE_GPU } else { Device::Cpu }
+    }
+}
+
+/// A forest made ready on a backend.
+pub struct Engine<'f> {
+    forest: &'f Forest,
+    choice: Choice,
+    runs: Runs,
+}
+
+enum Runs {
+    Reference,
+    Cpu(Box<Predictor>),
+    #[cfg(feature = "burn")]
+    Burn(on_burn::Op),
+}
+
+/// One more run over the same rows.
+pub type Again<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
+
+impl<'f> Engine<'f> {
+    /// Compiles a forest for a backend, and opens its device, for the threads of the current rayon pool.
+    ///
+    /// # Errors
+    /// A backend that is not built in or does not answer, or a schedule that can't be carried out.
+    pub fn open(backend: Backend, forest: &'f Forest, choice: &Choice) -> Result<Self> {
+        backend.require()?;
+        let runs = match backend {
+            Backend::Reference => Runs::Reference,
+            Backend::Cpu => {
+                let threads = rayon::current_num_threads();
+                let made = Predictor::with_threads(forest, &choice.schedule, threads);
+                Runs::Cpu(Box::new(made.map_err(|e| choice.blame(e))?))
+            }
+            #[cfg(feature = "burn")]
+            _ => Runs::Burn(on_burn::Op::open(backend, forest, choice)?),
+            #[cfg(not(feature = "burn"))]
+            _ => return Err(Error::NotBuiltIn { name: backend.name() }),
+        };
+        Ok(Self { forest, choice: choice.clone(), runs })
+    }
+
+    /// Margins, `rows x outputs`.
+    ///
+    /// # Errors
+    /// What the backend refuses.
+    pub fn margins(&self, rows: &Matrix<f32>) -> Result<Vec<f32>> {
+        match &self.runs {
+            Runs::Reference => Ok(each(rows, |row| reference::margins(self.forest, row), |v| v as f32)),
+            Runs::Cpu(p) => view(rows).and_then(|rows| p.margins(&rows)).map_err(|e| self.choice.blame(e)),
+            #[cfg(feature = "burn")]
+            Runs::Burn(op) => op.margins(rows, &self.choice),
+        }
+    }
+
+    /// Values after the objective's transform: `rows x outputs`, or `rows x 1` where it picks a class.
+    ///
+    /// # Errors
+    /// What the backend refuses.
+    pub fn values(&self, rows: &Matrix<f32>) -> Result<Vec<f32>> {
+        match &self.runs {
+            Runs::Reference => Ok(each(rows, |row| reference::values(self.forest, row), |v| v as f32)),
+            Runs::Cpu(p) => {
+                let mut out = vec![0.0; rows.rows * p.width()];
+                let done = view(rows).and_then(|rows| p.predict_into(&rows, &mut out));
+                done.map(|()| out).map_err(|e| self.choice.blame(e))
+            }
+            #[cfg(feature = "burn")]
+            Runs::Burn(op) => op.values(rows, &self.choice),
+        }
+    }
+
+    /// Leaf slots, `rows x trees`.
+    ///
+    /// # Errors
+    /// What the backend refuses.
+    pub fn slots(&self, rows: &Matrix<f32>) -> Result<Vec<u32>> {
+        match &self.runs {
+            Runs::Reference => Ok(each(rows, |row| reference::slots(self.forest, row), |slot| slot)),
+            Runs::Cpu(p) => view(rows).and_then(|rows| p.slots(&rows)).map_err(|e| self.choice.blame(e)),
+            #[cfg(feature = "burn")]
+            Runs::Burn(op) => op.slots(rows, &self.choice),
+        }
+    }
+
+    /// The margins of the same rows over and over, left where the backend leaves them: nothing is read back from a
+    /// device, but each run waits until it is done.
+    ///
+    /// # Errors
+    /// What the backend refuses.
+    pub fn again<'a>(&'a self, rows: &'a Matrix<f32>) -> Result<Again<'a>> {
+        match &self.runs {
+            Runs::Reference => Ok(Box::new(|| {
+                for r in 0..rows.rows {
+                    std::hint::black_box(reference::margins(self.forest, rows.row(r)));
+                }
+                Ok(())
+            })),
+            Runs::Cpu(p) => {
+                let mut out = vec![0.0; rows.rows * self.forest.outputs as usize];
+                let rows = view(rows)?;
+                Ok(Box::new(move || {
+                    p.margins_into(&rows, &mut out)?;
+                    std::hint::black_box(&out);
+                    Ok(())
+                }))
+            }
+            #[cfg(feature = "burn")]
+            Runs::Burn(op) => op.again(rows, &self.choice),
+        }
+    }
+}
+
+fn view(rows: &Matrix<f32>) -> fangorn::error::Result<cpu::Rows<'_>> {
+    cpu::Rows::strided(&rows.values, [rows.rows, rows.columns], [rows.columns, 1])
+}
+
+fn each<V, T>(rows: &Matrix<f32>, of: impl Fn(&[f32]) -> Vec<V>, cast: impl Fn(V) -> T + Copy) -> Vec<T> {
+    (0..rows.rows).flat_map(|r| of(rows.row(r)).into_iter().map(cast)).collect()
+}
+
+/// The kernel of a device of burn's, as text.
+///
+/// # Errors
+/// What the backend refuses.
+#[cfg(feature = "cube")]
+pub fn kernel_text(backend: Backend, forest: &Forest, choice: &Choice) -> Result<String> {
+    on_burn::Op::open(backend, forest, choice)?.source(choice)
+}
+
+/// The part that needs burn.
+#[cfg(feature = "burn")]
+mod on_burn {
+    use std::sync::Arc;
+
+    use burn::tensor::{Device, Tensor, TensorData};
+    use fangorn::{Forest, op::ForestOp};
+
+    use super::{Again, Backend};
+    use crate::{
+        error::{Error, Result, caught},
+        rows::Matrix,
+        schedule::Choice,
+    };
+
+    /// Most rows of a tensor.
+    const ROWS_A_TENSOR: usize = 1 << 16;
+
+    /// The operator with a device to run it on.
+    pub struct Op {
+        backend: Backend,
+        op: Arc<ForestOp>,
+        device: Device,
+    }
+
+    /// The default device of a backend, where it is built in. Opening it is left to its first use.
+    #[allow(deprecated, reason = "burn-ndarray is served as long as burn has it")]
+    #[allow(clippy::match_single_binding, reason = "without a backend only the last arm is left")]
+    fn device(backend: Backend) -> Option<Device> {
+        match backend {
+            #[cfg(feature = "flex")]
+            Backend::Flex => Some(Device::flex()),
+            #[cfg(feature = "ndarray")]
+            Backend::Ndarray => Some(Device::ndarray()),
+            #[cfg(feature = "wgpu")]
+            Backend::Wgpu => Some(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
+            #[cfg(feature = "vulkan")]
+            Backend::Vulkan => Some(Device::vulkan(burn::tensor::DeviceKind::DefaultDevice)),
+            #[cfg(feature = "metal")]
+            Backend::Metal => Some(Device::metal(burn::tensor::DeviceKind::DefaultDevice)),
+            #[cfg(feature = "cuda")]
+            Backend::Cuda => Some(Device::cuda(0)),
+            #[cfg(feature = "rocm")]
+            Backend::Rocm => Some(Device::rocm(0)),
+            #[cfg(feature = "cubecl-cpu")]
+            Backend::CubeclCpu => Some(Device::cpu()),
+            _ => None,
+        }
+    }
+
+    /// Runs what talks to a device: a driver that is missing or fails panics.
+    fn guard<T>(backend: Backend, run: impl FnOnce() -> Result<T>) -> Result<T> {
+        caught(run).unwrap_or_else(|cause| Err(Error::Device { name: backend.name(), cause }))
+    }
+
+    impl Op {
+        pub fn open(backend: Backend, forest: &Forest, choice: &Choice) -> Result<Self> {
+            let op = match choice.is_default {
+                true => ForestOp::new(forest.clone()),
+                false => ForestOp::with_schedule(forest.clone(), choice.schedule.clone()),
+            };
+            let op = Arc::new(op.map_err(|e| choice.blame(e))?);
+            guard(backend, || {
+                let device = device(backend).ok_or(Error::NotBuiltIn { name: backend.name() })?;
+                let opened = Self { backend, op, device };
+                opened.sync()?;
+                Ok(opened)
+            })
+        }
+
+        /// The kernel as text.
+        #[cfg(feature = "cube")]
+        pub fn source(&self, choice: &Choice) -> Result<String> {
+            guard(self.backend, || self.op.source(&self.device).map_err(|e| choice.blame(e)))
+        }
+
+        fn sync(&self) -> Result<()> {
+            self.device.sync().map_err(|e| self.error(&e))
+        }
+
+        fn error(&self, cause: &dyn std::fmt::Debug) -> Error {
+            Error::Device { name: self.backend.name(), cause: format!("{cause:?}") }
+        }
+
+        /// The rows as tensors on the device.
+        fn tensors(&self, rows: &Matrix<f32>) -> Vec<Tensor<2>> {
+            let tensor = |first: usize| {
+                let count = ROWS_A_TENSOR.min(rows.rows - first);
+                let values = rows.values[first * rows.columns..][..count * rows.columns].to_vec();
+                Tensor::from_data(TensorData::new(values, [count, rows.columns]), &self.device)
+            };
+            (0..rows.rows).step_by(ROWS_A_TENSOR).map(tensor).collect()
+        }
+
+        pub fn margins(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
+            self.floats(rows, |x| self.op.margins(x).map_err(|e| choice.blame(e)))
+        }
+
+        pub fn values(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
+            self.floats(rows, |x| self.op.values(x).map_err(|e| choice.blame(e)))
+        }
+
+        fn floats(
+            &self,
+            rows: &Matrix<f32>,
+            run: impl Fn(Tensor<2>) -> Result<Tensor<2>>,
+        ) -> Result<Vec<f32>> {
+            guard(self.backend, || {
+                let mut out = Vec::new();
+                for x in self.tensors(rows) {
+                    out.extend(run(x)?.into_data().to_vec::<f32>().map_err(|e| self.error(&e))?);
+                }
+                Ok(out)
+            })
+        }
+
+        pub fn slots(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<u32>> {
+            guard(self.backend, || {
+                let mut out = Vec::new();
+                for x in self.tensors(rows) {
+                    let data = self.op.slots(x).map_err(|e| choice.blame(e))?.into_data().convert::<i32>();
+                    let slots = data.to_vec::<i32>().map_err(|e| self.error(&e))?;
+                    out.extend(slots.into_iter().map(|slot| slot as u32));
+                }
+                Ok(out)
+            })
+        }
+
+        pub fn again<'a>(&'a self, rows: &Matrix<f32>, choice: &'a Choice) -> Result<Again<'a>> {
+            let tensors = guard(self.backend, || Ok(self.tensors(rows)))?;
+            Ok(Box::new(move || {
+                guard(self.backend, || {
+                    let run = |x: &Tensor<2>| self.op.margins(x.clone()).map_err(|e| choice.blame(e));
+                    // Kept until the device is done, so that nothing is skipped as unused.
+                    let margins = tensors.iter().map(run).collect::<Result<Vec<_>>>()?;
+                    self.sync()?;
+                    drop(margins);
+                    Ok(())
+                })
+            }))
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! `fangorn bench`: time a row takes, by batch size.
+
+use std::{
+    collections::TryReserveError,
+    fmt::Write,
+    io::IsTerminal,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use clap::{Args, value_parser};
+use cpu_time::{ProcessTime, ThreadTime};
+use fangorn::{
+    Forest,
+    forest::{Node, Predicate},
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    backend::{Again, Backend, Engine},
+    error::{Error, Result, one_line},
+    load_model, output,
+    rows::{self, Matrix},
+    schedule::Choice,
+};
+
+/// Time predictions.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fangorn bench model.ubj --rows rows.npy --batch 1,64,4096 --json")]
+pub struct Bench {
+    /// The model file: XGBoost's .ubj or .json
+    model: PathBuf,
+    /// The rows, .npy or .csv, which are repeated with a small jitter to fill a batch
+    #[arg(long, value_name = "FILE")]
+    rows: PathBuf,
+    /// Rows of a call, several of them with commas
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,4096",
+          value_parser = value_parser!(u32).range(1..=1 << 28))]
+    batch: Vec<u32>,
+    /// reference, cpu, flex, ndarray, wgpu, vulkan, metal, cuda, rocm or cubecl-cpu
+    #[arg(long, default_value = "cpu")]
+    backend: String,
+    /// A preset's name, or a file with one directive a line
+    #[arg(long, value_name = "NAME|FILE", default_value = "default")]
+    schedule: String,
+    /// Worker threads; 1 keeps to the calling thread
+    #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
+    threads: u16,
+    /// Seconds to time each batch size for
+    #[arg(long, value_name = "S", default_value = "2.0")]
+    seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    model: String,
+    backend: &'static str,
+    threads: u16,
+    load_ms: f64,
+    compile_ms: f64,
+    results: Vec<Timing>,
+}
+
+#[derive(Debug, Serialize)]
+struct Timing {
+    batch: u32,
+    cpu_us_per_row_min: f64,
+    cpu_us_per_row_median: f64,
+    wall_us_per_row_min: f64,
+    wall_us_per_row_median: f64,
+    schedule: String,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever is wrong with what was handed in.
+pub fn run(args: &Bench) -> Result<Outcome> {
+    let backend = Backend::parse(&args.backend)?;
+    backend.require()?;
+    if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
+        return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
+    }
+    let start = Instant::now();
+    let forest = load_model(&args.model)?;
+    let load_ms = start.elapsed().as_secs_f64() * 1e3;
+    let choice = Choice::new(&args.schedule, &forest, backend.is_gpu())?;
+    let rows = rows::read_rows(&args.rows, forest.features.len())?;
+    if rows.rows == 0 {
+        return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(args.threads)).build();
+    let pool = pool.map_err(|e| Error::Request(format!("--threads {}: {e}; ask for fewer", args.threads)))?;
+    let (compile_ms, results) = pool.install(|| time_all(args, backend, &forest, &choice, &rows))?;
+    let model = args.model.display().to_string();
+    let report =
+        Report { model, backend: backend.name(), threads: args.threads, load_ms, compile_ms, results };
+    let text = match args.json {
+        true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
+        false => table(&report),
+    };
+    output::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// Milliseconds of compiling, and each batch size's times.
+fn time_all(
+    args: &Bench,
+    backend: Backend,
+    forest: &Forest,
+    choice: &Choice,
+    rows: &Matrix<f32>,
+) -> Result<(f64, Vec<Timing>)> {
+    let start = Instant::now();
+    let engine = Engine::open(backend, forest, choice)?;
+    // Devices compile at the first call.
+    engine.margins(&Matrix { rows: 1, columns: rows.columns, values: rows.row(0).to_vec() })?;
+    let compile_ms = start.elapsed().as_secs_f64() * 1e3;
+    let clock = if args.threads > 1 { Clock::Process } else { Clock::Thread };
+    let bar = progress(args);
+    let mut results = Vec::new();
+    for batch in &args.batch {
+        bar.set_message(format!("batch {batch}"));
+        let too_large =
+            |_| Error::Request(format!("--batch {batch}: the memory is not enough; ask for fewer rows"));
+        let rows = repeated(forest, rows, *batch as usize).map_err(too_large)?;
+        let timed = time(engine.again(&rows)?, clock, args.seconds, &bar)?;
+        let [cpu, wall] = timed.map(|mut calls| {
+            calls.sort_unstable_by(f64::total_cmp);
+            [calls[0], calls[calls.len() / 2]].map(|seconds| seconds * 1e6 / f64::from(*batch))
+        });
+        results.push(Timing {
+            batch: *batch,
+            cpu_us_per_row_min: cpu[0],
+            cpu_us_per_row_median: cpu[1],
+            wall_us_per_row_min: wall[0],
+            wall_us_per_row_median: wall[1],
+            schedule: choice.line(),
+        });
+    }
+    bar.finish_and_clear();
+    Ok((compile_ms, results))
+}
+
+fn progress(args: &Bench) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let ticks = (args.seconds * 1e3 * args.batch.len() as f64) as u64;
+    let bar = ProgressBar::with_draw_target(Some(ticks.max(1)), ProgressDrawTarget::stderr());
+    // The template is a constant; a style that does not parse falls back to the default one.
+    match ProgressStyle::with_template("{bar:40} {percent:>3}% {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// Whose time on the processor counts.
+#[derive(Clone, Copy, Debug)]
+enum Clock {
+    Thread,
+    Process,
+}
+
+impl Clock {
+    fn now(self) -> Duration {
+        match self {
+            Self::Thread => ThreadTime::now().as_duration(),
+            Self::Process => ProcessTime::now().as_duration(),
+        }
+    }
+}
+
+/// A group of calls runs at least this long, so that neither the clocks' resolution nor their cost shows.
+const GROUP: f64 = 500e-6;
+/// Groups that are timed whatever they take.
+const LEAST_GROUPS: usize = 5;
+
+/// Seconds a call takes, by group of calls: on the processor, and on the wall.
+fn time(mut again: Again<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> Result<[Vec<f64>; 2]> {
+    // Warm-up: a tenth of the time, at least two calls. Its fastest call says how many make a group.
+    let start = Instant::now();
+    let mut fastest = f64::INFINITY;
+    let mut warm = 0;
+    while warm < 2 || start.elapsed().as_secs_f64() < seconds * 0.1 {
+        let call = Instant::now();
+        again()?;
+        fastest = fastest.min(call.elapsed().as_secs_f64());
+        warm += 1;
+    }
+    let calls = (GROUP / fastest.max(1e-9)).ceil().clamp(1.0, 1e6) as usize;
+    let mut times = [Vec::new(), Vec::new()];
+    let start = Instant::now();
+    let mut shown = 0;
+    while times[0].len() < LEAST_GROUPS || start.elapsed().as_secs_f64() < seconds {
+        let (cpu, wall) = (clock.now(), Instant::now());
+        for _ in 0..calls {
+            again()?;
+        }
+        let (wall, cpu) = (wall.elapsed(), clock.now().saturating_sub(cpu));
+        times[0].push(cpu.as_secs_f64() / calls as f64);
+        times[1].push(wall.as_secs_f64() / calls as f64);
+        // Drawn now and then, and outside of what is timed.
+        let passed = (start.elapsed().as_secs_f64().min(seconds) * 1e3) as u64;
+        if passed >= shown + 100 {
+            bar.inc(passed - shown);
+            shown = passed;
+        }
+    }
+    bar.inc(((seconds * 1e3) as u64).saturating_sub(shown));
+    Ok(times)
+}
+
+/// The rows over and over to a batch, each value but categories off by up to one part in a thousand, so that a
+/// batch larger than the file is not the same rows again.
+fn repeated(forest: &Forest, rows: &Matrix<f32>, batch: usize) -> Result<Matrix<f32>, TryReserveError> {
+    let mut categories = vec![false; rows.columns];
+    for node in forest.trees.iter().flat_map(|t| &t.nodes) {
+        if let Node::Split { feature, predicate: Predicate::InSet { .. }, .. } = *node {
+            categories[feature as usize] = true;
+        }
+    }
+    let mut random = SplitMix(0x5EED);
+    let mut values = Vec::new();
+    values.try_reserve_exact(batch.saturating_mul(rows.columns))?;
+    for r in 0..batch {
+        let row = rows.row(r % rows.rows).iter().zip(&categories);
+        values
+            .extend(row.map(|(v, category)| if *category { *v } else { v * (1.0 + 0.001 * random.unit()) }));
+    }
+    Ok(Matrix { rows: batch, columns: rows.columns, values })
+}
+
+/// Vigna's splitmix64: the same rows on every run.
+struct SplitMix(u64);
+
+impl SplitMix {
+    /// Uniform in `[-1, 1)`.
+    fn unit(&mut self) -> f32 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    }
+}
+
+fn table(report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = write_table(&mut text, report);
+    text
+}
+
+fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
+    writeln!(out, "model     {}", one_line(&report.model))?;
+    writeln!(out, "backend   {}, {} thread(s)", report.backend, report.threads)?;
+    if let Some(timing) = report.results.first() {
+        writeln!(out, "schedule  {}", timing.schedule)?;
+    }
+    writeln!(out, "load      {:.3} ms, compile {:.3} ms", report.load_ms, report.compile_ms)?;
+    writeln!(out, "\n            on the processor, µs a row     on the wall, µs a row")?;
+    writeln!(
+        out,
+        "{:>8}    {:>10}    {:>10}    {:>10}    {:>10}",
+        "batch", "min", "median", "min", "median"
+    )?;
+    for t in &report.results {
+        let [a, b, c, d] =
+            [t.cpu_us_per_row_min, t.cpu_us_per_row_median, t.wall_us_per_row_min, t.wall_us_per_row_median];
+        writeln!(out, "{:>8}    {a:>10.4}    {b:>10.4}    {c:>10.4}    {d:>10.4}", t.batch)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! A prediction beside what was expected of it.
+
+use std::fmt::Write;
+
+use crate::{
+    Outcome,
+    error::{Result, say},
+    output::{self, Table, Values},
+    rows::Matrix,
+};
+
+/// The largest difference that is let pass, relative to `max(1, |expected|)`. Integers are equal or not.
+const TOLERANCE: f64 = 1e-5;
+
+/// Prints both, and the largest difference on standard error.
+///
+/// # Errors
+/// When standard output can't be written.
+pub fn report(table: &Table, expected: &Matrix<f64>) -> Result<Outcome> {
+    let worst = worst(table, expected);
+    match output::print(&text(table, expected)) {
+        // Whoever has read enough still wants the verdict.
+        Err(e) if e.is_closed_pipe() => {}
+        other => other?,
+    }
+    let Some(Worst { at, difference, differs }) = worst else {
+        say("nothing to compare");
+        return Ok(Outcome::Done);
+    };
+    let bound = match table.values {
+        Values::Ints(_) => "none is let pass".to_owned(),
+        Values::Floats(_) => format!("relative to max(1, |expected|); up to {TOLERANCE:?} is let pass"),
+    };
+    let place = format!("row {}, output {}", at / table.columns, at % table.columns);
+    say(&format!("largest difference {difference:?} at {place}, {bound}"));
+    Ok(if differs { Outcome::Differs } else { Outcome::Done })
+}
+
+struct Worst {
+    at: usize,
+    difference: f64,
+    differs: bool,
+}
+
+fn worst(table: &Table, expected: &Matrix<f64>) -> Option<Worst> {
+    let (ours, tolerance): (Vec<f64>, f64) = match &table.values {
+        Values::Floats(values) => (values.iter().map(|v| f64::from(*v)).collect(), TOLERANCE),
+        Values::Ints(values) => (values.iter().map(|v| f64::from(*v)).collect(), 0.0),
+    };
+    let difference = |ours: f64, expected: f64| match ours == expected || (ours.is_nan() && expected.is_nan())
+    {
+        true => 0.0,
+        false => {
+            let off = (ours - expected).abs() / expected.abs().max(1.0);
+            // One of them is no number, or both are infinite.
+            if off.is_nan() { f64::INFINITY } else { off }
+        }
+    };
+    let differences = ours.iter().zip(&expected.values).map(|(o, e)| difference(*o, *e));
+    let larger = |worst: (usize, f64), next: (usize, f64)| if next.1 > worst.1 { next } else { worst };
+    let (at, difference) = differences.enumerate().reduce(larger)?;
+    Some(Worst { at, difference, differs: difference > tolerance })
+}
+
+/// CSV with a header, padded so that the columns line up.
+fn text(table: &Table, expected: &Matrix<f64>) -> String {
+    let mut cells = vec!["row".to_owned()];
+    for c in 0..table.columns {
+        let suffix = if table.columns == 1 { String::new() } else { format!("_{c}") };
+        cells.extend([format!("ours{suffix}"), format!("expected{suffix}")]);
+    }
+    let width = cells.len();
+    for r in 0..table.rows {
+        cells.push(r.to_string());
+        for at in r * table.columns..(r + 1) * table.columns {
+            let theirs = expected.values[at];
+            cells.extend(match &table.values {
+                Values::Floats(values) => [format!("{:?}", values[at]), format!("{:?}", theirs as f32)],
+                Values::Ints(values) => [values[at].to_string(), theirs.to_string()],
+            });
+        }
+    }
+    let mut widths = vec![0; width];
+    cells.iter().enumerate().for_each(|(i, cell)| widths[i % width] = widths[i % width].max(cell.len()));
+    let mut text = String::new();
+    for line in cells.chunks(width) {
+        for (i, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            // Writing to a String does not fail.
+            let _ = write!(text, "{}{cell:>width$}", if i == 0 { "" } else { ", " });
+        }
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,122 @@
+//! Writing results: `.npy`, CSV, and text on standard output.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use npyz::WriterBuilder;
+
+use crate::error::{Error, Result};
+
+/// A prediction's values, row after row.
+#[derive(Clone, Debug)]
+pub enum Values {
+    /// Margins, values and what trees add.
+    Floats(Vec<f32>),
+    /// Leaf numbers and classes.
+    Ints(Vec<i32>),
+}
+
+/// A prediction.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Number of rows.
+    pub rows: usize,
+    /// Values a row.
+    pub columns: usize,
+    /// The values.
+    pub values: Values,
+}
+
+/// Where a prediction goes.
+#[derive(Clone, Debug)]
+pub enum Sink {
+    /// CSV on standard output.
+    Stdout,
+    /// A CSV file.
+    Csv(PathBuf),
+    /// A numpy file.
+    Npy(PathBuf),
+}
+
+impl Sink {
+    /// The sink for `-o`, by the file's extension.
+    ///
+    /// # Errors
+    /// An extension that is neither `.npy` nor `.csv`.
+    pub fn new(path: Option<&Path>) -> Result<Self> {
+        let Some(path) = path.filter(|p| p.as_os_str() != "-") else { return Ok(Self::Stdout) };
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        match extension.as_str() {
+            "npy" => Ok(Self::Npy(path.to_path_buf())),
+            "csv" => Ok(Self::Csv(path.to_path_buf())),
+            _ => Err(Error::file(path, "the name ends neither in .npy nor in .csv; name the output so")),
+        }
+    }
+}
+
+/// Writes a prediction.
+///
+/// # Errors
+/// What the system says.
+pub fn write(table: &Table, sink: &Sink) -> Result<()> {
+    let into = |path: &Path, write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
+        let write = || {
+            let mut out = BufWriter::new(File::create(path)?);
+            write(&mut out)?;
+            out.flush()
+        };
+        write().map_err(|e| Error::file(path, format!("can't be written: {e}")))
+    };
+    match sink {
+        Sink::Stdout => {
+            let mut out = BufWriter::new(io::stdout().lock());
+            csv(table, &mut out).and_then(|()| out.flush()).map_err(Error::Output)
+        }
+        Sink::Csv(path) => into(path, &|out| csv(table, out)),
+        Sink::Npy(path) => into(path, &|out| npy(table, out)),
+    }
+}
+
+/// Prints text on standard output.
+///
+/// # Errors
+/// What the system says.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Output)
+}
+
+fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    for r in 0..table.rows {
+        for c in 0..table.columns {
+            if c > 0 {
+                out.write_all(b",")?;
+            }
+            let at = r * table.columns + c;
+            match &table.values {
+                // Debug is the shortest text that reads back to the same value, with an exponent where that helps.
+                Values::Floats(values) => write!(out, "{:?}", values[at])?,
+                Values::Ints(values) => write!(out, "{}", values[at])?,
+            }
+        }
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn npy(table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    let shape = [table.rows as u64, table.columns as u64];
+    match &table.values {
+        Values::Floats(values) => npy_of(values, &shape, out),
+        Values::Ints(values) => npy_of(values, &shape, out),
+    }
+}
+
+fn npy_of<T: npyz::AutoSerialize + Copy>(values: &[T], shape: &[u64], out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = npyz::WriteOptions::new().default_dtype().shape(shape).writer(out).begin_nd()?;
+    writer.extend(values.iter().copied())?;
+    writer.finish()
+}

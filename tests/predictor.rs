@@ -1,0 +1,126 @@
+//! The predictor's promises: `Send + Sync`, no allocation on the way of a prediction, any strides, any batch.
+
+mod support;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use fangorn::{
+    Predictor,
+    cpu::Rows,
+    schedule::{Preset, Schedule},
+};
+use support::{assert_margins, named, reference_margins};
+
+thread_local!(static ALLOCATIONS: Cell<usize> = const { Cell::new(0) });
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: as promised to this function.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as promised to this function.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn allocations(run: impl FnOnce()) -> usize {
+    let before = ALLOCATIONS.with(Cell::get);
+    run();
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+#[test]
+fn is_shared_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Predictor>();
+    let s = named("logistic-missing");
+    let predictor = Predictor::new(&s.forest).expect("compiled");
+    let alone = predictor.predict(&s.rows, s.columns()).expect("rows");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(predictor.predict(&s.rows, s.columns()).expect("rows"), alone));
+        }
+    });
+}
+
+#[test]
+fn allocates_nothing_beyond_the_output() {
+    for model in ["logistic-missing", "softprob", "vector-leaf", "category-partition"] {
+        let s = named(model);
+        let copies = "tile(tree, t0, t1, trees/3)\nreorder(t0, batch, t1)\nparallel(t0)";
+        let mut schedules: Vec<Schedule> = Preset::ALL.iter().map(|p| p.schedule(&s.forest, false)).collect();
+        schedules.push(Schedule::parse(copies).expect("a schedule"));
+        for schedule in schedules {
+            let predictor = Predictor::with_threads(&s.forest, &schedule, 1).expect("compiled");
+            let rows = Rows::new(&s.rows, s.columns()).expect("rows");
+            let mut out = vec![0.0; rows.len() * predictor.width()];
+            // The first call of a thread may set its scratch up.
+            predictor.predict_into(&rows, &mut out).expect("predicted");
+            let count = allocations(|| predictor.predict_into(&rows, &mut out).expect("predicted"));
+            assert_eq!(count, 0, "{model} with\n{schedule}");
+            let count = allocations(|| drop(predictor.predict(&s.rows, s.columns())));
+            assert_eq!(count, 1, "{model} with\n{schedule}");
+        }
+    }
+}
+
+#[test]
+fn reads_rows_by_their_strides() {
+    let s = named("logistic-missing");
+    let (count, columns) = (s.count, s.columns());
+    let predictor = Predictor::new(&s.forest).expect("compiled");
+    let plain = predictor.margins(&Rows::new(&s.rows, columns).expect("rows")).expect("margins");
+    let mut by_column = vec![0.0; s.rows.len()];
+    let mut padded = vec![f32::NAN; count * (columns + 3)];
+    for r in 0..count {
+        for c in 0..columns {
+            by_column[c * count + r] = s.row(r)[c];
+            padded[r * (columns + 3) + c] = s.row(r)[c];
+        }
+    }
+    let transposed = Rows::strided(&by_column, [count, columns], [1, count]).expect("rows");
+    assert_eq!(predictor.margins(&transposed).expect("margins"), plain);
+    let wide = Rows::strided(&padded, [count, columns], [columns + 3, 1]).expect("rows");
+    assert_eq!(predictor.margins(&wide).expect("margins"), plain);
+    // One row, repeated by a stride of zero.
+    let same = Rows::strided(&s.rows, [5, columns], [0, 1]).expect("rows");
+    assert_eq!(predictor.margins(&same).expect("margins"), vec![plain[0]; 5]);
+}
+
+#[test]
+fn takes_no_row_one_row_and_a_million() {
+    let s = named("one-feature");
+    let predictor = Predictor::new(&s.forest).expect("compiled");
+    assert!(predictor.predict(&[], 1).expect("no rows").is_empty());
+    let million: Vec<f32> = (0..1_000_000).map(|r| s.row(r % s.count)[0]).collect();
+    let found = predictor.margins(&Rows::new(&million, 1).expect("rows")).expect("margins");
+    let expected = reference_margins(&s);
+    assert_margins("a million rows", &s.forest, &found, |r| expected(r % s.count));
+    let one = predictor.margins(&Rows::new(&million[..1], 1).expect("rows")).expect("margins");
+    assert_margins("one row", &s.forest, &one, &expected);
+}
+
+#[test]
+fn refuses_rows_of_another_width() {
+    let s = named("logistic-missing");
+    let predictor = Predictor::new(&s.forest).expect("compiled");
+    let narrow = predictor.predict(&s.rows[..s.columns() - 1], s.columns() - 1).expect_err("a column is missing");
+    assert!(narrow.to_string().contains(&s.columns().to_string()), "{narrow}");
+    assert!(predictor.predict(&s.rows[1..], s.columns()).is_err(), "no whole number of rows");
+    assert!(Rows::strided(&s.rows, [s.count + 1, s.columns()], [s.columns(), 1]).is_err(), "past the end");
+    assert!(Rows::strided(&s.rows, [usize::MAX, 2], [usize::MAX, 1]).is_err(), "overflow");
+    let rows = Rows::new(&s.rows, s.columns()).expect("rows");
+    assert!(predictor.predict_into(&rows, &mut [0.0; 3]).is_err(), "no room");
+}

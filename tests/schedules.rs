@@ -1,0 +1,364 @@
+//! The schedule language: the papers' listings as they stand, both forms of a schedule, and what is said of a wrong one.
+
+mod generate;
+
+use fangorn::{
+    Error, Forest,
+    plan::{Emit, Request, RowType, lower},
+    schedule::{Axis, Device, Directive, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
+};
+use generate::{Kind, forest_of};
+use proptest::{prelude::*, test_runner::Config};
+
+fn parse(text: &str) -> Schedule {
+    Schedule::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+const GRID_X: GpuDim = GpuDim::Grid(Axis::X);
+const BLOCK_X: GpuDim = GpuDim::Block(Axis::X);
+
+#[test]
+fn listings_parse_as_printed() {
+    let listings = [
+        // SilvanForge, section 3.2: XGBoost.
+        (
+            "tile(batch, b0, b1, CHUNK_SIZE)\nreorder(b0, tree, b1)\nparallel(b0)\n",
+            Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]).parallel("b0"),
+        ),
+        // Section 3.2: Tahoe's direct method.
+        (
+            "1 tile(batch, b0, b1, ROWS_PER_TB)\n2 reorder(b0, b1, tree)\n3 gpuDimension(b0, grid.x)\n\
+             4 gpuDimension(b1, block.x)\n",
+            Schedule::new()
+                .tile("batch", "b0", "b1", 64u32)
+                .reorder(["b0", "b1", "tree"])
+                .gpu_dimension("b0", GRID_X)
+                .gpu_dimension("b1", BLOCK_X),
+        ),
+        // Section 3.2: Tahoe's shared data method.
+        (
+            "1 reorder(batch, tree)\n2 gpuDimension(batch, grid.x)\n3 gpuDimension(tree, block.x)\n4 cache(batch)\n",
+            Schedule::new()
+                .reorder(["batch", "tree"])
+                .gpu_dimension("batch", GRID_X)
+                .gpu_dimension("tree", BLOCK_X)
+                .cache("batch"),
+        ),
+        // Section 5.
+        (
+            "tile(tree, t0, t1, N_t/2);\n\nreorder(t0, t1, batch);\n\n3 parallel(t0);\n",
+            Schedule::new()
+                .tile("tree", "t0", "t1", Size::Trees / 2)
+                .reorder(["t0", "t1", "batch"])
+                .parallel("t0"),
+        ),
+        // The reduction draft, section 3.1.
+        ("1 reorder (tree , batch)\n", Schedule::new().reorder(["tree", "batch"])),
+        (
+            "1 tile (tree , t0 , t1 , 2)\n2 reorder (t0 , batch , t1)\n",
+            Schedule::new().tile("tree", "t0", "t1", 2u32).reorder(["t0", "batch", "t1"]),
+        ),
+        (
+            "1 tile (batch , b0 , b1 , 4)\n2 tile (tree , t0 , t1 , 2)\n3 reorder (b0 , t0 , b1 , t1)\n",
+            Schedule::new()
+                .tile("batch", "b0", "b1", 4u32)
+                .tile("tree", "t0", "t1", 2u32)
+                .reorder(["b0", "t0", "b1", "t1"]),
+        ),
+        // The reduction draft, section 4.2.
+        (
+            "1 IndexVar i0, i1, t0, t1;\n2 auto& batch = schedule.GetBatchIndex();\n\
+             3 auto& tree = schedule.GetTreeIndex();\n4 schedule.Tile(batch, i0, i1, batch_size/2);\n\
+             5 schedule.Tile(tree, t0, t1, N_t/2);\n6 schedule.Reorder({i0, t0, t1, i1});\n\
+             7 schedule.Parallel(t0);\n8 schedule.Parallel(i0);\n",
+            Schedule::new()
+                .tile("batch", "i0", "i1", Size::Batch / 2)
+                .tile("tree", "t0", "t1", Size::Trees / 2)
+                .reorder(["i0", "t0", "t1", "i1"])
+                .parallel("t0")
+                .parallel("i0"),
+        ),
+    ];
+    for (text, expected) in listings {
+        assert_eq!(parse(text), expected, "{text}");
+        expected.nest().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    }
+}
+
+#[test]
+fn builder_and_text_say_the_same() {
+    let built = Schedule::new()
+        .sort(TreeOrder::Depth)
+        .tile("batch", "b0", "b1", Size::Batch / Size::Threads)
+        .tile("tree", "t0", "t1", Size::Trees / 3)
+        .split("t1", "t2", "t3", 5u32)
+        .reorder(["b0", "b1"])
+        .gpu_dimension("b0", GpuDim::Grid(Axis::Z))
+        .parallel("b1")
+        .cache("b0")
+        .interleave("t2")
+        .unroll_walk("t2", None)
+        .unroll_walk("t3", Some(4))
+        .shared_reduce("t0")
+        .layout(LayoutKind::Array);
+    let text = "sort(depth)\ntile(batch, b0, b1, batch/threads)\ntile(tree, t0, t1, trees/3)\nsplit(t1, t2, t3, 5)\n\
+                reorder(b0, b1)\ngpuDimension(b0, grid.z)\nparallel(b1)\ncache(b0)\ninterleave(t2)\nunrollWalk(t2)\n\
+                unrollWalk(t3, 4)\nsharedReduce(t0)\nlayout(array)\n";
+    assert_eq!(parse(text), built);
+    assert_eq!(built.to_string(), text);
+}
+
+#[test]
+fn comments_blank_lines_and_names_that_hide_numbers() {
+    let text = "# a comment\n\n  parallel(batch) # and another\n10 cache(batch);\nunrollWalk(tree , 3)";
+    let expected = Schedule::new().parallel("batch").cache("batch").unroll_walk("tree", Some(3));
+    assert_eq!(parse(text), expected);
+    let spelled = parse("tile(batch, x_1, _y, num_trees / N_batch)");
+    assert_eq!(spelled, Schedule::new().tile("batch", "x_1", "_y", Size::Trees / Size::Batch));
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 2000, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn printed_schedules_read_back(schedule in generate::schedule(Kind::Any), mapped in generate::schedule(Kind::Mapped)) {
+        for schedule in [schedule, mapped] {
+            let read = Schedule::parse(&schedule.to_string());
+            prop_assert_eq!(read.map_err(|e| e.to_string()), Ok(schedule));
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "[a-z0-9(){},./; #\n_é-]{0,60}") {
+        let _ = Schedule::parse(&text);
+    }
+
+    #[test]
+    fn directives_with_anything_inside_are_read_or_refused(
+        name in "tile|split|reorder|parallel|cache|unrollWalk|gpuDimension|Tile|layout|sort",
+        inside in "[a-z0-9_./, {}-]{0,24}",
+    ) {
+        let _ = Schedule::parse(&format!("{name}({inside})"));
+    }
+}
+
+/// The message for a text on a device, or what it became.
+fn refusal(forest: &Forest, text: &str, device: Device) -> String {
+    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 2 };
+    match Schedule::parse(text).and_then(|schedule| lower(forest, &schedule, request)) {
+        Ok(lowered) => panic!("not refused:\n{text}\n{}", lowered.plan()),
+        Err(Error::Internal(e)) => panic!("a defect: {e}\n{text}"),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[track_caller]
+fn assert_refused(text: &str, device: Device, parts: &[&str]) {
+    let message = refusal(&forest_of("40 x depth 6; features 4"), text, device);
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is not in: {message}\n{text}");
+    }
+}
+
+#[test]
+fn unreadable_lines_are_named() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    cpu("parallel(batch)\nfuse(batch, tree)", &["line 2", "`fuse` is no directive", "tile, split, reorder"]);
+    cpu("\n\nhello", &["line 3", "expected a directive", "tile(batch, b0, b1, 64)"]);
+    cpu("tile(batch, b0, b1)", &["line 1", "expected `tile(variable, outer, inner, size)`", "3 argument"]);
+    cpu("split(batch, b0, b1)", &["line 1", "expected `split(variable, first, second, iterations)`"]);
+    cpu("reorder()", &["line 1", "expected `reorder(outermost, …, innermost)`", "0 argument"]);
+    cpu("parallel(batch, tree)", &["line 1", "expected `parallel(variable)`", "2 argument"]);
+    cpu("gpuDimension(batch)", &["line 1", "expected `gpuDimension(variable, grid.x)`"]);
+    cpu("unrollWalk(tree, 1, 2)", &["line 1", "expected `unrollWalk(variable, steps)`", "3 argument"]);
+    cpu("unrollWalk(tree, -1)", &["line 1", "`-1` is no number of steps"]);
+    cpu("tile(batch, b0, b1, 0)", &["line 1", "a size is at least 1"]);
+    cpu("tile(batch, b0, b1, batch/0)", &["line 1", "a size is at least 1"]);
+    cpu("split(tree, t0, t1, 0)", &["line 1", "a size is at least 1"]);
+    cpu("tile(batch, b0, b1, many)", &["line 1", "`many` is no size", "a number, batch, trees, threads"]);
+    cpu("tile(batch, b0, b1, 4294967296)", &["line 1", "`4294967296` is no size"]);
+    cpu("tile(batch, 0b, b1, 4)", &["line 1", "`0b` is no name for a new variable"]);
+    cpu("tile(batch, a.b, b1, 4)", &["line 1", "`a.b` is no name for a new variable"]);
+    cpu("parallel(b-1)", &["line 1", "`b-1` is no variable's name"]);
+    cpu(
+        "gpuDimension(batch, grid.w)",
+        &["line 1", "`grid.w` is no GPU dimension", "grid.x/y/z or block.x/y/z"],
+    );
+    cpu("layout(hashed)", &["line 1", "`hashed` is no layout", "array or sparse"]);
+    cpu("sort(size)", &["line 1", "expected `sort(depth)`"]);
+    cpu("tile(batch, b0, b1, 4", &["line 1", "`tile(` is not closed"]);
+    for later in [
+        "atomicReduce(tree)",
+        "vectorReduce(tree, 8)",
+        "peelWalk(tree, 2)",
+        "unroll(tree)",
+        "specialize(tree)",
+    ] {
+        let name = later.split('(').next().expect("a name");
+        let parts = ["line 2", &format!("`{name}` is not there yet"), "remove the line"];
+        cpu(&format!("parallel(batch)\n{later}"), &parts);
+    }
+}
+
+#[test]
+fn contradictions_are_named_with_a_remedy() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    cpu(
+        "parallel(batch)\nparallel(rows)",
+        &["directive 2 `parallel(rows)`", "there is no loop `rows`", "the loops are batch, tree"],
+    );
+    cpu("tile(batch, b0, b1, 8)\nparallel(batch)", &["directive 2", "no loop `batch`", "b0, b1, tree"]);
+    cpu("split(tree, t0, t1, 2)\nparallel(t0.batch)", &["directive 2", "there is no loop `t0.batch`"]);
+    cpu(
+        "tile(batch, b0, b1, 8)\nreorder(b0, tree)",
+        &["directive 2 `reorder(b0, tree)`", "not one perfect nest", "name all loops"],
+    );
+    cpu(
+        "split(tree, t0, t1, 2)\nreorder(t0, batch)",
+        &["directive 2", "not one perfect nest", "from the outermost to the innermost"],
+    );
+    cpu("reorder(batch, batch)", &["directive 1", "not one perfect nest"]);
+    cpu(
+        "tile(batch, b0, tree, 8)",
+        &["directive 1", "there is a loop `tree` already", "choose another name"],
+    );
+    cpu("tile(batch, b, b, 8)", &["directive 1", "`b` names two new loops", "give them two names"]);
+    cpu(
+        "interleave(tree)",
+        &[
+            "directive 1",
+            "`tree` has no constant extent",
+            "tile(tree, outer, inner, 4)",
+            "interleave the inner",
+        ],
+    );
+    cpu(
+        "tile(tree, t0, t1, 65)\ninterleave(t1)",
+        &["directive 2", "`t1` has 65 iterations", "interleave 1 to 64"],
+    );
+    cpu("interleave(batch)", &["directive 1", "`batch` is not an innermost loop", "reorder"]);
+    cpu("unrollWalk(batch, 2)", &["directive 1", "`batch` is not an innermost loop", "reorder"]);
+    cpu("parallel(batch)\nparallel(batch)", &["directive 2", "`batch` is mapped already", "once"]);
+    cpu("parallel(batch)\ntile(batch, b0, b1, 8)", &["directive 2", "tile and split first"]);
+    cpu("unrollWalk(tree, 2)\nsplit(tree, t0, t1, 8)", &["directive 2", "tile and split first"]);
+    cpu(
+        "unrollWalk(tree, 2)\nreorder(tree, batch)",
+        &[
+            "directive 2",
+            "`tree` is interleaved or unrolled and would no longer be innermost",
+            "reorder first",
+        ],
+    );
+    cpu(
+        "tile(tree, t0, t1, 8)\ninterleave(t1)\nparallel(t1)",
+        &["directive 3", "`t1` is interleaved", "map a loop outside it"],
+    );
+    cpu("cache(tree)", &["directive 1", "caching trees is not there yet", "cache a loop over rows"]);
+    cpu("sharedReduce(batch)", &["directive 1", "`batch` goes over rows", "name a loop over trees"]);
+}
+
+#[test]
+fn what_a_gpu_cannot_do_is_named_with_a_remedy() {
+    let gpu = |text: &str, parts: &[&str]| assert_refused(text, Device::PORTABLE_GPU, parts);
+    gpu("", &["no loop is mapped to the GPU", "add gpuDimension(…, grid.x)", "tahoe_direct"]);
+    gpu("parallel(batch)", &["no loop is mapped to the GPU", "add gpuDimension"]);
+    gpu(
+        "gpuDimension(batch, grid.x)\ngpuDimension(tree, grid.x)",
+        &["directive 2", "the enclosing loop `batch` has grid.x already", "another dimension"],
+    );
+    gpu(
+        "gpuDimension(tree, block.y)\ngpuDimension(batch, block.y)",
+        &["directive 2", "the loop `tree` inside has block.y already", "another dimension"],
+    );
+    gpu(
+        "gpuDimension(batch, block.x)\ngpuDimension(tree, grid.x)",
+        &["directive 2 `gpuDimension(tree, grid.x)`", "inside the block loop `batch`", "reorder it outside"],
+    );
+    gpu(
+        "tile(batch, b0, b1, 8)\ngpuDimension(b0, block.x)\ncache(b1)",
+        &["directive 3 `cache(b1)`", "fills its row cache together", "cache a loop outside `b0`"],
+    );
+    gpu(
+        "gpuDimension(batch, block.x)\ncache(batch)",
+        &["directive 2 `cache(batch)`", "cache a loop outside `batch`"],
+    );
+    gpu(
+        "gpuDimension(batch, grid.x)\nsharedReduce(tree)",
+        &[
+            "directive 2 `sharedReduce(tree)`",
+            "only a block loop's units share memory",
+            "gpuDimension(tree, block.",
+        ],
+    );
+    gpu(
+        "split(tree, t0, t1, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t0, block.x)",
+        &["one innermost loop is mapped to grid.x, block.x, another to grid.x", "same dimensions"],
+    );
+    gpu(
+        "split(tree, t0, t1, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t0, block.x)\ngpuDimension(t1, block.y)",
+        &["grid.x, block.x", "grid.x, block.y", "map every branch of a split to the same dimensions"],
+    );
+    // 2048 rows of 4 columns are 32 KiB.
+    gpu(
+        "tile(batch, b0, b1, 2048)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ncache(b0)",
+        &[
+            "directive 4 `cache(b0)`",
+            "32768 bytes of shared memory",
+            "has 16384",
+            "make tiles of rows smaller",
+        ],
+    );
+    gpu(
+        "gpuDimension(tree, grid.x)\ntile(batch, b0, b1, batch/4)\nreorder(tree, b0, b1)\ncache(b0)",
+        &["cache", "a number of rows that only the call knows", "tile(batch, b0, b1, 64)"],
+    );
+    gpu(
+        "split(tree, t0, t1, 1)\nsplit(t1, t2, t3, 1)\nsplit(t3, t4, t5, 1)\nsplit(t5, t6, t7, 1)\n\
+         gpuDimension(batch, grid.x)",
+        &["5 innermost loops, at most 4 on a GPU", "split less"],
+    );
+    gpu(
+        "tile(tree, t0, t1, 64)\ngpuDimension(batch, grid.x)\ninterleave(t1)\nunrollWalk(t1)",
+        &["directive 4 `unrollWalk(t1)`", "384 straight-line steps", "at most 256", "interleave less"],
+    );
+}
+
+/// Each directive's own number is in its message, wherever in the schedule it stands.
+#[test]
+fn errors_count_directives_not_lines() {
+    let text = "# two comments\n\n# first\nparallel(batch)\n\ninterleave(tree)";
+    assert_refused(text, Device::Cpu, &["directive 2 `interleave(tree)`"]);
+}
+
+/// A device whose driver miscompiles shared memory gets neither caches nor shared sums.
+#[test]
+fn shared_memory_is_refused_where_it_is_miscompiled() {
+    let device =
+        Device::Gpu { max_units: 256, max_dim: [256, 256, 64], shared_bytes: 16 << 10, shared_memory: false };
+    let mapped = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\n";
+    for directive in ["cache(batch)", "sharedReduce(tree)"] {
+        let text = format!("{mapped}{directive}");
+        assert_refused(
+            &text,
+            device,
+            &["directive 3", directive, "take the wgpu build, or leave the directive out"],
+        );
+    }
+    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let without = lower(&forest_of("40 x depth 6; features 4"), &parse(mapped), request);
+    assert!(without.is_ok(), "global copies need no shared memory: {without:?}");
+}
+
+#[test]
+fn a_layout_that_would_not_fit_names_the_other() {
+    let message = refusal(&forest_of("chain 25; features 2"), "layout(array)", Device::Cpu);
+    assert!(message.contains("layout(array)") && message.contains("use layout(sparse)"), "{message}");
+}
+
+#[test]
+fn the_last_layout_and_order_count() {
+    let schedule = parse("layout(array)\nlayout(sparse)");
+    assert_eq!(schedule.layout_kind(), Some(LayoutKind::Sparse));
+    assert_eq!(Schedule::new().layout_kind(), None);
+    assert!(matches!(schedule.directives[0], Directive::Layout { kind: LayoutKind::Array }));
+}
