@@ -38,7 +38,9 @@ pub enum Error {
     #[error("internal: {0}; this is a defect of fangorn, please report it with the model and the schedule")]
     Internal(String),
     /// Rows with another number of columns than the forest has features.
-    #[error("rows have {found} columns, the forest was trained on {expected}; hand over all its columns in order")]
+    #[error(
+        "rows have {found} columns, the forest was trained on {expected}; hand over all its columns in order"
+    )]
     Columns {
         /// Columns of the rows.
         found: usize,

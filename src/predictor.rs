@@ -1,5 +1,7 @@
 //! The stand-alone way to run a forest on the CPU.
 
+use std::cell::RefCell;
+
 use crate::{
     cpu::{Program, Rows},
     error::{Error, Result},
@@ -9,7 +11,8 @@ use crate::{
 };
 
 /// A forest ready to predict on the CPU: immutable, `Send + Sync`, no lock and no allocation beyond the output on the
-/// way of a prediction.
+/// way of a prediction (but for scratch that each thread keeps: margins where the objective picks a class, partial sums
+/// where the schedule runs trees in parallel).
 ///
 /// ```
 /// use fangorn::{Predictor, import};
@@ -108,19 +111,28 @@ impl Predictor {
         let outputs = self.program.outputs();
         let width = self.width();
         if out.len() != rows.len() * width {
-            return Err(Error::Rows(format!("room for {} values, {} rows need {}", out.len(), rows.len(), rows.len() * width)));
+            return Err(Error::Rows(format!(
+                "room for {} values, {} rows need {}",
+                out.len(),
+                rows.len(),
+                rows.len() * width
+            )));
         }
         if width == outputs {
             self.margins_into(rows, out)?;
             self.transform_in_place(out, outputs);
             return Ok(());
         }
-        let mut margins = vec![0.0; rows.len() * outputs];
-        self.margins_into(rows, &mut margins)?;
+        // A class is one value, its margins are several: they stand in scratch that the thread keeps.
+        thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
+        let mut margins = MARGINS.with(RefCell::take);
+        margins.resize(rows.len() * outputs, 0.0);
+        let done = self.margins_into(rows, &mut margins);
         for (margins, values) in margins.chunks_exact(outputs).zip(out.chunks_exact_mut(width)) {
             self.transform.apply(margins, values);
         }
-        Ok(())
+        MARGINS.with(|m| m.replace(margins));
+        done
     }
 
     fn transform_in_place(&self, out: &mut [f32], outputs: usize) {

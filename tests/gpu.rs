@@ -67,7 +67,9 @@ fn check(client: &Client, s: &Specimen, schedule: &Schedule, batches: &[usize], 
                     let found = run(client, &exe, s, batch, s.forest.outputs as usize);
                     let found: Vec<f32> = found.into_iter().map(f32::from_bits).collect();
                     let expected = reference_margins(s);
-                    assert_margins(&format!("{what}, batch {batch}"), &s.forest, &found, |r| expected(r % s.count));
+                    assert_margins(&format!("{what}, batch {batch}"), &s.forest, &found, |r| {
+                        expected(r % s.count)
+                    });
                 }
             }
         }
@@ -93,22 +95,63 @@ fn presets_over_shapes_and_batches() {
     for model in SHAPES {
         let s = named(model);
         for preset in Preset::ALL {
-            check(&client, &s, &preset.schedule(&s.forest, true), &[1, 7, s.count, 130], &format!("{model} with {}", preset.name()));
+            check(
+                &client,
+                &s,
+                &preset.schedule(&s.forest, true),
+                &[1, 7, s.count, 130],
+                &format!("{model} with {}", preset.name()),
+            );
         }
     }
 }
 
 /// Schedules that the presets do not reach: trees over the grid, strides, splits, two block axes, lanes of rows.
-const SCHEDULES: [(&str, &str); 9] = [
-    ("trees over the grid", "tile(batch, b0, b1, 32)\ntile(tree, t0, t1, trees/3)\nreorder(b0, t0, b1, t1)\ngpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\nlayout(array)"),
-    ("trees over grid and block", "tile(batch, b0, b1, 8)\ntile(tree, t0, t1, 7)\ntile(t1, t2, t3, 2)\nreorder(b0, t0, b1, t2, t3)\ngpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\ngpuDimension(t2, block.y)\nsharedReduce(t2)"),
-    ("block trees without shared sums", "tile(batch, b0, b1, 16)\ntile(tree, t0, t1, trees/4)\nreorder(b0, b1, t0, t1)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ngpuDimension(t0, block.y)"),
-    ("strided trees, depth groups", "sort(depth)\ntile(tree, t0, t1, 4)\nreorder(batch, t1, t0)\nsplit(t0, ta, tb, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t1, block.x)\nunrollWalk(ta)\nunrollWalk(tb)\nlayout(array)\nsharedReduce(t1)"),
-    ("strip-mined rows", "tile(batch, b0, b1, 1000)\nreorder(b0, b1, tree)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\nunrollWalk(tree, 2)"),
-    ("tree outermost", "reorder(tree, batch)\ntile(batch, b0, b1, 64)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)"),
-    ("rows split", "split(batch, ba, bb, 20)\ntile(ba, a0, a1, 8)\ntile(bb, c0, c1, 8)\ngpuDimension(a0, grid.x)\ngpuDimension(c0, grid.x)\ngpuDimension(a1, block.x)\ngpuDimension(c1, block.x)\ncache(a0)\ncache(c0)"),
-    ("lanes of rows", "tile(batch, b0, b1, 24)\ntile(b1, b2, b3, 3)\nreorder(b0, b2, tree, b3)\ngpuDimension(b0, grid.x)\ngpuDimension(b2, block.x)\ninterleave(b3)\nunrollWalk(b3)"),
-    ("cached, shared, lanes of trees", "tile(batch, b0, b1, 8)\ntile(tree, t0, t1, trees/2)\ntile(t1, t2, t3, 3)\nreorder(b0, b1, t0, t2, t3)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ngpuDimension(t0, block.y)\ncache(b0)\nsharedReduce(t0)\ninterleave(t3)\nlayout(array)"),
+const SCHEDULES: [(&str, &str); 11] = [
+    (
+        "trees over the grid",
+        "tile(batch, b0, b1, 32)\ntile(tree, t0, t1, trees/3)\nreorder(b0, t0, b1, t1)\ngpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\nlayout(array)",
+    ),
+    (
+        "trees over grid and block",
+        "tile(batch, b0, b1, 8)\ntile(tree, t0, t1, 7)\ntile(t1, t2, t3, 2)\nreorder(b0, t0, b1, t2, t3)\ngpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\ngpuDimension(t2, block.y)\nsharedReduce(t2)",
+    ),
+    (
+        "block trees without shared sums",
+        "tile(batch, b0, b1, 16)\ntile(tree, t0, t1, trees/4)\nreorder(b0, b1, t0, t1)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ngpuDimension(t0, block.y)",
+    ),
+    (
+        "strided trees, depth groups",
+        "sort(depth)\ntile(tree, t0, t1, 4)\nreorder(batch, t1, t0)\nsplit(t0, ta, tb, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t1, block.x)\nunrollWalk(ta)\nunrollWalk(tb)\nlayout(array)\nsharedReduce(t1)",
+    ),
+    (
+        "strip-mined rows",
+        "tile(batch, b0, b1, 1000)\nreorder(b0, b1, tree)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\nunrollWalk(tree, 2)",
+    ),
+    (
+        "tree outermost",
+        "reorder(tree, batch)\ntile(batch, b0, b1, 64)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)",
+    ),
+    (
+        "rows split",
+        "split(batch, ba, bb, 20)\ntile(ba, a0, a1, 8)\ntile(bb, c0, c1, 8)\ngpuDimension(a0, grid.x)\ngpuDimension(c0, grid.x)\ngpuDimension(a1, block.x)\ngpuDimension(c1, block.x)\ncache(a0)\ncache(c0)",
+    ),
+    (
+        "lanes of rows",
+        "tile(batch, b0, b1, 24)\ntile(b1, b2, b3, 3)\nreorder(b0, b2, tree, b3)\ngpuDimension(b0, grid.x)\ngpuDimension(b2, block.x)\ninterleave(b3)\nunrollWalk(b3)",
+    ),
+    (
+        "serial trees round shared ones",
+        "tile(tree, t0, t1, 8)\ngpuDimension(batch, grid.x)\ngpuDimension(t1, block.x)\nsharedReduce(t1)",
+    ),
+    (
+        "strided serial trees round shared ones",
+        "tile(tree, v1, v2, 3)\nreorder(v2, v1)\ntile(v1, v3, v4, trees/2)\nreorder(v2, batch)\ngpuDimension(batch, grid.x)\ngpuDimension(v4, block.x)\nsharedReduce(v4)",
+    ),
+    (
+        "cached, shared, lanes of trees",
+        "tile(batch, b0, b1, 8)\ntile(tree, t0, t1, trees/2)\ntile(t1, t2, t3, 3)\nreorder(b0, b1, t0, t2, t3)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ngpuDimension(t0, block.y)\ncache(b0)\nsharedReduce(t0)\ninterleave(t3)\nlayout(array)",
+    ),
 ];
 
 #[test]
@@ -143,12 +186,19 @@ fn traces_follow_the_loop_nest() {
     let s = named("uneven");
     let mut schedules: Vec<(String, Schedule)> =
         Preset::ALL.iter().map(|p| (p.name().to_owned(), p.schedule(&s.forest, true))).collect();
-    schedules.extend(SCHEDULES.iter().map(|(name, text)| ((*name).to_owned(), Schedule::parse(text).expect(name))));
+    schedules.extend(
+        SCHEDULES.iter().map(|(name, text)| ((*name).to_owned(), Schedule::parse(text).expect(name))),
+    );
     let batch = 70;
     let mut traces: Vec<(String, Vec<u32>)> = Vec::new();
     let mut plans = Vec::new();
     for (name, schedule) in schedules {
-        let request = Request { device: fangorn::cube::device(&client), emit: Emit::Trace, rows: RowType::F32, threads: 1 };
+        let request = Request {
+            device: fangorn::cube::device(&client),
+            emit: Emit::Trace,
+            rows: RowType::F32,
+            threads: 1,
+        };
         let lowered = match lower(&s.forest, &schedule, request) {
             Ok(lowered) => lowered,
             Err(refused) if support::lacks_shared_memory(&refused) => continue,
@@ -185,6 +235,18 @@ fn traces_follow_the_loop_nest() {
         let same = plans[..i].iter().find(|(_, other)| other == plan);
         assert!(same.is_none(), "{name} and {} have the same plan", same.map_or("", |s| &s.0));
     }
+}
+
+#[test]
+fn long_batches_go_in_pieces() {
+    let Some(client) = client() else { return };
+    let s = named("softprob");
+    let schedule = Preset::TahoeDirect.schedule(&s.forest, true);
+    let exe = Executable::new(&client, &s.forest, &schedule, Emit::Margins, RowType::F32).expect("made");
+    let (batch, outputs) = (300, s.forest.outputs as usize);
+    let whole = run(&client, &exe, &s, batch, outputs);
+    let pieces = run(&client, &exe.clone().with_most_rows(128), &s, batch, outputs);
+    assert_eq!(whole, pieces);
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn rows(s: &Specimen, device: &Device) -> Tensor<2> {
 }
 
 fn floats(tensor: Tensor<2>) -> Vec<f32> {
-    tensor.into_data().to_vec().expect("f32")
+    tensor.into_data().try_to_vec().expect("f32")
 }
 
 #[test]
@@ -30,11 +30,29 @@ fn margins_values_and_slots_on_every_backend() {
         for_each_specimen(|s| {
             let what = format!("{} on {name}", s.name);
             let op = Arc::new(ForestOp::new(s.forest.clone()).expect(&what));
-            assert_margins(&what, &s.forest, &floats(op.margins(rows(s, &device)).expect(&what)), reference_margins(s));
-            assert_values(&what, &s.forest, &floats(op.values(rows(s, &device)).expect(&what)), reference_margins(s));
-            let slots: Vec<i32> = op.slots(rows(s, &device)).expect(&what).into_data().convert::<i32>().to_vec().expect("i32");
-            let expected: Vec<i32> =
-                (0..s.count).flat_map(|r| reference::slots(&s.forest, s.row(r))).map(|slot| slot as i32).collect();
+            assert_margins(
+                &what,
+                &s.forest,
+                &floats(op.margins(rows(s, &device)).expect(&what)),
+                reference_margins(s),
+            );
+            assert_values(
+                &what,
+                &s.forest,
+                &floats(op.values(rows(s, &device)).expect(&what)),
+                reference_margins(s),
+            );
+            let slots: Vec<i32> = op
+                .slots(rows(s, &device))
+                .expect(&what)
+                .into_data()
+                .convert::<i32>()
+                .try_to_vec()
+                .expect("i32");
+            let expected: Vec<i32> = (0..s.count)
+                .flat_map(|r| reference::slots(&s.forest, s.row(r)))
+                .map(|slot| slot as i32)
+                .collect();
             assert_eq!(slots, expected, "{what}");
         });
     }
@@ -47,15 +65,20 @@ fn strided_rows_are_read_where_they_lie() {
         let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
         let plain = floats(op.margins(rows(&s, &device)).expect(name));
         // The same rows, stored column by column.
-        let columns: Vec<f32> = (0..s.columns()).flat_map(|c| (0..s.count).map(move |r| (r, c))).map(|(r, c)| s.row(r)[c]).collect();
-        let transposed = Tensor::<2>::from_data(TensorData::new(columns, [s.columns(), s.count]), &device).transpose();
+        let columns: Vec<f32> = (0..s.columns())
+            .flat_map(|c| (0..s.count).map(move |r| (r, c)))
+            .map(|(r, c)| s.row(r)[c])
+            .collect();
+        let transposed =
+            Tensor::<2>::from_data(TensorData::new(columns, [s.columns(), s.count]), &device).transpose();
         assert_eq!(floats(op.margins(transposed).expect(name)), plain, "transposed on {name}");
         let flipped = rows(&s, &device).flip([0]);
         let backwards: Vec<f32> = plain.iter().rev().copied().collect();
         assert_eq!(floats(op.margins(flipped).expect(name)), backwards, "flipped on {name}");
         let tail = rows(&s, &device).slice([3..s.count, 0..s.columns()]);
         assert_eq!(floats(op.margins(tail).expect(name)), plain[3..], "sliced on {name}");
-        let wide = Tensor::cat(vec![rows(&s, &device), rows(&s, &device)], 1).slice([0..s.count, s.columns()..2 * s.columns()]);
+        let wide = Tensor::cat(vec![rows(&s, &device), rows(&s, &device)], 1)
+            .slice([0..s.count, s.columns()..2 * s.columns()]);
         assert_eq!(floats(op.margins(wide).expect(name)), plain, "columns sliced on {name}");
     }
 }
@@ -64,17 +87,24 @@ fn strided_rows_are_read_where_they_lie() {
 fn halves_are_widened_exactly() {
     let s = support::named("zero-threshold");
     // Every kind of half: normal, denormal, zeros, infinities, NaN, in every column.
-    let specials = [0.0, -0.0, 1.0, -1.5, 6e-8, -3e-5, 65504.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.333];
-    let values: Vec<f32> = (0..specials.len() * s.columns()).map(|i| specials[(i * 7 + i / s.columns()) % specials.len()]).collect();
+    let specials =
+        [0.0, -0.0, 1.0, -1.5, 6e-8, -3e-5, 65504.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.333];
+    let values: Vec<f32> = (0..specials.len() * s.columns())
+        .map(|i| specials[(i * 7 + i / s.columns()) % specials.len()])
+        .collect();
     for (name, device) in devices().into_iter().filter(|(name, _)| *name != "ndarray") {
         let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
         for dtype in [DType::F16, DType::BF16] {
             let narrow = TensorData::new(values.clone(), [specials.len(), s.columns()]).convert_dtype(dtype);
-            let widened: Vec<f32> = narrow.clone().convert::<f32>().to_vec().expect("f32");
+            let widened: Vec<f32> = narrow.clone().convert::<f32>().try_to_vec().expect("f32");
             let x = Tensor::<2>::from_data(narrow, (&device, dtype));
-            let slots: Vec<i32> = op.slots(x).expect(name).into_data().convert::<i32>().to_vec().expect("i32");
-            let expected: Vec<i32> =
-                widened.chunks(s.columns()).flat_map(|r| reference::slots(&s.forest, r)).map(|slot| slot as i32).collect();
+            let slots: Vec<i32> =
+                op.slots(x).expect(name).into_data().convert::<i32>().try_to_vec().expect("i32");
+            let expected: Vec<i32> = widened
+                .chunks(s.columns())
+                .flat_map(|r| reference::slots(&s.forest, r))
+                .map(|slot| slot as i32)
+                .collect();
             assert_eq!(slots, expected, "{dtype:?} on {name}");
         }
     }
@@ -92,7 +122,9 @@ fn leaf_values_have_an_exact_gradient() {
         for r in 0..s.count {
             for (t, slot) in reference::slots(&s.forest, s.row(r)).into_iter().enumerate() {
                 match &s.forest.targets {
-                    fangorn::forest::Targets::One(targets) => expected[slot as usize] += weight(r, targets[t] as usize),
+                    fangorn::forest::Targets::One(targets) => {
+                        expected[slot as usize] += weight(r, targets[t] as usize)
+                    }
                     fangorn::forest::Targets::All => {
                         (0..width).for_each(|o| expected[slot as usize * width + o] += weight(r, o));
                     }
@@ -104,14 +136,19 @@ fn leaf_values_have_an_exact_gradient() {
             let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
             let leaves = op.leaves(&device).require_grad();
             let x = rows(&s, &device).require_grad();
-            let weights: Vec<f32> = (0..s.count * outputs).map(|i| weight(i / outputs, i % outputs)).collect();
+            let weights: Vec<f32> =
+                (0..s.count * outputs).map(|i| weight(i / outputs, i % outputs)).collect();
             let weights = Tensor::<2>::from_data(TensorData::new(weights, [s.count, outputs]), &device);
             let margins = forest(x.clone(), leaves.clone(), &op).expect(name);
             let grads = (margins * weights).sum().backward();
-            let found: Vec<f32> = leaves.grad(&grads).expect("leaves are a parent").into_data().to_vec().expect("f32");
+            let found: Vec<f32> =
+                leaves.grad(&grads).expect("leaves are a parent").into_data().try_to_vec().expect("f32");
             assert_eq!(found, expected, "{model} on {name}");
             if let Some(grad) = x.grad(&grads) {
-                assert!(floats(grad).iter().all(|g| *g == 0.0), "{model} on {name}: a forest is flat between thresholds");
+                assert!(
+                    floats(grad).iter().all(|g| *g == 0.0),
+                    "{model} on {name}: a forest is flat between thresholds"
+                );
             }
         }
     }

@@ -10,7 +10,8 @@ use support::{assert_margins, assert_values, for_each_specimen, reference_margin
 fn reference_says_what_the_producer_says() {
     for_each_specimen(|s| {
         for r in 0..s.count {
-            let ids: Vec<i32> = reference::leaf_ids(&s.forest, s.row(r)).into_iter().map(|i| i as i32).collect();
+            let ids: Vec<i32> =
+                reference::leaf_ids(&s.forest, s.row(r)).into_iter().map(|i| i as i32).collect();
             let trees = s.forest.trees.len();
             assert_eq!(ids, &s.leaves[r * trees..][..trees], "{}: row {r}", s.name);
         }
@@ -26,8 +27,10 @@ fn every_preset_gives_the_same() {
         for preset in Preset::ALL {
             let what = format!("{} with {}", s.name, preset.name());
             let schedule = preset.schedule(&s.forest, false);
-            let predictor = Predictor::with_schedule(&s.forest, &schedule).unwrap_or_else(|e| panic!("{what}: {e}"));
-            let leaves: Vec<i32> = predictor.leaves(&rows).expect(&what).into_iter().map(|i| i as i32).collect();
+            let predictor =
+                Predictor::with_schedule(&s.forest, &schedule).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let leaves: Vec<i32> =
+                predictor.leaves(&rows).expect(&what).into_iter().map(|i| i as i32).collect();
             assert_eq!(leaves, s.leaves, "{what}");
             assert_margins(&what, &s.forest, &predictor.margins(&rows).expect(&what), reference_margins(s));
             let mut values = vec![0.0; s.count * predictor.width()];

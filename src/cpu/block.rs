@@ -68,7 +68,11 @@ fn loop_step(l: &Loop) -> Step {
     };
     match last {
         [walk @ Op::Walk(_)] => close(&chain, walk),
-        body => wrap(&join(&chain), steps(body)),
+        body => {
+            let mut below = Vec::new();
+            limits(body, &mut below);
+            wrap(&join(&chain, &below), steps(body))
+        }
     }
 }
 
@@ -80,11 +84,13 @@ fn close(chain: &[Chain], walk: &Op) -> Step {
         let (dim, register, range) = (lanes.dim, lanes.register, lanes.range.clone());
         chain.push(Chain { dim, register, range, map: Map::Serial, lanes: lanes.count });
     }
-    let mut chain = join(&chain);
+    let mut chain = join(&chain, &[]);
     let mut shape = Shape { rows_inside: true, lanes: 1, steps: walk.steps, complete: walk.complete };
     let (mut rows, mut trees) = (None, None);
     for place in 0..2 {
-        let fits = |c: &Chain| c.map == Map::Serial && if c.dim == Dim::Batch { rows.is_none() } else { trees.is_none() };
+        let fits = |c: &Chain| {
+            c.map == Map::Serial && if c.dim == Dim::Batch { rows.is_none() } else { trees.is_none() }
+        };
         let Some(c) = chain.pop_if(|c| fits(c)) else { break };
         if place == 0 {
             shape.rows_inside = c.dim == Dim::Batch;
@@ -105,16 +111,55 @@ fn wrap(chain: &[Chain], body: Vec<Step>) -> Step {
     let mut steps = body;
     for c in chain.iter().rev() {
         let parallel = c.map != Map::Serial;
-        steps = vec![Step::Loop { dim: c.dim, register: c.register, range: c.range.clone(), parallel, body: steps }];
+        steps = vec![Step::Loop {
+            dim: c.dim,
+            register: c.register,
+            range: c.range.clone(),
+            parallel,
+            body: steps,
+        }];
     }
-    steps.pop().unwrap_or(Step::Reduce { buffer: 0, dimension: 0, outer: Vec::new(), rows: Vec::new(), in_place: true })
+    steps.pop().unwrap_or(Step::Reduce {
+        buffer: 0,
+        dimension: 0,
+        outer: Vec::new(),
+        rows: Vec::new(),
+        in_place: true,
+    })
+}
+
+/// The limits of every loop in these statements.
+fn limits<'a>(ops: &'a [Op], out: &mut Vec<&'a Limit>) {
+    for op in ops {
+        match op {
+            Op::Loop(l) => {
+                out.extend(&l.range.limits);
+                limits(&l.body, out);
+            }
+            Op::Walk(w) => out.extend(w.lanes.iter().flat_map(|l| &l.range.limits)),
+            Op::ReduceDimension { rows, .. } => {
+                out.extend(rows.iter().flatten().flat_map(|l| &l.range.limits))
+            }
+            Op::Accumulate { .. } | Op::CacheRows { .. } | Op::ClearShared | Op::ReduceShared { .. } => {}
+        }
+    }
 }
 
 /// Joins neighbouring serial loops of which the inner walks through the outer's tile: the order stays the same.
-fn join(chain: &[Chain]) -> Vec<Chain> {
+/// `below` are the limits of the loops inside the chain.
+fn join(chain: &[Chain], below: &[&Limit]) -> Vec<Chain> {
     let mut out: Vec<Chain> = Vec::new();
-    for c in chain {
-        match out.last_mut().and_then(|outer| joined(outer, c).map(|j| (outer, j))) {
+    for (i, c) in chain.iter().enumerate() {
+        let inside = || chain[i + 1..].iter().flat_map(|c| &c.range.limits).chain(below.iter().copied());
+        // The joined loop keeps one offset, so whoever takes off one of the two has to take off both.
+        let both = |outer: &Chain| {
+            inside().all(|l| l.minus.contains(&outer.register) == l.minus.contains(&c.register))
+        };
+        match out
+            .last_mut()
+            .filter(|outer| both(outer))
+            .and_then(|outer| joined(outer, c).map(|j| (outer, j)))
+        {
             Some((outer, joined)) => *outer = joined,
             None => out.push(c.clone()),
         }
@@ -124,19 +169,31 @@ fn join(chain: &[Chain]) -> Vec<Chain> {
 
 fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
     let tile = Limit { end: outer.range.step, minus: Vec::new() };
-    // The joined loop steps as the inner one, so the inner's steps have to fill the outer's.
-    let whole = match (outer.range.step, inner.range.step) {
+    // Otherwise the last step inside a tile is cut short, which one loop can't say.
+    let divides = |whole: Value, part: Value| match (whole, part) {
         (_, Value::Const(1)) => true,
-        (Value::Const(tile), Value::Const(step)) => step > 0 && tile % step == 0,
-        (tile, step) => tile == step,
+        (Value::Const(whole), Value::Const(part)) => whole.is_multiple_of(part.max(1)),
+        (whole, part) => whole == part,
     };
-    let fits = whole
-        && outer.map == Map::Serial
+    // The outer's limits have to hold for the sum of both offsets, or to fall between two tiles.
+    let holds = |limit: &Limit| {
+        let sum = |l: &&Limit| l.end == limit.end && l.minus.len() == limit.minus.len() + 1;
+        let sums = |l: &&Limit| l.minus.iter().all(|r| *r == outer.register || limit.minus.contains(r));
+        let between = limit.minus.is_empty()
+            && outer.range.start == Value::Const(0)
+            && matches!(limit.end, Value::Const(_))
+            && divides(limit.end, outer.range.step);
+        between
+            || inner.range.limits.iter().filter(sum).any(|l| l.minus.contains(&outer.register) && sums(&l))
+    };
+    let fits = outer.map == Map::Serial
         && inner.map == Map::Serial
         && outer.dim == inner.dim
         && outer.lanes == 1
         && inner.range.start == Value::Const(0)
-        && inner.range.limits.contains(&tile);
+        && inner.range.limits.contains(&tile)
+        && divides(outer.range.step, inner.range.step)
+        && outer.range.limits.iter().all(holds);
     if !fits {
         return None;
     }
@@ -165,7 +222,9 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
             body.iter().try_for_each(|s| write_step(f, plan, s, depth + 1))
         }
         Step::Block { rows, trees, shape, into } => {
-            let text = |l: &Option<BlockLoop>| l.as_ref().map_or_else(|| "1".to_owned(), |l| plan.range_text(&l.range));
+            let text = |l: &Option<BlockLoop>| {
+                l.as_ref().map_or_else(|| "1".to_owned(), |l| plan.range_text(&l.range))
+            };
             let order = if shape.rows_inside { "trees { rows }" } else { "rows { trees }" };
             write!(f, "{} block {order} rows {} trees {}", plan.sum_text(into), text(rows), text(trees))?;
             write!(f, " lanes {} unrolled {}", shape.lanes, shape.steps)?;

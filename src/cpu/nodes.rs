@@ -194,7 +194,11 @@ impl<R: Rule> Nodes<R> {
         // SAFETY: a verified forest's features are columns, which `Rows` has checked against its data.
         let x = unsafe { rows.get::<UNIT>(row, node.feature()) };
         let right = node.right::<CATEGORIES>(x, &self.sets);
-        at.left(address, constant).wrapping_add(if CATEGORIES || self.stride != 1 { right * self.stride } else { right })
+        at.left(address, constant).wrapping_add(if CATEGORIES || self.stride != 1 {
+            right * self.stride
+        } else {
+            right
+        })
     }
 
     /// Whether the walk has come to a leaf.

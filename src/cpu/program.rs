@@ -65,7 +65,11 @@ impl Program {
             return Err(Error::Internal("a cube plan was handed to the CPU".into()));
         }
         if plan.sizes.len() > MOST_SLOTS {
-            return Err(Error::Internal(format!("{} run-time sizes, at most {MOST_SLOTS}", plan.sizes.len())));
+            let remedy = format!(
+                "{} sizes that only a call knows, at most {MOST_SLOTS}; write more of them as numbers",
+                plan.sizes.len()
+            );
+            return Err(crate::schedule::ScheduleError::whole(remedy).into());
         }
         let packed = lowered.packed();
         let nodes = match packed.children {
@@ -138,13 +142,23 @@ impl Program {
         let outputs = self.outputs();
         self.check(rows, out.len(), outputs)?;
         if leaves.len() != self.leaf_values {
-            return Err(Error::Rows(format!("{} leaf values, the forest has {}", leaves.len(), self.leaf_values)));
+            return Err(Error::Rows(format!(
+                "{} leaf values, the forest has {}",
+                leaves.len(),
+                self.leaf_values
+            )));
         }
         for row in out.chunks_exact_mut(outputs) {
             row.copy_from_slice(&self.base);
         }
-        let per_row = |at: Extents| self.plan.partials.iter().map(|p| self.copies(p, at) * outputs).sum::<usize>();
+        let per_row =
+            |at: Extents| self.plan.partials.iter().map(|p| self.copies(p, at) * outputs).sum::<usize>();
         let needed = per_row(self.extents(rows.len()));
+        if needed > MOST_PARTIALS {
+            return Err(Error::Rows(format!(
+                "the schedule keeps {needed} partial sums a row, at most {MOST_PARTIALS}; make fewer loops over trees parallel"
+            )));
+        }
         // Rows do not depend on each other, so a batch whose copies are too many goes in pieces.
         let piece = MOST_PARTIALS.checked_div(needed).map_or(rows.len(), |n| n.clamp(1, rows.len().max(1)));
         let mut first = 0;
@@ -189,7 +203,11 @@ impl Program {
             return Err(Error::Columns { found: rows.columns(), expected: self.features });
         }
         if out != rows.len() * width {
-            return Err(Error::Rows(format!("room for {out} values, {} rows need {}", rows.len(), rows.len() * width)));
+            return Err(Error::Rows(format!(
+                "room for {out} values, {} rows need {}",
+                rows.len(),
+                rows.len() * width
+            )));
         }
         Ok(())
     }
@@ -199,7 +217,11 @@ impl Program {
     }
 
     fn copies(&self, partial: &crate::plan::Partial, at: Extents) -> usize {
-        partial.dims.iter().map(|d| self.plan.resolve(d.count, at) as usize).product()
+        partial
+            .dims
+            .iter()
+            .map(|d| self.plan.resolve(d.count, at).clamp(1, at.trees.max(1)) as usize)
+            .product()
     }
 
     fn run(&self, rows: &Rows<'_>, at: Extents, into: Into<'_>) {
@@ -219,7 +241,13 @@ impl std::fmt::Display for Program {
     /// The program as it runs: loops, and the micro-kernels that blocks call.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let vectors = if self.vector_name().is_empty() { "portable" } else { self.vector_name() };
-        writeln!(f, "program threads={} isa={vectors} layout={} trees={}", self.threads, self.plan.layout, self.trees())?;
+        writeln!(
+            f,
+            "program threads={} isa={vectors} layout={} trees={}",
+            self.threads,
+            self.plan.layout,
+            self.trees()
+        )?;
         for (i, size) in self.plan.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
         }
@@ -281,12 +309,14 @@ impl Run<'_> {
         }
     }
 
-    /// First offset, step and count of a range.
-    fn span(&self, range: &Range, state: &State) -> (u32, u32, u32) {
+    /// First offset, step and count of a range. No offset reaches past the rows or trees there are, so a tile larger
+    /// than that has no further iterations.
+    fn span(&self, range: &Range, dim: Dim, state: &State) -> (u32, u32, u32) {
+        let most = if dim == Dim::Batch { self.at.batch } else { self.at.trees };
         let limit = |l: &Limit| {
             l.minus.iter().fold(self.value(l.end), |end, r| end.saturating_sub(state.offsets[*r as usize]))
         };
-        let end = range.limits.iter().map(limit).min().unwrap_or(0);
+        let end = range.limits.iter().map(limit).min().unwrap_or(0).min(most);
         let start = self.value(range.start);
         let step = self.value(range.step).max(1);
         (start, step, end.saturating_sub(start).div_ceil(step))
@@ -299,7 +329,7 @@ impl Run<'_> {
     fn step(&self, step: &Step, mut state: State) {
         match step {
             Step::Loop { dim, register, range, parallel, body } => {
-                let (start, step, count) = self.span(range, &state);
+                let (start, step, count) = self.span(range, *dim, &state);
                 let iteration = |k: u32, worker: u32| {
                     let offset = start + k * step;
                     let mut inner = state;
@@ -316,15 +346,19 @@ impl Run<'_> {
                     true if count == 1 || self.program.threads == 1 => {
                         (0..count).for_each(|k| iteration(k, next_worker(state.worker, k)));
                     }
-                    true => (0..count).into_par_iter().for_each(|k| iteration(k, next_worker(state.worker, k))),
+                    true => {
+                        (0..count).into_par_iter().for_each(|k| iteration(k, next_worker(state.worker, k)))
+                    }
                 }
             }
             Step::Block { rows, trees, shape, into } => {
-                let span = |l: &Option<BlockLoop>, base: u32| {
-                    let (start, step, count) = l.as_ref().map_or((0, 1, 1), |l| self.span(&l.range, &state));
+                let span = |l: &Option<BlockLoop>, dim: Dim, base: u32| {
+                    let (start, step, count) =
+                        l.as_ref().map_or((0, 1, 1), |l| self.span(&l.range, dim, &state));
                     Span { start: (base + start) as usize, step: step as usize, count: count as usize }
                 };
-                self.block(span(rows, state.row), span(trees, state.tree), *shape, into, &state);
+                let (rows, trees) = (span(rows, Dim::Batch, state.row), span(trees, Dim::Tree, state.tree));
+                self.block(rows, trees, *shape, into, &state);
             }
             Step::Reduce { buffer, dimension, outer, rows, in_place } => {
                 for chain in rows {
@@ -338,7 +372,11 @@ impl Run<'_> {
 
     fn block(&self, row: Span, tree: Span, shape: Shape, into: &Sum, state: &State) {
         // What the unchecked loads of the micro-kernels rest on.
-        if row.count == 0 || tree.count == 0 || row.end() > self.rows.len() || tree.end() > self.program.order.len() {
+        if row.count == 0
+            || tree.count == 0
+            || row.end() > self.rows.len()
+            || tree.end() > self.program.order.len()
+        {
             debug_assert!(row.count == 0 || tree.count == 0, "a block past the rows or trees");
             return;
         }
@@ -354,7 +392,12 @@ impl Run<'_> {
                 };
                 match outputs {
                     1 => self.dispatch(row, tree, shape, One { leaves, out, base }),
-                    _ => self.dispatch(row, tree, shape, Many { leaves, out, base, outputs, targets: p.targets.as_deref() }),
+                    _ => self.dispatch(
+                        row,
+                        tree,
+                        shape,
+                        Many { leaves, out, base, outputs, targets: p.targets.as_deref() },
+                    ),
                 }
             }
             Into::Slots(out) => {
@@ -395,7 +438,14 @@ impl Run<'_> {
         p.vectors && !p.plan.categorical && small && simd::fits(self.rows)
     }
 
-    fn dispatch_rule<R: Rule, S: Sink>(&self, nodes: &Nodes<R>, row: Span, tree: Span, shape: Shape, sink: S) {
+    fn dispatch_rule<R: Rule, S: Sink>(
+        &self,
+        nodes: &Nodes<R>,
+        row: Span,
+        tree: Span,
+        shape: Shape,
+        sink: S,
+    ) {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
         unsafe {
@@ -412,7 +462,8 @@ impl Run<'_> {
     fn partial(&self, buffer: u32, state: &State, fixed: Option<(usize, u32)>) -> usize {
         let p = self.program;
         let row_width = self.rows.len() * p.base.len();
-        let before: usize = p.plan.partials[..buffer as usize].iter().map(|b| p.copies(b, self.at) * row_width).sum();
+        let before: usize =
+            p.plan.partials[..buffer as usize].iter().map(|b| p.copies(b, self.at) * row_width).sum();
         let mut copy = 0usize;
         for (i, dim) in p.plan.partials[buffer as usize].dims.iter().enumerate() {
             let index = match fixed {
@@ -423,7 +474,7 @@ impl Run<'_> {
                     offset.saturating_sub(self.value(dim.start)) / self.value(dim.step).max(1)
                 }
             };
-            copy = copy * self.value(dim.count) as usize + index as usize;
+            copy = copy * self.value(dim.count).clamp(1, self.at.trees.max(1)) as usize + index as usize;
         }
         before + copy * row_width
     }
@@ -433,7 +484,7 @@ impl Run<'_> {
             f(state.row as usize, state);
             return;
         };
-        let (start, step, count) = self.span(&outer.range, state);
+        let (start, step, count) = self.span(&outer.range, Dim::Batch, state);
         let row = state.row;
         for k in 0..count {
             let offset = start + k * step;
@@ -446,11 +497,19 @@ impl Run<'_> {
     }
 
     /// Adds up the copies of one row over one dimension, and leaves them zero.
-    fn reduce(&self, buffer: u32, dimension: usize, _outer: &[u32], row: usize, in_place: bool, state: &State) {
+    fn reduce(
+        &self,
+        buffer: u32,
+        dimension: usize,
+        _outer: &[u32],
+        row: usize,
+        in_place: bool,
+        state: &State,
+    ) {
         let Into::Sums { result, partials, .. } = self.into else { return };
         let p = self.program;
         let outputs = p.base.len();
-        let copies = self.value(p.plan.partials[buffer as usize].dims[dimension].count);
+        let copies = self.value(p.plan.partials[buffer as usize].dims[dimension].count).min(self.at.trees);
         for o in 0..outputs {
             let mut sum = 0.0;
             for k in 0..copies {

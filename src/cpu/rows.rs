@@ -19,7 +19,10 @@ impl<'a> Rows<'a> {
     /// Data that is no whole number of rows.
     pub fn new(data: &'a [f32], columns: usize) -> Result<Self> {
         if columns == 0 || !data.len().is_multiple_of(columns) {
-            return Err(Error::Rows(format!("{} values are no whole number of rows of {columns} columns", data.len())));
+            return Err(Error::Rows(format!(
+                "{} values are no whole number of rows of {columns} columns",
+                data.len()
+            )));
         }
         Self::strided(data, [data.len() / columns, columns], [columns, 1])
     }
@@ -65,7 +68,6 @@ impl<'a> Rows<'a> {
     pub fn is_unit(&self) -> bool {
         self.column_stride == 1
     }
-
 
     /// Distance between rows, in values.
     #[cfg(target_arch = "x86_64")]

@@ -27,7 +27,8 @@ pub(super) fn available() -> bool {
 
 /// Whether rows can be addressed with 32-bit offsets from a group's first.
 pub(super) fn fits(rows: &Rows<'_>) -> bool {
-    rows.is_unit() && rows.row_stride().checked_mul(LANES).is_some_and(|n| n + rows.columns() < i32::MAX as usize / 4)
+    rows.is_unit()
+        && rows.row_stride().checked_mul(LANES).is_some_and(|n| n + rows.columns() < i32::MAX as usize / 4)
 }
 
 /// A layout rule with a vector step.
@@ -36,7 +37,13 @@ pub(super) trait VectorRule: Sized + Copy {
     ///
     /// # Safety
     /// AVX-512 F and DQ; addresses are reachable; `x` gathers stay inside the rows.
-    unsafe fn step(nodes: &Nodes<Self>, at: __m512i, constant: __m512i, rows: Lanes, active: __mmask16) -> __m512i;
+    unsafe fn step(
+        nodes: &Nodes<Self>,
+        at: __m512i,
+        constant: __m512i,
+        rows: Lanes,
+        active: __mmask16,
+    ) -> __m512i;
     /// Flags of the nodes at these addresses.
     ///
     /// # Safety
@@ -46,7 +53,12 @@ pub(super) trait VectorRule: Sized + Copy {
     ///
     /// # Safety
     /// As for [`VectorRule::step`].
-    unsafe fn top(nodes: &Nodes<Self>, position: usize, rows: &[Lanes; GROUPS], at: &mut [__m512i; GROUPS]) -> u32;
+    unsafe fn top(
+        nodes: &Nodes<Self>,
+        position: usize,
+        rows: &[Lanes; GROUPS],
+        at: &mut [__m512i; GROUPS],
+    ) -> u32;
     /// The tree's depth bounds its walks, whatever the steps the plan unrolls.
     fn steps(nodes: &Nodes<Self>, position: usize, steps: u32) -> u32;
 }
@@ -74,7 +86,13 @@ unsafe fn right(threshold: __m512, meta: __m512i, rows: Lanes) -> __mmask16 {
 impl VectorRule for Node {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn step(nodes: &Nodes<Self>, at: __m512i, constant: __m512i, rows: Lanes, active: __mmask16) -> __m512i {
+    unsafe fn step(
+        nodes: &Nodes<Self>,
+        at: __m512i,
+        constant: __m512i,
+        rows: Lanes,
+        active: __mmask16,
+    ) -> __m512i {
         let base: *const f32 = nodes.nodes.as_ptr().cast();
         // SAFETY: addresses are in range; a node is a threshold and its flags, eight bytes.
         let (threshold, meta) = unsafe {
@@ -98,7 +116,12 @@ impl VectorRule for Node {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn top(nodes: &Nodes<Self>, position: usize, rows: &[Lanes; GROUPS], at: &mut [__m512i; GROUPS]) -> u32 {
+    unsafe fn top(
+        nodes: &Nodes<Self>,
+        position: usize,
+        rows: &[Lanes; GROUPS],
+        at: &mut [__m512i; GROUPS],
+    ) -> u32 {
         let root = nodes.roots[position];
         // Level order with children side by side, and 32 nodes to load.
         if nodes.stride != 1 || root as usize + 32 > nodes.nodes.len() {
@@ -143,7 +166,13 @@ impl VectorRule for Node {
 impl VectorRule for LinkedNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn step(nodes: &Nodes<Self>, at: __m512i, _constant: __m512i, rows: Lanes, active: __mmask16) -> __m512i {
+    unsafe fn step(
+        nodes: &Nodes<Self>,
+        at: __m512i,
+        _constant: __m512i,
+        rows: Lanes,
+        active: __mmask16,
+    ) -> __m512i {
         let base: *const f32 = nodes.nodes.as_ptr().cast();
         // A node is a threshold, its flags and a link, twelve bytes.
         let index = _mm512_add_epi32(_mm512_add_epi32(at, at), at);

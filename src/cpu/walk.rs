@@ -126,7 +126,8 @@ unsafe fn lanes<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool, cons
             }
             for r in r..row.count {
                 // SAFETY: as promised to this function.
-                let found = unsafe { walk::<R, CATEGORIES, UNIT, 1>(nodes, rows, [row.at(r)], [tree], shape) };
+                let found =
+                    unsafe { walk::<R, CATEGORIES, UNIT, 1>(nodes, rows, [row.at(r)], [tree], shape) };
                 sink.leaf(row.at(r), position, found[0]);
             }
         }
@@ -142,14 +143,16 @@ unsafe fn lanes<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool, cons
             while t + L <= tree.count {
                 let group = std::array::from_fn(|l| tree.at(t + l));
                 // SAFETY: as promised to this function.
-                let found = unsafe { walk::<R, CATEGORIES, UNIT, L>(nodes, rows, [row; L], group.map(root), shape) };
+                let found =
+                    unsafe { walk::<R, CATEGORIES, UNIT, L>(nodes, rows, [row; L], group.map(root), shape) };
                 (0..L).for_each(|l| take(group[l], found[l]));
                 t += L;
             }
             for t in t..tree.count {
                 let position = tree.at(t);
                 // SAFETY: as promised to this function.
-                let found = unsafe { walk::<R, CATEGORIES, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };
+                let found =
+                    unsafe { walk::<R, CATEGORIES, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };
                 take(position, found[0]);
             }
             if S::ONE_VALUE {

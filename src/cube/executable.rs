@@ -2,7 +2,7 @@
 
 use cubecl::{client::Client, server::Handle};
 use fangorn_kernels::{
-    cube::{Model, Rows, cubes, launch},
+    cube::{Model, Rows, cubes, launch, most_rows},
     plan::PlanRef,
 };
 
@@ -20,11 +20,16 @@ pub struct Executable {
     client: Client,
     plan: PlanRef,
     model: Model,
+    /// Rows of a launch, where fewer are wanted than the device allows.
+    most_rows: Option<u32>,
 }
 
 impl std::fmt::Debug for Executable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Executable").field("device", &self.client.name()).field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Executable")
+            .field("device", &self.client.name())
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
     }
 }
 
@@ -33,7 +38,13 @@ impl Executable {
     ///
     /// # Errors
     /// A schedule that the device can't carry out, or a forest that the layout or the device can't hold.
-    pub fn new(client: &Client, forest: &Forest, schedule: &Schedule, emit: Emit, rows: RowType) -> Result<Self> {
+    pub fn new(
+        client: &Client,
+        forest: &Forest,
+        schedule: &Schedule,
+        emit: Emit,
+        rows: RowType,
+    ) -> Result<Self> {
         let request = Request { device: super::device(client), emit, rows, threads: 1 };
         Self::from_lowered(client, forest, &lower(forest, schedule, request)?)
     }
@@ -43,12 +54,16 @@ impl Executable {
     /// # Errors
     /// A forest that the device can't hold.
     pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
-        let too_large = || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
+        let too_large =
+            || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
         let words = words::encode(forest, lowered.packed(), lowered.order()).ok_or_else(too_large)?;
         let bytes: Vec<u8> = words.words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let most = client.properties().memory.max_page_size;
         if bytes.len() as u64 > most {
-            let remedy = format!("the forest takes {} bytes, the device binds {most}; use layout(sparse) or the CPU", bytes.len());
+            let remedy = format!(
+                "the forest takes {} bytes, the device binds {most}; use layout(sparse) or the CPU",
+                bytes.len()
+            );
             return Err(Error::Device(remedy));
         }
         let model = Model {
@@ -60,12 +75,24 @@ impl Executable {
             base_at: words.base_at,
             trees: lowered.order().len() as u32,
         };
-        Ok(Self { client: client.clone(), plan: PlanRef::new(lowered.plan().clone()), model })
+        Ok(Self {
+            client: client.clone(),
+            plan: PlanRef::new(lowered.plan().clone()),
+            model,
+            most_rows: None,
+        })
     }
 
     /// The plan it launches.
     pub fn plan(&self) -> &PlanRef {
         &self.plan
+    }
+
+    /// The same in launches of at most `rows` rows (rounded to a multiple of 128).
+    #[must_use]
+    pub fn with_most_rows(mut self, rows: u32) -> Self {
+        self.most_rows = Some(rows);
+        self
     }
 
     /// Cubes of a launch over `batch` rows.
@@ -78,7 +105,10 @@ impl Executable {
     /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written); `out` has
     /// room for `rows x outputs`, `rows x trees` or `rows x trees x 2` words.
     pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
-        launch(&self.client, &self.plan, &self.model, rows, leaves, out);
+        let bytes = self.client.properties().memory.max_page_size;
+        let most = most_rows(&self.plan, rows, self.model.trees, bytes);
+        let most = self.most_rows.map_or(most, |m| m.min(most));
+        launch(&self.client, &self.plan, &self.model, rows, leaves, out, most);
     }
 
     /// The kernel's text in the device's language, without a launch.
@@ -94,9 +124,11 @@ impl Executable {
         }
         #[cfg(feature = "wgpu")]
         if name.starts_with("wgpu") {
-            return self.compile(cubecl::wgpu::WgslCompiler::default());
+            return self.compile(cubecl::wgpu::WgslCompiler);
         }
-        Err(Error::Device(format!("the text of {name} kernels can't be shown; build with wgpu for WGSL, vulkan for SPIR-V")))
+        Err(Error::Device(format!(
+            "the text of {name} kernels can't be shown; build with wgpu for WGSL, vulkan for SPIR-V"
+        )))
     }
 
     #[cfg(feature = "wgpu")]

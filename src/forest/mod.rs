@@ -139,7 +139,8 @@ impl CategorySet {
 
     /// The set's members, ascending.
     pub fn members(&self) -> impl Iterator<Item = u32> + '_ {
-        let bits = |(i, w): (usize, u32)| (0..32).filter(move |b| w >> b & 1 == 1).map(move |b| i as u32 * 32 + b);
+        let bits =
+            |(i, w): (usize, u32)| (0..32).filter(move |b| w >> b & 1 == 1).map(move |b| i as u32 * 32 + b);
         self.words.iter().copied().enumerate().flat_map(bits)
     }
 }

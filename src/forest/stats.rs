@@ -43,7 +43,8 @@ pub struct ForestStats {
 impl Forest {
     /// Counts the forest. Linear in its size, but for a sort of each feature's thresholds.
     pub fn stats(&self) -> ForestStats {
-        let mut stats = ForestStats { trees: self.trees.len(), min_leaf_depth: u32::MAX, ..Default::default() };
+        let mut stats =
+            ForestStats { trees: self.trees.len(), min_leaf_depth: u32::MAX, ..Default::default() };
         let mut features = vec![FeatureStats::default(); self.features.len()];
         let mut thresholds = vec![BTreeSet::new(); self.features.len()];
         for tree in &self.trees {

@@ -32,7 +32,11 @@ impl Forest {
             self.trees.len(),
             self.transform.name()
         )?;
-        writeln!(out, "  from {} {} {}", self.producer.library, self.producer.version, self.producer.objective)?;
+        writeln!(
+            out,
+            "  from {} {} {}",
+            self.producer.library, self.producer.version, self.producer.objective
+        )?;
         writeln!(out, "  base_score {:?}", self.base_score)?;
         for (i, set) in self.sets.iter().enumerate() {
             writeln!(out, "  set {i} {:?}", set.members().collect::<Vec<_>>())?;
@@ -48,7 +52,9 @@ impl Forest {
                     Node::Split { feature, predicate, missing, left, right } => {
                         let ask = match predicate {
                             Predicate::Less { threshold } => format!("x[{feature}] < {threshold:?}"),
-                            Predicate::InSet { set, inside: super::Side::Left } => format!("x[{feature}] in set {set}"),
+                            Predicate::InSet { set, inside: super::Side::Left } => {
+                                format!("x[{feature}] in set {set}")
+                            }
                             Predicate::InSet { set, .. } => format!("x[{feature}] not in set {set}"),
                         };
                         let missing = format!("{missing:?}").to_lowercase();

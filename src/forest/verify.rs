@@ -33,10 +33,16 @@ impl Forest {
             return fail("outputs", "a forest has at least one output".into());
         }
         if self.features.len() >= 1 << 24 {
-            return fail("features", format!("{} columns, at most 2^24 - 1 can be addressed", self.features.len()));
+            return fail(
+                "features",
+                format!("{} columns, at most 2^24 - 1 can be addressed", self.features.len()),
+            );
         }
         if self.base_score.len() != self.outputs as usize {
-            return fail("base_score", format!("{} values for {} outputs", self.base_score.len(), self.outputs));
+            return fail(
+                "base_score",
+                format!("{} values for {} outputs", self.base_score.len(), self.outputs),
+            );
         }
         if let Some(i) = self.base_score.iter().position(|b| !b.0.is_finite()) {
             return fail("base_score", format!("value {i} is {:?}, not a finite number", self.base_score[i]));
@@ -46,14 +52,23 @@ impl Forest {
                 return fail("targets", format!("{} targets for {} trees", outputs.len(), self.trees.len()));
             }
             if let Some(t) = outputs.iter().position(|o| *o >= self.outputs) {
-                return fail("targets", format!("tree {t} adds to output {} of {}", outputs[t], self.outputs));
+                return fail(
+                    "targets",
+                    format!("tree {t} adds to output {} of {}", outputs[t], self.outputs),
+                );
             }
         }
         if !self.leaf_values.len().is_multiple_of(self.leaf_width()) {
-            return fail("leaf_values", format!("{} values, {} a slot", self.leaf_values.len(), self.leaf_width()));
+            return fail(
+                "leaf_values",
+                format!("{} values, {} a slot", self.leaf_values.len(), self.leaf_width()),
+            );
         }
         if let Some(i) = self.leaf_values.iter().position(|v| !v.0.is_finite()) {
-            return fail("leaf_values", format!("value {i} is {:?}, not a finite number", self.leaf_values[i]));
+            return fail(
+                "leaf_values",
+                format!("value {i} is {:?}, not a finite number", self.leaf_values[i]),
+            );
         }
         let mut taken = vec![false; self.slots()];
         (0..self.trees.len()).try_for_each(|t| self.verify_tree(t, &mut taken))?;
@@ -76,8 +91,12 @@ impl Forest {
         for (n, node) in tree.nodes.iter().enumerate() {
             match *node {
                 Node::Leaf { slot } => match taken.get_mut(slot as usize) {
-                    None => return Err(VerifyError::new(place(n), format!("leaf slot {slot} is out of range"))),
-                    Some(true) => return Err(VerifyError::new(place(n), format!("leaf slot {slot} is taken twice"))),
+                    None => {
+                        return Err(VerifyError::new(place(n), format!("leaf slot {slot} is out of range")));
+                    }
+                    Some(true) => {
+                        return Err(VerifyError::new(place(n), format!("leaf slot {slot} is taken twice")));
+                    }
                     Some(free) => *free = true,
                 },
                 Node::Split { feature, predicate, left, right, .. } => {
@@ -89,15 +108,22 @@ impl Forest {
                     for child in [left, right] {
                         match parents.get_mut(child as usize) {
                             None => {
-                                let rule = format!("child {child} is out of range ({} nodes)", tree.nodes.len());
+                                let rule =
+                                    format!("child {child} is out of range ({} nodes)", tree.nodes.len());
                                 return Err(VerifyError::new(place(n), rule));
                             }
                             Some(0) if child != 0 => parents[child as usize] = 1,
                             Some(_) if child == 0 => {
-                                return Err(VerifyError::new(place(n), "the root is a child, so there is a cycle"));
+                                return Err(VerifyError::new(
+                                    place(n),
+                                    "the root is a child, so there is a cycle",
+                                ));
                             }
                             Some(_) => {
-                                return Err(VerifyError::new(place(n), format!("child {child} has two parents")));
+                                return Err(VerifyError::new(
+                                    place(n),
+                                    format!("child {child} has two parents"),
+                                ));
                             }
                         }
                     }
@@ -114,7 +140,11 @@ impl Forest {
             }
         }
         if seen != tree.nodes.len() {
-            let rule = format!("{} of {} nodes can't be reached from the root", tree.nodes.len() - seen, tree.nodes.len());
+            let rule = format!(
+                "{} of {} nodes can't be reached from the root",
+                tree.nodes.len() - seen,
+                tree.nodes.len()
+            );
             return Err(VerifyError::new(format!("tree {t}"), rule));
         }
         Ok(())

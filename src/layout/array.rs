@@ -31,7 +31,8 @@ impl Layout for Array {
         let total: u64 = depths.iter().map(full).sum();
         let present: u64 = forest.trees.iter().map(|t| t.nodes.len() as u64).sum();
         if total > ALWAYS_ALLOWED.max(present.saturating_mul(MOST_GROWTH)) || total >= 1 << 31 {
-            let remedy = format!("{total} nodes would be stored for the {present} there are; use layout(sparse)");
+            let remedy =
+                format!("{total} nodes would be stored for the {present} there are; use layout(sparse)");
             return Err(LayoutError { layout: LayoutKind::Array, remedy });
         }
         let mut packed = Packed {

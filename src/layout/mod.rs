@@ -126,9 +126,13 @@ impl Packed {
                     None => return Err(format!("{place}: out of range")),
                     Some(PackedNode::Empty) => return Err(format!("{place}: empty")),
                     Some(PackedNode::Leaf { .. }) => {}
-                    Some(PackedNode::Through) => open.push((self.step(position, address, Side::Left), depth + 1)),
+                    Some(PackedNode::Through) => {
+                        open.push((self.step(position, address, Side::Left), depth + 1))
+                    }
                     Some(PackedNode::Split { .. }) => {
-                        open.extend([Side::Left, Side::Right].map(|s| (self.step(position, address, s), depth + 1)));
+                        open.extend(
+                            [Side::Left, Side::Right].map(|s| (self.step(position, address, s), depth + 1)),
+                        );
                     }
                 }
             }

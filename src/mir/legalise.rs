@@ -1,6 +1,6 @@
 //! Reductions made legal by privatisation (the reduction draft, section 4).
 
-use super::{BufferId, Dim, Loop, LoopNest, Mode, Op, Partial, Reduce};
+use super::{BufferId, Dim, Loop, LoopNest, Mode, Op, Partial, Reduce, Walk};
 use crate::schedule::IndexVar;
 
 impl LoopNest {
@@ -33,12 +33,15 @@ impl Pass {
                 Op::Loop(l) => {
                     let conflicting = l.mode != Mode::Serial && l.var.dim == Dim::Tree;
                     path.push(Enclosing { var: l.var.clone(), mode: l.mode, conflicting });
-                    let before = self.partials.len();
                     let body = self.ops(&l.body, path);
                     path.pop();
-                    out.push(Op::Loop(Loop { body, ..l.clone() }));
                     if conflicting {
-                        out.extend(self.stages(before, path));
+                        let mut buffers = Vec::new();
+                        reduced_into(&body, &mut buffers);
+                        out.push(Op::Loop(Loop { body, ..l.clone() }));
+                        out.extend(self.stages(&buffers, path));
+                    } else {
+                        out.push(Op::Loop(Loop { body, ..l.clone() }));
                     }
                 }
                 Op::Walk(walk) => {
@@ -67,14 +70,25 @@ impl Pass {
         }))
     }
 
-    /// The stages at the end of the conflicting loop that stood below `path`, for the buffers made inside it.
-    fn stages(&self, from: usize, path: &[Enclosing]) -> Vec<Op> {
+    /// The stages at the end of the conflicting loop that stood below `path`, for the buffers reduced into inside it.
+    fn stages(&self, buffers: &[usize], path: &[Enclosing]) -> Vec<Op> {
         let rows: Vec<usize> = (0..path.len()).filter(|d| path[*d].var.dim == Dim::Batch).collect();
         let depth = path.len();
-        let stage = |(buffer, partial): (usize, &Partial)| {
-            let dimension = partial.loops.iter().position(|(d, ..)| *d == depth)?;
+        let stage = |buffer: usize| {
+            let dimension = self.partials[buffer].loops.iter().position(|(d, ..)| *d == depth)?;
             Some(Op::Reduce(Reduce { buffer, dimension, rows: rows.clone() }))
         };
-        self.partials.iter().enumerate().skip(from).filter_map(stage).collect()
+        buffers.iter().copied().filter_map(stage).collect()
+    }
+}
+
+/// The buffers of partial sums that walks in these statements reduce into, each once.
+fn reduced_into(ops: &[Op], buffers: &mut Vec<usize>) {
+    for op in ops {
+        match op {
+            Op::Loop(l) => reduced_into(&l.body, buffers),
+            Op::Walk(Walk { into: BufferId::Partial(b), .. }) if !buffers.contains(b) => buffers.push(*b),
+            Op::Walk(_) | Op::CacheRows | Op::Reduce(_) => {}
+        }
     }
 }

@@ -63,11 +63,21 @@ fn copy(var: &IndexVar) -> String {
     }
 }
 
-fn write_ops<'a>(nest: &LoopNest, f: &mut fmt::Formatter<'_>, ops: &'a [Op], path: &mut Vec<&'a IndexVar>) -> fmt::Result {
+fn write_ops<'a>(
+    nest: &LoopNest,
+    f: &mut fmt::Formatter<'_>,
+    ops: &'a [Op],
+    path: &mut Vec<&'a IndexVar>,
+) -> fmt::Result {
     ops.iter().try_for_each(|op| write_op(nest, f, op, path))
 }
 
-fn write_op<'a>(nest: &LoopNest, f: &mut fmt::Formatter<'_>, op: &'a Op, path: &mut Vec<&'a IndexVar>) -> fmt::Result {
+fn write_op<'a>(
+    nest: &LoopNest,
+    f: &mut fmt::Formatter<'_>,
+    op: &'a Op,
+    path: &mut Vec<&'a IndexVar>,
+) -> fmt::Result {
     let pad = " ".repeat(2 * path.len());
     match op {
         Op::Loop(Loop { var, mode, body, .. }) => {
@@ -113,7 +123,11 @@ fn write_op<'a>(nest: &LoopNest, f: &mut fmt::Formatter<'_>, op: &'a Op, path: &
             let outer: Vec<String> =
                 partial.loops[..reduce.dimension].iter().map(|(_, v, _)| format!("[{}]", copy(v))).collect();
             let rows: Vec<String> = reduce.rows.iter().map(|d| path[*d].name.clone()).collect();
-            let rows = if rows.is_empty() { ":".to_owned() } else { format!("{} : +{}", rows.join(" + "), span(path, &reduce.rows)) };
+            let rows = if rows.is_empty() {
+                ":".to_owned()
+            } else {
+                format!("{} : +{}", rows.join(" + "), span(path, &reduce.rows))
+            };
             let outer = outer.concat();
             let name = format!("partial{}", reduce.buffer);
             match reduce.dimension {
@@ -124,7 +138,9 @@ fn write_op<'a>(nest: &LoopNest, f: &mut fmt::Formatter<'_>, op: &'a Op, path: &
     }
 }
 
-/// Rows of one iteration of the innermost of the enclosing row loops: its step.
+/// Rows of one iteration of all the enclosing row loops: the finest step among them.
 fn span(path: &[&IndexVar], rows: &[usize]) -> String {
-    rows.last().map_or_else(String::new, |d| path[*d].step.to_string())
+    let steps = || rows.iter().map(|d| &path[*d].step);
+    let finest = steps().filter(|s| s.constant().is_some()).min_by_key(|s| s.constant());
+    finest.or(steps().next_back()).map_or_else(String::new, Size::to_string)
 }

@@ -20,7 +20,15 @@ impl LoopNest {
     /// Every visit, in an order in which each worker's visits keep theirs. `size` gives the units or cubes of a
     /// launch dimension, over which longer loops wrap; `u32::MAX` for dimensions that never wrap.
     pub fn visits(&self, extents: Extents, size: impl Fn(GpuDim) -> u32) -> Vec<Visit> {
-        let mut all = Enumeration { extents, size, rows: true, offsets: Vec::new(), worker: Vec::new(), walk: 0, out: Vec::new() };
+        let mut all = Enumeration {
+            extents,
+            size,
+            rows: true,
+            offsets: Vec::new(),
+            worker: Vec::new(),
+            walk: 0,
+            out: Vec::new(),
+        };
         all.ops(&self.body);
         all.out
     }
@@ -34,7 +42,15 @@ impl LoopNest {
         }
         let extents = Extents { batch: 1, trees, threads };
         let size = |_| u32::MAX;
-        let mut all = Enumeration { extents, size, rows: false, offsets: Vec::new(), worker: Vec::new(), walk: 0, out: Vec::new() };
+        let mut all = Enumeration {
+            extents,
+            size,
+            rows: false,
+            offsets: Vec::new(),
+            worker: Vec::new(),
+            walk: 0,
+            out: Vec::new(),
+        };
         all.ops(&self.body);
         let mut of = vec![Some(Vec::new()); count];
         for visit in all.out {
@@ -83,7 +99,8 @@ impl<F: Fn(GpuDim) -> u32> Enumeration<F> {
                         match l.mode {
                             Mode::Serial => self.ops(&l.body),
                             mode => {
-                                let wrap = if let Mode::Gpu(dim) = mode { (self.size)(dim) } else { u32::MAX };
+                                let wrap =
+                                    if let Mode::Gpu(dim) = mode { (self.size)(dim) } else { u32::MAX };
                                 self.worker.push((mode, k as u32 % wrap.max(1)));
                                 self.ops(&l.body);
                                 self.worker.pop();

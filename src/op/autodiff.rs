@@ -23,7 +23,11 @@ use super::{ForestBackend, ForestOp};
 use crate::forest::Targets;
 
 impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
-    fn forest_margins(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+    fn forest_margins(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
         let rows = x.primitive().clone();
         match Margins.prepare::<C>([leaves.node()]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
@@ -52,7 +56,11 @@ impl<B: ForestBackend> Backward<B, 1> for Margins {
 }
 
 /// The gradient of the leaf values, by slot, from the gradient of the margins.
-fn leaf_gradient<B: ForestBackend>(x: FloatTensor<B>, grad: FloatTensor<B>, op: &Arc<ForestOp>) -> FloatTensor<B> {
+fn leaf_gradient<B: ForestBackend>(
+    x: FloatTensor<B>,
+    grad: FloatTensor<B>,
+    op: &Arc<ForestOp>,
+) -> FloatTensor<B> {
     let device = x.device();
     let (rows, trees, outputs) = (x.shape()[0], op.trees(), op.outputs());
     let slots = B::forest_slots(x, op.clone());

@@ -25,7 +25,11 @@ use super::ForestOp;
 pub trait ForestBackend: Backend {
     /// Margins: `[rows, features]` and leaf values by slot to `[rows, outputs]`, f32.
     #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.outputs()]))]
-    fn forest_margins(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self>;
+    fn forest_margins(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self>;
 
     /// Leaf slots: `[rows, features]` to `[rows, trees]`, i32.
     #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::from(vec![x[0], op.trees()]))]

@@ -15,7 +15,11 @@ use burn_router::RouterClient;
 use super::{ForestBackend, ForestOp};
 
 impl ForestBackend for Capture {
-    fn forest_margins(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+    fn forest_margins(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.outputs()]);
         record("forest_margins", x, Some(leaves), shape, DType::F32)
     }

@@ -37,12 +37,20 @@ impl ForestOp {
         };
         let emit = if slots { Emit::Slots } else { Emit::Margins };
         let key = Key { device: device.clone(), rows, emit };
-        self.cube.get_or_try_init(&key, || Executable::new(&device.client(), &self.forest, &self.schedule(true), emit, rows))
+        self.cube.get_or_try_init(&key, || {
+            let client = device.client();
+            let schedule = self.schedule(&crate::cube::device(&client));
+            Executable::new(&client, &self.forest, &schedule, emit, rows)
+        })
     }
 }
 
 impl ForestBackend for CubeBackend {
-    fn forest_margins(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+    fn forest_margins(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
         let leaves = burn_cubecl::kernel::into_contiguous(leaves);
         let count = leaves.meta.num_elements();
         let out = empty(&x, op.outputs(), DType::F32);
@@ -65,7 +73,13 @@ fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
     CubeTensor::new_contiguous(x.client.clone(), x.device.clone(), shape, handle, dtype)
 }
 
-fn run(x: &CubeTensor, op: &ForestOp, slots: bool, leaves: (cubecl::server::Handle, usize), out: &CubeTensor) {
+fn run(
+    x: &CubeTensor,
+    op: &ForestOp,
+    slots: bool,
+    leaves: (cubecl::server::Handle, usize),
+    out: &CubeTensor,
+) {
     let executable = op.executable(&x.device, x.dtype, slots).expect("prepared by the caller");
     let values = x.handle.size_in_used() as usize / x.dtype.size();
     let rows = Rows {

@@ -16,10 +16,15 @@ use super::{ForestBackend, ForestOp};
 use crate::cpu::Rows;
 
 impl ForestBackend for Flex {
-    fn forest_margins(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+    fn forest_margins(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
         let batch = x.shape()[0];
         let leaves = leaves.to_contiguous();
-        let leaves: &[f32] = &leaves.storage::<f32>()[leaves.layout().start_offset()..][..leaves.shape().num_elements()];
+        let leaves: &[f32] =
+            &leaves.storage::<f32>()[leaves.layout().start_offset()..][..leaves.shape().num_elements()];
         let mut out = vec![0.0f32; batch * op.outputs()];
         with_rows(x, |rows| {
             let predictor = op.predictor().expect("prepared by the caller");

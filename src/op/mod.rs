@@ -65,7 +65,11 @@ impl std::fmt::Debug for ForestOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Forest { producer, features, .. } = &self.forest;
         let shape = format!("[rows, {}] -> [rows, {}]", features.len(), self.outputs());
-        f.debug_struct("ForestOp").field("producer", producer).field("trees", &self.trees()).field("shape", &shape).finish()
+        f.debug_struct("ForestOp")
+            .field("producer", producer)
+            .field("trees", &self.trees())
+            .field("shape", &shape)
+            .finish()
     }
 }
 
@@ -117,9 +121,16 @@ impl ForestOp {
         self.forest.trees.len()
     }
 
-    /// Its schedule on the CPU, or on a GPU.
-    pub fn schedule(&self, gpu: bool) -> Schedule {
-        self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule(&self.forest, gpu))
+    /// Its schedule on a device.
+    pub fn schedule(&self, device: &crate::schedule::Device) -> Schedule {
+        use crate::schedule::Device;
+        let preset = |device: &Device| match device {
+            Device::Cpu => Preset::Default.schedule(&self.forest, false),
+            // The default keeps rows and sums in shared memory, which kernels for some drivers can't have.
+            Device::Gpu { shared_memory: false, .. } => Preset::TahoeDirect.schedule(&self.forest, true),
+            Device::Gpu { .. } => Preset::Default.schedule(&self.forest, true),
+        };
+        self.schedule.clone().unwrap_or_else(|| preset(device))
     }
 
     /// The leaf values by slot, as a tensor: what [`forest`] takes. `slots x leaf width` values, uploaded once.
@@ -184,7 +195,9 @@ impl ForestOp {
         }
         match x.dtype() {
             DType::F32 | DType::F16 | DType::BF16 => Ok(()),
-            other => Err(Error::Device(format!("{other:?} rows are not read; cast them to f32, x.cast(DType::F32)"))),
+            other => Err(Error::Device(format!(
+                "{other:?} rows are not read; cast them to f32, x.cast(DType::F32)"
+            ))),
         }
     }
 
@@ -218,7 +231,7 @@ impl ForestOp {
         if let Some(predictor) = self.cpu.get() {
             return Ok(predictor);
         }
-        let made = Predictor::with_schedule(&self.forest, &self.schedule(false))?;
+        let made = Predictor::with_schedule(&self.forest, &self.schedule(&crate::schedule::Device::Cpu))?;
         Ok(self.cpu.get_or_init(|| made))
     }
 }
@@ -256,6 +269,7 @@ pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
         return Ok(base.repeat_dim(0, x.dims()[0]));
     }
     op.prepare(&x.device(), x.dtype(), false)?;
-    let margins = <Dispatch as ForestBackend>::forest_margins(x.into_dispatch(), leaves.into_dispatch(), op.clone());
+    let margins =
+        <Dispatch as ForestBackend>::forest_margins(x.into_dispatch(), leaves.into_dispatch(), op.clone());
     Ok(Tensor::from_dispatch(margins))
 }

@@ -19,7 +19,11 @@ use super::{ForestBackend, ForestOp};
 use crate::cpu::Rows;
 
 impl ForestBackend for NdArray {
-    fn forest_margins(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>) -> FloatTensor<Self> {
+    fn forest_margins(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
         let batch = x.shape()[0];
         let leaves = values(leaves);
         let mut out = vec![0.0f32; batch * op.outputs()];
@@ -58,7 +62,9 @@ fn with_rows(x: NdArrayTensor, f: impl FnOnce(&Rows<'_>)) {
         let strides: Vec<usize> = view.strides().iter().filter_map(|s| usize::try_from(*s).ok()).collect();
         // The slice in memory order starts at the first value where no stride is negative.
         if let (Some(data), [row, column]) = (view.as_slice_memory_order(), &strides[..]) {
-            return f(&Rows::strided(data, shape, [*row, *column]).expect("an array's strides stay inside it"));
+            return f(
+                &Rows::strided(data, shape, [*row, *column]).expect("an array's strides stay inside it")
+            );
         }
     }
     let data = values(x);

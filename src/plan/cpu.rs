@@ -30,7 +30,14 @@ impl Builder {
                     let body = self.cpu_ops(nest, &l.body, depth + 1);
                     let map = if l.mode == Mode::Serial { Map::Serial } else { Map::Parallel };
                     rows = self.row_loops(op, depth);
-                    out.push(Op::Loop(Loop { var: l.var.name.clone(), dim: l.var.dim, register: depth as u32, range, map, body }));
+                    out.push(Op::Loop(Loop {
+                        var: l.var.name.clone(),
+                        dim: l.var.dim,
+                        register: depth as u32,
+                        range,
+                        map,
+                        body,
+                    }));
                 }
                 mir::Op::Walk(w) => {
                     let into = match w.into {
@@ -65,7 +72,8 @@ impl Builder {
             mir::Op::Walk(w) => (w.lanes.as_ref(), &[][..]),
             mir::Op::CacheRows | mir::Op::Reduce(_) => return Vec::new(),
         };
-        let mut inside: Vec<Vec<RowLoop>> = body.iter().flat_map(|op| self.row_loops(op, depth + 1)).collect();
+        let mut inside: Vec<Vec<RowLoop>> =
+            body.iter().flat_map(|op| self.row_loops(op, depth + 1)).collect();
         if inside.is_empty() {
             inside.push(Vec::new());
         }

@@ -31,7 +31,13 @@ struct Around {
 }
 
 impl Builder {
-    pub(super) fn cube(&mut self, nest: &LoopNest, schedule: &Schedule, forest: &Forest, device: Device) -> Result<()> {
+    pub(super) fn cube(
+        &mut self,
+        nest: &LoopNest,
+        schedule: &Schedule,
+        forest: &Forest,
+        device: Device,
+    ) -> Result<()> {
         let Device::Gpu { max_units, max_dim, shared_bytes, .. } = device else { return Ok(()) };
         self.launch(&nest.body, max_units, max_dim, forest.trees.len() as u32);
         self.plan.body = self.cube_ops(nest, &nest.body, Around::default())?;
@@ -41,7 +47,9 @@ impl Builder {
         let bytes = self.plan.shared_bytes();
         if bytes > shared_bytes {
             let marked = nest_marks(&nest.body);
-            let remedy = format!("{bytes} bytes of shared memory, the device has {shared_bytes}; make tiles of rows smaller or leave the directive out");
+            let remedy = format!(
+                "{bytes} bytes of shared memory, the device has {shared_bytes}; make tiles of rows smaller or leave the directive out"
+            );
             return Err(match marked {
                 Some(var) => schedule.blame(&var, remedy),
                 None => ScheduleError::whole(remedy),
@@ -98,8 +106,24 @@ impl Builder {
         let opens_block = !around.block && loops.iter().all(is_block) && !loops.is_empty();
         // Loops side by side that visit the same rows add to the same sums, unless one register sum holds them all.
         let one_row = loops.iter().all(|l| only_trees(l)) && !loops.is_empty();
-        let one_sum = one_row && loops.windows(2).all(|w| first_buffer(&w[0].body) == first_buffer(&w[1].body));
-        let accumulate = one_sum && self.plan.outputs == 1 && self.sums() && !around.accumulating;
+        let one_sum =
+            one_row && loops.windows(2).all(|w| first_buffer(&w[0].body) == first_buffer(&w[1].body));
+        // Shared sums that open further in have barriers, which a register sum can't hold.
+        let shares = |l: &&mir::Loop| {
+            let mut buffers = Vec::new();
+            buffers_of(&l.body, &mut buffers);
+            buffers.into_iter().any(|b| nest.shared(b))
+        };
+        let opens_inside = !around.block && loops.iter().any(|l| !is_block(l) && shares(l));
+        if !around.block && !loops.iter().all(is_block) && loops.iter().any(|l| is_block(l) && shares(l)) {
+            return Err(ScheduleError::whole(
+                "sharedReduce over a block loop beside a loop that holds block loops; map both branches at the same \
+                 depth, or leave sharedReduce out",
+            )
+            .into());
+        }
+        let accumulate =
+            one_sum && self.plan.outputs == 1 && self.sums() && !around.accumulating && !opens_inside;
         let inside = Around {
             accumulating: around.accumulating || accumulate,
             trees: around.trees || (loops.len() > 1 && !accumulate),
@@ -133,7 +157,10 @@ impl Builder {
             out.push(Op::Accumulate { body, into });
         }
         if shared {
-            out.insert(out.iter().take_while(|op| matches!(op, Op::CacheRows { .. })).count(), Op::ClearShared);
+            out.insert(
+                out.iter().take_while(|op| matches!(op, Op::CacheRows { .. })).count(),
+                Op::ClearShared,
+            );
             // What the cube has summed goes on: to the result, or to a copy where the grid shares out trees too.
             let grid: Vec<_> = match first_buffer(&loops[0].body) {
                 BufferId::Result => Vec::new(),
@@ -184,7 +211,9 @@ impl Builder {
     /// Whether a mapped loop has at most one iteration a unit.
     fn single(&self, l: &mir::Loop, dim: GpuDim) -> bool {
         match dim {
-            GpuDim::Block(axis) => l.var.extent().constant().is_some_and(|n| n <= self.plan.cube_dim[axis as usize]),
+            GpuDim::Block(axis) => {
+                l.var.extent().constant().is_some_and(|n| n <= self.plan.cube_dim[axis as usize])
+            }
             // Cubes past a dimension's limit are folded into strides.
             GpuDim::Grid(_) => false,
         }
@@ -329,7 +358,9 @@ fn buffers_of(ops: &[mir::Op], buffers: &mut Vec<usize>) {
     for op in ops {
         match op {
             mir::Op::Loop(l) => buffers_of(&l.body, buffers),
-            mir::Op::Walk(w) => buffers.extend(if let BufferId::Partial(b) = w.into { Some(b) } else { None }),
+            mir::Op::Walk(w) => {
+                buffers.extend(if let BufferId::Partial(b) = w.into { Some(b) } else { None })
+            }
             mir::Op::CacheRows | mir::Op::Reduce(_) => {}
         }
     }
@@ -342,7 +373,9 @@ fn as_loop(op: &mir::Op) -> Option<&mir::Loop> {
 /// The first loop that asks for shared memory.
 fn nest_marks(ops: &[mir::Op]) -> Option<String> {
     ops.iter().find_map(|op| match op {
-        mir::Op::Loop(l) if l.shared_reduce || l.body.contains(&mir::Op::CacheRows) => Some(l.var.name.clone()),
+        mir::Op::Loop(l) if l.shared_reduce || l.body.contains(&mir::Op::CacheRows) => {
+            Some(l.var.name.clone())
+        }
         mir::Op::Loop(l) => nest_marks(&l.body),
         _ => None,
     })

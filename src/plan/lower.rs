@@ -116,8 +116,11 @@ fn pack(
         .collect();
     let deepest = |trees: &[u32]| trees.iter().map(|k| depths[*k as usize]).max().unwrap_or(0);
     let unrolls = walk_unrolls(&loops.body);
-    let steps: Vec<u32> =
-        unrolls.iter().zip(&visited).map(|(u, trees)| u.map_or(0, |n| n.unwrap_or_else(|| deepest(trees)))).collect();
+    let steps: Vec<u32> = unrolls
+        .iter()
+        .zip(&visited)
+        .map(|(u, trees)| u.map_or(0, |n| n.unwrap_or_else(|| deepest(trees))))
+        .collect();
     let mut least = vec![0; order.len()];
     if !layout.leaves_hold() {
         for (n, trees) in steps.iter().zip(&visited) {
@@ -125,7 +128,8 @@ fn pack(
         }
     }
     let packed = layout.pack(forest, order, &least)?;
-    let complete = |(n, trees): (&u32, &Vec<u32>)| (*n, trees.iter().all(|k| packed.depths[*k as usize] <= *n));
+    let complete =
+        |(n, trees): (&u32, &Vec<u32>)| (*n, trees.iter().all(|k| packed.depths[*k as usize] <= *n));
     let walks = steps.iter().zip(&visited).map(complete).collect();
     Ok((packed, walks))
 }
@@ -140,7 +144,8 @@ fn walk_unrolls(ops: &[mir::Op]) -> Vec<Option<Option<u32>>> {
 }
 
 fn empty(forest: &Forest, packed: &Packed, target: Target, request: Request) -> Plan {
-    let is_set = |n: &forest::Node| matches!(n, forest::Node::Split { predicate: Predicate::InSet { .. }, .. });
+    let is_set =
+        |n: &forest::Node| matches!(n, forest::Node::Split { predicate: Predicate::InSet { .. }, .. });
     Plan {
         target,
         emit: request.emit,

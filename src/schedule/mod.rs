@@ -95,7 +95,8 @@ pub enum Directive {
         /// A loop over rows.
         var: String,
     },
-    /// `interleave(v)`: the walks of the innermost loop `v` advance together, a step of each in turn.
+    /// `interleave(v)`: the walks of the innermost loop `v` advance together, a step of each in turn, for the steps
+    /// that `unrollWalk` takes in straight-line code; the rest of each walk follows one by one.
     Interleave {
         /// An innermost loop of constant extent.
         var: String,

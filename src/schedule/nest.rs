@@ -155,7 +155,15 @@ impl Building {
     fn new() -> Self {
         let mut b = Self { vars: Vec::new(), nodes: Vec::new(), roots: Vec::new() };
         let zero = || Size::Const(0);
-        let var = |name: &str, dim, end| Var { name: name.into(), dim, start: zero(), step: Size::Const(1), end, parent: None, limited: false };
+        let var = |name: &str, dim, end| Var {
+            name: name.into(),
+            dim,
+            start: zero(),
+            step: Size::Const(1),
+            end,
+            parent: None,
+            limited: false,
+        };
         b.vars.push(var("batch", Dim::Batch, Size::Batch));
         b.vars.push(var("tree", Dim::Tree, Size::Trees));
         let batch = b.node(0, None);
@@ -216,7 +224,8 @@ impl Building {
             }
             next.is_none()
         };
-        let found: Vec<usize> = self.live().into_iter().filter(|n| self.name(*n) == name && matches(*n)).collect();
+        let found: Vec<usize> =
+            self.live().into_iter().filter(|n| self.name(*n) == name && matches(*n)).collect();
         if found.is_empty() {
             let mut names: Vec<&str> = self.live().into_iter().map(|n| self.name(n)).collect();
             names.dedup();
@@ -241,14 +250,17 @@ impl Building {
     fn innermost(&self, path: &str) -> Result<Vec<usize>, String> {
         let found = self.find(path)?;
         match found.iter().any(|n| !self.nodes[*n].children.is_empty()) {
-            true => Err(format!("`{path}` is not an innermost loop; name the loop that holds no other, or reorder")),
+            true => Err(format!(
+                "`{path}` is not an innermost loop; name the loop that holds no other, or reorder"
+            )),
             false => Ok(found),
         }
     }
 
     fn plain(&self, node: usize) -> Result<(), String> {
         let n = &self.nodes[node];
-        let marked = n.mapping != Mapping::Serial || n.cache || n.interleave || n.unroll.is_some() || n.shared_reduce;
+        let marked =
+            n.mapping != Mapping::Serial || n.cache || n.interleave || n.unroll.is_some() || n.shared_reduce;
         match marked {
             true => Err(format!(
                 "`{}` has been mapped, cached, interleaved or unrolled already; tile and split first",
@@ -272,14 +284,18 @@ impl Building {
                 found.into_iter().rev().try_for_each(|n| self.split(n, first, second, at))
             }
             Directive::Reorder { vars } => self.reorder(vars),
-            Directive::Parallel { var } => self.find(var)?.into_iter().try_for_each(|n| self.map(n, Mapping::Parallel)),
+            Directive::Parallel { var } => {
+                self.find(var)?.into_iter().try_for_each(|n| self.map(n, Mapping::Parallel))
+            }
             Directive::GpuDimension { var, dim } => {
                 self.find(var)?.into_iter().try_for_each(|n| self.map(n, Mapping::Gpu(*dim)))
             }
             Directive::Cache { var } => {
                 for n in self.find(var)? {
                     if self.vars[self.nodes[n].var].dim == Dim::Tree {
-                        return Err(format!("`{var}` goes over trees, and caching trees is not there yet; cache a loop over rows"));
+                        return Err(format!(
+                            "`{var}` goes over trees, and caching trees is not there yet; cache a loop over rows"
+                        ));
                     }
                     if self.nodes[n].interleave {
                         return Err(format!("`{var}` is interleaved; cache a loop outside it"));
@@ -291,7 +307,9 @@ impl Building {
             Directive::Interleave { var } => {
                 for n in self.innermost(var)? {
                     if self.nodes[n].mapping != Mapping::Serial || self.nodes[n].cache {
-                        return Err(format!("`{var}` is mapped or cached; interleave a plain loop inside it, tile({var}, outer, inner, 4)"));
+                        return Err(format!(
+                            "`{var}` is mapped or cached; interleave a plain loop inside it, tile({var}, outer, inner, 4)"
+                        ));
                     }
                     let v = &self.vars[self.nodes[n].var];
                     let lanes = match (&v.start, &v.end, &v.step) {
@@ -304,7 +322,9 @@ impl Building {
                         Some(1..=64) => self.nodes[n].interleave = true,
                         Some(n) => return Err(format!("`{var}` has {n} iterations; interleave 1 to 64")),
                         None => {
-                            return Err(format!("`{var}` has no constant extent; tile it, tile({var}, outer, inner, 4), and interleave the inner loop"));
+                            return Err(format!(
+                                "`{var}` has no constant extent; tile it, tile({var}, outer, inner, 4), and interleave the inner loop"
+                            ));
                         }
                     }
                 }
@@ -319,7 +339,9 @@ impl Building {
             Directive::SharedReduce { var } => {
                 for n in self.find(var)? {
                     if self.vars[self.nodes[n].var].dim == Dim::Batch {
-                        return Err(format!("`{var}` goes over rows, which need no reduction; name a loop over trees"));
+                        return Err(format!(
+                            "`{var}` goes over rows, which need no reduction; name a loop over trees"
+                        ));
                     }
                     self.nodes[n].shared_reduce = true;
                 }
@@ -411,14 +433,20 @@ impl Building {
             let mut above = self.nodes[node].parent;
             while let Some(a) = above {
                 if clashes(a) {
-                    return Err(format!("the enclosing loop `{}` has {dim} already; use another dimension", self.name(a)));
+                    return Err(format!(
+                        "the enclosing loop `{}` has {dim} already; use another dimension",
+                        self.name(a)
+                    ));
                 }
                 above = self.nodes[a].parent;
             }
             let mut below = self.nodes[node].children.clone();
             while let Some(b) = below.pop() {
                 if clashes(b) {
-                    return Err(format!("the loop `{}` inside has {dim} already; use another dimension", self.name(b)));
+                    return Err(format!(
+                        "the loop `{}` inside has {dim} already; use another dimension",
+                        self.name(b)
+                    ));
                 }
                 below.extend(&self.nodes[b].children);
             }
@@ -469,7 +497,10 @@ impl Building {
             let node = &self.nodes[*n];
             !node.children.is_empty() && (node.interleave || node.unroll.is_some())
         }) {
-            Some(n) => Err(format!("`{}` is interleaved or unrolled and would no longer be innermost; reorder first", self.name(n))),
+            Some(n) => Err(format!(
+                "`{}` is interleaved or unrolled and would no longer be innermost; reorder first",
+                self.name(n)
+            )),
             None => Ok(()),
         }
     }
@@ -487,7 +518,13 @@ impl Building {
         let bounds = self.bounds(node, path);
         let body = n.children.iter().map(|c| self.finish_loop(*c, path)).collect();
         path.pop();
-        let var = IndexVar { name: v.name.clone(), dim: v.dim, start: v.start.clone(), step: v.step.clone(), bounds };
+        let var = IndexVar {
+            name: v.name.clone(),
+            dim: v.dim,
+            start: v.start.clone(),
+            step: v.step.clone(),
+            bounds,
+        };
         NestLoop {
             var,
             mapping: n.mapping,
@@ -513,7 +550,8 @@ impl Building {
         let mut at = self.vars[me].parent;
         let mut came_from = me;
         while let Some(ancestor) = at {
-            let descends = |v: usize| std::iter::successors(Some(v), |v| self.vars[*v].parent).any(|v| v == ancestor);
+            let descends =
+                |v: usize| std::iter::successors(Some(v), |v| self.vars[*v].parent).any(|v| v == ancestor);
             if self.vars[came_from].limited && !below.iter().any(|v| descends(*v)) {
                 let above = &path[..path.len() - 1];
                 let minus: Vec<usize> = (0..above.len()).filter(|d| descends(above[*d])).collect();

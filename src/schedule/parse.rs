@@ -35,11 +35,17 @@ fn parse_line(line: &str) -> Result<Option<Directive>, String> {
     // Listings number their lines.
     let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let line = if line[digits..].starts_with(char::is_whitespace) { line[digits..].trim() } else { line };
-    if line.is_empty() || line.starts_with("IndexVar ") || line.starts_with("auto") {
+    if line.is_empty()
+        || line.starts_with("IndexVar ")
+        || line.starts_with("auto ")
+        || line.starts_with("auto& ")
+    {
         return Ok(None);
     }
     let line = line.strip_prefix("schedule.").unwrap_or(line);
-    let (name, rest) = line.split_once('(').ok_or(format!("expected a directive, `tile(batch, b0, b1, 64)` say, found `{line}`"))?;
+    let (name, rest) = line
+        .split_once('(')
+        .ok_or(format!("expected a directive, `tile(batch, b0, b1, 64)` say, found `{line}`"))?;
     let inside = rest.trim_end().strip_suffix(')').ok_or(format!("`{}(` is not closed", name.trim()))?;
     let inside = inside.trim().trim_start_matches('{').trim_end_matches('}');
     let arguments: Vec<&str> =
@@ -70,7 +76,8 @@ fn directive(name: &str, arguments: &[&str]) -> Result<Directive, String> {
         ("parallel", [v]) => Ok(Directive::Parallel { var: variable(v)? }),
         ("parallel", _) => Err(usage("parallel(variable)")),
         ("gpuDimension", [v, d]) => {
-            let dim = GpuDim::parse(d).ok_or(format!("`{d}` is no GPU dimension: grid.x/y/z or block.x/y/z"))?;
+            let dim =
+                GpuDim::parse(d).ok_or(format!("`{d}` is no GPU dimension: grid.x/y/z or block.x/y/z"))?;
             Ok(Directive::GpuDimension { var: variable(v)?, dim })
         }
         ("gpuDimension", _) => Err(usage("gpuDimension(variable, grid.x)")),
@@ -110,7 +117,11 @@ fn is_name(name: &str) -> bool {
 
 /// A variable in use: a name, or the path to a copy of it, `t0.batch`.
 fn variable(name: &str) -> Result<String, String> {
-    if name.split('.').all(is_name) { Ok(name.to_owned()) } else { Err(format!("`{name}` is no variable's name")) }
+    if name.split('.').all(is_name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("`{name}` is no variable's name"))
+    }
 }
 
 /// A name for a new variable.
@@ -140,6 +151,8 @@ fn term(text: &str) -> Result<Size, String> {
     match text.parse::<u32>() {
         Ok(0) => Err("a size is at least 1".to_owned()),
         Ok(n) => Ok(Size::Const(n)),
-        Err(_) => Err(format!("`{text}` is no size: a number, batch, trees, threads, or one divided by another")),
+        Err(_) => {
+            Err(format!("`{text}` is no size: a number, batch, trees, threads, or one divided by another"))
+        }
     }
 }

@@ -61,11 +61,14 @@ impl Preset {
         };
         match self {
             Self::Default if gpu => default_gpu(forest, &stats).layout(layout),
-            Self::Default => chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]))
-                .unroll_walk("b1", None)
-                .layout(layout),
+            Self::Default => {
+                chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]))
+                    .unroll_walk("b1", None)
+                    .layout(layout)
+            }
             Self::Xgboost => {
-                chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"])).layout(LayoutKind::Sparse)
+                chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]))
+                    .layout(LayoutKind::Sparse)
             }
             Self::TreebeardOneTree => {
                 let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).tile("b1", "b2", "b3", 8u32);
@@ -96,7 +99,11 @@ impl Preset {
 fn layout_for(stats: &ForestStats) -> LayoutKind {
     let depth = stats.depths.len().saturating_sub(1) as u32;
     let full = 2f64.powi(depth as i32) * stats.trees as f64;
-    if depth <= 10 && full <= 8.0 * stats.leaves.max(1) as f64 { LayoutKind::Array } else { LayoutKind::Sparse }
+    if depth <= 10 && full <= 8.0 * stats.leaves.max(1) as f64 {
+        LayoutKind::Array
+    } else {
+        LayoutKind::Sparse
+    }
 }
 
 /// Rows of a block, trees over units where there are trees enough, shared sums (SilvanForge, section 8).
@@ -114,6 +121,7 @@ fn default_gpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     } else {
         tiled
     };
-    schedule = schedule.gpu_dimension("b0", GpuDim::Grid(Axis::X)).gpu_dimension("b1", GpuDim::Block(Axis::X));
-    if words <= 2048 { schedule.cache("b0") } else { schedule }
+    schedule =
+        schedule.gpu_dimension("b0", GpuDim::Grid(Axis::X)).gpu_dimension("b1", GpuDim::Block(Axis::X));
+    if (1..=2048).contains(&words) { schedule.cache("b0") } else { schedule }
 }

@@ -5,11 +5,11 @@ use crate::forest::Forest;
 
 /// A directive that can't be carried out, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("schedule, directive {number} `{directive}`: {remedy}")]
+#[error("schedule{}: {remedy}", if *number == 0 { String::new() } else { format!(", directive {number} `{directive}`") })]
 pub struct ScheduleError {
     /// Its number, from 1; 0 where the schedule as a whole is meant.
     pub number: usize,
-    /// The directive.
+    /// The directive; empty where the schedule as a whole is meant.
     pub directive: String,
     /// What is wrong and what to do.
     pub remedy: String,
@@ -21,7 +21,7 @@ impl ScheduleError {
     }
 
     pub(crate) fn whole(remedy: impl Into<String>) -> Self {
-        Self { number: 0, directive: "(the whole)".to_owned(), remedy: remedy.into() }
+        Self { number: 0, directive: String::new(), remedy: remedy.into() }
     }
 }
 
@@ -85,12 +85,20 @@ impl Schedule {
                 let remedy = format!("it stands inside the block loop `{}`; reorder it outside", l.var.name);
                 return Err(self.blame(&grid.var.name, remedy));
             }
-            if is_block && let Some(cached) = l.body.iter().flat_map(NestLoop::walk).chain([*l]).find(|m| m.cache) {
-                let remedy = format!("a cube fills its row cache together, outside its block loops; cache a loop outside `{}`", l.var.name);
+            if is_block
+                && let Some(cached) = l.body.iter().flat_map(NestLoop::walk).chain([*l]).find(|m| m.cache)
+            {
+                let remedy = format!(
+                    "a cube fills its row cache together, outside its block loops; cache a loop outside `{}`",
+                    l.var.name
+                );
                 return Err(self.blame(&cached.var.name, remedy));
             }
             if l.shared_reduce && !is_block {
-                let remedy = format!("only a block loop's units share memory; add gpuDimension({}, block.y)", l.var.name);
+                let remedy = format!(
+                    "only a block loop's units share memory; add gpuDimension({}, block.y)",
+                    l.var.name
+                );
                 return Err(self.blame(&l.var.name, remedy));
             }
             if (l.cache || l.shared_reduce) && !shared {
@@ -111,6 +119,23 @@ impl Schedule {
                 text(&dims[0]),
                 text(other)
             )));
+        }
+        let mut caches = Vec::new();
+        nest.body.iter().for_each(|l| caches_round(l, Vec::new(), &mut caches));
+        if let Some(names) = caches.iter().find(|c| c.len() > 1) {
+            let remedy = format!(
+                "it stands inside the cached loop `{}`; a walk reads one row cache, so cache one of them",
+                names[0]
+            );
+            return Err(self.blame(&names[1], remedy));
+        }
+        if let Some(cached) =
+            caches.iter().find_map(|c| c.first()).filter(|_| caches.iter().any(Vec::is_empty))
+        {
+            let remedy = "an innermost loop of another branch stands in no cached loop; a kernel's walks read the row cache \
+                          or none does, so cache a loop of every branch"
+                .to_owned();
+            return Err(self.blame(cached, remedy));
         }
         let walks: Vec<&&NestLoop> = loops.iter().filter(|l| l.body.is_empty()).collect();
         if walks.len() > MOST_SIBLING_WALKS {
@@ -182,5 +207,16 @@ fn launch_dims(l: &NestLoop, path: &mut Vec<GpuDim>, all: &mut Vec<Vec<GpuDim>>)
     l.body.iter().for_each(|inner| launch_dims(inner, path, all));
     if mapped.is_some() {
         path.pop();
+    }
+}
+
+/// The cached loops round each innermost loop, outermost first.
+fn caches_round(l: &NestLoop, mut names: Vec<String>, all: &mut Vec<Vec<String>>) {
+    if l.cache {
+        names.push(l.var.name.clone());
+    }
+    match l.body.is_empty() {
+        true => all.push(names),
+        false => l.body.iter().for_each(|inner| caches_round(inner, names.clone(), all)),
     }
 }

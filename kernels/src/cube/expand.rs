@@ -4,6 +4,8 @@
 
 // A kernel's state is its arguments: slices of buffers can't be kept in a struct while a kernel is expanded.
 #![allow(clippy::too_many_arguments)]
+// `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
+#![allow(clippy::needless_range_loop, clippy::ptr_arg)]
 // What `#[cube]` makes of a recursive call.
 #![allow(unused_qualifications)]
 
@@ -13,7 +15,9 @@ use super::{
     keys::{key_of_bits, load_bits},
     node,
 };
-use crate::plan::{Axis, Dim, Emit, GpuDim, Lanes, Limit, Loop, Map, Op, PlanRef, Range, RowLoop, Sum, Value, Walk};
+use crate::plan::{
+    Axis, Dim, Emit, GpuDim, Lanes, Limit, Loop, Map, Op, PlanRef, Range, RowLoop, Sum, Value, Walk,
+};
 
 /// What only the call knows.
 #[derive(CubeType, CubeLaunch)]
@@ -69,7 +73,9 @@ pub fn forest(
 ) {
     let mut cache = Sequence::<Shared<[u32]>>::new();
     if comptime![plan.cached_rows.is_some()] {
-        cache.push(Shared::new_slice(comptime![(plan.cached_rows.unwrap_or(0) * plan.features) as usize]));
+        cache.push(Shared::new_slice(comptime![
+            (plan.cached_rows.unwrap_or(0) * plan.features).max(1) as usize
+        ]));
     }
     let mut sums = Sequence::<Shared<[f32]>>::new();
     if comptime![plan.shared_sums.is_some()] {
@@ -117,8 +123,12 @@ fn run(
     for i in 0..ops.len() {
         let op = comptime![ops[i].clone()];
         match op {
-            Op::Loop(l) => run_loop(rows, model, leaves, out, partial, call, cache, sums, &here, clock, sum, &l, plan),
-            Op::Walk(w) => walk(rows, model, leaves, out, partial, call, &*cache, sums, &here, clock, sum, &w, plan),
+            Op::Loop(l) => {
+                run_loop(rows, model, leaves, out, partial, call, cache, sums, &here, clock, sum, &l, plan)
+            }
+            Op::Walk(w) => {
+                walk(rows, model, leaves, out, partial, call, &*cache, sums, &here, clock, sum, &w, plan)
+            }
             Op::Accumulate { body, into } => {
                 sum.store(0.0f32);
                 run(rows, model, leaves, out, partial, call, cache, sums, &here, clock, sum, &body, plan);
@@ -144,10 +154,19 @@ fn value(call: &Call, #[comptime] value: Value) -> u32 {
     }
 }
 
-/// One past the last offset that every limit allows.
+/// One past the last offset that every limit allows. A loop with numbers for limits ends with the rows or trees there
+/// are, so that a tile larger than that has no further iterations.
 #[cube]
-fn end_of(call: &Call, offsets: &Sequence<u32>, #[comptime] limits: &Vec<Limit>) -> u32 {
+fn end_of(
+    call: &Call,
+    offsets: &Sequence<u32>,
+    #[comptime] limits: &Vec<Limit>,
+    #[comptime] dim: Dim,
+) -> u32 {
     let mut end = 0xffff_ffffu32;
+    if comptime![!limits.iter().any(|l| matches!(l.end, Value::Slot(_)))] {
+        end = if comptime![dim == Dim::Batch] { call.batch } else { call.trees };
+    }
     #[unroll]
     for i in 0..limits.len() {
         let limit = comptime![limits[i].clone()];
@@ -223,7 +242,7 @@ fn run_loop(
     #[comptime] l: &Loop,
     #[comptime] plan: &PlanRef,
 ) {
-    let end = end_of(call, &state.offsets, comptime![&l.range.limits]);
+    let end = end_of(call, &state.offsets, comptime![&l.range.limits], l.dim);
     let start = value(call, l.range.start);
     let step = value(call, l.range.step);
     match l.map {
@@ -302,10 +321,27 @@ fn walk(
             if comptime![!w.complete] {
                 finish(rows, model, call, cache, state.window, state.row, constant, &at, plan);
             }
-            found(model, leaves, out, partial, call, sums, state, clock, sum, state.row, state.tree, at.read(), &w.into, plan);
+            found(
+                model,
+                leaves,
+                out,
+                partial,
+                call,
+                sums,
+                state,
+                clock,
+                sum,
+                state.row,
+                state.tree,
+                at.read(),
+                &w.into,
+                plan,
+            );
         }
         Some(lanes) => {
-            walk_lanes(rows, model, leaves, out, partial, call, cache, sums, state, clock, sum, &lanes, w, plan);
+            walk_lanes(
+                rows, model, leaves, out, partial, call, cache, sums, state, clock, sum, &lanes, w, plan,
+            );
         }
     }
 }
@@ -327,7 +363,7 @@ fn walk_lanes(
     #[comptime] w: &Walk,
     #[comptime] plan: &PlanRef,
 ) {
-    let end = end_of(call, &state.offsets, comptime![&lanes.range.limits]);
+    let end = end_of(call, &state.offsets, comptime![&lanes.range.limits], lanes.dim);
     let start = value(call, lanes.range.start);
     let step = value(call, lanes.range.step);
     // A partial group walks its first lane again in the lanes it has not, and drops what they find.
@@ -370,7 +406,10 @@ fn walk_lanes(
         for l in 0..count {
             if real[l] {
                 let at = ats.index(l).read();
-                found(model, leaves, out, partial, call, sums, state, clock, sum, row_of[l], tree_of[l], at, &w.into, plan);
+                found(
+                    model, leaves, out, partial, call, sums, state, clock, sum, row_of[l], tree_of[l], at,
+                    &w.into, plan,
+                );
             }
         }
     }
@@ -443,8 +482,24 @@ fn found(
                             add(model, out, partial, call, sums, state, row, o, leaf, &into, plan);
                         }
                     } else {
-                        let output = if comptime![plan.outputs == 1] { 0u32.runtime() } else { model[(entry + 2u32) as usize] };
-                        add(model, out, partial, call, sums, state, row, output, leaves[slot as usize], &into, plan);
+                        let output = if comptime![plan.outputs == 1] {
+                            0u32.runtime()
+                        } else {
+                            model[(entry + 2u32) as usize]
+                        };
+                        add(
+                            model,
+                            out,
+                            partial,
+                            call,
+                            sums,
+                            state,
+                            row,
+                            output,
+                            leaves[slot as usize],
+                            &into,
+                            plan,
+                        );
                     }
                 }
             }
@@ -598,7 +653,7 @@ fn reduce_rows(
     if comptime![(depth as usize) < chain.len()] {
         let range: Range = comptime![chain[depth as usize].range.clone()];
         let register = comptime![chain[depth as usize].register];
-        let end = end_of(call, &state.offsets, comptime![&range.limits]);
+        let end = end_of(call, &state.offsets, comptime![&range.limits], Dim::Batch);
         let step = value(call, range.step);
         let mut offset = value(call, range.start);
         let mut stride = step;
@@ -639,5 +694,11 @@ fn enter_at(state: &State, offset: u32, #[comptime] register: u32) -> State {
         // Loops over trees in between: no limit of a row loop reads their registers.
         offsets.push(offset);
     }
-    State { row: state.row + offset, tree: state.tree, offsets, window: state.window, sums_row: state.sums_row }
+    State {
+        row: state.row + offset,
+        tree: state.tree,
+        offsets,
+        window: state.window,
+        sums_row: state.sums_row,
+    }
 }

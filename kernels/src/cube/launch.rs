@@ -6,7 +6,7 @@ use super::{
     expand::{CallLaunch, forest},
     reduce::{fill_base, fill_zero, reduce_copies},
 };
-use crate::plan::{Emit, Extents, GpuDim, Partial, PlanRef};
+use crate::plan::{Emit, Extents, GpuDim, Partial, PlanRef, RowType};
 
 /// A forest on a device: nodes, trees, slots, category sets and base scores in one buffer of words.
 #[derive(Clone, Debug)]
@@ -51,10 +51,79 @@ const MOST_PARTIALS: u64 = 1 << 26;
 /// Units of a cube in the launches round the kernel.
 const UNITS: u32 = 256;
 
-/// Runs a plan that verifies: writes margins (bits of `f32`), slots or a trace of all rows into `out`.
+/// Rows of a piece are a multiple of this, so that a piece begins where a binding may begin.
+const PIECE: u32 = 128;
+
+/// The most rows of one launch: indices stay below 2^32, no binding grows past `most_bytes`, private copies that only
+/// the cube's units have stay below their limit.
+pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u32 {
+    let words = most_bytes.min(1 << 33) / 4;
+    let width = match plan.emit {
+        Emit::Margins => plan.outputs,
+        Emit::Slots => trees,
+        Emit::Trace => trees.saturating_mul(2),
+    };
+    let of_unit = |p: &Partial| {
+        let block = p.dims.iter().filter(|d| matches!(d.gpu, Some(GpuDim::Block(_))));
+        block.map(|d| u64::from(copies_of(plan, d.gpu, [1; 3]))).product::<u64>() * u64::from(plan.outputs)
+    };
+    let partials = plan.partials.iter().map(of_unit).sum::<u64>();
+    let limits = [
+        words / u64::from(width.max(1)),
+        words / u64::from(rows.row_stride.max(1)),
+        MOST_PARTIALS / partials.max(1),
+    ];
+    let least = limits.into_iter().min().unwrap_or(1).min(1 << 31) as u32;
+    (least / PIECE * PIECE).max(PIECE)
+}
+
+/// Runs a plan that verifies: writes margins (bits of `f32`), slots or a trace of all rows into `out`, in pieces of at
+/// most `most` rows.
 ///
 /// `leaves` are the leaf values by slot. Nothing is read back; a batch of 0 launches nothing.
-pub fn launch(client: &Client, plan: &PlanRef, model: &Model, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
+pub fn launch(
+    client: &Client,
+    plan: &PlanRef,
+    model: &Model,
+    rows: &Rows,
+    leaves: (Handle, usize),
+    out: (Handle, usize),
+    most: u32,
+) {
+    if rows.batch <= most {
+        return launch_piece(client, plan, model, rows, leaves, out);
+    }
+    let most = (most / PIECE * PIECE).max(PIECE);
+    let width = out.1 / rows.batch as usize;
+    let per_word = match plan.rows {
+        RowType::F32 => 1,
+        RowType::F16 | RowType::BF16 => 2,
+    };
+    let mut first = 0;
+    while first < rows.batch {
+        let batch = most.min(rows.batch - first);
+        let skipped = first as usize * rows.row_stride as usize / per_word;
+        let piece = Rows {
+            words: rows.words.clone().offset_start(skipped as u64 * 4),
+            len: rows.len - skipped,
+            batch,
+            ..rows.clone()
+        };
+        let at = first as usize * width;
+        let out = (out.0.clone().offset_start(at as u64 * 4), batch as usize * width);
+        launch_piece(client, plan, model, &piece, leaves.clone(), out);
+        first += batch;
+    }
+}
+
+fn launch_piece(
+    client: &Client,
+    plan: &PlanRef,
+    model: &Model,
+    rows: &Rows,
+    leaves: (Handle, usize),
+    out: (Handle, usize),
+) {
     if rows.batch == 0 {
         return;
     }
@@ -72,7 +141,13 @@ pub fn launch(client: &Client, plan: &PlanRef, model: &Model, rows: &Rows, leave
         let (count, dim) = flat(partial_len);
         // SAFETY: the buffer was made for this many values.
         unsafe {
-            fill_zero::launch_unchecked(client, count, dim, buffer(&partial, partial_len as usize), partial_len);
+            fill_zero::launch_unchecked(
+                client,
+                count,
+                dim,
+                buffer(&partial, partial_len as usize),
+                partial_len,
+            );
         }
     }
     if plan.emit == Emit::Margins && !plan.sums_once() {
@@ -80,7 +155,16 @@ pub fn launch(client: &Client, plan: &PlanRef, model: &Model, rows: &Rows, leave
         // SAFETY: the model's base scores and the output's rows are in range.
         unsafe {
             let (model_arg, out) = (buffer(&model.words, model.len), buffer(&out.0, out.1));
-            fill_base::launch_unchecked(client, count, dim, model_arg, out, model.base_at, plan.outputs, row_sums);
+            fill_base::launch_unchecked(
+                client,
+                count,
+                dim,
+                model_arg,
+                out,
+                model.base_at,
+                plan.outputs,
+                row_sums,
+            );
         }
     }
     let [x, y, z] = plan.cube_dim;
@@ -140,7 +224,10 @@ pub fn cubes(plan: &PlanRef, at: Extents) -> [u32; 3] {
             sums * partial.dims.iter().map(|d| u64::from(copies_of(plan, d.gpu, count))).product::<u64>()
         };
         while total(count) > MOST_PARTIALS {
-            let on_grid = partial.dims.iter().filter_map(|d| if let Some(GpuDim::Grid(a)) = d.gpu { Some(a as usize) } else { None });
+            let on_grid = partial
+                .dims
+                .iter()
+                .filter_map(|d| if let Some(GpuDim::Grid(a)) = d.gpu { Some(a as usize) } else { None });
             match on_grid.max_by_key(|a| count[*a]).filter(|a| count[*a] > 1) {
                 Some(axis) => count[axis] = count[axis].div_ceil(2),
                 None => break,

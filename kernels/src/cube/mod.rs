@@ -14,6 +14,6 @@ mod reduce;
 mod source;
 
 pub use keys::{MISSING, key};
-pub use launch::{Model, Rows, cubes, launch};
+pub use launch::{Model, Rows, cubes, launch, most_rows};
 pub use node::{CATEGORY, FEATURE, INSIDE_RIGHT, LEAF, MISSING_LEFT};
 pub use source::source;

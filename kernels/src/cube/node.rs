@@ -10,6 +10,9 @@
 //! missing value is `u32::MAX`, so with `d` it wraps to 0 and goes left, and without it goes right; no other key
 //! wraps. In a leaf everything goes left, to itself.
 
+// A kernel knows neither ranges' methods nor a comptime condition joined to another.
+#![allow(clippy::manual_range_contains, clippy::collapsible_if)]
+
 use cubecl::prelude::*;
 
 use super::keys::MISSING;
@@ -44,7 +47,8 @@ fn category_right(model: &[u32], sets_at: u32, key: u32, place: u32, meta: u32) 
     // The integer part of a float below 2^24, in integers: the mantissa, shifted down by what the exponent says.
     let exponent = select(valid, bits >> 23u32, 0u32);
     let mantissa = (bits & 0x7f_ffffu32) | 0x80_0000u32;
-    let category = select(exponent < 127u32, 0u32, mantissa >> (150u32 - u32::clamp(exponent, 127u32, 150u32)));
+    let category =
+        select(exponent < 127u32, 0u32, mantissa >> (150u32 - u32::clamp(exponent, 127u32, 150u32)));
     let word = category >> 5u32;
     let known = valid && word < words;
     let bitset = model[(at + 1u32 + select(known, word, 0u32)) as usize];

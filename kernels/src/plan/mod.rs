@@ -391,9 +391,10 @@ impl Plan {
     /// Shared memory in bytes.
     pub fn shared_bytes(&self) -> u32 {
         let cache = self.cached_rows.map_or(0, |rows| rows.saturating_mul(self.features));
-        let sums = self.shared_sums.as_ref().map_or(0, |s| {
-            s.copies().saturating_mul(s.rows).saturating_mul(self.outputs)
-        });
+        let sums = self
+            .shared_sums
+            .as_ref()
+            .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.outputs));
         cache.saturating_add(sums).saturating_mul(4)
     }
 
@@ -454,7 +455,9 @@ impl Plan {
 
     fn verify_op(&self, op: &Op, depth: u32, in_block: bool) -> Result<(), String> {
         let value = |v: Value| match v {
-            Value::Slot(s) if s as usize >= self.sizes.len() => Err(format!("slot {s} of {}", self.sizes.len())),
+            Value::Slot(s) if s as usize >= self.sizes.len() => {
+                Err(format!("slot {s} of {}", self.sizes.len()))
+            }
             _ => Ok(()),
         };
         let limit = |l: &Limit| match l.minus.iter().find(|r| **r >= depth) {
@@ -467,7 +470,9 @@ impl Plan {
             r.limits.iter().try_for_each(limit)
         };
         let sum = |s: &Sum| match s {
-            Sum::Partial { buffer } if *buffer as usize >= self.partials.len() => Err(format!("no partial {buffer}")),
+            Sum::Partial { buffer } if *buffer as usize >= self.partials.len() => {
+                Err(format!("no partial {buffer}"))
+            }
             Sum::Shared if self.shared_sums.is_none() => Err("no shared sums".to_owned()),
             _ => Ok(()),
         };

@@ -90,7 +90,12 @@ impl Plan {
         let mut text = "walk".to_owned();
         if let Some(lanes) = &walk.lanes {
             let dim = lanes.dim;
-            text += &format!(" {} lanes of {dim} r{} in {}", lanes.count, lanes.register, self.range_text(&lanes.range));
+            text += &format!(
+                " {} lanes of {dim} r{} in {}",
+                lanes.count,
+                lanes.register,
+                self.range_text(&lanes.range)
+            );
         }
         if walk.steps > 0 {
             text += &format!(" unrolled {}", walk.steps);
@@ -123,7 +128,14 @@ impl Plan {
                     Map::Gpu { dim, single: true } => format!("{dim} once for"),
                     Map::Gpu { dim, single: false } => format!("{dim} for"),
                 };
-                writeln!(f, "{how} {} (r{}, {}) in {}:", l.var, l.register, l.dim, self.range_text(&l.range))?;
+                writeln!(
+                    f,
+                    "{how} {} (r{}, {}) in {}:",
+                    l.var,
+                    l.register,
+                    l.dim,
+                    self.range_text(&l.range)
+                )?;
                 self.write_ops(f, &l.body, depth + 1)
             }
             Op::Walk(w) => match &w.into {
@@ -135,11 +147,21 @@ impl Plan {
                 self.write_ops(f, body, depth + 1)
             }
             Op::CacheRows { rows } => {
-                writeln!(f, "barrier; cacheRows {rows} x {} by {} units; barrier", self.features, self.units())
+                writeln!(
+                    f,
+                    "barrier; cacheRows {rows} x {} by {} units; barrier",
+                    self.features,
+                    self.units()
+                )
             }
             Op::ClearShared => writeln!(f, "clear shared sums; barrier"),
             Op::ReduceShared { into, rows } => {
-                writeln!(f, "barrier; {} reduce shared sums, {}; barrier", self.sum_text(into), self.chains(rows))
+                writeln!(
+                    f,
+                    "barrier; {} reduce shared sums, {}; barrier",
+                    self.sum_text(into),
+                    self.chains(rows)
+                )
             }
             Op::ReduceDimension { buffer, dimension, outer, rows, in_place } => {
                 let name = if *in_place { "reduceDimensionInplace" } else { "result += reduceDimension" };

@@ -342,7 +342,7 @@ mod on_burn {
             guard(self.backend, || {
                 let mut out = Vec::new();
                 for x in self.tensors(rows) {
-                    out.extend(run(x)?.into_data().to_vec::<f32>().map_err(|e| self.error(&e))?);
+                    out.extend(run(x)?.into_data().try_to_vec::<f32>().map_err(|e| self.error(&e))?);
                 }
                 Ok(out)
             })
@@ -353,7 +353,7 @@ mod on_burn {
                 let mut out = Vec::new();
                 for x in self.tensors(rows) {
                     let data = self.op.slots(x).map_err(|e| choice.blame(e))?.into_data().convert::<i32>();
-                    let slots = data.to_vec::<i32>().map_err(|e| self.error(&e))?;
+                    let slots = data.try_to_vec::<i32>().map_err(|e| self.error(&e))?;
                     out.extend(slots.into_iter().map(|slot| slot as u32));
                 }
                 Ok(out)

@@ -88,7 +88,8 @@ fn not_reference(backend: Backend) -> Result<()> {
 
 fn lowered(forest: &Forest, backend: Backend, choice: &Choice) -> Result<Lowered> {
     not_reference(backend)?;
-    let request = Request { device: backend.portable_device(), ..Request::cpu() };
+    let threads = if backend.is_gpu() { 1 } else { Request::cpu().threads };
+    let request = Request { device: backend.portable_device(), threads, ..Request::cpu() };
     plan::lower(forest, &choice.schedule, request).map_err(|e| choice.blame(e))
 }
 
