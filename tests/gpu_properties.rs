@@ -21,7 +21,7 @@ use support::assert_margins;
 fn random_forests_give_what_the_reference_gives() {
     let Some((name, device)) = support::gpu() else { return };
     let preset = Cell::new(0);
-    let config = Config { cases: 24, failure_persistence: None, max_shrink_iters: 40, ..Config::default() };
+    let config = Config { cases: 8, failure_persistence: None, max_shrink_iters: 16, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let result = runner.run(&(generate::forest(), any::<u64>()), |(forest, seed)| {
         let preset = Preset::ALL[preset.replace(preset.get() + 1) % Preset::ALL.len()];
