@@ -77,7 +77,7 @@ fn check(client: &Client, s: &Specimen, schedule: &Schedule, batches: &[usize], 
     true
 }
 
-const SHAPES: [&str; 9] = [
+const SHAPES: [&str; 8] = [
     "logistic-missing",
     "softprob",
     "vector-leaf",
@@ -85,7 +85,6 @@ const SHAPES: [&str; 9] = [
     "category-partition",
     "zero-threshold",
     "uneven",
-    "deep-lossguide",
     "one-feature",
 ];
 

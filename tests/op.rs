@@ -111,6 +111,28 @@ fn halves_are_widened_exactly() {
 }
 
 #[test]
+fn every_half_decides_as_its_f32() {
+    let s = support::named("one-feature");
+    let f16: Vec<half::f16> = (0..=u16::MAX).map(half::f16::from_bits).collect();
+    let bf16: Vec<half::bf16> = (0..=u16::MAX).map(half::bf16::from_bits).collect();
+    let expect =
+        |x: f32| reference::slots(&s.forest, &[x]).into_iter().map(|slot| slot as i32).collect::<Vec<_>>();
+    for (name, device) in devices().into_iter().filter(|(name, _)| *name != "ndarray") {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+        let run = |data: TensorData, dtype: DType| -> Vec<i32> {
+            let x = Tensor::<2>::from_data(data, (&device, dtype));
+            op.slots(x).expect(name).into_data().convert::<i32>().try_to_vec().expect("i32")
+        };
+        let found = run(TensorData::new(f16.clone(), [f16.len(), 1]), DType::F16);
+        let expected: Vec<i32> = f16.iter().flat_map(|x| expect(x.to_f32())).collect();
+        assert!(found == expected, "f16 on {name}");
+        let found = run(TensorData::new(bf16.clone(), [bf16.len(), 1]), DType::BF16);
+        let expected: Vec<i32> = bf16.iter().flat_map(|x| expect(x.to_f32())).collect();
+        assert!(found == expected, "bf16 on {name}");
+    }
+}
+
+#[test]
 fn leaf_values_have_an_exact_gradient() {
     for model in ["logistic-missing", "softprob", "vector-leaf"] {
         let s = support::named(model);

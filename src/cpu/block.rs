@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::walk::Shape;
-use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, RowLoop, Sum, Value};
+use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, RowLoop, Sum, Value, Walk};
 
 /// A loop of a block.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) enum Step {
     /// A micro-kernel's call.
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
     /// A stage of a reduction.
-    Reduce { buffer: u32, dimension: u32, outer: Vec<u32>, rows: Vec<Vec<RowLoop>>, in_place: bool },
+    Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, in_place: bool },
 }
 
 /// A loop, or the lanes of a walk as the loop they were.
@@ -40,11 +40,10 @@ pub(super) fn steps(ops: &[Op]) -> Vec<Step> {
 fn step(op: &Op) -> Option<Step> {
     match op {
         Op::Loop(l) => Some(loop_step(l)),
-        Op::Walk(_) => Some(close(&[], op)),
-        Op::ReduceDimension { buffer, dimension, outer, rows, in_place } => Some(Step::Reduce {
+        Op::Walk(w) => Some(close(&[], w)),
+        Op::ReduceDimension { buffer, dimension, rows, in_place, .. } => Some(Step::Reduce {
             buffer: *buffer,
             dimension: *dimension,
-            outer: outer.clone(),
             rows: rows.clone(),
             in_place: *in_place,
         }),
@@ -67,18 +66,19 @@ fn loop_step(l: &Loop) -> Step {
         }
     };
     match last {
-        [walk @ Op::Walk(_)] => close(&chain, walk),
+        [Op::Walk(walk)] => close(&chain, walk),
         body => {
             let mut below = Vec::new();
             limits(body, &mut below);
-            wrap(&join(&chain, &below), steps(body))
+            let joined = join(&chain, &below);
+            let (innermost, outer) = joined.split_last().expect("the loop itself");
+            wrap(outer, looped(innermost, steps(body)))
         }
     }
 }
 
 /// The nest `chain { walk }` as loops round a block.
-fn close(chain: &[Chain], walk: &Op) -> Step {
-    let Op::Walk(walk) = walk else { unreachable!("called with a walk") };
+fn close(chain: &[Chain], walk: &Walk) -> Step {
     let mut chain = chain.to_vec();
     if let Some(lanes) = &walk.lanes {
         let (dim, register, range) = (lanes.dim, lanes.register, lanes.range.clone());
@@ -103,29 +103,17 @@ fn close(chain: &[Chain], walk: &Op) -> Step {
         }
     }
     let into = walk.into.clone().unwrap_or(Sum::Result { first: false });
-    let block = Step::Block { rows, trees, shape, into };
-    if chain.is_empty() { block } else { wrap(&chain, vec![block]) }
+    wrap(&chain, Step::Block { rows, trees, shape, into })
 }
 
-fn wrap(chain: &[Chain], body: Vec<Step>) -> Step {
-    let mut steps = body;
-    for c in chain.iter().rev() {
-        let parallel = c.map != Map::Serial;
-        steps = vec![Step::Loop {
-            dim: c.dim,
-            register: c.register,
-            range: c.range.clone(),
-            parallel,
-            body: steps,
-        }];
-    }
-    steps.pop().unwrap_or(Step::Reduce {
-        buffer: 0,
-        dimension: 0,
-        outer: Vec::new(),
-        rows: Vec::new(),
-        in_place: true,
-    })
+/// A step inside loops.
+fn wrap(chain: &[Chain], step: Step) -> Step {
+    chain.iter().rev().fold(step, |step, c| looped(c, vec![step]))
+}
+
+fn looped(c: &Chain, body: Vec<Step>) -> Step {
+    let (dim, register, range) = (c.dim, c.register, c.range.clone());
+    Step::Loop { dim, register, range, parallel: c.map != Map::Serial, body }
 }
 
 /// The limits of every loop in these statements.

@@ -360,10 +360,10 @@ impl Run<'_> {
                 let (rows, trees) = (span(rows, Dim::Batch, state.row), span(trees, Dim::Tree, state.tree));
                 self.block(rows, trees, *shape, into, &state);
             }
-            Step::Reduce { buffer, dimension, outer, rows, in_place } => {
+            Step::Reduce { buffer, dimension, rows, in_place } => {
                 for chain in rows {
                     self.each_row(chain, &mut state, &mut |row, state| {
-                        self.reduce(*buffer, *dimension as usize, outer, row, *in_place, state);
+                        self.reduce(*buffer, *dimension as usize, row, *in_place, state);
                     });
                 }
             }
@@ -497,15 +497,7 @@ impl Run<'_> {
     }
 
     /// Adds up the copies of one row over one dimension, and leaves them zero.
-    fn reduce(
-        &self,
-        buffer: u32,
-        dimension: usize,
-        _outer: &[u32],
-        row: usize,
-        in_place: bool,
-        state: &State,
-    ) {
+    fn reduce(&self, buffer: u32, dimension: usize, row: usize, in_place: bool, state: &State) {
         let Into::Sums { result, partials, .. } = self.into else { return };
         let p = self.program;
         let outputs = p.base.len();
