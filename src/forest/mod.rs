@@ -1,7 +1,7 @@
 //! HIR: what a trained model *means*, with no word on how it will be walked or stored.
 //!
 //! A [`Forest`] is plain data. [`Forest::verify`] names the first rule it breaks, its text form
-//! ([`Forest::to_text`]) is stable, and the [`reference`] interpreter is the definition of correct for every
+//! ([`Forest::to_text`]) is stable, and the [`mod@reference`] interpreter is the definition of correct for every
 //! stage after this one. What comes in here: facts about the model. What stays out: schedules, layouts, devices.
 
 mod stats;

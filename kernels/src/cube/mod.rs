@@ -4,7 +4,7 @@
 //! each plan becomes a kernel of its own (`expand`). Values are keys: a row's values become ordered integers when
 //! they are loaded (`keys`), thresholds are stored as such, and no kernel compares floats.
 //!
-//! Where is a threshold compared? In [`node::right`].
+//! Where is a threshold compared? In `node::right`.
 
 mod expand;
 mod keys;
