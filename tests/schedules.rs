@@ -278,6 +278,16 @@ fn what_a_gpu_cannot_do_is_named_with_a_remedy() {
         "tile(batch, b0, b1, 8)\ngpuDimension(b0, block.x)\ncache(b1)",
         &["directive 3 `cache(b1)`", "fills its row cache together", "cache a loop outside `b0`"],
     );
+    // Both gave wrong margins before they were refused: a kernel has one row cache.
+    gpu(
+        "split(batch, ba, bb, 1)\ngpuDimension(ba, grid.x)\ngpuDimension(bb, grid.x)\ncache(bb)",
+        &["directive 4 `cache(bb)`", "another branch", "cache a loop of every branch"],
+    );
+    gpu(
+        "tile(batch, b0, b1, 64)\ntile(b1, b2, b3, 8)\nreorder(b0, tree, b2, b3)\nsplit(tree, ta, tb, 1)\n\
+         gpuDimension(b0, grid.x)\ngpuDimension(b3, block.x)\ncache(b0)\ncache(ta.b2)",
+        &["directive 8 `cache(ta.b2)`", "inside the cached loop `b0`", "cache one of them"],
+    );
     gpu(
         "gpuDimension(batch, block.x)\ncache(batch)",
         &["directive 2 `cache(batch)`", "cache a loop outside `batch`"],

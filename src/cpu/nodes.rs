@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use crate::{
     forest::{Forest, Predicate, Side, reference::CATEGORY_LIMIT},
-    layout::{Packed, PackedNode},
+    layout::{Packed, PackedNode, flat_sets},
 };
 
 /// A missing value goes right.
@@ -122,13 +122,7 @@ pub struct Nodes<R> {
 
 /// Encodes packed nodes; `make` adds the link.
 fn encode<R>(forest: &Forest, packed: &Packed, stride: u32, make: impl Fn(Node, u32) -> R) -> Nodes<R> {
-    let mut sets = Vec::new();
-    let mut places = Vec::new();
-    for set in &forest.sets {
-        places.push(sets.len() as u32);
-        sets.push(set.words.len() as u32);
-        sets.extend(&set.words);
-    }
+    let (sets, places) = flat_sets(forest);
     let still = |flags| Node { threshold: f32::NAN, meta: flags };
     let nodes = packed.nodes.iter().enumerate().map(|(address, node)| match *node {
         PackedNode::Empty | PackedNode::Through => make(still(0), address as u32),

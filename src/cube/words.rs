@@ -4,7 +4,7 @@ use fangorn_kernels::cube::{CATEGORY, INSIDE_RIGHT, LEAF, MISSING_LEFT, key};
 
 use crate::{
     forest::{Forest, Predicate, Side, Targets},
-    layout::{Children, Packed, PackedNode},
+    layout::{Children, Packed, PackedNode, flat_sets},
 };
 
 /// One buffer, and where its parts begin.
@@ -19,13 +19,7 @@ pub(super) struct Words {
 /// Encodes nodes, trees, slots, category sets and base scores; `None` where they need more words than can be counted
 /// in 32 bits.
 pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32]) -> Option<Words> {
-    let mut sets = Vec::new();
-    let mut places = Vec::new();
-    for set in &forest.sets {
-        places.push(sets.len() as u32);
-        sets.push(set.words.len() as u32);
-        sets.extend(&set.words);
-    }
+    let (mut sets, places) = flat_sets(forest);
     // A lookup past a set's end reads its first word, which an empty last set must have.
     sets.push(0);
     let linked = packed.children == Children::Linked;

@@ -84,6 +84,18 @@ pub trait Layout {
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
 }
 
+/// A forest's category sets one after the other, each its number of words and then the words, and where each begins.
+pub fn flat_sets(forest: &Forest) -> (Vec<u32>, Vec<u32>) {
+    let mut sets = Vec::new();
+    let mut places = Vec::new();
+    for set in &forest.sets {
+        places.push(sets.len() as u32);
+        sets.push(set.words.len() as u32);
+        sets.extend(&set.words);
+    }
+    (sets, places)
+}
+
 /// The layout of that name.
 pub fn layout(kind: LayoutKind) -> &'static dyn Layout {
     match kind {
