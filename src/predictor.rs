@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use crate::{
-    cpu::{Program, Rows},
+    cpu::{Program, Row, Rows},
     error::{Error, Result},
     forest::{Forest, Transform},
     plan::{Lowered, Request, lower},
@@ -30,6 +30,7 @@ pub struct Predictor {
     program: Program,
     leaves: Vec<f32>,
     leaf_width: usize,
+    scale: f32,
     transform: Transform,
     /// The producer's number of the leaf with each slot.
     ids: Vec<u32>,
@@ -79,7 +80,8 @@ impl Predictor {
             }
         }
         let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
-        Ok(Self { program, leaves, leaf_width: forest.leaf_width(), transform: forest.transform, ids })
+        let (scale, transform) = (forest.scale.0 as f32, forest.transform);
+        Ok(Self { program, leaves, leaf_width: forest.leaf_width(), scale, transform, ids })
     }
 
     /// The program that runs.
@@ -87,16 +89,19 @@ impl Predictor {
         &self.program
     }
 
-    /// Values a row gives: [`Forest::outputs`], or 1 where the objective picks a class.
+    /// Values a row gives ([`Transform::width`]).
     pub fn width(&self) -> usize {
         self.transform.width(self.program.outputs())
     }
 
     /// Values of contiguous rows of `features` columns: `rows x width`, what the producer's own predict returns.
     ///
+    /// Rows are `f32` or `f64`. Values are cast as the producer casts them before they are compared: `f64` rows decide
+    /// in `f64` where it does.
+    ///
     /// # Errors
     /// Rows with another number of columns than the forest has features.
-    pub fn predict(&self, rows: &[f32], features: usize) -> Result<Vec<f32>> {
+    pub fn predict<T: Row>(&self, rows: &[T], features: usize) -> Result<Vec<f32>> {
         let rows = Rows::new(rows, features)?;
         let mut out = vec![0.0; rows.len() * self.width()];
         self.predict_into(&rows, &mut out)?;
@@ -107,7 +112,7 @@ impl Predictor {
     ///
     /// # Errors
     /// Rows with another number of columns than the forest has features, or `out` of another length.
-    pub fn predict_into(&self, rows: &Rows<'_>, out: &mut [f32]) -> Result<()> {
+    pub fn predict_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         let outputs = self.program.outputs();
         let width = self.width();
         if out.len() != rows.len() * width {
@@ -123,12 +128,13 @@ impl Predictor {
             self.transform_in_place(out, outputs);
             return Ok(());
         }
-        // A class is one value, its margins are several: they stand in scratch that the thread keeps.
+        // The margins of a row are more or fewer than its values: they stand in scratch that the thread keeps.
         thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut margins = MARGINS.with(RefCell::take);
         margins.resize(rows.len() * outputs, 0.0);
         let done = self.margins_into(rows, &mut margins);
-        for (margins, values) in margins.chunks_exact(outputs).zip(out.chunks_exact_mut(width)) {
+        for (margins, values) in margins.chunks_exact_mut(outputs).zip(out.chunks_exact_mut(width)) {
+            self.scale(margins);
             self.transform.apply(margins, values);
         }
         MARGINS.with(|m| m.replace(margins));
@@ -137,10 +143,11 @@ impl Predictor {
 
     fn transform_in_place(&self, out: &mut [f32], outputs: usize) {
         use rayon::prelude::*;
-        if self.transform == Transform::Identity {
+        if self.transform == Transform::Identity && self.scale == 1.0 {
             return;
         }
         let task = |rows: &mut [f32]| {
+            self.scale(rows);
             rows.chunks_exact_mut(outputs).for_each(|row| self.transform.apply_in_place(row));
         };
         match out.len() / outputs > ROWS_A_TASK && self.program.threads() > 1 {
@@ -149,11 +156,17 @@ impl Predictor {
         }
     }
 
+    fn scale(&self, margins: &mut [f32]) {
+        if self.scale != 1.0 {
+            margins.iter_mut().for_each(|m| *m *= self.scale);
+        }
+    }
+
     /// Writes raw margins into `out`, `rows x outputs`.
     ///
     /// # Errors
     /// As [`Predictor::predict_into`].
-    pub fn margins_into(&self, rows: &Rows<'_>, out: &mut [f32]) -> Result<()> {
+    pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.program.margins(rows, &self.leaves, out)
     }
 
@@ -161,7 +174,7 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::predict`].
-    pub fn margins(&self, rows: &Rows<'_>) -> Result<Vec<f32>> {
+    pub fn margins<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         let mut out = vec![0.0; rows.len() * self.program.outputs()];
         self.margins_into(rows, &mut out)?;
         Ok(out)
@@ -171,7 +184,7 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::predict`].
-    pub fn leaves(&self, rows: &Rows<'_>) -> Result<Vec<u32>> {
+    pub fn leaves<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
         let mut out = self.slots(rows)?;
         out.iter_mut().for_each(|slot| *slot = self.ids[*slot as usize]);
         Ok(out)
@@ -181,7 +194,7 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::predict`].
-    pub fn slots(&self, rows: &Rows<'_>) -> Result<Vec<u32>> {
+    pub fn slots<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
         let mut out = vec![0; rows.len() * self.program.trees()];
         self.program.slots(rows, &mut out)?;
         Ok(out)
@@ -191,7 +204,7 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::predict`].
-    pub fn tree_values(&self, rows: &Rows<'_>) -> Result<Vec<f32>> {
+    pub fn tree_values<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         let slots = self.slots(rows)?;
         let width = self.leaf_width;
         Ok(slots.into_iter().flat_map(|s| &self.leaves[s as usize * width..][..width]).copied().collect())

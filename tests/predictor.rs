@@ -106,7 +106,7 @@ fn reads_rows_by_their_strides() {
 fn takes_no_row_one_row_and_a_million() {
     let s = named("one-feature");
     let predictor = Predictor::new(&s.forest).expect("compiled");
-    assert!(predictor.predict(&[], 1).expect("no rows").is_empty());
+    assert!(predictor.predict(&[0f32; 0], 1).expect("no rows").is_empty());
     let million: Vec<f32> = (0..1_000_000).map(|r| s.row(r % s.count)[0]).collect();
     let found = predictor.margins(&Rows::new(&million, 1).expect("rows")).expect("margins");
     let expected = reference_margins(&s);

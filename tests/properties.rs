@@ -84,6 +84,17 @@ proptest! {
     }
 
     #[test]
+    fn f64_rows_decide_in_the_producers_type(case in generate::case(Kind::Any), seed in any::<u64>()) {
+        let forest = &case.forest;
+        let Ok(predictor) = Predictor::with_threads(forest, &case.schedule, 1) else { return Ok(()) };
+        let columns = forest.features.len();
+        let values = generate::wide_rows(forest, case.batch, seed);
+        let rows = Rows::strided(&values, [case.batch, columns], [columns, 1]).expect("rows");
+        let expected: Vec<u32> = values.chunks(columns).flat_map(|row| reference::slots(forest, row)).collect();
+        prop_assert_eq!(predictor.slots(&rows).expect("slots"), expected);
+    }
+
+    #[test]
     fn columns_apart_give_the_same_as_rows_together(case in generate::case(Kind::Any)) {
         let (count, columns) = (case.batch, case.forest.features.len());
         let Ok(predictor) = Predictor::with_threads(&case.forest, &case.schedule, 1) else { return Ok(()) };

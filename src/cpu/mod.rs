@@ -17,4 +17,4 @@ mod sink;
 mod walk;
 
 pub use program::{Program, worker};
-pub use rows::Rows;
+pub use rows::{Read, Row, Rows};

@@ -1,28 +1,66 @@
 //! Nodes as the CPU reads them.
 
-use super::rows::Rows;
+use super::rows::{Read, Row, Rows};
 use crate::{
-    forest::{Forest, Predicate, Side, reference::CATEGORY_LIMIT},
-    layout::{Packed, PackedNode, flat_sets},
+    forest::{CategoryRule, Forest, Predicate, Side, ZERO_ZONE, least_f32_not_below},
+    layout::{Packed, PackedNode, Questions, question},
 };
 
 /// A missing value goes right.
 const MISSING_RIGHT: u32 = 1 << 31;
 /// The node is a leaf.
 pub(super) const LEAF: u32 = 1 << 30;
-/// The node asks for a category.
-const CATEGORY: u32 = 1 << 29;
-/// Members of the category set go right.
-const INSIDE_RIGHT: u32 = 1 << 28;
+/// The node asks more than a threshold: see [`Questions`].
+const QUESTION: u32 = 1 << 29;
+/// What the question names goes right.
+const NAMED_RIGHT: u32 = 1 << 28;
 /// The column.
 pub(super) const FEATURE: u32 = (1 << 24) - 1;
+
+/// A type in which thresholds are stored and compared.
+pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug + 'static {
+    /// Stands in nodes that send everything left.
+    const NAN: Self;
+    /// The threshold that decides this type's values as `t` does.
+    fn threshold(t: f64) -> Self;
+    /// A question's place, in a threshold's stead.
+    fn from_place(place: u32) -> Self;
+    /// The place again.
+    fn place(self) -> usize;
+}
+
+impl Compare for f32 {
+    const NAN: Self = Self::NAN;
+    fn threshold(t: f64) -> Self {
+        least_f32_not_below(t)
+    }
+    fn from_place(place: u32) -> Self {
+        Self::from_bits(place)
+    }
+    fn place(self) -> usize {
+        self.to_bits() as usize
+    }
+}
+
+impl Compare for f64 {
+    const NAN: Self = Self::NAN;
+    fn threshold(t: f64) -> Self {
+        t
+    }
+    fn from_place(place: u32) -> Self {
+        Self::from_bits(place.into())
+    }
+    fn place(self) -> usize {
+        self.to_bits() as usize
+    }
+}
 
 /// A node: what is asked, and of which column.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Node {
-    /// The threshold; for a category split the bits of its set's place in [`Nodes::sets`].
-    threshold: f32,
+pub struct Node<C = f32> {
+    /// The threshold, or a question's place in [`Nodes::questions`].
+    threshold: C,
     /// Column and flags.
     meta: u32,
 }
@@ -30,22 +68,25 @@ pub struct Node {
 /// A node that names its left child.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct LinkedNode {
-    node: Node,
+pub struct LinkedNode<C = f32> {
+    node: Node<C>,
     link: u32,
 }
 
 /// How a walk steps: the layout's rule, compiled in.
 pub trait Rule: Copy + Send + Sync + 'static {
+    /// The type of the thresholds.
+    type Compare: Compare;
     /// What lies at an address.
-    fn node(&self) -> Node;
+    fn node(&self) -> Node<Self::Compare>;
     /// The left child's address, given its own and the tree's constant.
     fn left(&self, address: u32, constant: u32) -> u32;
 }
 
-impl Rule for Node {
+impl<C: Compare> Rule for Node<C> {
+    type Compare = C;
     #[inline(always)]
-    fn node(&self) -> Node {
+    fn node(&self) -> Self {
         *self
     }
     #[inline(always)]
@@ -54,9 +95,10 @@ impl Rule for Node {
     }
 }
 
-impl Rule for LinkedNode {
+impl<C: Compare> Rule for LinkedNode<C> {
+    type Compare = C;
     #[inline(always)]
-    fn node(&self) -> Node {
+    fn node(&self) -> Node<C> {
         self.node
     }
     #[inline(always)]
@@ -65,7 +107,7 @@ impl Rule for LinkedNode {
     }
 }
 
-impl Node {
+impl<C: Compare> Node<C> {
     /// Whether a walk ends here.
     #[inline(always)]
     pub fn is_leaf(self) -> bool {
@@ -83,27 +125,41 @@ impl Node {
     /// `x < t` goes left and NaN by its flag. A threshold of NaN with the flag off, which leaves and padding have,
     /// sends everything left.
     #[inline(always)]
-    pub fn right<const CATEGORIES: bool>(self, x: f32, sets: &[u32]) -> u32 {
-        if CATEGORIES && self.meta & CATEGORY != 0 {
-            return self.category_right(x, sets);
+    pub fn right<const QUESTIONS: bool>(self, x: C, questions: &[u32]) -> u32 {
+        if QUESTIONS && self.meta & QUESTION != 0 {
+            return self.question_right(x.into(), questions);
         }
-        u32::from(x >= self.threshold) | (u32::from(x.is_nan()) & (self.meta >> 31))
+        // Only NaN differs from itself.
+        #[allow(clippy::eq_op)]
+        let missing = u32::from(x != x);
+        u32::from(x >= self.threshold) | (missing & (self.meta >> 31))
     }
 
     #[inline(never)]
-    fn category_right(self, x: f32, sets: &[u32]) -> u32 {
+    fn question_right(self, x: f64, questions: &[u32]) -> u32 {
         if x.is_nan() {
             return self.meta >> 31;
         }
-        let at = self.threshold.to_bits() as usize;
-        let category = if (0.0..CATEGORY_LIMIT).contains(&x) { x as u32 } else { u32::MAX };
-        let word = (category / 32) as usize;
-        let member = word < sets[at] as usize && sets[at + 1 + word] >> (category % 32) & 1 == 1;
-        u32::from(member == (self.meta & INSIDE_RIGHT != 0))
+        let asked = &questions[self.threshold.place()..];
+        let value = || f64::from_bits(u64::from(asked[1]) | u64::from(asked[2]) << 32);
+        let member = |rule: CategoryRule| {
+            rule.category(x).is_some_and(|category| {
+                let word = category / 32;
+                word < asked[0] & !question::KIND && asked[1 + word as usize] >> (category % 32) & 1 == 1
+            })
+        };
+        let named = match asked[0] & question::KIND {
+            question::ZERO_ASIDE => (x < value()) != (x.abs() <= f64::from(ZERO_ZONE)),
+            question::EQUAL => x == value(),
+            question::TRUNCATED => member(CategoryRule::Truncated),
+            question::WHOLE => member(CategoryRule::Whole),
+            _ => member(CategoryRule::NotNegative),
+        };
+        u32::from(named == (self.meta & NAMED_RIGHT != 0))
     }
 }
 
-/// The nodes of a forest, by address, and its category sets.
+/// The nodes of a forest, by address, and what they ask besides thresholds.
 #[derive(Clone, Debug)]
 pub struct Nodes<R> {
     /// By address.
@@ -116,14 +172,20 @@ pub struct Nodes<R> {
     pub depths: Vec<u32>,
     /// From a left child to its right sibling.
     pub stride: u32,
-    /// The category sets: each its number of words, then the words.
-    pub sets: Vec<u32>,
+    /// The questions, one after the other; their thresholds are the two halves of an `f64`, the low one first.
+    pub questions: Vec<u32>,
 }
 
 /// Encodes packed nodes; `make` adds the link.
-fn encode<R>(forest: &Forest, packed: &Packed, stride: u32, make: impl Fn(Node, u32) -> R) -> Nodes<R> {
-    let (sets, places) = flat_sets(forest);
-    let still = |flags| Node { threshold: f32::NAN, meta: flags };
+fn encode<C: Compare, R>(
+    forest: &Forest,
+    packed: &Packed,
+    stride: u32,
+    make: impl Fn(Node<C>, u32) -> R,
+) -> Nodes<R> {
+    let mut questions = Questions::new(forest);
+    let halves = |value: f64| [value.to_bits() as u32, (value.to_bits() >> 32) as u32];
+    let still = |flags| Node { threshold: C::NAN, meta: flags };
     let nodes = packed.nodes.iter().enumerate().map(|(address, node)| match *node {
         PackedNode::Empty | PackedNode::Through => make(still(0), address as u32),
         PackedNode::Leaf { .. } => make(still(LEAF), address as u32),
@@ -132,15 +194,17 @@ fn encode<R>(forest: &Forest, packed: &Packed, stride: u32, make: impl Fn(Node, 
             if missing == Side::Right {
                 meta |= MISSING_RIGHT;
             }
-            let threshold = match predicate {
-                Predicate::Less { threshold } => threshold.0 as f32,
-                Predicate::InSet { set, inside } => {
-                    meta |= CATEGORY;
-                    if inside == Side::Right {
-                        meta |= INSIDE_RIGHT;
+            let threshold = match (predicate, questions.place(predicate, halves)) {
+                (_, Some((place, named))) => {
+                    meta |= QUESTION;
+                    if named == Side::Right {
+                        meta |= NAMED_RIGHT;
                     }
-                    f32::from_bits(places[set as usize])
+                    C::from_place(place)
                 }
+                (Predicate::Less { threshold }, None) => C::threshold(threshold.0),
+                // No value is at least NaN.
+                (_, None) => C::NAN,
             };
             make(Node { threshold, meta }, link)
         }
@@ -151,18 +215,18 @@ fn encode<R>(forest: &Forest, packed: &Packed, stride: u32, make: impl Fn(Node, 
         constants: packed.constants.clone(),
         depths: packed.depths.clone(),
         stride,
-        sets,
+        questions: questions.words,
     }
 }
 
-impl Nodes<Node> {
+impl<C: Compare> Nodes<Node<C>> {
     /// For an affine rule.
     pub fn affine(forest: &Forest, packed: &Packed, stride: u32) -> Self {
         encode(forest, packed, stride, |node, _| node)
     }
 }
 
-impl Nodes<LinkedNode> {
+impl<C: Compare> Nodes<LinkedNode<C>> {
     /// For the linked rule.
     pub fn linked(forest: &Forest, packed: &Packed) -> Self {
         encode(forest, packed, 1, |node, link| LinkedNode { node, link })
@@ -175,20 +239,20 @@ impl<R: Rule> Nodes<R> {
     /// # Safety
     /// `address` is one that the packed forest's walks reach, and `row` holds every column.
     #[inline(always)]
-    pub unsafe fn step<const CATEGORIES: bool, const UNIT: bool>(
+    pub unsafe fn step<T: Row + Read<R::Compare>, const QUESTIONS: bool, const UNIT: bool>(
         &self,
         address: u32,
         constant: u32,
-        rows: &Rows<'_>,
+        rows: &Rows<'_, T>,
         row: usize,
     ) -> u32 {
         // SAFETY: reachable addresses are in range (`Packed::verify`).
         let at = unsafe { self.nodes.get_unchecked(address as usize) };
         let node = at.node();
         // SAFETY: a verified forest's features are columns, which `Rows` has checked against its data.
-        let x = unsafe { rows.get::<UNIT>(row, node.feature()) };
-        let right = node.right::<CATEGORIES>(x, &self.sets);
-        at.left(address, constant).wrapping_add(if CATEGORIES || self.stride != 1 {
+        let x = unsafe { rows.get::<UNIT>(row, node.feature()) }.read();
+        let right = node.right::<QUESTIONS>(x, &self.questions);
+        at.left(address, constant).wrapping_add(if QUESTIONS || self.stride != 1 {
             right * self.stride
         } else {
             right

@@ -8,28 +8,47 @@ use rayon::prelude::*;
 use super::simd;
 use super::{
     block::{BlockLoop, Step, steps},
-    nodes::{LinkedNode, Node, Nodes, Rule},
-    rows::Rows,
+    nodes::{Compare, LinkedNode, Node, Nodes, Rule},
+    rows::{Read, Row, Rows},
     sink::{Leaves, Many, One, Shared, Sink, Slots, Trace},
     walk::{self, Shape, Span},
 };
 use crate::{
     error::{Error, Result},
-    forest::{Forest, Targets},
-    layout::Children,
+    forest::{Aggregate, CompareType, Forest, Targets},
+    layout::{Children, Packed},
     plan::{Dim, Extents, Limit, Lowered, Plan, Range, RowLoop, Size, Sum, Target, Value},
     schedule::MOST_DEPTH,
 };
 
 /// Sizes a plan may leave to run time.
 const MOST_SLOTS: usize = 64;
+/// Slots held at a time where margins are made of them.
+const SLOTS_AT_A_TIME: usize = 1 << 16;
 /// Partial sums held at a time; longer batches go in pieces.
 const MOST_PARTIALS: usize = 1 << 26;
 
+/// Nodes with thresholds of one type.
 #[derive(Clone, Debug)]
-enum Encoded {
-    Affine(Nodes<Node>),
-    Linked(Nodes<LinkedNode>),
+enum Encoded<C> {
+    Affine(Nodes<Node<C>>),
+    Linked(Nodes<LinkedNode<C>>),
+}
+
+impl<C: Compare> Encoded<C> {
+    fn new(forest: &Forest, packed: &Packed) -> Self {
+        match packed.children {
+            Children::Affine { stride } => Self::Affine(Nodes::affine(forest, packed, stride)),
+            Children::Linked => Self::Linked(Nodes::linked(forest, packed)),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Affine(n) => size_of_val(&n.nodes[..]),
+            Self::Linked(n) => size_of_val(&n.nodes[..]),
+        }
+    }
 }
 
 /// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
@@ -38,7 +57,10 @@ enum Encoded {
 pub struct Program {
     plan: Plan,
     steps: Vec<Step>,
-    nodes: Encoded,
+    nodes: Encoded<f32>,
+    /// For `f64` rows of a forest that compares in `f64`.
+    wide: Option<Encoded<f64>>,
+    aggregate: Aggregate,
     /// The slot at each address.
     slots: Vec<u32>,
     /// The producer's index of the tree at each position.
@@ -72,17 +94,15 @@ impl Program {
             return Err(crate::schedule::ScheduleError::whole(remedy).into());
         }
         let packed = lowered.packed();
-        let nodes = match packed.children {
-            Children::Affine { stride } => Encoded::Affine(Nodes::affine(forest, packed, stride)),
-            Children::Linked => Encoded::Linked(Nodes::linked(forest, packed)),
-        };
         let targets = match &forest.targets {
             Targets::One(outputs) => Some(lowered.order().iter().map(|t| outputs[*t as usize]).collect()),
             Targets::All => None,
         };
         Ok(Self {
             steps: steps(&plan.body),
-            nodes,
+            nodes: Encoded::new(forest, packed),
+            wide: (forest.compare == CompareType::F64).then(|| Encoded::new(forest, packed)),
+            aggregate: forest.aggregate,
             slots: packed.slots(),
             order: lowered.order().to_vec(),
             targets,
@@ -119,7 +139,7 @@ impl Program {
     /// The instruction set of its vector kernels; empty where it has none for this machine.
     pub fn vector_name(&self) -> &'static str {
         #[cfg(target_arch = "x86_64")]
-        if self.vectors && !self.plan.categorical {
+        if self.vectors && !self.plan.questions {
             return "avx512";
         }
         ""
@@ -127,18 +147,14 @@ impl Program {
 
     /// Bytes of its nodes and slots.
     pub fn node_bytes(&self) -> usize {
-        let nodes = match &self.nodes {
-            Encoded::Affine(n) => size_of_val(&n.nodes[..]),
-            Encoded::Linked(n) => size_of_val(&n.nodes[..]),
-        };
-        nodes + size_of_val(&self.slots[..])
+        self.nodes.bytes() + self.wide.as_ref().map_or(0, Encoded::bytes) + size_of_val(&self.slots[..])
     }
 
     /// Writes `rows x outputs` margins; `leaves` are the leaf values by slot.
     ///
     /// # Errors
     /// Rows, leaves or output of another shape than the forest's.
-    pub fn margins(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+    pub fn margins<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
         let outputs = self.outputs();
         self.check(rows, out.len(), outputs)?;
         if leaves.len() != self.leaf_values {
@@ -147,6 +163,10 @@ impl Program {
                 leaves.len(),
                 self.leaf_values
             )));
+        }
+        if self.aggregate != Aggregate::Sum {
+            self.extremes(rows, leaves, out);
+            return Ok(());
         }
         for row in out.chunks_exact_mut(outputs) {
             row.copy_from_slice(&self.base);
@@ -176,11 +196,58 @@ impl Program {
         Ok(())
     }
 
+    /// Margins that are the least or the largest leaf: slots first, which every schedule gives, then their values.
+    fn extremes<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) {
+        let (outputs, trees) = (self.outputs(), self.trees());
+        let piece = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
+        thread_local!(static SLOTS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) });
+        let mut slots = SLOTS.with(RefCell::take);
+        for (p, sums) in out.chunks_mut(piece * outputs).enumerate() {
+            let part = rows.slice(p * piece, piece);
+            slots.clear();
+            slots.resize(part.len() * trees, 0);
+            self.run(&part, self.extents(part.len()), Into::Slots(Shared::new(&mut slots)));
+            for (r, row) in sums.chunks_exact_mut(outputs).enumerate() {
+                self.extreme(&slots[r * trees..][..trees], leaves, row);
+            }
+        }
+        SLOTS.with(|s| s.replace(slots));
+    }
+
+    fn extreme(&self, slots: &[u32], leaves: &[f32], row: &mut [f32]) {
+        let least = self.aggregate == Aggregate::Min;
+        let start = if least { f32::INFINITY } else { f32::NEG_INFINITY };
+        row.fill(start);
+        let mut take = |output: usize, value: f32| {
+            let have = &mut row[output];
+            *have = if least { have.min(value) } else { have.max(value) };
+        };
+        // Targets stand by position, slots in the producer's order.
+        let outputs = self.outputs();
+        match &self.targets {
+            Some(targets) => {
+                for (target, tree) in targets.iter().zip(&self.order) {
+                    take(*target as usize, leaves[slots[*tree as usize] as usize]);
+                }
+            }
+            None => {
+                for slot in slots {
+                    let leaf = &leaves[*slot as usize * outputs..][..outputs];
+                    leaf.iter().enumerate().for_each(|(o, value)| take(o, *value));
+                }
+            }
+        }
+        for (sum, base) in row.iter_mut().zip(&self.base) {
+            // An output without trees is its base score.
+            *sum = if *sum == start { *base } else { *sum + base };
+        }
+    }
+
     /// Writes `rows x trees` leaf slots, trees in the producer's order.
     ///
     /// # Errors
     /// Rows or output of another shape than the forest's.
-    pub fn slots(&self, rows: &Rows<'_>, out: &mut [u32]) -> Result<()> {
+    pub fn slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
         self.run(rows, self.extents(rows.len()), Into::Slots(Shared::new(out)));
         Ok(())
@@ -191,14 +258,14 @@ impl Program {
     ///
     /// # Errors
     /// Rows or output of another shape than the forest's.
-    pub fn trace(&self, rows: &Rows<'_>, out: &mut [u32]) -> Result<()> {
+    pub fn trace<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees() * 2)?;
         let clock = AtomicU32::new(0);
         self.run(rows, self.extents(rows.len()), Into::Trace(Shared::new(out), &clock));
         Ok(())
     }
 
-    fn check(&self, rows: &Rows<'_>, out: usize, width: usize) -> Result<()> {
+    fn check<T: Row>(&self, rows: &Rows<'_, T>, out: usize, width: usize) -> Result<()> {
         if rows.columns() != self.features {
             return Err(Error::Columns { found: rows.columns(), expected: self.features });
         }
@@ -224,7 +291,7 @@ impl Program {
             .product()
     }
 
-    fn run(&self, rows: &Rows<'_>, at: Extents, into: Into<'_>) {
+    fn run<T: Row>(&self, rows: &Rows<'_, T>, at: Extents, into: Into<'_>) {
         if rows.is_empty() {
             return;
         }
@@ -293,15 +360,15 @@ struct State {
     worker: u32,
 }
 
-struct Run<'a> {
+struct Run<'a, T> {
     program: &'a Program,
-    rows: &'a Rows<'a>,
+    rows: &'a Rows<'a, T>,
     sizes: [u32; MOST_SLOTS],
     at: Extents,
     into: Into<'a>,
 }
 
-impl Run<'_> {
+impl<T: Row> Run<'_, T> {
     fn value(&self, value: Value) -> u32 {
         match value {
             Value::Const(n) => n,
@@ -412,35 +479,63 @@ impl Run<'_> {
 
     /// Picks the micro-kernel.
     fn dispatch<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S) {
+        let p = self.program;
+        if let Some(rows) = T::doubles(self.rows) {
+            return match (&p.wide, &p.nodes) {
+                (Some(Encoded::Affine(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
+                (Some(Encoded::Linked(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
+                (None, Encoded::Affine(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+                (None, Encoded::Linked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+            };
+        }
+        let Some(rows) = T::singles(self.rows) else { return };
         #[cfg(target_arch = "x86_64")]
-        if shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS && self.vectors() {
+        if shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS && self.vectors(rows) {
             // SAFETY: the spans were checked against rows and trees, the columns against the forest, the machine
             // and the strides by `vectors`; `lower` has settled steps that stay inside the nodes.
             return unsafe {
-                match &self.program.nodes {
-                    Encoded::Affine(nodes) => simd::block(nodes, self.rows, row, tree, shape, sink),
-                    Encoded::Linked(nodes) => simd::block(nodes, self.rows, row, tree, shape, sink),
+                match &p.nodes {
+                    Encoded::Affine(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
+                    Encoded::Linked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
                 }
             };
         }
-        match &self.program.nodes {
-            Encoded::Affine(nodes) => self.dispatch_rule(nodes, row, tree, shape, sink),
-            Encoded::Linked(nodes) => self.dispatch_rule(nodes, row, tree, shape, sink),
+        match &p.nodes {
+            Encoded::Affine(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+            Encoded::Linked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
         }
+    }
+
+    /// The one kernel for `f64` rows: any strides, any question, whatever the interleaving.
+    fn plain<R: Rule, S: Sink>(
+        &self,
+        nodes: &Nodes<R>,
+        rows: &Rows<'_, f64>,
+        row: Span,
+        tree: Span,
+        shape: Shape,
+        sink: S,
+    ) where
+        f64: Read<R::Compare>,
+    {
+        // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
+        // settled steps that stay inside the nodes.
+        unsafe { walk::lanes::<R, f64, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }
     }
 
     /// Whether the vector kernels can run these rows through this forest.
     #[cfg(target_arch = "x86_64")]
-    fn vectors(&self) -> bool {
+    fn vectors(&self, rows: &Rows<'_>) -> bool {
         let p = self.program;
         // Addresses are gathered with 32-bit signed offsets of words.
         let small = p.slots.len() < i32::MAX as usize / 12;
-        p.vectors && !p.plan.categorical && small && simd::fits(self.rows)
+        p.vectors && !p.plan.questions && small && simd::fits(rows)
     }
 
-    fn dispatch_rule<R: Rule, S: Sink>(
+    fn dispatch_rule<R: Rule<Compare = f32>, S: Sink>(
         &self,
         nodes: &Nodes<R>,
+        rows: &Rows<'_>,
         row: Span,
         tree: Span,
         shape: Shape,
@@ -449,10 +544,10 @@ impl Run<'_> {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
         unsafe {
-            match (self.program.plan.categorical, self.rows.is_unit()) {
-                (false, true) => walk::block::<R, S, false, true>(nodes, self.rows, row, tree, shape, sink),
-                (false, false) => walk::block::<R, S, false, false>(nodes, self.rows, row, tree, shape, sink),
-                (true, _) => walk::block::<R, S, true, false>(nodes, self.rows, row, tree, shape, sink),
+            match (self.program.plan.questions, rows.is_unit()) {
+                (false, true) => walk::block::<R, f32, S, false, true>(nodes, rows, row, tree, shape, sink),
+                (false, false) => walk::block::<R, f32, S, false, false>(nodes, rows, row, tree, shape, sink),
+                (true, _) => walk::block::<R, f32, S, true, false>(nodes, rows, row, tree, shape, sink),
             }
         }
     }

@@ -2,22 +2,75 @@
 
 use crate::error::{Error, Result};
 
-/// A matrix of `f32` rows in somebody's memory.
+/// A type rows come in.
+pub trait Row: crate::forest::reference::Input + Read<f32> + Send + Sync + std::fmt::Debug + 'static {
+    /// Whether values are `f32`, and the same as such.
+    fn singles<'r, 'a>(rows: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f32>>;
+    /// The same for `f64`.
+    fn doubles<'r, 'a>(rows: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f64>>;
+}
+
+impl Row for f32 {
+    fn singles<'r, 'a>(rows: &'r Rows<'a, f32>) -> Option<&'r Rows<'a, f32>> {
+        Some(rows)
+    }
+    fn doubles<'r, 'a>(_: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f64>> {
+        None
+    }
+}
+
+impl Row for f64 {
+    fn singles<'r, 'a>(_: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f32>> {
+        None
+    }
+    fn doubles<'r, 'a>(rows: &'r Rows<'a, f64>) -> Option<&'r Rows<'a, f64>> {
+        Some(rows)
+    }
+}
+
+/// Casts a value of a row to the type in which it is compared.
+pub trait Read<C> {
+    /// The value as it is compared.
+    fn read(self) -> C;
+}
+
+impl Read<f32> for f32 {
+    #[inline(always)]
+    fn read(self) -> f32 {
+        self
+    }
+}
+
+impl Read<f32> for f64 {
+    #[inline(always)]
+    fn read(self) -> f32 {
+        self as f32
+    }
+}
+
+impl Read<f64> for f64 {
+    #[inline(always)]
+    fn read(self) -> f64 {
+        self
+    }
+}
+
+/// A matrix of rows in somebody's memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
-    data: &'a [f32],
+pub struct Rows<'a, T = f32> {
+    data: &'a [T],
     rows: usize,
     columns: usize,
     row_stride: usize,
     column_stride: usize,
 }
 
-impl<'a> Rows<'a> {
+impl<'a, T: Row> Rows<'a, T> {
     /// Rows of `columns` values each, one after the other.
     ///
     /// # Errors
     /// Data that is no whole number of rows.
-    pub fn new(data: &'a [f32], columns: usize) -> Result<Self> {
+    pub fn new(data: &'a [T], columns: usize) -> Result<Self> {
         if columns == 0 || !data.len().is_multiple_of(columns) {
             return Err(Error::Rows(format!(
                 "{} values are no whole number of rows of {columns} columns",
@@ -31,7 +84,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// A shape and strides that reach past the data, or more than 2^31 - 1 rows.
-    pub fn strided(data: &'a [f32], shape: [usize; 2], strides: [usize; 2]) -> Result<Self> {
+    pub fn strided(data: &'a [T], shape: [usize; 2], strides: [usize; 2]) -> Result<Self> {
         let [rows, columns] = shape;
         if rows > i32::MAX as usize {
             return Err(Error::Rows(format!("{rows} rows, at most 2^31 - 1 in a call; predict in chunks")));
@@ -76,7 +129,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The data from row `row` on, for rows whose values follow each other.
-    pub(super) fn from(&self, row: usize) -> &'a [f32] {
+    pub(super) fn from(&self, row: usize) -> &'a [T] {
         &self.data[(row * self.row_stride).min(self.data.len())..]
     }
 
@@ -91,7 +144,7 @@ impl<'a> Rows<'a> {
     /// # Safety
     /// `row < self.len()` and `column < self.columns()`, and `UNIT` only where [`Rows::is_unit`].
     #[inline(always)]
-    pub unsafe fn get<const UNIT: bool>(&self, row: usize, column: usize) -> f32 {
+    pub unsafe fn get<const UNIT: bool>(&self, row: usize, column: usize) -> T {
         let at = row * self.row_stride + if UNIT { column } else { column * self.column_stride };
         // SAFETY: `strided` has checked that the last row's last column is in range.
         unsafe { *self.data.get_unchecked(at) }

@@ -2,7 +2,7 @@
 
 use super::{
     nodes::{Nodes, Rule},
-    rows::Rows,
+    rows::{Read, Row, Rows},
     sink::Sink,
 };
 
@@ -43,9 +43,15 @@ pub(super) struct Shape {
 /// # Safety
 /// Rows are in range; roots and constants are the packed forest's, whose walks of `steps` steps stay inside it.
 #[inline(always)]
-unsafe fn walk<R: Rule, const CATEGORIES: bool, const UNIT: bool, const L: usize>(
+unsafe fn walk<
+    R: Rule,
+    T: Row + Read<R::Compare>,
+    const QUESTIONS: bool,
+    const UNIT: bool,
+    const L: usize,
+>(
     nodes: &Nodes<R>,
-    rows: &Rows<'_>,
+    rows: &Rows<'_, T>,
     row: [usize; L],
     trees: [(u32, u32); L],
     shape: Shape,
@@ -54,7 +60,7 @@ unsafe fn walk<R: Rule, const CATEGORIES: bool, const UNIT: bool, const L: usize
     for _ in 0..shape.steps {
         for l in 0..L {
             // SAFETY: as promised to this function.
-            at[l] = unsafe { nodes.step::<CATEGORIES, UNIT>(at[l], trees[l].1, rows, row[l]) };
+            at[l] = unsafe { nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]) };
         }
     }
     if !shape.complete {
@@ -62,7 +68,7 @@ unsafe fn walk<R: Rule, const CATEGORIES: bool, const UNIT: bool, const L: usize
             // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
             unsafe {
                 while !nodes.is_leaf(at[l]) {
-                    at[l] = nodes.step::<CATEGORIES, UNIT>(at[l], trees[l].1, rows, row[l]);
+                    at[l] = nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]);
                 }
             }
         }
@@ -78,9 +84,15 @@ pub(super) const FEW_ROWS: usize = 24;
 /// # Safety
 /// Rows are in range and have the forest's columns, trees are positions, `UNIT` only where rows are; the shape's
 /// walks stay inside the nodes.
-pub(super) unsafe fn block<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool>(
+pub(super) unsafe fn block<
+    R: Rule,
+    T: Row + Read<R::Compare>,
+    S: Sink,
+    const QUESTIONS: bool,
+    const UNIT: bool,
+>(
     nodes: &Nodes<R>,
-    rows: &Rows<'_>,
+    rows: &Rows<'_, T>,
     row: Span,
     tree: Span,
     shape: Shape,
@@ -93,19 +105,26 @@ pub(super) unsafe fn block<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT:
     // SAFETY: as promised to this function.
     unsafe {
         match shape.lanes {
-            8.. => lanes::<R, S, CATEGORIES, UNIT, 8>(nodes, rows, row, tree, shape, sink),
-            4..8 => lanes::<R, S, CATEGORIES, UNIT, 4>(nodes, rows, row, tree, shape, sink),
-            2..4 => lanes::<R, S, CATEGORIES, UNIT, 2>(nodes, rows, row, tree, shape, sink),
-            _ => lanes::<R, S, CATEGORIES, UNIT, 1>(nodes, rows, row, tree, shape, sink),
+            8.. => lanes::<R, T, S, QUESTIONS, UNIT, 8>(nodes, rows, row, tree, shape, sink),
+            4..8 => lanes::<R, T, S, QUESTIONS, UNIT, 4>(nodes, rows, row, tree, shape, sink),
+            2..4 => lanes::<R, T, S, QUESTIONS, UNIT, 2>(nodes, rows, row, tree, shape, sink),
+            _ => lanes::<R, T, S, QUESTIONS, UNIT, 1>(nodes, rows, row, tree, shape, sink),
         }
     }
 }
 
 /// # Safety
 /// As for [`block`].
-unsafe fn lanes<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool, const L: usize>(
+pub(super) unsafe fn lanes<
+    R: Rule,
+    T: Row + Read<R::Compare>,
+    S: Sink,
+    const QUESTIONS: bool,
+    const UNIT: bool,
+    const L: usize,
+>(
     nodes: &Nodes<R>,
-    rows: &Rows<'_>,
+    rows: &Rows<'_, T>,
     row: Span,
     tree: Span,
     shape: Shape,
@@ -120,14 +139,14 @@ unsafe fn lanes<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool, cons
             while r + L <= row.count {
                 let group = std::array::from_fn(|l| row.at(r + l));
                 // SAFETY: as promised to this function.
-                let found = unsafe { walk::<R, CATEGORIES, UNIT, L>(nodes, rows, group, [tree; L], shape) };
+                let found = unsafe { walk::<R, T, QUESTIONS, UNIT, L>(nodes, rows, group, [tree; L], shape) };
                 (0..L).for_each(|l| sink.leaf(group[l], position, found[l]));
                 r += L;
             }
             for r in r..row.count {
                 // SAFETY: as promised to this function.
                 let found =
-                    unsafe { walk::<R, CATEGORIES, UNIT, 1>(nodes, rows, [row.at(r)], [tree], shape) };
+                    unsafe { walk::<R, T, QUESTIONS, UNIT, 1>(nodes, rows, [row.at(r)], [tree], shape) };
                 sink.leaf(row.at(r), position, found[0]);
             }
         }
@@ -143,8 +162,9 @@ unsafe fn lanes<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool, cons
             while t + L <= tree.count {
                 let group = std::array::from_fn(|l| tree.at(t + l));
                 // SAFETY: as promised to this function.
-                let found =
-                    unsafe { walk::<R, CATEGORIES, UNIT, L>(nodes, rows, [row; L], group.map(root), shape) };
+                let found = unsafe {
+                    walk::<R, T, QUESTIONS, UNIT, L>(nodes, rows, [row; L], group.map(root), shape)
+                };
                 (0..L).for_each(|l| take(group[l], found[l]));
                 t += L;
             }
@@ -152,7 +172,7 @@ unsafe fn lanes<R: Rule, S: Sink, const CATEGORIES: bool, const UNIT: bool, cons
                 let position = tree.at(t);
                 // SAFETY: as promised to this function.
                 let found =
-                    unsafe { walk::<R, CATEGORIES, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };
+                    unsafe { walk::<R, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };
                 take(position, found[0]);
             }
             if S::ONE_VALUE {

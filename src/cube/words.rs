@@ -1,10 +1,10 @@
 //! A packed forest as words: what the kernels' `node` module reads.
 
-use fangorn_kernels::cube::{CATEGORY, INSIDE_RIGHT, LEAF, MISSING_LEFT, key};
+use fangorn_kernels::cube::{LEAF, MISSING, MISSING_LEFT, NAMED_RIGHT, QUESTION, key};
 
 use crate::{
-    forest::{Forest, Predicate, Side, Targets},
-    layout::{Children, Packed, PackedNode, flat_sets},
+    forest::{Forest, Predicate, Side, Targets, least_f32_not_below},
+    layout::{Children, Packed, PackedNode, Questions},
 };
 
 /// One buffer, and where its parts begin.
@@ -12,16 +12,14 @@ pub(super) struct Words {
     pub(super) words: Vec<u32>,
     pub(super) trees_at: u32,
     pub(super) slots_at: u32,
-    pub(super) sets_at: u32,
+    pub(super) questions_at: u32,
     pub(super) base_at: u32,
 }
 
-/// Encodes nodes, trees, slots, category sets and base scores; `None` where they need more words than can be counted
+/// Encodes nodes, trees, slots, questions and base scores; `None` where they need more words than can be counted
 /// in 32 bits.
 pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32]) -> Option<Words> {
-    let (mut sets, places) = flat_sets(forest);
-    // A lookup past a set's end reads its first word, which an empty last set must have.
-    sets.push(0);
+    let mut questions = Questions::new(forest);
     let linked = packed.children == Children::Linked;
     let mut words = Vec::with_capacity(packed.nodes.len() * 3);
     for (address, node) in packed.nodes.iter().enumerate() {
@@ -32,14 +30,22 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32]) -> Option<
             PackedNode::Leaf { .. } => still(LEAF),
             PackedNode::Split { feature, predicate, missing, link } => {
                 let missing_left = if missing == Side::Left { MISSING_LEFT } else { 0 };
-                match predicate {
-                    Predicate::Less { threshold } => {
-                        [key(threshold.0 as f32) + u32::from(missing_left != 0), feature | missing_left, link]
+                let threshold = |t: f64| match predicate {
+                    // No f32 has an f64's value that none can hold, nor has any the key of a missing one.
+                    Predicate::Equal { .. } if f64::from(t as f32) != t => [MISSING],
+                    Predicate::Equal { .. } => [key(t as f32)],
+                    _ => [key(least_f32_not_below(t))],
+                };
+                match (predicate, questions.place(predicate, threshold)) {
+                    (_, Some((place, named))) => {
+                        let side = if named == Side::Right { NAMED_RIGHT } else { 0 };
+                        [place, feature | missing_left | QUESTION | side, link]
                     }
-                    Predicate::InSet { set, inside } => {
-                        let polarity = if inside == Side::Right { INSIDE_RIGHT } else { 0 };
-                        [places[set as usize], feature | missing_left | CATEGORY | polarity, link]
+                    (Predicate::Less { threshold: t }, None) => {
+                        [threshold(t.0)[0] + u32::from(missing_left != 0), feature | missing_left, link]
                     }
+                    // Every key but that of a missing value is below it, and stays so when it is one more.
+                    (_, None) => [MISSING, feature | missing_left, link],
                 }
             }
         };
@@ -55,11 +61,14 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32]) -> Option<
     }
     let slots_at = words.len();
     words.extend(packed.slots());
-    let sets_at = words.len();
-    words.extend(sets);
+    let questions_at = words.len();
+    words.extend(questions.words);
+    // A lookup past a set's end reads its first word, which an empty last set must have.
+    words.push(0);
     let base_at = words.len();
     words.extend(forest.base_score.iter().map(|b| (b.0 as f32).to_bits()));
     u32::try_from(words.len()).ok()?;
-    let [trees_at, slots_at, sets_at, base_at] = [trees_at, slots_at, sets_at, base_at].map(|n| n as u32);
-    Some(Words { words, trees_at, slots_at, sets_at, base_at })
+    let [trees_at, slots_at, questions_at, base_at] =
+        [trees_at, slots_at, questions_at, base_at].map(|n| n as u32);
+    Some(Words { words, trees_at, slots_at, questions_at, base_at })
 }

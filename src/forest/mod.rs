@@ -4,6 +4,8 @@
 //! ([`Forest::to_text`]) is stable, and the [`mod@reference`] interpreter is the definition of correct for every
 //! stage after this one. What comes in here: facts about the model. What stays out: schedules, layouts, devices.
 
+mod build;
+mod compare;
 mod stats;
 mod text;
 mod transform;
@@ -12,6 +14,8 @@ mod verify;
 pub mod passes;
 pub mod reference;
 
+pub use build::{ForestBuilder, TreeBuilder};
+pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_below};
 pub use stats::{FeatureStats, ForestStats};
 pub use transform::Transform;
 pub use verify::VerifyError;
@@ -56,31 +60,37 @@ pub enum Side {
     Right,
 }
 
-/// The type in which a producer compares an input with a threshold; inputs are cast to it first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CompareType {
-    /// Single precision: XGBoost, CatBoost. Every threshold is an `f32` value.
-    F32,
-}
-
-/// What a split asks of its feature.
+/// What a split asks of its feature; values are compared in the forest's [`CompareType`].
+///
+/// Producers that ask something else say it in these words: `x <= t` is [`CompareType::at_most`], `x > t` and
+/// `x >= t` are those with the children swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Predicate {
-    /// `x < threshold` goes left, compared in the forest's [`CompareType`].
+    /// `x < threshold` goes left.
     Less {
         /// Never NaN; may be infinite.
         threshold: Real,
     },
-    /// `x`, read as a category, is looked up in a set of [`Forest::sets`].
-    ///
-    /// A value that is negative, or at least 2^24, is no category and counts as outside; any other value is
-    /// truncated toward zero.
+    /// The same, but a value in the [`ZERO_ZONE`] goes to the other side: where zeros are missing values and those
+    /// have a side of their own (LightGBM's `zero_as_missing`).
+    LessZeroAside {
+        /// Never NaN; may be infinite; not inside the zone.
+        threshold: Real,
+    },
+    /// `x == value` goes left; -0 and +0 are equal.
+    Equal {
+        /// Never NaN; may be infinite.
+        value: Real,
+    },
+    /// `x`, read as a category by the set's [`CategoryRule`], is looked up in a set of [`Forest::sets`].
     InSet {
         /// Index into [`Forest::sets`].
         set: u32,
         /// Where members of the set go; everything else goes to the other side.
         inside: Side,
     },
+    /// Every value that is not missing goes left.
+    Always,
 }
 
 /// A node of a [`Tree`].
@@ -124,14 +134,57 @@ pub struct Tree {
     pub ids: Vec<u32>,
 }
 
+/// How a value that is not missing is read as a category; one that is no category is in no set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CategoryRule {
+    /// A value below 0 is no category; any other is truncated (XGBoost, treelite).
+    #[default]
+    NotNegative,
+    /// Truncated toward zero first, so that -0.5 is category 0 (LightGBM).
+    Truncated,
+    /// Only whole numbers are categories (ONNX).
+    Whole,
+}
+
+impl CategoryRule {
+    /// The category a value is; `None` where it is none. Categories end before 2^24, where `f32` stops telling
+    /// integers apart.
+    pub fn category(self, x: f64) -> Option<u32> {
+        let begin = match self {
+            Self::NotNegative | Self::Whole => x >= 0.0,
+            Self::Truncated => x > -1.0,
+        };
+        let whole = self != Self::Whole || x == x.trunc();
+        (begin && whole && x < f64::from(MOST_CATEGORIES)).then_some(x as u32)
+    }
+}
+
+/// Categories are below this (`2^24`).
+pub const MOST_CATEGORIES: u32 = 1 << 24;
+
 /// A set of categories as a bit field: category `c` is bit `c % 32` of word `c / 32`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CategorySet {
-    /// The words; categories past the last are not in the set.
+    /// The words, at most 2^19; categories past the last are not in the set.
     pub words: Vec<u32>,
+    /// How a value is read as a category.
+    pub rule: CategoryRule,
 }
 
 impl CategorySet {
+    /// The set of these categories, all below [`MOST_CATEGORIES`].
+    pub fn new(members: impl IntoIterator<Item = u32>, rule: CategoryRule) -> Self {
+        let mut words = Vec::new();
+        for category in members {
+            let word = (category / 32) as usize;
+            if words.len() <= word {
+                words.resize(word + 1, 0);
+            }
+            words[word] |= 1 << (category % 32);
+        }
+        Self { words, rule }
+    }
+
     /// Whether `category` is in the set.
     pub fn contains(&self, category: u32) -> bool {
         self.words.get((category / 32) as usize).is_some_and(|w| w >> (category % 32) & 1 == 1)
@@ -165,7 +218,43 @@ pub struct Producer {
     pub objective: String,
 }
 
-/// A trained forest: `margin[o] = base_score[o] + Σ leaf(tree, row)[o]`, `value = transform(margin)`.
+/// How trees that add to the same output are taken together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Aggregate {
+    /// Their leaves' sum. A producer that averages has its leaves divided when it is read.
+    #[default]
+    Sum,
+    /// The least of their leaves (ONNX `MIN`).
+    Min,
+    /// The largest of their leaves (ONNX `MAX`).
+    Max,
+}
+
+/// How a row's values become a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Classes {
+    /// The rule.
+    pub rule: ClassRule,
+    /// What the producer calls the classes; empty where they are numbered from 0.
+    pub labels: Vec<String>,
+}
+
+/// The rule by which a class is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ClassRule {
+    /// A regressor, a ranker or a detector: there are no classes.
+    #[default]
+    None,
+    /// The first of the largest values; with one value a row, the value itself is the class.
+    Largest,
+    /// Each output is a question of its own: class 1 where its value is over the threshold, otherwise 0.
+    Over {
+        /// One half for probabilities.
+        threshold: Real,
+    },
+}
+
+/// A trained forest: `margin[o] = base_score[o] + Σ leaf(tree, row)[o]`, `value = transform(scale x margin)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Forest {
     /// Where it came from.
@@ -184,10 +273,16 @@ pub struct Forest {
     pub sets: Vec<CategorySet>,
     /// The start of each output's sum, in margin space.
     pub base_score: Vec<Real>,
+    /// How trees of the same output are taken together.
+    pub aggregate: Aggregate,
     /// The type inputs are cast to and compared in.
     pub compare: CompareType,
+    /// What margins are multiplied with before the transform: a sigmoid's slope, one over the number of averaged trees.
+    pub scale: Real,
     /// What the objective makes of the margins.
     pub transform: Transform,
+    /// How values become a class.
+    pub classes: Classes,
 }
 
 impl Forest {

@@ -34,6 +34,11 @@ pub struct ForestStats {
     pub max_leaves: usize,
     /// How many trees have each depth: `depths[d]` of depth `d`.
     pub depths: Vec<usize>,
+    /// How many leaves have each depth.
+    pub leaf_depths: Vec<usize>,
+    /// How many trees have each number of leaves, by its power of two: `leaf_counts[k]` of fewer than `2^k` leaves and
+    /// at least half as many.
+    pub leaf_counts: Vec<usize>,
     /// Depth of the shallowest leaf of any tree.
     pub min_leaf_depth: u32,
     /// The features that some split reads, by column.
@@ -50,33 +55,35 @@ impl Forest {
         for tree in &self.trees {
             let depths = tree.depths();
             let depth = depths.iter().copied().max().unwrap_or(0) as usize;
-            if stats.depths.len() <= depth {
-                stats.depths.resize(depth + 1, 0);
-            }
-            stats.depths[depth] += 1;
+            count(&mut stats.depths, depth);
             stats.nodes += tree.nodes.len();
-            let mut leaves = 0;
+            let mut leaves = 0usize;
             for (node, depth) in tree.nodes.iter().zip(depths) {
                 match *node {
                     Node::Leaf { .. } => {
                         leaves += 1;
+                        count(&mut stats.leaf_depths, depth as usize);
                         stats.min_leaf_depth = stats.min_leaf_depth.min(depth);
                     }
                     Node::Split { feature, predicate, missing, .. } => {
                         let of = &mut features[feature as usize];
                         match predicate {
-                            Predicate::Less { threshold } => {
+                            Predicate::Less { threshold }
+                            | Predicate::LessZeroAside { threshold }
+                            | Predicate::Equal { value: threshold } => {
                                 of.splits += 1;
                                 // Adding zero makes -0.0 and 0.0, which decide alike, one threshold.
                                 thresholds[feature as usize].insert((threshold.0 + 0.0).to_bits());
                             }
                             Predicate::InSet { .. } => of.category_splits += 1,
+                            Predicate::Always => of.splits += 1,
                         }
                         of.missing_left |= missing == Side::Left;
                         of.missing_right |= missing == Side::Right;
                     }
                 }
             }
+            count(&mut stats.leaf_counts, (usize::BITS - leaves.leading_zeros()) as usize);
             stats.leaves += leaves;
             stats.max_leaves = stats.max_leaves.max(leaves);
         }
@@ -92,4 +99,12 @@ impl Forest {
         }
         stats
     }
+}
+
+/// One more of the bin `at`.
+fn count(bins: &mut Vec<usize>, at: usize) {
+    if bins.len() <= at {
+        bins.resize(at + 1, 0);
+    }
+    bins[at] += 1;
 }

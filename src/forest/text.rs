@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Forest, Node, Predicate, Targets};
+use super::{Aggregate, CategoryRule, ClassRule, Classes, Forest, Node, Predicate, Real, Targets};
 
 impl Forest {
     /// The forest as text, for reading and for snapshots.
@@ -13,8 +13,8 @@ impl Forest {
     ///   base_score [0.0]
     /// tree 0 -> output 0
     ///   0: if x[2] < 0.5, missing left, then 1 else 2
-    ///   1: leaf #0 [-0.25]
-    ///   2: leaf #1 [0.25]
+    ///   1: leaf 1 #0 [-0.25]
+    ///   2: leaf 2 #1 [0.25]
     /// ```
     pub fn to_text(&self) -> String {
         let mut out = String::new();
@@ -26,10 +26,11 @@ impl Forest {
     fn write_text(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
-            "forest features={} outputs={} trees={} compare=f32 transform={}",
+            "forest features={} outputs={} trees={} compare={} transform={}",
             self.features.len(),
             self.outputs,
             self.trees.len(),
+            self.compare.name(),
             self.transform.name()
         )?;
         writeln!(
@@ -38,28 +39,51 @@ impl Forest {
             self.producer.library, self.producer.version, self.producer.objective
         )?;
         writeln!(out, "  base_score {:?}", self.base_score)?;
+        if self.aggregate != Aggregate::Sum {
+            writeln!(out, "  aggregate {}", format!("{:?}", self.aggregate).to_lowercase())?;
+        }
+        if self.scale != Real(1.0) {
+            writeln!(out, "  scale {:?}", self.scale)?;
+        }
+        if self.classes != Classes::default() {
+            let rule = match self.classes.rule {
+                ClassRule::None => "none".to_owned(),
+                ClassRule::Largest => "largest".to_owned(),
+                ClassRule::Over { threshold } => format!("over {threshold:?}"),
+            };
+            writeln!(out, "  classes {rule} {:?}", self.classes.labels)?;
+        }
         for (i, set) in self.sets.iter().enumerate() {
-            writeln!(out, "  set {i} {:?}", set.members().collect::<Vec<_>>())?;
+            let rule = match set.rule {
+                CategoryRule::NotNegative => "",
+                CategoryRule::Truncated => " truncated",
+                CategoryRule::Whole => " whole",
+            };
+            writeln!(out, "  set {i}{rule} {:?}", set.members().collect::<Vec<_>>())?;
         }
         for (t, tree) in self.trees.iter().enumerate() {
             match &self.targets {
                 Targets::One(outputs) => writeln!(out, "tree {t} -> output {}", outputs[t])?,
                 Targets::All => writeln!(out, "tree {t} -> all outputs")?,
             }
-            for (node, id) in tree.nodes.iter().zip(&tree.ids) {
+            for (n, (node, id)) in tree.nodes.iter().zip(&tree.ids).enumerate() {
                 match *node {
-                    Node::Leaf { slot } => writeln!(out, "  {id}: leaf #{slot} {:?}", self.leaf(slot))?,
+                    Node::Leaf { slot } => writeln!(out, "  {n}: leaf {id} #{slot} {:?}", self.leaf(slot))?,
                     Node::Split { feature, predicate, missing, left, right } => {
                         let ask = match predicate {
                             Predicate::Less { threshold } => format!("x[{feature}] < {threshold:?}"),
+                            Predicate::LessZeroAside { threshold } => {
+                                format!("x[{feature}] < {threshold:?} xor zero")
+                            }
+                            Predicate::Equal { value } => format!("x[{feature}] == {value:?}"),
+                            Predicate::Always => format!("x[{feature}] any"),
                             Predicate::InSet { set, inside: super::Side::Left } => {
                                 format!("x[{feature}] in set {set}")
                             }
                             Predicate::InSet { set, .. } => format!("x[{feature}] not in set {set}"),
                         };
                         let missing = format!("{missing:?}").to_lowercase();
-                        let [left, right] = [left, right].map(|c| tree.ids[c as usize]);
-                        writeln!(out, "  {id}: if {ask}, missing {missing}, then {left} else {right}")?;
+                        writeln!(out, "  {n}: if {ask}, missing {missing}, then {left} else {right}")?;
                     }
                 }
             }

@@ -1,9 +1,10 @@
 //! What an objective makes of its margins.
 
-/// The last step from margins to values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The last step from margins to values; margins have been multiplied by [`Forest::scale`](super::Forest::scale).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transform {
     /// Values are the margins.
+    #[default]
     Identity,
     /// `1 / (1 + e^-m)`, each output on its own.
     Sigmoid,
@@ -11,16 +12,46 @@ pub enum Transform {
     Exp,
     /// `e^(m_o - max m) / Σ e^(m - max m)` over a row's outputs.
     Softmax,
+    /// The same over the outputs whose margin is not zero; the others stay zero (ONNX `SOFTMAX_ZERO`).
+    SoftmaxZero,
     /// One value a row: the first output with the largest margin (`multi:softmax`).
     Argmax,
     /// `1` where the margin is above zero, otherwise `0` (`binary:hinge`).
     Step,
+    /// `ln(1 + e^m)`, each output on its own (LightGBM's `cross_entropy_lambda`).
+    Softplus,
+    /// `m |m|`, each output on its own (LightGBM's `reg_sqrt`).
+    SignedSquare,
+    /// `2^-m`, each output on its own (isolation forests, whose scale is one over `c(n)`).
+    PowerOfTwo,
+    /// `√2 erf⁻¹(2m - 1)`, each output on its own (ONNX `PROBIT`).
+    Probit,
+    /// Two values of a single margin: `1 / (1 + e^m)` and `1 / (1 + e^-m)`.
+    SigmoidPair,
+    /// Two values of a single margin: `1 - m` and `m`.
+    ComplementPair,
+    /// Two values of a single margin: `-m` and `m`.
+    OppositePair,
 }
 
 impl Transform {
     /// Every transform, for tables and tests.
-    pub const ALL: [Self; 6] =
-        [Self::Identity, Self::Sigmoid, Self::Exp, Self::Softmax, Self::Argmax, Self::Step];
+    pub const ALL: [Self; 14] = [
+        Self::Identity,
+        Self::Sigmoid,
+        Self::Exp,
+        Self::Softmax,
+        Self::SoftmaxZero,
+        Self::Argmax,
+        Self::Step,
+        Self::Softplus,
+        Self::SignedSquare,
+        Self::PowerOfTwo,
+        Self::Probit,
+        Self::SigmoidPair,
+        Self::ComplementPair,
+        Self::OppositePair,
+    ];
 
     /// The name in text forms.
     pub fn name(self) -> &'static str {
@@ -29,20 +60,51 @@ impl Transform {
             Self::Sigmoid => "sigmoid",
             Self::Exp => "exp",
             Self::Softmax => "softmax",
+            Self::SoftmaxZero => "softmax_zero",
             Self::Argmax => "argmax",
             Self::Step => "step",
+            Self::Softplus => "softplus",
+            Self::SignedSquare => "signed_square",
+            Self::PowerOfTwo => "power_of_two",
+            Self::Probit => "probit",
+            Self::SigmoidPair => "sigmoid_pair",
+            Self::ComplementPair => "complement_pair",
+            Self::OppositePair => "opposite_pair",
         }
+    }
+
+    /// The transform of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|t| t.name() == name)
+    }
+
+    /// Whether a single margin becomes two values.
+    pub fn is_pair(self) -> bool {
+        matches!(self, Self::SigmoidPair | Self::ComplementPair | Self::OppositePair)
     }
 
     /// Values a row has after the transform, when it has `outputs` margins.
     pub fn width(self, outputs: usize) -> usize {
-        if self == Self::Argmax { 1 } else { outputs }
+        match self {
+            Self::Argmax => 1,
+            _ if self.is_pair() => 2 * outputs,
+            _ => outputs,
+        }
     }
 
     /// Transforms one row's `f32` margins, as the targets do; `values` has [`Transform::width`] places.
     pub fn apply(self, margins: &[f32], values: &mut [f32]) {
         match self {
             Self::Argmax => values[0] = argmax(margins) as f32,
+            _ if self.is_pair() => {
+                for (m, pair) in margins.iter().zip(values.chunks_exact_mut(2)) {
+                    pair.copy_from_slice(&match self {
+                        Self::SigmoidPair => [sigmoid(-*m), sigmoid(*m)],
+                        Self::ComplementPair => [1.0 - m, *m],
+                        _ => [-m, *m],
+                    });
+                }
+            }
             _ => {
                 values.copy_from_slice(margins);
                 self.apply_in_place(values);
@@ -50,39 +112,72 @@ impl Transform {
         }
     }
 
-    /// The same where a row keeps its width; [`Transform::Argmax`] leaves the margins as they are.
+    /// The same where a row keeps its width; a transform that changes it leaves the margins as they are.
     pub fn apply_in_place(self, row: &mut [f32]) {
         match self {
-            Self::Identity | Self::Argmax => {}
-            Self::Sigmoid => row.iter_mut().for_each(|m| *m = 1.0 / (1.0 + (-*m).exp())),
+            Self::Identity | Self::Argmax | Self::SigmoidPair | Self::ComplementPair | Self::OppositePair => {
+            }
+            Self::Sigmoid => row.iter_mut().for_each(|m| *m = sigmoid(*m)),
             Self::Exp => row.iter_mut().for_each(|m| *m = m.exp()),
             Self::Step => row.iter_mut().for_each(|m| *m = f32::from(u8::from(*m > 0.0))),
-            Self::Softmax => {
+            Self::Softplus => row.iter_mut().for_each(|m| *m = m.max(0.0) + (-m.abs()).exp().ln_1p()),
+            Self::SignedSquare => row.iter_mut().for_each(|m| *m *= m.abs()),
+            Self::PowerOfTwo => row.iter_mut().for_each(|m| *m = (-*m).exp2()),
+            Self::Probit => row.iter_mut().for_each(|m| *m = probit(f64::from(*m)) as f32),
+            Self::Softmax | Self::SoftmaxZero => {
+                let counts = |m: f32| self == Self::Softmax || m != 0.0;
                 let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                row.iter_mut().for_each(|m| *m = (*m - top).exp());
+                row.iter_mut().for_each(|m| *m = if counts(*m) { (*m - top).exp() } else { 0.0 });
                 // The sum is in f64, as XGBoost's is.
                 let sum: f64 = row.iter().map(|v| f64::from(*v)).sum();
-                row.iter_mut().for_each(|v| *v /= sum as f32);
+                if sum > 0.0 {
+                    row.iter_mut().for_each(|v| *v /= sum as f32);
+                }
             }
         }
     }
 
     /// Transforms one row's `f64` margins, as the reference does.
     pub fn apply_f64(self, margins: &[f64]) -> Vec<f64> {
+        let each = |f: fn(f64) -> f64| margins.iter().map(|m| f(*m)).collect();
+        let pairs = |f: fn(f64) -> [f64; 2]| margins.iter().flat_map(|m| f(*m)).collect();
         match self {
             Self::Identity => margins.to_vec(),
-            Self::Sigmoid => margins.iter().map(|m| 1.0 / (1.0 + (-m).exp())).collect(),
-            Self::Exp => margins.iter().map(|m| m.exp()).collect(),
-            Self::Step => margins.iter().map(|m| f64::from(u8::from(*m > 0.0))).collect(),
+            Self::Sigmoid => each(|m| 1.0 / (1.0 + (-m).exp())),
+            Self::Exp => each(f64::exp),
+            Self::Step => each(|m| f64::from(u8::from(m > 0.0))),
+            Self::Softplus => each(|m| m.max(0.0) + (-m.abs()).exp().ln_1p()),
+            Self::SignedSquare => each(|m| m * m.abs()),
+            Self::PowerOfTwo => each(|m| (-m).exp2()),
+            Self::Probit => each(probit),
             Self::Argmax => vec![argmax(margins) as f64],
-            Self::Softmax => {
+            Self::SigmoidPair => pairs(|m| [1.0 / (1.0 + m.exp()), 1.0 / (1.0 + (-m).exp())]),
+            Self::ComplementPair => pairs(|m| [1.0 - m, m]),
+            Self::OppositePair => pairs(|m| [-m, m]),
+            Self::Softmax | Self::SoftmaxZero => {
+                let counts = |m: f64| self == Self::Softmax || m != 0.0;
                 let top = margins.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let powers: Vec<f64> = margins.iter().map(|m| (m - top).exp()).collect();
+                let power = |m: &f64| if counts(*m) { (m - top).exp() } else { 0.0 };
+                let powers: Vec<f64> = margins.iter().map(power).collect();
                 let sum: f64 = powers.iter().sum();
-                powers.iter().map(|p| p / sum).collect()
+                powers.iter().map(|p| if sum > 0.0 { p / sum } else { 0.0 }).collect()
             }
         }
     }
+}
+
+fn sigmoid(m: f32) -> f32 {
+    1.0 / (1.0 + (-m).exp())
+}
+
+/// `√2 erf⁻¹(2p - 1)` by Winitzki's approximation of the inverse error function (2008, "A handy approximation for the
+/// error function and its inverse"), which is what ONNX Runtime computes.
+fn probit(p: f64) -> f64 {
+    let x = 2.0 * p - 1.0;
+    let log = ((1.0 - x) * (1.0 + x)).ln();
+    let a = 2.0 / (std::f64::consts::PI * 0.147) + 0.5 * log;
+    let root = (a * a - log / 0.147).sqrt() - a;
+    std::f64::consts::SQRT_2 * x.signum() * root.sqrt()
 }
 
 /// Index of the first largest entry.

@@ -1,6 +1,6 @@
 //! The rules a [`Forest`] keeps, checked one by one.
 
-use super::{Forest, Node, Predicate, Targets};
+use super::{CompareType, Forest, MOST_CATEGORIES, Node, Predicate, Real, Targets, ZERO_ZONE};
 
 /// The first rule of the HIR that a forest breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,12 @@ impl Forest {
         }
         if let Some(i) = self.base_score.iter().position(|b| !b.0.is_finite()) {
             return fail("base_score", format!("value {i} is {:?}, not a finite number", self.base_score[i]));
+        }
+        if !self.scale.0.is_finite() {
+            return fail("scale", format!("{:?} is not a finite number", self.scale));
+        }
+        if self.transform.is_pair() && self.outputs != 1 {
+            return fail("transform", format!("{} of {} outputs", self.transform.name(), self.outputs));
         }
         if let Targets::One(outputs) = &self.targets {
             if outputs.len() != self.trees.len() {
@@ -151,15 +157,31 @@ impl Forest {
     }
 
     fn verify_predicate(&self, predicate: Predicate) -> Result<(), String> {
-        match predicate {
-            Predicate::Less { threshold } if threshold.0.is_nan() => Err("the threshold is NaN".into()),
-            Predicate::Less { threshold } if f64::from(threshold.0 as f32) != threshold.0 => {
-                Err(format!("threshold {threshold:?} is no f32, the type it is compared in"))
-            }
-            Predicate::InSet { set, .. } if set as usize >= self.sets.len() => {
-                Err(format!("category set {set} of {}", self.sets.len()))
+        let threshold = |t: Real| match self.compare {
+            _ if t.0.is_nan() => Err("the threshold is NaN".into()),
+            CompareType::F32 if f64::from(t.0 as f32) != t.0 => {
+                Err(format!("threshold {t:?} is no f32, the type it is compared in"))
             }
             _ => Ok(()),
+        };
+        match predicate {
+            Predicate::Less { threshold: t } | Predicate::Equal { value: t } => threshold(t),
+            Predicate::LessZeroAside { threshold: t } => {
+                // Zeros would stand on both sides of it.
+                let zone = f64::from(ZERO_ZONE);
+                if (-zone).next_up() <= t.0 && t.0 <= zone {
+                    return Err(format!("threshold {t:?} is inside the zone of zeros"));
+                }
+                threshold(t)
+            }
+            Predicate::InSet { set, .. } => match self.sets.get(set as usize) {
+                None => Err(format!("category set {set} of {}", self.sets.len())),
+                Some(found) if found.words.len() > (MOST_CATEGORIES / 32) as usize => {
+                    Err(format!("category set {set} has categories of 2^24 and more"))
+                }
+                Some(_) => Ok(()),
+            },
+            Predicate::Always => Ok(()),
         }
     }
 }

@@ -8,10 +8,10 @@ mod array;
 mod sparse;
 
 pub use array::Array;
-pub use fangorn_kernels::plan::{Children, LayoutKind};
+pub use fangorn_kernels::plan::{Children, LayoutKind, question};
 pub use sparse::Sparse;
 
-use crate::forest::{Forest, Predicate, Side};
+use crate::forest::{CategoryRule, Forest, Predicate, Side};
 
 /// A forest that a layout can't hold, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,16 +84,61 @@ pub trait Layout {
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
 }
 
-/// A forest's category sets one after the other, each its number of words and then the words, and where each begins.
-pub fn flat_sets(forest: &Forest) -> (Vec<u32>, Vec<u32>) {
-    let mut sets = Vec::new();
-    let mut places = Vec::new();
-    for set in &forest.sets {
-        places.push(sets.len() as u32);
-        sets.push(set.words.len() as u32);
-        sets.extend(&set.words);
+/// The questions of a forest that take more than a threshold, as words one after the other: what a node
+/// names by its place.
+///
+/// A category set is its number of words, with [`question`] bits that say how a value is read, and then the words. Any
+/// other is a word of [`question`] bits and the threshold, as `encode` makes it.
+#[derive(Clone, Debug, Default)]
+pub struct Questions {
+    /// The words.
+    pub words: Vec<u32>,
+    places: Vec<u32>,
+    others: std::collections::HashMap<(u32, u64), u32>,
+}
+
+impl Questions {
+    /// The forest's category sets.
+    pub fn new(forest: &Forest) -> Self {
+        let mut questions = Self::default();
+        for set in &forest.sets {
+            questions.places.push(questions.words.len() as u32);
+            let reads = match set.rule {
+                CategoryRule::NotNegative => question::NOT_NEGATIVE,
+                CategoryRule::Truncated => question::TRUNCATED,
+                CategoryRule::Whole => question::WHOLE,
+            };
+            questions.words.push(set.words.len() as u32 | reads);
+            questions.words.extend(&set.words);
+        }
+        questions
     }
-    (sets, places)
+
+    /// The place of what a predicate asks, and whether what it names goes right; `None` where a threshold says it
+    /// all.
+    pub fn place<const N: usize>(
+        &mut self,
+        predicate: Predicate,
+        encode: impl Fn(f64) -> [u32; N],
+    ) -> Option<(u32, Side)> {
+        match predicate {
+            Predicate::Less { .. } | Predicate::Always => None,
+            Predicate::InSet { set, inside } => Some((self.places[set as usize], inside)),
+            Predicate::LessZeroAside { threshold } => {
+                Some((self.other(question::ZERO_ASIDE, threshold.0, encode), Side::Left))
+            }
+            Predicate::Equal { value } => Some((self.other(question::EQUAL, value.0, encode), Side::Left)),
+        }
+    }
+
+    fn other<const N: usize>(&mut self, kind: u32, value: f64, encode: impl Fn(f64) -> [u32; N]) -> u32 {
+        let words = &mut self.words;
+        *self.others.entry((kind, value.to_bits())).or_insert_with(|| {
+            words.push(kind);
+            words.extend(encode(value));
+            (words.len() - N - 1) as u32
+        })
+    }
 }
 
 /// The layout of that name.

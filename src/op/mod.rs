@@ -43,7 +43,7 @@ pub use backend::ForestBackend;
 use crate::{
     Predictor,
     error::{Error, Result},
-    forest::{Forest, Transform},
+    forest::{Aggregate, Forest, Targets, Transform},
     schedule::{Preset, Schedule},
 };
 
@@ -163,14 +163,39 @@ impl ForestOp {
     /// As [`ForestOp::margins`].
     pub fn values(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
         let margins = self.margins(x)?;
-        Ok(match self.forest.transform {
-            Transform::Identity => margins,
-            Transform::Sigmoid => activation::sigmoid(margins),
-            Transform::Exp => margins.exp(),
-            Transform::Softmax => activation::softmax(margins, 1),
-            Transform::Argmax => margins.argmax(1).float(),
-            Transform::Step => margins.greater_elem(0.0).float(),
-        })
+        let margins = match self.forest.scale.0 {
+            1.0 => margins,
+            scale => margins.mul_scalar(scale),
+        };
+        Ok(transform(self.forest.transform, margins))
+    }
+
+    /// Margins that are the least or the largest leaf, of tensor operations on the slots: they have their gradient.
+    fn extremes(self: &Arc<Self>, x: Tensor<2>, leaves: Tensor<1>) -> Result<Tensor<2>> {
+        let (rows, trees, width) = (x.dims()[0], self.trees(), self.forest.leaf_width());
+        let device = x.device();
+        let slots = self.slots(x)?;
+        let values = leaves.reshape([self.forest.slots(), width]);
+        let values = values.select(0, slots.reshape([rows * trees])).reshape([rows, trees, width]);
+        let extreme = |values: Tensor<3>| match self.forest.aggregate {
+            Aggregate::Max => values.max_dim(1).reshape([rows, width]),
+            Aggregate::Sum | Aggregate::Min => values.min_dim(1).reshape([rows, width]),
+        };
+        let totals = match &self.forest.targets {
+            Targets::All => extreme(values),
+            Targets::One(targets) => {
+                let of_output = |output: u32| {
+                    let own = (0i32..).zip(targets).filter(|(_, t)| **t == output).map(|(tree, _)| tree);
+                    match own.collect::<Vec<_>>() {
+                        none if none.is_empty() => Tensor::zeros([rows, 1], &device),
+                        own => extreme(values.clone().select(1, Tensor::from_ints(&own[..], &device))),
+                    }
+                };
+                Tensor::cat((0..self.forest.outputs).map(of_output).collect(), 1)
+            }
+        };
+        let base: Vec<f32> = self.forest.base_score.iter().map(|b| b.0 as f32).collect();
+        Ok(totals + Tensor::from_data(TensorData::new(base, [1, self.outputs()]), &device))
     }
 
     /// Leaf slots: `[rows, features]` to `[rows, trees]`, trees in the producer's order, slots dense over the whole
@@ -214,14 +239,18 @@ impl ForestOp {
         }
     }
 
-    /// What runs on a device, as text: the CPU program, or the kernel in the device's language.
+    /// What runs on a device, as text: the CPU program, or the kernel in the device's language (the one that finds slots,
+    /// for a forest whose margins are the least or largest leaf).
     ///
     /// # Errors
     /// A schedule that the device can't carry out, or a device whose kernels have no text here.
     pub fn source(&self, device: &Device) -> Result<String> {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
-            DispatchDevice::Cube(device) => self.executable(device, DType::F32, false)?.source(),
+            DispatchDevice::Cube(device) => {
+                let slots = self.forest.aggregate != Aggregate::Sum;
+                self.executable(device, DType::F32, slots)?.source()
+            }
             _ => Ok(self.predictor()?.program().to_string()),
         }
     }
@@ -233,6 +262,41 @@ impl ForestOp {
         }
         let made = Predictor::with_schedule(&self.forest, &self.schedule(&crate::schedule::Device::Cpu))?;
         Ok(self.cpu.get_or_init(|| made))
+    }
+}
+
+fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
+    match transform {
+        Transform::Identity => m,
+        Transform::Sigmoid => activation::sigmoid(m),
+        Transform::Exp => m.exp(),
+        Transform::Softmax => activation::softmax(m, 1),
+        Transform::SoftmaxZero => {
+            let zero = m.clone().equal_elem(0.0);
+            let top = m.clone().max_dim(1);
+            let powers = (m - top).exp().mask_fill(zero, 0.0);
+            // A row of zeros stays one.
+            let sum = powers.clone().sum_dim(1);
+            let empty = sum.clone().equal_elem(0.0);
+            powers / sum.mask_fill(empty, 1.0)
+        }
+        Transform::Argmax => m.argmax(1).float(),
+        Transform::Step => m.greater_elem(0.0).float(),
+        Transform::Softplus => m.clone().clamp_min(0.0) + m.abs().neg().exp().log1p(),
+        Transform::SignedSquare => m.clone() * m.abs(),
+        Transform::PowerOfTwo => m.mul_scalar(-std::f64::consts::LN_2).exp(),
+        Transform::Probit => {
+            let x = m.mul_scalar(2.0).sub_scalar(1.0);
+            let log = (x.clone().neg().add_scalar(1.0) * x.clone().add_scalar(1.0)).log();
+            let a = log.clone().mul_scalar(0.5).add_scalar(2.0 / (std::f64::consts::PI * 0.147));
+            let root = (a.clone() * a.clone() - log.div_scalar(0.147)).sqrt() - a;
+            x.sign() * root.sqrt().mul_scalar(std::f64::consts::SQRT_2)
+        }
+        Transform::SigmoidPair => {
+            Tensor::cat(vec![activation::sigmoid(m.clone().neg()), activation::sigmoid(m)], 1)
+        }
+        Transform::ComplementPair => Tensor::cat(vec![m.clone().neg().add_scalar(1.0), m], 1),
+        Transform::OppositePair => Tensor::cat(vec![m.clone().neg(), m], 1),
     }
 }
 
@@ -267,6 +331,9 @@ pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
         let base: Vec<f32> = op.forest.base_score.iter().map(|b| b.0 as f32).collect();
         let base = Tensor::<2>::from_data(TensorData::new(base, [1, op.outputs()]), &x.device());
         return Ok(base.repeat_dim(0, x.dims()[0]));
+    }
+    if op.forest.aggregate != Aggregate::Sum {
+        return op.extremes(x, leaves);
     }
     op.prepare(&x.device(), x.dtype(), false)?;
     let margins =

@@ -144,15 +144,19 @@ fn walk_unrolls(ops: &[mir::Op]) -> Vec<Option<Option<u32>>> {
 }
 
 fn empty(forest: &Forest, packed: &Packed, target: Target, request: Request) -> Plan {
-    let is_set =
-        |n: &forest::Node| matches!(n, forest::Node::Split { predicate: Predicate::InSet { .. }, .. });
+    let asks = |n: &forest::Node| match n {
+        forest::Node::Split { predicate, .. } => {
+            !matches!(predicate, Predicate::Less { .. } | Predicate::Always)
+        }
+        forest::Node::Leaf { .. } => false,
+    };
     Plan {
         target,
         emit: request.emit,
         layout: packed.kind,
         children: packed.children,
         node_words: if packed.children == Children::Linked { 3 } else { 2 },
-        categorical: forest.trees.iter().any(|t| t.nodes.iter().any(is_set)),
+        questions: forest.trees.iter().any(|t| t.nodes.iter().any(asks)),
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,
         features: 0,

@@ -11,8 +11,8 @@ use std::fmt;
 use fangorn::{
     Forest,
     forest::{
-        CategorySet, CompareType, Feature, Node, Predicate, Producer, Real, Side, Targets, Transform, Tree,
-        reference::CATEGORY_LIMIT,
+        Aggregate, CategoryRule, CategorySet, Classes, CompareType, Feature, MOST_CATEGORIES, Node,
+        Predicate, Producer, Real, Side, Targets, Transform, Tree, ZERO_ZONE,
     },
     schedule::{Axis, Dim, Directive, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
 };
@@ -105,7 +105,7 @@ fn assemble(
         false => Targets::One((0..trees.len() as u32).map(|t| t % outputs).collect()),
     };
     let tree = |nodes: Vec<Node>| Tree { ids: (0..nodes.len() as u32).map(|n| 3 * n + 1).collect(), nodes };
-    let forest = Forest {
+    Forest {
         producer: Producer::default(),
         features: vec![Feature::default(); features as usize],
         outputs,
@@ -114,11 +114,12 @@ fn assemble(
         leaf_values: (0..leaves * width).map(|i| Real::from(values(i))).collect(),
         sets,
         base_score: (0..outputs).map(|o| Real::from(0.25 * o as f32 - 0.5)).collect(),
+        aggregate: Aggregate::Sum,
         compare: CompareType::F32,
+        scale: Real(1.0),
         transform: Transform::Identity,
-    };
-    forest.verify().expect("a generated forest keeps the rules");
-    forest
+        classes: Classes::default(),
+    }
 }
 
 /// A forest in a line: `depth 1, 40 x depth 3, chain 2; features 4; outputs 3`. A tree of `depth n` is full; a
@@ -163,7 +164,10 @@ pub fn forest_of(text: &str) -> Forest {
         tree.nodes
     };
     let trees = shapes.into_iter().map(&mut grow).collect();
-    assemble(trees, features, outputs, vector, Vec::new(), |i| (i % 17) as f32 * 0.125 - 1.0, None)
+    let forest =
+        assemble(trees, features, outputs, vector, Vec::new(), |i| (i % 17) as f32 * 0.125 - 1.0, None);
+    forest.verify().expect("a forest of a line keeps the rules");
+    forest
 }
 
 /// How a leaf is split.
@@ -173,25 +177,43 @@ struct Growth {
     deepest: bool,
     feature: u8,
     threshold: u8,
-    category: Option<(u8, bool)>,
+    ask: Ask,
     missing_left: bool,
 }
 
+/// What a split asks.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Less,
+    LessZeroAside,
+    Equal,
+    Always,
+    InSet(u8, bool),
+}
+
 fn growth() -> impl Strategy<Value = Growth> {
-    let category = prop_oneof![3 => Just(None), 1 => any::<(u8, bool)>().prop_map(Some)];
-    (any::<(u8, bool, u8, u8)>(), category, any::<bool>()).prop_map(
-        |((leaf, deepest, feature, threshold), category, missing_left)| Growth {
+    let ask = prop_oneof![
+        8 => Just(Ask::Less),
+        1 => Just(Ask::LessZeroAside),
+        1 => Just(Ask::Equal),
+        1 => Just(Ask::Always),
+        3 => any::<(u8, bool)>().prop_map(|(set, inside)| Ask::InSet(set, inside)),
+    ];
+    (any::<(u8, bool, u8, u8)>(), ask, any::<bool>()).prop_map(
+        |((leaf, deepest, feature, threshold), ask, missing_left)| Growth {
             leaf,
             deepest,
             feature,
             threshold,
-            category,
+            ask,
             missing_left,
         },
     )
 }
 
-const EDGES: [f32; 13] = [
+const EDGES: [f32; 15] = [
+    1e-35,
+    -1e-35,
     0.0,
     -0.0,
     1e-45,
@@ -225,11 +247,25 @@ pub fn forest() -> impl Strategy<Value = Forest> {
         3 => prop::collection::vec(prop::collection::vec(growth(), 0..24), 1..12),
         1 => prop::collection::vec(prop::collection::vec(growth(), 0..10), 12..=40),
     ];
+    // A forest that asks for thresholds only runs on kernels of its own.
+    let plain = prop_oneof![1 => Just(true), 2 => Just(false)];
     let pool = prop::collection::vec(threshold(), 1..10);
-    let sets = prop::collection::vec(prop::collection::vec(any::<u32>(), 0..4), 0..4);
+    let sets = prop::collection::vec((prop::collection::vec(any::<u32>(), 0..4), 0..3usize), 0..4);
     let outputs = prop_oneof![Just(1u32), 1..=5u32];
-    (1..=12u32, outputs, any::<bool>(), trees, pool, sets, any::<u64>()).prop_map(
-        |(features, outputs, vector, trees, pool, sets, seed)| {
+    (1..=12u32, outputs, any::<(bool, bool)>(), trees, pool, (plain, sets), any::<u64>()).prop_map(
+        |(features, outputs, (vector, wide), trees, pool, (plain, sets), seed)| {
+            let compare = if wide { CompareType::F64 } else { CompareType::F32 };
+            let value = |growth: &Growth| {
+                let t = f64::from(pool[growth.threshold as usize % pool.len()]);
+                // Between two f32 values there is room for many thresholds.
+                match growth.leaf % 4 {
+                    0 if wide => t.next_up(),
+                    1 if wide => t.next_down(),
+                    2 if wide => t * 1.000_000_01,
+                    _ => t,
+                }
+            };
+            let in_zone = |t: f64| t.abs() <= 2.0 * f64::from(ZERO_ZONE);
             let grow = |growths: Vec<Growth>| {
                 let mut tree = Growing::new();
                 for g in growths {
@@ -243,13 +279,16 @@ pub fn forest() -> impl Strategy<Value = Forest> {
                         continue;
                     }
                     let side = |left| if left { Side::Left } else { Side::Right };
-                    let predicate = match g.category {
-                        Some((set, inside)) if !sets.is_empty() => {
+                    let t = Real(value(&g));
+                    let predicate = match g.ask {
+                        _ if plain => Predicate::Less { threshold: t },
+                        Ask::InSet(set, inside) if !sets.is_empty() => {
                             Predicate::InSet { set: u32::from(set) % sets.len() as u32, inside: side(inside) }
                         }
-                        _ => {
-                            Predicate::Less { threshold: Real::from(pool[g.threshold as usize % pool.len()]) }
-                        }
+                        Ask::Equal => Predicate::Equal { value: t },
+                        Ask::Always => Predicate::Always,
+                        Ask::LessZeroAside if !in_zone(t.0) => Predicate::LessZeroAside { threshold: t },
+                        _ => Predicate::Less { threshold: t },
                     };
                     tree.split(leaf, u32::from(g.feature) % features, predicate, side(g.missing_left));
                 }
@@ -266,9 +305,19 @@ pub fn forest() -> impl Strategy<Value = Forest> {
                     _ => random.below(2_000_001) as f32 * 1e-6 - 1.0,
                 })
                 .collect();
-            let sets = sets.iter().map(|words| CategorySet { words: words.clone() }).collect();
+            let rules = [CategoryRule::NotNegative, CategoryRule::Truncated, CategoryRule::Whole];
+            let sets = sets
+                .iter()
+                .map(|(words, rule)| CategorySet { words: words.clone(), rule: rules[*rule] })
+                .collect();
             let slots = if shuffle { Some(&mut random) } else { None };
-            assemble(trees, features, outputs, vector, sets, |i| values[i % values.len()], slots)
+            let forest =
+                assemble(trees, features, outputs, vector, sets, |i| values[i % values.len()], slots);
+            let aggregate = if seed % 5 == 0 { Aggregate::Max } else { Aggregate::Sum };
+            let aggregate = if seed % 7 == 0 { Aggregate::Min } else { aggregate };
+            let forest = Forest { compare, aggregate, ..forest };
+            forest.verify().expect("a generated forest keeps the rules");
+            forest
         },
     )
 }
@@ -277,7 +326,16 @@ pub fn forest() -> impl Strategy<Value = Forest> {
 /// values, and numbers at the edges of what a category is.
 pub fn rows(forest: &Forest, count: usize, seed: u64) -> Vec<f32> {
     let mut common: Vec<f32> = EDGES.to_vec();
-    common.extend([f32::NAN, -f32::NAN, -0.5, 0.5, 2.7, 1e30, CATEGORY_LIMIT, CATEGORY_LIMIT.next_down()]);
+    common.extend([
+        f32::NAN,
+        -f32::NAN,
+        -0.5,
+        0.5,
+        2.7,
+        1e30,
+        (MOST_CATEGORIES as f32),
+        (MOST_CATEGORIES as f32).next_down(),
+    ]);
     for set in &forest.sets {
         common.extend(set.members().map(|c| c as f32).take(3));
         let past = 32.0 * set.words.len() as f32;
@@ -285,17 +343,48 @@ pub fn rows(forest: &Forest, count: usize, seed: u64) -> Vec<f32> {
     }
     let mut pools = vec![Vec::new(); forest.features.len()];
     for node in forest.trees.iter().flat_map(|t| &t.nodes) {
-        if let Node::Split { feature, predicate: Predicate::Less { threshold }, .. } = node {
-            let t = threshold.0 as f32;
-            pools[*feature as usize].extend([t, t.next_up(), t.next_down()]);
+        if let Some((feature, t)) = asked(node) {
+            let t = t as f32;
+            pools[feature].extend([t, t.next_up(), t.next_down()]);
         }
     }
+    drawn(&pools, &common, count, seed)
+}
+
+/// The same in `f64`, with the neighbours there.
+pub fn wide_rows(forest: &Forest, count: usize, seed: u64) -> Vec<f64> {
+    let common: Vec<f64> = rows(forest, 8, seed).into_iter().map(f64::from).chain([1e300, -1e-300]).collect();
+    let mut pools = vec![Vec::new(); forest.features.len()];
+    for node in forest.trees.iter().flat_map(|t| &t.nodes) {
+        if let Some((feature, t)) = asked(node) {
+            pools[feature].extend([t, t.next_up(), t.next_down()]);
+        }
+    }
+    drawn(&pools, &common, count, seed)
+}
+
+/// The column of a split and the number it compares with.
+fn asked(node: &Node) -> Option<(usize, f64)> {
+    match *node {
+        Node::Split {
+            feature,
+            predicate:
+                Predicate::Less { threshold }
+                | Predicate::LessZeroAside { threshold }
+                | Predicate::Equal { value: threshold },
+            ..
+        } => Some((feature as usize, threshold.0)),
+        _ => None,
+    }
+}
+
+fn drawn<T: Copy>(pools: &[Vec<T>], common: &[T], count: usize, seed: u64) -> Vec<T> {
     let mut random = Seeded(seed);
     let mut out = Vec::with_capacity(count * pools.len());
     for _ in 0..count {
-        for pool in &pools {
+        for pool in pools {
             let own = !pool.is_empty() && random.below(3) > 0;
-            let from = if own { pool } else { &common };
+            let from = if own { pool } else { common };
             out.push(from[random.below(from.len())]);
         }
     }

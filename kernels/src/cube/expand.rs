@@ -37,7 +37,7 @@ pub struct Call {
     /// Slots by address.
     pub slots_at: u32,
     /// Category sets.
-    pub sets_at: u32,
+    pub questions_at: u32,
     /// Base scores.
     pub base_at: u32,
     /// The plan's run-time sizes.
@@ -430,7 +430,7 @@ fn one_step(
     let here = at.read();
     let column = node::feature(model, here, plan);
     let key = value_key(rows, call, cache, window, row, column, plan);
-    at.store(node::step(model, call.sets_at, here, constant, key, plan));
+    at.store(node::step(model, call.questions_at, here, constant, key, plan));
 }
 
 /// Steps until the leaf.

@@ -20,7 +20,7 @@ pub struct Model {
     /// Where the slots begin, by address.
     pub slots_at: u32,
     /// Where the category sets begin.
-    pub sets_at: u32,
+    pub questions_at: u32,
     /// Where the base scores begin, by their bits.
     pub base_at: u32,
     /// Number of trees.
@@ -176,7 +176,7 @@ fn launch_piece(
         rows.offset,
         model.trees_at,
         model.slots_at,
-        model.sets_at,
+        model.questions_at,
         model.base_at,
         plan.sizes.iter().map(|s| s.resolve(at)).collect(),
         partials_at.iter().copied().collect(),

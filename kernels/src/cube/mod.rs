@@ -15,5 +15,5 @@ mod source;
 
 pub use keys::{MISSING, key};
 pub use launch::{Model, Rows, cubes, launch, most_rows};
-pub use node::{CATEGORY, FEATURE, INSIDE_RIGHT, LEAF, MISSING_LEFT};
+pub use node::{FEATURE, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
 pub use source::source;

@@ -2,7 +2,7 @@
 //!
 //! | word | split | leaf |
 //! |---|---|---|
-//! | 0 | the threshold's key, plus 1 where a missing value goes left; or the place of a category set | `u32::MAX` |
+//! | 0 | the threshold's key, plus 1 where a missing value goes left; or the place of a question | `u32::MAX` |
 //! | 1 | column and flags | `MISSING_LEFT` and `LEAF` |
 //! | 2 | linked layouts: the left child's address | its own address |
 //!
@@ -15,17 +15,20 @@
 
 use cubecl::prelude::*;
 
-use super::keys::MISSING;
-use crate::plan::{Children, PlanRef};
+use super::keys::{self, MISSING};
+use crate::plan::{Children, PlanRef, question};
+
+/// Values of at most this magnitude are zeros where a question puts zeros aside.
+const ZERO_ZONE: f32 = 1e-35;
 
 /// A missing value goes left.
 pub const MISSING_LEFT: u32 = 1 << 31;
 /// The node is a leaf.
 pub const LEAF: u32 = 1 << 30;
-/// The node asks for a category.
-pub const CATEGORY: u32 = 1 << 29;
-/// Members of the category set go right.
-pub const INSIDE_RIGHT: u32 = 1 << 28;
+/// The node asks more than a threshold, see [`question`].
+pub const QUESTION: u32 = 1 << 29;
+/// What the question names goes right.
+pub const NAMED_RIGHT: u32 = 1 << 28;
 /// The column.
 pub const FEATURE: u32 = (1 << 24) - 1;
 
@@ -36,25 +39,43 @@ pub fn right(key: u32, word: u32, meta: u32) -> u32 {
     select(key + d < word, 0u32, 1u32)
 }
 
-/// The same for a category split.
+/// The same for a node that asks more: a category's set, equality, or a threshold with the zeros on the other side.
 #[cube]
-fn category_right(model: &[u32], sets_at: u32, key: u32, place: u32, meta: u32) -> u32 {
-    let at = sets_at + place;
-    let words = model[at as usize];
-    // Keys of 0.0 and 2^24: outside them a value is no category.
-    let valid = key >= 0x8000_0000u32 && key < 0xcb80_0000u32;
-    let bits = key ^ 0x8000_0000u32;
-    // The integer part of a float below 2^24, in integers: the mantissa, shifted down by what the exponent says.
-    let exponent = select(valid, bits >> 23u32, 0u32);
-    let mantissa = (bits & 0x7f_ffffu32) | 0x80_0000u32;
-    let category =
-        select(exponent < 127u32, 0u32, mantissa >> (150u32 - u32::clamp(exponent, 127u32, 150u32)));
-    let word = category >> 5u32;
-    let known = valid && word < words;
-    let bitset = model[(at + 1u32 + select(known, word, 0u32)) as usize];
-    let member = known && ((bitset >> (category & 31u32)) & 1u32) == 1u32;
-    let inside_right = (meta >> 28u32) & 1u32;
-    let side = select(member, inside_right, 1u32 - inside_right);
+fn question_right(model: &[u32], questions_at: u32, key: u32, place: u32, meta: u32) -> u32 {
+    let at = questions_at + place;
+    let asked = model[at as usize];
+    let kind = asked & comptime![question::KIND];
+    // The threshold, or the set's first word.
+    let first = model[(at + 1u32) as usize];
+    let mut named = key == first;
+    if kind == comptime![question::ZERO_ASIDE] {
+        // Keys of -1e-35 and 1e-35.
+        let zero = key >= comptime![keys::key(-ZERO_ZONE)] && key <= comptime![keys::key(ZERO_ZONE)];
+        named = (key < first) != zero;
+    }
+    if kind < comptime![question::ZERO_ASIDE] {
+        let words = asked & comptime![!question::KIND];
+        let truncates = kind == comptime![question::TRUNCATED];
+        // Keys of 0.0 and 2^24: outside them a value is no category. -1 and 0 have keys around those that truncate to 0.
+        let positive = key >= 0x8000_0000u32 && key < 0xcb80_0000u32;
+        let nearly = truncates && key > 0x407f_ffffu32 && key < 0x8000_0000u32;
+        let bits = key ^ 0x8000_0000u32;
+        // The integer part of a float below 2^24, in integers: the mantissa, shifted down by what the exponent says.
+        let exponent = select(positive, bits >> 23u32, 0u32);
+        let mantissa = (bits & 0x7f_ffffu32) | 0x80_0000u32;
+        let shift = 150u32 - u32::clamp(exponent, 127u32, 150u32);
+        let category = select(exponent < 127u32, 0u32, mantissa >> shift);
+        // Below 1 only zero is whole, from there on whatever has no bit in the part shifted out.
+        let fraction = mantissa & ((1u32 << shift) - 1u32);
+        let whole = (exponent >= 127u32 && fraction == 0u32) || key == 0x8000_0000u32;
+        let valid = (positive && (whole || kind != comptime![question::WHOLE])) || nearly;
+        let word = category >> 5u32;
+        let known = valid && word < words;
+        let bitset = model[(at + 1u32 + select(known, word, 0u32)) as usize];
+        named = known && ((bitset >> (category & 31u32)) & 1u32) == 1u32;
+    }
+    let named_right = (meta >> 28u32) & 1u32;
+    let side = select(named, named_right, 1u32 - named_right);
     select(key == comptime![MISSING], 1u32 - (meta >> 31u32), side)
 }
 
@@ -62,7 +83,7 @@ fn category_right(model: &[u32], sets_at: u32, key: u32, place: u32, meta: u32) 
 #[cube]
 pub fn step(
     model: &[u32],
-    sets_at: u32,
+    questions_at: u32,
     at: u32,
     constant: u32,
     key: u32,
@@ -72,9 +93,9 @@ pub fn step(
     let word = model[base as usize];
     let meta = model[(base + 1u32) as usize];
     let mut side = right(key, word, meta);
-    if comptime![plan.categorical] {
-        if (meta & comptime![CATEGORY]) != 0u32 {
-            side = category_right(model, sets_at, key, word, meta);
+    if comptime![plan.questions] {
+        if (meta & comptime![QUESTION]) != 0u32 {
+            side = question_right(model, questions_at, key, word, meta);
         }
     }
     match comptime![plan.children] {

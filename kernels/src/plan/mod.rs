@@ -5,6 +5,7 @@
 //! whatever is a number here is compiled in, whatever is a slot of [`Plan::sizes`] is read at run time, so that one
 //! kernel serves every batch and every model of the same shape.
 
+pub mod question;
 mod size;
 mod text;
 
@@ -361,8 +362,8 @@ pub struct Plan {
     pub children: Children,
     /// Words (u32) of a node on a cube target.
     pub node_words: u32,
-    /// Whether the forest has category splits.
-    pub categorical: bool,
+    /// Whether some node asks more than a threshold: see [`question`].
+    pub questions: bool,
     /// Outputs a row.
     pub outputs: u32,
     /// Whether a leaf holds a value for each output.

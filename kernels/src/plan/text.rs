@@ -24,7 +24,7 @@ impl fmt::Display for Plan {
         if self.target == Target::Cube {
             write!(f, " words={}", self.node_words)?;
         }
-        writeln!(f, " categories={} vector_leaves={}", self.categorical, self.vector_leaves)?;
+        writeln!(f, " questions={} vector_leaves={}", self.questions, self.vector_leaves)?;
         if self.target == Target::Cube {
             let grid = self.grid.map(|g| g.map_or("1".to_owned(), |v| self.value(v)));
             writeln!(f, "  launch grid=[{}] block={:?}", grid.join(", "), self.cube_dim)?;
