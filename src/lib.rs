@@ -9,6 +9,7 @@ pub mod cpu;
 #[cfg(feature = "cube")]
 pub mod cube;
 pub mod error;
+pub mod file;
 pub mod forest;
 pub mod import;
 pub mod layout;

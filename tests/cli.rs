@@ -697,3 +697,85 @@ fn every_command_has_help_with_an_example() {
     }
     assert_eq!(prints(&["--version"]), format!("fangorn {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn convert_gives_a_file_that_predicts_the_same() {
+    let scratch = Scratch::new("convert");
+    let (from, to) = (model("category-partition"), scratch.path("model.fangorn"));
+    let printed = prints(&["convert", &from, "-o", &to, "--schedule", "treebeard_one_row"]);
+    assert!(printed.contains("model.fangorn: 12 trees"), "{printed}");
+    let rows = zoo("category-partition", "rows.npy");
+    for output in ["margin", "leaf", "tree"] {
+        let predict = |model: &str| prints(&["predict", model, "--rows", &rows, "--output", output]);
+        assert_eq!(predict(&from), predict(&to), "{output}");
+    }
+    // What the file holds besides the forest goes along.
+    let again = scratch.path("again.fangorn");
+    prints(&["convert", &to, "-o", &again]);
+    assert_eq!(std::fs::read(&to).expect("it"), std::fs::read(&again).expect("it"));
+    refuses(&["convert", &from, "-o", &scratch.path("model.bin")], &["model.bin", ".fangorn"]);
+    let nowhere = scratch.path("nowhere/model.fangorn");
+    refuses(&["convert", &from, "-o", &nowhere], &["nowhere", "can't be written"]);
+    let rounds = scratch.path("rounds.fangorn");
+    assert!(prints(&["convert", &from, "-o", &rounds, "--iteration-range", "2..5"]).contains("3 trees"));
+    refuses(&["convert", &to, "-o", &rounds, "--iteration-range", "2..5"], &["rounds of boosting"]);
+    assert_eq!(fangorn(&["convert", &from, "-o", &rounds, "--iteration-range", "2"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_damaged_fangorn_file_is_refused_by_its_place() {
+    let scratch = Scratch::new("damaged");
+    let to = scratch.path("model.fangorn");
+    prints(&["convert", &model("churn"), "-o", &to]);
+    let mut bytes = std::fs::read(&to).expect("it");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    let damaged = scratch.file("damaged.fangorn", &bytes);
+    refuses(&["inspect", &damaged], &["damaged.fangorn", "byte", "checksum", "fangorn convert"]);
+    let cut = scratch.file("cut.fangorn", &bytes[..middle]);
+    refuses(&["inspect", &cut], &["cut.fangorn", "header tells of"]);
+}
+
+#[test]
+fn diff_says_where_models_differ() {
+    let scratch = Scratch::new("diff");
+    let (a, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let same = prints(&["diff", &a, &a, "--rows", &rows]);
+    assert!(same.contains("0 with other leaf values only, 0 with other splits"), "{same}");
+    assert!(same.contains("0 have other values"), "{same}");
+    // The same forest but for a threshold, a leaf and the base score.
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(model("logistic-1.7.6")).expect("it")).expect("JSON");
+    let change = |edits: &[(&str, Value)]| {
+        let mut json = json.clone();
+        for (pointer, value) in edits {
+            *json.pointer_mut(pointer).expect(pointer) = value.clone();
+        }
+        serde_json::to_vec(&json).expect("JSON")
+    };
+    let tree = |t: usize, field: &str| format!("/learner/gradient_booster/model/trees/{t}/{field}");
+    let a = scratch.file("a.json", change(&[]));
+    let leaf = json.pointer(&tree(1, "left_children")).and_then(Value::as_array).expect("children");
+    let leaf = leaf.iter().position(|c| c == -1).expect("a leaf");
+    let b = change(&[
+        (&tree(0, "split_conditions/0"), Value::from(12345.0)),
+        (&tree(1, &format!("split_conditions/{leaf}")), Value::from(0.75)),
+        ("/learner/learner_model_param/base_score", Value::from("2.5E-1")),
+    ]);
+    let b = scratch.file("b.json", b);
+    let output = fangorn(&["diff", &a, &b, "--json", "--rows", &zoo("logistic-1.7.6", "rows.npy")]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["model"][0]["field"], "base score");
+    let differences = report["differences"].as_array().expect("a list");
+    assert_eq!(differences.len(), 2, "{report}");
+    assert_eq!((&differences[0]["tree"], &differences[0]["path"]), (&0.into(), &"".into()));
+    assert!(differences[0]["b"].as_str().is_some_and(|t| t.contains("< 12345.0")), "{report}");
+    assert_eq!(report["leaf_trees"], 1);
+    assert!(differences[1]["b"].as_str().is_some_and(|t| t.contains("leaf [0.75]")), "{report}");
+    assert!(report["rows"]["other_leaves"].as_u64().is_some_and(|n| n > 0), "{report}");
+    let text_form = fangorn(&["diff", &a, &b]);
+    assert_eq!(text_form.status.code(), Some(1));
+    assert!(text(&text_form.stdout).contains("tree 0 at root"), "{}", text(&text_form.stdout));
+    refuses(&["diff", &a, &model("softprob"), "--rows", &rows], &["columns", "leave --rows out"]);
+}

@@ -167,19 +167,20 @@ fn the_minimal_model_loads() {
             "forest features=3 outputs=1 trees=2 compare=f32 transform=sigmoid\n\
              \x20 from xgboost 3.2.0 binary:logistic\n\
              \x20 base_score [0.0]\n\
+             \x20 classes over 0.5 []\n\
              \x20 set 0 [1, 3]\n\
              tree 0 -> output 0\n\
              \x20 0: if x[0] < 0.5, missing left, then 1 else 2\n\
-             \x20 1: leaf #0 [0.25]\n\
+             \x20 1: leaf 1 #0 [0.25]\n\
              \x20 2: if x[2] < -1.5, missing right, then 3 else 4\n\
-             \x20 3: leaf #1 [0.125]\n\
-             \x20 4: leaf #2 [-0.75]\n\
+             \x20 3: leaf 3 #1 [0.125]\n\
+             \x20 4: leaf 4 #2 [-0.75]\n\
              tree 1 -> output 0\n\
              \x20 0: if x[0] < 0.5, missing left, then 1 else 2\n\
-             \x20 1: leaf #3 [0.25]\n\
+             \x20 1: leaf 1 #3 [0.25]\n\
              \x20 2: if x[2] not in set 0, missing right, then 3 else 4\n\
-             \x20 3: leaf #4 [0.125]\n\
-             \x20 4: leaf #5 [-0.75]\n"
+             \x20 3: leaf 3 #4 [0.125]\n\
+             \x20 4: leaf 4 #5 [-0.75]\n"
         );
     }
 }
@@ -626,9 +627,10 @@ fn files_of_another_format() {
     bytes_refused("", Format, "model", "the file is empty");
     bytes_refused(" \n ", Format, "model", "the file is empty");
     bytes_refused(b"binf\x00\x00\x00\x3f", Format, "model", "old binary format");
-    bytes_refused(b"\x00\x00\x00\x3f\x1c\x00\x00\x00", Format, "model", "neither JSON nor UBJSON");
-    bytes_refused("tree\nversion=v4\n", Format, "model", "neither JSON nor UBJSON");
-    bytes_refused(b"\x1f\x8b\x08", Format, "model", "neither JSON nor UBJSON");
+    bytes_refused(b"\x00\x00\x00\x3f\x1c\x00\x00\x00", Format, "model", "no model of a known format");
+    bytes_refused(b"\x1f\x8b\x08", Format, "model", "no model of a known format");
+    bytes_refused(b"CBM1\x00\x00", Format, "model", "CatBoost's binary format");
+    bytes_refused(b"\x80\x04\x95", Format, "model", "a pickle");
     bytes_refused("[{\"nodeid\": 0}]", Format, "model", "a dump of the trees");
     bytes_refused("{}", Schema, "model", "missing field `learner`");
     bytes_refused(b"{L\0\0\0\0\0\0\0\x01aZ}", Schema, "model", "missing field `learner`");

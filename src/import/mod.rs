@@ -7,15 +7,29 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `format` | which format it is, told by the content |
 //! | `json`, `ubjson` | two encodings of one data model, as `serde` deserialisers |
 //! | `decode` | what both share, and how a failure finds its place |
 //! | `xgboost` | XGBoost's model, in either encoding |
+//! | `lightgbm` | LightGBM's text |
+//! | `catboost` | CatBoost's JSON |
+//! | `onnx` | tree ensembles of ONNX-ML |
+//! | `treelite` | treelite's checkpoint |
+//! | `sklearn` | what our exporter writes of scikit-learn's estimators |
+//! | `budget` | what the limits leave, and the forest's last check |
 //! | `limits`, `error` | how much a file may ask for, and how a refusal reads |
 
+mod budget;
+mod catboost;
 mod decode;
 mod error;
+mod format;
 mod json;
+mod lightgbm;
 mod limits;
+mod onnx;
+mod sklearn;
+mod treelite;
 mod ubjson;
 mod xgboost;
 
@@ -23,11 +37,12 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
+pub(crate) use budget::Budget;
 pub use error::{ErrorKind, ImportError, Place};
+pub use format::Format;
 pub use limits::Limits;
 
 use crate::{Error, Forest};
-use decode::Encoding;
 
 /// How a model file is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,9 +86,28 @@ pub fn parse(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError>
     if size > options.limits.file_bytes {
         return Err(file_too_large(size, options.limits.file_bytes));
     }
-    let encoding = sniff(bytes)?;
-    let document = decode::decode(bytes, encoding, &options.limits)?;
-    xgboost::forest(document, options)
+    parse_as(Format::of(bytes)?, bytes, options)
+}
+
+/// The same for bytes that are of this format, whatever they begin with.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_as(format: Format, bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
+    let size = bytes.len() as u64;
+    if size > options.limits.file_bytes {
+        return Err(file_too_large(size, options.limits.file_bytes));
+    }
+    match format {
+        Format::Fangorn => crate::file::Contents::from_bytes(bytes, options).map(|contents| contents.forest),
+        Format::XgboostJson => xgboost::forest(bytes, decode::Encoding::Json, options),
+        Format::XgboostUbjson => xgboost::forest(bytes, decode::Encoding::Ubjson, options),
+        Format::LightGbm => lightgbm::forest(bytes, options),
+        Format::CatBoost => catboost::forest(bytes, options),
+        Format::Onnx => onnx::forest(bytes, options),
+        Format::Treelite => treelite::forest(bytes, options),
+        Format::ScikitLearn => sklearn::forest(bytes, options),
+    }
 }
 
 fn file_too_large(size: u64, limit: u64) -> ImportError {
@@ -82,33 +116,6 @@ fn file_too_large(size: u64, limit: u64) -> ImportError {
         format!("the file has {size} bytes, over the limit of {limit}"),
         "file_bytes",
     )
-}
-
-/// Tells the encoding by the first bytes, as XGBoost does: both encodings of a model open with `{`.
-fn sniff(bytes: &[u8]) -> Result<Encoding, ImportError> {
-    let unknown = |cause: &str, remedy: &str| {
-        Err(ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(remedy))
-    };
-    let start = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
-    match &bytes[start..] {
-        [] => unknown("the file is empty", error::SAVE_AGAIN),
-        [b'{', b'i' | b'U' | b'I' | b'l' | b'L' | b'#' | b'$' | b'N', ..] if start == 0 => {
-            Ok(Encoding::Ubjson)
-        }
-        [b'{', ..] => Ok(Encoding::Json),
-        [b'[', ..] => unknown(
-            "this looks like a dump of the trees, which lacks the objective and the base score",
-            "save the model itself with Booster.save_model('model.ubj') instead of Booster.dump_model",
-        ),
-        [b'b', b'i', b'n', b'f', ..] => unknown(
-            "this is XGBoost's old binary format, which is not supported",
-            "load it in the XGBoost that wrote it (3.0 is the last to read it) and save it with Booster.save_model('model.json')",
-        ),
-        _ => unknown(
-            "the file is neither JSON nor UBJSON",
-            "save an XGBoost model with Booster.save_model('model.ubj'), from the XGBoost that wrote it if this is its old binary format",
-        ),
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
-use fangorn::{Forest, forest::reference, import};
+use fangorn::{
+    Forest,
+    forest::{Transform, reference},
+    import,
+};
 
 /// A model with what its library said of its rows.
 pub struct Specimen {
@@ -14,9 +18,17 @@ pub struct Specimen {
     pub forest: Forest,
     pub rows: Vec<f32>,
     pub count: usize,
-    pub margin: Vec<f32>,
-    pub output: Vec<f32>,
+    /// Empty where the library gives values only.
+    pub margin: Vec<f64>,
+    pub output: Output,
+    /// Empty where the library gives none.
     pub leaves: Vec<i32>,
+}
+
+/// What the library's own predict returned.
+pub enum Output {
+    Values(Vec<f64>),
+    Classes(Vec<i32>),
 }
 
 impl Specimen {
@@ -29,27 +41,32 @@ impl Specimen {
     }
 }
 
-fn read<T: npyz::Deserialize>(path: &Path) -> Option<(Vec<u64>, Vec<T>)> {
+/// An array's shape and its values, whatever numbers they are.
+fn read(path: &Path) -> Option<(Vec<u64>, Vec<f64>, bool)> {
     let bytes = std::fs::read(path).ok()?;
-    let file = npyz::NpyFile::new(&bytes[..]).expect("a npy file");
-    let shape = file.shape().to_vec();
-    Some((shape, file.into_vec().expect("values of the type")))
+    let open = || npyz::NpyFile::new(&bytes[..]).expect("a npy file");
+    let shape = open().shape().to_vec();
+    let whole = open().dtype().descr().contains('i');
+    let values = match open().dtype().descr().trim_matches('\'') {
+        "<f4" => open().into_vec::<f32>().expect("f32").into_iter().map(f64::from).collect(),
+        "<f8" => open().into_vec::<f64>().expect("f64"),
+        "<i4" => open().into_vec::<i32>().expect("i32").into_iter().map(f64::from).collect(),
+        "<i8" => open().into_vec::<i64>().expect("i64").into_iter().map(|v| v as f64).collect(),
+        other => panic!("{}: values of type {other}", path.display()),
+    };
+    Some((shape, values, whole))
 }
 
-/// The folders of the project's own zoo, and of the shared one's XGBoost models where it lies beside the checkout.
+/// The folders of the project's own zoo, of the shared one where it lies beside the checkout, and of one more that
+/// `FANGORN_ZOO` names.
 pub fn folders() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Vec::new();
-    for (zoo, prefix) in [(here.join("tests/zoo"), ""), (here.join("../shared/zoo"), "xgb-")] {
-        let entries = std::fs::read_dir(zoo).into_iter().flatten().flatten().map(|e| e.path());
-        let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix));
-        found.extend(entries.filter(|p| p.is_dir()).filter(named));
-    }
-    if let Ok(more) = std::env::var("FANGORN_ZOO") {
-        found.extend(
-            std::fs::read_dir(more).into_iter().flatten().flatten().map(|e| e.path()).filter(|p| p.is_dir()),
-        );
-    }
+    let mut zoos = vec![here.join("tests/zoo"), here.join("../shared/zoo")];
+    zoos.extend(std::env::var_os("FANGORN_ZOO").map(PathBuf::from));
+    let entries = |zoo: &PathBuf| {
+        std::fs::read_dir(zoo).into_iter().flatten().flatten().map(|e| e.path()).collect::<Vec<_>>()
+    };
+    let mut found: Vec<PathBuf> = zoos.iter().flat_map(entries).filter(|p| p.is_dir()).collect();
     found.sort();
     assert!(found.len() >= 20, "the project's own zoo is in tests/zoo");
     found
@@ -58,14 +75,40 @@ pub fn folders() -> Vec<PathBuf> {
 /// Loads one folder.
 pub fn specimen(folder: &Path) -> Specimen {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let model = ["model.ubj", "model.json"].map(|f| folder.join(f)).into_iter().find(|p| p.exists());
+    let files = std::fs::read_dir(folder).expect("the folder").flatten().map(|e| e.path());
+    let model = files.filter(|p| p.file_stem().is_some_and(|s| s == "model")).min();
     let model = model.unwrap_or_else(|| panic!("{name}: a model"));
     let forest = import::load(&model, &Default::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let (shape, rows) = read(&folder.join("rows.npy")).expect("rows");
-    let (_, margin) = read(&folder.join("margin.npy")).expect("margins");
-    let output = read(&folder.join("output.npy")).map_or_else(|| margin.clone(), |o| o.1);
+    let (shape, rows, _) = read(&folder.join("rows.npy")).expect("rows");
+    let count = shape[0] as usize;
+    let (_, margin, _) = read(&folder.join("margin.npy")).expect("margins");
+    let output = read(&folder.join("output.npy"));
+    // Of an isolation forest the library gives the score only.
+    let margin = if forest.transform == Transform::PowerOfTwo { Err(margin) } else { Ok(margin) };
+    let output = match output {
+        Some((_, classes, true)) => Output::Classes(classes.into_iter().map(|v| v as i32).collect()),
+        Some((shape, values, false)) => {
+            let (ours, theirs) =
+                (forest.transform.width(forest.outputs as usize), shape.get(1).copied().unwrap_or(1));
+            // A file that knows one probability, of a library that gives both.
+            let both = ours == 1 && theirs == 2;
+            Output::Values(
+                values.into_iter().skip(usize::from(both)).step_by(1 + usize::from(both)).collect(),
+            )
+        }
+        None => Output::Values(margin.clone().unwrap_or_else(|scores| scores)),
+    };
     let leaves = read(&folder.join("leaves.npy")).map_or_else(Vec::new, |l| l.1);
-    Specimen { name, model, forest, rows, count: shape[0] as usize, margin, output, leaves }
+    Specimen {
+        name,
+        model,
+        forest,
+        rows: rows.into_iter().map(|v| v as f32).collect(),
+        count,
+        margin: margin.unwrap_or_default(),
+        output,
+        leaves: leaves.into_iter().map(|v| v as i32).collect(),
+    }
 }
 
 /// Runs a check on every model of the zoo, and fails with the names of all those that fail it.
@@ -79,12 +122,18 @@ pub fn for_each_specimen(check: impl Fn(&Specimen)) {
 }
 
 /// A schedule's sum may differ from the reference's by the bound of an f32 sum in any order.
-pub fn assert_margins(what: &str, forest: &Forest, found: &[f32], expected: impl Fn(usize) -> Vec<f64>) {
+pub fn assert_margins<T: Copy + Into<f64>>(
+    what: &str,
+    forest: &Forest,
+    found: &[T],
+    expected: impl Fn(usize) -> Vec<f64>,
+) {
     let outputs = forest.outputs as usize;
     let bound = forest.sum_bound();
     for (r, row) in found.chunks(outputs).enumerate() {
         for (o, (found, expected)) in row.iter().zip(expected(r)).enumerate() {
-            let off = (f64::from(*found) - expected).abs();
+            let found = (*found).into();
+            let off = (found - expected).abs();
             assert!(
                 off <= bound[o],
                 "{what}: row {r}, output {o}: {found} is {off:e} from {expected}, at most {:e}",
@@ -96,15 +145,23 @@ pub fn assert_margins(what: &str, forest: &Forest, found: &[f32], expected: impl
 
 /// The bound of a margin carried through the transform: every transform but softmax's and the exponential's has a
 /// slope of at most 1, those are relative, and the steps differ only where a margin is that near the step.
-pub fn assert_values(what: &str, forest: &Forest, found: &[f32], row_of: impl Fn(usize) -> Vec<f64>) {
-    use fangorn::forest::Transform;
+pub fn assert_values<T: Copy + Into<f64>>(
+    what: &str,
+    forest: &Forest,
+    found: &[T],
+    row_of: impl Fn(usize) -> Vec<f64>,
+) {
     let width = forest.transform.width(forest.outputs as usize);
-    let bound = forest.sum_bound().into_iter().fold(0.0, f64::max);
+    let scale = forest.scale.0;
+    // A scale is rounded to f32, and so is its product.
+    let largest = forest.sum_bound().into_iter().fold(0.0, f64::max) * scale.abs();
     for (r, row) in found.chunks(width).enumerate() {
-        let margins = row_of(r);
+        let margins: Vec<f64> = row_of(r).into_iter().map(|m| m * scale).collect();
         let values = forest.transform.apply_f64(&margins);
+        let rounded = if scale == 1.0 { 0.0 } else { margins.iter().fold(0.0, |m: f64, v| m.max(v.abs())) };
+        let bound = largest + rounded * 2f64.powi(-22);
         for (o, (found, expected)) in row.iter().zip(values).enumerate() {
-            let found = f64::from(*found);
+            let found: f64 = (*found).into();
             let off = (found - expected).abs();
             let allowed = match forest.transform {
                 Transform::Identity => bound,
@@ -116,6 +173,14 @@ pub fn assert_values(what: &str, forest: &Forest, found: &[f32], row_of: impl Fn
                     if margins[found as usize] >= top - 2.0 * bound { f64::INFINITY } else { 0.0 }
                 }
                 Transform::Step => 0.0,
+                Transform::Softplus | Transform::OppositePair | Transform::ComplementPair => bound + 1e-7,
+                Transform::SigmoidPair => bound / 4.0 + 1e-7,
+                Transform::PowerOfTwo | Transform::SoftmaxZero => {
+                    expected.abs() * (2.0 * bound + 2e-6) + 1e-37
+                }
+                Transform::SignedSquare => 2.0 * expected.abs().sqrt() * bound + bound * bound + 1e-7,
+                // Steep at its ends: a hundredth of the way in the slope is below 40.
+                Transform::Probit => 40.0 * bound + 1e-5 * expected.abs(),
             };
             assert!(
                 off <= allowed,

@@ -4,7 +4,7 @@ use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device};
 
 use crate::{
     error::{Error, Result},
-    rows::Matrix,
+    rows::{Cell, Matrix},
     schedule::Choice,
 };
 
@@ -99,6 +99,11 @@ impl Backend {
         !matches!(self, Self::Reference | Self::Cpu | Self::Flex | Self::Ndarray)
     }
 
+    /// Whether `f64` rows are read as they are; the others read `f32`.
+    pub fn reads_doubles(self) -> bool {
+        matches!(self, Self::Reference | Self::Cpu)
+    }
+
     /// What schedules are checked against where no device is at hand.
     pub fn portable_device(self) -> Device {
         if self.is_gpu() { Device::PORTABLE_GPU } else { Device::Cpu }
@@ -148,12 +153,12 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// What the backend refuses.
-    pub fn margins(&self, rows: &Matrix<f32>) -> Result<Vec<f32>> {
+    pub fn margins<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::margins(self.forest, row), |v| v as f32)),
             Runs::Cpu(p) => view(rows).and_then(|rows| p.margins(&rows)).map_err(|e| self.choice.blame(e)),
             #[cfg(feature = "burn")]
-            Runs::Burn(op) => op.margins(rows, &self.choice),
+            Runs::Burn(op) => op.margins(&T::narrowed(rows), &self.choice),
         }
     }
 
@@ -161,7 +166,7 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// What the backend refuses.
-    pub fn values(&self, rows: &Matrix<f32>) -> Result<Vec<f32>> {
+    pub fn values<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::values(self.forest, row), |v| v as f32)),
             Runs::Cpu(p) => {
@@ -170,7 +175,7 @@ impl<'f> Engine<'f> {
                 done.map(|()| out).map_err(|e| self.choice.blame(e))
             }
             #[cfg(feature = "burn")]
-            Runs::Burn(op) => op.values(rows, &self.choice),
+            Runs::Burn(op) => op.values(&T::narrowed(rows), &self.choice),
         }
     }
 
@@ -178,12 +183,12 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// What the backend refuses.
-    pub fn slots(&self, rows: &Matrix<f32>) -> Result<Vec<u32>> {
+    pub fn slots<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<u32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::slots(self.forest, row), |slot| slot)),
             Runs::Cpu(p) => view(rows).and_then(|rows| p.slots(&rows)).map_err(|e| self.choice.blame(e)),
             #[cfg(feature = "burn")]
-            Runs::Burn(op) => op.slots(rows, &self.choice),
+            Runs::Burn(op) => op.slots(&T::narrowed(rows), &self.choice),
         }
     }
 
@@ -215,11 +220,15 @@ impl<'f> Engine<'f> {
     }
 }
 
-fn view(rows: &Matrix<f32>) -> fangorn::error::Result<cpu::Rows<'_>> {
+fn view<T: Cell>(rows: &Matrix<T>) -> fangorn::error::Result<cpu::Rows<'_, T>> {
     cpu::Rows::strided(&rows.values, [rows.rows, rows.columns], [rows.columns, 1])
 }
 
-fn each<V, T>(rows: &Matrix<f32>, of: impl Fn(&[f32]) -> Vec<V>, cast: impl Fn(V) -> T + Copy) -> Vec<T> {
+fn each<C: Cell, V, T>(
+    rows: &Matrix<C>,
+    of: impl Fn(&[C]) -> Vec<V>,
+    cast: impl Fn(V) -> T + Copy,
+) -> Vec<T> {
     (0..rows.rows).flat_map(|r| of(rows.row(r)).into_iter().map(cast)).collect()
 }
 

@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn bench model.ubj --rows rows.npy --batch 1,64,4096 --json")]
 pub struct Bench {
-    /// The model file: XGBoost's .ubj or .json
+    /// The model file, of any format that is read
     model: PathBuf,
     /// The rows, .npy or .csv, which are repeated with a small jitter to fill a batch
     #[arg(long, value_name = "FILE")]
@@ -90,7 +90,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     let forest = load_model(&args.model)?;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let choice = Choice::new(&args.schedule, &forest, backend.is_gpu())?;
-    let rows = rows::read_rows(&args.rows, forest.features.len())?;
+    let rows = rows::read_rows::<f32>(&args.rows, forest.features.len())?;
     if rows.rows == 0 {
         return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));
     }

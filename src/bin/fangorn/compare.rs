@@ -28,7 +28,7 @@ pub fn report(table: &Table, expected: &Matrix<f64>) -> Result<Outcome> {
         return Ok(Outcome::Done);
     };
     let bound = match table.values {
-        Values::Ints(_) => "none is let pass".to_owned(),
+        Values::Ints(_) | Values::Words(_) => "none is let pass".to_owned(),
         Values::Floats(_) => format!("relative to max(1, |expected|); up to {TOLERANCE:?} is let pass"),
     };
     let place = format!("row {}, output {}", at / table.columns, at % table.columns);
@@ -46,6 +46,8 @@ fn worst(table: &Table, expected: &Matrix<f64>) -> Option<Worst> {
     let (ours, tolerance): (Vec<f64>, f64) = match &table.values {
         Values::Floats(values) => (values.iter().map(|v| f64::from(*v)).collect(), TOLERANCE),
         Values::Ints(values) => (values.iter().map(|v| f64::from(*v)).collect(), 0.0),
+        // A name is no number, so it differs from any.
+        Values::Words(values) => (vec![f64::INFINITY; values.len()], 0.0),
     };
     let difference = |ours: f64, expected: f64| match ours == expected || (ours.is_nan() && expected.is_nan())
     {
@@ -77,6 +79,7 @@ fn text(table: &Table, expected: &Matrix<f64>) -> String {
             cells.extend(match &table.values {
                 Values::Floats(values) => [format!("{:?}", values[at]), format!("{:?}", theirs as f32)],
                 Values::Ints(values) => [values[at].to_string(), theirs.to_string()],
+                Values::Words(values) => [values[at].clone(), theirs.to_string()],
             });
         }
     }

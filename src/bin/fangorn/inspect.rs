@@ -8,7 +8,9 @@ use std::{
 use clap::Args;
 use fangorn::{
     Forest,
-    forest::{Node, Predicate},
+    forest::{CategoryRule, ClassRule, Node, Predicate},
+    plan::{Request, lower},
+    schedule::{Device, Preset},
 };
 use serde::Serialize;
 
@@ -22,7 +24,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn inspect model.ubj --json")]
 pub struct Inspect {
-    /// The model file: XGBoost's .ubj or .json
+    /// The model file, of any format that is read
     model: PathBuf,
     /// Print JSON, with every feature
     #[arg(long)]
@@ -41,7 +43,15 @@ struct Report {
     producer: String,
     version: String,
     objective: String,
+    /// Values are the transform of scale times margin.
+    scale: f64,
     transform: &'static str,
+    aggregate: String,
+    /// The type in which values and thresholds are compared.
+    compare: &'static str,
+    /// How values become a class: none, largest, or over a threshold.
+    class_rule: String,
+    class_labels: Vec<String>,
     outputs: u32,
     /// Values of a leaf: more than 1 where leaves are vectors.
     leaf_width: usize,
@@ -53,8 +63,31 @@ struct Report {
     min_leaf_depth: u32,
     /// How many trees have each depth.
     depths: Vec<usize>,
+    /// How many leaves have each depth.
+    leaf_depths: Vec<usize>,
+    /// Leaf values in bins of the same width from the least to the largest.
+    leaf_values: Histogram,
     category_sets: usize,
+    /// How values are read as categories, where there are sets.
+    category_rules: Vec<&'static str>,
+    /// Splits that send zeros to the side of missing values.
+    zeros_missing: usize,
     features: Vec<Column>,
+    /// What of fangorn can't take this model, and why.
+    refused: Vec<Refusal>,
+}
+
+#[derive(Debug, Serialize)]
+struct Histogram {
+    least: f64,
+    largest: f64,
+    counts: Vec<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Refusal {
+    what: String,
+    why: String,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -120,7 +153,16 @@ fn report(model: &Path, forest: &Forest) -> Report {
         producer: forest.producer.library.clone(),
         version: forest.producer.version.clone(),
         objective: forest.producer.objective.clone(),
+        scale: forest.scale.0,
         transform: forest.transform.name(),
+        aggregate: format!("{:?}", forest.aggregate).to_lowercase(),
+        compare: forest.compare.name(),
+        class_rule: match forest.classes.rule {
+            ClassRule::None => "none".into(),
+            ClassRule::Largest => "largest".into(),
+            ClassRule::Over { threshold } => format!("over {threshold:?}"),
+        },
+        class_labels: forest.classes.labels.clone(),
         outputs: forest.outputs,
         leaf_width: forest.leaf_width(),
         base_score: forest.base_score.iter().map(|b| b.0).collect(),
@@ -130,9 +172,72 @@ fn report(model: &Path, forest: &Forest) -> Report {
         max_leaves: stats.max_leaves,
         min_leaf_depth: stats.min_leaf_depth,
         depths: stats.depths,
+        leaf_depths: stats.leaf_depths,
+        leaf_values: histogram(forest),
         category_sets: forest.sets.len(),
+        category_rules: category_rules(forest),
+        zeros_missing: zeros_missing(forest),
         features,
+        refused: refused(forest),
     }
+}
+
+/// Bins of leaf values.
+const BINS: usize = 12;
+
+fn histogram(forest: &Forest) -> Histogram {
+    let values = || forest.leaf_values.iter().map(|v| v.0);
+    let [least, largest] =
+        [values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)];
+    let bins = if least < largest { BINS } else { 1 };
+    let mut counts = vec![0; bins];
+    for value in values() {
+        // A half of each keeps the difference finite.
+        let part = (value / 2.0 - least / 2.0) / (largest / 2.0 - least / 2.0) * bins as f64;
+        counts[(part as usize).min(bins - 1)] += 1;
+    }
+    match forest.leaf_values.is_empty() {
+        true => Histogram { least: 0.0, largest: 0.0, counts: Vec::new() },
+        false => Histogram { least, largest, counts },
+    }
+}
+
+fn category_rules(forest: &Forest) -> Vec<&'static str> {
+    let text = |rule| match rule {
+        CategoryRule::NotNegative => "values below 0 are no category, others are truncated",
+        CategoryRule::Truncated => "values are truncated toward zero, then below 0 is no category",
+        CategoryRule::Whole => "only whole numbers from 0 on are categories",
+    };
+    let mut rules: Vec<&'static str> = forest.sets.iter().map(|set| text(set.rule)).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    rules
+}
+
+fn zeros_missing(forest: &Forest) -> usize {
+    let zero_aside = |n: &&Node| matches!(n, Node::Split { predicate: Predicate::LessZeroAside { .. }, .. });
+    forest.trees.iter().flat_map(|t| &t.nodes).filter(zero_aside).count()
+}
+
+/// Tries every preset on the CPU and on a GPU that has no more than every GPU has.
+fn refused(forest: &Forest) -> Vec<Refusal> {
+    let mut refused = Vec::new();
+    let mut attempt = |what: String, lowered: fangorn::error::Result<()>| {
+        if let Err(e) = lowered {
+            refused.push(Refusal { what, why: one_line(&e.to_string()) });
+        }
+    };
+    for preset in Preset::ALL {
+        for (name, device) in [("cpu", Device::Cpu), ("a GPU", Device::PORTABLE_GPU)] {
+            let schedule = preset.schedule(forest, device != Device::Cpu);
+            let request = Request { device, ..Request::cpu() };
+            attempt(
+                format!("schedule {} on {name}", preset.name()),
+                lower(forest, &schedule, request).map(drop),
+            );
+        }
+    }
+    refused
 }
 
 /// How many distinct categories the splits on each feature name.
@@ -156,12 +261,50 @@ fn table(report: &Report, all: bool) -> String {
     text
 }
 
+/// A histogram, without its empty bins.
+fn bars(
+    out: &mut String,
+    of: &str,
+    what: &str,
+    bins: impl Iterator<Item = (String, usize)>,
+) -> std::fmt::Result {
+    let bins: Vec<(String, usize)> = bins.filter(|(_, n)| *n > 0).collect();
+    let most = bins.iter().map(|(_, n)| *n).max().unwrap_or(0).max(1);
+    let width = bins.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(of.len());
+    writeln!(out, "\n{of:>width$}  {what:>8}")?;
+    for (name, n) in &bins {
+        writeln!(out, "{name:>width$}  {n:>8}  {}", "#".repeat((n * 40).div_ceil(most)))?;
+    }
+    Ok(())
+}
+
 fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result {
     let list = |values: &[f64]| values.iter().map(|v| format!("{v:?}")).collect::<Vec<_>>().join(", ");
     let read = report.features.iter().filter(|f| f.all_splits() > 0).count();
     writeln!(out, "model       {}", one_line(&report.model))?;
     writeln!(out, "producer    {} {}", one_line(&report.producer), one_line(&report.version))?;
-    writeln!(out, "objective   {} (transform {})", one_line(&report.objective), report.transform)?;
+    let scale = if report.scale == 1.0 { String::new() } else { format!(" of {:?} x margin", report.scale) };
+    writeln!(out, "objective   {} (transform {}{scale})", one_line(&report.objective), report.transform)?;
+    if report.class_rule != "none" {
+        let labels = report.class_labels.iter().take(8).map(|l| one_line(l)).collect::<Vec<_>>().join(", ");
+        let more = if report.class_labels.len() > 8 { ", …" } else { "" };
+        let labels = if labels.is_empty() { "numbered from 0".into() } else { format!("{labels}{more}") };
+        writeln!(out, "classes     {labels} (the {})", report.class_rule)?;
+    }
+    writeln!(out, "compared    in {}", report.compare)?;
+    if report.aggregate != "sum" {
+        writeln!(out, "trees give  the {} of their leaves", report.aggregate)?;
+    }
+    for rule in &report.category_rules {
+        writeln!(out, "categories  {rule}")?;
+    }
+    if report.zeros_missing > 0 {
+        writeln!(
+            out,
+            "zeros       count as missing in {} splits whose zeros have a side of their own",
+            report.zeros_missing
+        )?;
+    }
     writeln!(out, "features    {}, of which splits read {read}", report.features.len())?;
     writeln!(out, "outputs     {}", report.outputs)?;
     writeln!(out, "base score  {}", list(&report.base_score))?;
@@ -170,11 +313,14 @@ fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result
     writeln!(out, "trees       {}", report.trees)?;
     writeln!(out, "nodes       {}", report.nodes)?;
     writeln!(out, "leaves      {}{vectors}, at most {} a tree", report.leaves, report.max_leaves)?;
-    writeln!(out, "\ndepth  trees")?;
-    let most = report.depths.iter().copied().max().unwrap_or(0).max(1);
-    for (depth, trees) in report.depths.iter().enumerate().filter(|(_, trees)| **trees > 0) {
-        let bar = "#".repeat((trees * 40).div_ceil(most));
-        writeln!(out, "{depth:>5}  {trees:>5}  {bar}")?;
+    bars(out, "depth", "trees", report.depths.iter().enumerate().map(|(d, n)| (d.to_string(), *n)))?;
+    bars(out, "depth", "leaves", report.leaf_depths.iter().enumerate().map(|(d, n)| (d.to_string(), *n)))?;
+    let values = &report.leaf_values;
+    let width = (values.largest - values.least) / values.counts.len().max(1) as f64;
+    let begin = |bin: usize| format!("{:.4}", values.least + width * bin as f64);
+    bars(out, "value from", "leaves", values.counts.iter().enumerate().map(|(bin, n)| (begin(bin), *n)))?;
+    for refusal in &report.refused {
+        writeln!(out, "\nrefused     {}: {}", refusal.what, refusal.why)?;
     }
     let mut rows: Vec<&Column> = report.features.iter().filter(|f| all || f.all_splits() > 0).collect();
     rows.sort_by_key(|f| (std::cmp::Reverse(f.all_splits()), f.feature));

@@ -35,7 +35,7 @@ enum Stage {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn lower model.ubj --schedule treebeard_one_tree --emit loops")]
 pub struct Lower {
-    /// The model file: XGBoost's .ubj or .json
+    /// The model file, of any format that is read
     model: PathBuf,
     /// A preset's name, or a file with one directive a line
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]

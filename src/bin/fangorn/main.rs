@@ -1,11 +1,13 @@
-//! `fangorn`: predict, inspect, lower and time a trained decision forest.
+//! `fangorn`: predict, inspect, compare, convert, lower and time trained decision forests.
 //!
-//! Exit status 0 is success, 1 a prediction that differs from what was expected, 2 anything wrong with what was
+//! Exit status 0 is success, 1 a difference from what was expected or between two models, 2 anything wrong with what was
 //! handed in, which one line on standard error names.
 
 mod backend;
 mod bench;
 mod compare;
+mod convert;
+mod diff;
 mod error;
 mod inspect;
 mod lower;
@@ -40,6 +42,10 @@ enum Command {
     Predict(predict::Predict),
     /// Say what is in a model
     Inspect(inspect::Inspect),
+    /// Compare two models' trees and, given rows, their predictions
+    Diff(diff::Diff),
+    /// Convert a model to fangorn's own file, which loads fastest
+    Convert(convert::Convert),
     /// Print a stage of the compiler: forest, schedule, loops, plan or kernel
     Lower(lower::Lower),
     /// Time predictions by batch size
@@ -50,7 +56,7 @@ enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
-    /// A prediction differs from what was expected.
+    /// A prediction differs from what was expected, or a model from another.
     Differs,
 }
 
@@ -60,6 +66,8 @@ fn main() -> ExitCode {
     let run = || match &cli.command {
         Command::Predict(args) => predict::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Convert(args) => convert::run(args),
         Command::Lower(args) => lower::run(args),
         Command::Bench(args) => bench::run(args),
     };
@@ -76,10 +84,15 @@ fn main() -> ExitCode {
 
 /// Loads the model a command is about.
 fn load_model(path: &Path) -> Result<Forest> {
-    import::load(path, &import::LoadOptions::default()).map_err(|e| match e {
+    import::load(path, &import::LoadOptions::default()).map_err(library_error)
+}
+
+/// What the library refuses, with a remedy where it has none.
+fn library_error(error: fangorn::Error) -> Error {
+    match error {
         fangorn::Error::Io { path, source } => {
             Error::file(&path, format!("{source}; give a model file's path"))
         }
         other => Error::Library(other),
-    })
+    }
 }

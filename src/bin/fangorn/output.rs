@@ -17,6 +17,8 @@ pub enum Values {
     Floats(Vec<f32>),
     /// Leaf numbers and classes.
     Ints(Vec<i32>),
+    /// Classes that have names.
+    Words(Vec<String>),
 }
 
 /// A prediction.
@@ -100,6 +102,7 @@ fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
                 // Debug is the shortest text that reads back to the same value, with an exponent where that helps.
                 Values::Floats(values) => write!(out, "{:?}", values[at])?,
                 Values::Ints(values) => write!(out, "{}", values[at])?,
+                Values::Words(values) => out.write_all(quoted(&values[at]).as_bytes())?,
             }
         }
         out.write_all(b"\n")?;
@@ -112,6 +115,17 @@ fn npy(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     match &table.values {
         Values::Floats(values) => npy_of(values, &shape, out),
         Values::Ints(values) => npy_of(values, &shape, out),
+        Values::Words(_) => {
+            Err(io::Error::other("classes with names are not written as .npy; name the output .csv"))
+        }
+    }
+}
+
+/// A field of CSV (RFC 4180, section 2).
+fn quoted(field: &str) -> std::borrow::Cow<'_, str> {
+    match field.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")).into(),
+        false => field.into(),
     }
 }
 

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use fangorn::{Forest, forest::Transform};
+use fangorn::{
+    Forest,
+    forest::{ClassRule, CompareType, reference},
+};
 
 use crate::{
     Outcome,
@@ -12,7 +15,7 @@ use crate::{
     error::{Error, Result},
     load_model,
     output::{self, Sink, Table, Values},
-    rows::{self, Matrix},
+    rows::{self, Cell, Matrix},
     schedule::Choice,
 };
 
@@ -35,9 +38,10 @@ pub enum Output {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn predict model.ubj --rows rows.csv --output class -o classes.npy")]
 pub struct Predict {
-    /// The model file: XGBoost's .ubj or .json
+    /// The model file, of any format that is read
     model: PathBuf,
-    /// The rows, .npy or .csv; - reads CSV from standard input
+    /// The rows, .npy or .csv; - reads CSV from standard input. The backends reference and cpu read them as f64 where the
+    /// model compares in f64 (LightGBM, say), all others as f32
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// What to predict
@@ -71,9 +75,20 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     if args.output == Output::Class {
         classes(&forest).map_err(|what| Error::file(&args.model, what))?;
     }
-    let rows = rows::read_rows(&args.rows, forest.features.len())?;
-    let engine = Engine::open(backend, &forest, &choice)?;
-    let table = predict(&forest, &engine, &rows, args.output)?;
+    let features = forest.features.len();
+    let engine = || Engine::open(backend, &forest, &choice);
+    // Where the producer compares in f64 it matters what a value was before it became an f32.
+    let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
+    let table = match doubles && !rows::holds_singles(&args.rows) {
+        true => {
+            let rows = rows::read_rows::<f64>(&args.rows, features)?;
+            predict(&forest, &engine()?, &rows, args.output)?
+        }
+        false => {
+            let rows = rows::read_rows::<f32>(&args.rows, features)?;
+            predict(&forest, &engine()?, &rows, args.output)?
+        }
+    };
     let Some(expected) = &args.expect else {
         output::write(&table, &sink)?;
         return Ok(Outcome::Done);
@@ -85,41 +100,64 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     compare::report(&table, &expected)
 }
 
-/// How a model's margins become classes.
-enum Classes {
-    /// Each output is a question of its own, yes above one half.
-    Each,
-    /// The output with the largest margin.
-    Largest,
-}
-
-fn classes(forest: &Forest) -> Result<Classes, String> {
-    match forest.transform {
-        Transform::Sigmoid | Transform::Step => Ok(Classes::Each),
-        Transform::Softmax | Transform::Argmax => Ok(Classes::Largest),
-        Transform::Identity | Transform::Exp => Err(format!(
-            "the model is a regressor, its objective {} knows no classes; use --output value",
+fn classes(forest: &Forest) -> Result<(), String> {
+    match forest.classes.rule {
+        ClassRule::None => Err(format!(
+            "the model is a regressor, a ranker or a detector: its objective {} knows no classes; use --output value",
             forest.producer.objective
         )),
+        _ => Ok(()),
     }
 }
 
-fn predict(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<f32>, output: Output) -> Result<Table> {
+/// Slots that are held at a time.
+const SLOTS_AT_A_TIME: usize = 1 << 24;
+
+/// The classes' numbers, `rows x outputs` or `rows x 1`. They are those of sums in f64, so that no schedule and no device
+/// decides between two classes that are as good as equal.
+fn class_numbers<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>) -> Result<Vec<u32>> {
+    let trees = forest.trees.len();
+    let piece = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
+    let mut numbers = Vec::new();
+    for first in (0..rows.rows).step_by(piece) {
+        let count = piece.min(rows.rows - first);
+        let values = rows.values[first * rows.columns..][..count * rows.columns].to_vec();
+        let slots = engine.slots(&Matrix { rows: count, columns: rows.columns, values })?;
+        for r in 0..count {
+            let margins = reference::margins_of(forest, &slots[r * trees..][..trees]);
+            numbers.extend(reference::classes_of(forest, &margins));
+        }
+    }
+    Ok(numbers)
+}
+
+/// Numbers by the producer's labels for them: integers where all of them are.
+fn labelled(labels: &[String], numbers: Vec<u32>) -> Values {
+    let label = |n: u32| labels.get(n as usize).cloned().unwrap_or_else(|| n.to_string());
+    let integers: Option<Vec<i32>> = labels.iter().map(|l| l.parse().ok()).collect();
+    match integers {
+        _ if labels.is_empty() => Values::Ints(numbers.into_iter().map(|n| n as i32).collect()),
+        Some(labels) => {
+            let label = |n: u32| labels.get(n as usize).copied().unwrap_or(n as i32);
+            Values::Ints(numbers.into_iter().map(label).collect())
+        }
+        None => Values::Words(numbers.into_iter().map(label).collect()),
+    }
+}
+
+fn predict<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>, output: Output) -> Result<Table> {
     let outputs = forest.outputs as usize;
     let trees = forest.trees.len();
     let width = forest.leaf_width();
     let (columns, values) = match output {
         Output::Margin => (outputs, Values::Floats(engine.margins(rows)?)),
         Output::Value => (forest.transform.width(outputs), Values::Floats(engine.values(rows)?)),
-        Output::Class => match classes(forest).map_err(Error::Request)? {
-            Classes::Each => {
-                let yes = |v: f32| i32::from(v > 0.5);
-                (outputs, Values::Ints(engine.values(rows)?.into_iter().map(yes).collect()))
-            }
-            Classes::Largest => {
-                (1, Values::Ints(engine.margins(rows)?.chunks(outputs).map(largest).collect()))
-            }
-        },
+        Output::Class => {
+            classes(forest).map_err(Error::Request)?;
+            let numbers = class_numbers(forest, engine, rows)?;
+            let columns = numbers.len().checked_div(rows.rows).unwrap_or(1).max(1);
+            (columns, labelled(&forest.classes.labels, numbers))
+        }
         Output::Leaf => {
             let ids = leaf_ids(forest);
             (trees, Values::Ints(engine.slots(rows)?.into_iter().map(|slot| ids[slot as usize]).collect()))
@@ -130,11 +168,6 @@ fn predict(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<f32>, output: Out
         }
     };
     Ok(Table { rows: rows.rows, columns, values })
-}
-
-/// The first output with the largest margin.
-fn largest(margins: &[f32]) -> i32 {
-    (1..margins.len()).fold(0, |best, i| if margins[i] > margins[best] { i } else { best }) as i32
 }
 
 /// The producer's number of the leaf with each slot.

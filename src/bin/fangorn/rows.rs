@@ -24,6 +24,26 @@ impl<T> Matrix<T> {
     }
 }
 
+/// A type that backends take rows in.
+pub trait Cell: Number + fangorn::cpu::Row {
+    /// The rows as `f32`.
+    #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "burn's backends alone need it"))]
+    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>>;
+}
+
+impl Cell for f32 {
+    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>> {
+        std::borrow::Cow::Borrowed(rows)
+    }
+}
+
+impl Cell for f64 {
+    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>> {
+        let values = rows.values.iter().map(|v| *v as f32).collect();
+        std::borrow::Cow::Owned(Matrix { rows: rows.rows, columns: rows.columns, values })
+    }
+}
+
 /// A type that values are read as.
 pub trait Number: Copy + std::str::FromStr {
     /// What stands for a missing value.
@@ -80,7 +100,7 @@ impl Wanted<'_> {
 ///
 /// # Errors
 /// A file that can't be read, is no matrix of numbers, or has another number of columns.
-pub fn read_rows(path: &Path, features: usize) -> Result<Matrix<f32>> {
+pub fn read_rows<T: Number>(path: &Path, features: usize) -> Result<Matrix<T>> {
     let rule = ["the model was trained on", "hand over all its columns in order"];
     read(&Wanted { path, columns: features, flat: Flat::Row, rule })
 }
@@ -97,6 +117,17 @@ pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<
         return wanted.fail(format!("{} rows, {rows} were predicted; expect one for each", found.rows));
     }
     Ok(found)
+}
+
+/// Whether a file's values are all of an `f32`'s precision, as far as its header says: the first bytes of a `.npy`.
+pub fn holds_singles(path: &Path) -> bool {
+    let mut header = Vec::new();
+    let read = || std::fs::File::open(path)?.take(1 << 10).read_to_end(&mut header).map(|_| header);
+    // What can't be read is reported by whoever reads it for its values.
+    let header = read().unwrap_or_default();
+    let small = ["f4'", "f2'", "i1'", "u1'", "i2'", "u2'", "b1'"];
+    let text = String::from_utf8_lossy(&header);
+    header.starts_with(b"\x93NUMPY") && small.iter().any(|descr| text.contains(descr))
 }
 
 fn read<T: Number>(wanted: &Wanted<'_>) -> Result<Matrix<T>> {

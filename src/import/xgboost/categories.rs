@@ -65,7 +65,7 @@ impl<'t> Splits<'t> {
             ));
         }
         *words -= needed;
-        let mut set = CategorySet { words: vec![0; needed] };
+        let mut set = CategorySet { words: vec![0; needed], ..CategorySet::default() };
         for category in categories {
             set.words[*category as usize / 32] |= 1 << (category % 32);
         }

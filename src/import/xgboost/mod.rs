@@ -7,9 +7,10 @@ mod tree;
 
 use std::ops::Range;
 
+use super::decode::{Encoding, decode};
 use super::{ErrorKind, ImportError, LoadOptions, Place};
 use crate::Forest;
-use crate::forest::{CompareType, Feature, Producer, Real, Targets};
+use crate::forest::{Aggregate, Classes, CompareType, Feature, Producer, Real, Targets};
 use objective::{Link, Objective, Version};
 use schema::{Document, Learner, Model};
 use tree::TreeBuilder;
@@ -26,7 +27,8 @@ fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> Impor
 }
 
 /// The forest that a file describes.
-pub(super) fn forest(document: Document, options: &LoadOptions) -> Result<Forest, ImportError> {
+pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) -> Result<Forest, ImportError> {
+    let document: Document = decode(bytes, encoding, &options.limits)?;
     let version = version(&document.version)?;
     let Learner { feature_names, gradient_booster, learner_model_param: param, objective: named } =
         document.learner;
@@ -56,8 +58,11 @@ pub(super) fn forest(document: Document, options: &LoadOptions) -> Result<Forest
         leaf_values: grown.leaf_values,
         sets: grown.sets,
         base_score,
+        aggregate: Aggregate::Sum,
         compare: CompareType::F32,
+        scale: Real(1.0),
         transform: objective.transform,
+        classes: Classes { rule: objective.classes(), labels: Vec::new() },
     };
     // Each rule that a file can break has been checked above, with a better place than a forest knows.
     forest.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Place::File, e.to_string()))?;

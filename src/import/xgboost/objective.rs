@@ -1,6 +1,6 @@
 //! XGBoost's objectives: what a base score means, and what becomes of a margin.
 
-use crate::forest::Transform;
+use crate::forest::{ClassRule, Transform};
 
 /// Version of the XGBoost that wrote a file: major and minor.
 pub(super) type Version = (u32, u32);
@@ -49,6 +49,17 @@ pub(super) fn find(name: &str, version: Version) -> Option<Objective> {
         _ => return None,
     };
     Some(Objective { link, transform })
+}
+
+impl Objective {
+    /// How its values become a class.
+    pub(super) fn classes(self) -> ClassRule {
+        match self.transform {
+            Transform::Sigmoid | Transform::Step => ClassRule::Over { threshold: 0.5.into() },
+            Transform::Softmax | Transform::Argmax => ClassRule::Largest,
+            _ => ClassRule::None,
+        }
+    }
 }
 
 impl Link {

@@ -1,0 +1,80 @@
+//! `fangorn convert`: any model to a `.fangorn` file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use fangorn::{
+    file::{Contents, Named},
+    import::{self, LoadOptions},
+};
+
+use crate::{
+    Outcome,
+    error::{Error, Result, one_line},
+    library_error, output,
+    schedule::Choice,
+};
+
+/// Convert a model to fangorn's own file.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fangorn convert model.ubj -o model.fangorn")]
+pub struct Convert {
+    /// The model file, of any format that is read
+    model: PathBuf,
+    /// Where to write, .fangorn
+    #[arg(short, value_name = "FILE")]
+    o: PathBuf,
+    /// Schedules to keep with the forest, preset names or files with one directive a line
+    #[arg(long, value_name = "NAME|FILE")]
+    schedule: Vec<String>,
+    /// Rounds of boosting to keep, as first..end; an end of 0 is the last round
+    #[arg(long, value_name = "FIRST..END", value_parser = rounds)]
+    iteration_range: Option<std::ops::Range<u32>>,
+}
+
+fn rounds(text: &str) -> Result<std::ops::Range<u32>, String> {
+    let parts = text.split_once("..").and_then(|(a, b)| Some(a.trim().parse().ok()?..b.trim().parse().ok()?));
+    parts.ok_or_else(|| "two numbers with .. between them are expected, 0..100 say".into())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever is wrong with what was handed in.
+pub fn run(args: &Convert) -> Result<Outcome> {
+    if args.o.extension().is_none_or(|e| !e.eq_ignore_ascii_case("fangorn")) {
+        return Err(Error::file(&args.o, "the name does not end in .fangorn; name the output so"));
+    }
+    let options = LoadOptions { iteration_range: args.iteration_range.clone(), ..LoadOptions::default() };
+    let mut contents = load(args, &options)?;
+    for name in &args.schedule {
+        let choice = Choice::new(name, &contents.forest, false)?;
+        let text = choice.schedule.to_string();
+        contents.schedules.retain(|s| s.name != *name);
+        contents.schedules.push(Named { name: name.clone(), text });
+    }
+    let bytes = contents.to_bytes();
+    // Written beside its place and moved there, so that nobody maps half a file.
+    let part = args.o.with_extension("fangorn.part");
+    let written = std::fs::write(&part, &bytes).and_then(|()| std::fs::rename(&part, &args.o));
+    if let Err(e) = written {
+        // The first failure is the one to tell of.
+        let _ = std::fs::remove_file(&part);
+        return Err(Error::file(&args.o, format!("can't be written: {e}")));
+    }
+    let forest = &contents.forest;
+    let name = one_line(&args.o.display().to_string());
+    output::print(&format!("{name}: {} trees, {} bytes\n", forest.trees.len(), bytes.len()))?;
+    Ok(Outcome::Done)
+}
+
+/// All of a `.fangorn` file, or the forest of any other.
+fn load(args: &Convert, options: &LoadOptions) -> Result<Contents> {
+    let forest = import::load(&args.model, options).map_err(library_error)?;
+    let mut contents = Contents::new(forest);
+    let bytes = std::fs::read(&args.model).unwrap_or_default();
+    if let (true, Ok(whole)) = (options.iteration_range.is_none(), Contents::from_bytes(&bytes, options)) {
+        contents = whole;
+    }
+    Ok(contents)
+}

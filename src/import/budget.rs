@@ -1,0 +1,74 @@
+//! What the limits leave while a model is read, and the forest's last check.
+
+use super::{ErrorKind, ImportError, Limits, Place};
+use crate::Forest;
+use crate::forest::ForestBuilder;
+
+/// Counts what a file asks for. A claim is checked before room is made for it.
+pub(crate) struct Budget<'l> {
+    limits: &'l Limits,
+    nodes: usize,
+    words: usize,
+}
+
+impl<'l> Budget<'l> {
+    pub(crate) fn new(limits: &'l Limits) -> Self {
+        Self { limits, nodes: 0, words: 0 }
+    }
+
+    /// A forest of so many trees.
+    pub(crate) fn trees(&self, trees: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+        check(trees, self.limits.trees, "trees", place)
+    }
+
+    /// So many more nodes.
+    pub(crate) fn nodes(&mut self, nodes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        check(self.nodes, self.limits.nodes, "nodes", place)
+    }
+
+    /// Rows of so many columns.
+    pub(crate) fn features(&self, features: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+        check(features, self.limits.features, "features", place)
+    }
+
+    /// So many outputs.
+    pub(crate) fn outputs(&self, outputs: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+        check(outputs, self.limits.outputs, "outputs", place)
+    }
+
+    /// So many more 32-bit words of category sets.
+    pub(crate) fn category_words(
+        &mut self,
+        words: usize,
+        place: impl FnOnce() -> Place,
+    ) -> Result<(), ImportError> {
+        self.words = self.words.saturating_add(words);
+        check(self.words, self.limits.category_words, "category_words", place)
+    }
+
+    /// A string of so many bytes.
+    pub(crate) fn string(&self, bytes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+        check(bytes, self.limits.string_bytes, "string_bytes", place)
+    }
+
+    /// The forest, if it keeps the rules: whatever a file's nodes add up to, what comes out are trees.
+    pub(crate) fn finish(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
+        let forest = forest
+            .build()
+            .map_err(|e| ImportError::new(ErrorKind::Structure, Place::Field(e.place), e.rule))?;
+        for (t, tree) in forest.trees.iter().enumerate() {
+            let place = || Place::Field(format!("tree {t}"));
+            check(tree.depth() as usize, self.limits.depth as usize, "depth", place)?;
+        }
+        Ok(forest)
+    }
+}
+
+fn check(asked: usize, limit: usize, field: &str, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+    if asked <= limit {
+        return Ok(());
+    }
+    let what = field.replace('_', " ");
+    Err(ImportError::limit(place(), format!("{asked} {what}, over the limit of {limit}"), field))
+}

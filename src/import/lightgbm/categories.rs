@@ -1,0 +1,115 @@
+//! The names of categories: pandas' lists at the end of the file, and the columns they belong to.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+use super::super::json::Reader;
+use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::damaged;
+use super::lines::{Line, Value};
+use crate::forest::Feature;
+
+/// What the last line begins with, where Python wrote the file.
+const KEY: &[u8] = b"pandas_categorical:";
+
+/// Gives features the names of their categories, where the file leaves no doubt which they belong to.
+///
+/// The file lists the names of pandas' categorical columns in their order, and not which columns these are. Those
+/// declared categorical to LightGBM need not be the same: ordered ones are numbers to it, and it takes columns of
+/// plain integers too. So names are given only where a single choice of columns fits.
+pub(super) fn name(
+    features: &mut [Feature],
+    infos: Value<'_>,
+    line: Line<'_>,
+    limits: &Limits,
+) -> Result<(), ImportError> {
+    let Some(json) = line.text.strip_prefix(KEY) else { return Ok(()) };
+    let Some(lists) = read(json, line, limits)? else { return Ok(()) };
+    let least: Vec<Option<u64>> = infos.words().map(|info| least_names(info.text)).collect();
+    let fits =
+        |column: usize, list: usize| least[column].is_some_and(|least| least <= lists[list].len() as u64);
+    // The choice that is as far to the left as can be, and the one to the right: all others lie between.
+    let first = choose(0..least.len(), 0..lists.len(), fits);
+    let mut last = choose((0..least.len()).rev(), (0..lists.len()).rev(), fits);
+    last.reverse();
+    if first.len() == lists.len() && first == last {
+        for (column, names) in first.into_iter().zip(lists) {
+            if let Some(feature) = features.get_mut(column) {
+                feature.categories = names.into_iter().map(|name| name.0).collect();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each list in turn, the next column that it fits.
+fn choose(
+    mut columns: impl Iterator<Item = usize>,
+    lists: impl Iterator<Item = usize>,
+    fits: impl Fn(usize, usize) -> bool,
+) -> Vec<usize> {
+    lists.map_while(|list| columns.find(|column| fits(*column, list))).collect()
+}
+
+/// How many names a column's list has at least, if its values can be codes: `none`, `[0:2]` or `-1:2:0:1`.
+fn least_names(info: &[u8]) -> Option<u64> {
+    let info = std::str::from_utf8(info).ok()?;
+    if info == "none" {
+        return Some(0);
+    }
+    if let Some(range) = info.strip_prefix('[') {
+        let (least, most) = range.strip_suffix(']')?.split_once(':')?;
+        least.parse::<u64>().ok()?;
+        return most.parse::<u64>().ok()?.checked_add(1);
+    }
+    info.split(':').map(|code| code.parse::<i64>().ok()).try_fold(0, |least, code| {
+        let code = code?.saturating_add(1);
+        Some(least.max(u64::try_from(code).unwrap_or(0)))
+    })
+}
+
+fn read(json: &[u8], line: Line<'_>, limits: &Limits) -> Result<Option<Vec<Vec<Name>>>, ImportError> {
+    let mut reader = Reader::new(json, limits.string_bytes);
+    let lists = Deserialize::deserialize(&mut reader).and_then(|lists| reader.finish().map(|()| lists));
+    lists.map_err(|error| {
+        let kind = if error.offset.is_some() { ErrorKind::Syntax } else { ErrorKind::Schema };
+        let column = 1 + KEY.len() + error.offset.unwrap_or(0);
+        damaged(kind, Place::Text { line: line.number, column }, format!("the names of categories: {error}"))
+    })
+}
+
+/// A category's name: its text, or the number or truth value that it is.
+struct Name(String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NameVisitor).map(Self)
+    }
+}
+
+struct NameVisitor;
+
+impl Visitor<'_> for NameVisitor {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a category")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
+        Ok(if value { "True" } else { "False" }.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<String, E> {
+        Ok(value.to_string())
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<String, E> {
+        Ok(value.into())
+    }
+}

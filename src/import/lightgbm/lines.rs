@@ -1,0 +1,218 @@
+//! The text's lines, their fields and the lists of numbers in them, each with its place in the file.
+
+use std::str::FromStr;
+
+use super::super::{ErrorKind, ImportError, Place};
+use super::{END, damaged};
+
+/// The lines of a file, without their ends; `\r\n` ends a line too.
+pub(super) struct Lines<'f> {
+    rest: &'f [u8],
+    number: usize,
+}
+
+/// One line.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'f> {
+    /// Counted from 1.
+    pub number: usize,
+    pub text: &'f [u8],
+}
+
+impl<'f> Lines<'f> {
+    pub(super) fn of(file: &'f [u8]) -> Self {
+        Self { rest: file, number: 0 }
+    }
+
+    /// The failure of a file that ends too soon.
+    pub(super) fn cut(&self) -> ImportError {
+        let place = Place::Text { line: self.number.max(1), column: 1 };
+        damaged(ErrorKind::Syntax, place, "the file ends before `end of trees`")
+    }
+}
+
+impl<'f> Iterator for Lines<'f> {
+    type Item = Line<'f>;
+
+    fn next(&mut self) -> Option<Line<'f>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let end = self.rest.iter().position(|b| *b == b'\n');
+        let (text, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        self.rest = rest.get(1..).unwrap_or_default();
+        self.number += 1;
+        Some(Line { number: self.number, text: text.strip_suffix(b"\r").unwrap_or(text) })
+    }
+}
+
+impl<'f> Line<'f> {
+    pub(super) fn is_blank(&self) -> bool {
+        self.text.trim_ascii().is_empty()
+    }
+
+    pub(super) fn error(&self, kind: ErrorKind, cause: impl AsRef<str>) -> ImportError {
+        damaged(kind, Place::Text { line: self.number, column: 1 }, cause)
+    }
+
+    /// The text as far as it is UTF-8, for messages.
+    pub(super) fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.text[..self.text.len().min(80)]).into_owned()
+    }
+
+    /// The field's name and its value: what stands before and after the first `=`; without one, the value is empty.
+    fn split(self) -> (&'f [u8], Value<'f>) {
+        let equals = self.text.iter().position(|b| *b == b'=').unwrap_or(self.text.len());
+        let (name, value) = self.text.split_at(equals);
+        let column = (equals + 2).min(self.text.len() + 1);
+        (name, Value { line: self.number, column, text: value.get(1..).unwrap_or_default() })
+    }
+}
+
+/// The value of a field.
+#[derive(Clone, Copy)]
+pub(super) struct Value<'f> {
+    line: usize,
+    column: usize,
+    pub text: &'f [u8],
+}
+
+impl<'f> Value<'f> {
+    pub(super) fn place(&self) -> Place {
+        Place::Text { line: self.line, column: self.column }
+    }
+
+    pub(super) fn error(&self, kind: ErrorKind, cause: impl AsRef<str>) -> ImportError {
+        damaged(kind, self.place(), cause)
+    }
+
+    /// The words between the spaces.
+    pub(super) fn words(self) -> Words<'f> {
+        Words { value: self, at: 0 }
+    }
+
+    /// The value as text.
+    pub(super) fn str(&self) -> Result<&'f str, ImportError> {
+        std::str::from_utf8(self.text).map_err(|_| self.error(ErrorKind::Syntax, "text that is not UTF-8"))
+    }
+
+    /// The value as a number.
+    pub(super) fn number<T: FromStr>(&self) -> Result<T, ImportError> {
+        std::str::from_utf8(self.text).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
+            let shown = String::from_utf8_lossy(&self.text[..self.text.len().min(40)]);
+            let what = std::any::type_name::<T>();
+            self.error(ErrorKind::Syntax, format!("`{shown}` where a number ({what}) is expected"))
+        })
+    }
+}
+
+/// The words of a value, each with its own place.
+pub(super) struct Words<'f> {
+    value: Value<'f>,
+    at: usize,
+}
+
+impl<'f> Iterator for Words<'f> {
+    type Item = Value<'f>;
+
+    fn next(&mut self) -> Option<Value<'f>> {
+        let Value { line, column, text } = self.value;
+        let start = self.at + text[self.at..].iter().position(|b| *b != b' ')?;
+        let end = text[start..].iter().position(|b| *b == b' ').map_or(text.len(), |length| start + length);
+        self.at = end;
+        Some(Value { line, column: column + start, text: &text[start..end] })
+    }
+}
+
+/// The named fields of a header or a tree.
+pub(super) struct Fields<'f> {
+    /// The names that are read.
+    read: &'static [&'static str],
+    /// The names that say nothing of a prediction.
+    ignored: &'static [&'static str],
+    found: Vec<Option<Value<'f>>>,
+    /// The line they begin at.
+    line: Line<'f>,
+}
+
+impl<'f> Fields<'f> {
+    pub(super) fn new(
+        line: Line<'f>,
+        read: &'static [&'static str],
+        ignored: &'static [&'static str],
+    ) -> Self {
+        Self { read, ignored, found: vec![None; read.len()], line }
+    }
+
+    /// Takes lines up to one that begins or ends the trees, and gives that one.
+    pub(super) fn fill(&mut self, lines: &mut Lines<'f>) -> Result<Line<'f>, ImportError> {
+        while let Some(line) = lines.next() {
+            if line.text.starts_with(b"Tree=") || line.text == END {
+                return Ok(line);
+            }
+            // A last line of another sort may be cut itself.
+            if lines.rest.is_empty() {
+                break;
+            }
+            if !line.is_blank() {
+                self.take(line)?;
+            }
+        }
+        Err(lines.cut())
+    }
+
+    /// Takes a line's field. A field of an unknown name may change what the others mean, so it is refused.
+    pub(super) fn take(&mut self, line: Line<'f>) -> Result<(), ImportError> {
+        let (name, value) = line.split();
+        let Some(i) = self.read.iter().position(|n| n.as_bytes() == name) else {
+            if self.ignored.iter().any(|n| n.as_bytes() == name) {
+                return Ok(());
+            }
+            return Err(
+                line.error(ErrorKind::Syntax, format!("no line of a known field: `{}`", line.shown()))
+            );
+        };
+        match self.found[i].replace(value) {
+            None => Ok(()),
+            Some(_) => {
+                Err(line.error(ErrorKind::Structure, format!("`{}` is stated a second time", self.read[i])))
+            }
+        }
+    }
+
+    /// The value of a field, if it is there.
+    pub(super) fn get(&self, name: &str) -> Option<Value<'f>> {
+        self.read.iter().position(|n| *n == name).and_then(|i| self.found[i])
+    }
+
+    /// The value of a field that must be there.
+    pub(super) fn need(&self, name: &str) -> Result<Value<'f>, ImportError> {
+        self.get(name).ok_or_else(|| {
+            self.line.error(ErrorKind::Schema, format!("missing field `{name}` in `{}`", self.line.shown()))
+        })
+    }
+
+    /// A field that must hold so many numbers.
+    pub(super) fn list(&self, name: &str, expected: usize) -> Result<List<'f>, ImportError> {
+        let value = self.need(name)?;
+        match value.words().count() {
+            count if count == expected => Ok(List(value.words())),
+            count => {
+                let cause = format!("{count} values of `{name}`, expected {expected}");
+                Err(value.error(ErrorKind::Structure, cause))
+            }
+        }
+    }
+}
+
+/// A list of numbers, read one by one. It holds as many as were expected of it.
+pub(super) struct List<'f>(Words<'f>);
+
+impl<'f> List<'f> {
+    /// The next number and its place.
+    pub(super) fn next<T: FromStr>(&mut self) -> Result<(T, Value<'f>), ImportError> {
+        let ends = self.0.value;
+        let word = self.0.next().ok_or_else(|| ends.error(ErrorKind::Structure, "the list ends too soon"))?;
+        word.number().map(|number| (number, word))
+    }
+}
