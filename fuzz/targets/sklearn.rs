@@ -1,0 +1,5 @@
+#![no_main]
+
+use fangorn::import::Format;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fangorn_fuzz::check(Format::ScikitLearn, bytes));
