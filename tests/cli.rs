@@ -16,8 +16,9 @@ fn zoo(model: &str, file: &str) -> String {
 }
 
 fn model(name: &str) -> String {
-    let ubj = zoo(name, "model.ubj");
-    if Path::new(&ubj).exists() { ubj } else { zoo(name, "model.json") }
+    let files = std::fs::read_dir(zoo(name, "")).expect("the model's folder").flatten().map(|e| e.path());
+    let model = files.filter(|file| file.file_stem().is_some_and(|stem| stem == "model")).min();
+    model.expect("a model").display().to_string()
 }
 
 /// A folder of one test's own, removed at its end.

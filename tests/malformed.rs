@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use fangorn::forest::reference;
-use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, load, parse};
+use fangorn::import::{ErrorKind, Format, ImportError, Limits, LoadOptions, Place, load, parse};
 use serde_json::{Value, json};
 
 /// The smallest model that has every part: two trees of five nodes, the second with a split on categories.
@@ -877,7 +877,8 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
         .flatten()
         .collect();
     files.sort();
-    let small = |file: &Path| std::fs::read(file).ok().filter(|bytes| bytes.len() < 24 << 10);
+    let ours = |bytes: &[u8]| matches!(Format::of(bytes), Ok(Format::XgboostJson | Format::XgboostUbjson));
+    let small = |file: &Path| std::fs::read(file).ok().filter(|b| b.len() < 24 << 10 && ours(b));
     seeds.extend(files.iter().filter_map(|file| Some((file.display().to_string(), small(file)?))));
     seeds
 }

@@ -63,3 +63,29 @@ fn every_preset_gives_the_same() {
         }
     });
 }
+
+#[test]
+fn f64_rows_decide_as_their_producer_does() {
+    for_each_specimen(|s| {
+        let Some(wide) = &s.wide else { return };
+        let columns = s.columns();
+        let rows = Rows::strided(&wide.rows, [wide.count, columns], [columns, 1]).expect("rows");
+        let row = |r: usize| &wide.rows[r * columns..][..columns];
+        let ids: Vec<i32> =
+            (0..wide.count).flat_map(|r| reference::leaf_ids(&s.forest, row(r))).map(|i| i as i32).collect();
+        if !wide.leaves.is_empty() {
+            assert_eq!(ids, wide.leaves, "{} on the reference", s.name);
+        }
+        assert_margins(&s.name, &s.forest, &wide.margin, |r| reference::margins(&s.forest, row(r)));
+        for preset in Preset::ALL {
+            let what = format!("{} with {}", s.name, preset.name());
+            let predictor =
+                Predictor::with_schedule(&s.forest, &preset.schedule(&s.forest, false)).expect(&what);
+            let leaves: Vec<i32> =
+                predictor.leaves(&rows).expect(&what).into_iter().map(|i| i as i32).collect();
+            assert_eq!(leaves, ids, "{what}");
+            let margins = predictor.margins(&rows).expect(&what);
+            assert_margins(&what, &s.forest, &margins, |r| reference::margins(&s.forest, row(r)));
+        }
+    });
+}

@@ -45,6 +45,10 @@ impl Format {
                 Ok(Self::XgboostUbjson)
             }
             [b'{', fields @ ..] if CATBOOST.contains(&first_key(fields)) => Ok(Self::CatBoost),
+            [b'{', fields @ ..] if first_key(fields) == b"name" => unknown(
+                "this looks like LightGBM's dump of a model, which lacks what becomes of a sum",
+                "save the model itself with Booster.save_model('model.txt') instead of Booster.dump_model",
+            ),
             [b'{', ..] => Ok(Self::XgboostJson),
             [b't', b'r', b'e', b'e', b'\n' | b'\r', ..] => Ok(Self::LightGbm),
             _ if bytes.starts_with(&crate::file::MAGIC) => Ok(Self::Fangorn),

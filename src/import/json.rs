@@ -5,10 +5,41 @@
 
 use std::borrow::Cow;
 
-use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Visitor};
 
 use super::Place;
 use super::decode::{DecodeError, MAX_NESTING, Scalar};
+
+/// Where a value begins that may nest as deep as it likes: it is passed over without recursion, and what wants it
+/// walks it with a [`Reader`] of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deep {
+    /// Its first byte, counted from the start of the document.
+    pub(super) start: usize,
+}
+
+/// The name by which [`Deep`] asks a [`Reader`] for itself.
+const DEEP: &str = "fangorn::Deep";
+
+impl<'de> Deserialize<'de> for Deep {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(DEEP, DeepVisitor)
+    }
+}
+
+struct DeepVisitor;
+
+impl Visitor<'_> for DeepVisitor {
+    type Value = Deep;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_u64<E: de::Error>(self, start: u64) -> Result<Deep, E> {
+        Ok(Deep { start: start as usize })
+    }
+}
 
 /// Reads values off a JSON text.
 pub(super) struct Reader<'de> {
@@ -29,6 +60,73 @@ pub(super) fn place(bytes: &[u8], offset: usize) -> Place {
 impl<'de> Reader<'de> {
     pub(super) fn new(bytes: &'de [u8], longest_string: usize) -> Self {
         Self { bytes, at: 0, nesting: 0, longest_string }
+    }
+
+    /// A reader of the value that begins at byte `at`.
+    pub(super) fn at(bytes: &'de [u8], at: usize, longest_string: usize) -> Self {
+        Self { bytes, at, nesting: 0, longest_string }
+    }
+
+    /// The byte where the next value, name or bracket begins.
+    pub(super) fn offset(&mut self) -> usize {
+        self.peek();
+        self.at
+    }
+
+    /// Steps into an array or an object, whose bracket is next.
+    pub(super) fn open(&mut self, bracket: u8) -> Result<(), DecodeError> {
+        self.expect(bracket, if bracket == b'{' { "an object" } else { "an array" })
+    }
+
+    /// Moves to the next item of an array or an object, where `first` says whether none has been read; `false` is the
+    /// closing bracket, which is passed.
+    pub(super) fn next_item(&mut self, close: u8, first: &mut bool) -> Result<bool, DecodeError> {
+        match self.peek() {
+            Some(byte) if byte == close => {
+                self.at += 1;
+                return Ok(false);
+            }
+            Some(_) if *first => {}
+            _ => self.expect(b',', if close == b'}' { "`,` or `}`" } else { "`,` or `]`" })?,
+        }
+        *first = false;
+        Ok(true)
+    }
+
+    /// The name of an object's item, and the colon after it.
+    pub(super) fn name(&mut self) -> Result<Cow<'de, str>, DecodeError> {
+        let name = self.string()?;
+        self.expect(b':', "`:`")?;
+        Ok(name)
+    }
+
+    /// Passes over a value however deep it nests: the brackets still open stand on a stack of ours.
+    pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
+        let mut open: Vec<u8> = Vec::new();
+        loop {
+            let mut first = false;
+            match self.peek_value()? {
+                bracket @ (b'{' | b'[') => {
+                    self.at += 1;
+                    open.push(if bracket == b'{' { b'}' } else { b']' });
+                    first = true;
+                }
+                b'"' => drop(self.raw_string()?),
+                _ => drop(self.scalar()?),
+            }
+            loop {
+                let Some(close) = open.last().copied() else { return Ok(()) };
+                if self.next_item(close, &mut first)? {
+                    if close == b'}' {
+                        self.raw_string()?;
+                        self.expect(b':', "`:`")?;
+                    }
+                    break;
+                }
+                open.pop();
+                first = false;
+            }
+        }
     }
 
     /// Checks that nothing but white space follows.
@@ -267,6 +365,19 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         }
     }
 
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        if name != DEEP {
+            return self.deserialize_any(visitor);
+        }
+        let start = self.offset();
+        self.skip()?;
+        visitor.visit_u64(start as u64)
+    }
+
     // Passes over a value: numbers are checked, not computed, and strings not decoded.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.peek_value()? {
@@ -278,7 +389,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i128 u16 u128 f64 char str string bytes byte_buf unit unit_struct newtype_struct seq tuple
+        bool i8 i16 i128 u16 u128 f64 char str string bytes byte_buf unit unit_struct seq tuple
         tuple_struct map struct enum identifier
     }
 }
@@ -399,10 +510,25 @@ mod tests {
         let map: BTreeMap<String, serde_json::Value> = read(text).expect("an object");
         assert_eq!(serde_json::to_string(&map).ok().as_deref(), Some(r#"{"a":[1,2],"b":[],"c":{}}"#));
         assert!(read::<IgnoredAny>(r#"[{"a": "x\"]", "b": [NaN, -1.5e-7, null, true]}, "\\"]"#).is_ok());
-        for text in ["[1 2]", "[1,]", "[,1]", "{\"a\"}", "{\"a\":1,}", "[1}", "[01.]", "[\"", "[nul]", "1 2"]
-        {
+        for text in [
+            "[1 2]",
+            "[1,]",
+            "[,1]",
+            "{\"a\"}",
+            "{\"a\":1,}",
+            "[1}",
+            "[01.]",
+            "[\"",
+            "[nul]",
+            "1 2",
+            "[{} 1]",
+        ] {
             assert!(read::<IgnoredAny>(text).is_err(), "{text}");
+            assert!(read::<Deep>(text).is_err(), "{text}");
         }
+        let deep: BTreeMap<String, Deep> = read(text).expect("an object");
+        assert_eq!(deep.values().map(|value| value.start).collect::<Vec<_>>(), [9, 27, 39]);
+        assert!(read::<Deep>(&format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000))).is_ok());
     }
 
     #[test]

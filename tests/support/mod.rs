@@ -23,6 +23,17 @@ pub struct Specimen {
     pub output: Output,
     /// Empty where the library gives none.
     pub leaves: Vec<i32>,
+    /// Rows in f64, for a library that compares there.
+    pub wide: Option<Wide>,
+}
+
+/// Rows in f64 with what the library said of them.
+pub struct Wide {
+    pub rows: Vec<f64>,
+    pub count: usize,
+    pub margin: Vec<f64>,
+    /// Empty where the library gives none.
+    pub leaves: Vec<i32>,
 }
 
 /// What the library's own predict returned.
@@ -47,12 +58,20 @@ fn read(path: &Path) -> Option<(Vec<u64>, Vec<f64>, bool)> {
     let open = || npyz::NpyFile::new(&bytes[..]).expect("a npy file");
     let shape = open().shape().to_vec();
     let whole = open().dtype().descr().contains('i');
-    let values = match open().dtype().descr().trim_matches('\'') {
+    let values: Vec<f64> = match open().dtype().descr().trim_matches('\'') {
         "<f4" => open().into_vec::<f32>().expect("f32").into_iter().map(f64::from).collect(),
         "<f8" => open().into_vec::<f64>().expect("f64"),
         "<i4" => open().into_vec::<i32>().expect("i32").into_iter().map(f64::from).collect(),
         "<i8" => open().into_vec::<i64>().expect("i64").into_iter().map(|v| v as f64).collect(),
         other => panic!("{}: values of type {other}", path.display()),
+    };
+    // Column after column, as numpy stores a transposed array.
+    let values = match (open().order(), &shape[..]) {
+        (npyz::Order::Fortran, [rows, columns]) => {
+            let (rows, columns) = (*rows as usize, *columns as usize);
+            (0..rows * columns).map(|i| values[i % columns * rows + i / columns]).collect()
+        }
+        _ => values,
     };
     Some((shape, values, whole))
 }
@@ -98,7 +117,16 @@ pub fn specimen(folder: &Path) -> Specimen {
         }
         None => Output::Values(margin.clone().unwrap_or_else(|scores| scores)),
     };
-    let leaves = read(&folder.join("leaves.npy")).map_or_else(Vec::new, |l| l.1);
+    let ids = |file: &str| -> Vec<i32> {
+        let values = read(&folder.join(file)).map_or_else(Vec::new, |l| l.1);
+        values.into_iter().map(|v| v as i32).collect()
+    };
+    let wide = read(&folder.join("rows64.npy")).map(|(shape, rows, _)| Wide {
+        rows,
+        count: shape[0] as usize,
+        margin: read(&folder.join("margin64.npy")).map_or_else(Vec::new, |m| m.1),
+        leaves: ids("leaves64.npy"),
+    });
     Specimen {
         name,
         model,
@@ -107,7 +135,8 @@ pub fn specimen(folder: &Path) -> Specimen {
         count,
         margin: margin.unwrap_or_default(),
         output,
-        leaves: leaves.into_iter().map(|v| v as i32).collect(),
+        leaves: ids("leaves.npy"),
+        wide,
     }
 }
 

@@ -1,0 +1,253 @@
+//! Categories: CatBoost keeps the hash of a category's string, rows hold a whole number, which is the category whose
+//! string is that number.
+
+use std::collections::HashMap;
+
+use super::super::{ErrorKind, ImportError, Place};
+use super::at;
+use super::schema::CategoryName;
+use crate::forest::MOST_CATEGORIES;
+
+/// A code of at most this many either side of zero is believed without its string: that the hash of any other string
+/// is the one of such a number happens once in 2^15 times.
+const NEAR: i64 = 1 << 16;
+
+/// Bytes of the longest string that [`hash`] takes.
+const LONGEST: usize = 8;
+
+const REMEDY: &str = "train on whole numbers below 2^24 as categories (an integer column in cat_features), and save \
+    with save_model(..., format='json', pool=train_pool), which names them";
+
+/// The codes whose strings have one hash, which is what a split on that hash asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Codes {
+    One(i32),
+    /// More than one, none of them negative.
+    Many(Vec<u32>),
+}
+
+/// The codes of each of the hashes, which come with the places that ask for them.
+pub(super) fn codes(
+    hashes: HashMap<u32, Place>,
+    named: &[CategoryName],
+) -> Result<HashMap<u32, Codes>, ImportError> {
+    if hashes.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let names: HashMap<u32, &str> = named.iter().map(|n| (n.hash, n.value.as_str())).collect();
+    let mut found = search(hashes.keys().copied(), |hash| names.contains_key(&hash));
+    // In the order of the places, so that the same file is refused in the same words.
+    let mut hashes: Vec<(u32, Place)> = hashes.into_iter().collect();
+    hashes.sort_by_key(|(hash, _)| *hash);
+    let refuse = |place: &Place, cause: String| {
+        Err(ImportError::new(ErrorKind::Unsupported, place.clone(), cause).with_remedy(REMEDY))
+    };
+    let mut codes = HashMap::with_capacity(hashes.len());
+    for (hash, place) in hashes {
+        let numbers = found.remove(&hash).unwrap_or_default();
+        let near: Vec<i32> =
+            numbers.iter().copied().filter(|code| i64::from(code.unsigned_abs()) < NEAR).collect();
+        let known = match (names.get(&hash), &near[..]) {
+            (Some(name), _) => match code(name) {
+                Some(code) if name.len() <= LONGEST && self::hash(name.as_bytes()) != hash => {
+                    let cause = format!("category {code} is said to have the hash {hash}, which it has not");
+                    return Err(at(ErrorKind::Value, "features_info.cat_features_hash", cause));
+                }
+                Some(code) => code,
+                None => return refuse(&place, format!("category `{name}` is no whole number below 2^24")),
+            },
+            (None, []) => {
+                return refuse(&place, format!("category with hash {hash} is no whole number below 65536"));
+            }
+            (None, [first, second, ..]) if *first < 0 || *second < 0 => {
+                return refuse(&place, format!("categories {first} and {second} have the same hash {hash}"));
+            }
+            (None, [first, ..]) => *first,
+        };
+        let plain: Vec<u32> = numbers.iter().filter_map(|code| u32::try_from(*code).ok()).collect();
+        // A number below zero is a category only where the model knows it.
+        let asked = if known < 0 || plain.len() < 2 { Codes::One(known) } else { Codes::Many(plain) };
+        codes.insert(hash, asked);
+    }
+    Ok(codes)
+}
+
+/// The code that a category's string is.
+fn code(name: &str) -> Option<i32> {
+    let code = name.parse::<i32>().ok()?;
+    (code.to_string() == name && code.unsigned_abs() < MOST_CATEGORIES).then_some(code)
+}
+
+/// The numbers from -2^16 to 2^24 that have one of the hashes; it stops short where one without a name will be refused.
+fn search(hashes: impl ExactSizeIterator<Item = u32>, named: impl Fn(u32) -> bool) -> HashMap<u32, Vec<i32>> {
+    // A bit of the filter says that a hash ends like one of those, and few numbers get past it.
+    let bits = (hashes.len().min(1 << 20) * 64).next_power_of_two() as u32;
+    let mut filter = vec![false; bits as usize];
+    let mut found: HashMap<u32, Vec<i32>> = HashMap::with_capacity(hashes.len());
+    for hash in hashes {
+        filter[(hash & (bits - 1)) as usize] = true;
+        found.insert(hash, Vec::new());
+    }
+    let mut digits = Decimal::new();
+    for code in 0..MOST_CATEGORIES as i32 {
+        if i64::from(code) == NEAR && found.iter().any(|(hash, codes)| codes.is_empty() && !named(*hash)) {
+            break;
+        }
+        let mut test = |code: i32, text: &[u8]| {
+            let hash = hash(text);
+            if filter[(hash & (bits - 1)) as usize]
+                && let Some(codes) = found.get_mut(&hash)
+            {
+                codes.push(code);
+            }
+        };
+        test(code, digits.text());
+        if code > 0 && i64::from(code) < NEAR {
+            test(-code, digits.negative());
+        }
+        digits.step();
+    }
+    found
+}
+
+/// A number's decimal digits, counted up.
+struct Decimal {
+    /// A sign and up to eight digits, at the end.
+    text: [u8; 10],
+    length: usize,
+}
+
+impl Decimal {
+    fn new() -> Self {
+        Self { text: *b"---------0", length: 1 }
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.text[10 - self.length..]
+    }
+
+    fn negative(&self) -> &[u8] {
+        &self.text[9 - self.length..]
+    }
+
+    fn step(&mut self) {
+        for (place, digit) in self.text.iter_mut().rev().enumerate() {
+            match *digit {
+                b'9' => *digit = b'0',
+                b'-' => {
+                    *digit = b'1';
+                    self.length = place + 1;
+                    return;
+                }
+                _ => {
+                    *digit += 1;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// CatBoost's hash of a category: the low half of CityHash64 (version 1), here of strings of one to eight bytes.
+fn hash(text: &[u8]) -> u32 {
+    const K2: u64 = 0x9ae1_6a3b_2f90_404f;
+    const K3: u64 = 0xc949_d7c7_509e_6557;
+    const MUL: u64 = 0x9ddf_ea08_eb38_2d69;
+    let shifted = |x: u64| x ^ (x >> 47);
+    let length = text.len() as u64;
+    let hash = match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        (Some(head), Some(tail)) => {
+            let low = length + (u64::from(u32::from_le_bytes(*head)) << 3);
+            let high = u64::from(u32::from_le_bytes(*tail));
+            let a = shifted((low ^ high).wrapping_mul(MUL));
+            shifted((high ^ a).wrapping_mul(MUL)).wrapping_mul(MUL)
+        }
+        _ => {
+            let byte = |i: usize| u64::from(text.get(i).copied().unwrap_or(0));
+            let y = byte(0) + (byte(text.len() / 2) << 8);
+            let z = length + (byte(text.len().saturating_sub(1)) << 2);
+            shifted(y.wrapping_mul(K2) ^ z.wrapping_mul(K3)).wrapping_mul(K2)
+        }
+    };
+    hash as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_that_catboost_writes() {
+        let known = [
+            ("0", 2_856_682_258),
+            ("3", 593_172_586),
+            ("-1", 288_298_918),
+            ("1000", 901_807_697),
+            ("16777217", 642_038_919),
+        ];
+        for (text, expected) in known {
+            assert_eq!(hash(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_share_a_hash_are_all_asked_for() {
+        let pairs = [(47220, 111_524), (34781, 10_255_511)];
+        for (near, far) in pairs {
+            let texts = [near, far].map(|code: u32| code.to_string());
+            assert_eq!(hash(texts[0].as_bytes()), hash(texts[1].as_bytes()));
+            let found = resolve(&[&texts[0]], &[]).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(found, [Codes::Many(vec![near, far])]);
+        }
+        let found = resolve(&["-19914"], &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!((hash(b"311578"), found), (hash(b"-19914"), vec![Codes::One(-19914)]));
+        // Two that are as likely: only the name can tell.
+        let error = resolve(&["15184"], &[]).expect_err("two numbers");
+        assert!(error.cause().contains("have the same hash 2087706029"), "{error}");
+        let name = CategoryName { hash: hash(b"15184"), value: "15184".into() };
+        assert_eq!(resolve(&["15184"], &[name]).unwrap_or_else(|e| panic!("{e}")), [Codes::One(15184)]);
+        let name = CategoryName { hash: hash(b"15184"), value: "15185".into() };
+        let error = resolve(&["15184"], &[name]).expect_err("a wrong name");
+        assert_eq!(error.kind(), ErrorKind::Value, "{error}");
+    }
+
+    #[test]
+    fn numbers_are_counted_in_decimal() {
+        let mut digits = Decimal::new();
+        for code in 0..120_000 {
+            assert_eq!(digits.text(), code.to_string().as_bytes());
+            if code > 0 {
+                assert_eq!(digits.negative(), (-code).to_string().as_bytes());
+            }
+            digits.step();
+        }
+    }
+
+    fn resolve(texts: &[&str], named: &[CategoryName]) -> Result<Vec<Codes>, ImportError> {
+        let hashes = texts.iter().map(|t| (hash(t.as_bytes()), Place::File)).collect();
+        let found = codes(hashes, named)?;
+        Ok(texts.iter().map(|t| found[&hash(t.as_bytes())].clone()).collect())
+    }
+
+    #[test]
+    fn whole_numbers_are_found_by_their_hash_and_nothing_else_is() {
+        let found = resolve(&["0", "7", "-1", "65535"], &[]).unwrap_or_else(|e| panic!("{e}"));
+        for (codes, code) in found.into_iter().zip([0, 7, -1, 65535]) {
+            match codes {
+                Codes::One(one) => assert_eq!(one, code),
+                Codes::Many(many) => assert!(code >= 0 && many.contains(&(code as u32))),
+            }
+        }
+        for text in ["red", "1.0", "16777215", "01"] {
+            let error = resolve(&["0", text], &[]).expect_err(text);
+            assert!(error.cause().contains("no whole number"), "{error}");
+        }
+        let name = |text: &str| CategoryName { hash: hash(text.as_bytes()), value: text.into() };
+        let found = resolve(&["16777215"], &[name("16777215")]).unwrap_or_else(|e| panic!("{e}"));
+        assert!(matches!(&found[0], Codes::One(16_777_215) | Codes::Many(_)));
+        for text in ["red", "16777216", "-0", "+1"] {
+            let error = resolve(&[text], &[name(text)]).expect_err(text);
+            assert!(error.cause().contains(&format!("category `{text}`")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Trees of any shape: an object for each node, inside its parent's. They may be as deep as the limits allow, so
+//! objects still open stand on a stack of ours.
+
+use serde::de::DeserializeOwned;
+
+use super::super::budget::Budget;
+use super::super::decode::DecodeError;
+use super::super::json::{self, Deep, Reader};
+use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::columns::{Columns, Question};
+use super::predicates::Predicates;
+use super::schema::{Numbers, Split};
+use crate::forest::ForestBuilder;
+
+/// A tree with its children before their parents, the root last.
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    values: Vec<f64>,
+}
+
+#[derive(Clone, Copy)]
+enum Node {
+    Split {
+        question: Question,
+        children: [u32; 2],
+    },
+    /// Its values begin there.
+    Leaf {
+        values: usize,
+    },
+}
+
+/// A node whose object is still open.
+struct Open {
+    start: usize,
+    first: bool,
+    question: Option<Question>,
+    children: [Option<u32>; 2],
+    values: Option<usize>,
+    /// Which child of the node around it this is.
+    side: usize,
+}
+
+/// Reads the trees one after another.
+pub(super) struct Trees<'f> {
+    bytes: &'f [u8],
+    reader: Reader<'f>,
+    columns: &'f Columns,
+    /// Values a leaf holds, told by the first.
+    pub outputs: Option<usize>,
+}
+
+impl<'f> Trees<'f> {
+    pub(super) fn new(bytes: &'f [u8], trees: Deep, limits: &Limits, columns: &'f Columns) -> Self {
+        let reader = Reader::at(bytes, trees.start, limits.string_bytes);
+        Self { bytes, reader, columns, outputs: None }
+    }
+
+    /// All trees, and where each begins.
+    pub(super) fn read(&mut self, budget: &mut Budget<'_>) -> Result<Vec<Tree>, ImportError> {
+        let start = self.reader.offset();
+        self.reader.open(b'[').map_err(|e| self.located(e, start))?;
+        let (mut trees, mut first) = (Vec::new(), true);
+        loop {
+            let start = self.reader.offset();
+            if !self.reader.next_item(b']', &mut first).map_err(|e| self.located(e, start))? {
+                return Ok(trees);
+            }
+            let start = self.reader.offset();
+            budget.trees(trees.len() + 1, || self.place(start))?;
+            trees.push(self.tree(budget)?);
+        }
+    }
+
+    fn tree(&mut self, budget: &mut Budget<'_>) -> Result<Tree, ImportError> {
+        let mut tree = Tree { nodes: Vec::new(), values: Vec::new() };
+        let mut open = vec![self.open(0)?];
+        while let Some(mut node) = open.pop() {
+            let at = self.reader.offset();
+            if !self.reader.next_item(b'}', &mut node.first).map_err(|e| self.located(e, at))? {
+                budget.nodes(1, || self.place(node.start))?;
+                let (number, side) = (tree.nodes.len() as u32, node.side);
+                tree.nodes.push(self.close(node)?);
+                if let Some(parent) = open.last_mut() {
+                    parent.children[side] = Some(number);
+                }
+                continue;
+            }
+            let at = self.reader.offset();
+            let name = self.reader.name().map_err(|e| self.located(e, at))?;
+            let side = match &*name {
+                "left" => 0,
+                "right" => 1,
+                "split" => {
+                    let start = self.reader.offset();
+                    let split: Split = self.value()?;
+                    node.question = Some(self.columns.question(&split, |_| self.place(start))?);
+                    open.push(node);
+                    continue;
+                }
+                "value" => {
+                    node.values = Some(self.values(&mut tree)?);
+                    open.push(node);
+                    continue;
+                }
+                _ => {
+                    self.reader.skip().map_err(|e| self.located(e, at))?;
+                    open.push(node);
+                    continue;
+                }
+            };
+            if node.children[side].is_some() {
+                return Err(self.structure(at, format!("a node with two children `{name}`")));
+            }
+            open.push(node);
+            open.push(self.open(side)?);
+        }
+        Ok(tree)
+    }
+
+    fn open(&mut self, side: usize) -> Result<Open, ImportError> {
+        let start = self.reader.offset();
+        self.reader.open(b'{').map_err(|e| self.located(e, start))?;
+        Ok(Open { start, first: true, question: None, children: [None; 2], values: None, side })
+    }
+
+    fn close(&self, node: Open) -> Result<Node, ImportError> {
+        match (node.values, node.question, node.children) {
+            (Some(values), None, [None, None]) => Ok(Node::Leaf { values }),
+            (None, Some(question), [Some(left), Some(right)]) => {
+                Ok(Node::Split { question, children: [left, right] })
+            }
+            (None, ..) => {
+                Err(self.structure(node.start, "a node needs a `value`, or `left`, `right` and `split`"))
+            }
+            _ => Err(self.structure(node.start, "a node with a `value` can't have children or a `split`")),
+        }
+    }
+
+    fn values(&mut self, tree: &mut Tree) -> Result<usize, ImportError> {
+        let start = self.reader.offset();
+        let Numbers(values) = self.value()?;
+        let outputs = *self.outputs.get_or_insert(values.len());
+        if values.len() != outputs || outputs == 0 {
+            let cause = format!("a leaf of {} values, where the first has {outputs}", values.len());
+            return Err(self.structure(start, cause));
+        }
+        if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+            return Err(ImportError::new(
+                ErrorKind::Value,
+                self.place(start),
+                format!("a leaf of {value:?}"),
+            ));
+        }
+        let begin = tree.values.len();
+        tree.values.extend(values);
+        Ok(begin)
+    }
+
+    fn value<T: DeserializeOwned>(&mut self) -> Result<T, ImportError> {
+        let start = self.reader.offset();
+        T::deserialize(&mut self.reader).map_err(|e| self.located(e, start))
+    }
+
+    fn place(&self, at: usize) -> Place {
+        json::place(self.bytes, at)
+    }
+
+    fn structure(&self, at: usize, cause: impl AsRef<str>) -> ImportError {
+        ImportError::new(ErrorKind::Structure, self.place(at), cause)
+    }
+
+    /// A failure in the value that begins at `start`.
+    fn located(&self, error: DecodeError, start: usize) -> ImportError {
+        match error.offset {
+            Some(offset) => ImportError::new(ErrorKind::Syntax, self.place(offset), error.message),
+            None => ImportError::new(ErrorKind::Schema, self.place(start), error.message),
+        }
+    }
+}
+
+impl Tree {
+    /// All questions of the tree.
+    pub(super) fn questions(&self) -> impl Iterator<Item = Question> + '_ {
+        self.nodes.iter().filter_map(|node| match node {
+            Node::Split { question, .. } => Some(*question),
+            Node::Leaf { .. } => None,
+        })
+    }
+
+    /// Adds the tree; leaves are multiplied with `scale`. CatBoost numbers leaves from left to right.
+    pub(super) fn grow(
+        &self,
+        forest: &mut ForestBuilder,
+        outputs: usize,
+        scale: f64,
+        predicates: &Predicates,
+    ) {
+        // Nodes in the order of a walk that goes left first; `at` says where each of ours comes in it.
+        let mut order = Vec::with_capacity(self.nodes.len());
+        let mut at = vec![0u32; self.nodes.len()];
+        let mut open = vec![self.nodes.len() as u32 - 1];
+        while let Some(n) = open.pop() {
+            at[n as usize] = order.len() as u32;
+            order.push(n);
+            if let Node::Split { children: [left, right], .. } = self.nodes[n as usize] {
+                open.extend([right, left]);
+            }
+        }
+        let mut tree = if outputs == 1 { forest.tree(0) } else { forest.vector_tree() };
+        tree.reserve(order.len());
+        let mut scaled = vec![0.0; outputs];
+        let mut leaves = 0;
+        for n in order {
+            match self.nodes[n as usize] {
+                Node::Split { question, children: [no, yes] } => {
+                    let level = predicates.of(question);
+                    let [no, yes] = [no, yes].map(|child| at[child as usize]);
+                    let [left, right] = if level.yes_left { [yes, no] } else { [no, yes] };
+                    tree.split(level.column, level.predicate, level.missing, left, right);
+                }
+                Node::Leaf { values } => {
+                    for (scaled, value) in scaled.iter_mut().zip(&self.values[values..]) {
+                        *scaled = value * scale;
+                    }
+                    tree.leaf(leaves, &scaled);
+                    leaves += 1;
+                }
+            }
+        }
+    }
+}

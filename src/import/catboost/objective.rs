@@ -1,0 +1,157 @@
+//! What each loss function makes of its raw scores, and which class that is.
+
+use super::super::{ErrorKind, ImportError};
+use super::at;
+use super::schema::ModelInfo;
+use crate::forest::{ClassRule, Classes, Real, Transform};
+
+/// A loss function, and what is made of raw scores under it.
+pub(super) struct Objective {
+    /// CatBoost's name for it; empty where the file names none.
+    pub name: String,
+    pub transform: Transform,
+    pub classes: Classes,
+}
+
+/// What `predict_proba` of a classifier or `predict` of everything else does to raw scores, and how a class is chosen.
+struct Meaning {
+    transform: Transform,
+    choice: Choice,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Choice {
+    /// No classifier.
+    None,
+    /// Whether the probability is over the model's threshold.
+    Binary,
+    /// The most probable class.
+    Largest,
+    /// A binary question for each output.
+    Labels,
+}
+
+fn meaning(name: &str) -> Option<Meaning> {
+    let (transform, choice) = match name {
+        // Raw scores; the empty name is that of a sum of models with differing losses.
+        ""
+        | "RMSE"
+        | "MAE"
+        | "Quantile"
+        | "MultiQuantile"
+        | "GroupQuantile"
+        | "LogLinQuantile"
+        | "Lq"
+        | "Huber"
+        | "LogCosh"
+        | "Expectile"
+        | "MAPE"
+        | "Cox"
+        | "SurvivalAft"
+        | "MultiRMSE"
+        | "MultiRMSEWithMissingValues"
+        | "PairLogit"
+        | "PairLogitPairwise"
+        | "YetiRank"
+        | "YetiRankPairwise"
+        | "QueryRMSE"
+        | "QuerySoftMax"
+        | "QueryCrossEntropy"
+        | "StochasticFilter"
+        | "StochasticRank"
+        | "LambdaMart"
+        | "Combination" => (Transform::Identity, Choice::None),
+        // The user's own: the file does not say whether a classifier was meant.
+        "PythonUserDefinedPerObject"
+        | "PythonUserDefinedMultiTarget"
+        | "UserPerObjMetric"
+        | "UserQuerywiseMetric" => (Transform::Identity, Choice::None),
+        "Poisson" | "Tweedie" => (Transform::Exp, Choice::None),
+        "Logloss" | "CrossEntropy" | "Focal" => (Transform::SigmoidPair, Choice::Binary),
+        "MultiClass" => (Transform::Softmax, Choice::Largest),
+        "MultiClassOneVsAll" => (Transform::Sigmoid, Choice::Largest),
+        "MultiLogloss" | "MultiCrossEntropy" => (Transform::Sigmoid, Choice::Labels),
+        _ => return None,
+    };
+    Some(Meaning { transform, choice })
+}
+
+/// The model's objective, for leaves of `outputs` values.
+pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, ImportError> {
+    let trained = info.params.and_then(|params| params.0.loss_function);
+    let (name, path) = match (trained, info.loss_function) {
+        (Some(loss), _) => (loss.0.name, "model_info.params.loss_function"),
+        (None, Some(loss)) => (loss.0.name, "model_info.loss_function"),
+        (None, None) => (String::new(), "model_info"),
+    };
+    let unsupported =
+        |cause: String, remedy: &str| Err(at(ErrorKind::Unsupported, path, cause).with_remedy(remedy));
+    if name == "RMSEWithUncertainty" {
+        return unsupported(
+            "loss function `RMSEWithUncertainty` is not supported: its second value is the exponential of its second score, and the first is not".into(),
+            "train with RMSE for the mean, or with MultiQuantile for a measure of uncertainty",
+        );
+    }
+    let Some(Meaning { transform, choice }) = meaning(&name) else {
+        return unsupported(
+            format!("loss function `{name}` is not supported"),
+            "train with a loss function of CatBoost 1.2",
+        );
+    };
+    let params = info.class_params.map(|params| params.0);
+    if name.is_empty() && params.is_some() {
+        return unsupported(
+            "the model is a classifier and does not name its loss function".into(),
+            "save one model, or a sum of models that were trained with the same loss function",
+        );
+    }
+    let sound = match choice {
+        Choice::None | Choice::Labels => true,
+        Choice::Binary => outputs == 1,
+        Choice::Largest => outputs > 1,
+    };
+    if !sound {
+        let cause = format!("a leaf of {outputs} values, which is not what `{name}` has");
+        return Err(at(ErrorKind::Structure, path, cause));
+    }
+    let threshold = match info.binclass_probability_threshold.map(|threshold| threshold.0) {
+        Some(p) if !(p > 0.0 && p < 1.0) => {
+            let path = "model_info.binclass_probability_threshold";
+            return Err(at(ErrorKind::Value, path, format!("{p:?} is not between 0 and 1")));
+        }
+        given => Real(given.unwrap_or(0.5)),
+    };
+    let rule = match choice {
+        Choice::None => ClassRule::None,
+        Choice::Largest => ClassRule::Largest,
+        Choice::Binary | Choice::Labels => ClassRule::Over { threshold },
+    };
+    let labels = match choice {
+        Choice::Binary => labels(params.unwrap_or_default(), 2)?,
+        Choice::Largest => labels(params.unwrap_or_default(), outputs)?,
+        Choice::None | Choice::Labels => Vec::new(),
+    };
+    Ok(Objective { name, transform, classes: Classes { rule, labels } })
+}
+
+/// What the classes are called, empty where they are numbered from 0.
+fn labels(params: super::schema::ClassParams, classes: usize) -> Result<Vec<String>, ImportError> {
+    let path = "model_info.class_params";
+    // CatBoost then gives values to classes that no leaf knows.
+    if params.classes_count > classes as u64 {
+        let cause = format!("classes_count is {}, and leaves have {classes} values", params.classes_count);
+        return Err(at(ErrorKind::Unsupported, path, cause)
+            .with_remedy("train without classes_count, or with rows of each class"));
+    }
+    let (field, names) = match params.class_names.is_empty() {
+        true => ("class_to_label", params.class_to_label),
+        false => ("class_names", params.class_names),
+    };
+    let names: Vec<String> = names.into_iter().map(|label| label.0).collect();
+    if !names.is_empty() && names.len() != classes {
+        let cause = format!("{} names for {classes} classes", names.len());
+        return Err(at(ErrorKind::Structure, format!("{path}.{field}"), cause));
+    }
+    let numbered = names.iter().enumerate().all(|(i, name)| *name == i.to_string());
+    Ok(if numbered { Vec::new() } else { names })
+}

@@ -1,0 +1,80 @@
+//! Trees that ask one question a level, opened into binary ones: the first question is the root's.
+
+use super::super::budget::Budget;
+use super::super::{ErrorKind, ImportError, Place};
+use super::at;
+use super::columns::{Columns, Question};
+use super::predicates::Predicates;
+use super::schema;
+use crate::forest::ForestBuilder;
+
+/// Most levels a tree may have: its leaves are numbered in 32 bits.
+const MOST_LEVELS: usize = 31;
+
+/// A tree whose counts fit each other and the limits.
+pub(super) struct Tree {
+    /// Question `l` decides bit `l` of the leaf's number.
+    pub questions: Vec<Question>,
+    values: Vec<f64>,
+}
+
+impl Tree {
+    pub(super) fn read(
+        tree: schema::Oblivious,
+        outputs: usize,
+        columns: &Columns,
+        budget: &mut Budget<'_>,
+        path: &str,
+    ) -> Result<Self, ImportError> {
+        let levels = tree.splits.len();
+        let leaves = if levels > MOST_LEVELS { None } else { 1usize.checked_shl(levels as u32) };
+        if leaves.and_then(|leaves| leaves.checked_mul(outputs)) != Some(tree.leaf_values.len()) {
+            let count = tree.leaf_values.len();
+            let cause = format!("{count} values for 2^{levels} leaves of {outputs} each");
+            return Err(at(ErrorKind::Structure, format!("{path}.leaf_values"), cause));
+        }
+        let nodes = leaves.and_then(|leaves| leaves.checked_mul(2)).map_or(usize::MAX, |twice| twice - 1);
+        budget.nodes(nodes, || Place::Field(path.to_owned()))?;
+        if let Some(i) = tree.leaf_values.iter().position(|value| !value.is_finite()) {
+            let cause = format!("a leaf of {:?}", tree.leaf_values[i]);
+            return Err(at(ErrorKind::Value, format!("{path}.leaf_values[{i}]"), cause));
+        }
+        let question = |(l, split): (usize, &schema::Split)| {
+            columns.question(split, |field| Place::Field(format!("{path}.splits[{l}].{field}")))
+        };
+        let questions = tree.splits.iter().enumerate().map(question).collect::<Result<_, _>>()?;
+        Ok(Self { questions, values: tree.leaf_values })
+    }
+
+    /// Adds the tree; leaves are multiplied with `scale`.
+    pub(super) fn grow(
+        &self,
+        forest: &mut ForestBuilder,
+        outputs: usize,
+        scale: f64,
+        predicates: &Predicates,
+    ) {
+        let levels: Vec<_> = self.questions.iter().map(|question| predicates.of(*question)).collect();
+        let mut tree = if outputs == 1 { forest.tree(0) } else { forest.vector_tree() };
+        tree.reserve((2 << levels.len()) - 1);
+        // Node `n` of a level has the nodes `2n` and `2n + 1` of the next.
+        for (l, level) in levels.iter().enumerate() {
+            let next = (2u32 << l) - 1;
+            for n in 0..1u32 << l {
+                tree.split(level.column, level.predicate, level.missing, next + 2 * n, next + 2 * n + 1);
+            }
+        }
+        let mut values = vec![0.0; outputs];
+        for n in 0..1usize << levels.len() {
+            // The side of level `l` is a bit counted from the top.
+            let right = |l: usize| n >> (levels.len() - 1 - l) & 1 == 1;
+            let bit =
+                |(l, level): (usize, &super::predicates::Level)| usize::from(right(l) != level.yes_left) << l;
+            let leaf: usize = levels.iter().enumerate().map(bit).sum();
+            for (value, stored) in values.iter_mut().zip(self.values.iter().skip(leaf * outputs)) {
+                *value = stored * scale;
+            }
+            tree.leaf(leaf as u32, &values);
+        }
+    }
+}

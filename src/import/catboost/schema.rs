@@ -1,0 +1,284 @@
+//! The parts of a CatBoost JSON model that are read. Keys not named here are passed over.
+//!
+//! CatBoost writes a list without entries as `null`, and keys of an object in alphabetical order.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+
+use super::super::json::{Deep, Reader};
+
+/// The file.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Document {
+    #[serde(default, deserialize_with = "object")]
+    pub features_info: Features,
+    #[serde(default, deserialize_with = "object")]
+    pub model_info: ModelInfo,
+    /// Trees that ask one question a level.
+    #[serde(default, deserialize_with = "present")]
+    pub oblivious_trees: Option<Vec<Oblivious>>,
+    /// Trees of any shape (`Depthwise`, `Lossguide`), whose nodes are objects inside objects.
+    pub trees: Option<Deep>,
+    pub scale_and_bias: Option<ScaleAndBias>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Features {
+    #[serde(default, deserialize_with = "list")]
+    pub float_features: Vec<FloatFeature>,
+    #[serde(default, deserialize_with = "list")]
+    pub categorical_features: Vec<CategoricalFeature>,
+    #[serde(default, deserialize_with = "list")]
+    pub text_features: Vec<de::IgnoredAny>,
+    #[serde(default, deserialize_with = "list")]
+    pub embedding_features: Vec<de::IgnoredAny>,
+    /// The strings of categories, where the model was saved with its pool.
+    #[serde(default, deserialize_with = "list")]
+    pub cat_features_hash: Vec<CategoryName>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FloatFeature {
+    #[serde(default, deserialize_with = "list")]
+    pub borders: Vec<f32>,
+    /// Its number among the numeric features, by which splits name it.
+    pub feature_index: u64,
+    /// Its column.
+    pub flat_feature_index: u64,
+    #[serde(default)]
+    pub feature_id: String,
+    pub feature_name: Option<String>,
+    pub nan_value_treatment: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct CategoricalFeature {
+    pub feature_index: u64,
+    pub flat_feature_index: u64,
+    #[serde(default)]
+    pub feature_id: String,
+    pub feature_name: Option<String>,
+    /// Hashes of the categories that one-hot splits ask for.
+    #[serde(default, deserialize_with = "list")]
+    pub values: Vec<i32>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct CategoryName {
+    pub hash: u32,
+    pub value: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Oblivious {
+    #[serde(default, deserialize_with = "list")]
+    pub splits: Vec<Split>,
+    /// A leaf's values side by side, leaf after leaf.
+    pub leaf_values: Vec<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Split {
+    pub split_type: String,
+    /// Its number among all questions of the model, by which CatBoost itself reads a split.
+    pub split_index: Option<u64>,
+    pub float_feature_index: Option<u64>,
+    pub border: Option<f32>,
+    pub cat_feature_index: Option<u64>,
+    pub value: Option<i32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ModelInfo {
+    pub params: Option<Embedded<Params>>,
+    /// Where the model is a sum of models.
+    pub loss_function: Option<Embedded<Loss>>,
+    pub class_params: Option<Embedded<ClassParams>>,
+    /// A number in a string.
+    pub binclass_probability_threshold: Option<Threshold>,
+    pub catboost_version_info: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Params {
+    pub loss_function: Option<Embedded<Loss>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Loss {
+    #[serde(rename = "type")]
+    pub name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ClassParams {
+    #[serde(default, deserialize_with = "list")]
+    pub class_names: Vec<Label>,
+    #[serde(default, deserialize_with = "list")]
+    pub class_to_label: Vec<Label>,
+    #[serde(default)]
+    pub classes_count: u64,
+}
+
+fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+fn object<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    list(deserializer).map(Some)
+}
+
+/// An object, or a string that holds it: which of the two depends on the key's name in CatBoost.
+#[derive(Debug)]
+pub(crate) struct Embedded<T>(pub T);
+
+impl<'de, T: de::DeserializeOwned> Deserialize<'de> for Embedded<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EmbeddedVisitor(PhantomData))
+    }
+}
+
+struct EmbeddedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: de::DeserializeOwned> Visitor<'de> for EmbeddedVisitor<T> {
+    type Value = Embedded<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object, or a string that holds one")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Embedded<T>, A::Error> {
+        T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Embedded)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Embedded<T>, E> {
+        let mut reader = Reader::new(text.as_bytes(), text.len());
+        let value = T::deserialize(&mut reader).and_then(|value| reader.finish().map(|()| value));
+        value.map(Embedded).map_err(|e| E::custom(format!("the object in this string: {e}")))
+    }
+}
+
+/// What a class is called: a number, a truth value or a string, as text.
+#[derive(Debug)]
+pub(crate) struct Label(pub String);
+
+impl<'de> Deserialize<'de> for Label {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LabelVisitor)
+    }
+}
+
+struct LabelVisitor;
+
+impl Visitor<'_> for LabelVisitor {
+    type Value = Label;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a class")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Label, E> {
+        Ok(Label(text.to_owned()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Label, E> {
+        Ok(Label(value.to_string()))
+    }
+
+    // CatBoost holds labels that are no integers in f32.
+    fn visit_f64<E>(self, value: f64) -> Result<Label, E> {
+        let short = value as f32;
+        Ok(Label(if f64::from(short) == value { short.to_string() } else { value.to_string() }))
+    }
+
+    // As Python writes them, which is where labels are such.
+    fn visit_bool<E>(self, value: bool) -> Result<Label, E> {
+        Ok(Label(if value { "True" } else { "False" }.to_owned()))
+    }
+}
+
+/// A number, or a string that holds it.
+#[derive(Debug)]
+pub(crate) struct Threshold(pub f64);
+
+impl<'de> Deserialize<'de> for Threshold {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ThresholdVisitor)
+    }
+}
+
+struct ThresholdVisitor;
+
+impl Visitor<'_> for ThresholdVisitor {
+    type Value = Threshold;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Threshold, E> {
+        let number = text.trim().parse().map(Threshold);
+        number.map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Threshold, E> {
+        Ok(Threshold(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Threshold, E> {
+        Ok(Threshold(value as f64))
+    }
+}
+
+/// `raw = scale x sum of leaves + bias`; the bias is a list, a number in old versions.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ScaleAndBias(pub f64, pub Numbers);
+
+/// A number or a list of numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(pub Vec<f64>);
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NumbersVisitor)
+    }
+}
+
+struct NumbersVisitor;
+
+impl<'de> Visitor<'de> for NumbersVisitor {
+    type Value = Numbers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number or a list of numbers")
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Numbers, E> {
+        Ok(Numbers(vec![value as f64]))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Numbers, E> {
+        Ok(Numbers(vec![value]))
+    }
+
+    fn visit_unit<E>(self) -> Result<Numbers, E> {
+        Ok(Numbers::default())
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Numbers, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(Numbers(values))
+    }
+}

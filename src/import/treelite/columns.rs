@@ -1,0 +1,215 @@
+//! One tree's arrays as the file has them, and the checks that make a tree of them.
+
+use std::ops::Range;
+
+use super::super::budget::Budget;
+use super::super::{ErrorKind, ImportError, Place};
+use super::at;
+use super::reader::{Reader, Reals};
+use crate::forest::CompareType;
+
+/// `cleft` and `cright` of a leaf.
+const NONE: i32 = -1;
+
+/// A tree's arrays; those with an entry a node are all of the same length.
+pub(super) struct Columns<'b> {
+    /// Number of the tree.
+    pub tree: usize,
+    pub nodes: usize,
+    kind: &'b [[u8; 1]],
+    left: &'b [[u8; 4]],
+    right: &'b [[u8; 4]],
+    pub feature: &'b [[u8; 4]],
+    pub default_left: &'b [[u8; 1]],
+    pub leaf_value: Reals<'b>,
+    pub threshold: Reals<'b>,
+    pub operator: &'b [[u8; 1]],
+    /// Whether the categories go right.
+    pub list_right: &'b [[u8; 1]],
+    pub leaf_vector: Reals<'b>,
+    pub leaf_lists: Lists<'b>,
+    pub categories: &'b [[u8; 4]],
+    pub category_lists: Lists<'b>,
+}
+
+/// Lists of an array, one for each node, none of which shares entries with another.
+pub(super) struct Lists<'b> {
+    field: &'static str,
+    begin: &'b [[u8; 8]],
+    end: &'b [[u8; 8]],
+    /// Entries of the array.
+    length: usize,
+    /// Entries that no list has taken: a file whose lists overlap asks for more room than it takes itself.
+    left: usize,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Leaf,
+    /// A split on a number.
+    Numbers,
+    /// A split on a category.
+    Categories,
+}
+
+impl<'b> Columns<'b> {
+    /// Reads tree `tree`, whose thresholds and leaves are `of` this type.
+    pub(super) fn read(
+        tree: usize,
+        reader: &mut Reader<'b>,
+        of: CompareType,
+        budget: &mut Budget<'_>,
+    ) -> Result<Self, ImportError> {
+        let claimed = reader.i32("num_nodes")?;
+        let place = || format!("trees[{tree}].num_nodes");
+        let nodes = match usize::try_from(claimed) {
+            Ok(nodes) if nodes > 0 => nodes,
+            _ => {
+                let cause = format!("a tree of {claimed} nodes has no root");
+                return Err(at(ErrorKind::Structure, place(), cause));
+            }
+        };
+        budget.nodes(nodes, || Place::Field(place()))?;
+        reader.bool("has_categorical_split")?;
+        let kind = reader.column(nodes, "node_type")?;
+        let left = reader.column(nodes, "cleft")?;
+        let right = reader.column(nodes, "cright")?;
+        let feature = reader.column(nodes, "split_index")?;
+        let default_left = reader.column(nodes, "default_left")?;
+        let leaf_value = reader.real_column(nodes, of, "leaf_value")?;
+        let threshold = reader.real_column(nodes, of, "threshold")?;
+        let operator = reader.column(nodes, "cmp")?;
+        let list_right = reader.column(nodes, "category_list_right_child")?;
+        let leaf_vector = reader.reals(of, "leaf_vector")?;
+        let leaf_lists = Lists {
+            field: "leaf_vector",
+            begin: reader.column(nodes, "leaf_vector_begin")?,
+            end: reader.column(nodes, "leaf_vector_end")?,
+            length: leaf_vector.len(),
+            left: leaf_vector.len(),
+        };
+        let categories = reader.list("category_list")?;
+        let category_lists = Lists {
+            field: "category_list",
+            begin: reader.column(nodes, "category_list_begin")?,
+            end: reader.column(nodes, "category_list_end")?,
+            length: categories.len(),
+            left: categories.len(),
+        };
+        // Statistics of the training, which no prediction asks for.
+        for (values, present) in
+            [("data_count", "data_count_present"), ("sum_hess", "sum_hess_present"), ("gain", "gain_present")]
+        {
+            reader.list::<8>(values)?;
+            reader.list::<1>(present)?;
+        }
+        reader.optional_fields("num_opt_field_per_tree")?;
+        reader.optional_fields("num_opt_field_per_node")?;
+        Ok(Self {
+            tree,
+            nodes,
+            kind,
+            left,
+            right,
+            feature,
+            default_left,
+            leaf_value,
+            threshold,
+            operator,
+            list_right,
+            leaf_vector,
+            leaf_lists,
+            categories,
+            category_lists,
+        })
+    }
+
+    /// An error at node `n` of an array.
+    pub(super) fn error(
+        &self,
+        kind: ErrorKind,
+        field: &str,
+        n: usize,
+        cause: impl AsRef<str>,
+    ) -> ImportError {
+        at(kind, format!("trees[{}].{field}[{n}]", self.tree), cause)
+    }
+
+    pub(super) fn kind(&self, n: usize) -> Result<Kind, ImportError> {
+        match self.kind[n] {
+            [0] => Ok(Kind::Leaf),
+            [1] => Ok(Kind::Numbers),
+            [2] => Ok(Kind::Categories),
+            [other] => Err(self.error(ErrorKind::Value, "node_type", n, format!("node type {other}"))),
+        }
+    }
+
+    /// The entry of node `n` in an array of flags.
+    pub(super) fn flag(&self, field: &str, column: &[[u8; 1]], n: usize) -> Result<bool, ImportError> {
+        match column[n] {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [other] => {
+                Err(self.error(ErrorKind::Value, field, n, format!("{other}, where 0 or 1 is expected")))
+            }
+        }
+    }
+
+    /// Where each node stands once the leaves that are no node's child are dropped: treelite keeps what XGBoost
+    /// pruned as such leaves. That everything else hangs together is for the forest's own check to say.
+    pub(super) fn places(&self) -> Result<Vec<Option<u32>>, ImportError> {
+        let mut children = vec![false; self.nodes];
+        for n in 0..self.nodes {
+            let kind = self.kind(n)?;
+            for (field, child) in [("cleft", self.left), ("cright", self.right)] {
+                let child = i32::from_le_bytes(child[n]);
+                let fail = |cause: String| Err(self.error(ErrorKind::Structure, field, n, cause));
+                match usize::try_from(child).ok().and_then(|child| children.get_mut(child)) {
+                    _ if kind == Kind::Leaf && child == NONE => {}
+                    _ if kind == Kind::Leaf => return fail(format!("a leaf with child {child}")),
+                    None => return fail(format!("child {child} is out of range ({} nodes)", self.nodes)),
+                    Some(_) if child == 0 => return fail("the root is a child, so there is a cycle".into()),
+                    Some(true) => return fail(format!("child {child} has two parents")),
+                    Some(seen) => *seen = true,
+                }
+            }
+        }
+        let mut kept = 0;
+        let place = |(n, child): (usize, bool)| {
+            let keep = child || n == 0 || self.kind[n] != [0];
+            kept += u32::from(keep);
+            keep.then(|| kept - 1)
+        };
+        Ok(children.into_iter().enumerate().map(place).collect())
+    }
+
+    /// The children of a split, left and right, after [`Columns::places`] has found that they are nodes.
+    pub(super) fn children(&self, n: usize) -> [usize; 2] {
+        [self.left, self.right].map(|column| u32::from_le_bytes(column[n]) as usize)
+    }
+}
+
+impl Lists<'_> {
+    /// Where the list of node `n` of tree `t` stands in the array; each list is asked for once.
+    pub(super) fn take(&mut self, t: usize, n: usize) -> Result<Range<usize>, ImportError> {
+        let fail = |cause: String| {
+            Err(at(ErrorKind::Structure, format!("trees[{t}].{}_begin[{n}]", self.field), cause))
+        };
+        let [begin, end] = [self.begin, self.end].map(|bound| u64::from_le_bytes(bound[n]));
+        let range = match (usize::try_from(begin), usize::try_from(end)) {
+            (Ok(begin), Ok(end)) if begin <= end && end <= self.length => begin..end,
+            _ => {
+                return fail(format!(
+                    "entries {begin} to {end} of `{}`, which has {}",
+                    self.field, self.length
+                ));
+            }
+        };
+        let Some(left) = self.left.checked_sub(range.len()) else {
+            return fail(format!("the lists of `{}` overlap", self.field));
+        };
+        self.left = left;
+        Ok(range)
+    }
+}
