@@ -51,7 +51,7 @@ fn a_chain_goes_through_every_stage() {
 /// XGBoost's JSON of a chain.
 fn chain_json(depth: u32) -> String {
     let nodes = 2 * depth + 1;
-    let inner = |n: u32| n % 2 == 0 && n + 1 < nodes;
+    let inner = |n: u32| n.is_multiple_of(2) && n + 1 < nodes;
     let list = |of: &dyn Fn(u32) -> String| (0..nodes).map(of).collect::<Vec<_>>().join(",");
     let left = list(&|n| if inner(n) { (n + 1).to_string() } else { "-1".into() });
     let right = list(&|n| if inner(n) { (n + 2).to_string() } else { "-1".into() });

@@ -2,29 +2,63 @@
 //!
 //! ```text
 //! cargo run --release -p fangorn-benches -- MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches -- load MODEL…
 //! ```
 //!
 //! Prints microseconds a row, one thread, the least of many calls, for each preset on the CPU target. The peers'
-//! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts.
+//! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `load` times reading
+//! models, each also as a `.fangorn` file, beside `benches/peers/load.py`.
 
 use std::{hint::black_box, path::Path, process::ExitCode, time::Instant};
 
-use fangorn::{Predictor, cpu::Rows, import, schedule::Preset};
+use fangorn::{Predictor, cpu::Rows, file::Contents, import, schedule::Preset};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, models @ ..] = &arguments[..]
+        && first == "load"
+    {
+        return done(models.iter().try_for_each(|model| load(Path::new(model))));
+    }
     let [model, rows, rest @ ..] = &arguments[..] else {
-        eprintln!("usage: fangorn-benches MODEL ROWS.npy [BATCH,BATCH,…]");
+        eprintln!("usage: fangorn-benches MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL…");
         return ExitCode::from(2);
     };
     let batches = rest.first().map_or("1,64,4096", String::as_str);
-    match run(Path::new(model), Path::new(rows), batches) {
+    done(run(Path::new(model), Path::new(rows), batches))
+}
+
+fn done(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("fangorn-benches: {e}");
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints the least time of reading a model's bytes, which are in memory, and those of its `.fangorn` file.
+fn load(model: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let bytes = std::fs::read(model)?;
+    let forest = import::parse(&bytes, &Default::default())?;
+    let nodes: usize = forest.trees.iter().map(|t| t.nodes.len()).sum();
+    let own = Contents::new(forest).to_bytes();
+    let time = |bytes: &[u8]| -> Result<f64, import::ImportError> {
+        let begin = Instant::now();
+        let mut least = f64::INFINITY;
+        while begin.elapsed().as_secs_f64() < 2.0 {
+            let start = Instant::now();
+            black_box(import::parse(black_box(bytes), &Default::default())?);
+            least = least.min(start.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(least)
+    };
+    let (theirs, ours) = (time(&bytes)?, time(&own)?);
+    let name = model.parent().and_then(Path::file_name).unwrap_or(model.as_os_str()).to_string_lossy();
+    let size = bytes.len() as f64 / 1e6;
+    println!("{name:28} {size:8.2} MB {nodes:9} nodes {theirs:9.2} ms, as .fangorn {ours:8.2} ms");
+    Ok(())
 }
 
 fn run(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::error::Error>> {

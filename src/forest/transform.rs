@@ -12,7 +12,8 @@ pub enum Transform {
     Exp,
     /// `e^(m_o - max m) / Σ e^(m - max m)` over a row's outputs.
     Softmax,
-    /// The same over the outputs whose margin is not zero; the others stay zero (ONNX `SOFTMAX_ZERO`).
+    /// The same over the outputs whose margin is not zero (above 10^-7 in magnitude); the others become zero (ONNX
+    /// `SOFTMAX_ZERO`, as ONNX Runtime computes it).
     SoftmaxZero,
     /// One value a row: the first output with the largest margin (`multi:softmax`).
     Argmax,
@@ -125,7 +126,7 @@ impl Transform {
             Self::PowerOfTwo => row.iter_mut().for_each(|m| *m = (-*m).exp2()),
             Self::Probit => row.iter_mut().for_each(|m| *m = probit(f64::from(*m)) as f32),
             Self::Softmax | Self::SoftmaxZero => {
-                let counts = |m: f32| self == Self::Softmax || m != 0.0;
+                let counts = |m: f32| self == Self::Softmax || m.abs() > 1e-7;
                 let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 row.iter_mut().for_each(|m| *m = if counts(*m) { (*m - top).exp() } else { 0.0 });
                 // The sum is in f64, as XGBoost's is.
@@ -155,7 +156,7 @@ impl Transform {
             Self::ComplementPair => pairs(|m| [1.0 - m, m]),
             Self::OppositePair => pairs(|m| [-m, m]),
             Self::Softmax | Self::SoftmaxZero => {
-                let counts = |m: f64| self == Self::Softmax || m != 0.0;
+                let counts = |m: f64| self == Self::Softmax || m.abs() > 1e-7;
                 let top = margins.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let power = |m: &f64| if counts(*m) { (m - top).exp() } else { 0.0 };
                 let powers: Vec<f64> = margins.iter().map(power).collect();

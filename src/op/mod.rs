@@ -272,7 +272,7 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
         Transform::Exp => m.exp(),
         Transform::Softmax => activation::softmax(m, 1),
         Transform::SoftmaxZero => {
-            let zero = m.clone().equal_elem(0.0);
+            let zero = m.clone().abs().lower_equal_elem(1e-7);
             let top = m.clone().max_dim(1);
             let powers = (m - top).exp().mask_fill(zero, 0.0);
             // A row of zeros stays one.

@@ -1,0 +1,93 @@
+//! An operator's attributes, taken out by name.
+
+use super::super::{ErrorKind, ImportError};
+use super::at;
+use super::proto::{self, AttributeProto, Bytes, TensorProto};
+
+/// The attributes of an operator that stands at `place`.
+pub(super) struct Attributes {
+    place: String,
+    all: Vec<AttributeProto>,
+}
+
+/// Numbers, and whether they are doubles.
+#[derive(Default)]
+pub(super) struct Numbers {
+    pub(super) values: Vec<f64>,
+    pub(super) double: bool,
+    /// The attribute that holds them.
+    pub(super) name: String,
+}
+
+impl Attributes {
+    /// Decodes those of `wanted`; all others are passed over.
+    pub(super) fn read(raw: &[Bytes], place: String, wanted: &[&str]) -> Result<Self, ImportError> {
+        let mut all: Vec<AttributeProto> = Vec::new();
+        for (i, bytes) in raw.iter().enumerate() {
+            let attribute: AttributeProto = proto::decode(bytes.clone(), &format!("{place}.attribute[{i}]"))?;
+            if !wanted.contains(&attribute.name.as_str()) {
+                continue;
+            }
+            if all.iter().any(|a| a.name == attribute.name) {
+                let cause = format!("attribute `{}` is there twice", attribute.name);
+                return Err(at(ErrorKind::Structure, place, cause));
+            }
+            all.push(attribute);
+        }
+        Ok(Self { place, all })
+    }
+
+    /// The path of an attribute.
+    pub(super) fn path(&self, name: &str) -> String {
+        format!("{}.{name}", self.place)
+    }
+
+    fn take(&mut self, name: &str) -> Option<AttributeProto> {
+        let i = self.all.iter().position(|a| a.name == name)?;
+        Some(self.all.swap_remove(i))
+    }
+
+    /// A list of integers; empty where it is absent.
+    pub(super) fn ints(&mut self, name: &str) -> Vec<i64> {
+        self.take(name).map(|a| a.ints).unwrap_or_default()
+    }
+
+    /// An integer.
+    pub(super) fn int(&mut self, name: &str) -> Option<i64> {
+        self.take(name).map(|a| a.i)
+    }
+
+    /// A list of strings; empty where it is absent.
+    pub(super) fn strings(&mut self, name: &str) -> Vec<Bytes> {
+        self.take(name).map(|a| a.strings).unwrap_or_default()
+    }
+
+    /// A string.
+    pub(super) fn string(&mut self, name: &str) -> Option<String> {
+        self.take(name).map(|a| String::from_utf8_lossy(&a.s).into_owned())
+    }
+
+    /// The numbers of a tensor; empty where it is absent.
+    pub(super) fn tensor(&mut self, name: &str) -> Result<Numbers, ImportError> {
+        let Some(attribute) = self.take(name) else { return Ok(Numbers::default()) };
+        let place = self.path(name);
+        let tensor: TensorProto = proto::decode(attribute.t, &place)?;
+        let double = tensor.data_type == 11;
+        Ok(Numbers { values: proto::numbers(&tensor, &place)?, double, name: name.into() })
+    }
+
+    /// A list of floats, or the tensor that may stand in its place.
+    pub(super) fn floats_or_tensor(&mut self, name: &str) -> Result<Numbers, ImportError> {
+        let floats: Vec<f32> = self.take(name).map(|a| a.floats).unwrap_or_default();
+        let tensor = self.tensor(&format!("{name}_as_tensor"))?;
+        if floats.is_empty() {
+            let name = if tensor.name.is_empty() { name.into() } else { tensor.name };
+            return Ok(Numbers { name, ..tensor });
+        }
+        if !tensor.values.is_empty() {
+            let cause = format!("`{name}` and `{}` are both there", tensor.name);
+            return Err(at(ErrorKind::Structure, self.path(name), cause));
+        }
+        Ok(Numbers { values: floats.into_iter().map(f64::from).collect(), double: false, name: name.into() })
+    }
+}

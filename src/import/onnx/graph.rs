@@ -1,0 +1,387 @@
+//! The graph around the trees: what reaches them, and what becomes of what they give.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::super::{ErrorKind, ImportError};
+use super::at;
+use super::attributes::Attributes;
+use super::proto::{
+    self, AttributeProto, Bytes, ElementType, ModelProto, NodeProto, TensorProto, ValueInfoProto,
+};
+use super::steps::{Does, Label, Names, Sign, Step, Steps};
+
+/// Operators that may follow each other on the way to an output.
+const LONGEST_CHAIN: usize = 64;
+
+/// The domain of the operators of machine learning.
+const ML: &str = "ai.onnx.ml";
+
+/// Newest version of that domain whose operators mean what is read here.
+const NEWEST_ML: i64 = 5;
+
+#[derive(Clone, Debug)]
+enum Value {
+    /// The rows that the user gives, and the types they have gone through.
+    Rows(Rows),
+    Scores(Steps),
+    Label(Label),
+    /// A tensor of the file.
+    Constant(Bytes),
+    /// What an operator gives that is not followed.
+    Unknown(Rc<Unknown>),
+}
+
+#[derive(Debug)]
+struct Unknown {
+    place: String,
+    operator: String,
+}
+
+/// The input of the trees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    /// The type that the trees are given.
+    pub(super) given: ElementType,
+    /// Whether values were floats on the way.
+    pub(super) single: bool,
+    /// Columns, where the file fixes them.
+    pub(super) columns: Option<u64>,
+}
+
+/// The tree operator, its input, and what the graph makes of its scores and its label.
+pub(super) struct Followed {
+    pub(super) operator: NodeProto,
+    pub(super) place: String,
+    pub(super) rows: Rows,
+    pub(super) scores: Option<Steps>,
+    pub(super) label: Option<Label>,
+}
+
+/// Follows the graph.
+pub(super) fn follow(model: ModelProto) -> Result<Followed, ImportError> {
+    let version = |domain: &str| {
+        let found = model
+            .opset_import
+            .iter()
+            .find(|o| o.domain == domain || domain.is_empty() && o.domain == "ai.onnx");
+        found.map(|o| o.version)
+    };
+    if let Some(ml) = version(ML).filter(|v| *v > NEWEST_ML) {
+        let cause = format!(
+            "version {ml} of the operators of {ML} is newer than {NEWEST_ML}, the newest that is read"
+        );
+        return Err(at(ErrorKind::Unsupported, "opset_import", cause)
+            .with_remedy("convert the model with an older target_opset for ai.onnx.ml"));
+    }
+    let Some(graph) = model.graph else {
+        return Err(at(ErrorKind::Schema, "graph", "missing field"));
+    };
+    let mut follower = Follower { values: HashMap::new(), trees: None };
+    for (i, bytes) in graph.input.iter().enumerate() {
+        follower.input(bytes.clone(), &format!("graph.input[{i}]"))?;
+    }
+    for (i, bytes) in graph.initializer.iter().enumerate() {
+        let tensor: TensorProto = proto::decode(bytes.clone(), &format!("graph.initializer[{i}]"))?;
+        follower.values.insert(tensor.name, Value::Constant(bytes.clone()));
+    }
+    let mut first_other = None;
+    for (i, bytes) in graph.node.iter().enumerate() {
+        let place = format!("graph.node[{i}]");
+        let node: NodeProto = proto::decode(bytes.clone(), &place)?;
+        if first_other.is_none() {
+            first_other = Some(node.op_type.clone());
+        }
+        follower.node(node, place)?;
+    }
+    let Some((operator, place, rows)) = follower.trees.take() else {
+        let among =
+            first_other.map_or_else(String::new, |op| format!(" (the first of its operators is {op})"));
+        let cause =
+            format!("the graph has no TreeEnsembleRegressor, TreeEnsembleClassifier or TreeEnsemble{among}");
+        return Err(at(ErrorKind::Unsupported, "graph.node", cause)
+            .with_remedy("convert a model of trees; other models are not read"));
+    };
+    let mut followed = Followed { operator, place, rows, scores: None, label: None };
+    for (i, bytes) in graph.output.iter().enumerate() {
+        let place = format!("graph.output[{i}]");
+        let output: ValueInfoProto = proto::decode(bytes.clone(), &place)?;
+        followed.output(follower.values.remove(&output.name), &output.name, place)?;
+    }
+    if followed.scores.is_none() && followed.label.is_none() {
+        return Err(at(ErrorKind::Structure, "graph.output", "the graph has no output"));
+    }
+    Ok(followed)
+}
+
+impl Followed {
+    fn output(&mut self, value: Option<Value>, name: &str, place: String) -> Result<(), ImportError> {
+        let twice = |what: &str| {
+            Err(at(ErrorKind::Unsupported, place.as_str(), format!("`{name}` is a second output of {what}"))
+                .with_remedy("keep one output of scores and one of labels"))
+        };
+        match value {
+            Some(Value::Scores(_)) if self.scores.is_some() => twice("scores"),
+            Some(Value::Label(_)) if self.label.is_some() => twice("labels"),
+            Some(Value::Scores(steps)) => {
+                self.scores = Some(steps);
+                Ok(())
+            }
+            Some(Value::Label(label)) => {
+                self.label = Some(label);
+                Ok(())
+            }
+            Some(Value::Unknown(what)) => Err(unsupported(what.place.as_str(), &what.operator, "")),
+            Some(Value::Rows(_) | Value::Constant(_)) => {
+                let cause = format!("output `{name}` does not come from the trees");
+                Err(at(ErrorKind::Unsupported, place, cause).with_remedy("remove the output from the graph"))
+            }
+            None => Err(at(
+                ErrorKind::Structure,
+                place,
+                format!("no operator gives the output `{name}`, or it is there twice"),
+            )),
+        }
+    }
+}
+
+/// A refusal of an operator.
+pub(super) fn unsupported(place: impl Into<String>, operator: &str, why: &str) -> ImportError {
+    let cause = format!("operator {operator} is not supported{why}");
+    at(ErrorKind::Unsupported, place, cause).with_remedy(
+        "convert the trees alone, without the steps before and after them (skl2onnx: options={'zipmap': False})",
+    )
+}
+
+struct Follower {
+    values: HashMap<String, Value>,
+    trees: Option<(NodeProto, String, Rows)>,
+}
+
+impl Follower {
+    fn input(&mut self, bytes: Bytes, place: &str) -> Result<(), ImportError> {
+        let input: ValueInfoProto = proto::decode(bytes, place)?;
+        let tensor = input.r#type.and_then(|t| t.tensor_type);
+        let Some(tensor) = tensor else {
+            self.values.insert(input.name, unknown_at(place, "input that is no tensor".into()));
+            return Ok(());
+        };
+        let given = ElementType::of(tensor.elem_type);
+        let columns = tensor.shape.and_then(|s| match s.dim.as_slice() {
+            [_, columns] => u64::try_from(columns.dim_value).ok().filter(|c| *c > 0),
+            _ => None,
+        });
+        let rows = Rows { given, single: given == ElementType::Float, columns };
+        self.values.insert(input.name, Value::Rows(rows));
+        Ok(())
+    }
+
+    fn node(&mut self, node: NodeProto, place: String) -> Result<(), ImportError> {
+        if node.domain == ML && node.op_type.starts_with("TreeEnsemble") {
+            return self.trees(node, place);
+        }
+        let value = self.step(&node, &place)?;
+        let output = |i: usize| node.output.get(i).filter(|name| !name.is_empty()).cloned();
+        if let Some(name) = output(0) {
+            self.values.insert(name, value);
+        }
+        for name in (1..node.output.len()).filter_map(output) {
+            self.values.insert(name, unknown(&node, &place));
+        }
+        Ok(())
+    }
+
+    fn trees(&mut self, node: NodeProto, place: String) -> Result<(), ImportError> {
+        let classifier = match node.op_type.as_str() {
+            "TreeEnsembleClassifier" => true,
+            "TreeEnsembleRegressor" | "TreeEnsemble" => false,
+            _ => return Err(unsupported(place, &named(&node), "")),
+        };
+        if let Some((_, first, _)) = &self.trees {
+            let cause = format!("{} is a second tree ensemble, after {first}", named(&node));
+            return Err(at(ErrorKind::Unsupported, place, cause).with_remedy(
+                "a graph of one tree ensemble is read: convert a model that is one (onnxmltools: without split=; AdaBoost, bagging, isolation forests and several outputs of a classifier make many)",
+            ));
+        }
+        let rows = match node.input.first().map(|name| self.values.get(name)) {
+            Some(Some(Value::Rows(rows))) => *rows,
+            Some(Some(Value::Unknown(what))) => {
+                return Err(unsupported(what.place.as_str(), &what.operator, " before the trees"));
+            }
+            _ => {
+                let cause = "the trees' input is no input of the graph";
+                return Err(at(ErrorKind::Structure, format!("{place}.input"), cause));
+            }
+        };
+        let [scores, label] = if classifier { [1, 0] } else { [0, usize::MAX] };
+        let label = node.output.get(label).filter(|name| !name.is_empty());
+        if let Some(name) = label {
+            self.values.insert(name.clone(), Value::Label(Label { largest_after: None, names: None }));
+        }
+        if let Some(name) = node.output.get(scores).filter(|name| !name.is_empty()) {
+            self.values.insert(name.clone(), Value::Scores(Steps::default()));
+        }
+        self.trees = Some((node, place, rows));
+        Ok(())
+    }
+
+    /// What a node makes of its inputs.
+    fn step(&self, node: &NodeProto, place: &str) -> Result<Value, ImportError> {
+        let first = node.input.first().and_then(|name| self.values.get(name));
+        let second = node.input.get(1).and_then(|name| self.values.get(name));
+        // The first operator that is not followed is the one to name.
+        for input in node.input.iter().filter_map(|name| self.values.get(name)) {
+            if let Value::Unknown(_) = input {
+                return Ok(input.clone());
+            }
+        }
+        let own = node.domain.is_empty() || node.domain == "ai.onnx";
+        let wanted = ["value", "to", "axis", "keepdims", "select_last_index", "norm", "alpha"];
+        let lists = ["keys_int64s", "values_int64s", "values_strings"];
+        let wanted: Vec<&str> = wanted.into_iter().chain(lists).collect();
+        let mut attributes = Attributes::read(&node.attribute, place.into(), &wanted)?;
+        let value = match (own, node.op_type.as_str(), first, second) {
+            (true, "Constant", None, None) => constant(node, place)?,
+            (true, "Identity", Some(value), None) => Some(value.clone()),
+            (true, "Cast", Some(value), None) => {
+                cast(value, ElementType::of(attributes.int("to").unwrap_or(0) as i32))
+            }
+            // A row's scores stay a row: only whether a label is in a row of its own can change.
+            (true, "Reshape" | "Squeeze" | "Flatten" | "Unsqueeze", Some(Value::Label(label)), _) => {
+                Some(Value::Label(label.clone()))
+            }
+            (true, "ArgMax", Some(Value::Scores(steps)), None) => argmax(steps, &mut attributes),
+            (true, "Mul" | "Div" | "Add" | "Sub", Some(_), Some(_)) => {
+                self.arithmetic(node, place, first, second)?
+            }
+            (true, op @ ("Exp" | "Sigmoid" | "Softmax"), Some(Value::Scores(steps)), None) => {
+                let axis = attributes.int("axis").unwrap_or(1);
+                let does = match op {
+                    "Exp" => Does::Exp,
+                    "Sigmoid" => Does::Sigmoid,
+                    _ => Does::Softmax,
+                };
+                let by_row = op != "Softmax" || axis == 1 || axis == -1;
+                by_row.then(|| self.then(steps, node, place, does)).transpose()?
+            }
+            (true, "Gather", Some(Value::Constant(names)), Some(Value::Label(label))) => {
+                renamed(label, Names::Tensor(names.clone()))
+            }
+            (false, "ArrayFeatureExtractor", Some(Value::Constant(names)), Some(Value::Label(label))) => {
+                renamed(label, Names::Tensor(names.clone()))
+            }
+            (false, "LabelEncoder", Some(Value::Label(label)), None) => encoded(label, &mut attributes),
+            (false, "ZipMap", Some(Value::Scores(steps)), None) => Some(Value::Scores(steps.clone())),
+            (false, "Normalizer", Some(Value::Scores(steps)), None) => {
+                let l1 = attributes.string("norm").as_deref() == Some("L1");
+                l1.then(|| self.then(steps, node, place, Does::NormalizeL1)).transpose()?
+            }
+            _ => None,
+        };
+        Ok(value.unwrap_or_else(|| unknown(node, place)))
+    }
+
+    /// The scores after one more step.
+    fn then(&self, steps: &Steps, node: &NodeProto, place: &str, does: Does) -> Result<Value, ImportError> {
+        if steps.len() >= LONGEST_CHAIN {
+            return Err(unsupported(place, &named(node), &format!(" after {LONGEST_CHAIN} others")));
+        }
+        Ok(Value::Scores(steps.then(Step { place: place.into(), operator: named(node), does })))
+    }
+
+    /// Scores with a constant.
+    fn arithmetic(
+        &self,
+        node: &NodeProto,
+        place: &str,
+        first: Option<&Value>,
+        second: Option<&Value>,
+    ) -> Result<Option<Value>, ImportError> {
+        let (steps, constant, swapped) = match (first, second) {
+            (Some(Value::Scores(steps)), Some(Value::Constant(c))) => (steps, c, false),
+            (Some(Value::Constant(c)), Some(Value::Scores(steps))) => (steps, c, true),
+            _ => return Ok(None),
+        };
+        let sign = match (node.op_type.as_str(), swapped) {
+            ("Mul", _) => Sign::Multiply,
+            ("Add", _) => Sign::Add,
+            ("Div", false) => Sign::Divide,
+            ("Sub", false) => Sign::Subtract,
+            _ => return Ok(None),
+        };
+        self.then(steps, node, place, Does::Arithmetic(sign, constant.clone())).map(Some)
+    }
+}
+
+/// An operator and its name, for a message.
+fn named(node: &NodeProto) -> String {
+    match node.name.is_empty() {
+        true => node.op_type.clone(),
+        false => format!("{} `{}`", node.op_type, node.name),
+    }
+}
+
+fn unknown(node: &NodeProto, place: &str) -> Value {
+    unknown_at(place, named(node))
+}
+
+fn unknown_at(place: &str, operator: String) -> Value {
+    Value::Unknown(Rc::new(Unknown { place: place.into(), operator }))
+}
+
+fn constant(node: &NodeProto, place: &str) -> Result<Option<Value>, ImportError> {
+    for (i, bytes) in node.attribute.iter().enumerate() {
+        let attribute: AttributeProto = proto::decode(bytes.clone(), &format!("{place}.attribute[{i}]"))?;
+        if attribute.name == "value" {
+            return Ok(Some(Value::Constant(attribute.t)));
+        }
+    }
+    Ok(None)
+}
+
+/// A value of another type; `None` where that changes what it says in a way that is not followed.
+fn cast(value: &Value, to: ElementType) -> Option<Value> {
+    use ElementType::{Double, Float, Int32, Int64, Text};
+    match (value, to) {
+        (Value::Rows(rows), _) => {
+            let (given, single) = match (rows.given, to) {
+                (Float | Double | Int32 | Int64, Float) => (Float, true),
+                (Float | Double | Int32 | Int64, Double) => (Double, rows.single),
+                (Int32 | Int64, Int64) | (Int32, Int32) => (to, false),
+                _ => return None,
+            };
+            Some(Value::Rows(Rows { given, single, ..*rows }))
+        }
+        (Value::Scores(_), Float | Double) | (Value::Label(_), Int32 | Int64 | Text) => Some(value.clone()),
+        _ => None,
+    }
+}
+
+/// The index of a row's first largest score.
+fn argmax(steps: &Steps, attributes: &mut Attributes) -> Option<Value> {
+    // Axis 0, the default, looks across rows.
+    let by_row = matches!(attributes.int("axis"), Some(1 | -1));
+    let first = attributes.int("select_last_index").unwrap_or(0) == 0;
+    (by_row && first).then(|| Value::Label(Label { largest_after: Some(steps.clone()), names: None }))
+}
+
+/// Indices by names; labels that have names already are no indices.
+fn renamed(label: &Label, names: Names) -> Option<Value> {
+    let index = label.largest_after.is_some() && label.names.is_none();
+    index.then(|| Value::Label(Label { names: Some(names), ..label.clone() }))
+}
+
+fn encoded(label: &Label, attributes: &mut Attributes) -> Option<Value> {
+    let keys = attributes.ints("keys_int64s");
+    let strings = attributes.strings("values_strings");
+    let mut names: Vec<String> = strings.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect();
+    if names.is_empty() {
+        names = attributes.ints("values_int64s").iter().map(i64::to_string).collect();
+    }
+    // A key for each class, in order: any other would leave classes to a default.
+    let in_order = keys.iter().enumerate().all(|(i, key)| usize::try_from(*key) == Ok(i));
+    if !in_order || keys.len() != names.len() {
+        return None;
+    }
+    renamed(label, Names::List(names.into()))
+}

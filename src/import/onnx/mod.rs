@@ -1,0 +1,233 @@
+//! ONNX graphs around one tree ensemble.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `proto`, `attributes` | messages of the file, decoded one at a time, and an operator's attributes |
+//! | `graph`, `steps` | what follows what, and what operators after the trees do |
+//! | `classic`, `trees`, `votes`, `labels` | `TreeEnsembleRegressor` and `TreeEnsembleClassifier` |
+//! | `unified` | `TreeEnsemble` |
+//! | `ensemble` | what the three have in common |
+//! | `walk`, `leaves` | the trees from their roots, and what the leaves that rows reach say |
+//! | `scores` | outputs, values and classes, as ONNX Runtime has them |
+//!
+//! ONNX Runtime is the judge of what the standard leaves open. Where it gives other values than the standard, the model
+//! is refused by name.
+
+mod attributes;
+mod classic;
+mod ensemble;
+mod graph;
+mod labels;
+mod leaves;
+mod proto;
+mod scores;
+mod steps;
+mod trees;
+mod unified;
+mod votes;
+mod walk;
+
+use super::budget::Budget;
+use super::{ErrorKind, ImportError, LoadOptions, Place};
+use crate::Forest;
+use crate::forest::{Aggregate, Classes, CompareType, ForestBuilder};
+use attributes::Attributes;
+use classic::Classifier;
+use ensemble::Ensemble;
+use graph::{Followed, Rows};
+use proto::ElementType;
+use scores::{Margins, Scores};
+use walk::Walk;
+
+/// The remedy for a damaged file.
+const CONVERT_AGAIN: &str = "the file is damaged or incomplete: convert the model to ONNX again";
+
+/// An error at a field of the file.
+fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
+    ImportError::new(kind, Place::Field(path.into()), cause).with_remedy(CONVERT_AGAIN)
+}
+
+/// The forest that a file describes.
+pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
+    if options.iteration_range.is_some() {
+        let cause = "an ONNX graph does not tell boosting rounds apart";
+        return Err(at(ErrorKind::Options, "iteration_range", cause).with_remedy("load the whole model"));
+    }
+    let mut budget = Budget::new(&options.limits);
+    let model = proto::decode_file(bytes)?;
+    for (field, text) in
+        [("producer_name", &model.producer_name), ("producer_version", &model.producer_version)]
+    {
+        budget.string(text.len(), || Place::Field(field.into()))?;
+    }
+    // CatBoost writes its whole build record there.
+    let version = model.producer_version.lines().next().filter(|line| *line == model.producer_version);
+    let producer = format!("{} {}", model.producer_name, version.unwrap_or_default()).trim().to_owned();
+
+    let followed = graph::follow(model)?;
+    let operator = followed.operator.op_type.clone();
+    let (ensemble, classifier) = read(&followed, &mut budget)?;
+    leaves::check(&ensemble)?;
+    let of_two_classes = classifier.is_some() && ensemble.outputs == 2;
+    let lengths = [0, ensemble.outputs, if of_two_classes { 1 } else { 0 }];
+    if !lengths.contains(&ensemble.base.len()) {
+        let cause = format!("{} base values for {} outputs", ensemble.base.len(), ensemble.outputs);
+        return Err(at(ErrorKind::Structure, format!("{}.base_values", ensemble.place), cause));
+    }
+    let compare = compare(followed.rows, ensemble.double, &ensemble.place)?;
+    let features = features(followed.rows, &ensemble, &budget)?;
+    let walk = Walk::new(&ensemble, &mut budget)?;
+
+    let before = match &classifier {
+        Some(classifier) => Scores::of_classes(&ensemble, classifier, &walk)?,
+        None => Scores::of_targets(&ensemble, &walk)?,
+    };
+    let mut scores = before.clone();
+    followed.scores.iter().try_for_each(|steps| scores.take(steps))?;
+    let label = followed.label.as_ref();
+    let (rule, labels) = scores.classes(&before, label, &ensemble, classifier.is_some(), &budget)?;
+
+    let outputs = scores.offset.len();
+    let mut builder = Forest::builder(features, outputs as u32)
+        .producer("onnx", &producer, &operator)
+        .base_score(base_score(&ensemble, &scores))
+        .aggregate(ensemble.fold.aggregate)
+        .compare(compare)
+        .scale(scores.scale)
+        .transform(scores.transform)
+        .classes(Classes { rule, labels });
+    build(&walk, &ensemble, scores.margins, compare, &mut builder, &mut budget, options)?;
+    budget
+        .finish(builder)
+        .map_err(|e| if e.kind() == ErrorKind::Limit { e } else { e.with_remedy(CONVERT_AGAIN) })
+}
+
+fn read(followed: &Followed, budget: &mut Budget<'_>) -> Result<(Ensemble, Option<Classifier>), ImportError> {
+    let place = followed.place.clone();
+    let attributes = |wanted| Attributes::read(&followed.operator.attribute, place.clone(), wanted);
+    match followed.operator.op_type.as_str() {
+        "TreeEnsemble" => {
+            let ensemble = unified::read(attributes(&unified::ATTRIBUTES)?, place.clone(), budget)?;
+            Ok((ensemble, None))
+        }
+        op => {
+            let classifier = op == "TreeEnsembleClassifier";
+            classic::read(attributes(&classic::ATTRIBUTES)?, classifier, place.clone(), budget)
+        }
+    }
+}
+
+/// The type that values are compared in. Values that have been floats are compared with thresholds of doubles exactly
+/// where thresholds are narrowed by their direction.
+fn compare(rows: Rows, double: bool, place: &str) -> Result<CompareType, ImportError> {
+    match rows.given {
+        _ if rows.single => Ok(CompareType::F32),
+        ElementType::Double => Ok(CompareType::F64),
+        // Integers become the thresholds' type.
+        ElementType::Int32 | ElementType::Int64 => {
+            Ok(if double { CompareType::F64 } else { CompareType::F32 })
+        }
+        other => {
+            let cause = format!("the trees' input is of {}, which is not supported", other.name());
+            Err(at(ErrorKind::Unsupported, format!("{place}.input"), cause)
+                .with_remedy("convert the model with an input of float or double"))
+        }
+    }
+}
+
+/// The columns of a row: what the input's shape says, or what the trees ask for.
+fn features(rows: Rows, ensemble: &Ensemble, budget: &Budget<'_>) -> Result<usize, ImportError> {
+    let inner = |n: &&ensemble::Node| n.mode != ensemble::Mode::Leaf;
+    let asked = ensemble.nodes.iter().filter(inner).map(|n| n.feature as usize + 1).max().unwrap_or(0);
+    let place = || Place::Field("graph.input".into());
+    let columns = match rows.columns {
+        Some(columns) => usize::try_from(columns).unwrap_or(usize::MAX),
+        None => asked,
+    };
+    budget.features(columns, place)?;
+    match ensemble.nodes.iter().position(|n| inner(&n) && n.feature as usize >= columns) {
+        Some(n) => {
+            let cause = format!("feature {} of {columns}", asked - 1);
+            Err(ensemble.at(ErrorKind::Value, "nodes_featureids", n as u32, cause))
+        }
+        None => Ok(columns),
+    }
+}
+
+fn base_score(ensemble: &Ensemble, scores: &Scores) -> Vec<f64> {
+    let base = |o: usize| ensemble.base.get(o).copied().unwrap_or(0.0);
+    scores.offset.iter().enumerate().map(|(o, offset)| base(o) + offset / scores.scale).collect()
+}
+
+/// Builds the trees.
+fn build(
+    walk: &Walk<'_>,
+    ensemble: &Ensemble,
+    margins: Margins,
+    compare: CompareType,
+    builder: &mut ForestBuilder,
+    budget: &mut Budget<'_>,
+    options: &LoadOptions,
+) -> Result<(), ImportError> {
+    let targets: Option<Vec<u32>> = match margins {
+        Margins::Only(_) => Some(vec![0; walk.trees()]),
+        Margins::All => (0..walk.trees()).map(|tree| walk.target(tree)).collect(),
+    };
+    if targets.is_none() {
+        check_vectors(walk, ensemble, options)?;
+    }
+    let divisor = if ensemble.fold.average { walk.trees().max(1) as f64 } else { 1.0 };
+    for tree in 0..walk.trees() {
+        let sets = walk.sets(tree, builder, budget)?;
+        match &targets {
+            Some(targets) => {
+                let output = match margins {
+                    Margins::Only(output) => output,
+                    Margins::All => targets[tree],
+                };
+                let value = |n| {
+                    let vote = ensemble.votes(n).iter().find(|(o, _)| *o == output);
+                    [vote.map_or(0.0, |(_, weight)| weight / divisor)].to_vec()
+                };
+                walk.build(tree, compare, &sets, &mut builder.tree(targets[tree]), value);
+            }
+            None => {
+                let values = |n| {
+                    let mut values = vec![0.0; ensemble.outputs];
+                    for (output, weight) in ensemble.votes(n) {
+                        values[*output as usize] = weight / divisor;
+                    }
+                    values
+                };
+                walk.build(tree, compare, &sets, &mut builder.vector_tree(), values);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks leaves that speak for several outputs, before there is room for all values of each.
+fn check_vectors(walk: &Walk<'_>, ensemble: &Ensemble, options: &LoadOptions) -> Result<(), ImportError> {
+    let leaves = walk.leaf_count();
+    let limit = options.limits.nodes;
+    if leaves.saturating_mul(ensemble.outputs) > limit {
+        let cause =
+            format!("{leaves} leaves of {} values each, over the limit of {limit} nodes", ensemble.outputs);
+        return Err(ImportError::limit(Place::Field(ensemble.place.clone()), cause, "nodes"));
+    }
+    if ensemble.fold.aggregate == Aggregate::Sum {
+        return Ok(());
+    }
+    let mut all = (0..walk.trees()).flat_map(|tree| walk.leaves(tree));
+    match all.find(|n| ensemble.votes(*n).len() != ensemble.outputs) {
+        Some(n) => {
+            let cause = "MIN and MAX over leaves that speak for some of several targets are not supported";
+            let error = ensemble.at(ErrorKind::Unsupported, "nodes_nodeids", n, cause);
+            Err(error.with_remedy("give each leaf a weight for each target, or each tree one target"))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

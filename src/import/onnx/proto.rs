@@ -1,0 +1,137 @@
+//! The messages of a file, each decoded by itself, and the numbers of tensors.
+
+use prost::Message;
+pub(super) use prost::bytes::Bytes;
+
+use super::super::{ErrorKind, ImportError, Place};
+use super::{CONVERT_AGAIN, at};
+
+/// Made from `proto/onnx.proto`.
+#[allow(missing_docs, unused_qualifications, clippy::all, clippy::pedantic)]
+pub(super) mod messages {
+    include!(concat!(env!("OUT_DIR"), "/onnx.rs"));
+}
+pub(super) use messages::{AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+
+/// A type of numbers, as ONNX counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ElementType {
+    Float,
+    Double,
+    Int32,
+    Int64,
+    Text,
+    Other(i32),
+}
+
+impl ElementType {
+    pub(super) fn of(number: i32) -> Self {
+        match number {
+            1 => Self::Float,
+            6 => Self::Int32,
+            7 => Self::Int64,
+            8 => Self::Text,
+            11 => Self::Double,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The name in messages.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Text => "string",
+            Self::Other(2 | 4 | 12 | 13) => "unsigned integers",
+            Self::Other(3 | 5) => "short integers",
+            Self::Other(9) => "bool",
+            Self::Other(10) => "float16",
+            Self::Other(16) => "bfloat16",
+            Self::Other(_) => "a type other than float, double, int32, int64",
+        }
+    }
+}
+
+/// A message that stands at `place`.
+pub(super) fn decode<M: Message + Default>(bytes: Bytes, place: &str) -> Result<M, ImportError> {
+    M::decode(bytes).map_err(|e| at(ErrorKind::Syntax, place, cause(&e)))
+}
+
+/// The message that is the whole file.
+pub(super) fn decode_file(bytes: &[u8]) -> Result<ModelProto, ImportError> {
+    ModelProto::decode(Bytes::copy_from_slice(bytes)).map_err(|e| {
+        let place = Place::Byte(last_field(bytes));
+        ImportError::new(ErrorKind::Syntax, place, cause(&e)).with_remedy(CONVERT_AGAIN)
+    })
+}
+
+/// What is wrong, with the path of messages that the decoder gives before it.
+fn cause(error: &prost::DecodeError) -> String {
+    let text = error.to_string();
+    text.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&text).to_owned()
+}
+
+/// Where the last field begins that the file starts: the one that is broken, or at least the largest.
+fn last_field(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    loop {
+        let begin = bytes.len() - rest.len();
+        let Ok((number, wire)) = prost::encoding::decode_key(&mut rest) else { return begin };
+        let context = prost::encoding::DecodeContext::default();
+        let graph = number == 7 && ModelProto::decode(&bytes[begin..]).is_err();
+        if graph || prost::encoding::skip_field(wire, number, &mut rest, context).is_err() || rest.is_empty()
+        {
+            return begin;
+        }
+    }
+}
+
+/// A tensor's numbers.
+pub(super) fn numbers(tensor: &TensorProto, place: &str) -> Result<Vec<f64>, ImportError> {
+    if tensor.data_location != 0 {
+        let cause = "a tensor whose numbers are in another file is not supported";
+        return Err(at(ErrorKind::Unsupported, place, cause).with_remedy(
+            "save the model into one file, with onnx.save_model(..., save_as_external_data=False)",
+        ));
+    }
+    let raw = &tensor.raw_data;
+    let numbers: Vec<f64> = match tensor.data_type {
+        1 if raw.is_empty() => tensor.float_data.iter().map(|v| f64::from(*v)).collect(),
+        1 => raw_numbers(raw, place, |b| f64::from(f32::from_le_bytes(b)))?,
+        11 if raw.is_empty() => tensor.double_data.clone(),
+        11 => raw_numbers(raw, place, f64::from_le_bytes)?,
+        // Whole numbers past 2^53 name nothing here.
+        7 if raw.is_empty() => tensor.int64_data.iter().map(|v| *v as f64).collect(),
+        7 => raw_numbers(raw, place, |b| i64::from_le_bytes(b) as f64)?,
+        2 | 3 | 6 if raw.is_empty() => tensor.int32_data.iter().map(|v| f64::from(*v)).collect(),
+        6 => raw_numbers(raw, place, |b| f64::from(i32::from_le_bytes(b)))?,
+        2 => raw_numbers(raw, place, |b: [u8; 1]| f64::from(b[0]))?,
+        3 => raw_numbers(raw, place, |b: [u8; 1]| f64::from(b[0] as i8))?,
+        other => {
+            let cause = format!("a tensor of {} is not supported here", ElementType::of(other).name());
+            return Err(at(ErrorKind::Schema, place, cause));
+        }
+    };
+    let count = tensor.dims.iter().try_fold(1u64, |n, d| n.checked_mul(u64::try_from(*d).ok()?));
+    if count != Some(numbers.len() as u64) {
+        let shape = tensor.dims.get(..8).unwrap_or(&tensor.dims);
+        let cause = format!("{} numbers in a tensor of shape {shape:?}", numbers.len());
+        return Err(at(ErrorKind::Structure, place, cause));
+    }
+    Ok(numbers)
+}
+
+fn raw_numbers<const N: usize>(
+    raw: &[u8],
+    place: &str,
+    number: impl Fn([u8; N]) -> f64,
+) -> Result<Vec<f64>, ImportError> {
+    let (numbers, rest) = raw.as_chunks::<N>();
+    if !rest.is_empty() {
+        let cause = format!("{} bytes are no whole number of numbers", raw.len());
+        return Err(at(ErrorKind::Structure, place, cause));
+    }
+    Ok(numbers.iter().map(|b| number(*b)).collect())
+}

@@ -1,0 +1,350 @@
+//! What a row's sums become: outputs, values and classes, as ONNX Runtime has them.
+
+use super::super::budget::Budget;
+use super::super::{ErrorKind, ImportError};
+use super::classic::Classifier;
+use super::ensemble::Ensemble;
+use super::graph::unsupported;
+use super::steps::{Does, Label, Sign, Step, Steps};
+use super::walk::Walk;
+use crate::forest::{Aggregate, ClassRule, Real, Transform};
+
+/// Which part of a leaf's votes is the forest's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Margins {
+    /// An output for each of the operator's.
+    All,
+    /// The one of two outputs that says all.
+    Only(u32),
+}
+
+/// How a class is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    /// By the largest margin.
+    Largest,
+    /// The second of two classes where the margin is over this.
+    Over(f64),
+    /// In a way that can't be said.
+    None(&'static str),
+}
+
+/// What margins become.
+#[derive(Clone, Debug)]
+pub(super) struct Scores {
+    pub(super) margins: Margins,
+    pub(super) transform: Transform,
+    pub(super) scale: f64,
+    /// What is added to each scaled margin.
+    pub(super) offset: Vec<f64>,
+    rule: Rule,
+    /// Whether each row's values, as they are, are not negative and sum up to 1.
+    normal: bool,
+    labels: Vec<String>,
+}
+
+const BY_THE_SECOND: &str =
+    "ONNX Runtime tells the class by the sign of the second score alone, which is no comparison of the two";
+
+impl Scores {
+    /// A regressor's.
+    pub(super) fn of_targets(ensemble: &Ensemble, walk: &Walk<'_>) -> Result<Self, ImportError> {
+        let outputs = ensemble.outputs;
+        let skipped =
+            matches!(ensemble.post, Transform::Sigmoid | Transform::Softmax | Transform::SoftmaxZero);
+        if outputs == 1 && skipped {
+            let cause = "a post transform other than NONE and PROBIT of one target: the standard has it, ONNX Runtime leaves it out";
+            return Err(super::at(
+                ErrorKind::Unsupported,
+                format!("{}.post_transform", ensemble.place),
+                cause,
+            )
+            .with_remedy("write the post transform NONE, and a Sigmoid operator after the trees"));
+        }
+        if walk.trees() == 0 && (outputs > 1 || ensemble.fold.average) {
+            let cause = "several targets, or an average, of no trees are not supported: ONNX Runtime leaves base values out";
+            return Err(super::at(ErrorKind::Unsupported, ensemble.place.clone(), cause)
+                .with_remedy("train the model with at least one tree"));
+        }
+        let untold = walk.told().iter().zip(&ensemble.base).position(|(told, base)| !told && *base != 0.0);
+        if let Some(target) = untold.filter(|_| outputs > 1) {
+            let cause = format!(
+                "a row may reach no leaf with a weight for target {target}: ONNX Runtime then leaves out its base value, which the standard adds"
+            );
+            return Err(super::at(ErrorKind::Unsupported, format!("{}.base_values", ensemble.place), cause)
+                .with_remedy("give each leaf a weight for the target, or convert a model a target"));
+        }
+        Ok(Self {
+            margins: Margins::All,
+            transform: ensemble.post,
+            scale: 1.0,
+            offset: vec![0.0; outputs],
+            rule: Rule::Largest,
+            normal: outputs > 1 && normal(ensemble, walk, false),
+            labels: Vec::new(),
+        })
+    }
+
+    /// A classifier's.
+    pub(super) fn of_classes(
+        ensemble: &Ensemble,
+        classifier: &Classifier,
+        walk: &Walk<'_>,
+    ) -> Result<Self, ImportError> {
+        let fail = |field: &str, cause: &str, remedy: &str| {
+            let path = format!("{}.{field}", ensemble.place);
+            Err(super::at(ErrorKind::Unsupported, path, cause).with_remedy(remedy))
+        };
+        let outputs = ensemble.outputs;
+        let labels = classifier.labels.clone();
+        let all = |rule, labels| Self {
+            margins: Margins::All,
+            transform: ensemble.post,
+            scale: 1.0,
+            offset: vec![0.0; outputs],
+            rule,
+            normal: normal(ensemble, walk, false),
+            labels,
+        };
+        if outputs == 1 {
+            return fail(
+                "classlabels_int64s",
+                "a classifier of one class is not supported: ONNX Runtime labels its rows with none of the classes",
+                "train on data of two classes, or convert the model as a regressor",
+            );
+        }
+        if walk.trees() == 0 || classifier.voted == [false, false] && outputs == 2 {
+            return fail(
+                "class_ids",
+                "a classifier without trees or scores is not supported",
+                "train the model with at least one tree",
+            );
+        }
+        if outputs > 2 {
+            let told = !ensemble.base.is_empty() || walk.told().iter().all(|t| *t) || walk.always_positive();
+            let why = "rows may reach no leaf with a score for some class, which ONNX Runtime then leaves out of the comparison";
+            return Ok(all(if told { Rule::Largest } else { Rule::None(why) }, labels));
+        }
+        let pair = |transform, over, only, scale, labels| Self {
+            margins: Margins::Only(only),
+            transform,
+            scale,
+            offset: vec![0.0],
+            rule: Rule::Over(over),
+            normal: transform == Transform::ComplementPair && normal(ensemble, walk, true),
+            labels,
+        };
+        if ensemble.base.len() == 2 {
+            return fail(
+                "base_values",
+                "two base values of two classes are not supported: ONNX Runtime adds the second to the first score",
+                "write the base value into the leaves of the first tree",
+            );
+        }
+        if ensemble.post == Transform::Probit && classifier.voted != [true, true] {
+            return fail(
+                "post_transform",
+                "the post transform PROBIT of scores for one of two classes is not supported: ONNX Runtime gives no second score",
+                "write the post transform NONE",
+            );
+        }
+        if !ensemble.base.is_empty() && !walk.told()[0] {
+            return fail(
+                "base_values",
+                "a base value is not supported where a row may reach no leaf with a score",
+                "give each leaf a score",
+            );
+        }
+        let over = if classifier.all_positive { 0.5 } else { 0.0 };
+        match (classifier.voted, ensemble.post) {
+            ([_, false], Transform::Sigmoid) => Ok(pair(Transform::SigmoidPair, over, 0, 1.0, labels)),
+            ([_, false], _) if classifier.all_positive => {
+                Ok(pair(Transform::ComplementPair, over, 0, 1.0, labels))
+            }
+            ([_, false], _) => Ok(pair(Transform::OppositePair, over, 0, 1.0, labels)),
+            _ if !ensemble.base.is_empty() => fail(
+                "base_values",
+                "one base value of two classes that both have scores, or of which the second has, is not supported: ONNX Runtime leaves it out or adds it to the first",
+                "write the base value into the leaves of the first tree",
+            ),
+            ([false, true], post) => {
+                let told = walk.told()[1] && !classifier.all_positive && post != Transform::SoftmaxZero;
+                let why = "scores are for the second of two classes alone";
+                Ok(all(if told { Rule::Largest } else { Rule::None(why) }, labels))
+            }
+            (_, post) if walk.opposite() && post != Transform::SoftmaxZero && post != Transform::Probit => {
+                // ONNX Runtime says 0 and 1 here, whatever the integers are that classes are called by.
+                let labels = if classifier.integers { vec!["0".into(), "1".into()] } else { labels };
+                Ok(match post {
+                    Transform::Identity => pair(Transform::OppositePair, 0.0, 1, 1.0, labels),
+                    Transform::Softmax => pair(Transform::SigmoidPair, 0.0, 1, 2.0, labels),
+                    _ => pair(Transform::SigmoidPair, 0.0, 1, 1.0, labels),
+                })
+            }
+            _ => Ok(all(Rule::None(BY_THE_SECOND), labels)),
+        }
+    }
+
+    /// Takes the graph's steps after the trees.
+    pub(super) fn take(&mut self, steps: &Steps) -> Result<(), ImportError> {
+        steps.in_order().into_iter().try_for_each(|step| {
+            let known = self.step(step)?;
+            let why = " for what the trees give here";
+            if known { Ok(()) } else { Err(unsupported(step.place.as_str(), &step.operator, why)) }
+        })
+    }
+
+    /// Takes a step, if what it gives can be said.
+    fn step(&mut self, step: &Step) -> Result<bool, ImportError> {
+        let columns = self.offset.len();
+        match (&step.does, self.transform) {
+            (Does::Arithmetic(sign, tensor), _) => {
+                // Both columns of a pair come of one number.
+                let numbers = step.numbers(tensor, columns)?;
+                return Ok(numbers.is_some_and(|numbers| self.arithmetic(*sign, &numbers)));
+            }
+            (Does::Exp, Transform::Identity) => self.transform = Transform::Exp,
+            (Does::Sigmoid, Transform::Identity) => self.transform = Transform::Sigmoid,
+            (Does::Sigmoid, Transform::OppositePair) => self.transform = Transform::SigmoidPair,
+            (Does::Softmax, Transform::Identity) if columns > 1 => self.transform = Transform::Softmax,
+            (Does::Softmax, Transform::OppositePair) => {
+                self.transform = Transform::SigmoidPair;
+                self.scale *= 2.0;
+            }
+            (Does::NormalizeL1, Transform::Softmax | Transform::SigmoidPair) => {}
+            (Does::NormalizeL1, Transform::Identity | Transform::ComplementPair) if self.normal => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The same of a constant: one number, or one for each column.
+    fn arithmetic(&mut self, sign: Sign, numbers: &[f64]) -> bool {
+        let neutral = if matches!(sign, Sign::Multiply | Sign::Divide) { 1.0 } else { 0.0 };
+        if numbers.iter().all(|v| *v == neutral) {
+            return true;
+        }
+        let columns = || numbers.iter().cycle();
+        match (sign, self.transform) {
+            (Sign::Multiply | Sign::Divide, Transform::Identity | Transform::OppositePair) => {
+                let first = numbers.first().copied().unwrap_or(1.0);
+                let factor = if sign == Sign::Divide { 1.0 / first } else { first };
+                if numbers.iter().any(|v| *v != first) || factor == 0.0 {
+                    return false;
+                }
+                self.scale *= factor;
+                self.offset.iter_mut().for_each(|o| *o *= factor);
+            }
+            // e^m c = e^(m + ln c).
+            (Sign::Multiply | Sign::Divide, Transform::Exp) if numbers.iter().all(|v| *v > 0.0) => {
+                let log = |v: &f64| if sign == Sign::Divide { -v.ln() } else { v.ln() };
+                self.offset.iter_mut().zip(columns()).for_each(|(o, v)| *o += log(v));
+            }
+            (Sign::Add, Transform::Identity) => {
+                self.offset.iter_mut().zip(columns()).for_each(|(o, v)| *o += v);
+            }
+            (Sign::Subtract, Transform::Identity) => {
+                self.offset.iter_mut().zip(columns()).for_each(|(o, v)| *o -= v);
+            }
+            _ => return false,
+        }
+        self.normal = false;
+        self.scale.is_finite() && self.scale != 0.0 && self.offset.iter().all(|o| o.is_finite())
+    }
+
+    /// The rule for classes and their labels; `before` are the scores before the graph's steps.
+    pub(super) fn classes(
+        &self,
+        before: &Self,
+        label: Option<&Label>,
+        ensemble: &Ensemble,
+        classifier: bool,
+        budget: &Budget<'_>,
+    ) -> Result<(ClassRule, Vec<String>), ImportError> {
+        let refuse = |why: &str| {
+            let cause = format!("the label can't be told: {why}");
+            Err(super::at(ErrorKind::Unsupported, ensemble.place.clone(), cause).with_remedy(
+                "remove the output of labels from the graph, or make it of the scores with ArgMax",
+            ))
+        };
+        let (scores, names) = match label {
+            None if classifier => (before.clone(), None),
+            None => return Ok((ClassRule::None, Vec::new())),
+            Some(Label { largest_after: None, .. }) => (before.clone(), None),
+            Some(Label { largest_after: Some(steps), names }) => {
+                let mut scores = before.clone();
+                scores.take(steps)?;
+                scores.rule = match scores.transform {
+                    Transform::ComplementPair => Rule::Over(0.5),
+                    Transform::OppositePair | Transform::SigmoidPair => Rule::Over(0.0),
+                    Transform::SoftmaxZero | Transform::Probit => {
+                        Rule::None("the largest score after SOFTMAX_ZERO or PROBIT")
+                    }
+                    _ if scores.offset.len() < 2 => Rule::None("the largest of one score"),
+                    _ => Rule::Largest,
+                };
+                let names = names.as_ref().map(|names| names.read(&ensemble.place, budget)).transpose()?;
+                (scores, Some(names.unwrap_or_default()))
+            }
+        };
+        let labels = names.unwrap_or_else(|| scores.labels.clone());
+        let classes = if matches!(scores.margins, Margins::Only(_)) { 2 } else { scores.offset.len() };
+        if !labels.is_empty() && labels.len() != classes {
+            let cause = format!("{} names for {classes} classes", labels.len());
+            return Err(super::at(ErrorKind::Structure, ensemble.place.clone(), cause));
+        }
+        match scores.rule {
+            // Without an output of labels nobody asks for the rule.
+            Rule::None(_) if label.is_none() => Ok((ClassRule::None, Vec::new())),
+            Rule::None(why) => refuse(why),
+            _ if self.scale <= 0.0 || scores.scale <= 0.0 => {
+                refuse("scores are multiplied with a number below zero")
+            }
+            Rule::Largest if !self.same_order(&scores) => {
+                refuse("scores are shifted between the label and the output")
+            }
+            Rule::Largest => Ok((ClassRule::Largest, labels)),
+            Rule::Over(margin) => Ok((ClassRule::Over { threshold: Real(self.second(margin)) }, labels)),
+        }
+    }
+
+    /// The second value of a pair where the margin is this; a margin of exactly this is not over it, in single precision
+    /// either.
+    fn second(&self, margin: f64) -> f64 {
+        let m = self.scale * margin;
+        if self.transform == Transform::SigmoidPair && m == 0.0 {
+            return 0.5;
+        }
+        let mut single = [0.0; 2];
+        self.transform.apply(&[m as f32], &mut single);
+        let double = self.transform.apply_f64(&[m]).get(1).copied().unwrap_or(m);
+        double.max(f64::from(single[1]))
+    }
+
+    /// Whether the largest margin of the forest is the largest of other scores of the same sums.
+    fn same_order(&self, other: &Self) -> bool {
+        let shifts = || self.offset.iter().zip(&other.offset).map(|(a, b)| a / self.scale - b / other.scale);
+        shifts()
+            .all(|shift| shifts().next().is_some_and(|first| (shift - first).abs() <= 1e-12 * first.abs()))
+    }
+}
+
+/// Whether a row's sums, as they are, can't but be probabilities: not negative, and of the sum 1; of the first of two
+/// classes alone, between 0 and 1.
+fn normal(ensemble: &Ensemble, walk: &Walk<'_>, of_one: bool) -> bool {
+    // What single precision makes of sums of 1.
+    const ROUNDING: f64 = 1e-6;
+    let trees = if ensemble.fold.average { walk.trees().max(1) as f64 } else { 1.0 };
+    let base: f64 = ensemble.base.iter().sum();
+    let (mut least, mut largest) = (base, base);
+    for tree in 0..walk.trees() {
+        let sums = walk.leaves(tree).map(|n| ensemble.votes(n).iter().map(|(_, w)| w).sum::<f64>() / trees);
+        let (low, high) =
+            sums.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), s| (s.min(low), s.max(high)));
+        (least, largest) = (least + low, largest + high);
+    }
+    let positive = ensemble.votes.iter().all(|(_, w)| *w >= 0.0) && ensemble.base.iter().all(|b| *b >= 0.0);
+    let sum = ensemble.fold.aggregate == Aggregate::Sum;
+    let enough = of_one || least >= 1.0 - ROUNDING;
+    sum && positive && enough && largest <= 1.0 + ROUNDING
+}

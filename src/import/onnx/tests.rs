@@ -1,0 +1,430 @@
+//! Small graphs made by hand, against what ONNX Runtime gives of the same ones.
+
+use prost::Message;
+
+use super::super::{ErrorKind, LoadOptions, parse};
+use super::proto::{AttributeProto, Bytes, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::Forest;
+use crate::forest::{ClassRule, CompareType, Node, Predicate, Transform, reference};
+
+/// An attribute by its name.
+fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+    AttributeProto { name: name.into(), ints: ints.to_vec(), ..Default::default() }
+}
+
+fn floats(name: &str, floats: &[f32]) -> AttributeProto {
+    AttributeProto { name: name.into(), floats: floats.to_vec(), ..Default::default() }
+}
+
+fn int(name: &str, i: i64) -> AttributeProto {
+    AttributeProto { name: name.into(), i, ..Default::default() }
+}
+
+fn text(name: &str, s: &str) -> AttributeProto {
+    AttributeProto { name: name.into(), s: Bytes::copy_from_slice(s.as_bytes()), ..Default::default() }
+}
+
+fn texts(name: &str, texts: &[&str]) -> AttributeProto {
+    let strings = texts.iter().map(|s| Bytes::copy_from_slice(s.as_bytes())).collect();
+    AttributeProto { name: name.into(), strings, ..Default::default() }
+}
+
+fn doubles(name: &str, values: &[f64]) -> AttributeProto {
+    let tensor = TensorProto {
+        dims: vec![values.len() as i64],
+        data_type: 11,
+        double_data: values.to_vec(),
+        ..Default::default()
+    };
+    AttributeProto { name: name.into(), t: tensor.encode_to_vec().into(), ..Default::default() }
+}
+
+fn single(name: &str, values: &[f32]) -> AttributeProto {
+    let raw: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let tensor = TensorProto {
+        dims: vec![values.len() as i64],
+        data_type: 1,
+        raw_data: raw.into(),
+        ..Default::default()
+    };
+    AttributeProto { name: name.into(), t: tensor.encode_to_vec().into(), ..Default::default() }
+}
+
+fn modes(values: &[u8]) -> AttributeProto {
+    let tensor = TensorProto {
+        dims: vec![values.len() as i64],
+        data_type: 2,
+        raw_data: values.to_vec().into(),
+        ..Default::default()
+    };
+    AttributeProto { name: "nodes_modes".into(), t: tensor.encode_to_vec().into(), ..Default::default() }
+}
+
+fn node(op: &str, domain: &str, from: &[&str], to: &[&str], attributes: Vec<AttributeProto>) -> NodeProto {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    NodeProto {
+        input: names(from),
+        output: names(to),
+        name: String::new(),
+        op_type: op.into(),
+        attribute: attributes.iter().map(|a| a.encode_to_vec().into()).collect(),
+        domain: domain.into(),
+    }
+}
+
+/// A graph of an input `X` of that type and these operators and outputs.
+fn graph(element: i32, nodes: Vec<NodeProto>, outputs: &[&str]) -> Vec<u8> {
+    use super::proto::messages::{GraphProto, TypeProto, type_proto};
+    let value = |name: &str, r#type| ValueInfoProto { name: name.into(), r#type }.encode_to_vec().into();
+    let tensor = type_proto::Tensor { elem_type: element, shape: None };
+    let graph = GraphProto {
+        node: nodes.iter().map(|n| n.encode_to_vec().into()).collect(),
+        initializer: Vec::new(),
+        input: vec![value("X", Some(TypeProto { tensor_type: Some(tensor) }))],
+        output: outputs.iter().map(|name| value(name, None)).collect(),
+    };
+    let model = ModelProto { graph: Some(graph), ..Default::default() };
+    // The version of the format, which every writer puts first.
+    [&[0x08, 8][..], &model.encode_to_vec()].concat()
+}
+
+fn load(bytes: &[u8]) -> Forest {
+    parse(bytes, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// A regressor's stump: node 0 asks, node 1 is on the true branch, node 2 on the false one.
+fn stump(mode: &str, threshold: f32, missing_is_true: bool) -> Vec<AttributeProto> {
+    vec![
+        int("n_targets", 1),
+        ints("nodes_treeids", &[0, 0, 0]),
+        ints("nodes_nodeids", &[0, 1, 2]),
+        ints("nodes_featureids", &[0, 0, 0]),
+        texts("nodes_modes", &[mode, "LEAF", "LEAF"]),
+        ints("nodes_truenodeids", &[1, 0, 0]),
+        ints("nodes_falsenodeids", &[2, 0, 0]),
+        ints("nodes_missing_value_tracks_true", &[missing_is_true.into(), 0, 0]),
+        floats("nodes_values", &[threshold, 0.0, 0.0]),
+        ints("target_treeids", &[0, 0]),
+        ints("target_nodeids", &[1, 2]),
+        ints("target_ids", &[0, 0]),
+        floats("target_weights", &[1.0, 2.0]),
+    ]
+}
+
+fn regressor(element: i32, attributes: Vec<AttributeProto>) -> Vec<u8> {
+    graph(element, vec![node("TreeEnsembleRegressor", "ai.onnx.ml", &["X"], &["Y"], attributes)], &["Y"])
+}
+
+/// Replaces attributes by name, or removes those that are empty.
+fn with(mut all: Vec<AttributeProto>, changes: Vec<AttributeProto>) -> Vec<AttributeProto> {
+    for change in changes {
+        all.retain(|a| a.name != change.name);
+        all.push(change);
+    }
+    all
+}
+
+#[test]
+fn every_mode_at_its_threshold_and_beside_it() {
+    let thresholds = [0.0f32, -0.0, 1e-45, -1.5, 0.1, f32::MAX, f32::INFINITY, f32::NEG_INFINITY];
+    for t in thresholds {
+        for missing_is_true in [false, true] {
+            type Holds = fn(f32, f32) -> bool;
+            let modes: [(&str, Holds); 6] = [
+                ("BRANCH_LEQ", |x, t| x <= t),
+                ("BRANCH_LT", |x, t| x < t),
+                ("BRANCH_GTE", |x, t| x >= t),
+                ("BRANCH_GT", |x, t| x > t),
+                ("BRANCH_EQ", |x, t| x == t),
+                ("BRANCH_NEQ", |x, t| x != t),
+            ];
+            for (mode, holds) in modes {
+                let forest = load(&regressor(1, stump(mode, t, missing_is_true)));
+                let near = [t.next_down(), t, t.next_up(), 0.0, -0.0, 1e-45, -1e-45, f32::NAN];
+                for x in near.into_iter().chain([f32::INFINITY, f32::NEG_INFINITY, 1.0]) {
+                    let takes_true = holds(x, t) || missing_is_true && x.is_nan();
+                    let expected = if takes_true { 1 } else { 2 };
+                    assert_eq!(
+                        reference::leaf_ids(&forest, &[x]),
+                        [expected],
+                        "{x:e} {mode} {t:e}, {missing_is_true}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn doubles_are_compared_as_doubles_and_narrowed_where_the_rows_are_floats() {
+    let attributes = || {
+        let all = stump("BRANCH_LEQ", 0.0, false).into_iter().filter(|a| a.name != "nodes_values");
+        with(all.collect(), vec![doubles("nodes_values_as_tensor", &[0.1, 0.0, 0.0])])
+    };
+    let double = load(&regressor(11, attributes()));
+    assert_eq!(double.compare, CompareType::F64);
+    let leaf = |x: f64| reference::leaf_ids(&double, &[x]);
+    assert_eq!([leaf(0.1f64.next_down()), leaf(0.1), leaf(0.1f64.next_up())], [[1], [1], [2]]);
+
+    // A row of floats that is cast to double: the float next to 0.1 is above it.
+    let cast = node("Cast", "", &["X"], &["D"], vec![int("to", 11)]);
+    let trees = node("TreeEnsembleRegressor", "ai.onnx.ml", &["D"], &["Y"], attributes());
+    let single = load(&graph(1, vec![cast, trees], &["Y"]));
+    assert_eq!(single.compare, CompareType::F32);
+    let leaf = |x: f32| reference::leaf_ids(&single, &[x]);
+    assert_eq!([leaf(0.1f32.next_down()), leaf(0.1), leaf(0.1f32.next_up())], [[1], [2], [2]]);
+
+    // Doubles that are cast to float first: what rounds to the threshold is equal to it.
+    let cast = node("Cast", "", &["X"], &["F"], vec![int("to", 1)]);
+    let trees = node("TreeEnsembleRegressor", "ai.onnx.ml", &["F"], &["Y"], stump("BRANCH_LEQ", 0.1, false));
+    let narrowed = load(&graph(11, vec![cast, trees], &["Y"]));
+    let leaf = |x: f64| reference::leaf_ids(&narrowed, &[x]);
+    assert_eq!([leaf(0.1), leaf(f64::from(0.1f32).next_up()), leaf(0.100_000_02)], [[1], [1], [2]]);
+}
+
+/// One node of the unified form that asks for membership, leaf 0 on its true branch and leaf 1 on the other.
+fn member(members: &[f32], missing_is_true: bool) -> Vec<AttributeProto> {
+    vec![
+        int("n_targets", 1),
+        modes(&[6]),
+        single("nodes_splits", &[f32::NAN]),
+        ints("nodes_featureids", &[0]),
+        ints("nodes_trueleafs", &[1]),
+        ints("nodes_truenodeids", &[0]),
+        ints("nodes_falseleafs", &[1]),
+        ints("nodes_falsenodeids", &[1]),
+        ints("nodes_missing_value_tracks_true", &[missing_is_true.into()]),
+        single("membership_values", &[members, &[f32::NAN]].concat()),
+        ints("tree_roots", &[0]),
+        ints("leaf_targetids", &[0, 0]),
+        single("leaf_weights", &[1.0, 2.0]),
+    ]
+}
+
+fn unified(attributes: Vec<AttributeProto>) -> Vec<u8> {
+    graph(1, vec![node("TreeEnsemble", "ai.onnx.ml", &["X"], &["Y"], attributes)], &["Y"])
+}
+
+#[test]
+fn members_are_equal_values_whether_they_are_a_set_or_a_chain() {
+    for members in [&[1.0f32, 3.0, 40.0][..], &[16_777_215.0, 0.0], &[2.7, -0.5], &[1e30, 0.5, 16_777_216.0]]
+    {
+        for missing_is_true in [false, true] {
+            let forest = load(&unified(member(members, missing_is_true)));
+            let set = members.iter().all(|m| *m >= 0.0 && *m == m.trunc() && *m < 16_777_216.0);
+            assert_eq!(forest.sets.len(), usize::from(set), "{members:?}");
+            let near = members.iter().flat_map(|m| [m.next_down(), *m, m.next_up(), m + 1.0]);
+            let odd = [-0.5, -1.0, 2.7, 1e30, -0.0, 0.0, 0.5, 16_777_216.0, 16_777_214.0, 1e-45];
+            for x in near.chain(odd).chain([f32::NAN, f32::INFINITY, f32::NEG_INFINITY]) {
+                let takes_true = members.contains(&x) || missing_is_true && x.is_nan();
+                let expected = u32::from(!takes_true);
+                assert_eq!(reference::leaf_ids(&forest, &[x]), [expected], "{x:e} in {members:?}");
+            }
+        }
+    }
+}
+
+/// `(id, mode, feature, threshold, true, false)`.
+type TreeNode = (i64, &'static str, i64, f32, i64, i64);
+
+/// A classic tree whose leaves weigh what they are numbered.
+fn tree(nodes: &[TreeNode]) -> Vec<AttributeProto> {
+    let list = |f: fn(&TreeNode) -> i64| nodes.iter().map(f).collect::<Vec<_>>();
+    let leaves: Vec<i64> = nodes.iter().filter(|n| n.1 == "LEAF").map(|n| n.0).collect();
+    let weights: Vec<f32> = leaves.iter().map(|id| *id as f32).collect();
+    vec![
+        int("n_targets", 1),
+        ints("nodes_treeids", &vec![0; nodes.len()]),
+        ints("nodes_nodeids", &list(|n| n.0)),
+        texts("nodes_modes", &nodes.iter().map(|n| n.1).collect::<Vec<_>>()),
+        ints("nodes_featureids", &list(|n| n.2)),
+        floats("nodes_values", &nodes.iter().map(|n| n.3).collect::<Vec<_>>()),
+        ints("nodes_truenodeids", &list(|n| n.4)),
+        ints("nodes_falsenodeids", &list(|n| n.5)),
+        ints("target_treeids", &vec![0; leaves.len()]),
+        ints("target_nodeids", &leaves),
+        ints("target_ids", &vec![0; leaves.len()]),
+        floats("target_weights", &weights),
+    ]
+}
+
+#[test]
+fn a_chain_of_equals_that_share_their_true_branch_is_a_set() {
+    let leaf = |id| (id, "LEAF", 0, 0.0, 0, 0);
+    let chain = [
+        (0, "BRANCH_EQ", 0, 1.0, 7, 1),
+        (1, "BRANCH_EQ", 0, 33.0, 7, 2),
+        (2, "BRANCH_EQ", 0, 0.0, 7, 3),
+        leaf(3),
+        (7, "BRANCH_LEQ", 1, 0.0, 8, 9),
+        leaf(8),
+        leaf(9),
+    ];
+    let forest = load(&regressor(1, tree(&chain)));
+    assert!(matches!(forest.trees[0].nodes[0], Node::Split { predicate: Predicate::InSet { .. }, .. }));
+    let leaf = |x: f32| reference::leaf_ids(&forest, &[x, 0.0])[0];
+    assert_eq!([1.0, 33.0, 0.0, -0.0].map(leaf), [8; 4]);
+    assert_eq!([2.0, 2.7, 1.5, 32.0, 34.0, -1.0, -0.5, 1e30, f32::NAN].map(leaf), [3; 9]);
+
+    // A question of another feature, or for half a number, ends the chain: the shared node then has two parents.
+    for change in [(1, "BRANCH_EQ", 1, 33.0, 7, 2), (1, "BRANCH_EQ", 0, 0.5, 7, 2)] {
+        let mut broken = chain;
+        broken[1] = change;
+        let error = parse(&regressor(1, tree(&broken)), &LoadOptions::default()).expect_err("two parents");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.cause().contains("two parents"), "{error}");
+    }
+}
+
+#[test]
+fn a_leaf_may_be_shared_and_ids_may_have_gaps() {
+    let nodes = [
+        (500, "BRANCH_LT", 0, 1.0, 70_000, 3),
+        (3, "BRANCH_GTE", 0, 2.0, 70_000, 9),
+        (9, "LEAF", 0, 0.0, 0, 0),
+        (70_000, "LEAF", 0, 0.0, 0, 0),
+    ];
+    let forest = load(&regressor(1, tree(&nodes)));
+    let leaf = |x: f32| reference::leaf_ids(&forest, &[x])[0];
+    assert_eq!([0.0, 1.0, 1.5, 2.0, 3.0].map(leaf), [70_000, 9, 9, 70_000, 70_000]);
+    assert_eq!(forest.features.len(), 1);
+}
+
+/// A stump of a classifier of two classes with these votes: node, class, weight.
+fn classifier(votes: &[(i64, i64, f32)], changes: Vec<AttributeProto>) -> Vec<AttributeProto> {
+    let all = stump("BRANCH_LEQ", 0.5, false).into_iter().filter(|a| !a.name.starts_with("target_"));
+    let votes = vec![
+        ints("class_treeids", &vec![0; votes.len()]),
+        ints("class_nodeids", &votes.iter().map(|v| v.0).collect::<Vec<_>>()),
+        ints("class_ids", &votes.iter().map(|v| v.1).collect::<Vec<_>>()),
+        floats("class_weights", &votes.iter().map(|v| v.2).collect::<Vec<_>>()),
+        ints("classlabels_int64s", &[3, 7]),
+    ];
+    with(all.chain(votes).collect(), changes)
+}
+
+fn classifier_graph(attributes: Vec<AttributeProto>) -> Vec<u8> {
+    let trees = node("TreeEnsembleClassifier", "ai.onnx.ml", &["X"], &["L", "P"], attributes);
+    graph(1, vec![trees], &["L", "P"])
+}
+
+/// The transform, the threshold of the second class and the values of the rows 0 and 1.
+fn pair(
+    votes: &[(i64, i64, f32)],
+    changes: Vec<AttributeProto>,
+) -> (Transform, f64, Vec<Vec<f64>>, Vec<String>) {
+    let forest = load(&classifier_graph(classifier(votes, changes)));
+    let ClassRule::Over { threshold } = forest.classes.rule else { panic!("{:?}", forest.classes) };
+    let values = [0.0f32, 1.0].map(|x| reference::values(&forest, &[x])).to_vec();
+    (forest.transform, threshold.0, values, forest.classes.labels)
+}
+
+#[test]
+fn one_score_for_two_classes_is_a_probability_or_a_distance() {
+    let positive = [(1, 0, 0.25), (2, 0, 0.75)];
+    let mixed = [(1, 0, -0.25), (2, 0, 0.75)];
+    let logistic = || vec![text("post_transform", "LOGISTIC")];
+    let labels = ["3", "7"].map(String::from).to_vec();
+    assert_eq!(
+        pair(&positive, vec![]),
+        (Transform::ComplementPair, 0.5, vec![vec![0.75, 0.25], vec![0.25, 0.75]], labels.clone())
+    );
+    assert_eq!(
+        pair(&mixed, vec![text("post_transform", "SOFTMAX")]),
+        (Transform::OppositePair, 0.0, vec![vec![0.25, -0.25], vec![-0.75, 0.75]], labels.clone())
+    );
+    let (transform, threshold, values, _) = pair(&mixed, logistic());
+    assert_eq!((transform, threshold), (Transform::SigmoidPair, 0.5));
+    assert!((values[0][1] - 0.437_823_499).abs() < 1e-9, "{values:?}");
+    // With no weight below zero the label asks whether the score, not the probability, is over one half.
+    let (_, threshold, ..) = pair(&positive, logistic());
+    assert!((threshold - 0.622_459_331).abs() < 1e-7, "{threshold}");
+    let base = vec![floats("base_values", &[0.5])];
+    assert_eq!(pair(&mixed, base).2, [[-0.25, 0.25], [-1.25, 1.25]]);
+}
+
+#[test]
+fn opposite_scores_of_two_classes_are_one() {
+    let opposite = [(1, 0, 0.25), (1, 1, -0.25), (2, 1, 0.75), (2, 0, -0.75)];
+    let (transform, threshold, values, labels) = pair(&opposite, vec![]);
+    assert_eq!((transform, threshold), (Transform::OppositePair, 0.0));
+    assert_eq!(values, [[0.25, -0.25], [-0.75, 0.75]]);
+    // What ONNX Runtime says here, whatever the labels are.
+    assert_eq!(labels, ["0", "1"]);
+    let (transform, _, values, _) = pair(&opposite, vec![text("post_transform", "SOFTMAX")]);
+    assert_eq!(transform, Transform::SigmoidPair);
+    assert!((values[1][1] - 1.0 / (1.0 + (-1.5f64).exp())).abs() < 1e-12, "{values:?}");
+}
+
+#[test]
+fn what_follows_the_trees_is_taken_where_it_can_be_said() {
+    let constant = |name: &str, values: &[f32]| {
+        let AttributeProto { t, .. } = single("value", values);
+        node(
+            "Constant",
+            "",
+            &[],
+            &[name],
+            vec![AttributeProto { name: "value".into(), t, ..Default::default() }],
+        )
+    };
+    let trees =
+        || node("TreeEnsembleRegressor", "ai.onnx.ml", &["X"], &["T"], stump("BRANCH_LEQ", 0.5, false));
+    let step = |op: &str, from: &[&str], to: &str| node(op, "", from, &[to], vec![]);
+    let value = |nodes: Vec<NodeProto>| {
+        let forest = load(&graph(1, [vec![trees(), constant("c", &[4.0])], nodes].concat(), &["Y"]));
+        reference::values(&forest, &[0.0f32])[0]
+    };
+    assert_eq!(value(vec![step("Mul", &["T", "c"], "Y")]), 4.0);
+    assert_eq!(value(vec![step("Div", &["T", "c"], "A"), step("Add", &["c", "A"], "Y")]), 4.25);
+    assert_eq!(value(vec![step("Sub", &["T", "c"], "A"), step("Mul", &["A", "c"], "Y")]), -12.0);
+    let exp = value(vec![step("Exp", &["T"], "A"), step("Mul", &["A", "c"], "Y")]);
+    assert!((exp - 4.0 * 1f64.exp()).abs() < 1e-12, "{exp}");
+    let sigmoid = value(vec![step("Sigmoid", &["T"], "A"), step("Identity", &["A"], "Y")]);
+    assert!((sigmoid - 1.0 / (1.0 + (-1f64).exp())).abs() < 1e-15, "{sigmoid}");
+    // What can't be said is named.
+    for (nodes, named) in [
+        (vec![step("Sigmoid", &["T"], "A"), step("Mul", &["A", "c"], "Y")], "Mul"),
+        (vec![step("Sub", &["c", "T"], "Y")], "Sub"),
+        (vec![step("Tanh", &["T"], "Y")], "Tanh"),
+        (vec![step("Softmax", &["T"], "Y")], "Softmax"),
+        (vec![step("Relu", &["T"], "A"), step("Exp", &["A"], "Y")], "Relu"),
+    ] {
+        let bytes = graph(1, [vec![trees(), constant("c", &[4.0])], nodes].concat(), &["Y"]);
+        let error = parse(&bytes, &LoadOptions::default()).expect_err(named);
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.cause().contains(&format!("operator {named} ")), "{error}");
+    }
+}
+
+#[test]
+fn a_chain_of_a_hundred_thousand_nodes_loads() {
+    let depth = 100_000;
+    let mut nodes = Vec::with_capacity(2 * depth + 1);
+    for i in 0..depth as i64 {
+        nodes.push((2 * i, "BRANCH_LEQ", 0, -(i as f32), 2 * i + 2, 2 * i + 1));
+        nodes.push((2 * i + 1, "LEAF", 0, 0.0, 0, 0));
+    }
+    nodes.push((2 * depth as i64, "LEAF", 0, 0.0, 0, 0));
+    let forest = load(&regressor(1, tree(&nodes)));
+    assert_eq!(forest.trees[0].depth(), depth as u32);
+    assert_eq!(reference::leaf_ids(&forest, &[-10.5f32]), [23]);
+}
+
+/// The doubles of an array of the zoo.
+fn array(path: &std::path::Path) -> Vec<f64> {
+    let bytes = std::fs::read(path).expect("the array");
+    npyz::NpyFile::new(&bytes[..]).expect("npy").into_vec().expect("doubles")
+}
+
+#[test]
+fn rows_of_doubles_at_thresholds_of_doubles() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo/onnx-doubles");
+    let forest = load(&std::fs::read(folder.join("model.onnx")).expect("the model"));
+    assert_eq!(forest.compare, CompareType::F64);
+    let (rows, margins) = (array(&folder.join("rows64.npy")), array(&folder.join("margin64.npy")));
+    for (r, (row, expected)) in rows.chunks(forest.features.len()).zip(margins).enumerate() {
+        let margin = reference::margins(&forest, row)[0];
+        assert!((margin - expected).abs() < 1e-5, "row {r}: {margin}, not {expected}");
+    }
+}
