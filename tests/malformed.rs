@@ -629,6 +629,8 @@ fn files_of_another_format() {
     bytes_refused(b"binf\x00\x00\x00\x3f", Format, "model", "old binary format");
     bytes_refused(b"\x00\x00\x00\x3f\x1c\x00\x00\x00", Format, "model", "no model of a known format");
     bytes_refused(b"\x1f\x8b\x08", Format, "model", "no model of a known format");
+    let names = b"\x0f\0\0\0\0\0\0\0binary:logistic\x06\0\0\0\0\0\0\0gbtree";
+    bytes_refused([&[0; 136][..], names].concat(), Format, "model", "old binary format");
     bytes_refused(b"CBM1\x00\x00", Format, "model", "CatBoost's binary format");
     bytes_refused(b"\x80\x04\x95", Format, "model", "a pickle");
     bytes_refused("[{\"nodeid\": 0}]", Format, "model", "a dump of the trees");

@@ -69,7 +69,7 @@ impl Format {
                 "this looks like a dump of the trees, which lacks the objective and the base score",
                 "save the model itself with Booster.save_model('model.ubj') instead of Booster.dump_model",
             ),
-            [b'b', b'i', b'n', b'f', ..] => unknown(
+            _ if is_old_xgboost(bytes) => unknown(
                 "this is XGBoost's old binary format, which is not supported",
                 "load it in the XGBoost that wrote it (3.0 is the last to read it) and save it with Booster.save_model('model.json')",
             ),
@@ -97,6 +97,19 @@ impl Format {
             Self::ScikitLearn => "scikit-learn npz",
         }
     }
+}
+
+/// XGBoost's binary format before JSON: `binf`, or 136 bytes of numbers, and then the names of objective and booster, each
+/// after its length in 64 bits.
+fn is_old_xgboost(bytes: &[u8]) -> bool {
+    let name = |at: usize| -> Option<(&[u8], usize)> {
+        let length = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
+        let end = at.checked_add(8)?.checked_add(usize::try_from(length).ok()?)?;
+        Some((bytes.get(at + 8..end)?, end))
+    };
+    let booster = || name(name(136)?.1);
+    bytes.starts_with(b"binf")
+        || booster().is_some_and(|(name, _)| [&b"gbtree"[..], b"dart", b"gblinear"].contains(&name))
 }
 
 /// The name of an object's first field, which has nothing escaped in the formats that are told by it.

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::super::{ErrorKind, ImportError, Place};
-use super::{END, damaged};
+use super::{ENDS, damaged};
 
 /// The lines of a file, without their ends; `\r\n` ends a line too.
 pub(super) struct Lines<'f> {
@@ -147,7 +147,7 @@ impl<'f> Fields<'f> {
     /// Takes lines up to one that begins or ends the trees, and gives that one.
     pub(super) fn fill(&mut self, lines: &mut Lines<'f>) -> Result<Line<'f>, ImportError> {
         while let Some(line) = lines.next() {
-            if line.text.starts_with(b"Tree=") || line.text == END {
+            if line.text.starts_with(b"Tree=") || ENDS.contains(&line.text) {
                 return Ok(line);
             }
             // A last line of another sort may be cut itself.

@@ -39,7 +39,8 @@ const READ: [&str; 10] = [
 /// The header's others.
 const IGNORED: [&str; 2] = ["label_index", "monotone_constraints"];
 
-const END: &[u8] = b"end of trees";
+/// The line after the trees; before 2.2 nothing stands between them and the next part.
+const ENDS: [&[u8]; 2] = [b"end of trees", b"feature importances:"];
 
 /// An error whose remedy is to save the model again.
 fn damaged(kind: ErrorKind, place: Place, cause: impl AsRef<str>) -> ImportError {
@@ -178,7 +179,7 @@ impl<'f> Trees<'_, 'f> {
         builder: &mut ForestBuilder,
         budget: &mut Budget<'_>,
     ) -> Result<(), ImportError> {
-        while line.text != END {
+        while !ENDS.contains(&line.text) {
             let number = line.text.strip_prefix(b"Tree=").and_then(|n| std::str::from_utf8(n).ok());
             if number.and_then(|number| number.trim().parse().ok()) != Some(self.count) {
                 let cause =

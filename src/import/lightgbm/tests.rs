@@ -62,6 +62,18 @@ fn read(text: &str) -> Result<Forest, ImportError> {
     parse(text.as_bytes(), &LoadOptions::default())
 }
 
+#[test]
+fn before_2_2_nothing_stands_between_the_trees_and_the_next_part() {
+    let old = |end: &str| {
+        stumps(&[("0.5".into(), 8)], "num_cat=0\n")
+            .replace("version=v4", "version=v2")
+            .replace("end of trees\n", end)
+    };
+    let forest = read(&old("\nfeature importances:\nx=1\n")).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(reference::margins(&forest, &[0.5f64]), [-1.0]);
+    assert!(read(&old("")).is_err_and(|e| e.cause().contains("ends before")));
+}
+
 /// The leaf that LightGBM sends `x` to, in its own words.
 fn leaf(threshold: f64, kind: u8, x: f64) -> u32 {
     let zone = f64::from(1e-35f32);
