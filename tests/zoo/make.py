@@ -752,7 +752,9 @@ def differences(made, kept):
 def print_table(out):
     print("| model | XGBoost | objective | trees | rows x features | outputs | what it is there for |")
     print("|---|---|---|---:|---:|---:|---|")
-    for path in sorted(out.glob("*/meta.json")):
+    # Other scripts' models stand in the same folder.
+    ours = (path for path in sorted(out.glob("*/meta.json")) if json.loads(path.read_text())["library"] == "xgboost")
+    for path in ours:
         m = json.loads(path.read_text())
         print(
             f"| `{m['name']}` | {m['version']} `.{m['model'].split('.')[-1]}` | `{m['objective']}` | {m['trees']} "
