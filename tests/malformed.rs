@@ -563,7 +563,14 @@ fn limits_hold_and_name_themselves() {
         "trees",
     );
     let nodes = format!("{model}.trees[1].tree_param.num_nodes");
-    check(Limits { nodes: 9, ..limits() }, &[], &nodes, "have more than 9 nodes", "nodes");
+    check(
+        Limits { memory_bytes: 99, ..limits() },
+        &[],
+        &nodes.replace("[1]", "[0]"),
+        "over the limit of 99",
+        "memory_bytes",
+    );
+    check(Limits { nodes: 9, ..limits() }, &[], &nodes, "10 nodes, over the limit of 9", "nodes");
     check(
         Limits { depth: 1, ..limits() },
         &[],
@@ -585,7 +592,7 @@ fn limits_hold_and_name_themselves() {
         Limits { category_words: 1000, ..limits() },
         &words,
         &place,
-        "more than 1000 words",
+        "500001 category words, over the limit of 1000",
         "category_words",
     );
     let small = LoadOptions { limits: Limits { file_bytes: 99, ..limits() }, ..Default::default() };

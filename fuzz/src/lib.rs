@@ -17,6 +17,7 @@ fn options() -> LoadOptions {
         features: 1 << 12,
         outputs: 1 << 8,
         category_words: 1 << 16,
+        memory_bytes: 1 << 24,
         string_bytes: 1 << 12,
     };
     LoadOptions { limits, iteration_range: None }

@@ -2,18 +2,22 @@
 
 use super::{ErrorKind, ImportError, Limits, Place};
 use crate::Forest;
-use crate::forest::ForestBuilder;
+use crate::forest::{ForestBuilder, Node};
 
 /// Counts what a file asks for. A claim is checked before room is made for it.
 pub(crate) struct Budget<'l> {
     limits: &'l Limits,
     nodes: usize,
     words: usize,
+    bytes: u64,
 }
+
+/// Memory that a node takes: itself, its number, and a value where it is a leaf.
+const NODE_BYTES: usize = size_of::<Node>() + size_of::<u32>() + size_of::<f64>();
 
 impl<'l> Budget<'l> {
     pub(crate) fn new(limits: &'l Limits) -> Self {
-        Self { limits, nodes: 0, words: 0 }
+        Self { limits, nodes: 0, words: 0, bytes: 0 }
     }
 
     /// A forest of so many trees.
@@ -24,7 +28,37 @@ impl<'l> Budget<'l> {
     /// So many more nodes.
     pub(crate) fn nodes(&mut self, nodes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         self.nodes = self.nodes.saturating_add(nodes);
-        check(self.nodes, self.limits.nodes, "nodes", place)
+        // Slots and places in layouts are counted in 31 bits.
+        let most = self.limits.nodes.min(i32::MAX as usize);
+        match self.nodes > most {
+            true => check(self.nodes, most, "nodes", place),
+            false => self.memory(nodes, NODE_BYTES, place),
+        }
+    }
+
+    /// Leaves of so many values each that a file does not spell out: as many values as there may be nodes.
+    pub(crate) fn vector_leaves(
+        &mut self,
+        leaves: usize,
+        width: usize,
+        place: impl FnOnce() -> Place,
+    ) -> Result<(), ImportError> {
+        let (values, limit) = (leaves.saturating_mul(width), self.limits.nodes);
+        if values > limit {
+            let cause = format!("{leaves} leaves of {width} values each, over the limit of {limit} nodes");
+            return Err(ImportError::limit(place(), cause, "nodes"));
+        }
+        self.memory(values, size_of::<f64>(), place)
+    }
+
+    fn memory(
+        &mut self,
+        count: usize,
+        each: usize,
+        place: impl FnOnce() -> Place,
+    ) -> Result<(), ImportError> {
+        self.bytes = self.bytes.saturating_add((count as u64).saturating_mul(each as u64));
+        check(self.bytes, self.limits.memory_bytes, "memory_bytes", place)
     }
 
     /// Rows of so many columns.
@@ -44,7 +78,10 @@ impl<'l> Budget<'l> {
         place: impl FnOnce() -> Place,
     ) -> Result<(), ImportError> {
         self.words = self.words.saturating_add(words);
-        check(self.words, self.limits.category_words, "category_words", place)
+        match self.words > self.limits.category_words {
+            true => check(self.words, self.limits.category_words, "category_words", place),
+            false => self.memory(words, size_of::<u32>(), place),
+        }
     }
 
     /// A string of so many bytes.
@@ -65,7 +102,12 @@ impl<'l> Budget<'l> {
     }
 }
 
-fn check(asked: usize, limit: usize, field: &str, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+fn check<N: PartialOrd + std::fmt::Display>(
+    asked: N,
+    limit: N,
+    field: &str,
+    place: impl FnOnce() -> Place,
+) -> Result<(), ImportError> {
     if asked <= limit {
         return Ok(());
     }

@@ -19,6 +19,8 @@ pub struct Limits {
     pub outputs: usize,
     /// 32-bit words of all category sets together.
     pub category_words: usize,
+    /// Bytes of memory for the forest's nodes, leaf values and category sets together.
+    pub memory_bytes: u64,
     /// Bytes of one string: a name of a feature, a category, an objective.
     pub string_bytes: usize,
 }
@@ -33,6 +35,7 @@ impl Default for Limits {
             features: 1 << 20,
             outputs: 1 << 16,
             category_words: 1 << 26,
+            memory_bytes: 16 << 30,
             string_bytes: 1 << 20,
         }
     }

@@ -96,7 +96,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
         .scale(scores.scale)
         .transform(scores.transform)
         .classes(Classes { rule, labels });
-    build(&walk, &ensemble, scores.margins, compare, &mut builder, &mut budget, options)?;
+    build(&walk, &ensemble, scores.margins, compare, &mut builder, &mut budget)?;
     budget
         .finish(builder)
         .map_err(|e| if e.kind() == ErrorKind::Limit { e } else { e.with_remedy(CONVERT_AGAIN) })
@@ -167,14 +167,13 @@ fn build(
     compare: CompareType,
     builder: &mut ForestBuilder,
     budget: &mut Budget<'_>,
-    options: &LoadOptions,
 ) -> Result<(), ImportError> {
     let targets: Option<Vec<u32>> = match margins {
         Margins::Only(_) => Some(vec![0; walk.trees()]),
         Margins::All => (0..walk.trees()).map(|tree| walk.target(tree)).collect(),
     };
     if targets.is_none() {
-        check_vectors(walk, ensemble, options)?;
+        check_vectors(walk, ensemble, budget)?;
     }
     let divisor = if ensemble.fold.average { walk.trees().max(1) as f64 } else { 1.0 };
     for tree in 0..walk.trees() {
@@ -207,14 +206,9 @@ fn build(
 }
 
 /// Checks leaves that speak for several outputs, before there is room for all values of each.
-fn check_vectors(walk: &Walk<'_>, ensemble: &Ensemble, options: &LoadOptions) -> Result<(), ImportError> {
+fn check_vectors(walk: &Walk<'_>, ensemble: &Ensemble, budget: &mut Budget<'_>) -> Result<(), ImportError> {
     let leaves = walk.leaf_count();
-    let limit = options.limits.nodes;
-    if leaves.saturating_mul(ensemble.outputs) > limit {
-        let cause =
-            format!("{leaves} leaves of {} values each, over the limit of {limit} nodes", ensemble.outputs);
-        return Err(ImportError::limit(Place::Field(ensemble.place.clone()), cause, "nodes"));
-    }
+    budget.vector_leaves(leaves, ensemble.outputs, || Place::Field(ensemble.place.clone()))?;
     if ensemble.fold.aggregate == Aggregate::Sum {
         return Ok(());
     }

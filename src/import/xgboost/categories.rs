@@ -1,6 +1,7 @@
 //! Category splits' sets, and the names of categories.
 
-use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::super::budget::Budget;
+use super::super::{ErrorKind, ImportError, Place};
 use super::at;
 use super::schema::{Categories, CategoryNames, Tree};
 use crate::forest::{CategorySet, Feature};
@@ -40,13 +41,8 @@ impl<'t> Splits<'t> {
         Ok(Self { tree, path, next: 0 })
     }
 
-    /// The set of a node's categories. Nodes must be asked for in ascending order; `words` is what the limit leaves.
-    pub(super) fn set(
-        &mut self,
-        node: u32,
-        words: &mut usize,
-        limits: &Limits,
-    ) -> Result<CategorySet, ImportError> {
+    /// The set of a node's categories. Nodes must be asked for in ascending order.
+    pub(super) fn set(&mut self, node: u32, budget: &mut Budget<'_>) -> Result<CategorySet, ImportError> {
         let nodes = &self.tree.categories_nodes;
         self.next += nodes[self.next..].iter().take_while(|n| **n < node).count();
         if nodes.get(self.next) != Some(&node) {
@@ -56,15 +52,7 @@ impl<'t> Splits<'t> {
         let categories = self.segment(self.next)?;
         let largest = categories.iter().copied().max().unwrap_or(0);
         let needed = largest as usize / 32 + 1;
-        if needed > *words {
-            let cause = format!("category sets of more than {} words in all", limits.category_words);
-            return Err(ImportError::limit(
-                Place::Field(format!("{}.categories", self.path)),
-                cause,
-                "category_words",
-            ));
-        }
-        *words -= needed;
+        budget.category_words(needed, || Place::Field(format!("{}.categories", self.path)))?;
         let mut set = CategorySet { words: vec![0; needed], ..CategorySet::default() };
         for category in categories {
             set.words[*category as usize / 32] |= 1 << (category % 32);

@@ -1,5 +1,6 @@
 //! One XGBoost tree, from parallel arrays to HIR nodes.
 
+use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Limits, Place};
 use super::at;
 use super::categories::Splits;
@@ -28,8 +29,7 @@ pub(super) struct TreeBuilder<'l> {
     features: usize,
     outputs: usize,
     limits: &'l Limits,
-    nodes_left: usize,
-    words_left: usize,
+    budget: Budget<'l>,
     slots: u32,
     /// Values a leaf holds, once the first tree has told.
     leaf_width: Option<usize>,
@@ -40,17 +40,7 @@ impl<'l> TreeBuilder<'l> {
     pub(super) fn new(features: usize, outputs: usize, limits: &'l Limits) -> Self {
         let grown =
             Grown { trees: Vec::new(), leaf_values: Vec::new(), sets: Vec::new(), vector_leaves: false };
-        Self {
-            features,
-            outputs,
-            limits,
-            // Slots and node numbers are `u32`.
-            nodes_left: limits.nodes.min(i32::MAX as usize),
-            words_left: limits.category_words,
-            slots: 0,
-            leaf_width: None,
-            grown,
-        }
+        Self { features, outputs, limits, budget: Budget::new(limits), slots: 0, leaf_width: None, grown }
     }
 
     pub(super) fn finish(self) -> Grown {
@@ -62,10 +52,7 @@ impl<'l> TreeBuilder<'l> {
         let file = FileTree { tree: &tree, path };
         let nodes = file.check_lengths()?;
         self.leaf_width(&file)?;
-        self.nodes_left = self.nodes_left.checked_sub(nodes).ok_or_else(|| {
-            let cause = format!("the trees up to here have more than {} nodes", self.limits.nodes);
-            ImportError::limit(Place::Field(format!("{path}.tree_param.num_nodes")), cause, "nodes")
-        })?;
+        self.budget.nodes(nodes, || Place::Field(format!("{path}.tree_param.num_nodes")))?;
         let ids = file.reached(self.limits)?;
         let mut splits = Splits::new(&tree, path)?;
         // Nodes keep the file's order; `place` gives a node its number once deleted nodes are gone.
@@ -154,7 +141,7 @@ impl<'l> TreeBuilder<'l> {
                 Ok(Predicate::Less { threshold: threshold.into() })
             }
             1 => {
-                let set = sets.set(n as u32, &mut self.words_left, self.limits)?;
+                let set = sets.set(n as u32, &mut self.budget)?;
                 self.grown.sets.push(set);
                 Ok(Predicate::InSet { set: self.grown.sets.len() as u32 - 1, inside: Side::Right })
             }
