@@ -289,7 +289,11 @@ fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result
         let labels = report.class_labels.iter().take(8).map(|l| one_line(l)).collect::<Vec<_>>().join(", ");
         let more = if report.class_labels.len() > 8 { ", …" } else { "" };
         let labels = if labels.is_empty() { "numbered from 0".into() } else { format!("{labels}{more}") };
-        writeln!(out, "classes     {labels} (the {})", report.class_rule)?;
+        let rule = match report.class_rule.strip_prefix("over ") {
+            Some(threshold) => format!("the second where the value is over {threshold}"),
+            None => "that of the largest margin".into(),
+        };
+        writeln!(out, "classes     {labels}; {rule}")?;
     }
     writeln!(out, "compared    in {}", report.compare)?;
     if report.aggregate != "sum" {
