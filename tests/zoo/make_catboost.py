@@ -2,8 +2,8 @@
 """Make the CatBoost models of the zoo.
 
 Every model is trained on data that this script draws from a seeded generator, saved with
-save_model(format='json'), read back by CatBoost from that file, and asked for raw scores, predictions and leaf
-indices. The models were made with CatBoost 1.2.10, numpy and pandas:
+save_model(format='json'), read back by CatBoost from that file, and asked for raw scores and predictions. Leaf
+indices are those of the model as it was trained, which JSON does not always keep. The models were made with CatBoost 1.2.10, numpy and pandas:
 
   pip install catboost==1.2.10 numpy pandas
   python3 tests/zoo/make_catboost.py                  make everything again
@@ -270,7 +270,7 @@ def write(name, folder, trained, seed=99):
         np.save(folder / "output.npy", np.ascontiguousarray(output.reshape(len(rows), -1)))
     trees = document.get("oblivious_trees") or document.get("trees") or []
     if trees:
-        np.save(folder / "leaves.npy", np.ascontiguousarray(read.calc_leaf_indexes(asked), dtype=np.int32))
+        np.save(folder / "leaves.npy", np.ascontiguousarray(trained.model.calc_leaf_indexes(asked), dtype=np.int32))
     meta = {
         "library": "catboost",
         "version": cb.__version__,

@@ -188,7 +188,10 @@ impl Tree {
         })
     }
 
-    /// Adds the tree; leaves are multiplied with `scale`. CatBoost numbers leaves from left to right.
+    /// Adds the tree; leaves are multiplied with `scale`.
+    ///
+    /// CatBoost numbers leaves from left to right, but one whose sibling is a split comes before those below the sibling:
+    /// it is kept in the node that asks.
     pub(super) fn grow(
         &self,
         forest: &mut ForestBuilder,
@@ -196,7 +199,7 @@ impl Tree {
         scale: f64,
         predicates: &Predicates,
     ) {
-        // Nodes in the order of a walk that goes left first; `at` says where each of ours comes in it.
+        // Nodes in the order of that walk; `at` says where each of ours comes in it.
         let mut order = Vec::with_capacity(self.nodes.len());
         let mut at = vec![0u32; self.nodes.len()];
         let mut open = vec![self.nodes.len() as u32 - 1];
@@ -204,7 +207,9 @@ impl Tree {
             at[n as usize] = order.len() as u32;
             order.push(n);
             if let Node::Split { children: [left, right], .. } = self.nodes[n as usize] {
-                open.extend([right, left]);
+                let is_leaf = |n: u32| matches!(self.nodes[n as usize], Node::Leaf { .. });
+                let right_first = is_leaf(right) && !is_leaf(left);
+                open.extend(if right_first { [left, right] } else { [right, left] });
             }
         }
         let mut tree = if outputs == 1 { forest.tree(0) } else { forest.vector_tree() };

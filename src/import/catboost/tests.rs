@@ -108,6 +108,21 @@ fn nested_leaves_are_numbered_from_left_to_right_wherever_they_stand_in_the_file
 }
 
 #[test]
+fn a_leaf_beside_a_split_is_numbered_before_those_below_it() {
+    let trees = format!(
+        r#""trees": [{{"split": {}, "left": {{"split": {}, "left": {{"value": 2}}, "right": {{"value": 3}}}},
+            "right": {{"value": 1}}}}]"#,
+        over(0, "0.30000001192092896"),
+        over(1, "-1.5"),
+    );
+    let forest = numeric(RMSE, &trees);
+    let ids = |row: &[f32]| (reference::leaf_ids(&forest, row), reference::tree_values(&forest, row));
+    assert_eq!(ids(&[0.4, 0.0, 0.0]), (vec![0], vec![1.0]));
+    assert_eq!(ids(&[0.3, 0.0, f32::NAN]), (vec![2], vec![3.0]));
+    assert_eq!(ids(&[0.3, 0.0, -1.5]), (vec![1], vec![2.0]));
+}
+
+#[test]
 fn a_tree_without_splits_is_a_leaf_and_a_model_without_trees_its_bias() {
     let forest = numeric(RMSE, r#""oblivious_trees": [{"splits": null, "leaf_values": [0.25]}]"#);
     assert_eq!(reference::margins(&forest, &[0.0; 3]), [0.25]);
