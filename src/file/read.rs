@@ -1,9 +1,11 @@
 //! Bytes to contents. Nobody vouches for the bytes: a length is a claim until it has been held against what there is.
 
+use rayon::prelude::*;
+
 use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, kind};
 use crate::forest::{
     Aggregate, CategoryRule, CategorySet, ClassRule, Classes, CompareType, Forest, ForestBuilder, Node,
-    Predicate, Real, Side, Transform,
+    Predicate, Real, Side, Transform, Tree,
 };
 use crate::import::{Budget, ErrorKind, ImportError, LoadOptions, Place};
 
@@ -305,21 +307,21 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
     };
     let values = sections.get(b"LEAF")?;
     builder.leaf_values(values.array::<8>()?.iter().map(|v| f64::from_le_bytes(*v)));
-    for t in 0..trees {
-        let nodes = starts[t]..starts[t + 1];
-        let mut tree = match targets {
-            Some(targets) => builder.tree(u32::from_le_bytes(targets[t])),
-            None => builder.vector_tree(),
-        };
-        tree.reserve(nodes.len());
-        for n in nodes {
-            let [asks, left, right, id] = [asks[n], left[n], right[n], ids[n]].map(u32::from_le_bytes);
-            let node = node(asks, u64::from_le_bytes(what[n]), [left, right]).ok_or_else(|| {
+    let tree = |t: usize| {
+        let range = starts[t]..starts[t + 1];
+        let node = |n: usize| {
+            let [asks, left, right] = [asks[n], left[n], right[n]].map(u32::from_le_bytes);
+            node(asks, u64::from_le_bytes(what[n]), [left, right]).ok_or_else(|| {
                 error(ErrorKind::Value, format!("ASKS[{n}]"), format!("{asks:#x} is no kind of node"))
-            })?;
-            tree.push(node, id);
-        }
-    }
+            })
+        };
+        let ids = ids[range.clone()].iter().map(|id| u32::from_le_bytes(*id)).collect();
+        Ok(Tree { nodes: range.map(node).collect::<Result<_, _>>()?, ids })
+    };
+    let grown = (0..trees).into_par_iter().map(tree).collect::<Result<_, ImportError>>();
+    // Once more in order, so that the same file is refused in the same words.
+    let grown = grown.or_else(|_| (0..trees).map(tree).collect::<Result<_, ImportError>>())?;
+    builder.set_trees(grown, targets.map(|t| t.iter().map(|t| u32::from_le_bytes(*t)).collect()));
     budget.finish(builder)
 }
 

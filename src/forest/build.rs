@@ -161,13 +161,25 @@ impl ForestBuilder {
     ///
     /// # Errors
     /// The first rule of [`Forest::verify`] that it breaks.
-    pub fn build(mut self) -> Result<Forest, VerifyError> {
+    pub fn build(self) -> Result<Forest, VerifyError> {
+        self.build_measured().map(|(forest, _)| forest)
+    }
+
+    /// The forest, and the depth of each tree.
+    pub(crate) fn build_measured(mut self) -> Result<(Forest, Vec<u32>), VerifyError> {
         // Trees of both sorts leave a target list that is too short, which the check finds.
         if !self.vectors || !self.targets.is_empty() {
             self.forest.targets = Targets::One(self.targets);
         }
-        self.forest.verify()?;
-        Ok(self.forest)
+        let depths = self.forest.verified_depths()?;
+        Ok((self.forest, depths))
+    }
+
+    /// All trees at once, and the outputs they add to where leaves are no vectors.
+    pub(crate) fn set_trees(&mut self, trees: Vec<Tree>, targets: Option<Vec<u32>>) {
+        self.forest.trees = trees;
+        self.vectors = targets.is_none();
+        self.targets = targets.unwrap_or_default();
     }
 }
 
@@ -193,8 +205,7 @@ impl TreeBuilder<'_> {
         self.push(Node::Leaf { slot }, id)
     }
 
-    /// Adds a node as it is.
-    pub(crate) fn push(&mut self, node: Node, id: u32) -> u32 {
+    fn push(&mut self, node: Node, id: u32) -> u32 {
         let tree = &mut self.forest.trees[self.tree];
         tree.nodes.push(node);
         tree.ids.push(id);

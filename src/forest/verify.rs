@@ -1,5 +1,9 @@
 //! The rules a [`Forest`] keeps, checked one by one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rayon::prelude::*;
+
 use super::{CompareType, Forest, MOST_CATEGORIES, Node, Predicate, Real, Targets, ZERO_ZONE};
 
 /// The first rule of the HIR that a forest breaks.
@@ -28,6 +32,11 @@ impl Forest {
     /// # Errors
     /// The first rule broken, with its place. Linear in the forest's size.
     pub fn verify(&self) -> Result<(), VerifyError> {
+        self.verified_depths().map(drop)
+    }
+
+    /// The same, and the depth of each tree, which the check finds out on its way.
+    pub(crate) fn verified_depths(&self) -> Result<Vec<u32>, VerifyError> {
         let fail = |place: &str, rule: String| Err(VerifyError::new(place, rule));
         if self.outputs == 0 {
             return fail("outputs", "a forest has at least one output".into());
@@ -76,73 +85,71 @@ impl Forest {
                 format!("value {i} is {:?}, not a finite number", self.leaf_values[i]),
             );
         }
-        let mut taken = vec![false; self.slots()];
-        (0..self.trees.len()).try_for_each(|t| self.verify_tree(t, &mut taken))?;
-        match taken.iter().position(|t| !t) {
+        let taken: Vec<AtomicBool> = (0..self.slots()).map(|_| AtomicBool::new(false)).collect();
+        let check = |t: usize| self.verify_tree(t, &taken);
+        let depths: Option<Vec<u32>> = (0..self.trees.len()).into_par_iter().map(|t| check(t).ok()).collect();
+        let Some(depths) = depths else {
+            // Once more in order, so that the same forest breaks the same rule first.
+            taken.iter().for_each(|t| t.store(false, Ordering::Relaxed));
+            return (0..self.trees.len()).map(check).collect();
+        };
+        match taken.iter().position(|t| !t.load(Ordering::Relaxed)) {
             Some(slot) => fail("leaf_values", format!("slot {slot} belongs to no leaf")),
-            None => Ok(()),
+            None => Ok(depths),
         }
     }
 
-    fn verify_tree(&self, t: usize, taken: &mut [bool]) -> Result<(), VerifyError> {
+    /// Checks one tree and gives its depth.
+    fn verify_tree(&self, t: usize, taken: &[AtomicBool]) -> Result<u32, VerifyError> {
         let tree = &self.trees[t];
-        let place = |n: usize| format!("tree {t}, node {n}");
+        let fail = |n: usize, rule: String| Err(VerifyError::new(format!("tree {t}, node {n}"), rule));
         if tree.nodes.is_empty() {
             return Err(VerifyError::new(format!("tree {t}"), "no nodes, so no root"));
         }
         if tree.ids.len() != tree.nodes.len() {
             return Err(VerifyError::new(format!("tree {t}"), "ids and nodes differ in number"));
         }
-        let mut parents = vec![0u8; tree.nodes.len()];
+        let mut has_parent = vec![false; tree.nodes.len()];
         for (n, node) in tree.nodes.iter().enumerate() {
             match *node {
-                Node::Leaf { slot } => match taken.get_mut(slot as usize) {
-                    None => {
-                        return Err(VerifyError::new(place(n), format!("leaf slot {slot} is out of range")));
+                Node::Leaf { slot } => match taken.get(slot as usize) {
+                    None => return fail(n, format!("leaf slot {slot} is out of range")),
+                    Some(taken) if taken.swap(true, Ordering::Relaxed) => {
+                        return fail(n, format!("leaf slot {slot} is taken twice"));
                     }
-                    Some(true) => {
-                        return Err(VerifyError::new(place(n), format!("leaf slot {slot} is taken twice")));
-                    }
-                    Some(free) => *free = true,
+                    Some(_) => {}
                 },
                 Node::Split { feature, predicate, left, right, .. } => {
                     if feature as usize >= self.features.len() {
-                        let rule = format!("feature {feature} of {}", self.features.len());
-                        return Err(VerifyError::new(place(n), rule));
+                        return fail(n, format!("feature {feature} of {}", self.features.len()));
                     }
-                    self.verify_predicate(predicate).map_err(|rule| VerifyError::new(place(n), rule))?;
+                    if let Err(rule) = self.verify_predicate(predicate) {
+                        return fail(n, rule);
+                    }
                     for child in [left, right] {
-                        match parents.get_mut(child as usize) {
+                        match has_parent.get_mut(child as usize) {
                             None => {
-                                let rule =
-                                    format!("child {child} is out of range ({} nodes)", tree.nodes.len());
-                                return Err(VerifyError::new(place(n), rule));
+                                let nodes = tree.nodes.len();
+                                return fail(n, format!("child {child} is out of range ({nodes} nodes)"));
                             }
-                            Some(0) if child != 0 => parents[child as usize] = 1,
                             Some(_) if child == 0 => {
-                                return Err(VerifyError::new(
-                                    place(n),
-                                    "the root is a child, so there is a cycle",
-                                ));
+                                return fail(n, "the root is a child, so there is a cycle".into());
                             }
-                            Some(_) => {
-                                return Err(VerifyError::new(
-                                    place(n),
-                                    format!("child {child} has two parents"),
-                                ));
-                            }
+                            Some(true) => return fail(n, format!("child {child} has two parents")),
+                            Some(parent) => *parent = true,
                         }
                     }
                 }
             }
         }
         // One parent each and none for the root: what the root does not reach is a cycle or a second root.
-        let mut seen = 0;
-        let mut open = vec![0u32];
-        while let Some(n) = open.pop() {
+        let (mut seen, mut deepest) = (0, 0);
+        let mut open = vec![(0u32, 0u32)];
+        while let Some((n, depth)) = open.pop() {
             seen += 1;
+            deepest = deepest.max(depth);
             if let Node::Split { left, right, .. } = tree.nodes[n as usize] {
-                open.extend([left, right]);
+                open.extend([(left, depth + 1), (right, depth + 1)]);
             }
         }
         if seen != tree.nodes.len() {
@@ -153,7 +160,7 @@ impl Forest {
             );
             return Err(VerifyError::new(format!("tree {t}"), rule));
         }
-        Ok(())
+        Ok(deepest)
     }
 
     fn verify_predicate(&self, predicate: Predicate) -> Result<(), String> {

@@ -91,12 +91,11 @@ impl<'l> Budget<'l> {
 
     /// The forest, if it keeps the rules: whatever a file's nodes add up to, what comes out are trees.
     pub(crate) fn finish(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
-        let forest = forest
-            .build()
+        let (forest, depths) = forest
+            .build_measured()
             .map_err(|e| ImportError::new(ErrorKind::Structure, Place::Field(e.place), e.rule))?;
-        for (t, tree) in forest.trees.iter().enumerate() {
-            let place = || Place::Field(format!("tree {t}"));
-            check(tree.depth() as usize, self.limits.depth as usize, "depth", place)?;
+        for (t, depth) in depths.into_iter().enumerate() {
+            check(depth, self.limits.depth, "depth", || Place::Field(format!("tree {t}")))?;
         }
         Ok(forest)
     }
