@@ -1,11 +1,13 @@
 //! Models that are damaged, hostile or not supported: each is refused with one line that names the place, the cause
 //! and the remedy; and whatever is not refused is a sound forest.
 
-use std::fmt::Write as _;
-use std::path::Path;
+#[path = "support/mutate.rs"]
+mod mutate;
 
-use fangorn::forest::reference;
+use std::fmt::Write as _;
+
 use fangorn::import::{ErrorKind, Format, ImportError, Limits, LoadOptions, Place, load, parse};
+use mutate::{KINDS, Random, Tally, mutate_bytes, zoo};
 use serde_json::{Value, json};
 
 /// The smallest model that has every part: two trees of five nodes, the second with a split on categories.
@@ -803,27 +805,6 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     assert_eq!(error.place(), &Place::Field("learner.gradient_booster.model.trees[0]".into()));
 }
 
-/// A generator of random numbers that needs no crate: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
-    }
-}
-
 /// Replaces the number whose text is nearest after a random place.
 fn replace_number(bytes: &mut Vec<u8>, random: &mut Random) {
     let numbers: [&[u8]; 12] = [
@@ -847,23 +828,12 @@ fn replace_number(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
-    let at = random.below(bytes.len());
-    let length = 1 + random.below(16.min(bytes.len() - at));
     match random.below(9) {
-        0 => bytes[at] ^= 1 << random.below(8),
-        1 => bytes[at] = random.next() as u8,
-        2 => bytes.truncate(at),
-        3 => drop(bytes.drain(at..at + length)),
-        4 => {
-            let copy = bytes[at..at + length].to_vec();
-            bytes.splice(at..at, copy);
-        }
-        5 => {
-            let other = random.below(bytes.len() - length + 1);
-            (0..length).for_each(|i| bytes.swap(at + i, other + i));
-        }
+        kind if kind < KINDS => mutate_bytes(bytes, kind, random),
         // A huge or a negative count, if a count is there.
         6 => {
+            let at = random.below(bytes.len());
+            let length = 1 + random.below(16.min(bytes.len() - at));
             let edge = random.pick(&[0x00, 0x7f, 0x80, 0xff]);
             bytes[at..at + length].fill(edge);
         }
@@ -874,54 +844,15 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Small models to start from: the minimal one, and those of the zoo.
-fn seeds() -> Vec<(String, Vec<u8>)> {
-    let mut seeds: Vec<(String, Vec<u8>)> =
-        both(&minimal()).map(|(name, bytes)| (name.to_owned(), bytes)).into();
-    let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo");
-    let mut files: Vec<_> = std::fs::read_dir(zoo)
-        .into_iter()
-        .flatten()
-        .flat_map(|folder| folder.map(|f| ["model.json", "model.ubj"].map(|name| f.path().join(name))))
-        .flatten()
-        .collect();
-    files.sort();
-    let ours = |bytes: &[u8]| matches!(Format::of(bytes), Ok(Format::XgboostJson | Format::XgboostUbjson));
-    let small = |file: &Path| std::fs::read(file).ok().filter(|b| b.len() < 24 << 10 && ours(b));
-    seeds.extend(files.iter().filter_map(|file| Some((file.display().to_string(), small(file)?))));
-    seeds
-}
-
 #[test]
 fn mutations_never_panic_and_what_loads_is_sound() {
     let limits = Limits { features: 1 << 12, outputs: 1 << 8, category_words: 1 << 20, ..Default::default() };
     let options = LoadOptions { limits, ..Default::default() };
-    let mut random = Random(20_260_131);
-    let (mut loaded, mut refused) = (0, 0);
-    let seeds = seeds();
-    for (i, (name, seed)) in seeds.iter().enumerate() {
-        for round in 0..if i < 2 { 3000 } else { 150 } {
-            let mut bytes = seed.clone();
-            for _ in 0..1 + random.below(3) {
-                mutate(&mut bytes, &mut random);
-            }
-            match parse(&bytes, &options) {
-                Ok(forest) => {
-                    loaded += 1;
-                    forest.verify().unwrap_or_else(|e| panic!("{name}, mutation {round}: {e}"));
-                    let row = vec![f32::NAN; forest.features.len()];
-                    assert_eq!(reference::leaf_ids(&forest, &row).len(), forest.trees.len());
-                }
-                Err(error) => {
-                    refused += 1;
-                    let line = error.to_string();
-                    assert!(
-                        !line.chars().any(char::is_control) && !line.is_empty(),
-                        "{name}, mutation {round}: {line:?}"
-                    );
-                }
-            }
-        }
-    }
-    assert!(loaded > 500 && refused > 2000, "{loaded} loaded, {refused} refused");
+    // The minimal model, and those of the zoo.
+    let mut seeds: Vec<_> = both(&minimal()).map(|(name, bytes)| (name.to_owned(), bytes, 3000)).into();
+    let ours = |bytes: &[u8]| matches!(Format::of(bytes), Ok(Format::XgboostJson | Format::XgboostUbjson));
+    seeds.extend(zoo(&["model.json", "model.ubj"], 24 << 10, 150).into_iter().filter(|(_, b, _)| ours(b)));
+    let mut tally = Tally::default();
+    tally.mutate(&seeds, &options, &mut Random(20_260_131), mutate);
+    assert!(tally.loaded > 500 && tally.refused > 2000, "{tally:?}");
 }

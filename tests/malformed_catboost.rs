@@ -1,11 +1,13 @@
 //! CatBoost models that are damaged, hostile or not supported: each is refused with one line that names the place,
 //! the cause and the remedy; and whatever is not refused is a sound forest.
 
-use std::path::Path;
+#[path = "support/mutate.rs"]
+mod mutate;
 
 use fangorn::forest::reference;
 use fangorn::import::ErrorKind::{Limit, Options, Schema, Structure, Syntax, Unsupported, Value as BadValue};
 use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse};
+use mutate::{KINDS, Random, Tally, mutate_bytes, zoo};
 use serde_json::{Value, json};
 
 fn over(feature: u32, border: f64, index: u32) -> Value {
@@ -540,23 +542,6 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     assert_eq!(thread.join().expect("no overflow").place(), &Place::Field("tree 0".into()));
 }
 
-/// A generator of random numbers that needs no crate: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-}
-
 /// Replaces the number whose text is nearest after a random place.
 fn replace_number(bytes: &mut Vec<u8>, random: &mut Random) {
     let numbers: [&[u8]; 12] = [
@@ -599,18 +584,9 @@ fn move_value(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
-    let at = random.below(bytes.len());
-    let length = 1 + random.below(16.min(bytes.len() - at));
-    match random.below(9) {
-        0 => bytes[at] ^= 1 << random.below(8),
-        1 => bytes[at] = random.next() as u8,
-        2 => bytes.truncate(at),
-        3 => drop(bytes.drain(at..at + length)),
-        4 => {
-            let copy = bytes[at..at + length].to_vec();
-            bytes.splice(at..at, copy);
-        }
-        5 => move_value(bytes, random),
+    match random.below(10) {
+        kind if kind < KINDS => mutate_bytes(bytes, kind, random),
+        6 => move_value(bytes, random),
         _ => replace_number(bytes, random),
     }
     if bytes.is_empty() {
@@ -618,60 +594,27 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// What to mutate and how often: the minimal models, and those of the zoo.
-fn seeds() -> Vec<(String, String, usize)> {
-    let plain = change(minimal(), &[("/model_info/params/loss_function/type", json!("RMSE"))]);
-    let mut seeds = vec![
-        ("minimal".to_owned(), plain.to_string(), 3000),
-        ("nested".to_owned(), nested().to_string(), 3000),
-        ("chain".to_owned(), chain(20), 500),
-        ("category".to_owned(), change(minimal(), &category(593_172_586, Value::Null)).to_string(), 20),
-    ];
-    let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo");
-    let mut folders: Vec<_> =
-        std::fs::read_dir(zoo).into_iter().flatten().flatten().map(|f| f.path()).collect();
-    folders.sort();
-    for folder in folders {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if let Some(text) = name
-            .starts_with("catboost-")
-            .then(|| std::fs::read_to_string(folder.join("model.json")).ok())
-            .flatten()
-        {
-            let rounds = if name.contains("one-hot") { 10 } else { 100 };
-            seeds.push((name, text, rounds));
-        }
-    }
-    seeds
-}
-
 #[test]
 fn mutations_never_panic_and_what_loads_is_sound() {
     let limits = Limits { features: 1 << 12, outputs: 1 << 8, category_words: 1 << 20, ..Default::default() };
     let options = LoadOptions { limits, ..Default::default() };
-    let mut random = Random(20_260_214);
-    let (mut loaded, mut refused) = (0, 0);
-    for (name, seed, rounds) in seeds() {
-        for round in 0..rounds {
-            let mut bytes = seed.clone().into_bytes();
-            for _ in 0..1 + random.below(3) {
-                mutate(&mut bytes, &mut random);
-            }
-            match parse(&bytes, &options) {
-                Ok(forest) => {
-                    loaded += 1;
-                    forest.verify().unwrap_or_else(|e| panic!("{name}, mutation {round}: {e}"));
-                    let row = vec![f32::NAN; forest.features.len()];
-                    assert_eq!(reference::leaf_ids(&forest, &row).len(), forest.trees.len());
-                }
-                Err(error) => {
-                    refused += 1;
-                    let line = error.to_string();
-                    let sound = !line.chars().any(char::is_control) && !line.is_empty();
-                    assert!(sound, "{name}, mutation {round}: {line:?}");
-                }
-            }
-        }
-    }
-    assert!(loaded > 500 && refused > 2000, "{loaded} loaded, {refused} refused");
+    let plain = change(minimal(), &[("/model_info/params/loss_function/type", json!("RMSE"))]);
+    let category = change(minimal(), &category(593_172_586, Value::Null));
+    let seed = |name: &str, text: String, rounds| (name.to_owned(), text.into_bytes(), rounds);
+    let mut seeds = vec![
+        seed("minimal", plain.to_string(), 3000),
+        seed("nested", nested().to_string(), 3000),
+        seed("chain", chain(20), 500),
+        seed("category", category.to_string(), 20),
+    ];
+    let models =
+        zoo(&["model.json"], 64 << 10, 100).into_iter().filter(|(name, ..)| name.contains("catboost-"));
+    seeds.extend(models.map(|(name, bytes, rounds)| {
+        // Each of these looks for the numbers behind hashes.
+        let rounds = if name.contains("one-hot") { 10 } else { rounds };
+        (name, bytes, rounds)
+    }));
+    let mut tally = Tally::default();
+    tally.mutate(&seeds, &options, &mut Random(20_260_214), mutate);
+    assert!(tally.loaded > 500 && tally.refused > 2000, "{tally:?}");
 }

@@ -1,10 +1,12 @@
 //! LightGBM's text, damaged, hostile or not supported: each file is refused with one line that names the place, the cause
 //! and the remedy; and whatever is not refused is a sound forest.
 
-use std::path::Path;
+#[path = "support/mutate.rs"]
+mod mutate;
 
 use fangorn::forest::reference;
 use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse};
+use mutate::{KINDS, Random, Tally, mutate_bytes, zoo};
 
 use ErrorKind::{Limit, Options, Schema, Structure, Syntax, Unsupported, Value};
 
@@ -542,23 +544,6 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     assert_eq!(thread.join().expect("no overflow").place(), &Place::Field("tree 0".into()));
 }
 
-/// A generator of random numbers that needs no crate: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-}
-
 const NUMBERS: [&str; 14] = [
     "-1",
     "0",
@@ -577,21 +562,8 @@ const NUMBERS: [&str; 14] = [
 ];
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
-    let at = random.below(bytes.len());
-    let length = 1 + random.below(16.min(bytes.len() - at));
     match random.below(9) {
-        0 => bytes[at] ^= 1 << random.below(8),
-        1 => bytes[at] = random.next() as u8,
-        2 => bytes.truncate(at),
-        3 => drop(bytes.drain(at..at + length)),
-        4 => {
-            let copy = bytes[at..at + length].to_vec();
-            bytes.splice(at..at, copy);
-        }
-        5 => {
-            let other = random.below(bytes.len() - length + 1);
-            (0..length).for_each(|i| bytes.swap(at + i, other + i));
-        }
+        kind if kind < KINDS => mutate_bytes(bytes, kind, random),
         // A line goes, or moves elsewhere.
         6 => {
             let mut lines: Vec<Vec<u8>> = bytes.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect();
@@ -602,6 +574,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
             *bytes = lines.join(&b'\n');
         }
         _ => {
+            let at = random.below(bytes.len());
             let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|i| at + i) else { return };
             let digits = bytes[start..].iter().take_while(|b| b.is_ascii_digit()).count();
             bytes.splice(start..start + digits, NUMBERS[random.below(NUMBERS.len())].bytes());
@@ -612,45 +585,14 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Small models to start from: the minimal one, and those of the zoo.
-fn seeds() -> Vec<(String, Vec<u8>)> {
-    let mut seeds = vec![("minimal".to_owned(), MINIMAL.as_bytes().to_vec())];
-    let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo");
-    let folders = std::fs::read_dir(zoo).into_iter().flatten().flatten();
-    let mut files: Vec<_> = folders.map(|folder| folder.path().join("model.txt")).collect();
-    files.sort();
-    let small = |file: &Path| std::fs::read(file).ok().filter(|bytes| bytes.len() < 16 << 10);
-    seeds.extend(files.iter().filter_map(|file| Some((file.display().to_string(), small(file)?))));
-    seeds
-}
-
 #[test]
 fn mutations_never_panic_and_what_loads_is_sound() {
     let limits = Limits { features: 1 << 12, outputs: 1 << 8, category_words: 1 << 20, ..Default::default() };
     let options = LoadOptions { limits, ..Default::default() };
-    let mut random = Random(20_261_120);
-    let (mut loaded, mut refused) = (0, 0);
-    for (i, (name, seed)) in seeds().iter().enumerate() {
-        for round in 0..if i == 0 { 3000 } else { 150 } {
-            let mut bytes = seed.clone();
-            for _ in 0..1 + random.below(3) {
-                mutate(&mut bytes, &mut random);
-            }
-            match parse(&bytes, &options) {
-                Ok(forest) => {
-                    loaded += 1;
-                    forest.verify().unwrap_or_else(|e| panic!("{name}, mutation {round}: {e}"));
-                    let row = vec![f32::NAN; forest.features.len()];
-                    assert_eq!(reference::leaf_ids(&forest, &row).len(), forest.trees.len());
-                }
-                Err(error) => {
-                    refused += 1;
-                    let line = error.to_string();
-                    let one = !line.chars().any(char::is_control) && !line.is_empty();
-                    assert!(one, "{name}, mutation {round}: {line:?}");
-                }
-            }
-        }
-    }
-    assert!(loaded > 500 && refused > 2000, "{loaded} loaded, {refused} refused");
+    // The minimal model, and those of the zoo.
+    let mut seeds = vec![("minimal".to_owned(), MINIMAL.as_bytes().to_vec(), 3000)];
+    seeds.extend(zoo(&["model.txt"], 16 << 10, 150));
+    let mut tally = Tally::default();
+    tally.mutate(&seeds, &options, &mut Random(20_261_120), mutate);
+    assert!(tally.loaded > 500 && tally.refused > 2000, "{tally:?}");
 }

@@ -4,8 +4,11 @@
 #[path = "support/npz.rs"]
 mod npz;
 
-use fangorn::forest::reference;
+#[path = "support/mutate.rs"]
+mod mutate;
+
 use fangorn::import::{ErrorKind, ErrorKind::*, ImportError, Limits, LoadOptions, parse};
+use mutate::{KINDS, Random, Tally, mutate_bytes};
 use npz::{Array, Model, Zip, npy, zip};
 use serde_json::{Value, json};
 
@@ -341,41 +344,16 @@ fn every_truncation_is_refused() {
     }
 }
 
-/// A generator of random numbers that needs no crate: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-}
-
 /// Changes bytes anywhere.
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
-    let at = random.below(bytes.len());
-    let length = 1 + random.below(16.min(bytes.len() - at));
     match random.below(7) {
-        0 => bytes[at] ^= 1 << random.below(8),
-        1 => bytes[at] = random.next() as u8,
-        2 => bytes.truncate(at),
-        3 => drop(bytes.drain(at..at + length)),
-        4 => {
-            let copy = bytes[at..at + length].to_vec();
-            bytes.splice(at..at, copy);
+        kind if kind < KINDS => mutate_bytes(bytes, kind, random),
+        _ => {
+            let at = random.below(bytes.len());
+            let length = 1 + random.below(16.min(bytes.len() - at));
+            let edge = random.pick(&[0x00, 0x7f, 0x80, 0xff]);
+            bytes[at..at + length].fill(edge);
         }
-        5 => {
-            let other = random.below(bytes.len() - length + 1);
-            (0..length).for_each(|i| bytes.swap(at + i, other + i));
-        }
-        _ => bytes[at..at + length].fill([0x00, 0x7f, 0x80, 0xff][random.below(4)]),
     }
     if bytes.is_empty() {
         bytes.push(b'P');
@@ -422,20 +400,8 @@ fn mutations_never_panic_and_what_loads_is_sound() {
     };
     let options = LoadOptions { limits, ..Default::default() };
     let mut random = Random(20_261_120);
-    let (mut loaded, mut refused) = (0, 0);
-    let mut check = |bytes: &[u8], round: usize| match parse(bytes, &options) {
-        Ok(forest) => {
-            loaded += 1;
-            forest.verify().unwrap_or_else(|e| panic!("mutation {round}: {e}"));
-            let row = vec![f32::NAN; forest.features.len()];
-            assert_eq!(reference::leaf_ids(&forest, &row).len(), forest.trees.len());
-        }
-        Err(error) => {
-            refused += 1;
-            let line = error.to_string();
-            assert!(!line.chars().any(char::is_control) && !line.is_empty(), "mutation {round}: {line:?}");
-        }
-    };
+    let mut tally = Tally::default();
+    let mut check = |bytes: &[u8], round: usize| tally.read(bytes, &options, &format!("mutation {round}"));
     for round in 0..3000 {
         let mut model = Model::minimal();
         for _ in 0..1 + random.below(3) {
@@ -458,5 +424,5 @@ fn mutations_never_panic_and_what_loads_is_sound() {
         }
         check(&bytes, round);
     }
-    assert!(loaded > 500 && refused > 4000, "{loaded} loaded, {refused} refused");
+    assert!(tally.loaded > 500 && tally.refused > 4000, "{tally:?}");
 }

@@ -4,14 +4,15 @@
 #[path = "support/checkpoint.rs"]
 mod checkpoint;
 
-use std::path::Path;
+#[path = "support/mutate.rs"]
+mod mutate;
 
 use checkpoint::{Checkpoint, Model, Node, i32s, reals, u8s, u32s, u64s};
-use fangorn::forest::reference;
 use fangorn::import::{
     ErrorKind::{self, Limit, Options, Structure, Syntax, Unsupported, Value},
     ImportError, Limits, LoadOptions, Place, parse,
 };
+use mutate::{KINDS, Random, Tally, mutate_bytes, zoo};
 
 fn refusal(bytes: &[u8], options: &LoadOptions) -> ImportError {
     let error = parse(bytes, options).expect_err("the checkpoint is bad");
@@ -383,42 +384,15 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     assert_eq!((error.kind(), error.place()), (Limit, &Place::Field("tree 0".into())));
 }
 
-/// A generator of random numbers that needs no crate: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-}
-
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
-    let at = random.below(bytes.len());
-    let length = 1 + random.below(16.min(bytes.len() - at));
     match random.below(8) {
-        0 | 1 => bytes[at] ^= 1 << random.below(8),
-        2 => bytes[at] = random.next() as u8,
-        3 => bytes.truncate(at),
-        4 => drop(bytes.drain(at..at + length)),
-        5 => {
-            let copy = bytes[at..at + length].to_vec();
-            bytes.splice(at..at, copy);
-        }
-        6 => {
-            let other = random.below(bytes.len() - length + 1);
-            (0..length).for_each(|i| bytes.swap(at + i, other + i));
-        }
+        kind if kind < KINDS => mutate_bytes(bytes, kind, random),
+        6 => mutate_bytes(bytes, 0, random),
         // A huge or a negative number, if one is there.
         _ => {
-            let edge = [0x00, 0x01, 0x7f, 0x80, 0xff][random.below(5)];
+            let at = random.below(bytes.len());
+            let length = 1 + random.below(16.min(bytes.len() - at));
+            let edge = random.pick(&[0x00, 0x01, 0x7f, 0x80, 0xff]);
             bytes[at..at + length].fill(edge);
         }
     }
@@ -427,46 +401,13 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Small checkpoints to start from: one made by hand, and those of the zoo.
-fn seeds() -> Vec<(String, Vec<u8>)> {
-    let mut seeds = vec![("by hand".to_owned(), sound().bytes())];
-    let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo");
-    let folders = std::fs::read_dir(zoo).into_iter().flatten().flatten();
-    let mut files: Vec<_> = folders.map(|f| f.path().join("model.tl")).filter(|f| f.exists()).collect();
-    files.sort();
-    seeds.extend(files.iter().map(|f| (f.display().to_string(), std::fs::read(f).expect("a model"))));
-    seeds
-}
-
 #[test]
 fn mutations_never_panic_and_what_loads_is_sound() {
     let limits = Limits { features: 1 << 12, outputs: 1 << 8, category_words: 1 << 20, ..Default::default() };
     let options = LoadOptions { limits, ..Default::default() };
-    let mut random = Random(20_261_120);
-    let (mut loaded, mut refused) = (0, 0);
-    for (i, (name, seed)) in seeds().iter().enumerate() {
-        for round in 0..if i == 0 { 6000 } else { 200 } {
-            let mut bytes = seed.clone();
-            for _ in 0..1 + random.below(3) {
-                mutate(&mut bytes, &mut random);
-            }
-            match parse(&bytes, &options) {
-                Ok(forest) => {
-                    loaded += 1;
-                    forest.verify().unwrap_or_else(|e| panic!("{name}, mutation {round}: {e}"));
-                    let row = vec![f32::NAN; forest.features.len()];
-                    assert_eq!(reference::leaf_ids(&forest, &row).len(), forest.trees.len());
-                    let width = forest.transform.width(forest.outputs as usize);
-                    assert_eq!(reference::values(&forest, &row).len(), width);
-                }
-                Err(error) => {
-                    refused += 1;
-                    let line = error.to_string();
-                    let sound = !line.chars().any(char::is_control) && !line.is_empty();
-                    assert!(sound, "{name}, mutation {round}: {line:?}");
-                }
-            }
-        }
-    }
-    assert!(loaded > 500 && refused > 2000, "{loaded} loaded, {refused} refused");
+    let mut seeds = vec![("by hand".to_owned(), sound().bytes(), 6000)];
+    seeds.extend(zoo(&["model.tl"], 1 << 20, 200));
+    let mut tally = Tally::default();
+    tally.mutate(&seeds, &options, &mut Random(20_261_120), mutate);
+    assert!(tally.loaded > 500 && tally.refused > 2000, "{tally:?}");
 }

@@ -263,6 +263,25 @@ impl ForestOp {
         let made = Predictor::with_schedule(&self.forest, &self.schedule(&crate::schedule::Device::Cpu))?;
         Ok(self.cpu.get_or_init(|| made))
     }
+
+    /// Margins of rows in the CPU's memory, for an operator that is [prepared](ForestOp::prepare).
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn cpu_margins(&self, rows: &crate::cpu::Rows<'_>, leaves: &[f32]) -> TensorData {
+        let mut out = vec![0.0f32; rows.len() * self.outputs()];
+        let predictor = self.predictor().expect("prepared by the caller");
+        predictor.program().margins(rows, leaves, &mut out).expect("checked by the caller");
+        TensorData::new(out, [rows.len(), self.outputs()])
+    }
+
+    /// The same for slots.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn cpu_slots(&self, rows: &crate::cpu::Rows<'_>) -> TensorData {
+        let mut out = vec![0u32; rows.len() * self.trees()];
+        let predictor = self.predictor().expect("prepared by the caller");
+        predictor.program().slots(rows, &mut out).expect("checked by the caller");
+        let out: Vec<i32> = out.into_iter().map(|s| s as i32).collect();
+        TensorData::new(out, [rows.len(), self.trees()])
+    }
 }
 
 fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {

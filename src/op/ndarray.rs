@@ -12,7 +12,7 @@ use burn::{
         ops::FloatTensorOps,
         tensor::{FloatTensor, IntTensor},
     },
-    tensor::{FloatDType, TensorData},
+    tensor::FloatDType,
 };
 
 use super::{ForestBackend, ForestOp};
@@ -24,25 +24,12 @@ impl ForestBackend for NdArray {
         leaves: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        let batch = x.shape()[0];
         let leaves = values(leaves);
-        let mut out = vec![0.0f32; batch * op.outputs()];
-        with_rows(x, |rows| {
-            let predictor = op.predictor().expect("prepared by the caller");
-            predictor.program().margins(rows, &leaves, &mut out).expect("checked by the caller");
-        });
-        NdArrayTensor::from_data(TensorData::new(out, [batch, op.outputs()]))
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, &leaves)))
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
-        let batch = x.shape()[0];
-        let mut out = vec![0u32; batch * op.trees()];
-        with_rows(x, |rows| {
-            let predictor = op.predictor().expect("prepared by the caller");
-            predictor.program().slots(rows, &mut out).expect("checked by the caller");
-        });
-        let out: Vec<i32> = out.into_iter().map(|s| s as i32).collect();
-        NdArrayTensor::from_data(TensorData::new(out, [batch, op.trees()]))
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_slots(rows)))
     }
 }
 
@@ -55,7 +42,7 @@ fn values(tensor: NdArrayTensor) -> Vec<f32> {
 }
 
 /// The array's values as rows: where they lie when their strides allow it, otherwise copied.
-fn with_rows(x: NdArrayTensor, f: impl FnOnce(&Rows<'_>)) {
+fn with_rows<R>(x: NdArrayTensor, f: impl FnOnce(&Rows<'_>) -> R) -> R {
     let shape = [x.shape()[0], x.shape()[1]];
     if let NdArrayTensor::F32(storage) = &x {
         let view = storage.view();
@@ -68,5 +55,5 @@ fn with_rows(x: NdArrayTensor, f: impl FnOnce(&Rows<'_>)) {
         }
     }
     let data = values(x);
-    f(&Rows::strided(&data, shape, [shape[1], 1]).expect("row-major values"));
+    f(&Rows::strided(&data, shape, [shape[1], 1]).expect("row-major values"))
 }
