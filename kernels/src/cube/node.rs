@@ -51,7 +51,8 @@ fn question_right(model: &[u32], questions_at: u32, key: u32, place: u32, meta: 
     if kind == comptime![question::ZERO_ASIDE] {
         // Keys of -1e-35 and 1e-35.
         let zero = key >= comptime![keys::key(-ZERO_ZONE)] && key <= comptime![keys::key(ZERO_ZONE)];
-        named = (key < first) != zero;
+        // One or the other, in integers: SPIR-V does not compare booleans.
+        named = select(key < first, 1u32, 0u32) != select(zero, 1u32, 0u32);
     }
     if kind < comptime![question::ZERO_ASIDE] {
         let words = asked & comptime![!question::KIND];
