@@ -9,7 +9,6 @@ pub mod cpu;
 #[cfg(feature = "cube")]
 pub mod cube;
 pub mod error;
-pub mod file;
 pub mod forest;
 pub mod import;
 pub mod layout;
@@ -22,4 +21,5 @@ pub mod schedule;
 
 pub use error::Error;
 pub use forest::Forest;
+pub use import::fangorn as file;
 pub use predictor::Predictor;

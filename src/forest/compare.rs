@@ -16,6 +16,9 @@ pub enum CompareType {
 }
 
 impl CompareType {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::F32, Self::F64];
+
     /// The value as it is compared.
     pub fn cast(self, x: f64) -> f64 {
         match self {

@@ -230,6 +230,20 @@ pub enum Aggregate {
     Max,
 }
 
+impl Aggregate {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Sum, Self::Min, Self::Max];
+
+    /// The name in text forms.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+}
+
 /// How a row's values become a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Classes {
@@ -252,6 +266,16 @@ pub enum ClassRule {
         /// One half for probabilities.
         threshold: Real,
     },
+}
+
+impl std::fmt::Display for ClassRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Largest => f.write_str("largest"),
+            Self::Over { threshold } => write!(f, "over {threshold:?}"),
+        }
+    }
 }
 
 /// A trained forest: `margin[o] = base_score[o] + Σ leaf(tree, row)[o]`, `value = transform(scale x margin)`.

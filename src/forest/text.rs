@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Aggregate, CategoryRule, ClassRule, Classes, Forest, Node, Predicate, Real, Targets};
+use super::{Aggregate, CategoryRule, Classes, Forest, Node, Predicate, Real, Side, Targets};
 
 impl Forest {
     /// The forest as text, for reading and for snapshots.
@@ -40,18 +40,13 @@ impl Forest {
         )?;
         writeln!(out, "  base_score {:?}", self.base_score)?;
         if self.aggregate != Aggregate::Sum {
-            writeln!(out, "  aggregate {}", format!("{:?}", self.aggregate).to_lowercase())?;
+            writeln!(out, "  aggregate {}", self.aggregate.name())?;
         }
         if self.scale != Real(1.0) {
             writeln!(out, "  scale {:?}", self.scale)?;
         }
         if self.classes != Classes::default() {
-            let rule = match self.classes.rule {
-                ClassRule::None => "none".to_owned(),
-                ClassRule::Largest => "largest".to_owned(),
-                ClassRule::Over { threshold } => format!("over {threshold:?}"),
-            };
-            writeln!(out, "  classes {rule} {:?}", self.classes.labels)?;
+            writeln!(out, "  classes {} {:?}", self.classes.rule, self.classes.labels)?;
         }
         for (i, set) in self.sets.iter().enumerate() {
             let rule = match set.rule {
@@ -70,24 +65,29 @@ impl Forest {
                 match *node {
                     Node::Leaf { slot } => writeln!(out, "  {n}: leaf {id} #{slot} {:?}", self.leaf(slot))?,
                     Node::Split { feature, predicate, missing, left, right } => {
-                        let ask = match predicate {
-                            Predicate::Less { threshold } => format!("x[{feature}] < {threshold:?}"),
-                            Predicate::LessZeroAside { threshold } => {
-                                format!("x[{feature}] < {threshold:?} xor zero")
-                            }
-                            Predicate::Equal { value } => format!("x[{feature}] == {value:?}"),
-                            Predicate::Always => format!("x[{feature}] any"),
-                            Predicate::InSet { set, inside: super::Side::Left } => {
-                                format!("x[{feature}] in set {set}")
-                            }
-                            Predicate::InSet { set, .. } => format!("x[{feature}] not in set {set}"),
-                        };
                         let missing = format!("{missing:?}").to_lowercase();
-                        writeln!(out, "  {n}: if {ask}, missing {missing}, then {left} else {right}")?;
+                        writeln!(
+                            out,
+                            "  {n}: if x[{feature}] {predicate}, missing {missing}, then {left} else {right}"
+                        )?;
                     }
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl std::fmt::Display for Predicate {
+    /// What stands after the column: `< 0.5`, `in set 3`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Less { threshold } => write!(f, "< {threshold:?}"),
+            Self::LessZeroAside { threshold } => write!(f, "< {threshold:?} xor zero"),
+            Self::Equal { value } => write!(f, "== {value:?}"),
+            Self::InSet { set, inside: Side::Left } => write!(f, "in set {set}"),
+            Self::InSet { set, inside: Side::Right } => write!(f, "not in set {set}"),
+            Self::Always => f.write_str("any"),
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::Forest;
 use crate::forest::{ForestBuilder, Node};
 
 /// Counts what a file asks for. A claim is checked before room is made for it.
-pub(crate) struct Budget<'l> {
+pub(super) struct Budget<'l> {
     limits: &'l Limits,
     nodes: usize,
     words: usize,
@@ -16,17 +16,17 @@ pub(crate) struct Budget<'l> {
 const NODE_BYTES: usize = size_of::<Node>() + size_of::<u32>() + size_of::<f64>();
 
 impl<'l> Budget<'l> {
-    pub(crate) fn new(limits: &'l Limits) -> Self {
+    pub(super) fn new(limits: &'l Limits) -> Self {
         Self { limits, nodes: 0, words: 0, bytes: 0 }
     }
 
     /// A forest of so many trees.
-    pub(crate) fn trees(&self, trees: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+    pub(super) fn trees(&self, trees: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(trees, self.limits.trees, "trees", place)
     }
 
     /// So many more nodes.
-    pub(crate) fn nodes(&mut self, nodes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+    pub(super) fn nodes(&mut self, nodes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         self.nodes = self.nodes.saturating_add(nodes);
         // Slots and places in layouts are counted in 31 bits.
         let most = self.limits.nodes.min(i32::MAX as usize);
@@ -37,7 +37,7 @@ impl<'l> Budget<'l> {
     }
 
     /// Leaves of so many values each that a file does not spell out: as many values as there may be nodes.
-    pub(crate) fn vector_leaves(
+    pub(super) fn vector_leaves(
         &mut self,
         leaves: usize,
         width: usize,
@@ -62,17 +62,17 @@ impl<'l> Budget<'l> {
     }
 
     /// Rows of so many columns.
-    pub(crate) fn features(&self, features: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+    pub(super) fn features(&self, features: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(features, self.limits.features, "features", place)
     }
 
     /// So many outputs.
-    pub(crate) fn outputs(&self, outputs: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+    pub(super) fn outputs(&self, outputs: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(outputs, self.limits.outputs, "outputs", place)
     }
 
     /// So many more 32-bit words of category sets.
-    pub(crate) fn category_words(
+    pub(super) fn category_words(
         &mut self,
         words: usize,
         place: impl FnOnce() -> Place,
@@ -85,12 +85,12 @@ impl<'l> Budget<'l> {
     }
 
     /// A string of so many bytes.
-    pub(crate) fn string(&self, bytes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
+    pub(super) fn string(&self, bytes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(bytes, self.limits.string_bytes, "string_bytes", place)
     }
 
     /// The forest, if it keeps the rules: whatever a file's nodes add up to, what comes out are trees.
-    pub(crate) fn finish(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
+    pub(super) fn finish(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
         let (forest, depths) = forest
             .build_measured()
             .map_err(|e| ImportError::new(ErrorKind::Structure, Place::Field(e.place), e.rule))?;

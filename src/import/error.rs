@@ -97,7 +97,7 @@ impl fmt::Display for Report {
 }
 
 impl ImportError {
-    pub(crate) fn new(kind: ErrorKind, place: Place, cause: impl AsRef<str>) -> Self {
+    pub(super) fn new(kind: ErrorKind, place: Place, cause: impl AsRef<str>) -> Self {
         let place = match place {
             Place::Field(path) => Place::Field(one_line(&path, LONGEST_TEXT)),
             other => other,
@@ -106,12 +106,12 @@ impl ImportError {
         Self(Box::new(Report { file: None, place, kind, cause, remedy: kind.remedy().into() }))
     }
 
-    pub(crate) fn limit(place: Place, cause: impl AsRef<str>, field: &str) -> Self {
+    pub(super) fn limit(place: Place, cause: impl AsRef<str>, field: &str) -> Self {
         let remedy = format!("raise `Limits::{field}` if you trust the file");
         Self::new(ErrorKind::Limit, place, cause).with_remedy(remedy)
     }
 
-    pub(crate) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+    pub(super) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.0.remedy = remedy.into();
         self
     }

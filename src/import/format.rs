@@ -51,7 +51,7 @@ impl Format {
             ),
             [b'{', ..] => Ok(Self::XgboostJson),
             [b't', b'r', b'e', b'e', b'\n' | b'\r', ..] => Ok(Self::LightGbm),
-            _ if bytes.starts_with(&crate::file::MAGIC) => Ok(Self::Fangorn),
+            _ if bytes.starts_with(&super::fangorn::MAGIC) => Ok(Self::Fangorn),
             _ if bytes.starts_with(b"PK\x03\x04") => Ok(Self::ScikitLearn),
             // Three versions of 32 bits, then the types of thresholds and leaves.
             [major @ 3..=9, 0, 0, 0, _, 0, 0, 0, _, 0, 0, 0, 0..=9, 0..=9, ..]

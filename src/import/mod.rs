@@ -16,6 +16,7 @@
 //! | `onnx` | tree ensembles of ONNX-ML |
 //! | `treelite` | treelite's checkpoint |
 //! | `sklearn` | what our exporter writes of scikit-learn's estimators |
+//! | `fangorn` | our own file, read and written |
 //! | `budget` | what the limits leave, and the forest's last check |
 //! | `limits`, `error` | how much a file may ask for, and how a refusal reads |
 
@@ -23,6 +24,7 @@ mod budget;
 mod catboost;
 mod decode;
 mod error;
+pub mod fangorn;
 mod format;
 mod json;
 mod lightgbm;
@@ -37,7 +39,6 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-pub(crate) use budget::Budget;
 pub use error::{ErrorKind, ImportError, Place};
 pub use format::Format;
 pub use limits::Limits;
@@ -61,6 +62,15 @@ pub struct LoadOptions {
 /// # Errors
 /// [`Error::Io`] when the file can't be read, [`Error::Import`] (naming the file) for all that [`parse`] refuses.
 pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
+    load_with(path, options, |bytes| parse(bytes, options))
+}
+
+/// Reads a file's bytes, as many as the limit allows, and hands them on.
+fn load_with<T>(
+    path: &Path,
+    options: &LoadOptions,
+    parse: impl FnOnce(&[u8]) -> Result<T, ImportError>,
+) -> Result<T, Error> {
     let io = |source| Error::Io { path: path.to_path_buf(), source };
     let limit = options.limits.file_bytes;
     let mut file = std::fs::File::open(path).map_err(io)?;
@@ -72,8 +82,8 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
         file.by_ref().take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(io)?;
     }
     let size = stated.max(bytes.len() as u64);
-    let forest = if size > limit { Err(file_too_large(size, limit)) } else { parse(&bytes, options) };
-    forest.map_err(|error| Error::Import(error.in_file(path)))
+    let read = if size > limit { Err(file_too_large(size, limit)) } else { parse(&bytes) };
+    read.map_err(|error| Error::Import(error.in_file(path)))
 }
 
 /// Reads a model from the bytes of its file.
@@ -99,7 +109,7 @@ pub fn parse_as(format: Format, bytes: &[u8], options: &LoadOptions) -> Result<F
         return Err(file_too_large(size, options.limits.file_bytes));
     }
     match format {
-        Format::Fangorn => crate::file::Contents::from_bytes(bytes, options).map(|contents| contents.forest),
+        Format::Fangorn => fangorn::Contents::from_bytes(bytes, options).map(|contents| contents.forest),
         Format::XgboostJson => xgboost::forest(bytes, decode::Encoding::Json, options),
         Format::XgboostUbjson => xgboost::forest(bytes, decode::Encoding::Ubjson, options),
         Format::LightGbm => lightgbm::forest(bytes, options),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use fangorn::{
     file::{Contents, Named},
-    import::{self, LoadOptions},
+    import::LoadOptions,
 };
 
 use crate::{
@@ -46,7 +46,7 @@ pub fn run(args: &Convert) -> Result<Outcome> {
         return Err(Error::file(&args.o, "the name does not end in .fangorn; name the output so"));
     }
     let options = LoadOptions { iteration_range: args.iteration_range.clone(), ..LoadOptions::default() };
-    let mut contents = load(args, &options)?;
+    let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
         let choice = Choice::new(name, &contents.forest, false)?;
         let text = choice.schedule.to_string();
@@ -66,15 +66,4 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     let name = one_line(&args.o.display().to_string());
     output::print(&format!("{name}: {} trees, {} bytes\n", forest.trees.len(), bytes.len()))?;
     Ok(Outcome::Done)
-}
-
-/// All of a `.fangorn` file, or the forest of any other.
-fn load(args: &Convert, options: &LoadOptions) -> Result<Contents> {
-    let forest = import::load(&args.model, options).map_err(library_error)?;
-    let mut contents = Contents::new(forest);
-    let bytes = std::fs::read(&args.model).unwrap_or_default();
-    if let (true, Ok(whole)) = (options.iteration_range.is_none(), Contents::from_bytes(&bytes, options)) {
-        contents = whole;
-    }
-    Ok(contents)
 }

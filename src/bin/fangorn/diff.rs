@@ -5,7 +5,7 @@ use std::{fmt::Write, path::PathBuf};
 use clap::Args;
 use fangorn::{
     Forest,
-    forest::{CategorySet, Node, Predicate, Targets, reference},
+    forest::{CategorySet, Node, Predicate, Side, Targets, reference},
 };
 use serde::Serialize;
 
@@ -156,10 +156,10 @@ fn fields(a: &Forest, b: &Forest) -> Vec<Field> {
     field("outputs", &|f| f.outputs.to_string());
     field("base score", &|f| format!("{:?}", f.base_score));
     field("compared in", &|f| f.compare.name().into());
-    field("aggregate", &|f| format!("{:?}", f.aggregate));
+    field("aggregate", &|f| f.aggregate.name().into());
     field("scale", &|f| format!("{:?}", f.scale));
     field("transform", &|f| f.transform.name().into());
-    field("classes", &|f| format!("{:?}", f.classes));
+    field("classes", &|f| format!("{} {:?}", f.classes.rule, f.classes.labels));
     field("targets", &|f| match &f.targets {
         Targets::All => "a value for each output in every leaf".into(),
         Targets::One(targets) => format!("{targets:?}"),
@@ -230,16 +230,15 @@ fn node_text(forest: &Forest, node: Node) -> String {
         return format!("leaf {:?}", node.slot().map_or(&[][..], |slot| forest.leaf(slot)));
     };
     let asks = match predicate {
-        Predicate::Less { threshold } => format!("< {threshold:?}"),
-        Predicate::LessZeroAside { threshold } => format!("< {threshold:?} xor zero"),
-        Predicate::Equal { value } => format!("== {value:?}"),
-        Predicate::Always => "any".into(),
+        // Numbers of sets say nothing across models.
         Predicate::InSet { set, inside } => {
             let members: Vec<u32> = forest.sets[set as usize].members().take(9).collect();
             let more = if members.len() == 9 { ", …" } else { "" };
             let members = members.iter().take(8).map(u32::to_string).collect::<Vec<_>>().join(", ");
-            format!("in {{{members}{more}}} goes {}", format!("{inside:?}").to_lowercase())
+            let not = if inside == Side::Left { "" } else { "not " };
+            format!("{not}in {{{members}{more}}}")
         }
+        other => other.to_string(),
     };
     format!("x[{feature}] {asks}, missing {}", format!("{missing:?}").to_lowercase())
 }

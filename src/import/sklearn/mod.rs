@@ -66,7 +66,7 @@ struct Head {
 impl Head {
     /// The type that inputs are compared in.
     fn compare(&self) -> Result<CompareType, ImportError> {
-        let found = [CompareType::F32, CompareType::F64].into_iter().find(|c| c.name() == self.compare);
+        let found = CompareType::ALL.into_iter().find(|c| c.name() == self.compare);
         found.ok_or_else(|| unknown("compare", &self.compare, "f32 and f64"))
     }
 }
