@@ -11,6 +11,11 @@ const MOST_GROWTH: u64 = 64;
 /// … unless the whole stays below this many nodes anyway.
 const ALWAYS_ALLOWED: u64 = 1 << 16;
 
+/// Nodes of a full tree.
+fn full(depth: &u32) -> u64 {
+    if *depth < 32 { (2 << depth) - 1 } else { u32::MAX.into() }
+}
+
 impl Layout for Array {
     fn kind(&self) -> LayoutKind {
         LayoutKind::Array
@@ -24,10 +29,9 @@ impl Layout for Array {
         false
     }
 
-    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+    fn depths(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Vec<u32>, LayoutError> {
         let depth_of = |(k, t): (usize, &u32)| forest.trees[*t as usize].depth().max(least_depth[k]);
         let depths: Vec<u32> = order.iter().enumerate().map(depth_of).collect();
-        let full = |d: &u32| if *d < 32 { (2u64 << d) - 1 } else { u64::from(u32::MAX) };
         let total: u64 = depths.iter().map(full).sum();
         let present: u64 = forest.trees.iter().map(|t| t.nodes.len() as u64).sum();
         if total > ALWAYS_ALLOWED.max(present.saturating_mul(MOST_GROWTH)) || total >= 1 << 31 {
@@ -35,6 +39,12 @@ impl Layout for Array {
                 format!("{total} nodes would be stored for the {present} there are; use layout(sparse)");
             return Err(LayoutError { layout: LayoutKind::Array, remedy });
         }
+        Ok(depths)
+    }
+
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+        let depths = self.depths(forest, order, least_depth)?;
+        let total: u64 = depths.iter().map(full).sum();
         let mut packed = Packed {
             kind: LayoutKind::Array,
             children: self.children(),

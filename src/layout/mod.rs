@@ -11,7 +11,7 @@ pub use array::Array;
 pub use fangorn_kernels::plan::{Children, LayoutKind, question};
 pub use sparse::Sparse;
 
-use crate::forest::{CategoryRule, Forest, Predicate, Side};
+use crate::forest::{CategoryRule, Forest, Predicate, Side, ZERO_ZONE};
 
 /// A forest that a layout can't hold, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,11 +76,17 @@ pub trait Layout {
     /// Whether a walk that steps on from a leaf stays there. Where it does not, `pack` has to push leaves down.
     fn leaves_hold(&self) -> bool;
 
+    /// The depth that each tree would have laid out, by position: what [`Layout::pack`] would give, without the nodes.
+    ///
+    /// # Errors
+    /// Trees that would take unreasonably more room than their nodes do.
+    fn depths(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Vec<u32>, LayoutError>;
+
     /// Lays out the trees `order[0]`, `order[1]`, … so that no leaf of the tree at position `k` is shallower than
     /// `least_depth[k]` (unless leaves hold).
     ///
     /// # Errors
-    /// Trees that would take unreasonably more room than their nodes do.
+    /// What [`Layout::depths`] refuses.
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
 }
 
@@ -96,6 +102,9 @@ pub struct Questions {
     places: Vec<u32>,
     others: std::collections::HashMap<(u32, u64), u32>,
 }
+
+// Kernels can't see the HIR, so they have the constant again.
+const _: () = assert!(question::ZERO_ZONE.to_bits() == ZERO_ZONE.to_bits());
 
 impl Questions {
     /// The forest's category sets.

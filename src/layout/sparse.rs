@@ -7,6 +7,10 @@ use crate::forest::{Forest, Node};
 /// Breadth first: the nodes of a level follow each other, so the top of a tree, which every walk reads, is dense.
 pub struct Sparse;
 
+fn nodes(forest: &Forest) -> usize {
+    forest.trees.iter().map(|t| t.nodes.len()).sum()
+}
+
 impl Layout for Sparse {
     fn kind(&self) -> LayoutKind {
         LayoutKind::Sparse
@@ -20,19 +24,24 @@ impl Layout for Sparse {
         true
     }
 
-    fn pack(&self, forest: &Forest, order: &[u32], _least_depth: &[u32]) -> Result<Packed, LayoutError> {
-        let total: usize = forest.trees.iter().map(|t| t.nodes.len()).sum();
+    fn depths(&self, forest: &Forest, order: &[u32], _least_depth: &[u32]) -> Result<Vec<u32>, LayoutError> {
+        let total = nodes(forest);
         if total >= 1 << 31 {
             let remedy = format!("{total} nodes; fewer than 2^31 can be addressed, so split the forest");
             return Err(LayoutError { layout: LayoutKind::Sparse, remedy });
         }
+        Ok(order.iter().map(|t| forest.trees[*t as usize].depth()).collect())
+    }
+
+    fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
+        let depths = self.depths(forest, order, least_depth)?;
         let mut packed = Packed {
             kind: LayoutKind::Sparse,
             children: self.children(),
-            nodes: Vec::with_capacity(total),
+            nodes: Vec::with_capacity(nodes(forest)),
             roots: Vec::with_capacity(order.len()),
             constants: vec![0; order.len()],
-            depths: order.iter().map(|t| forest.trees[*t as usize].depth()).collect(),
+            depths,
         };
         for t in order {
             let nodes = &forest.trees[*t as usize].nodes;

@@ -4,7 +4,7 @@ use super::{Children, Emit, Plan, RowType, Size, Target, Value};
 use crate::{
     error::{Error, Result},
     forest::{self, Forest, Predicate},
-    layout::{self, LayoutKind, Packed},
+    layout::{self, Layout, LayoutKind, Packed},
     mir::{self, LoopNest},
     schedule::{Device, Schedule, TreeOrder},
 };
@@ -73,6 +73,31 @@ impl Lowered {
 /// # Errors
 /// A schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
+    let Settled { order, loops, legal, layout, least, plan } = settle(forest, schedule, request)?;
+    let packed = layout.pack(forest, &order, &least)?;
+    packed.verify().map_err(Error::Internal)?;
+    Ok(Lowered { order, loops, legal, packed, plan })
+}
+
+/// Whether [`lower`] would do it, without laying nodes out.
+///
+/// # Errors
+/// As [`lower`].
+pub fn check(forest: &Forest, schedule: &Schedule, request: Request) -> Result<()> {
+    settle(forest, schedule, request).map(drop)
+}
+
+/// Everything but the nodes in memory.
+struct Settled {
+    order: Vec<u32>,
+    loops: LoopNest,
+    legal: LoopNest,
+    layout: &'static dyn Layout,
+    least: Vec<u32>,
+    plan: Plan,
+}
+
+fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Settled> {
     let target = match request.device {
         Device::Cpu => Target::Cpu,
         Device::Gpu { .. } => Target::Cube,
@@ -84,29 +109,28 @@ pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<L
     };
     let loops = LoopNest::build(&nest, target);
     let legal = loops.legalise();
-    let (packed, walks) = pack(forest, schedule, &order, &loops, request.threads)?;
-    packed.verify().map_err(Error::Internal)?;
-    let mut builder = Builder { plan: empty(forest, &packed, target, request), walks, next_walk: 0 };
+    let layout = layout::layout(schedule.layout_kind().unwrap_or(LayoutKind::Sparse));
+    let (least, walks) = walks(forest, layout, &order, &loops, request.threads)?;
+    let mut builder = Builder { plan: empty(forest, layout, target, request), walks, next_walk: 0 };
     match request.device {
         Device::Cpu => builder.cpu(&legal),
         Device::Gpu { .. } => builder.cube(&legal, schedule, forest, request.device)?,
     }
     builder.plan.verify().map_err(Error::Internal)?;
-    Ok(Lowered { order, loops, legal, packed, plan: builder.plan })
+    Ok(Settled { order, loops, legal, layout, least, plan: builder.plan })
 }
 
 /// Straight-line steps of a walk, and whether they reach every leaf.
 pub(super) type Steps = (u32, bool);
 
-/// Lays the trees out for the walks that will visit them, and settles each walk's straight-line steps.
-fn pack(
+/// Settles each walk's straight-line steps, and with them the least depth of each tree's leaves, by position.
+fn walks(
     forest: &Forest,
-    schedule: &Schedule,
+    layout: &dyn Layout,
     order: &[u32],
     loops: &LoopNest,
     threads: u32,
-) -> Result<(Packed, Vec<Steps>)> {
-    let layout = layout::layout(schedule.layout_kind().unwrap_or(LayoutKind::Sparse));
+) -> Result<(Vec<u32>, Vec<Steps>)> {
     let depths: Vec<u32> = order.iter().map(|t| forest.trees[*t as usize].depth()).collect();
     let everything = || (0..order.len() as u32).collect::<Vec<_>>();
     let visited: Vec<Vec<u32>> = loops
@@ -127,11 +151,10 @@ fn pack(
             trees.iter().for_each(|k| least[*k as usize] = least[*k as usize].max(*n));
         }
     }
-    let packed = layout.pack(forest, order, &least)?;
-    let complete =
-        |(n, trees): (&u32, &Vec<u32>)| (*n, trees.iter().all(|k| packed.depths[*k as usize] <= *n));
+    let laid = layout.depths(forest, order, &least)?;
+    let complete = |(n, trees): (&u32, &Vec<u32>)| (*n, trees.iter().all(|k| laid[*k as usize] <= *n));
     let walks = steps.iter().zip(&visited).map(complete).collect();
-    Ok((packed, walks))
+    Ok((least, walks))
 }
 
 fn walk_unrolls(ops: &[mir::Op]) -> Vec<Option<Option<u32>>> {
@@ -143,7 +166,7 @@ fn walk_unrolls(ops: &[mir::Op]) -> Vec<Option<Option<u32>>> {
     ops.iter().flat_map(unrolls).collect()
 }
 
-fn empty(forest: &Forest, packed: &Packed, target: Target, request: Request) -> Plan {
+fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request) -> Plan {
     let asks = |n: &forest::Node| match n {
         forest::Node::Split { predicate, .. } => {
             !matches!(predicate, Predicate::Less { .. } | Predicate::Always)
@@ -153,9 +176,9 @@ fn empty(forest: &Forest, packed: &Packed, target: Target, request: Request) -> 
     Plan {
         target,
         emit: request.emit,
-        layout: packed.kind,
-        children: packed.children,
-        node_words: if packed.children == Children::Linked { 3 } else { 2 },
+        layout: layout.kind(),
+        children: layout.children(),
+        node_words: if layout.children() == Children::Linked { 3 } else { 2 },
         questions: forest.trees.iter().any(|t| t.nodes.iter().any(asks)),
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,

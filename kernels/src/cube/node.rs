@@ -18,9 +18,6 @@ use cubecl::prelude::*;
 use super::keys::{self, MISSING};
 use crate::plan::{Children, PlanRef, question};
 
-/// Values of at most this magnitude are zeros where a question puts zeros aside.
-const ZERO_ZONE: f32 = 1e-35;
-
 /// A missing value goes left.
 pub const MISSING_LEFT: u32 = 1 << 31;
 /// The node is a leaf.
@@ -50,7 +47,8 @@ fn question_right(model: &[u32], questions_at: u32, key: u32, place: u32, meta: 
     let mut named = key == first;
     if kind == comptime![question::ZERO_ASIDE] {
         // Keys of -1e-35 and 1e-35.
-        let zero = key >= comptime![keys::key(-ZERO_ZONE)] && key <= comptime![keys::key(ZERO_ZONE)];
+        let zero = key >= comptime![keys::key(-question::ZERO_ZONE)]
+            && key <= comptime![keys::key(question::ZERO_ZONE)];
         // One or the other, in integers: SPIR-V does not compare booleans.
         named = select(key < first, 1u32, 0u32) != select(zero, 1u32, 0u32);
     }

@@ -12,3 +12,6 @@ pub const ZERO_ASIDE: u32 = 3 << 28;
 pub const EQUAL: u32 = 4 << 28;
 /// The bits that tell them apart.
 pub const KIND: u32 = 15 << 28;
+
+/// Values of at most this magnitude are zeros where [`ZERO_ASIDE`] puts zeros on the other side.
+pub const ZERO_ZONE: f32 = 1e-35;

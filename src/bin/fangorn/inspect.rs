@@ -8,8 +8,8 @@ use std::{
 use clap::Args;
 use fangorn::{
     Forest,
-    forest::{CategoryRule, ClassRule, Node, Predicate},
-    plan::{Request, lower},
+    forest::{CategoryRule, Node, Predicate},
+    plan::{Request, check},
     schedule::{Device, Preset},
 };
 use serde::Serialize;
@@ -46,7 +46,7 @@ struct Report {
     /// Values are the transform of scale times margin.
     scale: f64,
     transform: &'static str,
-    aggregate: String,
+    aggregate: &'static str,
     /// The type in which values and thresholds are compared.
     compare: &'static str,
     /// How values become a class: none, largest, or over a threshold.
@@ -155,13 +155,9 @@ fn report(model: &Path, forest: &Forest) -> Report {
         objective: forest.producer.objective.clone(),
         scale: forest.scale.0,
         transform: forest.transform.name(),
-        aggregate: format!("{:?}", forest.aggregate).to_lowercase(),
+        aggregate: forest.aggregate.name(),
         compare: forest.compare.name(),
-        class_rule: match forest.classes.rule {
-            ClassRule::None => "none".into(),
-            ClassRule::Largest => "largest".into(),
-            ClassRule::Over { threshold } => format!("over {threshold:?}"),
-        },
+        class_rule: forest.classes.rule.to_string(),
         class_labels: forest.classes.labels.clone(),
         outputs: forest.outputs,
         leaf_width: forest.leaf_width(),
@@ -222,8 +218,8 @@ fn zeros_missing(forest: &Forest) -> usize {
 /// Tries every preset on the CPU and on a GPU that has no more than every GPU has.
 fn refused(forest: &Forest) -> Vec<Refusal> {
     let mut refused = Vec::new();
-    let mut attempt = |what: String, lowered: fangorn::error::Result<()>| {
-        if let Err(e) = lowered {
+    let mut attempt = |what: String, taken: fangorn::error::Result<()>| {
+        if let Err(e) = taken {
             refused.push(Refusal { what, why: one_line(&e.to_string()) });
         }
     };
@@ -231,10 +227,7 @@ fn refused(forest: &Forest) -> Vec<Refusal> {
         for (name, device) in [("cpu", Device::Cpu), ("a GPU", Device::PORTABLE_GPU)] {
             let schedule = preset.schedule(forest, device != Device::Cpu);
             let request = Request { device, ..Request::cpu() };
-            attempt(
-                format!("schedule {} on {name}", preset.name()),
-                lower(forest, &schedule, request).map(drop),
-            );
+            attempt(format!("schedule {} on {name}", preset.name()), check(forest, &schedule, request));
         }
     }
     refused
