@@ -2,17 +2,19 @@
 
 use std::cell::RefCell;
 
+use rayon::prelude::*;
+
 use crate::{
     cpu::{Program, Row, Rows},
     error::{Error, Result},
     forest::{Forest, Transform},
-    plan::{Lowered, Request, lower},
+    plan::{Request, lower},
     schedule::{Preset, Schedule},
 };
 
 /// A forest ready to predict on the CPU: immutable, `Send + Sync`, no lock and no allocation beyond the output on the
-/// way of a prediction (but for scratch that each thread keeps: margins where the objective picks a class, partial sums
-/// where the schedule runs trees in parallel).
+/// way of a prediction (but for scratch that each thread keeps: margins where a row has more or fewer values, partial sums
+/// where the schedule runs trees in parallel, slots where margins are the least or largest leaf).
 ///
 /// ```
 /// use fangorn::{Predictor, import};
@@ -65,12 +67,19 @@ impl Predictor {
         forest.verify()?;
         let threads = threads.clamp(1, 1 << 16) as u32;
         let lowered = lower(forest, schedule, Request { threads, ..Request::cpu() })?;
-        Self::from_lowered(forest, &lowered, threads)
+        let program = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
+        Ok(Self::of_program(forest, program))
     }
 
-    /// From what [`lower`] made of the same forest for the CPU.
-    pub(crate) fn from_lowered(forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
-        let program = Program::new(forest, lowered, threads)?;
+    /// For `f32` rows only, which keeps one set of nodes.
+    #[cfg(feature = "burn")]
+    pub(crate) fn for_singles(forest: &Forest, schedule: &Schedule) -> Result<Self> {
+        let request = Request::cpu();
+        let lowered = lower(forest, schedule, request)?;
+        Ok(Self::of_program(forest, Program::new(forest, &lowered, request.threads)?))
+    }
+
+    fn of_program(forest: &Forest, program: Program) -> Self {
         let mut ids = vec![0; forest.slots()];
         for tree in &forest.trees {
             for (node, id) in tree.nodes.iter().zip(&tree.ids) {
@@ -81,7 +90,7 @@ impl Predictor {
         }
         let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
         let (scale, transform) = (forest.scale.0 as f32, forest.transform);
-        Ok(Self { program, leaves, leaf_width: forest.leaf_width(), scale, transform, ids })
+        Self { program, leaves, leaf_width: forest.leaf_width(), scale, transform, ids }
     }
 
     /// The program that runs.
@@ -133,16 +142,28 @@ impl Predictor {
         let mut margins = MARGINS.with(RefCell::take);
         margins.resize(rows.len() * outputs, 0.0);
         let done = self.margins_into(rows, &mut margins);
-        for (margins, values) in margins.chunks_exact_mut(outputs).zip(out.chunks_exact_mut(width)) {
+        let task = |(margins, values): (&mut [f32], &mut [f32])| {
             self.scale(margins);
-            self.transform.apply(margins, values);
+            let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));
+            rows.for_each(|(margins, values)| self.transform.apply(margins, values));
+        };
+        match self.in_tasks(rows.len()) {
+            true => margins
+                .par_chunks_mut(ROWS_A_TASK * outputs)
+                .zip(out.par_chunks_mut(ROWS_A_TASK * width))
+                .for_each(task),
+            false => task((&mut margins, out)),
         }
         MARGINS.with(|m| m.replace(margins));
         done
     }
 
+    /// Whether rows are worth more than one thread after their sums.
+    fn in_tasks(&self, rows: usize) -> bool {
+        rows > ROWS_A_TASK && self.program.threads() > 1
+    }
+
     fn transform_in_place(&self, out: &mut [f32], outputs: usize) {
-        use rayon::prelude::*;
         if self.transform == Transform::Identity && self.scale == 1.0 {
             return;
         }
@@ -150,7 +171,7 @@ impl Predictor {
             self.scale(rows);
             rows.chunks_exact_mut(outputs).for_each(|row| self.transform.apply_in_place(row));
         };
-        match out.len() / outputs > ROWS_A_TASK && self.program.threads() > 1 {
+        match self.in_tasks(out.len() / outputs) {
             true => out.par_chunks_mut(ROWS_A_TASK * outputs).for_each(task),
             false => task(out),
         }

@@ -52,12 +52,13 @@ impl<C: Compare> Encoded<C> {
 }
 
 /// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
-/// (but for partial sums, whose scratch each thread keeps).
+/// (but for scratch that each thread keeps: partial sums, and slots where margins are the least or largest leaf).
 #[derive(Clone, Debug)]
 pub struct Program {
     plan: Plan,
     steps: Vec<Step>,
     nodes: Encoded<f32>,
+    compare: CompareType,
     /// For `f64` rows of a forest that compares in `f64`.
     wide: Option<Encoded<f64>>,
     aggregate: Aggregate,
@@ -101,7 +102,8 @@ impl Program {
         Ok(Self {
             steps: steps(&plan.body),
             nodes: Encoded::new(forest, packed),
-            wide: (forest.compare == CompareType::F64).then(|| Encoded::new(forest, packed)),
+            compare: forest.compare,
+            wide: None,
             aggregate: forest.aggregate,
             slots: packed.slots(),
             order: lowered.order().to_vec(),
@@ -114,6 +116,13 @@ impl Program {
             vectors: simd::available(),
             plan,
         })
+    }
+
+    /// The same for `f64` rows too, which take nodes of their own where the forest compares in `f64`.
+    #[must_use]
+    pub fn with_doubles(mut self, forest: &Forest, lowered: &Lowered) -> Self {
+        self.wide = (self.compare == CompareType::F64).then(|| Encoded::new(forest, lowered.packed()));
+        self
     }
 
     /// The plan it runs.
@@ -268,6 +277,9 @@ impl Program {
     fn check<T: Row>(&self, rows: &Rows<'_, T>, out: usize, width: usize) -> Result<()> {
         if rows.columns() != self.features {
             return Err(Error::Columns { found: rows.columns(), expected: self.features });
+        }
+        if T::doubles(rows).is_some() && self.compare == CompareType::F64 && self.wide.is_none() {
+            return Err(Error::Rows("f64 rows for a program without them; make it `with_doubles`".into()));
         }
         if out != rows.len() * width {
             return Err(Error::Rows(format!(

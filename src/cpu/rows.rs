@@ -2,8 +2,17 @@
 
 use crate::error::{Error, Result};
 
-/// A type rows come in.
-pub trait Row: crate::forest::reference::Input + Read<f32> + Send + Sync + std::fmt::Debug + 'static {
+mod sealed {
+    /// The kernels' unchecked loads rest on what [`Row`](super::Row) gives, so nobody else implements it.
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// A type rows come in: `f32` or `f64`.
+pub trait Row:
+    sealed::Sealed + crate::forest::reference::Input + Read<f32> + Send + Sync + std::fmt::Debug + 'static
+{
     /// Whether values are `f32`, and the same as such.
     fn singles<'r, 'a>(rows: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f32>>;
     /// The same for `f64`.

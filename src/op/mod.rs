@@ -260,7 +260,7 @@ impl ForestOp {
         if let Some(predictor) = self.cpu.get() {
             return Ok(predictor);
         }
-        let made = Predictor::with_schedule(&self.forest, &self.schedule(&crate::schedule::Device::Cpu))?;
+        let made = Predictor::for_singles(&self.forest, &self.schedule(&crate::schedule::Device::Cpu))?;
         Ok(self.cpu.get_or_init(|| made))
     }
 
