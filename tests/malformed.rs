@@ -7,7 +7,7 @@ mod mutate;
 use std::fmt::Write as _;
 
 use fangorn::import::{ErrorKind, Format, ImportError, Limits, LoadOptions, Place, load, parse};
-use mutate::{KINDS, Random, Tally, mutate_bytes, zoo};
+use mutate::{KINDS, NUMBERS, Random, Tally, mutate_bytes, replace_number, zoo};
 use serde_json::{Value, json};
 
 /// The smallest model that has every part: two trees of five nodes, the second with a split on categories.
@@ -805,28 +805,6 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     assert_eq!(error.place(), &Place::Field("learner.gradient_booster.model.trees[0]".into()));
 }
 
-/// Replaces the number whose text is nearest after a random place.
-fn replace_number(bytes: &mut Vec<u8>, random: &mut Random) {
-    let numbers: [&[u8]; 12] = [
-        b"-1",
-        b"0",
-        b"1",
-        b"2147483647",
-        b"-2147483648",
-        b"4294967296",
-        b"9223372036854775807",
-        b"1e39",
-        b"-1E-60",
-        b"NaN",
-        b"-Infinity",
-        b"123456789012345678901234567890",
-    ];
-    let from = random.below(bytes.len());
-    let Some(start) = bytes[from..].iter().position(u8::is_ascii_digit).map(|i| from + i) else { return };
-    let length = bytes[start..].iter().take_while(|b| b.is_ascii_digit()).count();
-    bytes.splice(start..start + length, random.pick(&numbers).iter().copied());
-}
-
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     match random.below(9) {
         kind if kind < KINDS => mutate_bytes(bytes, kind, random),
@@ -837,7 +815,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
             let edge = random.pick(&[0x00, 0x7f, 0x80, 0xff]);
             bytes[at..at + length].fill(edge);
         }
-        _ => replace_number(bytes, random),
+        _ => replace_number(bytes, &NUMBERS, random),
     }
     if bytes.is_empty() {
         bytes.push(b'{');

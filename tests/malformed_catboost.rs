@@ -7,7 +7,7 @@ mod mutate;
 use fangorn::forest::reference;
 use fangorn::import::ErrorKind::{Limit, Options, Schema, Structure, Syntax, Unsupported, Value as BadValue};
 use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse};
-use mutate::{KINDS, Random, Tally, mutate_bytes, zoo};
+use mutate::{KINDS, NUMBERS, Random, Tally, mutate_bytes, replace_number, zoo};
 use serde_json::{Value, json};
 
 fn over(feature: u32, border: f64, index: u32) -> Value {
@@ -542,28 +542,6 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     assert_eq!(thread.join().expect("no overflow").place(), &Place::Field("tree 0".into()));
 }
 
-/// Replaces the number whose text is nearest after a random place.
-fn replace_number(bytes: &mut Vec<u8>, random: &mut Random) {
-    let numbers: [&[u8]; 12] = [
-        b"-1",
-        b"0",
-        b"1",
-        b"2",
-        b"2147483647",
-        b"-2147483648",
-        b"4294967296",
-        b"9223372036854775807",
-        b"1e39",
-        b"NaN",
-        b"-Infinity",
-        b"123456789012345678901234567890",
-    ];
-    let from = random.below(bytes.len());
-    let Some(start) = bytes[from..].iter().position(u8::is_ascii_digit).map(|i| from + i) else { return };
-    let length = bytes[start..].iter().take_while(|b| b.is_ascii_digit()).count();
-    bytes.splice(start..start + length, numbers[random.below(numbers.len())].iter().copied());
-}
-
 /// Puts one of the values of the text in the place of another.
 fn move_value(bytes: &mut Vec<u8>, random: &mut Random) {
     let mut span = || {
@@ -587,7 +565,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     match random.below(10) {
         kind if kind < KINDS => mutate_bytes(bytes, kind, random),
         6 => move_value(bytes, random),
-        _ => replace_number(bytes, random),
+        _ => replace_number(bytes, &NUMBERS, random),
     }
     if bytes.is_empty() {
         bytes.push(b'{');

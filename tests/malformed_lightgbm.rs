@@ -6,7 +6,7 @@ mod mutate;
 
 use fangorn::forest::reference;
 use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse};
-use mutate::{KINDS, Random, Tally, mutate_bytes, zoo};
+use mutate::{KINDS, NUMBERS, Random, Tally, mutate_bytes, replace_number, zoo};
 
 use ErrorKind::{Limit, Options, Schema, Structure, Syntax, Unsupported, Value};
 
@@ -544,23 +544,6 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     assert_eq!(thread.join().expect("no overflow").place(), &Place::Field("tree 0".into()));
 }
 
-const NUMBERS: [&str; 14] = [
-    "-1",
-    "0",
-    "1",
-    "-2",
-    "31",
-    "2147483647",
-    "-2147483648",
-    "4294967295",
-    "9223372036854775807",
-    "1e39",
-    "-1e-60",
-    "nan",
-    "-inf",
-    "123456789012345678901234567890",
-];
-
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
     match random.below(9) {
         kind if kind < KINDS => mutate_bytes(bytes, kind, random),
@@ -573,12 +556,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
             }
             *bytes = lines.join(&b'\n');
         }
-        _ => {
-            let at = random.below(bytes.len());
-            let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|i| at + i) else { return };
-            let digits = bytes[start..].iter().take_while(|b| b.is_ascii_digit()).count();
-            bytes.splice(start..start + digits, NUMBERS[random.below(NUMBERS.len())].bytes());
-        }
+        _ => replace_number(bytes, &NUMBERS, random),
     }
     if bytes.is_empty() {
         bytes.push(b't');

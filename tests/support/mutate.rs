@@ -101,6 +101,35 @@ pub fn mutate_bytes(bytes: &mut Vec<u8>, kind: usize, random: &mut Random) {
     }
 }
 
+/// Replaces the digits nearest after a random place by one of these numbers.
+pub fn replace_number(bytes: &mut Vec<u8>, numbers: &[&str], random: &mut Random) {
+    let from = random.below(bytes.len());
+    let Some(start) = bytes[from..].iter().position(u8::is_ascii_digit).map(|i| from + i) else { return };
+    let digits = bytes[start..].iter().take_while(|b| b.is_ascii_digit()).count();
+    bytes.splice(start..start + digits, random.pick(numbers).bytes());
+}
+
+/// Numbers at the ends of types, and what is none.
+pub const NUMBERS: [&str; 17] = [
+    "-1",
+    "0",
+    "1",
+    "2",
+    "-2",
+    "31",
+    "2147483647",
+    "-2147483648",
+    "4294967296",
+    "9223372036854775807",
+    "1e39",
+    "-1e-60",
+    "NaN",
+    "nan",
+    "-Infinity",
+    "-inf",
+    "123456789012345678901234567890",
+];
+
 /// The files of the project's zoo that bear one of these names and have at most so many bytes, each for `rounds` mutations.
 pub fn zoo(names: &[&str], most: usize, rounds: usize) -> Vec<(String, Vec<u8>, usize)> {
     let zoo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo");
