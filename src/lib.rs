@@ -23,3 +23,8 @@ pub use error::Error;
 pub use forest::Forest;
 pub use import::fangorn as file;
 pub use predictor::Predictor;
+
+/// The README's examples, which the documentation tests run.
+#[cfg(all(doctest, feature = "flex"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -9,7 +9,9 @@ use std::{
 
 use fangorn::{
     Predictor,
-    cpu::Rows,
+    cpu::{Program, Rows},
+    forest::reference,
+    plan::{Request, lower},
     schedule::{Preset, Schedule},
 };
 use support::{assert_margins, named, reference_margins};
@@ -127,4 +129,20 @@ fn refuses_rows_of_another_width() {
     assert!(Rows::strided(&s.rows, [usize::MAX, 2], [usize::MAX, 1]).is_err(), "overflow");
     let rows = Rows::new(&s.rows, s.columns()).expect("rows");
     assert!(predictor.predict_into(&rows, &mut [0.0; 3]).is_err(), "no room");
+}
+
+#[test]
+fn f64_rows_need_nodes_of_their_own() {
+    let forest = named("lightgbm-regression").forest;
+    let schedule = Preset::Default.schedule(&forest, false);
+    let lowered = lower(&forest, &schedule, Request::cpu()).expect("a plan");
+    let rows = vec![0.5f64; forest.features.len()];
+    let rows = Rows::new(&rows, forest.features.len()).expect("a row");
+    let mut slots = vec![0; forest.trees.len()];
+    let program = Program::new(&forest, &lowered, 1).expect("a program");
+    // Narrowed thresholds would decide some rows otherwise, so there is no answer rather than that one.
+    let error = program.slots(&rows, &mut slots).expect_err("no nodes for them");
+    assert!(error.to_string().contains("with_doubles"), "{error}");
+    program.with_doubles(&forest, &lowered).slots(&rows, &mut slots).expect("slots");
+    assert_eq!(slots, reference::slots(&forest, &[0.5f64; 64][..forest.features.len()]));
 }
