@@ -332,10 +332,10 @@ fn what_is_not_supported_is_named() {
         );
     }
     let loss = "model_info.params.loss_function";
-    for name in ["RMSEWithUncertainty", "Sorcery"] {
-        let change = [("/model_info/params/loss_function/type", json!(name))];
-        refused(&change, Unsupported, loss, &format!("loss function `{name}` is not supported"));
-    }
+    let of_loss = |name: &str| [("/model_info/params/loss_function/type", json!(name))];
+    refused(&of_loss("Sorcery"), Unsupported, loss, "loss function `Sorcery` is not supported");
+    let narrow = "a leaf of 1 values, which is not what `RMSEWithUncertainty` has";
+    refused(&of_loss("RMSEWithUncertainty"), Structure, loss, narrow);
     refused(
         &[("/model_info/params", Value::Null)],
         Unsupported,

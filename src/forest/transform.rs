@@ -33,11 +33,14 @@ pub enum Transform {
     ComplementPair,
     /// Two values of a single margin: `-m` and `m`.
     OppositePair,
+    /// Two values of two margins: `m_0` and `e^(2 m_1)`, a mean and its variance (CatBoost's `RMSEWithUncertainty`,
+    /// whose second margin is the logarithm of a standard deviation).
+    MeanAndVariance,
 }
 
 impl Transform {
     /// Every transform, for tables and tests.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Identity,
         Self::Sigmoid,
         Self::Exp,
@@ -52,6 +55,7 @@ impl Transform {
         Self::SigmoidPair,
         Self::ComplementPair,
         Self::OppositePair,
+        Self::MeanAndVariance,
     ];
 
     /// The name in text forms.
@@ -71,6 +75,7 @@ impl Transform {
             Self::SigmoidPair => "sigmoid_pair",
             Self::ComplementPair => "complement_pair",
             Self::OppositePair => "opposite_pair",
+            Self::MeanAndVariance => "mean_and_variance",
         }
     }
 
@@ -82,6 +87,15 @@ impl Transform {
     /// Whether a single margin becomes two values.
     pub fn is_pair(self) -> bool {
         matches!(self, Self::SigmoidPair | Self::ComplementPair | Self::OppositePair)
+    }
+
+    /// The number of outputs it needs, if not any.
+    pub fn outputs(self) -> Option<u32> {
+        match self {
+            _ if self.is_pair() => Some(1),
+            Self::MeanAndVariance => Some(2),
+            _ => None,
+        }
     }
 
     /// Values a row has after the transform, when it has `outputs` margins.
@@ -125,6 +139,7 @@ impl Transform {
             Self::SignedSquare => row.iter_mut().for_each(|m| *m *= m.abs()),
             Self::PowerOfTwo => row.iter_mut().for_each(|m| *m = (-*m).exp2()),
             Self::Probit => row.iter_mut().for_each(|m| *m = probit(f64::from(*m)) as f32),
+            Self::MeanAndVariance => row.iter_mut().skip(1).for_each(|m| *m = (2.0 * *m).exp()),
             Self::Softmax | Self::SoftmaxZero => {
                 let counts = |m: f32| self == Self::Softmax || m.abs() > 1e-7;
                 let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -155,6 +170,9 @@ impl Transform {
             Self::SigmoidPair => pairs(|m| [1.0 / (1.0 + m.exp()), 1.0 / (1.0 + (-m).exp())]),
             Self::ComplementPair => pairs(|m| [1.0 - m, m]),
             Self::OppositePair => pairs(|m| [-m, m]),
+            Self::MeanAndVariance => {
+                margins.iter().enumerate().map(|(o, m)| if o == 0 { *m } else { (2.0 * m).exp() }).collect()
+            }
             Self::Softmax | Self::SoftmaxZero => {
                 let counts = |m: f64| self == Self::Softmax || m.abs() > 1e-7;
                 let top = margins.iter().copied().fold(f64::NEG_INFINITY, f64::max);

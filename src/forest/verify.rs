@@ -59,7 +59,7 @@ impl Forest {
         if !self.scale.0.is_finite() {
             return fail("scale", format!("{:?} is not a finite number", self.scale));
         }
-        if self.transform.is_pair() && self.outputs != 1 {
+        if self.transform.outputs().is_some_and(|needed| self.outputs != needed) {
             return fail("transform", format!("{} of {} outputs", self.transform.name(), self.outputs));
         }
         if let Targets::One(outputs) = &self.targets {

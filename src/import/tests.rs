@@ -91,6 +91,17 @@ fn a_file_with_no_more_than_version_1_0_wrote_loads() {
 }
 
 #[test]
+fn reg_linear_is_an_old_name_of_squared_error() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo/logistic-1.4.2/model.json");
+    let text = std::fs::read_to_string(file).unwrap();
+    let named = |name: &str| parse(text.replace("binary:logistic", name).as_bytes(), &LoadOptions::default());
+    let (old, new) = (named("reg:linear").unwrap(), named("reg:squarederror").unwrap());
+    let row = vec![0.25f32; old.features.len()];
+    assert_eq!(reference::values(&old, &row), reference::values(&new, &row));
+    assert_eq!((old.transform, old.base_score), (new.transform, new.base_score));
+}
+
+#[test]
 fn weights_of_dart_multiply_leaves_in_f32_wherever_they_stand() {
     let model = |weights| {
         format!(

@@ -316,6 +316,10 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
         }
         Transform::ComplementPair => Tensor::cat(vec![m.clone().neg().add_scalar(1.0), m], 1),
         Transform::OppositePair => Tensor::cat(vec![m.clone().neg(), m], 1),
+        Transform::MeanAndVariance => {
+            let deviation = m.clone().narrow(1, 1, 1).exp();
+            Tensor::cat(vec![m.narrow(1, 0, 1), deviation.clone() * deviation], 1)
+        }
     }
 }
 

@@ -209,6 +209,8 @@ pub fn assert_values<T: Copy + Into<f64>>(
                 Transform::PowerOfTwo | Transform::SoftmaxZero => {
                     expected.abs() * (2.0 * bound + 2e-6) + 1e-37
                 }
+                Transform::MeanAndVariance if o == 0 => bound,
+                Transform::MeanAndVariance => expected.abs() * (3.0 * bound + 4e-6) + 1e-37,
                 Transform::SignedSquare => 2.0 * expected.abs().sqrt() * bound + bound * bound + 1e-7,
                 // Steep at its ends: a hundredth of the way in the slope is below 40.
                 Transform::Probit => 40.0 * bound + 1e-5 * expected.abs(),

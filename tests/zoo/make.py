@@ -322,6 +322,14 @@ def _(xgb, np):
     return Trained(b, x, "ranking by pairs")
 
 
+@model("rank-map")
+def _(xgb, np):
+    x, score, _ = numbers(np, 22, 600, 12)
+    d = xgb.DMatrix(x, label=score > 0, nthread=1)
+    d.set_group([12] * 50)
+    return Trained(xgb.train(params(objective="rank:map", max_depth=3), d, 12), x, "ranking, labels of 0 and 1")
+
+
 def categories(np, seed, rows=700):
     rng = np.random.RandomState(seed)
     few, many = rng.randint(0, 6, rows), rng.randint(0, 70, rows)

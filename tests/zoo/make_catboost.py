@@ -14,6 +14,7 @@ indices are those of the model as it was trained, which JSON does not always kee
 import argparse
 import json
 import pathlib
+import re
 
 import catboost as cb
 import numpy as np
@@ -197,6 +198,62 @@ def _():
 
 
 # ---------------------------------------------------------------- results
+
+
+def one_of_each_loss():
+    """A small model for every loss function that has none above; QueryCrossEntropy and Combination need a GPU."""
+    x, y, rng = numbers(40, rows=240, features=3)
+    groups = np.repeat(np.arange(30), 8)
+    positive, chosen = np.exp(y / 3), (y > 0).astype(int)
+    pairs = [(r, r + 1) if y[r] > y[r + 1] else (r + 1, r) for r in range(0, len(y), 2)]
+    bounds = np.stack([positive, np.where(rng.uniform(size=len(y)) < 0.2, -1, positive * 1.5)], axis=1)
+    several = np.stack([y, -y], axis=1)
+    holes = np.where(rng.uniform(size=several.shape) < 0.1, np.nan, several)
+    ranks = np.digitize(y, [-0.5, 0.5, 1.0]) / 3
+    return {
+        "MAE": dict(label=y),
+        "Quantile:alpha=0.3": dict(label=y),
+        "GroupQuantile:alpha=0.3": dict(label=y, group_id=groups),
+        "LogLinQuantile:alpha=0.6": dict(label=positive),
+        "Lq:q=1.5": dict(label=y),
+        "Huber:delta=0.7": dict(label=y),
+        "LogCosh": dict(label=y),
+        "Expectile:alpha=0.3": dict(label=y),
+        "MAPE": dict(label=positive),
+        "Cox": dict(label=positive * np.where(chosen, 1, -1)),
+        "SurvivalAft:dist=Normal": dict(label=bounds),
+        "Tweedie:variance_power=1.4": dict(label=positive),
+        "RMSEWithUncertainty": dict(label=y),
+        "MultiRMSE": dict(label=several),
+        "MultiRMSEWithMissingValues": dict(label=holes),
+        "CrossEntropy": dict(label=1 / (1 + np.exp(-y))),
+        "Focal:focal_alpha=0.4;focal_gamma=1.5": dict(label=chosen),
+        "MultiCrossEntropy": dict(label=1 / (1 + np.exp(-several))),
+        "PairLogit": dict(label=ranks, group_id=groups, pairs=pairs),
+        "PairLogitPairwise": dict(label=ranks, group_id=groups, pairs=pairs),
+        "YetiRank": dict(label=ranks, group_id=groups),
+        "YetiRankPairwise": dict(label=ranks, group_id=groups),
+        "QueryRMSE": dict(label=ranks, group_id=groups),
+        "QuerySoftMax": dict(label=ranks, group_id=groups),
+        "StochasticFilter": dict(label=ranks, group_id=groups),
+        "StochasticRank:metric=DCG": dict(label=ranks, group_id=groups),
+        "LambdaMart": dict(label=ranks, group_id=groups),
+    }, x  # fmt: skip
+
+
+def of_loss(loss):
+    def make():
+        losses, x = one_of_each_loss()
+        m = cb.CatBoost(params(loss_function=loss, iterations=3))
+        m.fit(cb.Pool(x, **losses[loss]))
+        special = {"RMSEWithUncertainty": "prediction is a mean and a variance"}.get(loss, "a loss function of its own")
+        return Trained(m, x, special, rows=12, hard=12)
+
+    return make
+
+
+for _loss in one_of_each_loss()[0]:
+    model(re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", _loss.split(":")[0]).lower())(of_loss(_loss))
 
 
 def pool(x, categories, y=None):

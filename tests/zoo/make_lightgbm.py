@@ -138,6 +138,7 @@ for name, special, label, more in [
     ("regression-sqrt", "reg_sqrt: the output is the margin's signed square", lambda s, r: s, {"reg_sqrt": True}),
     ("l1", "leaves are medians", lambda s, r: s, {"objective": "regression_l1"}),
     ("huber", "identity", lambda s, r: s, {"objective": "huber"}),
+    ("fair", "identity", lambda s, r: s, {"objective": "fair"}),
     ("fair-sqrt", "fair loss of roots", lambda s, r: s, {"objective": "fair", "reg_sqrt": True}),
     ("quantile", "identity", lambda s, r: s, {"objective": "quantile", "alpha": 0.8}),
     ("mape", "identity", positive, {"objective": "mape"}),

@@ -66,6 +66,7 @@ fn meaning(name: &str) -> Option<Meaning> {
         | "PythonUserDefinedMultiTarget"
         | "UserPerObjMetric"
         | "UserQuerywiseMetric" => (Transform::Identity, Choice::None),
+        "RMSEWithUncertainty" => (Transform::MeanAndVariance, Choice::None),
         "Poisson" | "Tweedie" => (Transform::Exp, Choice::None),
         "Logloss" | "CrossEntropy" | "Focal" => (Transform::SigmoidPair, Choice::Binary),
         "MultiClass" => (Transform::Softmax, Choice::Largest),
@@ -86,12 +87,6 @@ pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, Im
     };
     let unsupported =
         |cause: String, remedy: &str| Err(at(ErrorKind::Unsupported, path, cause).with_remedy(remedy));
-    if name == "RMSEWithUncertainty" {
-        return unsupported(
-            "loss function `RMSEWithUncertainty` is not supported: its second value is the exponential of its second score, and the first is not".into(),
-            "train with RMSE for the mean, or with MultiQuantile for a measure of uncertainty",
-        );
-    }
     let Some(Meaning { transform, choice }) = meaning(&name) else {
         return unsupported(
             format!("loss function `{name}` is not supported"),
@@ -106,7 +101,7 @@ pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, Im
         );
     }
     let sound = match choice {
-        Choice::None | Choice::Labels => true,
+        Choice::None | Choice::Labels => transform.outputs().is_none_or(|needed| outputs == needed as usize),
         Choice::Binary => outputs == 1,
         Choice::Largest => outputs > 1,
     };
