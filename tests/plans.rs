@@ -79,7 +79,7 @@ fn tahoe_shared_data() {
             "barrier; cacheRows 1 x 5 by 64 units; barrier",
             "partial0 += accumulate:",
             "block.x for tree (r1, trees) in 0 .. s1 step 1:",
-            "walk until leaf",
+            "walk until leaf, rows cached",
         ]
     );
     assert!(!plan.sums_once(), "copies are added up by a second launch");
@@ -115,8 +115,8 @@ fn the_default_with_many_trees() {
             "shared += accumulate:",
             "block.y once for t0 (r2, trees) in 0 .. s3 step s2:",
             "for t1 (r3, trees) in 0 .. min(s2, s3-r2) step 1:",
-            "walk until leaf",
-            "barrier; result = base + reduce shared sums, rows(r1 in 0 .. min(32, s1-r0) step 1); barrier",
+            "walk until leaf, rows cached",
+            "barrier; result = base + reduce shared sums by a unit a row, rows(r1 in 0 .. min(32, s1-r0) step 1); barrier",
         ]
     );
 }
@@ -198,7 +198,10 @@ fn trees_over_the_grid_and_the_block() {
     assert_eq!((shared.shared_bytes(), shared.barriers()), (4 * 64, 3));
     assert_eq!(copies(&shared.partials[0].dims), [(Some(GRID_Y), Value::Const(4))]);
     let last = body(&shared).pop().expect("a line");
-    assert!(last.starts_with("barrier; partial0 += reduce shared sums, rows(r2 in 0 .. min(32,"), "{last}");
+    assert!(
+        last.starts_with("barrier; partial0 += reduce shared sums by a unit a row, rows(r2 in 0 .. min(32,"),
+        "{last}"
+    );
 }
 
 #[test]

@@ -122,7 +122,13 @@ fn shared_sums_are_reduced(ops: &[Op], cleared: bool, accumulating: bool) -> Res
                 adds(Some(into))?;
                 shared_sums_are_reduced(body, open, true)?;
             }
-            Op::CacheRows { .. } | Op::ClearShared | Op::ReduceShared { .. } if accumulating => {
+            Op::Cases { cases, .. } => {
+                cases.iter().try_for_each(|(_, body)| shared_sums_are_reduced(body, open, accumulating))?;
+            }
+            Op::Only { body, .. } => shared_sums_are_reduced(body, open, accumulating)?,
+            Op::CacheRows { .. } | Op::CacheTrees { .. } | Op::ClearShared | Op::ReduceShared { .. }
+                if accumulating =>
+            {
                 return Err("a barrier inside a register sum".to_owned());
             }
             Op::ClearShared => open = true,
@@ -130,7 +136,7 @@ fn shared_sums_are_reduced(ops: &[Op], cleared: bool, accumulating: bool) -> Res
                 return Err("shared sums are added up, but not cleared".to_owned());
             }
             Op::ReduceShared { .. } => open = cleared,
-            Op::CacheRows { .. } | Op::ReduceDimension { .. } => {}
+            Op::CacheRows { .. } | Op::CacheTrees { .. } | Op::ReduceDimension { .. } => {}
         }
     }
     if open == cleared { Ok(()) } else { Err("shared sums are never added up".to_owned()) }
@@ -185,7 +191,7 @@ fn most_draws_are_accepted() {
     assert!(accepted * 10 >= DRAWS * 9, "the CPU accepts {accepted} of {DRAWS}");
     let gpu = |case: &Case| lower_for_gpu(&case.forest, &case.schedule).is_ok_and(|accepted| accepted);
     let accepted = (0..DRAWS).filter(|_| gpu(&draw(Kind::Mapped))).count();
-    assert!(accepted * 3 >= DRAWS, "the GPU accepts {accepted} of {DRAWS} mapped draws");
+    assert!(accepted * 10 >= DRAWS * 9, "the GPU accepts {accepted} of {DRAWS} mapped draws");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod generate;
 use fangorn::{
     Error, Forest,
     plan::{Emit, Request, RowType, lower},
-    schedule::{Axis, Device, Directive, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
+    schedule::{Axis, Device, Directive, Gpu, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
 };
 use generate::{Kind, forest_of};
 use proptest::{prelude::*, test_runner::Config};
@@ -184,20 +184,13 @@ fn unreadable_lines_are_named() {
         "gpuDimension(batch, grid.w)",
         &["line 1", "`grid.w` is no GPU dimension", "grid.x/y/z or block.x/y/z"],
     );
-    cpu("layout(hashed)", &["line 1", "`hashed` is no layout", "array or sparse"]);
-    cpu("sort(size)", &["line 1", "expected `sort(depth)`"]);
+    cpu("layout(hashed)", &["line 1", "`hashed` is no layout", "array, sparse or reorg"]);
+    cpu("sort(size)", &["line 1", "`size` is no order", "depth, first_leaf or structure"]);
+    cpu("sort()", &["line 1", "expected `sort(depth)`"]);
+    cpu("pad(some)", &["line 1", "`some` is no number of percent"]);
+    cpu("vectorReduce(tree, 3)", &["line 1", "`3` is no vector width", "1, 2, 4, 8 or 16"]);
+    cpu("peelWalk(tree)", &["line 1", "expected `peelWalk(variable, steps)`"]);
     cpu("tile(batch, b0, b1, 4", &["line 1", "`tile(` is not closed"]);
-    for later in [
-        "atomicReduce(tree)",
-        "vectorReduce(tree, 8)",
-        "peelWalk(tree, 2)",
-        "unroll(tree)",
-        "specialize(tree)",
-    ] {
-        let name = later.split('(').next().expect("a name");
-        let parts = ["line 2", &format!("`{name}` is not there yet"), "remove the line"];
-        cpu(&format!("parallel(batch)\n{later}"), &parts);
-    }
 }
 
 #[test]
@@ -243,17 +236,24 @@ fn contradictions_are_named_with_a_remedy() {
     cpu("unrollWalk(tree, 2)\nsplit(tree, t0, t1, 8)", &["directive 2", "tile and split first"]);
     cpu(
         "unrollWalk(tree, 2)\nreorder(tree, batch)",
-        &[
-            "directive 2",
-            "`tree` is interleaved or unrolled and would no longer be innermost",
-            "reorder first",
-        ],
+        &["directive 2", "`tree` is interleaved or its walks are unrolled", "reorder first"],
     );
     cpu(
         "tile(tree, t0, t1, 8)\ninterleave(t1)\nparallel(t1)",
         &["directive 3", "`t1` is interleaved", "map a loop outside it"],
     );
-    cpu("cache(tree)", &["directive 1", "caching trees is not there yet", "cache a loop over rows"]);
+    cpu("unroll(batch)", &["directive 1", "as many iterations as a call has rows", "unroll the inner loop"]);
+    cpu(
+        "parallel(tree)\nunroll(tree)",
+        &["directive 2", "mapped or interleaved", "unroll a plain loop inside"],
+    );
+    cpu("unroll(tree)\nparallel(tree)", &["directive 2", "`tree` is interleaved or unrolled"]);
+    cpu("atomicReduce(batch)", &["directive 1", "`batch` goes over rows", "name a loop over trees"]);
+    cpu("vectorReduce(batch, 4)", &["directive 1", "`batch` goes over rows", "name a loop over trees"]);
+    cpu(
+        "tile(tree, t0, t1, 4)\ninterleave(t1)\nspecialize(t1)",
+        &["directive 3", "specialize a loop outside it"],
+    );
     cpu("sharedReduce(batch)", &["directive 1", "`batch` goes over rows", "name a loop over trees"]);
 }
 
@@ -270,67 +270,89 @@ fn what_a_gpu_cannot_do_is_named_with_a_remedy() {
         "gpuDimension(tree, block.y)\ngpuDimension(batch, block.y)",
         &["directive 2", "the loop `tree` inside has block.y already", "another dimension"],
     );
-    gpu(
-        "gpuDimension(batch, block.x)\ngpuDimension(tree, grid.x)",
-        &["directive 2 `gpuDimension(tree, grid.x)`", "inside the block loop `batch`", "reorder it outside"],
-    );
-    gpu(
+    let many: String = (0..8).map(|i| format!("split(t{i}, u{i}, t{}, 1)\n", i + 1)).collect();
+    let many = format!("tile(tree, t0, x, 1)\n{many}gpuDimension(batch, grid.x)");
+    gpu(&many, &["9 innermost loops, at most 8 on a GPU", "split less"]);
+}
+
+/// Directives that a device, or the rest of the schedule, leaves no room for: carried out otherwise, and said so.
+#[test]
+fn what_is_carried_out_otherwise_is_said() {
+    let forest = forest_of("40 x depth 6; features 4");
+    let noted_on = |device: Device, text: &str, parts: &[&str]| {
+        let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+        let lowered = lower(&forest, &parse(text), request).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let notes: Vec<String> = lowered.notes().iter().map(ToString::to_string).collect();
+        for part in parts {
+            assert!(notes.iter().any(|n| n.contains(part)), "`{part}` is not in {notes:?}\n{text}");
+        }
+        assert!(!parts.is_empty() || notes.is_empty(), "{notes:?}\n{text}");
+    };
+    let noted = |text: &str, parts: &[&str]| noted_on(Device::PORTABLE_GPU, text, parts);
+    noted("gpuDimension(batch, block.x)\ngpuDimension(tree, grid.x)", &[]);
+    noted(
         "tile(batch, b0, b1, 8)\ngpuDimension(b0, block.x)\ncache(b1)",
-        &["directive 3 `cache(b1)`", "fills its row cache together", "cache a loop outside `b0`"],
+        &["cache(b1)", "fills its row cache together, outside its block loops"],
     );
-    // Both gave wrong margins before they were refused: a kernel has one row cache.
-    gpu(
-        "split(batch, ba, bb, 1)\ngpuDimension(ba, grid.x)\ngpuDimension(bb, grid.x)\ncache(bb)",
-        &["directive 4 `cache(bb)`", "another branch", "cache a loop of every branch"],
-    );
-    gpu(
+    // Both gave wrong margins once, as a kernel had one row cache for all its walks or none.
+    noted("split(batch, ba, bb, 1)\ngpuDimension(ba, grid.x)\ngpuDimension(bb, grid.x)\ncache(bb)", &[]);
+    noted(
         "tile(batch, b0, b1, 64)\ntile(b1, b2, b3, 8)\nreorder(b0, tree, b2, b3)\nsplit(tree, ta, tb, 1)\n\
          gpuDimension(b0, grid.x)\ngpuDimension(b3, block.x)\ncache(b0)\ncache(ta.b2)",
-        &["directive 8 `cache(ta.b2)`", "inside the cached loop `b0`", "cache one of them"],
+        &["cache(b2)", "a loop round it has its rows cached already"],
     );
-    gpu(
-        "gpuDimension(batch, block.x)\ncache(batch)",
-        &["directive 2 `cache(batch)`", "cache a loop outside `batch`"],
-    );
-    gpu(
+    noted(
         "gpuDimension(batch, grid.x)\nsharedReduce(tree)",
-        &[
-            "directive 2 `sharedReduce(tree)`",
-            "only a block loop's units share memory",
-            "gpuDimension(tree, block.",
-        ],
+        &["sharedReduce(tree)", "`tree` is not parallel"],
     );
-    gpu(
-        "split(tree, t0, t1, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t0, block.x)",
-        &["one innermost loop is mapped to grid.x, block.x, another to grid.x", "same dimensions"],
+    noted(
+        "tile(tree, t0, t1, 8)\ngpuDimension(batch, block.x)\ngpuDimension(t0, grid.x)\nsharedReduce(t0)",
+        &["sharedReduce", "only a block loop's units share memory"],
     );
-    gpu(
-        "split(tree, t0, t1, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t0, block.x)\ngpuDimension(t1, block.y)",
-        &["grid.x, block.x", "grid.x, block.y", "map every branch of a split to the same dimensions"],
+    noted("split(tree, t0, t1, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t0, block.x)", &[]);
+    noted(
+        "split(tree, t0, t1, 2)\ngpuDimension(batch, grid.x)\ngpuDimension(t0, block.x)\ngpuDimension(t1, block.y)\n\
+         sharedReduce(t0)\nsharedReduce(t1)",
+        &["sharedReduce", "branches are mapped to different dimensions"],
     );
     // 2048 rows of 4 columns are 32 KiB.
-    gpu(
+    noted(
         "tile(batch, b0, b1, 2048)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ncache(b0)",
         &[
-            "directive 4 `cache(b0)`",
-            "32768 bytes of shared memory",
-            "has 16384",
-            "make tiles of rows smaller",
+            "cache of rows",
+            "32768 bytes of shared memory, the device has 16384",
+            "rows are read where they lie",
         ],
     );
-    gpu(
+    noted("gpuDimension(batch, grid.x)\ncache(tree)", &[]);
+    noted(
+        "reorder(tree, batch)\ntile(tree, t0, t1, 40)\ngpuDimension(batch, grid.x)\ncache(t0)",
+        &["cache of trees", "bytes of shared memory, the device has 16384"],
+    );
+    noted(
         "gpuDimension(tree, grid.x)\ntile(batch, b0, b1, batch/4)\nreorder(tree, b0, b1)\ncache(b0)",
-        &["cache", "a number of rows that only the call knows", "tile(batch, b0, b1, 64)"],
+        &["cache(b0)", "a number of rows that only the call knows"],
     );
-    gpu(
-        "split(tree, t0, t1, 1)\nsplit(t1, t2, t3, 1)\nsplit(t3, t4, t5, 1)\nsplit(t5, t6, t7, 1)\n\
-         gpuDimension(batch, grid.x)",
-        &["5 innermost loops, at most 4 on a GPU", "split less"],
-    );
-    gpu(
+    noted(
         "tile(tree, t0, t1, 64)\ngpuDimension(batch, grid.x)\ninterleave(t1)\nunrollWalk(t1)",
-        &["directive 4 `unrollWalk(t1)`", "384 straight-line steps", "at most 256", "interleave less"],
+        &["unrollWalk", "6 straight-line steps in each of 64 walks are more than a kernel's 256; 4 are"],
     );
+    let atomic = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\natomicReduce(tree)";
+    noted(atomic, &["atomicReduce(tree)", "does not add to f32 in buffers atomically", "added up in stages"]);
+    let able = Device::Gpu(Gpu { atomic_add: true, ..Gpu::PORTABLE });
+    noted_on(able, atomic, &[]);
+    let both = format!("{atomic}\nsharedReduce(tree)");
+    noted_on(able, &both, &["atomicReduce(tree)", "in shared memory are not counted on"]);
+    let chains = forest_of(
+        "2 x depth 1, 2 x depth 2, 2 x depth 3, 2 x depth 4, 2 x depth 5, chain 6, chain 7, chain 8, chain 9",
+    );
+    let request =
+        Request { device: Device::PORTABLE_GPU, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let text = "specialize(tree)\ngpuDimension(batch, grid.x)\nunrollWalk(tree)";
+    let lowered = lower(&chains, &parse(text), request).expect("lowered");
+    let note = lowered.notes().first().expect("a note").to_string();
+    assert!(note.contains("specialize(tree)") && note.contains("table of trees"), "{note}");
+    assert!(lowered.plan().to_string().contains("to the tree's depth"), "{}", lowered.plan());
 }
 
 /// Each directive's own number is in its message, wherever in the schedule it stands.
@@ -343,8 +365,7 @@ fn errors_count_directives_not_lines() {
 /// A device whose driver miscompiles shared memory gets neither caches nor shared sums.
 #[test]
 fn shared_memory_is_refused_where_it_is_miscompiled() {
-    let device =
-        Device::Gpu { max_units: 256, max_dim: [256, 256, 64], shared_bytes: 16 << 10, shared_memory: false };
+    let device = Device::Gpu(Gpu { shared_memory: false, ..Gpu::PORTABLE });
     let mapped = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\n";
     for directive in ["cache(batch)", "sharedReduce(tree)"] {
         let text = format!("{mapped}{directive}");

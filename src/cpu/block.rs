@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::walk::Shape;
-use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, RowLoop, Sum, Value, Walk};
+use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, Sum, Value, Walk};
 
 /// A loop of a block.
 #[derive(Clone, Debug)]
@@ -18,8 +18,18 @@ pub(super) enum Step {
     Loop { dim: Dim, register: u32, range: Range, parallel: bool, body: Vec<Step> },
     /// A micro-kernel's call.
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
+    /// One of several bodies, by a loop's offset.
+    Cases { register: u32, cases: Vec<(u32, Vec<Step>)> },
     /// A stage of a reduction.
-    Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, in_place: bool },
+    Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, into: Stage },
+}
+
+/// Where a stage's sums go, and how many it takes at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stage {
+    pub(super) in_place: bool,
+    pub(super) atomic: bool,
+    pub(super) vector: usize,
 }
 
 /// A loop, or the lanes of a walk as the loop they were.
@@ -41,14 +51,19 @@ fn step(op: &Op) -> Option<Step> {
     match op {
         Op::Loop(l) => Some(loop_step(l)),
         Op::Walk(w) => Some(close(&[], w)),
-        Op::ReduceDimension { buffer, dimension, rows, in_place, .. } => Some(Step::Reduce {
+        Op::Cases { register, cases } => Some(Step::Cases {
+            register: *register,
+            cases: cases.iter().map(|(end, body)| (*end, steps(body))).collect(),
+        }),
+        Op::ReduceDimension { buffer, dimension, rows, in_place, atomic, vector, .. } => Some(Step::Reduce {
             buffer: *buffer,
             dimension: *dimension,
             rows: rows.clone(),
-            in_place: *in_place,
+            into: Stage { in_place: *in_place, atomic: *atomic, vector: *vector as usize },
         }),
+        Op::CacheRows { .. } | Op::CacheTrees { .. } => None,
         // Statements of the other target; `Plan::verify` keeps them out.
-        Op::Accumulate { .. } | Op::CacheRows { .. } | Op::ClearShared | Op::ReduceShared { .. } => None,
+        Op::Accumulate { .. } | Op::Only { .. } | Op::ClearShared | Op::ReduceShared { .. } => None,
     }
 }
 
@@ -85,12 +100,11 @@ fn close(chain: &[Chain], walk: &Walk) -> Step {
         chain.push(Chain { dim, register, range, map: Map::Serial, lanes: lanes.count });
     }
     let mut chain = join(&chain, &[]);
-    let mut shape = Shape { rows_inside: true, lanes: 1, steps: walk.steps, complete: walk.complete };
+    let mut shape = Shape { rows_inside: true, lanes: 1, steps: walk.steps, rest: walk.rest };
     let (mut rows, mut trees) = (None, None);
     for place in 0..2 {
-        let fits = |c: &Chain| {
-            c.map == Map::Serial && if c.dim == Dim::Batch { rows.is_none() } else { trees.is_none() }
-        };
+        let fits =
+            |c: &Chain| serial(c.map) && if c.dim == Dim::Batch { rows.is_none() } else { trees.is_none() };
         let Some(c) = chain.pop_if(|c| fits(c)) else { break };
         if place == 0 {
             shape.rows_inside = c.dim == Dim::Batch;
@@ -113,7 +127,12 @@ fn wrap(chain: &[Chain], step: Step) -> Step {
 
 fn looped(c: &Chain, body: Vec<Step>) -> Step {
     let (dim, register, range) = (c.dim, c.register, c.range.clone());
-    Step::Loop { dim, register, range, parallel: c.map != Map::Serial, body }
+    Step::Loop { dim, register, range, parallel: c.map == Map::Parallel, body }
+}
+
+/// Whether a loop is one that a block can take in: unrolled or not, its walks come one after the other.
+fn serial(map: Map) -> bool {
+    matches!(map, Map::Serial | Map::Unrolled { .. })
 }
 
 /// The limits of every loop in these statements.
@@ -128,7 +147,7 @@ fn limits<'a>(ops: &'a [Op], out: &mut Vec<&'a Limit>) {
             Op::ReduceDimension { rows, .. } => {
                 out.extend(rows.iter().flatten().flat_map(|l| &l.range.limits))
             }
-            Op::Accumulate { .. } | Op::CacheRows { .. } | Op::ClearShared | Op::ReduceShared { .. } => {}
+            op => op.bodies().into_iter().for_each(|body| limits(body, out)),
         }
     }
 }
@@ -174,8 +193,8 @@ fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
         between
             || inner.range.limits.iter().filter(sum).any(|l| l.minus.contains(&outer.register) && sums(&l))
     };
-    let fits = outer.map == Map::Serial
-        && inner.map == Map::Serial
+    let fits = serial(outer.map)
+        && serial(inner.map)
         && outer.dim == inner.dim
         && outer.lanes == 1
         && inner.range.start == Value::Const(0)
@@ -216,11 +235,34 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
             let order = if shape.rows_inside { "trees { rows }" } else { "rows { trees }" };
             write!(f, "{} block {order} rows {} trees {}", plan.sum_text(into), text(rows), text(trees))?;
             write!(f, " lanes {} unrolled {}", shape.lanes, shape.steps)?;
-            writeln!(f, "{}", if shape.complete { "" } else { " until leaf" })
+            writeln!(
+                f,
+                "{}",
+                match shape.rest {
+                    Rest::Nothing => "",
+                    Rest::UntilLeaf => " until leaf",
+                    Rest::Counted => " to the tree's depth",
+                }
+            )
         }
-        Step::Reduce { buffer, dimension, in_place, .. } => {
-            let into = if *in_place { "in place" } else { "into result" };
-            writeln!(f, "reduce partial{buffer} dimension {dimension} {into}")
+        Step::Cases { register, cases } => {
+            for (i, (end, body)) in cases.iter().enumerate() {
+                let pad = if i == 0 { 0 } else { depth * 2 };
+                match i + 1 == cases.len() {
+                    true => writeln!(f, "{:pad$}otherwise:", "")?,
+                    false => writeln!(f, "{:pad$}case r{register} < {end}:", "")?,
+                }
+                body.iter().try_for_each(|s| write_step(f, plan, s, depth + 1))?;
+            }
+            Ok(())
+        }
+        Step::Reduce { buffer, dimension, into, .. } => {
+            let place = match (into.in_place, into.atomic) {
+                (true, _) => "in place",
+                (false, false) => "into result",
+                (false, true) => "atomically into result",
+            };
+            writeln!(f, "reduce partial{buffer} dimension {dimension} {place}, {} at a time", into.vector)
         }
     }
 }

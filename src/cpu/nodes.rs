@@ -187,7 +187,8 @@ fn encode<C: Compare, R>(
     let halves = |value: f64| [value.to_bits() as u32, (value.to_bits() >> 32) as u32];
     let still = |flags| Node { threshold: C::NAN, meta: flags };
     let nodes = packed.nodes.iter().enumerate().map(|(address, node)| match *node {
-        PackedNode::Empty | PackedNode::Through => make(still(0), address as u32),
+        PackedNode::Empty => make(still(0), address as u32),
+        PackedNode::Through { link } => make(still(0), link),
         PackedNode::Leaf { .. } => make(still(LEAF), address as u32),
         PackedNode::Split { feature, predicate, missing, link } => {
             let mut meta = feature;
@@ -221,8 +222,8 @@ fn encode<C: Compare, R>(
 
 impl<C: Compare> Nodes<Node<C>> {
     /// For an affine rule.
-    pub fn affine(forest: &Forest, packed: &Packed, stride: u32) -> Self {
-        encode(forest, packed, stride, |node, _| node)
+    pub fn affine(forest: &Forest, packed: &Packed) -> Self {
+        encode(forest, packed, packed.stride(), |node, _| node)
     }
 }
 

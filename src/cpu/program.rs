@@ -7,7 +7,7 @@ use rayon::prelude::*;
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::{
-    block::{BlockLoop, Step, steps},
+    block::{BlockLoop, Stage, Step, steps},
     nodes::{Compare, LinkedNode, Node, Nodes, Rule},
     rows::{Read, Row, Rows},
     sink::{Leaves, Many, One, Shared, Sink, Slots, Trace},
@@ -28,6 +28,9 @@ const SLOTS_AT_A_TIME: usize = 1 << 16;
 /// Partial sums held at a time; longer batches go in pieces.
 const MOST_PARTIALS: usize = 1 << 26;
 
+/// Sums that a stage takes at a time, at most.
+const MOST_VECTOR: usize = 16;
+
 /// Nodes with thresholds of one type.
 #[derive(Clone, Debug)]
 enum Encoded<C> {
@@ -38,7 +41,7 @@ enum Encoded<C> {
 impl<C: Compare> Encoded<C> {
     fn new(forest: &Forest, packed: &Packed) -> Self {
         match packed.children {
-            Children::Affine { stride } => Self::Affine(Nodes::affine(forest, packed, stride)),
+            Children::Affine { .. } | Children::Interleaved => Self::Affine(Nodes::affine(forest, packed)),
             Children::Linked => Self::Linked(Nodes::linked(forest, packed)),
         }
     }
@@ -439,10 +442,17 @@ impl<T: Row> Run<'_, T> {
                 let (rows, trees) = (span(rows, Dim::Batch, state.row), span(trees, Dim::Tree, state.tree));
                 self.block(rows, trees, *shape, into, &state);
             }
-            Step::Reduce { buffer, dimension, rows, in_place } => {
+            Step::Cases { register, cases } => {
+                let offset = state.offsets[*register as usize];
+                let taken = cases.iter().find(|(end, _)| offset < *end).or(cases.last());
+                if let Some((_, body)) = taken {
+                    self.steps(body, state);
+                }
+            }
+            Step::Reduce { buffer, dimension, rows, into } => {
                 for chain in rows {
                     self.each_row(chain, &mut state, &mut |row, state| {
-                        self.reduce(*buffer, *dimension as usize, row, *in_place, state);
+                        self.reduce(*buffer, *dimension as usize, row, *into, state);
                     });
                 }
             }
@@ -465,17 +475,20 @@ impl<T: Row> Run<'_, T> {
             Into::Sums { leaves, result, partials } => {
                 let leaves = Leaves { slots, values: leaves };
                 let outputs = p.base.len();
-                let (out, base) = match into {
-                    Sum::Partial { buffer } => (partials, self.partial(*buffer, state, None)),
-                    Sum::Result { .. } | Sum::Shared => (result, 0),
+                let (out, base, atomic) = match into {
+                    Sum::Partial { buffer, atomic } => {
+                        (partials, self.partial(*buffer, state, None), *atomic)
+                    }
+                    Sum::Result { .. } | Sum::Shared => (result, 0, false),
+                    Sum::Atomic => (result, 0, true),
                 };
                 match outputs {
-                    1 => self.dispatch(row, tree, shape, One { leaves, out, base }),
+                    1 => self.dispatch(row, tree, shape, One { leaves, out, base, atomic }),
                     _ => self.dispatch(
                         row,
                         tree,
                         shape,
-                        Many { leaves, out, base, outputs, targets: p.targets.as_deref() },
+                        Many { leaves, out, base, atomic, outputs, targets: p.targets.as_deref() },
                     ),
                 }
             }
@@ -604,28 +617,33 @@ impl<T: Row> Run<'_, T> {
     }
 
     /// Adds up the copies of one row over one dimension, and leaves them zero.
-    fn reduce(&self, buffer: u32, dimension: usize, row: usize, in_place: bool, state: &State) {
+    fn reduce(&self, buffer: u32, dimension: usize, row: usize, stage: Stage, state: &State) {
         let Into::Sums { result, partials, .. } = self.into else { return };
         let p = self.program;
         let outputs = p.base.len();
         let copies = self.value(p.plan.partials[buffer as usize].dims[dimension].count).min(self.at.trees);
-        for o in 0..outputs {
-            let mut sum = 0.0;
+        let place = |k: u32| self.partial(buffer, state, Some((dimension, k))) + row * outputs;
+        let mut o = 0;
+        while o < outputs {
+            let width = stage.vector.clamp(1, MOST_VECTOR).min(outputs - o);
+            let mut sums = [0.0f32; MOST_VECTOR];
             for k in 0..copies {
-                let at = self.partial(buffer, state, Some((dimension, k))) + row * outputs + o;
-                // SAFETY: the copies of this row belong to the iterations this stage ends.
-                sum += std::mem::take(unsafe { partials.at(at) });
-            }
-            let into = match in_place {
-                true => {
-                    let at = self.partial(buffer, state, Some((dimension, 0))) + row * outputs + o;
-                    // SAFETY: as above.
-                    unsafe { partials.at(at) }
+                let at = place(k) + o;
+                for (i, sum) in sums[..width].iter_mut().enumerate() {
+                    // SAFETY: the copies of this row belong to the iterations this stage ends.
+                    *sum += std::mem::take(unsafe { partials.at(at + i) });
                 }
-                // SAFETY: the stage ends every loop that shares the row's sum.
-                false => unsafe { result.at(row * outputs + o) },
-            };
-            *into += sum;
+            }
+            for (i, sum) in sums[..width].iter().enumerate() {
+                match (stage.in_place, stage.atomic) {
+                    // SAFETY: as above.
+                    (true, _) => unsafe { *partials.at(place(0) + o + i) += sum },
+                    // SAFETY: the stage ends every loop that shares the row's sum.
+                    (false, false) => unsafe { *result.at(row * outputs + o + i) += sum },
+                    (false, true) => result.add_atomic(row * outputs + o + i, *sum),
+                }
+            }
+            o += width;
         }
     }
 }

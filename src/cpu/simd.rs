@@ -12,6 +12,7 @@ use super::{
     sink::Sink,
     walk::{Shape, Span},
 };
+use crate::plan::Rest;
 
 /// Rows in a register.
 const LANES: usize = 16;
@@ -266,7 +267,10 @@ unsafe fn walk<R: VectorRule>(
 ) -> [__m512i; GROUPS] {
     let constant = _mm512_set1_epi32(nodes.constants[position] as i32);
     let mut at = [_mm512_set1_epi32(nodes.roots[position] as i32); GROUPS];
-    let steps = R::steps(nodes, position, shape.steps);
+    let (steps, rest) = match shape.rest {
+        Rest::Counted => (nodes.depths[position], Rest::Nothing),
+        rest => (R::steps(nodes, position, shape.steps), rest),
+    };
     // SAFETY: as promised to this function.
     unsafe {
         let taken = if steps >= TOP_LEVELS { R::top(nodes, position, rows, &mut at) } else { 0 };
@@ -283,7 +287,7 @@ unsafe fn walk<R: VectorRule>(
                 }
             }
         }
-        if !shape.complete {
+        if rest == Rest::UntilLeaf {
             for g in 0..groups {
                 loop {
                     let meta = R::meta(nodes, at[g]);

@@ -32,6 +32,20 @@ impl<T> Shared<T> {
     }
 }
 
+impl Shared<f32> {
+    /// Adds to the place at `index` while other workers may, too.
+    #[inline(always)]
+    pub(super) fn add_atomic(&self, index: usize, amount: f32) {
+        assert!(index < self.len);
+        // SAFETY: the place is in the buffer (above), an f32's bits are a u32's, and while workers add atomically to a
+        // place none reads or writes it otherwise.
+        let place = unsafe { AtomicU32::from_ptr(self.start.add(index).cast()) };
+        let sum = |bits| Some((f32::from_bits(bits) + amount).to_bits());
+        // The closure always gives a value, so this ends well.
+        let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+    }
+}
+
 /// What is done with leaves.
 pub(super) trait Sink: Copy {
     /// Whether a row's leaves can be added up before they are handed over.
@@ -68,6 +82,8 @@ pub(super) struct One<'a> {
     pub(super) out: Shared<f32>,
     /// Where row 0's sum is in `out`.
     pub(super) base: usize,
+    /// Whether others add to the same sums.
+    pub(super) atomic: bool,
 }
 
 impl Sink for One<'_> {
@@ -83,8 +99,11 @@ impl Sink for One<'_> {
     }
     #[inline(always)]
     fn add(&self, row: usize, sum: f32) {
-        // SAFETY: the row is this worker's.
-        unsafe { *self.out.at(self.base + row) += sum };
+        match self.atomic {
+            true => self.out.add_atomic(self.base + row, sum),
+            // SAFETY: the row is this worker's.
+            false => unsafe { *self.out.at(self.base + row) += sum },
+        }
     }
 }
 
@@ -94,6 +113,7 @@ pub(super) struct Many<'a> {
     pub(super) leaves: Leaves<'a>,
     pub(super) out: Shared<f32>,
     pub(super) base: usize,
+    pub(super) atomic: bool,
     pub(super) outputs: usize,
     /// The output of each tree, by position; `None` where a leaf has a value for each output.
     pub(super) targets: Option<&'a [u32]>,
@@ -105,17 +125,16 @@ impl Sink for Many<'_> {
     fn leaf(&self, row: usize, position: usize, address: u32) {
         let slot = self.leaves.slot(address);
         let at = self.base + row * self.outputs;
+        let add = |output: usize, value: f32| match self.atomic {
+            true => self.out.add_atomic(at + output, value),
+            // SAFETY: the row is this worker's; targets are below `outputs` (`Forest::verify`).
+            false => unsafe { *self.out.at(at + output) += value },
+        };
         match self.targets {
-            Some(targets) => {
-                // SAFETY: the row is this worker's; targets are below `outputs` (`Forest::verify`).
-                unsafe { *self.out.at(at + targets[position] as usize) += self.leaves.values[slot] };
-            }
+            Some(targets) => add(targets[position] as usize, self.leaves.values[slot]),
             None => {
                 let values = &self.leaves.values[slot * self.outputs..][..self.outputs];
-                for (o, value) in values.iter().enumerate() {
-                    // SAFETY: the row is this worker's.
-                    unsafe { *self.out.at(at + o) += value };
-                }
+                values.iter().enumerate().for_each(|(o, value)| add(o, *value));
             }
         }
     }

@@ -5,6 +5,7 @@ use super::{
     rows::{Read, Row, Rows},
     sink::Sink,
 };
+use crate::plan::Rest;
 
 /// Positions `start, start + step, …`, `count` of them.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +35,8 @@ pub(super) struct Shape {
     pub(super) lanes: usize,
     /// Steps without a leaf test.
     pub(super) steps: u32,
-    /// Whether they reach every leaf.
-    pub(super) complete: bool,
+    /// What follows them.
+    pub(super) rest: Rest,
 }
 
 /// Walks `L` trees and rows in step. `trees[l]` is a root and a constant.
@@ -63,7 +64,7 @@ unsafe fn walk<
             at[l] = unsafe { nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]) };
         }
     }
-    if !shape.complete {
+    if shape.rest != Rest::Nothing {
         for l in 0..L {
             // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
             unsafe {
@@ -135,6 +136,11 @@ pub(super) unsafe fn lanes<
         for t in 0..tree.count {
             let position = tree.at(t);
             let tree = root(position);
+            // All lanes walk this tree, so the table's count is theirs.
+            let shape = match shape.rest {
+                Rest::Counted => Shape { steps: nodes.depths[position], rest: Rest::Nothing, ..shape },
+                Rest::Nothing | Rest::UntilLeaf => shape,
+            };
             let mut r = 0;
             while r + L <= row.count {
                 let group = std::array::from_fn(|l| row.at(r + l));

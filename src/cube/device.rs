@@ -2,23 +2,32 @@
 
 use cubecl::client::Client;
 
-use crate::schedule::Device;
+use crate::schedule::{Device, Gpu};
 
 /// Set to 1, it says that the SPIR-V compiler at hand has been corrected, so that kernels with shared memory may run
 /// on a driver without `VK_KHR_workgroup_memory_explicit_layout`: for testing that path on a software driver.
 pub const SPIRV_SHARED_MEMORY: &str = "FANGORN_SPIRV_SHARED_MEMORY";
+
+/// Set to 1, it says that plane operations may be used although the device does not declare them: for testing that path on
+/// a software driver, which has them.
+pub const PLANE_OPS: &str = "FANGORN_PLANE_OPS";
 
 /// The device behind a client.
 pub fn device(client: &Client) -> Device {
     let properties = client.properties();
     let hardware = &properties.hardware;
     let (x, y, z) = hardware.max_cube_dim;
-    Device::Gpu {
+    let plane = properties.features.plane.contains(cubecl::ir::features::Plane::Ops);
+    let add = cubecl::ir::features::AtomicUsage::Add;
+    let float = cubecl::ir::Type::atomic(f32::elem_type_native());
+    Device::Gpu(Gpu {
+        plane_ops: plane || std::env::var_os(PLANE_OPS).is_some_and(|v| v == "1"),
+        atomic_add: properties.atomic_type_usage(float).contains(add),
         max_units: hardware.max_units_per_cube,
         max_dim: [x, y, z],
         shared_bytes: u32::try_from(hardware.max_shared_memory_size).unwrap_or(u32::MAX),
         shared_memory: shared_memory_is_right(&properties.identity.name, &properties.identity.fingerprint),
-    }
+    })
 }
 
 /// cubecl-spirv 0.11.3 miscompiles shared memory where the driver lacks the extension, which Mesa's software driver

@@ -1,12 +1,73 @@
 //! Model passes a schedule asks for. They change how trees are arranged, never what a row gives.
 
-use super::Forest;
+use super::{Forest, Node, Tree};
+
+/// How a tree's leaves lie: what schedules order and group trees by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Depths {
+    /// Of its deepest leaf.
+    pub deepest: u32,
+    /// Of its shallowest leaf.
+    pub first_leaf: u32,
+}
+
+impl Depths {
+    /// Those of a tree that verifies.
+    pub fn of(tree: &Tree) -> Self {
+        let depths = tree.depths();
+        let leaves = || tree.nodes.iter().zip(&depths).filter(|(n, _)| n.slot().is_some()).map(|(_, d)| *d);
+        Self { deepest: leaves().max().unwrap_or(0), first_leaf: leaves().min().unwrap_or(0) }
+    }
+}
 
 /// The trees' order by depth, shallow first, equal depths in the producer's order: `order[k]` is the producer's
 /// index of the tree at position `k` (SilvanForge, section 2, figure 1).
 pub fn by_depth(forest: &Forest) -> Vec<u32> {
-    let depths: Vec<u32> = forest.trees.iter().map(super::Tree::depth).collect();
+    sorted(forest, |tree| Depths::of(tree).deepest)
+}
+
+/// The same by the depth of the shallowest leaf, and then by depth: what walks that are peeled want (Treebeard,
+/// section 3.2).
+pub fn by_first_leaf(forest: &Forest) -> Vec<u32> {
+    sorted(forest, |tree| {
+        let Depths { deepest, first_leaf } = Depths::of(tree);
+        (first_leaf, deepest)
+    })
+}
+
+/// Trees of one shape side by side: by depth, then by which places of a level-order walk are leaves.
+pub fn by_structure(forest: &Forest) -> Vec<u32> {
+    sorted(forest, |tree| (Depths::of(tree).deepest, structure(tree)))
+}
+
+fn sorted<K: Ord>(forest: &Forest, key: impl Fn(&Tree) -> K) -> Vec<u32> {
+    let keys: Vec<K> = forest.trees.iter().map(key).collect();
     let mut order: Vec<u32> = (0..forest.trees.len() as u32).collect();
-    order.sort_by_key(|t| depths[*t as usize]);
+    order.sort_by(|a, b| keys[*a as usize].cmp(&keys[*b as usize]));
     order
+}
+
+/// A tree's shape: for each node in level order whether it is a leaf.
+pub fn structure(tree: &Tree) -> Vec<bool> {
+    let mut open = std::collections::VecDeque::from([0u32]);
+    let mut shape = Vec::with_capacity(tree.nodes.len());
+    while let Some(node) = open.pop_front() {
+        match tree.nodes[node as usize] {
+            Node::Split { left, right, .. } => {
+                open.extend([left, right]);
+                shape.push(false);
+            }
+            Node::Leaf { .. } => shape.push(true),
+        }
+    }
+    shape
+}
+
+/// Nodes that putting every leaf of a tree at its greatest depth adds, each step of the way a node and a copy of the
+/// leaf (Treebeard, section 3.2).
+pub fn padding(tree: &Tree) -> u64 {
+    let depths = tree.depths();
+    let deepest = depths.iter().copied().max().unwrap_or(0);
+    let leaves = tree.nodes.iter().zip(&depths).filter(|(n, _)| n.slot().is_some());
+    leaves.map(|(_, d)| 2 * u64::from(deepest - d)).sum()
 }

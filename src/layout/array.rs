@@ -12,8 +12,47 @@ const MOST_GROWTH: u64 = 64;
 const ALWAYS_ALLOWED: u64 = 1 << 16;
 
 /// Nodes of a full tree.
-fn full(depth: &u32) -> u64 {
+pub(super) fn full(depth: &u32) -> u64 {
     if *depth < 32 { (2 << depth) - 1 } else { u32::MAX.into() }
+}
+
+/// Whether full trees of so many nodes in all are within reason.
+pub(super) fn allowed(layout: LayoutKind, forest: &Forest, total: u64) -> Result<(), LayoutError> {
+    let present: u64 = forest.trees.iter().map(|t| t.nodes.len() as u64).sum();
+    if total > ALWAYS_ALLOWED.max(present.saturating_mul(MOST_GROWTH)) || total >= 1 << 31 {
+        let remedy = format!("{total} nodes would be stored for the {present} there are; use layout(sparse)");
+        return Err(LayoutError { layout, remedy });
+    }
+    Ok(())
+}
+
+/// Lays a tree out in level order, its `i`th node at `place(i)`, leaves above `least` pushed down to it.
+pub(super) fn fill(
+    forest: &Forest,
+    tree: u32,
+    least: u32,
+    place: impl Fn(usize) -> usize,
+    into: &mut [PackedNode],
+) {
+    let nodes = &forest.trees[tree as usize].nodes;
+    let mut open = vec![(0usize, 0usize, 0u32)];
+    while let Some((node, mut at, mut depth)) = open.pop() {
+        match nodes[node] {
+            Node::Split { feature, predicate, missing, left, right } => {
+                into[place(at)] = PackedNode::Split { feature, predicate, missing, link: 0 };
+                open.push((left as usize, 2 * at + 1, depth + 1));
+                open.push((right as usize, 2 * at + 2, depth + 1));
+            }
+            Node::Leaf { slot } => {
+                while depth < least {
+                    into[place(at)] = PackedNode::Through { link: 0 };
+                    at = 2 * at + 1;
+                    depth += 1;
+                }
+                into[place(at)] = PackedNode::Leaf { slot };
+            }
+        }
+    }
 }
 
 impl Layout for Array {
@@ -32,13 +71,7 @@ impl Layout for Array {
     fn depths(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Vec<u32>, LayoutError> {
         let depth_of = |(k, t): (usize, &u32)| forest.trees[*t as usize].depth().max(least_depth[k]);
         let depths: Vec<u32> = order.iter().enumerate().map(depth_of).collect();
-        let total: u64 = depths.iter().map(full).sum();
-        let present: u64 = forest.trees.iter().map(|t| t.nodes.len() as u64).sum();
-        if total > ALWAYS_ALLOWED.max(present.saturating_mul(MOST_GROWTH)) || total >= 1 << 31 {
-            let remedy =
-                format!("{total} nodes would be stored for the {present} there are; use layout(sparse)");
-            return Err(LayoutError { layout: LayoutKind::Array, remedy });
-        }
+        allowed(LayoutKind::Array, forest, depths.iter().map(full).fold(0, u64::saturating_add))?;
         Ok(depths)
     }
 
@@ -58,26 +91,7 @@ impl Layout for Array {
             packed.roots.push(root);
             // left(root + i) = root + 2i + 1 = 2 (root + i) + 1 - root
             packed.constants.push(1u32.wrapping_sub(root));
-            let place = &mut packed.nodes[root as usize..];
-            let nodes = &forest.trees[*t as usize].nodes;
-            let mut open = vec![(0usize, 0usize, 0u32)];
-            while let Some((node, mut at, mut depth)) = open.pop() {
-                match nodes[node] {
-                    Node::Split { feature, predicate, missing, left, right } => {
-                        place[at] = PackedNode::Split { feature, predicate, missing, link: 0 };
-                        open.push((left as usize, 2 * at + 1, depth + 1));
-                        open.push((right as usize, 2 * at + 2, depth + 1));
-                    }
-                    Node::Leaf { slot } => {
-                        while depth < least_depth[k] {
-                            place[at] = PackedNode::Through;
-                            at = 2 * at + 1;
-                            depth += 1;
-                        }
-                        place[at] = PackedNode::Leaf { slot };
-                    }
-                }
-            }
+            fill(forest, *t, least_depth[k], |at| root as usize + at, &mut packed.nodes);
             root += full(&packed.depths[k]) as u32;
         }
         Ok(packed)

@@ -5,10 +5,12 @@
 //! of their own and step by the rule, so a layout that fits the rules needs no line in a target.
 
 mod array;
+mod reorg;
 mod sparse;
 
 pub use array::Array;
 pub use fangorn_kernels::plan::{Children, LayoutKind, question};
+pub use reorg::Reorg;
 pub use sparse::Sparse;
 
 use crate::forest::{CategoryRule, Forest, Predicate, Side, ZERO_ZONE};
@@ -40,7 +42,10 @@ pub enum PackedNode {
         link: u32,
     },
     /// Padding above a leaf that was pushed down: every row goes left.
-    Through,
+    Through {
+        /// The left child's address, where the rule is [`Children::Linked`]; otherwise 0.
+        link: u32,
+    },
     /// A leaf. Where the rule is [`Children::Linked`] a step from it stays.
     Leaf {
         /// Its slot; copies of a leaf share it.
@@ -155,19 +160,30 @@ pub fn layout(kind: LayoutKind) -> &'static dyn Layout {
     match kind {
         LayoutKind::Array => &Array,
         LayoutKind::Sparse => &Sparse,
+        LayoutKind::Reorg => &Reorg,
     }
 }
 
 impl Packed {
+    /// From a left child to its right sibling.
+    pub fn stride(&self) -> u32 {
+        match self.children {
+            Children::Affine { stride } => stride,
+            Children::Interleaved => self.roots.len() as u32,
+            Children::Linked => 1,
+        }
+    }
+
     /// The address after a step from `address` in the tree at `position`.
     pub fn step(&self, position: usize, address: u32, side: Side) -> u32 {
         let right = u32::from(side == Side::Right);
         match (self.nodes[address as usize], self.children) {
             (PackedNode::Leaf { .. }, Children::Linked) => address,
-            (PackedNode::Split { link, .. }, Children::Linked) => link + right,
-            (PackedNode::Through | PackedNode::Empty, Children::Linked) => address,
-            (_, Children::Affine { stride }) => {
-                address.wrapping_mul(2).wrapping_add(self.constants[position]).wrapping_add(right * stride)
+            (PackedNode::Split { link, .. } | PackedNode::Through { link }, Children::Linked) => link + right,
+            (PackedNode::Empty, Children::Linked) => address,
+            (_, Children::Affine { .. } | Children::Interleaved) => {
+                let left = address.wrapping_mul(2).wrapping_add(self.constants[position]);
+                left.wrapping_add(right * self.stride())
             }
         }
     }
@@ -192,7 +208,7 @@ impl Packed {
                     None => return Err(format!("{place}: out of range")),
                     Some(PackedNode::Empty) => return Err(format!("{place}: empty")),
                     Some(PackedNode::Leaf { .. }) => {}
-                    Some(PackedNode::Through) => {
+                    Some(PackedNode::Through { .. }) => {
                         open.push((self.step(position, address, Side::Left), depth + 1))
                     }
                     Some(PackedNode::Split { .. }) => {

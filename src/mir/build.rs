@@ -1,7 +1,7 @@
 //! From a schedule's loops to statements.
 
-use super::{BufferId, Loop, LoopNest, Mode, Op, Target, Walk};
-use crate::schedule::{GpuDim, Mapping, Nest, NestLoop, Schedule};
+use super::{BufferId, Dim, Loop, LoopNest, Mode, Op, Target, Walk};
+use crate::schedule::{GpuDim, Mapping, Marks, Nest, NestLoop, Schedule};
 
 impl LoopNest {
     /// The statements of a nest on a target. A walk stands in each innermost loop; its reduce is atomic in meaning
@@ -15,11 +15,13 @@ impl LoopNest {
 }
 
 fn build_loop(l: &NestLoop, target: Target) -> Op {
-    let walk = |lanes| Op::Walk(Walk { lanes, unroll: l.unroll, into: BufferId::Result });
-    if l.interleave {
+    let Marks { mapping, unrolled, specialize, cache, interleave, unroll, peel, reduce } = l.marks.clone();
+    let into = BufferId::Result;
+    let walk = |lanes| Op::Walk(Walk { lanes, unroll, peel, table: false, into, atomic: false });
+    if interleave {
         return walk(Some(l.var.clone()));
     }
-    let mode = match (l.mapping, target) {
+    let mode = match (mapping, target) {
         (Mapping::Serial, _) => Mode::Serial,
         (Mapping::Parallel, Target::Cpu) => Mode::Parallel,
         (Mapping::Parallel, Target::Cube) => Mode::Serial,
@@ -28,13 +30,13 @@ fn build_loop(l: &NestLoop, target: Target) -> Op {
         (Mapping::Gpu(dim), Target::Cube) => Mode::Gpu(dim),
     };
     let mut body = Vec::new();
-    if l.cache {
-        body.push(Op::CacheRows);
+    if cache {
+        body.push(if l.var.dim == Dim::Batch { Op::CacheRows } else { Op::CacheTrees });
     }
     match l.body.is_empty() {
         true => body.push(walk(None)),
         false => body.extend(l.body.iter().map(|inner| build_loop(inner, target))),
     }
     let window = Schedule::window(&l.body);
-    Op::Loop(Loop { var: l.var.clone(), mode, shared_reduce: l.shared_reduce, window, body })
+    Op::Loop(Loop { var: l.var.clone(), mode, unrolled, specialize, reduce, window, body })
 }

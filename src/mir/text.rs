@@ -8,26 +8,12 @@ impl fmt::Display for LoopNest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "result: f32[batch, outputs]")?;
         for (i, partial) in self.partials.iter().enumerate() {
-            let copies: Vec<String> = partial.loops.iter().map(|(_, v, _)| extent(v)).collect();
-            let space = if self.shared(i) { "shared " } else { "" };
+            let copies: Vec<String> = partial.loops.iter().map(|l| extent(&l.var)).collect();
+            let space = if partial.shared() { "shared " } else { "" };
             writeln!(f, "partial{i}: {space}f32[{}, batch, outputs]", copies.join(", "))?;
         }
         writeln!(f, "model = ensemble(trees)")?;
         write_ops(self, f, &self.body, &mut Vec::new())
-    }
-}
-
-impl LoopNest {
-    /// Whether a partial buffer's copies belong in shared memory: some loop of its chain says so.
-    pub fn shared(&self, buffer: usize) -> bool {
-        fn says(ops: &[Op], depth: usize, at: usize, var: &IndexVar) -> bool {
-            ops.iter().any(|op| match op {
-                Op::Loop(l) if depth == at => l.shared_reduce && l.var == *var,
-                Op::Loop(l) => says(&l.body, depth + 1, at, var),
-                _ => false,
-            })
-        }
-        self.partials[buffer].loops.iter().any(|(depth, var, _)| says(&self.body, 0, *depth, var))
     }
 }
 
@@ -69,7 +55,19 @@ fn write_ops<'a>(
     ops: &'a [Op],
     path: &mut Vec<&'a IndexVar>,
 ) -> fmt::Result {
-    ops.iter().try_for_each(|op| write_op(nest, f, op, path))
+    let depth = path.len();
+    write_ops_at(nest, f, ops, path, depth)
+}
+
+/// Statements indented by `depth`, which is more than the loops round them inside a case.
+fn write_ops_at<'a>(
+    nest: &LoopNest,
+    f: &mut fmt::Formatter<'_>,
+    ops: &'a [Op],
+    path: &mut Vec<&'a IndexVar>,
+    depth: usize,
+) -> fmt::Result {
+    ops.iter().try_for_each(|op| write_op(nest, f, op, path, depth))
 }
 
 fn write_op<'a>(
@@ -77,10 +75,11 @@ fn write_op<'a>(
     f: &mut fmt::Formatter<'_>,
     op: &'a Op,
     path: &mut Vec<&'a IndexVar>,
+    depth: usize,
 ) -> fmt::Result {
-    let pad = " ".repeat(2 * path.len());
+    let pad = " ".repeat(2 * depth);
     match op {
-        Op::Loop(Loop { var, mode, body, .. }) => {
+        Op::Loop(Loop { var, mode, unrolled, specialize, body, .. }) => {
             let how = match mode {
                 Mode::Serial => "for".to_owned(),
                 Mode::Parallel => "par.for".to_owned(),
@@ -90,9 +89,12 @@ fn write_op<'a>(
                 Size::Const(1) => String::new(),
                 step => format!(" step {step}"),
             };
-            writeln!(f, "{pad}{how} {} = {} to {}{step}:", var.name, var.start, limits(var, path))?;
+            let unrolled = if *unrolled { "unrolled " } else { "" };
+            let special = if *specialize { " with code of its own" } else { "" };
+            let range = format!("{} to {}{step}", var.start, limits(var, path));
+            writeln!(f, "{pad}{unrolled}{how} {} = {range}{special}:", var.name)?;
             path.push(var);
-            write_ops(nest, f, body, path)?;
+            write_ops_at(nest, f, body, path, depth + 1)?;
             path.pop();
             Ok(())
         }
@@ -100,28 +102,48 @@ fn write_op<'a>(
             let rows = index(path, None, Dim::Batch);
             writeln!(f, "{pad}cacheRows(rows[{rows} :])")
         }
+        Op::CacheTrees => {
+            let trees = index(path, None, Dim::Tree);
+            writeln!(f, "{pad}cacheTrees(model[{trees} :])")
+        }
+        Op::Cases(cases) => {
+            let name = &path[cases.depth].name;
+            for (i, case) in cases.cases.iter().enumerate() {
+                match i + 1 == cases.cases.len() {
+                    true => writeln!(f, "{pad}otherwise:")?,
+                    false => writeln!(f, "{pad}case {name} < {}:", case.end)?,
+                }
+                write_ops_at(nest, f, &case.body, path, depth + 1)?;
+            }
+            Ok(())
+        }
         Op::Walk(walk) => {
             let [trees, rows] = [Dim::Tree, Dim::Batch].map(|d| index(path, walk.lanes.as_ref(), d));
-            let unroll = match walk.unroll {
+            let mut unroll = match walk.unroll {
                 None => String::new(),
+                Some(None) if walk.table => ", unrollDepth=table".to_owned(),
                 Some(None) => ", unrollDepth=all".to_owned(),
                 Some(Some(n)) => format!(", unrollDepth={n}"),
             };
+            if let Some(n) = walk.peel {
+                unroll += &format!(", peel={n}");
+            }
             let target = match walk.into {
                 BufferId::Result => "result".to_owned(),
                 BufferId::Partial(b) => nest.partials[b]
                     .loops
                     .iter()
-                    .fold(format!("partial{b}"), |text, (_, v, _)| format!("{text}[{}]", copy(v))),
+                    .fold(format!("partial{b}"), |text, l| format!("{text}[{}]", copy(&l.var))),
             };
+            let reduce = if walk.atomic { "atomicReduce" } else { "reduce" };
             writeln!(f, "{pad}t = getTree(model, {trees})")?;
             writeln!(f, "{pad}p = walkDecisionTree(t, rows[{rows}]{unroll})")?;
-            writeln!(f, "{pad}reduce({target}[{rows}], p)")
+            writeln!(f, "{pad}{reduce}({target}[{rows}], p)")
         }
         Op::Reduce(reduce) => {
             let partial = &nest.partials[reduce.buffer];
             let outer: Vec<String> =
-                partial.loops[..reduce.dimension].iter().map(|(_, v, _)| format!("[{}]", copy(v))).collect();
+                partial.loops[..reduce.dimension].iter().map(|l| format!("[{}]", copy(&l.var))).collect();
             let rows: Vec<String> = reduce.rows.iter().map(|d| path[*d].name.clone()).collect();
             let rows = if rows.is_empty() {
                 ":".to_owned()
@@ -130,9 +152,20 @@ fn write_op<'a>(
             };
             let outer = outer.concat();
             let name = format!("partial{}", reduce.buffer);
-            match reduce.dimension {
-                0 => writeln!(f, "{pad}result[{rows}] += reduceDimension({name}[:, {rows}], 0)"),
-                d => writeln!(f, "{pad}reduceDimInplace({name}{outer}[:, {rows}], {d})"),
+            let vector = reduce.vector.map_or_else(String::new, |n| format!(", vector={n}"));
+            let d = reduce.dimension;
+            match (reduce.last, reduce.atomic) {
+                (true, false) => {
+                    writeln!(
+                        f,
+                        "{pad}result[{rows}] += reduceDimension({name}{outer}[:, {rows}], {d}{vector})"
+                    )
+                }
+                (true, true) => {
+                    let sum = format!("reduceDimension({name}{outer}[:, {rows}], {d}{vector})");
+                    writeln!(f, "{pad}atomicReduce(result[{rows}], {sum})")
+                }
+                (false, _) => writeln!(f, "{pad}reduceDimInplace({name}{outer}[:, {rows}], {d}{vector})"),
             }
         }
     }

@@ -37,14 +37,26 @@ impl LoopNest {
     /// depend on the batch.
     pub fn trees_of_walks(&self, trees: u32, threads: u32) -> Vec<Option<Vec<u32>>> {
         let count = walks(&self.body);
-        if self.trees_depend_on_batch(&self.body) {
+        let Some(visits) = self.tree_visits(Extents { batch: 1, trees, threads }) else {
             return vec![None; count];
+        };
+        let mut of = vec![Some(Vec::new()); count];
+        for visit in visits {
+            if let Some(Some(trees)) = of.get_mut(visit.walk) {
+                trees.push(visit.tree);
+            }
         }
-        let extents = Extents { batch: 1, trees, threads };
-        let size = |_| u32::MAX;
+        of
+    }
+
+    /// The visits with every loop over rows at its first; `None` where the trees depend on the batch.
+    pub(super) fn tree_visits(&self, extents: Extents) -> Option<Vec<Visit>> {
+        if self.trees_depend_on_batch(&self.body) {
+            return None;
+        }
         let mut all = Enumeration {
             extents,
-            size,
+            size: |_| u32::MAX,
             rows: false,
             offsets: Vec::new(),
             worker: Vec::new(),
@@ -52,13 +64,7 @@ impl LoopNest {
             out: Vec::new(),
         };
         all.ops(&self.body);
-        let mut of = vec![Some(Vec::new()); count];
-        for visit in all.out {
-            if let Some(Some(trees)) = of.get_mut(visit.walk) {
-                trees.push(visit.tree);
-            }
-        }
-        of
+        Some(all.out)
     }
 
     fn trees_depend_on_batch(&self, ops: &[Op]) -> bool {
@@ -69,7 +75,8 @@ impl LoopNest {
         ops.iter().any(|op| match op {
             Op::Loop(l) => depends(&l.var) || self.trees_depend_on_batch(&l.body),
             Op::Walk(w) => w.lanes.as_ref().is_some_and(depends),
-            Op::CacheRows | Op::Reduce(_) => false,
+            Op::Cases(c) => c.cases.iter().any(|c| self.trees_depend_on_batch(&c.body)),
+            Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => false,
         })
     }
 }
@@ -131,7 +138,17 @@ impl<F: Fn(GpuDim) -> u32> Enumeration<F> {
                     }
                     self.walk += 1;
                 }
-                Op::CacheRows | Op::Reduce(_) => {}
+                Op::Cases(cases) => {
+                    let first_walk = self.walk;
+                    let offset = self.offsets[cases.depth].1;
+                    let last = cases.cases.len() - 1;
+                    let taken = cases.cases.iter().position(|c| offset < c.end).unwrap_or(last);
+                    let before = |n: usize| cases.cases[..n].iter().map(|c| walks(&c.body)).sum::<usize>();
+                    self.walk = first_walk + before(taken);
+                    self.ops(&cases.cases[taken].body);
+                    self.walk = first_walk + before(cases.cases.len());
+                }
+                Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => {}
             }
         }
     }
@@ -151,11 +168,13 @@ impl<F: Fn(GpuDim) -> u32> Enumeration<F> {
     }
 }
 
-fn walks(ops: &[Op]) -> usize {
+/// Walk statements in these.
+pub(super) fn walks(ops: &[Op]) -> usize {
     let count = |op: &Op| match op {
         Op::Loop(l) => walks(&l.body),
         Op::Walk(_) => 1,
-        Op::CacheRows | Op::Reduce(_) => 0,
+        Op::Cases(c) => c.cases.iter().map(|c| walks(&c.body)).sum(),
+        Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => 0,
     };
     ops.iter().map(count).sum()
 }

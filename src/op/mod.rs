@@ -127,8 +127,8 @@ impl ForestOp {
         let preset = |device: &Device| match device {
             Device::Cpu => Preset::Default.schedule(&self.forest, false),
             // The default keeps rows and sums in shared memory, which kernels for some drivers can't have.
-            Device::Gpu { shared_memory: false, .. } => Preset::TahoeDirect.schedule(&self.forest, true),
-            Device::Gpu { .. } => Preset::Default.schedule(&self.forest, true),
+            Device::Gpu(gpu) if !gpu.shared_memory => Preset::TahoeDirect.schedule(&self.forest, true),
+            Device::Gpu(_) => Preset::Default.schedule(&self.forest, true),
         };
         self.schedule.clone().unwrap_or_else(|| preset(device))
     }

@@ -1,23 +1,35 @@
-//! MIR to a cube plan: launch dimensions, the row cache, partial sums in shared and global memory.
+//! MIR to a cube plan: launch dimensions, caches, partial sums in shared and global memory.
 //!
 //! Barriers stand only between block loops, never inside them: what a block loop's units have summed is added up at
 //! the end of the outermost block loop, where control flow is the same for every unit of the cube. Sums that no
 //! barrier can complete (trees over the grid, or over a block without `sharedReduce`) stay in global copies, which a
 //! second launch adds up.
+//!
+//! No directive is refused here. One that the device, the model or the rest of the schedule leaves no room for is
+//! carried out otherwise, and a [`Note`] says how: the plan is then built again without it.
 
-use super::{CopyDim, Emit, GpuDim, Loop, Map, Op, Partial, SharedSums, Sum, Value, lower::Builder};
+use super::{
+    Adders, CachedTrees, CopyDim, Emit, GpuDim, Loop, Map, Note, Op, Partial, SharedSums, Sum, Value,
+    lower::Builder,
+};
 use crate::{
     error::Result,
-    forest::Forest,
-    mir::{self, BufferId, Dim, LoopNest, Mode},
-    schedule::{Axis, Device, IndexVar, Schedule, ScheduleError},
+    forest::{Aggregate, Forest},
+    mir::{self, BufferId, Dim, LoopNest, Mode, Private},
+    schedule::{Axis, Gpu, IndexVar},
 };
+
+pub(crate) mod format;
 
 /// Units given to a block dimension whose extent only the call knows.
 const OPEN_EXTENT: u32 = 256;
+/// Fewer private copies than this are added up by one unit: halving them takes a barrier each time.
+const FEW_COPIES: u32 = 8;
+/// The tree cache's room is a multiple of so many words, so that models of about a size share a kernel.
+const CACHE_STEP: u32 = 256;
 
 /// What surrounds the statement being lowered.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Around {
     depth: usize,
     /// Inside a block loop.
@@ -26,41 +38,117 @@ struct Around {
     trees: bool,
     /// Inside [`Op::Accumulate`].
     accumulating: bool,
-    /// Rows that an iteration of the loop immediately around can touch, where it caches them.
-    window: Option<u32>,
+    /// The loop immediately around, and the rows that its iteration can touch.
+    inside: Option<(String, Option<u32>)>,
+    /// Whether the rows, and the trees, are cached.
+    cached_rows: bool,
+    cached_trees: bool,
+    /// Launch dimensions of the loops round it, and those of which only the first unit or cube comes here.
+    dims: Vec<GpuDim>,
+    /// Mapped loops over rows round it: who has which rows.
+    owner: Vec<(GpuDim, Range)>,
+}
+
+/// Offsets of a mapped loop, without its name.
+type Range = (super::Size, super::Size, Vec<crate::schedule::Bound>);
+
+/// What a plan may have.
+#[derive(Clone, Copy)]
+struct Allowed {
+    cached_rows: bool,
+    cached_trees: bool,
+    shared_sums: bool,
+}
+
+/// Why a plan has to be built again with less.
+enum Less {
+    SharedSums(String),
 }
 
 impl Builder {
     pub(super) fn cube(
         &mut self,
         nest: &LoopNest,
-        schedule: &Schedule,
         forest: &Forest,
-        device: Device,
+        order: &[u32],
+        least: &[u32],
+        gpu: Gpu,
     ) -> Result<()> {
-        let Device::Gpu { max_units, max_dim, shared_bytes, .. } = device else { return Ok(()) };
-        self.launch(&nest.body, max_units, max_dim, forest.trees.len() as u32);
-        self.plan.body = self.cube_ops(nest, &nest.body, Around::default())?;
-        if self.plan.cached_rows.is_some() {
-            self.plan.features = forest.features.len() as u32;
-        }
-        let bytes = self.plan.shared_bytes();
-        if bytes > shared_bytes {
-            let marked = nest_marks(&nest.body);
-            let remedy = format!(
-                "{bytes} bytes of shared memory, the device has {shared_bytes}; make tiles of rows smaller or leave the directive out"
-            );
-            return Err(match marked {
-                Some(var) => schedule.blame(&var, remedy),
-                None => ScheduleError::whole(remedy),
+        let mut allowed = Allowed { cached_rows: true, cached_trees: true, shared_sums: true };
+        let (empty, before) = (self.plan.clone(), self.notes.len());
+        let mut given_up = Vec::new();
+        loop {
+            self.plan = empty.clone();
+            self.next_walk = 0;
+            self.notes.truncate(before);
+            if let Err(Less::SharedSums(why)) = self.attempt(nest, forest, order, least, gpu, allowed) {
+                allowed.shared_sums = false;
+                given_up.push(("sharedReduce", format!("{why}; partial sums are global")));
+                continue;
             }
-            .into());
+            let (bytes, have) = (self.plan.shared_bytes(), gpu.shared_bytes);
+            if bytes <= have {
+                break;
+            }
+            let over = format!("{bytes} bytes of shared memory, the device has {have}");
+            if self.plan.cached_trees.is_some() {
+                allowed.cached_trees = false;
+                given_up.push(("cache of trees", format!("{over}; trees are read where they lie")));
+            } else if self.plan.cached_rows.is_some() {
+                allowed.cached_rows = false;
+                given_up.push(("cache of rows", format!("{over}; rows are read where they lie")));
+            } else {
+                allowed.shared_sums = false;
+                given_up.push(("sharedReduce", format!("{over}; partial sums are global")));
+            }
+        }
+        given_up.into_iter().for_each(|(directive, instead)| self.note(directive, instead));
+        Ok(())
+    }
+
+    fn attempt(
+        &mut self,
+        nest: &LoopNest,
+        forest: &Forest,
+        order: &[u32],
+        least: &[u32],
+        gpu: Gpu,
+        allowed: Allowed,
+    ) -> std::result::Result<(), Less> {
+        self.launch(&nest.body, gpu.max_units, gpu.max_dim);
+        let mut paths = Vec::new();
+        walk_paths(&nest.body, &Around::default(), &mut paths);
+        let mut dims: Vec<GpuDim> = paths.iter().flat_map(|p| p.dims.clone()).collect();
+        dims.sort_unstable();
+        dims.dedup();
+        let mut lowering = Lowering {
+            owners: owners(&paths),
+            dims,
+            builder: self,
+            nest,
+            gpu,
+            allowed,
+            forest,
+            tree_window: None,
+        };
+        if allowed.shared_sums {
+            lowering.same_shared_sums()?;
+        }
+        let body = lowering.ops(&nest.body, &Around::default())?;
+        let window = lowering.tree_window;
+        self.plan.body = body;
+        self.format(forest, order, least);
+        if let Some(trees) = window {
+            one_window(&mut self.plan.body, trees);
+            let words = self.cached_words(forest, order, least, trees);
+            self.plan.cached_trees = Some(CachedTrees { trees, words: words.next_multiple_of(CACHE_STEP) });
         }
         Ok(())
     }
 
     /// Settles the units of each block axis and the iterations of each grid axis.
-    fn launch(&mut self, ops: &[mir::Op], max_units: u32, max_dim: [u32; 3], trees: u32) {
+    fn launch(&mut self, ops: &[mir::Op], max_units: u32, max_dim: [u32; 3]) {
+        let trees = self.trees;
         let mut block = [1u32; 3];
         self.mapped(ops, &mut |builder, l, dim| match dim {
             GpuDim::Block(axis) => {
@@ -91,128 +179,437 @@ impl Builder {
 
     fn mapped(&mut self, ops: &[mir::Op], visit: &mut impl FnMut(&mut Self, &mir::Loop, GpuDim)) {
         for op in ops {
-            if let mir::Op::Loop(l) = op {
-                if let Mode::Gpu(dim) = l.mode {
-                    visit(self, l, dim);
-                }
-                self.mapped(&l.body, visit);
+            if let mir::Op::Loop(l) = op
+                && let Mode::Gpu(dim) = l.mode
+            {
+                visit(self, l, dim);
             }
+            op.bodies().into_iter().for_each(|body| self.mapped(body, visit));
         }
     }
+}
 
-    fn cube_ops(&mut self, nest: &LoopNest, ops: &[mir::Op], around: Around) -> Result<Vec<Op>> {
-        let loops: Vec<&mir::Loop> = ops.iter().filter_map(as_loop).collect();
-        let is_block = |l: &&mir::Loop| matches!(l.mode, Mode::Gpu(GpuDim::Block(_)));
-        let opens_block = !around.block && loops.iter().all(is_block) && !loops.is_empty();
-        // Loops side by side that visit the same rows add to the same sums, unless one register sum holds them all.
-        let one_row = loops.iter().all(|l| only_trees(l)) && !loops.is_empty();
-        let one_sum =
-            one_row && loops.windows(2).all(|w| first_buffer(&w[0].body) == first_buffer(&w[1].body));
-        // Shared sums that open further in have barriers, which a register sum can't hold.
-        let shares = |l: &&mir::Loop| {
-            let mut buffers = Vec::new();
-            buffers_of(&l.body, &mut buffers);
-            buffers.into_iter().any(|b| nest.shared(b))
-        };
-        let opens_inside = !around.block && loops.iter().any(|l| !is_block(l) && shares(l));
-        if !around.block && !loops.iter().all(is_block) && loops.iter().any(|l| is_block(l) && shares(l)) {
-            return Err(ScheduleError::whole(
-                "sharedReduce over a block loop beside a loop that holds block loops; map both branches at the same \
-                 depth, or leave sharedReduce out",
-            )
-            .into());
+/// The loops and their walks without atomic additions, where the device or the nest can't have them, and what is to be said
+/// of it.
+pub(super) fn without_atomics(
+    loops: &LoopNest,
+    legal: &LoopNest,
+    aggregate: Aggregate,
+    gpu: Gpu,
+) -> (Option<LoopNest>, Vec<Note>) {
+    let mut marked = Vec::new();
+    let mut walks = Vec::new();
+    each_op(&loops.body, &mut |op| match op {
+        mir::Op::Loop(l) if l.reduce.atomic && l.mode != Mode::Serial && l.var.dim == Dim::Tree => {
+            marked.push((l.var.name.clone(), l.reduce.shared));
         }
-        let accumulate =
-            one_sum && self.plan.outputs == 1 && self.sums() && !around.accumulating && !opens_inside;
-        let inside = Around {
+        _ => {}
+    });
+    each_op(&legal.body, &mut |op| {
+        if let mir::Op::Walk(w) = op {
+            walks.push((w.into, w.atomic));
+        }
+    });
+    let staged = "partial sums are private and added up in stages";
+    let why = if !gpu.atomic_add {
+        Some("the device does not add to f32 in buffers atomically")
+    } else if aggregate != Aggregate::Sum {
+        Some("atomic operations on f32 are only counted on for sums")
+    } else if walks.iter().any(|(into, atomic)| *atomic && *into != BufferId::Result) {
+        Some("a loop further out has private sums, to which nothing is added atomically on a GPU")
+    } else if walks.iter().any(|(_, atomic)| *atomic) && walks.iter().any(|(_, atomic)| !*atomic) {
+        Some("walks of another branch add to the same sums otherwise")
+    } else {
+        None
+    };
+    let mut notes = Vec::new();
+    for (name, shared) in &marked {
+        let why = why.or(shared.then_some("atomic additions in shared memory are not counted on"));
+        if let Some(why) = why {
+            let directive = format!("atomicReduce({name})");
+            notes.push(Note { directive, instead: format!("{why}; {staged}") });
+        }
+    }
+    if why.is_none() || marked.is_empty() {
+        return (None, notes);
+    }
+    let mut plain = loops.clone();
+    clear_atomic(&mut plain.body);
+    (Some(plain.legalise()), notes)
+}
+
+fn clear_atomic(ops: &mut [mir::Op]) {
+    for op in ops {
+        match op {
+            mir::Op::Loop(l) => {
+                l.reduce.atomic = false;
+                clear_atomic(&mut l.body);
+            }
+            mir::Op::Cases(c) => c.cases.iter_mut().for_each(|c| clear_atomic(&mut c.body)),
+            mir::Op::Walk(_) | mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
+        }
+    }
+}
+
+/// A plan's statements in the making.
+struct Lowering<'a> {
+    builder: &'a mut Builder,
+    nest: &'a LoopNest,
+    gpu: Gpu,
+    allowed: Allowed,
+    forest: &'a Forest,
+    /// Every launch dimension that some walk's loops are mapped to.
+    dims: Vec<GpuDim>,
+    /// Who has a row, as the walks have it: one answer where a row is always the same unit's.
+    owners: Vec<Vec<(GpuDim, Range)>>,
+    /// Trees of the tree cache's window.
+    tree_window: Option<u32>,
+}
+
+impl Lowering<'_> {
+    fn sums(&self) -> bool {
+        self.builder.plan.emit == Emit::Margins
+    }
+
+    fn is_shared(&self, buffer: BufferId) -> bool {
+        let BufferId::Partial(b) = buffer else { return false };
+        self.allowed.shared_sums && self.sums() && self.nest.partials[b].shared()
+    }
+
+    /// Shared sums are for all walks of a kernel, or for none: a row's copies are added up by any of the cube's units.
+    fn same_shared_sums(&mut self) -> std::result::Result<(), Less> {
+        let mut walks = Vec::new();
+        each_op(&self.nest.body, &mut |op| {
+            if let mir::Op::Walk(w) = op {
+                walks.push(w.into);
+            }
+        });
+        let shared: Vec<bool> = walks.iter().map(|into| self.is_shared(*into)).collect();
+        if !shared.contains(&true) {
+            let mut marked = None;
+            each_op(&self.nest.body, &mut |op| match op {
+                mir::Op::Loop(l) if l.reduce.shared && self.sums() => marked = Some(l.var.name.clone()),
+                _ => {}
+            });
+            if let Some(name) = marked {
+                let why = format!("`{name}` is not parallel, so it has no private sums");
+                self.builder.note(format!("sharedReduce({name})"), why);
+            }
+            return Ok(());
+        }
+        if shared.contains(&false) {
+            return Err(Less::SharedSums("walks of another branch have no sums in shared memory".into()));
+        }
+        if self.owners.len() > 1 {
+            return Err(Less::SharedSums("rows are other units' in one branch than in another".into()));
+        }
+        let mut paths = Vec::new();
+        walk_paths(&self.nest.body, &Around::default(), &mut paths);
+        if paths.windows(2).any(|w| w[0].dims != w[1].dims) {
+            return Err(Less::SharedSums("branches are mapped to different dimensions".into()));
+        }
+        let axes = |into: &BufferId| self.block_axes(*into);
+        let first = axes(&walks[0]);
+        if first.is_empty() {
+            return Err(Less::SharedSums("only a block loop's units share memory".into()));
+        }
+        if walks.iter().any(|w| axes(w) != first) {
+            return Err(Less::SharedSums("branches share trees out over different block dimensions".into()));
+        }
+        Ok(())
+    }
+
+    /// The block axes that have private sums in a buffer.
+    fn block_axes(&self, into: BufferId) -> Vec<Axis> {
+        let BufferId::Partial(b) = into else { return Vec::new() };
+        let block = |l: &Private| match l.mode {
+            Mode::Gpu(GpuDim::Block(axis)) => Some(axis),
+            _ => None,
+        };
+        // Every block loop of the chain has its own copies, whichever of them the directive named.
+        let mut axes: Vec<Axis> = self.nest.partials[b].loops.iter().filter_map(block).collect();
+        axes.sort_unstable();
+        axes
+    }
+
+    fn ops(&mut self, ops: &[mir::Op], around: &Around) -> std::result::Result<Vec<Op>, Less> {
+        let loops: Vec<&mir::Op> =
+            ops.iter().filter(|op| matches!(op, mir::Op::Loop(_) | mir::Op::Cases(_))).collect();
+        let is_block =
+            |op: &&mir::Op| matches!(op, mir::Op::Loop(l) if matches!(l.mode, Mode::Gpu(GpuDim::Block(_))));
+        // Loops side by side that visit the same rows add to the same sums, unless one register sum holds them all.
+        let one_row = loops.iter().all(|op| only_trees(op)) && !loops.is_empty();
+        let mut buffers: Vec<(BufferId, bool)> = Vec::new();
+        loops.iter().for_each(|op| buffers_of(op, &mut buffers));
+        buffers.dedup();
+        let shares = |op: &mir::Op| {
+            let mut buffers = Vec::new();
+            buffers_of(op, &mut buffers);
+            buffers.into_iter().any(|(b, _)| self.is_shared(b))
+        };
+        // Where a block loop and one that holds block loops stand side by side, both open further in.
+        let any_block = loops.iter().any(is_block);
+        let opens_block = !around.block && any_block && loops.iter().all(is_block);
+        if !around.block && any_block && !opens_block && loops.iter().any(|op| shares(op)) {
+            return Err(Less::SharedSums("block loops of two branches open at different depths".into()));
+        }
+        // Shared sums that open further in have barriers, which a register sum can't hold.
+        let opens_inside = !around.block && loops.iter().any(|op| !is_block(op) && shares(op));
+        let shared = opens_block && loops.iter().any(|op| shares(op));
+        let caches_inside = loops.iter().any(|op| self.caches(op));
+        let one_dims = {
+            let mut paths = Vec::new();
+            walk_paths(ops, around, &mut paths);
+            paths.windows(2).all(|w| w[0].dims == w[1].dims)
+        };
+        let accumulate = one_row
+            && buffers.len() == 1
+            && one_dims
+            && self.builder.plan.outputs == 1
+            && self.sums()
+            && !around.accumulating
+            && !opens_inside
+            && !caches_inside;
+        let mut inside = Around {
             accumulating: around.accumulating || accumulate,
             trees: around.trees || (loops.len() > 1 && !accumulate),
-            ..around
+            ..around.clone()
         };
-        // The shared sums of the block loops that open here, if their reduces have any.
-        let shared = opens_block && self.sums() && self.shared_sums(nest, &loops)?;
         let mut out = Vec::new();
+        // What is filled together comes first.
         for op in ops {
             match op {
-                mir::Op::Loop(l) => self.cube_loop(nest, l, inside, &mut out)?,
+                mir::Op::CacheRows => self.cache_rows(&mut inside, &mut out),
+                mir::Op::CacheTrees => self.cache_trees(ops, &mut inside, &mut out),
+                _ => {}
+            }
+        }
+        let filled = out.len();
+        // Dimensions that no loop on the way to these walks has: only their first unit or cube walks.
+        // A barrier can't stand in a guard; it may do so further in.
+        let guarded = match shared || opens_inside || caches_inside {
+            false => self.unmapped(ops, &inside),
+            true => Vec::new(),
+        };
+        inside.dims.extend(&guarded);
+        for op in ops {
+            match op {
+                mir::Op::Loop(l) => {
+                    let one =
+                        self.guard(op, &mut inside.clone(), |s, inside, out| s.one_loop(l, inside, out))?;
+                    out.extend(one);
+                }
+                mir::Op::Cases(c) => {
+                    let mut cases = Vec::new();
+                    for case in &c.cases {
+                        cases.push((case.end, self.ops(&case.body, &inside)?));
+                    }
+                    out.push(Op::Cases { register: c.depth as u32, cases });
+                }
                 mir::Op::Walk(w) => {
-                    let into = (self.sums() && !around.accumulating).then(|| self.sum(nest, w.into, true));
-                    let walk = self.walk(w, around.depth, into);
+                    let alone = around.owner.clone();
+                    let into = (self.sums() && !inside.accumulating)
+                        .then(|| self.sum(w.into, w.atomic, true, &alone));
+                    let mut walk = self.builder.walk(w, around.depth, into);
+                    walk.cached_rows = inside.cached_rows;
+                    walk.cached_trees = inside.cached_trees;
                     out.push(Op::Walk(walk));
                 }
-                mir::Op::CacheRows => {
-                    let rows = around.window.unwrap_or(1);
-                    self.plan.cached_rows = Some(self.plan.cached_rows.map_or(rows, |r| r.max(rows)));
-                    out.push(Op::CacheRows { rows });
-                }
                 // Stages are placed where block loops open.
-                mir::Op::Reduce(_) => {}
+                mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
             }
         }
         if accumulate {
-            let into = self.sum(nest, first_buffer(&loops[0].body), around.trees);
-            // The row cache is filled outside a register sum: it has barriers.
-            let filled = out.iter().take_while(|op| matches!(op, Op::CacheRows { .. })).count();
+            let (buffer, atomic) = buffers[0];
+            let into = self.sum(buffer, atomic, around.trees, &around.owner);
             let body = out.split_off(filled);
             out.push(Op::Accumulate { body, into });
         }
+        if !guarded.is_empty() {
+            let body = out.split_off(filled);
+            out.push(Op::Only { dims: guarded, body });
+        }
         if shared {
-            out.insert(
-                out.iter().take_while(|op| matches!(op, Op::CacheRows { .. })).count(),
-                Op::ClearShared,
-            );
-            // What the cube has summed goes on: to the result, or to a copy where the grid shares out trees too.
-            let grid: Vec<_> = match first_buffer(&loops[0].body) {
-                BufferId::Result => Vec::new(),
-                BufferId::Partial(b) => {
-                    let on_grid = |l: &&(usize, IndexVar, Mode)| matches!(l.2, Mode::Gpu(GpuDim::Grid(_)));
-                    nest.partials[b].loops.iter().filter(on_grid).cloned().collect()
-                }
-            };
-            let mut rows: Vec<_> = ops.iter().flat_map(|op| self.row_loops(op, around.depth)).collect();
-            rows.dedup();
-            let into = match grid.is_empty() {
-                true => Sum::Result { first: !around.trees && rows.len() == 1 },
-                false => Sum::Partial { buffer: self.global(&grid) },
-            };
-            out.push(Op::ReduceShared { into, rows });
+            self.shared_sums(ops, &buffers, around, filled, &mut out)?;
         }
         Ok(out)
     }
 
-    fn cube_loop(&mut self, nest: &LoopNest, l: &mir::Loop, around: Around, out: &mut Vec<Op>) -> Result<()> {
-        let range = self.range(&l.var);
+    /// The shared sums of the block loops that open here: cleared before them, reduced after them.
+    fn shared_sums(
+        &mut self,
+        ops: &[mir::Op],
+        buffers: &[(BufferId, bool)],
+        around: &Around,
+        filled: usize,
+        out: &mut Vec<Op>,
+    ) -> std::result::Result<(), Less> {
+        let loops = || ops.iter().filter_map(as_loop);
+        let open = |l: &mir::Loop| {
+            let name = &l.var.name;
+            Less::SharedSums(format!(
+                "an iteration of `{name}` covers a number of rows that only the call knows (tile the rows, tile(batch, b0, b1, 64))"
+            ))
+        };
+        let mut rows = 1;
+        for l in loops() {
+            let own = if l.var.dim == Dim::Batch { last_offset(&l.var).ok_or_else(|| open(l))? } else { 0 };
+            rows = rows.max(l.window.ok_or_else(|| open(l))?.saturating_add(own));
+        }
+        let axes: Vec<(Axis, u32)> = self
+            .block_axes(buffers[0].0)
+            .into_iter()
+            .map(|a| (a, self.builder.plan.cube_dim[a as usize]))
+            .collect();
+        let plan = &mut self.builder.plan;
+        match &mut plan.shared_sums {
+            Some(have) => have.rows = have.rows.max(rows),
+            none => *none = Some(SharedSums { axes, rows }),
+        }
+        // One sum each keeps units busy, or units come together at each.
+        let sums = plan.shared_sums.as_ref().map_or(1, SharedSums::copies);
+        let by = match sums >= FEW_COPIES && rows.saturating_mul(plan.outputs) < sums {
+            false => Adders::Unit,
+            true if self.gpu.plane_ops => Adders::Plane,
+            true => Adders::Cube,
+        };
+        out.insert(filled, Op::ClearShared);
+        // What the cube has summed goes on: to the result, or to a copy where the grid shares out trees too.
+        let BufferId::Partial(b) = buffers[0].0 else { return Ok(()) };
+        let partial = &self.nest.partials[b];
+        let on_grid = |l: &&Private| matches!(l.mode, Mode::Gpu(GpuDim::Grid(_)));
+        let grid: Vec<Private> = partial.loops.iter().filter(on_grid).cloned().collect();
+        let atomic = !grid.is_empty() && grid.iter().all(|l| l.reduce.is_atomic());
+        let mut chains: Vec<_> = ops.iter().flat_map(|op| self.builder.row_loops(op, around.depth)).collect();
+        chains.dedup();
+        let into = match (grid.is_empty(), atomic) {
+            (true, _) => Sum::Result { first: !around.trees && chains.len() == 1 },
+            (false, true) => Sum::Atomic,
+            (false, false) => Sum::Partial { buffer: self.global(&grid, &[]), atomic: false },
+        };
+        out.push(Op::ReduceShared { into, rows: chains, by });
+        Ok(())
+    }
+
+    fn one_loop(
+        &mut self,
+        l: &mir::Loop,
+        around: &Around,
+        out: &mut Vec<Op>,
+    ) -> std::result::Result<(), Less> {
+        let range = self.builder.range(&l.var);
         let map = match l.mode {
             Mode::Gpu(dim) => Map::Gpu { dim, single: self.single(l, dim) },
-            Mode::Serial | Mode::Parallel => Map::Serial,
+            Mode::Serial | Mode::Parallel => self.builder.serial(l),
         };
-        let window = match l.body.contains(&mir::Op::CacheRows) {
-            true => Some(self.window(l, "cache")?),
-            false => None,
-        };
-        let inside = Around {
-            depth: around.depth + 1,
-            block: around.block || matches!(l.mode, Mode::Gpu(GpuDim::Block(_))),
-            trees: around.trees || l.var.dim == Dim::Tree,
-            accumulating: around.accumulating,
-            window,
-        };
-        let body = self.cube_ops(nest, &l.body, inside)?;
+        let inside = entered(l, around);
+        let body = self.ops(&l.body, &inside)?;
         let register = around.depth as u32;
         out.push(Op::Loop(Loop { var: l.var.name.clone(), dim: l.var.dim, register, range, map, body }));
         Ok(())
     }
 
-    /// Whether the plan adds leaves up at all.
-    fn sums(&self) -> bool {
-        self.plan.emit == Emit::Margins
+    /// Wraps what `make` gives in a guard for the dimensions that no walk inside has, where it holds no barrier.
+    fn guard(
+        &mut self,
+        op: &mir::Op,
+        inside: &mut Around,
+        make: impl FnOnce(&mut Self, &Around, &mut Vec<Op>) -> std::result::Result<(), Less>,
+    ) -> std::result::Result<Vec<Op>, Less> {
+        let dims = match self.has_barrier(op, inside) {
+            true => Vec::new(),
+            false => self.unmapped(std::slice::from_ref(op), inside),
+        };
+        inside.dims.extend(&dims);
+        let mut out = Vec::new();
+        make(self, inside, &mut out)?;
+        Ok(if dims.is_empty() { out } else { vec![Op::Only { dims, body: out }] })
+    }
+
+    fn has_barrier(&self, op: &mir::Op, around: &Around) -> bool {
+        let mut buffers = Vec::new();
+        buffers_of(op, &mut buffers);
+        self.caches(op) || (!around.block && buffers.iter().any(|(b, _)| self.is_shared(*b)))
+    }
+
+    /// Whether something inside is cached.
+    fn caches(&self, op: &mir::Op) -> bool {
+        let mut found = false;
+        each_op(std::slice::from_ref(op), &mut |op| {
+            found |= match op {
+                mir::Op::CacheRows => self.allowed.cached_rows,
+                mir::Op::CacheTrees => self.allowed.cached_trees,
+                _ => false,
+            };
+        });
+        found
+    }
+
+    /// Launch dimensions that no loop on the way to any walk of these has.
+    fn unmapped(&self, ops: &[mir::Op], around: &Around) -> Vec<GpuDim> {
+        let mut paths = Vec::new();
+        walk_paths(ops, around, &mut paths);
+        let none = |dim: &GpuDim| !paths.is_empty() && paths.iter().all(|p| !p.dims.contains(dim));
+        self.dims.iter().copied().filter(none).collect()
+    }
+
+    fn cache_rows(&mut self, around: &mut Around, out: &mut Vec<Op>) {
+        let Some((name, window)) = &around.inside else { return };
+        let directive = format!("cache({name})");
+        if !self.allowed.cached_rows {
+            return;
+        }
+        let why = match window {
+            _ if around.block => {
+                "a cube fills its row cache together, outside its block loops; rows are read where they lie"
+            }
+            _ if around.cached_rows => "a loop round it has its rows cached already",
+            None => {
+                "an iteration covers a number of rows that only the call knows (tile the rows, tile(batch, b0, b1, 64)); \
+                 rows are read where they lie"
+            }
+            Some(rows) => {
+                let rows = *rows;
+                let plan = &mut self.builder.plan;
+                plan.cached_rows = Some(plan.cached_rows.map_or(rows, |r| r.max(rows)));
+                around.cached_rows = true;
+                out.push(Op::CacheRows { rows });
+                return;
+            }
+        };
+        self.builder.note(directive, why);
+    }
+
+    fn cache_trees(&mut self, ops: &[mir::Op], around: &mut Around, out: &mut Vec<Op>) {
+        let Some((name, _)) = &around.inside else { return };
+        let directive = format!("cache({name})");
+        if !self.allowed.cached_trees {
+            return;
+        }
+        let why = if around.block {
+            "a cube fills its tree cache together, outside its block loops; trees are read where they lie"
+        } else if around.cached_trees {
+            "a loop round it has its trees cached already"
+        } else if self.forest.trees.is_empty() {
+            "the model has no trees"
+        } else {
+            let trees = self.builder.tree_window(ops);
+            // One window's size serves all, so that a node's place in it is the same rule everywhere.
+            let trees = self.tree_window.map_or(trees, |t| t.max(trees));
+            self.tree_window = Some(trees);
+            around.cached_trees = true;
+            out.push(Op::CacheTrees { trees });
+            return;
+        };
+        self.builder.note(directive, why);
     }
 
     /// Whether a mapped loop has at most one iteration a unit.
     fn single(&self, l: &mir::Loop, dim: GpuDim) -> bool {
         match dim {
             GpuDim::Block(axis) => {
-                l.var.extent().constant().is_some_and(|n| n <= self.plan.cube_dim[axis as usize])
+                let units = self.builder.plan.cube_dim[axis as usize];
+                l.var.extent().constant().is_some_and(|n| n <= units)
             }
             // Cubes past a dimension's limit are folded into strides.
             GpuDim::Grid(_) => false,
@@ -220,105 +617,110 @@ impl Builder {
     }
 
     /// Where a reduce into a legalised buffer goes on this target; `again` says that other sums go to the same rows.
-    fn sum(&mut self, nest: &LoopNest, into: BufferId, again: bool) -> Sum {
-        match into {
-            BufferId::Result => Sum::Result { first: !again },
-            BufferId::Partial(b) if nest.shared(b) => Sum::Shared,
-            BufferId::Partial(b) => Sum::Partial { buffer: self.global(&nest.partials[b].loops) },
+    fn sum(&mut self, into: BufferId, atomic: bool, again: bool, owner: &[(GpuDim, Range)]) -> Sum {
+        if self.is_shared(into) {
+            return Sum::Shared;
         }
+        if atomic {
+            return Sum::Atomic;
+        }
+        let loops = match into {
+            BufferId::Result if self.owners.len() < 2 => return Sum::Result { first: !again },
+            BufferId::Result => Vec::new(),
+            BufferId::Partial(b) => self.nest.partials[b].loops.clone(),
+        };
+        // Where a row is now one unit's and now another's, each has its own copies.
+        let owner = if self.owners.len() < 2 { &[] } else { owner };
+        Sum::Partial { buffer: self.global(&loops, owner), atomic: false }
     }
 
     /// The global buffer with a copy for each index of these loops' launch dimensions.
-    fn global(&mut self, loops: &[(usize, IndexVar, Mode)]) -> u32 {
+    fn global(&mut self, loops: &[Private], owner: &[(GpuDim, Range)]) -> u32 {
         let mut dims = Vec::new();
-        for (depth, var, mode) in loops {
+        for Private { depth, var, mode, .. } in loops {
             if let Mode::Gpu(dim) = mode {
+                let plan = &self.builder.plan;
                 let count = match dim {
-                    GpuDim::Block(axis) => Value::Const(self.plan.cube_dim[*axis as usize]),
-                    GpuDim::Grid(axis) => self.plan.grid[*axis as usize].unwrap_or(Value::Const(1)),
+                    GpuDim::Block(axis) => Value::Const(plan.cube_dim[*axis as usize]),
+                    GpuDim::Grid(axis) => plan.grid[*axis as usize].unwrap_or(Value::Const(1)),
                 };
-                let (start, step) = (self.value(&var.start), self.value(&var.step));
+                let (start, step) = (self.builder.value(&var.start), self.builder.value(&var.step));
                 dims.push(CopyDim { count, gpu: Some(*dim), register: *depth as u32, start, step });
             }
         }
+        let owner = self.owners.iter().position(|o| o == owner).unwrap_or(0) as u32;
         // Loops on the same dimensions share copies: a unit adds to its own.
-        let same = |p: &Partial| p.dims.iter().map(|d| d.gpu).eq(dims.iter().map(|d| d.gpu));
-        let found = self.plan.partials.iter().position(same);
+        let same =
+            |p: &Partial| p.owner == owner && p.dims.iter().map(|d| d.gpu).eq(dims.iter().map(|d| d.gpu));
+        let partials = &mut self.builder.plan.partials;
+        let found = partials.iter().position(same);
         found.unwrap_or_else(|| {
-            self.plan.partials.push(Partial { dims });
-            self.plan.partials.len() - 1
+            partials.push(Partial { dims, owner });
+            partials.len() - 1
         }) as u32
     }
+}
 
-    /// Sets up the shared sums of the block loops that open side by side; false if they have none.
-    fn shared_sums(&mut self, nest: &LoopNest, loops: &[&mir::Loop]) -> Result<bool> {
-        let mut buffers = Vec::new();
-        loops.iter().for_each(|l| buffers_of(&l.body, &mut buffers));
-        let mut chains = Vec::new();
-        for b in buffers.into_iter().filter(|b| nest.shared(*b)) {
-            // Every block loop of the chain has its own copies, whichever of them the directive named.
-            let block = |(_, _, mode): &(usize, IndexVar, Mode)| match mode {
-                Mode::Gpu(GpuDim::Block(axis)) => Some(*axis),
-                _ => None,
-            };
-            let mut axes: Vec<Axis> = nest.partials[b].loops.iter().filter_map(block).collect();
-            axes.sort_unstable();
-            chains.push(axes);
+/// Gives every tree cache the same window.
+fn one_window(ops: &mut [Op], window: u32) {
+    for op in ops {
+        match op {
+            Op::CacheTrees { trees } => *trees = window,
+            Op::Loop(l) => one_window(&mut l.body, window),
+            Op::Accumulate { body, .. } | Op::Only { body, .. } => one_window(body, window),
+            Op::Cases { cases, .. } => cases.iter_mut().for_each(|(_, body)| one_window(body, window)),
+            Op::Walk(_)
+            | Op::CacheRows { .. }
+            | Op::ClearShared
+            | Op::ReduceShared { .. }
+            | Op::ReduceDimension { .. } => {}
         }
-        chains.dedup();
-        let axes = match &chains[..] {
-            [] => return Ok(false),
-            [one] => one.iter().map(|a| (*a, self.plan.cube_dim[*a as usize])).collect(),
-            _ => {
-                return Err(ScheduleError::whole(
-                    "sharedReduce over different block dimensions side by side; use the same dimensions in each branch",
-                )
-                .into());
+    }
+}
+
+/// What surrounds the statements inside a loop.
+fn entered(l: &mir::Loop, around: &Around) -> Around {
+    let mut inside = Around {
+        depth: around.depth + 1,
+        block: around.block || matches!(l.mode, Mode::Gpu(GpuDim::Block(_))),
+        trees: around.trees || l.var.dim == Dim::Tree,
+        inside: Some((l.var.name.clone(), l.window)),
+        ..around.clone()
+    };
+    if let Mode::Gpu(dim) = l.mode {
+        inside.dims.push(dim);
+        if l.var.dim == Dim::Batch {
+            inside.owner.push((dim, (l.var.start.clone(), l.var.step.clone(), l.var.bounds.clone())));
+        }
+    }
+    inside
+}
+
+/// What surrounds each walk.
+fn walk_paths(ops: &[mir::Op], around: &Around, out: &mut Vec<Around>) {
+    for op in ops {
+        match op {
+            mir::Op::Loop(l) => walk_paths(&l.body, &entered(l, around), out),
+            mir::Op::Cases(c) => c.cases.iter().for_each(|c| walk_paths(&c.body, around, out)),
+            mir::Op::Walk(_) => {
+                let mut path = around.clone();
+                path.dims.sort_unstable();
+                out.push(path);
             }
-        };
-        let mut rows = 1;
-        for l in loops {
-            let own = if l.var.dim == Dim::Batch { self.own_reach(l)? } else { 0 };
-            rows = rows.max(self.window(l, "sharedReduce")?.saturating_add(own));
+            mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
         }
-        let sums = SharedSums { axes, rows };
-        match &mut self.plan.shared_sums {
-            Some(have) if have.axes != sums.axes => {
-                return Err(ScheduleError::whole(
-                    "sharedReduce over different block dimensions in one kernel; use the same dimensions in each branch",
-                )
-                .into());
-            }
-            Some(have) => have.rows = have.rows.max(rows),
-            none => *none = Some(sums),
-        }
-        Ok(true)
     }
+}
 
-    fn window(&self, l: &mir::Loop, directive: &str) -> Result<u32> {
-        l.window.ok_or_else(|| {
-            ScheduleError::whole(format!(
-                "{directive}: an iteration of `{}` covers a number of rows that only the call knows; tile the rows, \
-                 tile(batch, b0, b1, 64)",
-                l.var.name
-            ))
-            .into()
-        })
-    }
-
-    /// The last offset of a loop over rows.
-    fn own_reach(&self, l: &mir::Loop) -> Result<u32> {
-        let end = l.var.bounds.iter().filter_map(|b| b.end.constant()).min();
-        match (end, l.var.step.constant()) {
-            (Some(end), Some(step)) => Ok(end.saturating_sub(1) / step.max(1) * step.max(1)),
-            _ => Err(ScheduleError::whole(format!(
-                "sharedReduce: `{}` covers a number of rows that only the call knows; tile the rows, \
-                 tile(batch, b0, b1, 64)",
-                l.var.name
-            ))
-            .into()),
+/// The different answers to who has which rows.
+fn owners(paths: &[Around]) -> Vec<Vec<(GpuDim, Range)>> {
+    let mut owners: Vec<Vec<(GpuDim, Range)>> = Vec::new();
+    for path in paths {
+        if !owners.contains(&path.owner) {
+            owners.push(path.owner.clone());
         }
     }
+    owners
 }
 
 fn larger(a: super::Size, b: super::Size) -> super::Size {
@@ -330,53 +732,43 @@ fn larger(a: super::Size, b: super::Size) -> super::Size {
     }
 }
 
+/// The last offset of a loop, where it is a number.
+fn last_offset(var: &IndexVar) -> Option<u32> {
+    let end = var.bounds.iter().filter_map(|b| b.end.constant()).min()?;
+    let step = var.step.constant()?.max(1);
+    Some(end.saturating_sub(1) / step * step)
+}
+
 /// Whether a loop and all inside it go over trees, so that the row stays the same.
-fn only_trees(l: &mir::Loop) -> bool {
-    l.var.dim == Dim::Tree
-        && l.body.iter().all(|op| match op {
-            mir::Op::Loop(inner) => only_trees(inner),
-            mir::Op::Walk(w) => w.lanes.as_ref().is_none_or(|v| v.dim == Dim::Tree),
-            mir::Op::CacheRows => false,
-            mir::Op::Reduce(_) => true,
-        })
-}
-
-/// The buffer of the first walk in these statements.
-fn first_buffer(ops: &[mir::Op]) -> BufferId {
-    fn find(ops: &[mir::Op]) -> Option<BufferId> {
-        ops.iter().find_map(|op| match op {
-            mir::Op::Loop(l) => find(&l.body),
-            mir::Op::Walk(w) => Some(w.into),
-            mir::Op::CacheRows | mir::Op::Reduce(_) => None,
-        })
+fn only_trees(op: &mir::Op) -> bool {
+    let inside = || op.bodies().into_iter().flatten().all(only_trees);
+    match op {
+        mir::Op::Loop(l) => l.var.dim == Dim::Tree && inside(),
+        mir::Op::Walk(w) => w.lanes.as_ref().is_none_or(|v| v.dim == Dim::Tree),
+        mir::Op::Cases(_) => inside(),
+        mir::Op::CacheRows => false,
+        mir::Op::CacheTrees | mir::Op::Reduce(_) => true,
     }
-    find(ops).unwrap_or(BufferId::Result)
 }
 
-/// The partial buffers that the walks in these statements reduce into.
-fn buffers_of(ops: &[mir::Op], buffers: &mut Vec<usize>) {
+fn each_op(ops: &[mir::Op], visit: &mut impl FnMut(&mir::Op)) {
     for op in ops {
-        match op {
-            mir::Op::Loop(l) => buffers_of(&l.body, buffers),
-            mir::Op::Walk(w) => {
-                buffers.extend(if let BufferId::Partial(b) = w.into { Some(b) } else { None })
-            }
-            mir::Op::CacheRows | mir::Op::Reduce(_) => {}
-        }
+        visit(op);
+        op.bodies().into_iter().for_each(|body| each_op(body, visit));
     }
+}
+
+/// The buffers that the walks in a statement reduce into, and whether atomically.
+fn buffers_of(op: &mir::Op, buffers: &mut Vec<(BufferId, bool)>) {
+    each_op(std::slice::from_ref(op), &mut |op| {
+        if let mir::Op::Walk(w) = op
+            && !buffers.contains(&(w.into, w.atomic))
+        {
+            buffers.push((w.into, w.atomic));
+        }
+    });
 }
 
 fn as_loop(op: &mir::Op) -> Option<&mir::Loop> {
     if let mir::Op::Loop(l) = op { Some(l) } else { None }
-}
-
-/// The first loop that asks for shared memory.
-fn nest_marks(ops: &[mir::Op]) -> Option<String> {
-    ops.iter().find_map(|op| match op {
-        mir::Op::Loop(l) if l.shared_reduce || l.body.contains(&mir::Op::CacheRows) => {
-            Some(l.var.name.clone())
-        }
-        mir::Op::Loop(l) => nest_marks(&l.body),
-        _ => None,
-    })
 }

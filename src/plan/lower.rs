@@ -1,12 +1,15 @@
 //! From a forest and a schedule, through MIR and a layout, to a plan.
 
-use super::{Children, Emit, Plan, RowType, Size, Target, Value};
+use super::{Combine, Emit, Extents, NodeFormat, Plan, Rest, RowType, Size, Target, Value};
 use crate::{
     error::{Error, Result},
-    forest::{self, Forest, Predicate},
+    forest::{
+        self, Aggregate, Forest, Predicate,
+        passes::{self, Depths},
+    },
     layout::{self, Layout, LayoutKind, Packed},
     mir::{self, LoopNest},
-    schedule::{Device, Schedule, TreeOrder},
+    schedule::{Device, MOST_CPU_WALKS, MOST_SIBLING_WALKS, MOST_UNROLLED_STEPS, Schedule, TreeOrder},
 };
 
 /// What is to be compiled for.
@@ -34,6 +37,7 @@ impl Request {
 /// it has checked: walks stay inside the packed nodes and end in leaves.
 #[derive(Clone, Debug)]
 pub struct Lowered {
+    notes: Vec<Note>,
     order: Vec<u32>,
     loops: LoopNest,
     legal: LoopNest,
@@ -41,7 +45,28 @@ pub struct Lowered {
     plan: Plan,
 }
 
+/// A directive that was carried out otherwise than it says, since the device or the model leaves nothing else. The result
+/// is the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// What was asked for: `cache(b0)`.
+    pub directive: String,
+    /// What was done instead, and why.
+    pub instead: String,
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.directive, self.instead)
+    }
+}
+
 impl Lowered {
+    /// The directives that were carried out otherwise than they say.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
     /// The producer's index of the tree at each position.
     pub fn order(&self) -> &[u32] {
         &self.order
@@ -73,10 +98,10 @@ impl Lowered {
 /// # Errors
 /// A schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
-    let Settled { order, loops, legal, layout, least, plan } = settle(forest, schedule, request)?;
+    let Settled { notes, order, loops, legal, layout, least, plan } = settle(forest, schedule, request)?;
     let packed = layout.pack(forest, &order, &least)?;
     packed.verify().map_err(Error::Internal)?;
-    Ok(Lowered { order, loops, legal, packed, plan })
+    Ok(Lowered { notes, order, loops, legal, packed, plan })
 }
 
 /// Whether [`lower`] would do it, without laying nodes out.
@@ -89,6 +114,7 @@ pub fn check(forest: &Forest, schedule: &Schedule, request: Request) -> Result<(
 
 /// Everything but the nodes in memory.
 struct Settled {
+    notes: Vec<Note>,
     order: Vec<u32>,
     loops: LoopNest,
     legal: LoopNest,
@@ -98,72 +124,184 @@ struct Settled {
 }
 
 fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Settled> {
-    let target = match request.device {
-        Device::Cpu => Target::Cpu,
-        Device::Gpu { .. } => Target::Cube,
+    let (target, most) = match request.device {
+        Device::Cpu => (Target::Cpu, MOST_CPU_WALKS),
+        Device::Gpu(_) => (Target::Cube, MOST_SIBLING_WALKS),
     };
-    let nest = schedule.verify(forest, request.device)?;
+    let nest = schedule.verify(request.device)?;
     let order = match schedule.tree_order() {
-        Some(TreeOrder::Depth) => forest::passes::by_depth(forest),
+        Some(TreeOrder::Depth) => passes::by_depth(forest),
+        Some(TreeOrder::FirstLeaf) => passes::by_first_leaf(forest),
+        Some(TreeOrder::Structure) => passes::by_structure(forest),
         None => (0..forest.trees.len() as u32).collect(),
     };
+    let trees = Trees::new(forest, &order, schedule.padding());
+    let mut notes = Vec::new();
     let loops = LoopNest::build(&nest, target);
-    let legal = loops.legalise();
+    let count = order.len() as u32;
+    let (loops, left) = loops.specialize(count, request.threads, most, |visited| trees.depths(visited));
+    for name in left {
+        notes.push(Note {
+            directive: format!("specialize({name})"),
+            instead: format!(
+                "more than {most} walks would stand side by side, so one walk reads each tree's depth from the table of trees"
+            ),
+        });
+    }
+    let mut legal = loops.legalise();
+    if let Device::Gpu(gpu) = request.device {
+        let (changed, more) = super::cube::without_atomics(&loops, &legal, forest.aggregate, gpu);
+        notes.extend(more);
+        legal = changed.unwrap_or(legal);
+    }
     let layout = layout::layout(schedule.layout_kind().unwrap_or(LayoutKind::Sparse));
-    let (least, walks) = walks(forest, layout, &order, &loops, request.threads)?;
-    let mut builder = Builder { plan: empty(forest, layout, target, request), walks, next_walk: 0 };
+    let (least, walks, more) = walks(forest, layout, &order, &trees, &loops, request)?;
+    notes.extend(more);
+    let plan = empty(forest, layout, target, request);
+    let mut builder = Builder { plan, walks, next_walk: 0, notes, trees: count, threads: request.threads };
     match request.device {
         Device::Cpu => builder.cpu(&legal),
-        Device::Gpu { .. } => builder.cube(&legal, schedule, forest, request.device)?,
+        Device::Gpu(gpu) => builder.cube(&legal, forest, &order, &least, gpu)?,
     }
     builder.plan.verify().map_err(Error::Internal)?;
-    Ok(Settled { order, loops, legal, layout, least, plan: builder.plan })
+    let Builder { plan, notes, .. } = builder;
+    Ok(Settled { notes, order, loops, legal, layout, least, plan })
 }
 
-/// Straight-line steps of a walk, and whether they reach every leaf.
-pub(super) type Steps = (u32, bool);
+/// How the trees lie, by position, and how deep `pad` makes them.
+struct Trees {
+    depths: Vec<Depths>,
+    padded: Vec<bool>,
+}
+
+impl Trees {
+    fn new(forest: &Forest, order: &[u32], percent: Option<u32>) -> Self {
+        let tree = |t: &u32| &forest.trees[*t as usize];
+        let depths: Vec<Depths> = order.iter().map(|t| Depths::of(tree(t))).collect();
+        let pads = |t: &u32| {
+            let allowed = |p: u32| tree(t).nodes.len() as u64 * u64::from(p) / 100;
+            percent.is_some_and(|p| passes::padding(tree(t)) <= allowed(p))
+        };
+        Self { depths, padded: order.iter().map(pads).collect() }
+    }
+
+    /// Of these trees together. A padded tree has every leaf at its depth.
+    fn depths(&self, positions: &[u32]) -> Depths {
+        let of = |k: &u32| match (self.depths[*k as usize], self.padded[*k as usize]) {
+            (Depths { deepest, .. }, true) => Depths { deepest, first_leaf: deepest },
+            (depths, false) => depths,
+        };
+        let all = || positions.iter().map(of);
+        Depths {
+            deepest: all().map(|d| d.deepest).max().unwrap_or(0),
+            first_leaf: all().map(|d| d.first_leaf).min().unwrap_or(0),
+        }
+    }
+}
+
+/// Straight-line steps of a walk, and what follows them.
+pub(super) type Steps = (u32, Rest);
 
 /// Settles each walk's straight-line steps, and with them the least depth of each tree's leaves, by position.
+#[allow(clippy::type_complexity)]
 fn walks(
     forest: &Forest,
     layout: &dyn Layout,
     order: &[u32],
+    trees: &Trees,
     loops: &LoopNest,
-    threads: u32,
-) -> Result<(Vec<u32>, Vec<Steps>)> {
-    let depths: Vec<u32> = order.iter().map(|t| forest.trees[*t as usize].depth()).collect();
+    request: Request,
+) -> Result<(Vec<u32>, Vec<Steps>, Vec<Note>)> {
     let everything = || (0..order.len() as u32).collect::<Vec<_>>();
     let visited: Vec<Vec<u32>> = loops
-        .trees_of_walks(order.len() as u32, threads)
+        .trees_of_walks(order.len() as u32, request.threads)
         .into_iter()
         .map(|trees| trees.unwrap_or_else(everything))
         .collect();
-    let deepest = |trees: &[u32]| trees.iter().map(|k| depths[*k as usize]).max().unwrap_or(0);
-    let unrolls = walk_unrolls(&loops.body);
-    let steps: Vec<u32> = unrolls
+    let mut marked = Vec::new();
+    walk_marks(&loops.body, 1, order.len() as u32, request.threads, &mut marked);
+    let mut budget = match request.device {
+        Device::Cpu => u32::MAX,
+        Device::Gpu(_) => MOST_UNROLLED_STEPS,
+    };
+    let mut notes = Vec::new();
+    let mut steps = Vec::new();
+    for ((walk, times), visited) in marked.iter().zip(&visited) {
+        let Depths { deepest, first_leaf } = trees.depths(visited);
+        let unrolled = match walk.unroll {
+            Some(None) if walk.table => 0,
+            Some(None) => deepest,
+            // Further than the deepest leaf there is nowhere to go.
+            Some(Some(n)) => n.min(deepest),
+            None => 0,
+        };
+        let peeled = walk.peel.map_or(0, |n| n.min(first_leaf));
+        let wanted = unrolled.max(peeled);
+        let lanes = walk.lanes.as_ref().map_or(1, |v| v.extent().constant().unwrap_or(1));
+        let allowed = budget / lanes.saturating_mul(*times).max(1);
+        let taken = wanted.min(allowed);
+        budget -= taken.saturating_mul(lanes.saturating_mul(*times)).min(budget);
+        if taken < wanted {
+            notes.push(Note {
+                directive: "unrollWalk".into(),
+                instead: format!(
+                    "{wanted} straight-line steps in each of {} walks are more than a kernel's {MOST_UNROLLED_STEPS}; {taken} are, \
+                     the rest is a loop",
+                    lanes.saturating_mul(*times)
+                ),
+            });
+        }
+        // What was to be straight-line code down to every leaf is a counted loop.
+        let counted = walk.unroll == Some(None) && (walk.table || taken < wanted);
+        steps.push((taken, counted));
+    }
+    let mut least: Vec<u32> = trees
+        .depths
         .iter()
-        .zip(&visited)
-        .map(|(u, trees)| u.map_or(0, |n| n.unwrap_or_else(|| deepest(trees))))
+        .zip(&trees.padded)
+        .map(|(d, padded)| if *padded { d.deepest } else { 0 })
         .collect();
-    let mut least = vec![0; order.len()];
     if !layout.leaves_hold() {
-        for (n, trees) in steps.iter().zip(&visited) {
-            trees.iter().for_each(|k| least[*k as usize] = least[*k as usize].max(*n));
+        for ((n, counted), visited) in steps.iter().zip(&visited) {
+            for k in visited {
+                let own = if *counted { trees.depths[*k as usize].deepest } else { 0 };
+                let least = &mut least[*k as usize];
+                *least = (*least).max(*n).max(own);
+            }
         }
     }
     let laid = layout.depths(forest, order, &least)?;
-    let complete = |(n, trees): (&u32, &Vec<u32>)| (*n, trees.iter().all(|k| laid[*k as usize] <= *n));
-    let walks = steps.iter().zip(&visited).map(complete).collect();
-    Ok((least, walks))
+    let rest = |((n, counted), visited): (&(u32, bool), &Vec<u32>)| {
+        let complete = visited.iter().all(|k| laid[*k as usize] <= *n);
+        let rest = match (complete, counted) {
+            (true, _) => Rest::Nothing,
+            (false, true) => Rest::Counted,
+            (false, false) => Rest::UntilLeaf,
+        };
+        (*n, rest)
+    };
+    let walks = steps.iter().zip(&visited).map(rest).collect();
+    Ok((least, walks, notes))
 }
 
-fn walk_unrolls(ops: &[mir::Op]) -> Vec<Option<Option<u32>>> {
-    let unrolls = |op: &mir::Op| match op {
-        mir::Op::Loop(l) => walk_unrolls(&l.body),
-        mir::Op::Walk(w) => vec![w.unroll],
-        mir::Op::CacheRows | mir::Op::Reduce(_) => Vec::new(),
-    };
-    ops.iter().flat_map(unrolls).collect()
+/// The walks in order, and how often unrolled loops round each repeat it.
+fn walk_marks<'a>(
+    ops: &'a [mir::Op],
+    times: u32,
+    trees: u32,
+    threads: u32,
+    out: &mut Vec<(&'a mir::Walk, u32)>,
+) {
+    for op in ops {
+        match op {
+            mir::Op::Walk(w) => out.push((w, times)),
+            mir::Op::Loop(l) if l.unrolled => {
+                let count = l.var.extent().resolve(Extents { batch: 1, trees, threads });
+                walk_marks(&l.body, times.saturating_mul(count.max(1)), trees, threads, out);
+            }
+            op => op.bodies().into_iter().for_each(|body| walk_marks(body, times, trees, threads, out)),
+        }
+    }
 }
 
 fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request) -> Plan {
@@ -178,15 +316,22 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request)
         emit: request.emit,
         layout: layout.kind(),
         children: layout.children(),
-        node_words: if layout.children() == Children::Linked { 3 } else { 2 },
+        node: NodeFormat::whole(layout.children()),
+        combine: match forest.aggregate {
+            Aggregate::Sum => Combine::Sum,
+            Aggregate::Min => Combine::Min,
+            Aggregate::Max => Combine::Max,
+        },
         questions: forest.trees.iter().any(|t| t.nodes.iter().any(asks)),
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,
         features: 0,
+        used_columns: false,
         rows: request.rows,
         cube_dim: [1; 3],
         grid: [None; 3],
         cached_rows: None,
+        cached_trees: None,
         shared_sums: None,
         partials: Vec::new(),
         sizes: Vec::new(),
@@ -199,9 +344,35 @@ pub(super) struct Builder {
     pub(super) plan: Plan,
     pub(super) walks: Vec<Steps>,
     pub(super) next_walk: usize,
+    pub(super) notes: Vec<Note>,
+    pub(super) trees: u32,
+    pub(super) threads: u32,
 }
 
 impl Builder {
+    pub(super) fn note(&mut self, directive: impl Into<String>, instead: impl Into<String>) {
+        let note = Note { directive: directive.into(), instead: instead.into() };
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// How a serial loop runs.
+    pub(super) fn serial(&mut self, l: &mir::Loop) -> super::Map {
+        if !l.unrolled {
+            return super::Map::Serial;
+        }
+        let at = Extents { batch: 1, trees: self.trees, threads: self.threads };
+        let count = l.var.extent().resolve(at);
+        if count > MOST_UNROLLED_STEPS {
+            let instead =
+                format!("{count} copies of its body, at most {MOST_UNROLLED_STEPS}; it stays a loop");
+            self.note(format!("unroll({})", l.var.name), instead);
+            return super::Map::Serial;
+        }
+        super::Map::Unrolled { count }
+    }
+
     /// The value of a size: compiled in where it is a number, otherwise a slot.
     pub(super) fn value(&mut self, size: &Size) -> Value {
         if let Some(n) = size.constant() {
@@ -226,7 +397,7 @@ impl Builder {
 
     /// A walk at `depth`, its sum going to `into`.
     pub(super) fn walk(&mut self, walk: &mir::Walk, depth: usize, into: Option<super::Sum>) -> super::Walk {
-        let (steps, complete) = self.walks.get(self.next_walk).copied().unwrap_or((0, false));
+        let (steps, rest) = self.walks.get(self.next_walk).copied().unwrap_or((0, Rest::UntilLeaf));
         self.next_walk += 1;
         let lanes = walk.lanes.as_ref().map(|var| super::Lanes {
             dim: var.dim,
@@ -234,6 +405,6 @@ impl Builder {
             range: self.range(var),
             register: depth as u32,
         });
-        super::Walk { lanes, steps, complete, into }
+        super::Walk { lanes, steps, rest, cached_rows: false, cached_trees: false, into }
     }
 }

@@ -6,4 +6,4 @@ mod cube;
 mod lower;
 
 pub use fangorn_kernels::plan::*;
-pub use lower::{Lowered, Request, check, lower};
+pub use lower::{Lowered, Note, Request, check, lower};

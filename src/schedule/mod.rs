@@ -26,10 +26,10 @@ mod verify;
 use std::fmt;
 
 pub(crate) use nest::MOST_DEPTH;
-pub use nest::{Bound, IndexVar, Mapping, Nest, NestLoop};
+pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;
 pub use presets::Preset;
-pub use verify::{Device, ScheduleError};
+pub use verify::{Device, Gpu, MOST_CPU_WALKS, MOST_SIBLING_WALKS, MOST_UNROLLED_STEPS, ScheduleError};
 
 pub use fangorn_kernels::plan::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
 
@@ -45,7 +45,28 @@ pub struct Schedule {
 pub enum TreeOrder {
     /// By depth, shallow first; equal depths stay in the producer's order.
     Depth,
+    /// By the depth of the shallowest leaf, then by depth.
+    FirstLeaf,
+    /// Trees of one shape side by side: by depth, then by which nodes of a level are leaves.
+    Structure,
 }
+
+impl TreeOrder {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Depth, Self::FirstLeaf, Self::Structure];
+
+    /// The name in a schedule's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Depth => "depth",
+            Self::FirstLeaf => "first_leaf",
+            Self::Structure => "structure",
+        }
+    }
+}
+
+/// Percent by which `pad` may let a tree grow where the directive does not say.
+pub const PAD_PERCENT: u32 = 10;
 
 /// One line of a schedule. Variables are named; a name that a `split` has doubled means every copy, and
 /// `first.name` means the copy inside `first`.
@@ -78,6 +99,17 @@ pub enum Directive {
         /// The loops, outermost first.
         vars: Vec<String>,
     },
+    /// `unroll(v)`: the loop's iterations become straight-line code, one after the other.
+    Unroll {
+        /// A loop whose extent does not depend on the batch.
+        var: String,
+    },
+    /// `specialize(v)`: code of its own for each iteration of `v`, for the trees that it visits; iterations whose code
+    /// would be the same share it.
+    Specialize {
+        /// The loop.
+        var: String,
+    },
     /// `parallel(v)`: iterations run on the machine's threads.
     Parallel {
         /// The loop.
@@ -90,9 +122,9 @@ pub enum Directive {
         /// The dimension.
         dim: GpuDim,
     },
-    /// `cache(v)`: the rows of one iteration of `v` are kept close (shared memory on a GPU).
+    /// `cache(v)`: the rows, or the trees, of one iteration of `v` are kept close (shared memory on a GPU).
     Cache {
-        /// A loop over rows.
+        /// A loop over rows or over trees.
         var: String,
     },
     /// `interleave(v)`: the walks of the innermost loop `v` advance together, a step of each in turn, for the steps
@@ -109,20 +141,45 @@ pub enum Directive {
         /// Steps, or as many as the trees are deep.
         steps: Option<u32>,
     },
+    /// `peelWalk(v, n)`: walks in the innermost loop `v` take their first `n` steps, or as many as there are above the
+    /// first leaf of any tree there, without a leaf test.
+    PeelWalk {
+        /// An innermost loop.
+        var: String,
+        /// Steps, at most.
+        steps: u32,
+    },
+    /// `atomicReduce(v)`: iterations of the parallel tree loop `v` add to their sums with atomic operations.
+    AtomicReduce {
+        /// A loop over trees.
+        var: String,
+    },
     /// `sharedReduce(v)`: partial sums of the tree loop `v` are kept in a cube's shared memory.
     SharedReduce {
         /// A loop over trees on a block dimension.
         var: String,
     },
-    /// `layout(array)`, `layout(sparse)`: how nodes lie in memory.
+    /// `vectorReduce(v, width)`: the stage that adds up the private sums of `v` takes `width` of them at a time.
+    VectorReduce {
+        /// A loop over trees.
+        var: String,
+        /// Sums at a time: 1, 2, 4, 8 or 16.
+        width: u32,
+    },
+    /// `layout(array)`, `layout(sparse)`, `layout(reorg)`: how nodes lie in memory.
     Layout {
         /// The layout.
         kind: LayoutKind,
     },
-    /// `sort(depth)`: the order in which `tree` counts the trees.
+    /// `sort(depth)`, `sort(first_leaf)`, `sort(structure)`: the order in which `tree` counts the trees.
     Sort {
         /// The order.
         by: TreeOrder,
+    },
+    /// `pad()`, `pad(percent)`: trees get all their leaves at one depth where that adds no more nodes than this.
+    Pad {
+        /// Nodes added, in percent of those there are.
+        percent: u32,
     },
 }
 
@@ -165,6 +222,18 @@ impl Schedule {
         self.with(Directive::Reorder { vars: vars.into_iter().map(str::to_owned).collect() })
     }
 
+    /// Adds [`Directive::Unroll`].
+    #[must_use]
+    pub fn unroll(self, var: &str) -> Self {
+        self.with(Directive::Unroll { var: var.to_owned() })
+    }
+
+    /// Adds [`Directive::Specialize`].
+    #[must_use]
+    pub fn specialize(self, var: &str) -> Self {
+        self.with(Directive::Specialize { var: var.to_owned() })
+    }
+
     /// Adds [`Directive::Parallel`].
     #[must_use]
     pub fn parallel(self, var: &str) -> Self {
@@ -195,6 +264,24 @@ impl Schedule {
         self.with(Directive::UnrollWalk { var: var.to_owned(), steps })
     }
 
+    /// Adds [`Directive::PeelWalk`].
+    #[must_use]
+    pub fn peel_walk(self, var: &str, steps: u32) -> Self {
+        self.with(Directive::PeelWalk { var: var.to_owned(), steps })
+    }
+
+    /// Adds [`Directive::AtomicReduce`].
+    #[must_use]
+    pub fn atomic_reduce(self, var: &str) -> Self {
+        self.with(Directive::AtomicReduce { var: var.to_owned() })
+    }
+
+    /// Adds [`Directive::VectorReduce`].
+    #[must_use]
+    pub fn vector_reduce(self, var: &str, width: u32) -> Self {
+        self.with(Directive::VectorReduce { var: var.to_owned(), width })
+    }
+
     /// Adds [`Directive::SharedReduce`].
     #[must_use]
     pub fn shared_reduce(self, var: &str) -> Self {
@@ -211,6 +298,20 @@ impl Schedule {
     #[must_use]
     pub fn sort(self, by: TreeOrder) -> Self {
         self.with(Directive::Sort { by })
+    }
+
+    /// Adds [`Directive::Pad`].
+    #[must_use]
+    pub fn pad(self, percent: u32) -> Self {
+        self.with(Directive::Pad { percent })
+    }
+
+    /// The growth in percent that the schedule's last `pad` allows, if it has one.
+    pub fn padding(&self) -> Option<u32> {
+        self.directives.iter().rev().find_map(|d| match d {
+            Directive::Pad { percent } => Some(*percent),
+            _ => None,
+        })
     }
 
     /// The layout the schedule names last, if it names one.

@@ -8,9 +8,10 @@
 use super::{Dim, Directive, GpuDim, Schedule, ScheduleError, Size};
 
 /// How a loop's iterations run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mapping {
     /// One after the other.
+    #[default]
     Serial,
     /// On threads.
     Parallel,
@@ -59,21 +60,53 @@ impl IndexVar {
     }
 }
 
-/// A loop and what it holds.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NestLoop {
-    /// Its variable.
-    pub var: IndexVar,
+/// How the private sums of a parallel loop over trees are kept and added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReduceMarks {
+    /// In a cube's shared memory.
+    pub shared: bool,
+    /// With atomic additions, so that there are no private sums.
+    pub atomic: bool,
+    /// So many of them at a time.
+    pub vector: Option<u32>,
+}
+
+impl ReduceMarks {
+    /// Whether atomic additions take the place of private sums. In shared memory they don't: what devices promise of
+    /// atomics is promised of buffers.
+    pub fn is_atomic(self) -> bool {
+        self.atomic && !self.shared
+    }
+}
+
+/// What directives say of a loop besides its range.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Marks {
     /// How its iterations run.
     pub mapping: Mapping,
-    /// Whether the rows of an iteration are cached.
+    /// Whether its iterations are straight-line code.
+    pub unrolled: bool,
+    /// Whether iterations have code of their own.
+    pub specialize: bool,
+    /// Whether the rows or trees of an iteration are cached.
     pub cache: bool,
     /// Whether its walks advance together.
     pub interleave: bool,
     /// Straight-line steps of its walks: given, or as many as the trees are deep.
     pub unroll: Option<Option<u32>>,
-    /// Whether its partial sums are kept in shared memory.
-    pub shared_reduce: bool,
+    /// Steps of its walks that are taken without a leaf test, above the first leaf.
+    pub peel: Option<u32>,
+    /// What becomes of its private sums.
+    pub reduce: ReduceMarks,
+}
+
+/// A loop and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NestLoop {
+    /// Its variable.
+    pub var: IndexVar,
+    /// What directives say of it.
+    pub marks: Marks,
     /// The loops immediately inside; none for an innermost loop, which walks.
     pub body: Vec<NestLoop>,
 }
@@ -131,11 +164,7 @@ struct Var {
 #[derive(Clone)]
 struct Node {
     var: usize,
-    mapping: Mapping,
-    cache: bool,
-    interleave: bool,
-    unroll: Option<Option<u32>>,
-    shared_reduce: bool,
+    marks: Marks,
     parent: Option<usize>,
     children: Vec<usize>,
 }
@@ -174,16 +203,7 @@ impl Building {
     }
 
     fn node(&mut self, var: usize, parent: Option<usize>) -> usize {
-        self.nodes.push(Node {
-            var,
-            mapping: Mapping::Serial,
-            cache: false,
-            interleave: false,
-            unroll: None,
-            shared_reduce: false,
-            parent,
-            children: Vec::new(),
-        });
+        self.nodes.push(Node { var, marks: Marks::default(), parent, children: Vec::new() });
         self.nodes.len() - 1
     }
 
@@ -258,16 +278,28 @@ impl Building {
     }
 
     fn plain(&self, node: usize) -> Result<(), String> {
-        let n = &self.nodes[node];
-        let marked =
-            n.mapping != Mapping::Serial || n.cache || n.interleave || n.unroll.is_some() || n.shared_reduce;
-        match marked {
-            true => Err(format!(
-                "`{}` has been mapped, cached, interleaved or unrolled already; tile and split first",
+        match self.nodes[node].marks == Marks::default() {
+            false => Err(format!(
+                "`{}` has been mapped, unrolled, cached, interleaved or marked for its reduction already; tile and split \
+                 first",
                 self.name(node)
             )),
-            false => Ok(()),
+            true => Ok(()),
         }
+    }
+
+    /// The loops of `path`, which go over trees.
+    fn over_trees(&self, path: &str) -> Result<Vec<usize>, String> {
+        let found = self.find(path)?;
+        match found.iter().any(|n| self.vars[self.nodes[*n].var].dim == Dim::Batch) {
+            true => Err(format!("`{path}` goes over rows, which need no reduction; name a loop over trees")),
+            false => Ok(found),
+        }
+    }
+
+    fn mark(&mut self, found: Vec<usize>, set: impl Fn(&mut Marks)) -> Result<(), String> {
+        found.into_iter().for_each(|n| set(&mut self.nodes[n].marks));
+        Ok(())
     }
 
     fn apply(&mut self, directive: &Directive) -> Result<(), String> {
@@ -290,25 +322,46 @@ impl Building {
             Directive::GpuDimension { var, dim } => {
                 self.find(var)?.into_iter().try_for_each(|n| self.map(n, Mapping::Gpu(*dim)))
             }
-            Directive::Cache { var } => {
-                for n in self.find(var)? {
-                    if self.vars[self.nodes[n].var].dim == Dim::Tree {
+            Directive::Unroll { var } => {
+                let found = self.find(var)?;
+                for n in &found {
+                    let Node { var: v, marks, .. } = &self.nodes[*n];
+                    if marks.mapping != Mapping::Serial || marks.interleave {
                         return Err(format!(
-                            "`{var}` goes over trees, and caching trees is not there yet; cache a loop over rows"
+                            "`{var}` is mapped or interleaved; unroll a plain loop inside it, tile({var}, outer, inner, 4)"
                         ));
                     }
-                    if self.nodes[n].interleave {
-                        return Err(format!("`{var}` is interleaved; cache a loop outside it"));
+                    let v = &self.vars[*v];
+                    if [&v.start, &v.step, &v.end].iter().any(|s| s.depends_on_batch()) {
+                        return Err(format!(
+                            "`{var}` has as many iterations as a call has rows; tile it, tile({var}, outer, inner, 4), and unroll the \
+                             inner loop"
+                        ));
                     }
-                    self.nodes[n].cache = true;
                 }
-                Ok(())
+                self.mark(found, |m| m.unrolled = true)
+            }
+            Directive::Specialize { var } => {
+                let found = self.find(var)?;
+                if found.iter().any(|n| self.nodes[*n].marks.interleave) {
+                    return Err(format!("`{var}` is interleaved; specialize a loop outside it"));
+                }
+                self.mark(found, |m| m.specialize = true)
+            }
+            Directive::Cache { var } => {
+                let found = self.find(var)?;
+                if found.iter().any(|n| self.nodes[*n].marks.interleave) {
+                    return Err(format!("`{var}` is interleaved; cache a loop outside it"));
+                }
+                self.mark(found, |m| m.cache = true)
             }
             Directive::Interleave { var } => {
                 for n in self.innermost(var)? {
-                    if self.nodes[n].mapping != Mapping::Serial || self.nodes[n].cache {
+                    let Marks { mapping, cache, unrolled, specialize, .. } = self.nodes[n].marks;
+                    if mapping != Mapping::Serial || cache || unrolled || specialize {
                         return Err(format!(
-                            "`{var}` is mapped or cached; interleave a plain loop inside it, tile({var}, outer, inner, 4)"
+                            "`{var}` is mapped, cached, unrolled or specialized; interleave a plain loop inside it, \
+                             tile({var}, outer, inner, 4)"
                         ));
                     }
                     let v = &self.vars[self.nodes[n].var];
@@ -319,7 +372,7 @@ impl Building {
                         _ => None,
                     };
                     match lanes {
-                        Some(1..=64) => self.nodes[n].interleave = true,
+                        Some(1..=64) => self.nodes[n].marks.interleave = true,
                         Some(n) => return Err(format!("`{var}` has {n} iterations; interleave 1 to 64")),
                         None => {
                             return Err(format!(
@@ -331,23 +384,26 @@ impl Building {
                 Ok(())
             }
             Directive::UnrollWalk { var, steps } => {
-                for n in self.innermost(var)? {
-                    self.nodes[n].unroll = Some(*steps);
-                }
-                Ok(())
+                let found = self.innermost(var)?;
+                self.mark(found, |m| m.unroll = Some(*steps))
+            }
+            Directive::PeelWalk { var, steps } => {
+                let found = self.innermost(var)?;
+                self.mark(found, |m| m.peel = Some(*steps))
+            }
+            Directive::AtomicReduce { var } => {
+                let found = self.over_trees(var)?;
+                self.mark(found, |m| m.reduce.atomic = true)
             }
             Directive::SharedReduce { var } => {
-                for n in self.find(var)? {
-                    if self.vars[self.nodes[n].var].dim == Dim::Batch {
-                        return Err(format!(
-                            "`{var}` goes over rows, which need no reduction; name a loop over trees"
-                        ));
-                    }
-                    self.nodes[n].shared_reduce = true;
-                }
-                Ok(())
+                let found = self.over_trees(var)?;
+                self.mark(found, |m| m.reduce.shared = true)
             }
-            Directive::Layout { .. } | Directive::Sort { .. } => Ok(()),
+            Directive::VectorReduce { var, width } => {
+                let found = self.over_trees(var)?;
+                self.mark(found, |m| m.reduce.vector = Some(*width))
+            }
+            Directive::Layout { .. } | Directive::Sort { .. } | Directive::Pad { .. } => Ok(()),
         }
     }
 
@@ -422,14 +478,15 @@ impl Building {
     }
 
     fn map(&mut self, node: usize, mapping: Mapping) -> Result<(), String> {
-        if self.nodes[node].mapping != Mapping::Serial {
+        let marks = &self.nodes[node].marks;
+        if marks.mapping != Mapping::Serial {
             return Err(format!("`{}` is mapped already; map a loop once", self.name(node)));
         }
-        if self.nodes[node].interleave {
-            return Err(format!("`{}` is interleaved; map a loop outside it", self.name(node)));
+        if marks.interleave || marks.unrolled {
+            return Err(format!("`{}` is interleaved or unrolled; map a loop outside it", self.name(node)));
         }
         if let Mapping::Gpu(dim) = mapping {
-            let clashes = |n: usize| self.nodes[n].mapping == mapping;
+            let clashes = |n: usize| self.nodes[n].marks.mapping == mapping;
             let mut above = self.nodes[node].parent;
             while let Some(a) = above {
                 if clashes(a) {
@@ -451,7 +508,7 @@ impl Building {
                 below.extend(&self.nodes[b].children);
             }
         }
-        self.nodes[node].mapping = mapping;
+        self.nodes[node].marks.mapping = mapping;
         Ok(())
     }
 
@@ -494,11 +551,11 @@ impl Building {
         }
         // Innermost marks hold only while the loop stays innermost.
         match self.live().into_iter().find(|n| {
-            let node = &self.nodes[*n];
-            !node.children.is_empty() && (node.interleave || node.unroll.is_some())
+            let Node { marks, children, .. } = &self.nodes[*n];
+            !children.is_empty() && (marks.interleave || marks.unroll.is_some() || marks.peel.is_some())
         }) {
             Some(n) => Err(format!(
-                "`{}` is interleaved or unrolled and would no longer be innermost; reorder first",
+                "`{}` is interleaved or its walks are unrolled, and it would no longer be innermost; reorder first",
                 self.name(n)
             )),
             None => Ok(()),
@@ -525,15 +582,7 @@ impl Building {
             step: v.step.clone(),
             bounds,
         };
-        NestLoop {
-            var,
-            mapping: n.mapping,
-            cache: n.cache,
-            interleave: n.interleave,
-            unroll: n.unroll,
-            shared_reduce: n.shared_reduce,
-            body,
-        }
+        NestLoop { var, marks: n.marks.clone(), body }
     }
 
     /// The limits of the loop at the end of `path`: its own end, and the end of every variable it descends from

@@ -4,7 +4,7 @@
 //! directive, a semicolon after it, `schedule.Tile(…)` with braces round a reorder's list, declarations of index
 //! variables (which say nothing), and the papers' names for sizes.
 
-use super::{Directive, GpuDim, LayoutKind, Schedule, Size, TreeOrder};
+use super::{Directive, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, TreeOrder};
 
 /// The sizes that listings in the papers name without saying: rows a chunk of XGBoost's loop (64 in its sources)
 /// and rows a thread block of Tahoe's.
@@ -94,18 +94,41 @@ fn directive(name: &str, arguments: &[&str]) -> Result<Directive, String> {
         ("sharedReduce", [v]) => Ok(Directive::SharedReduce { var: variable(v)? }),
         ("sharedReduce", _) => Err(usage("sharedReduce(variable)")),
         ("layout", [k]) => {
-            let kind = LayoutKind::parse(k).ok_or(format!("`{k}` is no layout: array or sparse"))?;
+            let kind = LayoutKind::parse(k).ok_or(format!("`{k}` is no layout: array, sparse or reorg"))?;
             Ok(Directive::Layout { kind })
         }
         ("layout", _) => Err(usage("layout(array)")),
-        ("sort", ["depth"]) => Ok(Directive::Sort { by: TreeOrder::Depth }),
-        ("sort", _) => Err("expected `sort(depth)`".to_owned()),
-        ("unroll" | "specialize" | "peelWalk" | "atomicReduce" | "vectorReduce", _) => {
-            Err(format!("the directive `{name}` is not there yet; remove the line"))
+        ("sort", [order]) => {
+            let by = TreeOrder::ALL.into_iter().find(|o| o.name() == *order);
+            let by = by.ok_or(format!("`{order}` is no order: depth, first_leaf or structure"))?;
+            Ok(Directive::Sort { by })
         }
+        ("sort", _) => Err(usage("sort(depth)")),
+        ("pad", []) => Ok(Directive::Pad { percent: PAD_PERCENT }),
+        ("pad", [n]) => {
+            let percent = n.trim_end_matches('%').parse();
+            Ok(Directive::Pad { percent: percent.map_err(|_| format!("`{n}` is no number of percent"))? })
+        }
+        ("pad", _) => Err(usage("pad(percent)")),
+        ("unroll", [v]) => Ok(Directive::Unroll { var: variable(v)? }),
+        ("unroll", _) => Err(usage("unroll(variable)")),
+        ("specialize", [v]) => Ok(Directive::Specialize { var: variable(v)? }),
+        ("specialize", _) => Err(usage("specialize(variable)")),
+        ("peelWalk", [v, n]) => {
+            let steps = n.parse().map_err(|_| format!("`{n}` is no number of steps"))?;
+            Ok(Directive::PeelWalk { var: variable(v)?, steps })
+        }
+        ("peelWalk", _) => Err(usage("peelWalk(variable, steps)")),
+        ("atomicReduce", [v]) => Ok(Directive::AtomicReduce { var: variable(v)? }),
+        ("atomicReduce", _) => Err(usage("atomicReduce(variable)")),
+        ("vectorReduce", [v, n]) => match n.parse() {
+            Ok(width @ (1 | 2 | 4 | 8 | 16)) => Ok(Directive::VectorReduce { var: variable(v)?, width }),
+            _ => Err(format!("`{n}` is no vector width: 1, 2, 4, 8 or 16")),
+        },
+        ("vectorReduce", _) => Err(usage("vectorReduce(variable, width)")),
         _ => Err(format!(
-            "`{name}` is no directive: tile, split, reorder, parallel, gpuDimension, cache, interleave, unrollWalk, \
-             sharedReduce, layout, sort"
+            "`{name}` is no directive: tile, split, reorder, unroll, specialize, gpuDimension, parallel, cache, \
+             interleave, unrollWalk, peelWalk, atomicReduce, sharedReduce, vectorReduce, layout, sort, pad"
         )),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Directive, TreeOrder};
+use super::Directive;
 
 impl fmt::Display for Directive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,9 +16,15 @@ impl fmt::Display for Directive {
             Self::Interleave { var } => write!(f, "interleave({var})"),
             Self::UnrollWalk { var, steps: Some(n) } => write!(f, "unrollWalk({var}, {n})"),
             Self::UnrollWalk { var, steps: None } => write!(f, "unrollWalk({var})"),
+            Self::Unroll { var } => write!(f, "unroll({var})"),
+            Self::Specialize { var } => write!(f, "specialize({var})"),
+            Self::PeelWalk { var, steps } => write!(f, "peelWalk({var}, {steps})"),
+            Self::AtomicReduce { var } => write!(f, "atomicReduce({var})"),
+            Self::VectorReduce { var, width } => write!(f, "vectorReduce({var}, {width})"),
             Self::SharedReduce { var } => write!(f, "sharedReduce({var})"),
             Self::Layout { kind } => write!(f, "layout({kind})"),
-            Self::Sort { by: TreeOrder::Depth } => write!(f, "sort(depth)"),
+            Self::Sort { by } => write!(f, "sort({})", by.name()),
+            Self::Pad { percent } => write!(f, "pad({percent})"),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Whether a schedule can run on a device, and if not, which directive to change and how.
 
-use super::{Dim, Directive, GpuDim, Mapping, Nest, NestLoop, Schedule};
-use crate::forest::Forest;
+use super::{Dim, Directive, Mapping, Nest, NestLoop, Schedule};
 
 /// A directive that can't be carried out, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,134 +30,85 @@ pub enum Device {
     /// The native CPU target.
     Cpu,
     /// A cubecl device.
-    Gpu {
-        /// Units of a cube.
-        max_units: u32,
-        /// Units of a cube by axis.
-        max_dim: [u32; 3],
-        /// Bytes of shared memory of a cube.
-        shared_bytes: u32,
-        /// Whether kernels with shared memory run right there.
-        shared_memory: bool,
-    },
+    Gpu(Gpu),
+}
+
+/// A cubecl device's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gpu {
+    /// Units of a cube.
+    pub max_units: u32,
+    /// Units of a cube by axis.
+    pub max_dim: [u32; 3],
+    /// Bytes of shared memory of a cube.
+    pub shared_bytes: u32,
+    /// Whether kernels with shared memory run right there.
+    pub shared_memory: bool,
+    /// Whether it has plane operations.
+    pub plane_ops: bool,
+    /// Whether it adds to `f32` in buffers atomically.
+    pub atomic_add: bool,
+}
+
+impl Gpu {
+    /// What every WebGPU device grants: 256 units, 16 KiB, neither plane operations nor atomic additions to `f32`.
+    pub const PORTABLE: Self = Self {
+        max_units: 256,
+        max_dim: [256, 256, 64],
+        shared_bytes: 16 << 10,
+        shared_memory: true,
+        plane_ops: false,
+        atomic_add: false,
+    };
 }
 
 impl Device {
-    /// What every WebGPU device grants: 256 units, 16 KiB.
-    pub const PORTABLE_GPU: Self =
-        Self::Gpu { max_units: 256, max_dim: [256, 256, 64], shared_bytes: 16 << 10, shared_memory: true };
+    /// [`Gpu::PORTABLE`].
+    pub const PORTABLE_GPU: Self = Self::Gpu(Gpu::PORTABLE);
 }
 
 /// Innermost loops a GPU kernel may hold side by side: compile time grows far faster than the kernel.
-pub const MOST_SIBLING_WALKS: usize = 4;
-/// Straight-line walk steps a GPU kernel may hold in all, lanes counted.
+pub const MOST_SIBLING_WALKS: usize = 8;
+/// Straight-line walk steps a GPU kernel may hold in all, lanes and unrolled loops counted.
 pub const MOST_UNROLLED_STEPS: u32 = 256;
+/// Walks that `specialize` may make on the CPU, where a walk is a line of a program and not code.
+pub const MOST_CPU_WALKS: usize = 256;
 
 impl Schedule {
-    /// Checks the schedule against a forest and a device, and gives its loops.
+    /// Checks the schedule against a device, and gives its loops.
     ///
     /// On [`Device::Cpu`] no schedule is refused for its shape: `grid.*` loops are parallel, `block.*` loops
-    /// serial, caches and shared sums the processor's own.
+    /// serial.
     ///
     /// # Errors
     /// The first directive that can't be carried out there, with the remedy.
-    pub fn verify(&self, forest: &Forest, device: Device) -> Result<Nest, ScheduleError> {
+    pub fn verify(&self, device: Device) -> Result<Nest, ScheduleError> {
         let nest = self.nest()?;
-        if let Device::Gpu { shared_memory, .. } = device {
-            self.verify_gpu(&nest, forest, shared_memory)?;
-        }
-        Ok(nest)
-    }
-
-    fn verify_gpu(&self, nest: &Nest, forest: &Forest, shared: bool) -> Result<(), ScheduleError> {
+        let Device::Gpu(gpu) = device else { return Ok(nest) };
         let loops = nest.loops();
-        if !loops.iter().any(|l| matches!(l.mapping, Mapping::Gpu(_))) {
+        if !loops.iter().any(|l| matches!(l.marks.mapping, Mapping::Gpu(_))) {
             return Err(ScheduleError::whole(
                 "no loop is mapped to the GPU, so one unit would do all the work; add gpuDimension(…, grid.x) and \
                  gpuDimension(…, block.x), or take a preset such as tahoe_direct",
             ));
         }
-        for l in &loops {
-            let is_grid = |m: &NestLoop| matches!(m.mapping, Mapping::Gpu(GpuDim::Grid(_)));
-            let is_block = matches!(l.mapping, Mapping::Gpu(GpuDim::Block(_)));
-            if is_block && let Some(grid) = l.body.iter().flat_map(NestLoop::walk).find(|m| is_grid(m)) {
-                let remedy = format!("it stands inside the block loop `{}`; reorder it outside", l.var.name);
-                return Err(self.blame(&grid.var.name, remedy));
-            }
-            if is_block
-                && let Some(cached) = l.body.iter().flat_map(NestLoop::walk).chain([*l]).find(|m| m.cache)
-            {
-                let remedy = format!(
-                    "a cube fills its row cache together, outside its block loops; cache a loop outside `{}`",
-                    l.var.name
-                );
-                return Err(self.blame(&cached.var.name, remedy));
-            }
-            if l.shared_reduce && !is_block {
-                let remedy = format!(
-                    "only a block loop's units share memory; add gpuDimension({}, block.y)",
-                    l.var.name
-                );
-                return Err(self.blame(&l.var.name, remedy));
-            }
-            if (l.cache || l.shared_reduce) && !shared {
-                return Err(self.blame(
-                    &l.var.name,
-                    "this device's driver lacks VK_KHR_workgroup_memory_explicit_layout, without which SPIR-V kernels \
-                     with shared memory are miscompiled; take the wgpu build, or leave the directive out"
-                        .to_owned(),
-                ));
-            }
-        }
-        let mut dims = Vec::new();
-        nest.body.iter().for_each(|l| launch_dims(l, &mut Vec::new(), &mut dims));
-        if let Some(other) = dims.iter().find(|d| **d != dims[0]) {
-            let text = |d: &[GpuDim]| d.iter().map(GpuDim::to_string).collect::<Vec<_>>().join(", ");
-            return Err(ScheduleError::whole(format!(
-                "one innermost loop is mapped to {}, another to {}; map every branch of a split to the same dimensions",
-                text(&dims[0]),
-                text(other)
-            )));
-        }
-        let mut caches = Vec::new();
-        nest.body.iter().for_each(|l| caches_round(l, Vec::new(), &mut caches));
-        if let Some(names) = caches.iter().find(|c| c.len() > 1) {
-            let remedy = format!(
-                "it stands inside the cached loop `{}`; a walk reads one row cache, so cache one of them",
-                names[0]
-            );
-            return Err(self.blame(&names[1], remedy));
-        }
-        if let Some(cached) =
-            caches.iter().find_map(|c| c.first()).filter(|_| caches.iter().any(Vec::is_empty))
+        if let Some(l) = loops.iter().find(|l| l.marks.cache || l.marks.reduce.shared)
+            && !gpu.shared_memory
         {
-            let remedy = "an innermost loop of another branch stands in no cached loop; a kernel's walks read the row cache \
-                          or none does, so cache a loop of every branch"
-                .to_owned();
-            return Err(self.blame(cached, remedy));
+            return Err(self.blame(
+                &l.var.name,
+                "this device's driver lacks VK_KHR_workgroup_memory_explicit_layout, without which SPIR-V kernels \
+                 with shared memory are miscompiled; take the wgpu build, or leave the directive out"
+                    .to_owned(),
+            ));
         }
-        let walks: Vec<&&NestLoop> = loops.iter().filter(|l| l.body.is_empty()).collect();
-        if walks.len() > MOST_SIBLING_WALKS {
+        let walks = loops.iter().filter(|l| l.body.is_empty()).count();
+        if walks > MOST_SIBLING_WALKS {
             return Err(ScheduleError::whole(format!(
-                "{} innermost loops, at most {MOST_SIBLING_WALKS} on a GPU; split less",
-                walks.len()
+                "{walks} innermost loops, at most {MOST_SIBLING_WALKS} on a GPU; split less"
             )));
         }
-        let deepest = forest.trees.iter().map(crate::forest::Tree::depth).max().unwrap_or(0);
-        let mut steps = 0u32;
-        for l in walks {
-            let lanes = if l.interleave { l.var.extent().constant().unwrap_or(1) } else { 1 };
-            let each = l.unroll.map_or(1, |n| n.unwrap_or(deepest).max(1));
-            steps = steps.saturating_add(each.saturating_mul(lanes));
-            if steps > MOST_UNROLLED_STEPS {
-                let remedy = format!(
-                    "{steps} straight-line steps with all lanes, at most {MOST_UNROLLED_STEPS} on a GPU; unroll or \
-                     interleave less"
-                );
-                return Err(self.blame(&l.var.name, remedy));
-            }
-        }
-        Ok(())
+        Ok(nest)
     }
 
     /// An error at the last directive that marks the loop `name`.
@@ -167,6 +117,11 @@ impl Schedule {
             Directive::GpuDimension { var, .. }
             | Directive::Cache { var }
             | Directive::SharedReduce { var }
+            | Directive::AtomicReduce { var }
+            | Directive::VectorReduce { var, .. }
+            | Directive::Unroll { var }
+            | Directive::Specialize { var }
+            | Directive::PeelWalk { var, .. }
             | Directive::Interleave { var }
             | Directive::UnrollWalk { var, .. }
             | Directive::Parallel { var } => var.rsplit('.').next() == Some(name),
@@ -192,31 +147,5 @@ impl Schedule {
             last.checked_add(inside)
         };
         body.iter().map(reach).try_fold(1u32, |most, r| r.map(|r| most.max(r)))
-    }
-}
-
-/// The launch dimensions on the way to each innermost loop, sorted.
-fn launch_dims(l: &NestLoop, path: &mut Vec<GpuDim>, all: &mut Vec<Vec<GpuDim>>) {
-    let mapped = if let Mapping::Gpu(dim) = l.mapping { Some(dim) } else { None };
-    path.extend(mapped);
-    if l.body.is_empty() {
-        let mut dims = path.clone();
-        dims.sort_unstable();
-        all.push(dims);
-    }
-    l.body.iter().for_each(|inner| launch_dims(inner, path, all));
-    if mapped.is_some() {
-        path.pop();
-    }
-}
-
-/// The cached loops round each innermost loop, outermost first.
-fn caches_round(l: &NestLoop, mut names: Vec<String>, all: &mut Vec<Vec<String>>) {
-    if l.cache {
-        names.push(l.var.name.clone());
-    }
-    match l.body.is_empty() {
-        true => all.push(names),
-        false => l.body.iter().for_each(|inner| caches_round(inner, names.clone(), all)),
     }
 }

@@ -77,11 +77,13 @@ pub enum LayoutKind {
     Array,
     /// Only the nodes there are; a node names its children.
     Sparse,
+    /// Full binary trees, interleaved: all roots, then all their left children, and so on.
+    Reorg,
 }
 
 impl LayoutKind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Array, Self::Sparse];
+    pub const ALL: [Self; 3] = [Self::Array, Self::Sparse, Self::Reorg];
 
     /// Reads a layout's name.
     pub fn parse(text: &str) -> Option<Self> {
@@ -94,6 +96,7 @@ impl fmt::Display for LayoutKind {
         f.write_str(match self {
             Self::Array => "array",
             Self::Sparse => "sparse",
+            Self::Reorg => "reorg",
         })
     }
 }
@@ -106,6 +109,8 @@ pub enum Children {
         /// From the left child to the right.
         stride: u32,
     },
+    /// The same with a stride of as many as there are trees.
+    Interleaved,
     /// The node holds its left child's address; `right = left + 1`.
     Linked,
 }
@@ -162,6 +167,11 @@ pub struct RowLoop {
 pub enum Map {
     /// One after the other.
     Serial,
+    /// One after the other, in straight-line code: so many times, unless the range ends before.
+    Unrolled {
+        /// Copies of the body.
+        count: u32,
+    },
     /// On threads (CPU).
     Parallel,
     /// On a dimension of the launch; iterations past its size are taken in strides of it.
@@ -198,10 +208,14 @@ pub enum Sum {
         /// Whether this is the only sum there, so that it starts from the base score; otherwise it is added.
         first: bool,
     },
+    /// The result, by an atomic addition.
+    Atomic,
     /// A private copy: `partial[copy][row][output]` of a buffer of [`Plan::partials`].
     Partial {
         /// The buffer.
         buffer: u32,
+        /// Whether the addition is atomic (CPU).
+        atomic: bool,
     },
     /// A private copy in the cube's shared memory: `shared[copy][row - window][output]`.
     Shared,
@@ -220,6 +234,17 @@ pub struct Lanes {
     pub register: u32,
 }
 
+/// How a walk goes on after its straight-line steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rest {
+    /// Not at all: the steps reach every leaf.
+    Nothing,
+    /// Until the leaf, which each step tests for.
+    UntilLeaf,
+    /// For as many steps as the tree's depth in the table of trees says, with no test for a leaf.
+    Counted,
+}
+
 /// `walkDecisionTree`, and `reduce` of what it finds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
@@ -227,8 +252,12 @@ pub struct Walk {
     pub lanes: Option<Lanes>,
     /// Steps taken in straight-line code, with no test for a leaf.
     pub steps: u32,
-    /// Whether those steps reach every leaf; otherwise a loop goes on until the leaf.
-    pub complete: bool,
+    /// What follows them.
+    pub rest: Rest,
+    /// Whether rows are read from the row cache (cube).
+    pub cached_rows: bool,
+    /// Whether nodes are read from the tree cache (cube).
+    pub cached_trees: bool,
     /// Where the leaf is added; `None` inside [`Op::Accumulate`].
     pub into: Option<Sum>,
 }
@@ -247,11 +276,31 @@ pub enum Op {
         /// Where the sum goes.
         into: Sum,
     },
-    /// `cacheRows`: the `rows` rows from the running row on are put into shared memory as keys, between two
-    /// barriers (cube).
+    /// One of several bodies, by a loop's offset.
+    Cases {
+        /// The loop's register.
+        register: u32,
+        /// The bodies in order, each for offsets below a number; the last also for all others.
+        cases: Vec<(u32, Vec<Op>)>,
+    },
+    /// The body, by the first unit or cube of dimensions that no loop round it is mapped to (cube).
+    Only {
+        /// The dimensions.
+        dims: Vec<GpuDim>,
+        /// What is done once.
+        body: Vec<Op>,
+    },
+    /// `cacheRows`: on a cube, the `rows` rows from the running row on are put into shared memory as keys, between two
+    /// barriers; on a CPU they are brought close.
     CacheRows {
-        /// Rows of the window.
+        /// Rows of the window; as many as there are, where that is not a number (CPU).
         rows: u32,
+    },
+    /// `cacheTrees`: the nodes of the `trees` trees from the running tree on are put into shared memory, between two
+    /// barriers; on a CPU they are brought close.
+    CacheTrees {
+        /// Trees of the window.
+        trees: u32,
     },
     /// The cube's partial sums are set to zero, then a barrier; the window starts at the running row (cube).
     ClearShared,
@@ -262,6 +311,8 @@ pub enum Op {
         /// The rows, from the running row on: those that each chain of loops goes over. The first loop of a chain
         /// is shared out over the cube's units.
         rows: Vec<Vec<RowLoop>>,
+        /// Who adds up the copies of one row.
+        by: Adders,
     },
     /// `reduceDimension`: copies of a partial buffer are added up over one dimension, into copy 0 of it
     /// (`reduceDimensionInplace`) or into the result, and are zero afterwards (CPU).
@@ -275,9 +326,91 @@ pub enum Op {
         /// The rows it covers, from the running row on: those that each chain of loops goes over. A row that two
         /// chains cover is added once, since its copies are zero the second time.
         rows: Vec<Vec<RowLoop>>,
-        /// Whether the sum stays in the buffer.
+        /// Whether the sum stays in the buffer; otherwise it goes into the result.
         in_place: bool,
+        /// Whether it is added to the result with an atomic operation.
+        atomic: bool,
+        /// Sums at a time.
+        vector: u32,
     },
+}
+
+impl Op {
+    /// The statements inside: a loop's body, or every case's.
+    pub fn bodies(&self) -> Vec<&[Self]> {
+        match self {
+            Self::Loop(l) => vec![&l.body],
+            Self::Accumulate { body, .. } | Self::Only { body, .. } => vec![body],
+            Self::Cases { cases, .. } => cases.iter().map(|(_, body)| &body[..]).collect(),
+            Self::Walk(_)
+            | Self::CacheRows { .. }
+            | Self::CacheTrees { .. }
+            | Self::ClearShared
+            | Self::ReduceShared { .. }
+            | Self::ReduceDimension { .. } => Vec::new(),
+        }
+    }
+}
+
+/// Who adds up the private copies of a row's sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Adders {
+    /// One unit, a row each: there are rows enough.
+    Unit,
+    /// All units of the cube, halving the copies with a barrier between (the reduction draft, section 4.1.2).
+    Cube,
+    /// The units of a plane, by its own operation.
+    Plane,
+}
+
+/// How leaves become a row's margin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Combine {
+    /// They are added up.
+    Sum,
+    /// The least.
+    Min,
+    /// The largest.
+    Max,
+}
+
+/// A node's words on a cube target: as few as the model allows.
+///
+/// | words | what they hold |
+/// |---|---|
+/// | 1 | the threshold's high bits; below them flags and the column |
+/// | 2 | the threshold; flags and the column, and where children are linked the way to the left one |
+/// | 3 | the threshold; flags and the column; the left child's address |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeFormat {
+    /// Words (u32).
+    pub words: u32,
+    /// Bits of the column.
+    pub column_bits: u32,
+    /// Low bits that all thresholds have clear, and that a node of one word keeps flags and column in.
+    pub spare_bits: u32,
+}
+
+impl NodeFormat {
+    /// Room for everything: the threshold, the column, and the left child's address where children are linked.
+    pub fn whole(children: Children) -> Self {
+        let words = if children == Children::Linked { 3 } else { 2 };
+        Self { words, column_bits: 24, spare_bits: 0 }
+    }
+
+    /// Bits of a second word that hold the way to the left child.
+    pub fn link_bits(self) -> u32 {
+        28 - self.column_bits
+    }
+}
+
+/// The tree cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CachedTrees {
+    /// Trees of the window.
+    pub trees: u32,
+    /// Words that the nodes of any such window take, at most.
+    pub words: u32,
 }
 
 /// A partial sum's dimension: a private copy for each iteration of a loop.
@@ -300,6 +433,8 @@ pub struct CopyDim {
 pub struct Partial {
     /// Its copy dimensions, outermost first.
     pub dims: Vec<CopyDim>,
+    /// Whose sums these are, where a row is not always the same unit's (cube).
+    pub owner: u32,
 }
 
 /// Partial sums in shared memory, `[copies][rows][outputs]`.
@@ -360,16 +495,20 @@ pub struct Plan {
     pub layout: LayoutKind,
     /// How walks step through it.
     pub children: Children,
-    /// Words (u32) of a node on a cube target.
-    pub node_words: u32,
+    /// A node's words on a cube target.
+    pub node: NodeFormat,
+    /// How leaves become margins.
+    pub combine: Combine,
     /// Whether some node asks more than a threshold: see [`question`].
     pub questions: bool,
     /// Outputs a row.
     pub outputs: u32,
     /// Whether a leaf holds a value for each output.
     pub vector_leaves: bool,
-    /// Columns of a row, where rows are cached; otherwise they are known at run time only.
+    /// Columns that are cached, where rows are; otherwise their number is known at run time only.
     pub features: u32,
+    /// Whether nodes count columns among those the model uses, which a table of the model names.
+    pub used_columns: bool,
     /// The type of the rows.
     pub rows: RowType,
     /// Units of a cube; `[1, 1, 1]` on a CPU.
@@ -378,6 +517,8 @@ pub struct Plan {
     pub grid: [Option<Value>; 3],
     /// Rows of the row cache, if there is one.
     pub cached_rows: Option<u32>,
+    /// The tree cache, if there is one.
+    pub cached_trees: Option<CachedTrees>,
     /// Partial sums in shared memory, if there are any.
     pub shared_sums: Option<SharedSums>,
     /// Partial sums in global memory.
@@ -392,43 +533,64 @@ impl Plan {
     /// Shared memory in bytes.
     pub fn shared_bytes(&self) -> u32 {
         let cache = self.cached_rows.map_or(0, |rows| rows.saturating_mul(self.features));
+        let trees = self.cached_trees.map_or(0, |c| c.words);
         let sums = self
             .shared_sums
             .as_ref()
             .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.outputs));
-        cache.saturating_add(sums).saturating_mul(4)
+        cache.saturating_add(trees).saturating_add(sums).saturating_mul(4)
+    }
+
+    /// Every statement, outermost first.
+    pub fn ops(&self) -> Vec<&Op> {
+        fn all<'a>(ops: &'a [Op], out: &mut Vec<&'a Op>) {
+            for op in ops {
+                out.push(op);
+                op.bodies().into_iter().for_each(|body| all(body, out));
+            }
+        }
+        let mut out = Vec::new();
+        all(&self.body, &mut out);
+        out
     }
 
     /// Whether every row's result is written once, from the base score on, so that it needs no start.
     pub fn sums_once(&self) -> bool {
-        fn once(ops: &[Op]) -> bool {
-            let first = |s: &Sum| !matches!(s, Sum::Result { first: false });
-            ops.iter().all(|op| match op {
-                Op::Loop(l) => once(&l.body),
-                Op::Walk(w) => w.into.iter().all(first),
-                Op::Accumulate { body, into } => first(into) && once(body),
-                Op::ReduceShared { into, .. } => first(into),
-                Op::CacheRows { .. } | Op::ClearShared => true,
-                Op::ReduceDimension { .. } => false,
-            })
-        }
-        self.partials.is_empty() && once(&self.body)
+        let first = |s: &Sum| !matches!(s, Sum::Result { first: false } | Sum::Atomic);
+        let once = |op: &&Op| match op {
+            Op::Walk(w) => w.into.iter().all(first),
+            Op::Accumulate { into, .. } | Op::ReduceShared { into, .. } => first(into),
+            Op::ReduceDimension { .. } => false,
+            _ => true,
+        };
+        self.partials.is_empty() && self.ops().iter().all(once)
+    }
+
+    /// Whether some sum is added to the result with atomic operations.
+    pub fn is_atomic(&self) -> bool {
+        self.ops().iter().any(|op| match op {
+            Op::Walk(w) => w.into == Some(Sum::Atomic),
+            Op::Accumulate { into, .. } | Op::ReduceShared { into, .. } => *into == Sum::Atomic,
+            _ => false,
+        })
     }
 
     /// Barriers in the kernel's text.
     pub fn barriers(&self) -> u32 {
-        fn count(ops: &[Op]) -> u32 {
-            let barriers = |op: &Op| match op {
-                Op::Loop(l) => count(&l.body),
-                Op::Accumulate { body, .. } => count(body),
-                Op::CacheRows { .. } => 2,
-                Op::ReduceShared { rows, .. } => 1 + rows.len() as u32,
-                Op::ClearShared => 1,
-                Op::Walk(_) | Op::ReduceDimension { .. } => 0,
-            };
-            ops.iter().map(barriers).sum()
+        let barriers = |op: &&Op| match op {
+            Op::CacheRows { .. } | Op::CacheTrees { .. } => 2,
+            Op::ReduceShared { rows, by, .. } => {
+                let copies = self.shared_sums.as_ref().map_or(1, SharedSums::copies);
+                let halvings = if *by == Adders::Cube { copies.next_power_of_two().ilog2() } else { 0 };
+                1 + rows.len() as u32 + halvings
+            }
+            Op::ClearShared => 1,
+            _ => 0,
+        };
+        match self.target {
+            Target::Cpu => 0,
+            Target::Cube => self.ops().iter().map(barriers).sum(),
         }
-        count(&self.body)
     }
 
     /// Units of a cube.
@@ -471,7 +633,7 @@ impl Plan {
             r.limits.iter().try_for_each(limit)
         };
         let sum = |s: &Sum| match s {
-            Sum::Partial { buffer } if *buffer as usize >= self.partials.len() => {
+            Sum::Partial { buffer, .. } if *buffer as usize >= self.partials.len() => {
                 Err(format!("no partial {buffer}"))
             }
             Sum::Shared if self.shared_sums.is_none() => Err("no shared sums".to_owned()),
@@ -501,7 +663,7 @@ impl Plan {
                 match l.map {
                     Map::Parallel => only(Target::Cpu, "a parallel loop")?,
                     Map::Gpu { .. } => only(Target::Cube, "a mapped loop")?,
-                    Map::Serial => {}
+                    Map::Serial | Map::Unrolled { .. } => {}
                 }
                 let block = matches!(l.map, Map::Gpu { dim: GpuDim::Block(_), .. });
                 self.verify_ops(&l.body, depth + 1, in_block || block)
@@ -515,16 +677,29 @@ impl Plan {
                 sum(into)?;
                 self.verify_ops(body, depth, in_block)
             }
+            Op::Cases { register, cases } => {
+                if *register >= depth || cases.is_empty() {
+                    return Err(format!("cases of register {register} at depth {depth}"));
+                }
+                cases.iter().try_for_each(|(_, body)| self.verify_ops(body, depth, in_block))
+            }
+            Op::Only { body, .. } => {
+                only(Target::Cube, "Only")?;
+                // Not every unit comes here, so no barrier may.
+                self.verify_ops(body, depth, true)
+            }
+            Op::CacheRows { .. } | Op::CacheTrees { .. } if self.target == Target::Cpu => Ok(()),
             Op::CacheRows { .. } => barrier("CacheRows"),
+            Op::CacheTrees { .. } => barrier("CacheTrees"),
             Op::ClearShared => barrier("ClearShared"),
-            Op::ReduceShared { into, rows } => {
+            Op::ReduceShared { into, rows, .. } => {
                 barrier("ReduceShared")?;
                 sum(into)?;
                 row_loops(rows)
             }
             Op::ReduceDimension { buffer, rows, .. } => {
                 only(Target::Cpu, "ReduceDimension")?;
-                sum(&Sum::Partial { buffer: *buffer })?;
+                sum(&Sum::Partial { buffer: *buffer, atomic: false })?;
                 row_loops(rows)
             }
         }

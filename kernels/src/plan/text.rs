@@ -2,7 +2,10 @@
 
 use std::fmt::{self, Write};
 
-use super::{Children, Dim, Emit, Limit, Map, Op, Plan, Range, RowLoop, Sum, Target, Value, Walk};
+use super::{
+    Adders, CachedTrees, Children, Combine, Dim, Emit, Limit, Map, NodeFormat, Op, Plan, Range, Rest,
+    RowLoop, Sum, Target, Value, Walk,
+};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,12 +22,22 @@ impl fmt::Display for Plan {
         write!(f, "  layout {} ", self.layout)?;
         match self.children {
             Children::Affine { stride } => write!(f, "left=2*a+c right=left+{stride}")?,
+            Children::Interleaved => write!(f, "left=2*a+c right=left+trees")?,
             Children::Linked => write!(f, "left=node.link right=left+1")?,
         }
         if self.target == Target::Cube {
-            write!(f, " words={}", self.node_words)?;
+            let NodeFormat { words, column_bits, spare_bits } = self.node;
+            write!(f, " words={words} column={column_bits}")?;
+            if spare_bits > 0 {
+                write!(f, " threshold={}", 32 - spare_bits)?;
+            }
         }
-        writeln!(f, " questions={} vector_leaves={}", self.questions, self.vector_leaves)?;
+        write!(f, " questions={} vector_leaves={}", self.questions, self.vector_leaves)?;
+        match self.combine {
+            Combine::Sum => writeln!(f)?,
+            Combine::Min => writeln!(f, " combine=min")?,
+            Combine::Max => writeln!(f, " combine=max")?,
+        }
         if self.target == Target::Cube {
             let grid = self.grid.map(|g| g.map_or("1".to_owned(), |v| self.value(v)));
             writeln!(f, "  launch grid=[{}] block={:?}", grid.join(", "), self.cube_dim)?;
@@ -32,6 +45,13 @@ impl fmt::Display for Plan {
         }
         for (i, size) in self.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
+        }
+        if let Some(rows) = self.cached_rows {
+            let which = if self.used_columns { "used " } else { "" };
+            writeln!(f, "  row cache: keys[{rows}, {which}{}]", self.features)?;
+        }
+        if let Some(CachedTrees { trees, words }) = self.cached_trees {
+            writeln!(f, "  tree cache: {words} words for {trees} trees")?;
         }
         if let Some(sums) = &self.shared_sums {
             writeln!(f, "  shared sums: f32[{}, {}, {}]", sums.copies(), sums.rows, self.outputs)?;
@@ -81,7 +101,9 @@ impl Plan {
         match sum {
             Sum::Result { first: true } => "result = base +".to_owned(),
             Sum::Result { first: false } => "result +=".to_owned(),
-            Sum::Partial { buffer } => format!("partial{buffer} +="),
+            Sum::Atomic => "result atomic +=".to_owned(),
+            Sum::Partial { buffer, atomic: false } => format!("partial{buffer} +="),
+            Sum::Partial { buffer, atomic: true } => format!("partial{buffer} atomic +="),
             Sum::Shared => "shared +=".to_owned(),
         }
     }
@@ -100,9 +122,17 @@ impl Plan {
         if walk.steps > 0 {
             text += &format!(" unrolled {}", walk.steps);
         }
-        if !walk.complete {
-            text += " until leaf";
-        }
+        text += match walk.rest {
+            Rest::Nothing => "",
+            Rest::UntilLeaf => " until leaf",
+            Rest::Counted => " to the tree's depth",
+        };
+        text += match (walk.cached_rows, walk.cached_trees) {
+            (false, false) => "",
+            (true, false) => ", rows cached",
+            (false, true) => ", trees cached",
+            (true, true) => ", rows and trees cached",
+        };
         text
     }
 
@@ -124,6 +154,7 @@ impl Plan {
             Op::Loop(l) => {
                 let how = match l.map {
                     Map::Serial => "for".to_owned(),
+                    Map::Unrolled { count } => format!("{count} times for"),
                     Map::Parallel => "par.for".to_owned(),
                     Map::Gpu { dim, single: true } => format!("{dim} once for"),
                     Map::Gpu { dim, single: false } => format!("{dim} for"),
@@ -146,6 +177,27 @@ impl Plan {
                 writeln!(f, "{} accumulate:", self.sum_text(into))?;
                 self.write_ops(f, body, depth + 1)
             }
+            Op::Cases { register, cases } => {
+                for (i, (end, body)) in cases.iter().enumerate() {
+                    let pad = if i == 0 { 0 } else { depth * 2 };
+                    match i + 1 == cases.len() {
+                        true => writeln!(f, "{:pad$}otherwise:", "")?,
+                        false => writeln!(f, "{:pad$}case r{register} < {end}:", "")?,
+                    }
+                    self.write_ops(f, body, depth + 1)?;
+                }
+                Ok(())
+            }
+            Op::Only { dims, body } => {
+                let dims: Vec<String> = dims.iter().map(|d| format!("{d} = 0")).collect();
+                writeln!(f, "only {}:", dims.join(", "))?;
+                self.write_ops(f, body, depth + 1)
+            }
+            Op::CacheRows { .. } if self.target == Target::Cpu => writeln!(f, "cacheRows"),
+            Op::CacheTrees { .. } if self.target == Target::Cpu => writeln!(f, "cacheTrees"),
+            Op::CacheTrees { trees } => {
+                writeln!(f, "barrier; cacheTrees {trees} by {} units; barrier", self.units())
+            }
             Op::CacheRows { rows } => {
                 writeln!(
                     f,
@@ -155,16 +207,26 @@ impl Plan {
                 )
             }
             Op::ClearShared => writeln!(f, "clear shared sums; barrier"),
-            Op::ReduceShared { into, rows } => {
+            Op::ReduceShared { into, rows, by } => {
+                let by = match by {
+                    Adders::Unit => "a unit a row",
+                    Adders::Cube => "the cube's units together",
+                    Adders::Plane => "a plane a row",
+                };
                 writeln!(
                     f,
-                    "barrier; {} reduce shared sums, {}; barrier",
+                    "barrier; {} reduce shared sums by {by}, {}; barrier",
                     self.sum_text(into),
                     self.chains(rows)
                 )
             }
-            Op::ReduceDimension { buffer, dimension, outer, rows, in_place } => {
-                let name = if *in_place { "reduceDimensionInplace" } else { "result += reduceDimension" };
+            Op::ReduceDimension { buffer, dimension, outer, rows, in_place, atomic, vector } => {
+                let name = match (in_place, atomic) {
+                    (true, _) => "reduceDimensionInplace",
+                    (false, false) => "result += reduceDimension",
+                    (false, true) => "result atomic += reduceDimension",
+                };
+                let name = if *vector > 1 { format!("{name} by {vector}") } else { name.to_owned() };
                 let outer: Vec<String> = outer.iter().map(|r| format!("r{r}")).collect();
                 let rows = self.chains(rows);
                 writeln!(f, "{name}(partial{buffer}, {dimension}, [{}], {rows})", outer.join(", "))

@@ -66,7 +66,11 @@ pub fn run(args: &Lower) -> Result<Outcome> {
             let lowered = lowered(&forest, backend, &choice)?;
             format!("{}# legalised\n{}", ended(lowered.loops()), ended(lowered.legal()))
         }
-        Stage::Plan => ended(lowered(&forest, backend, &choice)?.plan()),
+        Stage::Plan => {
+            let lowered = lowered(&forest, backend, &choice)?;
+            let notes: String = lowered.notes().iter().map(|n| format!("# {n}\n")).collect();
+            format!("{}{notes}", ended(lowered.plan()))
+        }
         Stage::Kernel => kernel_text(&forest, backend, &choice)?,
     };
     output::print(&text)?;

@@ -1,0 +1,189 @@
+//! Code of its own for iterations that visit other trees: `specialize`.
+//!
+//! A serial loop becomes several, one after the other, each over the iterations whose code is the same; a parallel or
+//! mapped one, whose iterations can't be told apart outside, gets [`Cases`] inside. Where that would be more code than a
+//! target may have, the loop stays as it is and its walks read each tree's depth from a table.
+
+use super::{Case, Cases, Dim, Extents, Loop, LoopNest, Mode, Op, visits};
+use crate::schedule::{Bound, Size};
+
+/// The way to a statement: its place in each body from the outside in, with the case where the statement is
+/// [`Cases`].
+type Path = Vec<(usize, usize)>;
+
+impl LoopNest {
+    /// Gives the iterations of loops that are marked code of their own, as far as `differ` tells their walks apart: it
+    /// is handed, for each walk inside, the positions of the trees that an iteration visits. At most `most` walks
+    /// stand in the result; loops that would need more are handed to the table, and their names returned.
+    #[must_use]
+    pub fn specialize<K: PartialEq>(
+        &self,
+        trees: u32,
+        threads: u32,
+        most: usize,
+        differ: impl Fn(&[u32]) -> K,
+    ) -> (Self, Vec<String>) {
+        let mut nest = self.clone();
+        let mut left = Vec::new();
+        while let Some(path) = marked(&nest.body) {
+            let at = Extents { batch: 1, trees, threads };
+            let groups = nest.groups(&path, at, &differ);
+            let l = loop_at(&mut nest.body, &path);
+            l.specialize = false;
+            let (Some(groups), Some(step)) = (groups, fixed(&l.var.step, at)) else { continue };
+            if groups.len() < 2 {
+                continue;
+            }
+            let name = l.var.name.clone();
+            let inside = visits::walks(&l.body);
+            let all = visits::walks(&nest.body);
+            if all - inside + inside * groups.len() > most {
+                read_from_table(&mut loop_at(&mut nest.body, &path).body);
+                left.push(name);
+                continue;
+            }
+            let start = fixed(&loop_at(&mut nest.body, &path).var.start, at).unwrap_or(0);
+            let end = |k: u32| start.saturating_add(k.saturating_mul(step));
+            let l = loop_at(&mut nest.body, &path).clone();
+            match l.mode {
+                Mode::Serial => {
+                    let pieces = groups.iter().enumerate().map(|(i, (from, to))| {
+                        let mut var = l.var.clone();
+                        var.name = format!("{}_{i}", l.var.name);
+                        var.start = Size::Const(end(*from));
+                        var.bounds.push(Bound { end: Size::Const(end(*to)), minus: Vec::new() });
+                        Op::Loop(Loop { var, ..l.clone() })
+                    });
+                    let pieces: Vec<Op> = pieces.collect();
+                    let (place, _) = path[path.len() - 1];
+                    body_at(&mut nest.body, &path[..path.len() - 1]).splice(place..=place, pieces);
+                }
+                Mode::Parallel | Mode::Gpu(_) => {
+                    let depth = depth_of(&nest.body, &path);
+                    let l = loop_at(&mut nest.body, &path);
+                    let caches = l.body.iter().take_while(|op| matches!(op, Op::CacheRows | Op::CacheTrees));
+                    let caches = caches.count();
+                    let body = l.body.split_off(caches);
+                    let case = |(_, to): &(u32, u32)| Case { end: end(*to), body: body.clone() };
+                    l.body.push(Op::Cases(Cases { depth, cases: groups.iter().map(case).collect() }));
+                }
+            }
+        }
+        (nest, left)
+    }
+
+    /// Neighbouring iterations of the loop at `path` whose walks are the same, as ranges; `None` where the trees depend
+    /// on the batch.
+    fn groups<K: PartialEq>(
+        &self,
+        path: &Path,
+        at: Extents,
+        differ: &impl Fn(&[u32]) -> K,
+    ) -> Option<Vec<(u32, u32)>> {
+        let mut alone = self.clone();
+        serial(&mut alone.body);
+        let l = loop_at(&mut alone.body, path);
+        if l.var.dim == Dim::Batch {
+            return None;
+        }
+        // The only one that is parallel, so that its iteration is each visit's worker.
+        l.mode = Mode::Parallel;
+        let inside = visits::walks(&l.body);
+        let visits = alone.tree_visits(at)?;
+        let mut iterations: Vec<Vec<Vec<u32>>> = Vec::new();
+        let first = visits.iter().filter(|v| !v.worker.is_empty()).map(|v| v.walk).min()?;
+        for visit in &visits {
+            let Some((_, k)) = visit.worker.first() else { continue };
+            let k = *k as usize;
+            if iterations.len() <= k {
+                iterations.resize(k + 1, vec![Vec::new(); inside]);
+            }
+            iterations[k][visit.walk - first].push(visit.tree);
+        }
+        let kinds: Vec<Vec<K>> =
+            iterations.iter().map(|walks| walks.iter().map(|trees| differ(trees)).collect()).collect();
+        let mut groups: Vec<(u32, u32)> = Vec::new();
+        for k in 0..kinds.len() {
+            match groups.last_mut() {
+                Some((_, to)) if kinds[k] == kinds[k - 1] => *to = k as u32 + 1,
+                _ => groups.push((k as u32, k as u32 + 1)),
+            }
+        }
+        Some(groups)
+    }
+}
+
+fn fixed(size: &Size, at: Extents) -> Option<u32> {
+    (!size.depends_on_batch()).then(|| size.resolve(at))
+}
+
+/// The first loop that is marked, from the outside.
+fn marked(ops: &[Op]) -> Option<Path> {
+    ops.iter().enumerate().find_map(|(place, op)| {
+        if matches!(op, Op::Loop(l) if l.specialize) {
+            return Some(vec![(place, 0)]);
+        }
+        op.bodies().into_iter().enumerate().find_map(|(case, body)| {
+            let mut path = marked(body)?;
+            path.insert(0, (place, case));
+            Some(path)
+        })
+    })
+}
+
+fn inside(op: &mut Op, case: usize) -> &mut Vec<Op> {
+    match op {
+        Op::Loop(l) => &mut l.body,
+        Op::Cases(c) => &mut c.cases[case].body,
+        Op::Walk(_) | Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => {
+            unreachable!("a path goes through loops and cases")
+        }
+    }
+}
+
+fn body_at<'a>(ops: &'a mut Vec<Op>, path: &[(usize, usize)]) -> &'a mut Vec<Op> {
+    path.iter().fold(ops, |ops, (place, case)| inside(&mut ops[*place], *case))
+}
+
+fn loop_at<'a>(ops: &'a mut Vec<Op>, path: &[(usize, usize)]) -> &'a mut Loop {
+    let (last, outer) = path.split_last().expect("a path has a last place");
+    match &mut body_at(ops, outer)[last.0] {
+        Op::Loop(l) => l,
+        _ => unreachable!("a path ends at a loop"),
+    }
+}
+
+/// Loops round the statement at `path`.
+fn depth_of(mut ops: &[Op], path: &[(usize, usize)]) -> usize {
+    let mut depth = 0;
+    for (place, case) in &path[..path.len() - 1] {
+        let op = &ops[*place];
+        depth += usize::from(matches!(op, Op::Loop(_)));
+        ops = op.bodies()[*case];
+    }
+    depth
+}
+
+fn serial(ops: &mut [Op]) {
+    for op in ops {
+        match op {
+            Op::Loop(l) => {
+                l.mode = Mode::Serial;
+                serial(&mut l.body);
+            }
+            Op::Cases(c) => c.cases.iter_mut().for_each(|c| serial(&mut c.body)),
+            Op::Walk(_) | Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => {}
+        }
+    }
+}
+
+fn read_from_table(ops: &mut [Op]) {
+    for op in ops {
+        match op {
+            Op::Loop(l) => read_from_table(&mut l.body),
+            Op::Cases(c) => c.cases.iter_mut().for_each(|c| read_from_table(&mut c.body)),
+            Op::Walk(w) => w.table = w.unroll == Some(None),
+            Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => {}
+        }
+    }
+}
