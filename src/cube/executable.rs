@@ -9,7 +9,7 @@ use fangorn_kernels::{
 use super::words;
 use crate::{
     error::{Error, Result},
-    forest::{Aggregate, Forest},
+    forest::Forest,
     plan::{Emit, Extents, Lowered, Request, RowType, lower},
     schedule::Schedule,
 };
@@ -56,12 +56,8 @@ impl Executable {
     pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
         let too_large =
             || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
-        if lowered.plan().emit == Emit::Margins && forest.aggregate != Aggregate::Sum {
-            let remedy =
-                "kernels only add leaves up; `ForestOp::margins` takes the least or largest of slots";
-            return Err(Error::Device(remedy.into()));
-        }
-        let words = words::encode(forest, lowered.packed(), lowered.order()).ok_or_else(too_large)?;
+        let words =
+            words::encode(forest, lowered.packed(), lowered.order(), lowered.plan()).ok_or_else(too_large)?;
         let bytes: Vec<u8> = words.words.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let most = client.properties().memory.max_page_size;
         if bytes.len() as u64 > most {
@@ -77,6 +73,7 @@ impl Executable {
             trees_at: words.trees_at,
             slots_at: words.slots_at,
             questions_at: words.questions_at,
+            columns_at: words.columns_at,
             base_at: words.base_at,
             trees: lowered.order().len() as u32,
         };

@@ -1,10 +1,11 @@
 //! A packed forest as words: what the kernels' `node` module reads.
 
-use fangorn_kernels::cube::{LEAF, MISSING, MISSING_LEFT, NAMED_RIGHT, QUESTION, key};
+use fangorn_kernels::cube::{LEAF, MISSING, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS, key};
 
 use crate::{
-    forest::{Forest, Predicate, Side, Targets, least_f32_not_below},
+    forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, Packed, PackedNode, Questions},
+    plan::{NodeFormat, Plan, used_columns},
 };
 
 /// One buffer, and where its parts begin.
@@ -13,21 +14,60 @@ pub(super) struct Words {
     pub(super) trees_at: u32,
     pub(super) slots_at: u32,
     pub(super) questions_at: u32,
+    pub(super) columns_at: u32,
     pub(super) base_at: u32,
 }
 
-/// Encodes nodes, trees, slots, questions and base scores; `None` where they need more words than can be counted
-/// in 32 bits.
-pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32]) -> Option<Words> {
+/// A node before it is put into words.
+struct Encoded {
+    /// The threshold's key, or a question's place.
+    asked: u32,
+    column: u32,
+    flags: u32,
+    /// The left child's address, where children are linked.
+    link: u32,
+}
+
+impl Encoded {
+    fn write(&self, address: u32, children: Children, format: NodeFormat, words: &mut Vec<u32>) {
+        let Self { asked, column, flags, link } = *self;
+        match format.words {
+            1 => {
+                let spare = (1 << format.spare_bits) - 1;
+                let leaf = u32::from(flags & LEAF != 0) << format.column_bits;
+                let missing_left = u32::from(flags & MISSING_LEFT != 0) << (format.column_bits + 1);
+                // The one that a missing value going left adds is not wanted here.
+                let asked = if asked == u32::MAX { asked } else { asked - (flags >> 31) };
+                words.push(asked & !spare | missing_left | leaf | column);
+            }
+            2 if children == Children::Linked => {
+                let ahead = link.wrapping_sub(address) << format.column_bits;
+                words.extend([asked, flags | ahead | column]);
+            }
+            2 => words.extend([asked, flags | column]),
+            _ => words.extend([asked, flags | column, link]),
+        }
+    }
+}
+
+/// Encodes nodes, trees, slots, questions, columns and base scores; `None` where they need more words than can be
+/// counted in 32 bits.
+pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Plan) -> Option<Words> {
     let mut questions = Questions::new(forest);
-    let linked = packed.children == Children::Linked;
-    let mut words = Vec::with_capacity(packed.nodes.len() * 3);
+    let columns = if plan.used_columns { used_columns(forest) } else { Vec::new() };
+    let place = |feature: u32| match plan.used_columns {
+        true => columns.binary_search(&feature).unwrap_or(0) as u32,
+        false => feature,
+    };
+    let mut words = Vec::with_capacity(packed.nodes.len() * plan.node.words as usize);
     for (address, node) in packed.nodes.iter().enumerate() {
+        let address = address as u32;
         // Everything goes left: see the kernels' table of words.
-        let still = |flags| [u32::MAX, MISSING_LEFT | flags, address as u32];
+        let still = |flags, link| Encoded { asked: u32::MAX, column: 0, flags: MISSING_LEFT | flags, link };
         let encoded = match *node {
-            PackedNode::Empty | PackedNode::Through => still(0),
-            PackedNode::Leaf { .. } => still(LEAF),
+            PackedNode::Empty => still(0, address),
+            PackedNode::Through { link } => still(0, link),
+            PackedNode::Leaf { .. } => still(LEAF, address),
             PackedNode::Split { feature, predicate, missing, link } => {
                 let missing_left = if missing == Side::Left { MISSING_LEFT } else { 0 };
                 let threshold = |t: f64| match predicate {
@@ -36,20 +76,21 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32]) -> Option<
                     Predicate::Equal { .. } => [key(t as f32)],
                     _ => [key(least_f32_not_below(t))],
                 };
-                match (predicate, questions.place(predicate, threshold)) {
+                let (asked, flags) = match (predicate, questions.place(predicate, threshold)) {
                     (_, Some((place, named))) => {
                         let side = if named == Side::Right { NAMED_RIGHT } else { 0 };
-                        [place, feature | missing_left | QUESTION | side, link]
+                        (place, missing_left | QUESTION | side)
                     }
                     (Predicate::Less { threshold: t }, None) => {
-                        [threshold(t.0)[0] + u32::from(missing_left != 0), feature | missing_left, link]
+                        (threshold(t.0)[0] + u32::from(missing_left != 0), missing_left)
                     }
                     // Every key but that of a missing value is below it, and stays so when it is one more.
-                    (_, None) => [MISSING, feature | missing_left, link],
-                }
+                    (_, None) => (MISSING, missing_left),
+                };
+                Encoded { asked, column: place(feature), flags, link }
             }
         };
-        words.extend_from_slice(if linked { &encoded } else { &encoded[..2] });
+        encoded.write(address, packed.children, plan.node, &mut words);
     }
     let trees_at = words.len();
     for (position, original) in order.iter().enumerate() {
@@ -57,18 +98,29 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32]) -> Option<
             Targets::One(outputs) => outputs[*original as usize],
             Targets::All => 0,
         };
-        words.extend([packed.roots[position], packed.constants[position], output, *original]);
+        let (root, constant) = (packed.roots[position], packed.constants[position]);
+        words.extend([root, constant, output, *original, packed.depths[position]]);
     }
+    // Where the nodes of the last tree end.
+    words.extend([packed.nodes.len() as u32, 0, 0, 0, 0]);
+    debug_assert_eq!(words.len() - trees_at, (order.len() + 1) * TREE_WORDS as usize);
     let slots_at = words.len();
     words.extend(packed.slots());
     let questions_at = words.len();
     words.extend(questions.words);
     // A lookup past a set's end reads its first word, which an empty last set must have.
     words.push(0);
+    let columns_at = words.len();
+    words.extend(columns);
     let base_at = words.len();
     words.extend(forest.base_score.iter().map(|b| (b.0 as f32).to_bits()));
+    words.push(match forest.aggregate {
+        Aggregate::Sum => 0,
+        Aggregate::Min => f32::INFINITY.to_bits(),
+        Aggregate::Max => f32::NEG_INFINITY.to_bits(),
+    });
     u32::try_from(words.len()).ok()?;
-    let [trees_at, slots_at, questions_at, base_at] =
-        [trees_at, slots_at, questions_at, base_at].map(|n| n as u32);
-    Some(Words { words, trees_at, slots_at, questions_at, base_at })
+    let [trees_at, slots_at, questions_at, columns_at, base_at] =
+        [trees_at, slots_at, questions_at, columns_at, base_at].map(|n| n as u32);
+    Some(Words { words, trees_at, slots_at, questions_at, columns_at, base_at })
 }

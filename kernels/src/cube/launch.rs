@@ -3,10 +3,11 @@
 use cubecl::{client::Client, prelude::*, server::Handle};
 
 use super::{
-    expand::{CallLaunch, forest},
-    reduce::{fill_base, fill_zero, reduce_copies},
+    expand::forest,
+    memory::{BuffersLaunch, CallLaunch},
+    reduce::{TOGETHER, add_base, fill_out, fill_partial, reduce_copies},
 };
-use crate::plan::{Emit, Extents, GpuDim, Partial, PlanRef, RowType};
+use crate::plan::{Adders, Combine, Emit, Extents, GpuDim, Partial, PlanRef, RowType};
 
 /// A forest on a device: nodes, trees, slots, category sets and base scores in one buffer of words.
 #[derive(Clone, Debug)]
@@ -21,7 +22,9 @@ pub struct Model {
     pub slots_at: u32,
     /// Where the category sets begin.
     pub questions_at: u32,
-    /// Where the base scores begin, by their bits.
+    /// Where the columns that the model uses begin.
+    pub columns_at: u32,
+    /// Where the base scores begin, by their bits; after them the sum of no leaves.
     pub base_at: u32,
     /// Number of trees.
     pub trees: u32,
@@ -137,33 +140,33 @@ fn launch_piece(
     }
     let partial_len = partials_at.pop().unwrap_or(0);
     let partial = client.empty(partial_len.max(1) as usize * 4);
+    let nothing_at = model.base_at + plan.outputs;
     if partial_len > 0 {
         let (count, dim) = flat(partial_len);
-        // SAFETY: the buffer was made for this many values.
+        // SAFETY: the buffer was made for this many values, the model's words hold the sum of no leaves.
         unsafe {
-            fill_zero::launch_unchecked(
-                client,
-                count,
-                dim,
-                buffer(&partial, partial_len as usize),
-                partial_len,
-            );
+            let (words, partial) = (buffer(&model.words, model.len), buffer(&partial, partial_len as usize));
+            fill_partial::launch_unchecked(client, count, dim, words, partial, nothing_at, partial_len);
         }
     }
-    if plan.emit == Emit::Margins && !plan.sums_once() {
+    let margins = plan.emit == Emit::Margins;
+    let sums_once = plan.sums_once();
+    let from_base = plan.combine == Combine::Sum;
+    if margins && !sums_once {
         let (count, dim) = flat(row_sums);
         // SAFETY: the model's base scores and the output's rows are in range.
         unsafe {
-            let (model_arg, out) = (buffer(&model.words, model.len), buffer(&out.0, out.1));
-            fill_base::launch_unchecked(
+            let (words, out) = (buffer(&model.words, model.len), buffer(&out.0, out.1));
+            fill_out::launch_unchecked(
                 client,
                 count,
                 dim,
-                model_arg,
+                words,
                 out,
                 model.base_at,
                 plan.outputs,
                 row_sums,
+                from_base,
             );
         }
     }
@@ -177,34 +180,89 @@ fn launch_piece(
         model.trees_at,
         model.slots_at,
         model.questions_at,
+        model.columns_at,
         model.base_at,
         plan.sizes.iter().map(|s| s.resolve(at)).collect(),
         partials_at.iter().copied().collect(),
     );
+    // Sums that are added to atomically are bound as atomics, and nowhere else.
+    let atomic = margins && plan.is_atomic();
+    let none = || client.empty(4);
     // SAFETY: loops are bounded by the rows and trees, walks by the layout (checked when it was packed), and the
     // buffers were made for them.
     unsafe {
+        let written = if atomic { buffer(&none(), 1) } else { buffer(&out.0, out.1) };
+        let added_to = if atomic { vec![buffer(&out.0, out.1)] } else { Vec::new() };
+        let buffers = BuffersLaunch::new(
+            buffer(&rows.words, rows.len),
+            buffer(&model.words, model.len),
+            buffer(&leaves.0, leaves.1),
+            written,
+            buffer(&partial, partial_len.max(1) as usize),
+            added_to.into_iter().collect(),
+        );
         forest::launch_unchecked(
             client,
             CubeCount::Static(count[0], count[1], count[2]),
             CubeDim::new_3d(x, y, z),
-            buffer(&rows.words, rows.len),
-            buffer(&model.words, model.len),
-            buffer(&leaves.0, leaves.1),
-            buffer(&out.0, out.1),
-            buffer(&partial, partial_len.max(1) as usize),
+            buffers,
             call,
             plan.clone(),
         );
     }
     for (p, at) in plan.partials.iter().zip(partials_at) {
-        let (count, dim) = flat(row_sums);
+        let by = adders(copies(p), row_sums);
+        let (count, dim) = match by {
+            Adders::Cube => (CubeCount::Static(row_sums, 1, 1), CubeDim::new_1d(TOGETHER)),
+            Adders::Unit | Adders::Plane => flat(row_sums),
+        };
         // SAFETY: the partial buffer was made for these copies.
         unsafe {
-            let (partial, out) = (buffer(&partial, partial_len as usize), buffer(&out.0, out.1));
-            reduce_copies::launch_unchecked(client, count, dim, partial, out, at, copies(p), row_sums);
+            let (words, partial, out) = (
+                buffer(&model.words, model.len),
+                buffer(&partial, partial_len as usize),
+                buffer(&out.0, out.1),
+            );
+            reduce_copies::launch_unchecked(
+                client,
+                count,
+                dim,
+                words,
+                partial,
+                out,
+                nothing_at,
+                at,
+                copies(p),
+                row_sums,
+                plan.combine,
+                by,
+            );
         }
     }
+    if margins && !sums_once && !from_base {
+        let (count, dim) = flat(row_sums);
+        // SAFETY: as for `fill_out`.
+        unsafe {
+            let (words, out) = (buffer(&model.words, model.len), buffer(&out.0, out.1));
+            add_base::launch_unchecked(
+                client,
+                count,
+                dim,
+                words,
+                out,
+                model.base_at,
+                plan.outputs,
+                row_sums,
+                plan.combine,
+            );
+        }
+    }
+}
+
+/// Who adds up `copies` global copies of `sums` sums: a unit each where there are sums enough, a cube each where
+/// there are few sums of many copies.
+pub fn adders(copies: u32, sums: u32) -> Adders {
+    if copies >= 32 && sums < copies { Adders::Cube } else { Adders::Unit }
 }
 
 /// # Safety

@@ -9,11 +9,15 @@
 mod expand;
 mod keys;
 mod launch;
+mod memory;
 mod node;
 mod reduce;
+mod shared;
 mod source;
+mod walk;
 
 pub use keys::{MISSING, key};
 pub use launch::{Model, Rows, cubes, launch, most_rows};
-pub use node::{FEATURE, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
+pub use memory::TREE_WORDS;
+pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
 pub use source::source;

@@ -3,19 +3,27 @@
 //! | word | split | leaf |
 //! |---|---|---|
 //! | 0 | the threshold's key, plus 1 where a missing value goes left; or the place of a question | `u32::MAX` |
-//! | 1 | column and flags | `MISSING_LEFT` and `LEAF` |
-//! | 2 | linked layouts: the left child's address | its own address |
+//! | 1 | flags and column; in linked nodes of two words, between them, how far the left child lies ahead | `MISSING_LEFT`, `LEAF` |
+//! | 2 | linked nodes of three words: the left child's address | its own address |
 //!
 //! A value goes left where `key + d < word 0`, with `d` 1 where a missing value goes left, otherwise 0. The key of a
 //! missing value is `u32::MAX`, so with `d` it wraps to 0 and goes left, and without it goes right; no other key
 //! wraps. In a leaf everything goes left, to itself.
+//!
+//! A node of one word has the threshold's key in its high bits; the key's low bits, of which
+//! [`NodeFormat::spare_bits`](crate::plan::NodeFormat) are zero, hold the column, a bit that marks a leaf, and one that sends
+//! a missing value left. There keys are compared without their low bits, which decides the same: a key below the
+//! threshold is below it in its high bits.
 
 // A kernel knows neither ranges' methods nor a comptime condition joined to another.
 #![allow(clippy::manual_range_contains, clippy::collapsible_if)]
 
 use cubecl::prelude::*;
 
-use super::keys::{self, MISSING};
+use super::{
+    keys::{self, MISSING},
+    memory::{Buffers, Call, Local},
+};
 use crate::plan::{Children, PlanRef, question};
 
 /// A missing value goes left.
@@ -26,8 +34,21 @@ pub const LEAF: u32 = 1 << 30;
 pub const QUESTION: u32 = 1 << 29;
 /// What the question names goes right.
 pub const NAMED_RIGHT: u32 = 1 << 28;
-/// The column.
-pub const FEATURE: u32 = (1 << 24) - 1;
+
+/// Where a walk reads nodes.
+#[derive(CubeType)]
+pub struct Place {
+    /// The first node of the tree cache, taken off addresses.
+    pub from: u32,
+    /// The first tree of the tree cache.
+    pub tree: u32,
+}
+
+/// The same place.
+#[cube]
+pub fn same(place: &Place) -> Place {
+    Place { from: place.from, tree: place.tree }
+}
 
 /// 1 where a value with this key goes right, 0 where it goes left: the one place where a kernel compares a threshold.
 #[cube]
@@ -36,14 +57,22 @@ pub fn right(key: u32, word: u32, meta: u32) -> u32 {
     select(key + d < word, 0u32, 1u32)
 }
 
+/// The same for a node of one word.
+#[cube]
+fn right_in_one_word(key: u32, word: u32, #[comptime] spare: u32) -> u32 {
+    let d = (word >> comptime![spare - 1]) & 1u32;
+    let key = select(key + d == 0u32, 0u32, key);
+    select(key >> spare < word >> spare, 0u32, 1u32)
+}
+
 /// The same for a node that asks more: a category's set, equality, or a threshold with the zeros on the other side.
 #[cube]
-fn question_right(model: &[u32], questions_at: u32, key: u32, place: u32, meta: u32) -> u32 {
-    let at = questions_at + place;
-    let asked = model[at as usize];
+fn question_right(b: &Buffers, call: &Call, key: u32, place: u32, meta: u32) -> u32 {
+    let at = call.questions_at + place;
+    let asked = b.model[at as usize];
     let kind = asked & comptime![question::KIND];
     // The threshold, or the set's first word.
-    let first = model[(at + 1u32) as usize];
+    let first = b.model[(at + 1u32) as usize];
     let mut named = key == first;
     if kind == comptime![question::ZERO_ASIDE] {
         // Keys of -1e-35 and 1e-35.
@@ -70,7 +99,7 @@ fn question_right(model: &[u32], questions_at: u32, key: u32, place: u32, meta: 
         let valid = (positive && (whole || kind != comptime![question::WHOLE])) || nearly;
         let word = category >> 5u32;
         let known = valid && word < words;
-        let bitset = model[(at + 1u32 + select(known, word, 0u32)) as usize];
+        let bitset = b.model[(at + 1u32 + select(known, word, 0u32)) as usize];
         named = known && ((bitset >> (category & 31u32)) & 1u32) == 1u32;
     }
     let named_right = (meta >> 28u32) & 1u32;
@@ -78,39 +107,92 @@ fn question_right(model: &[u32], questions_at: u32, key: u32, place: u32, meta: 
     select(key == comptime![MISSING], 1u32 - (meta >> 31u32), side)
 }
 
-/// The address after a step from `at`, given the key of the value that its node asks for.
+/// A word of the node at `at`.
 #[cube]
-pub fn step(
-    model: &[u32],
-    questions_at: u32,
+fn word(
+    b: &Buffers,
+    local: &Local,
+    place: &Place,
     at: u32,
-    constant: u32,
-    key: u32,
+    #[comptime] word: u32,
+    #[comptime] cached: bool,
     #[comptime] plan: &PlanRef,
 ) -> u32 {
-    let base = at * comptime![plan.node_words];
-    let word = model[base as usize];
-    let meta = model[(base + 1u32) as usize];
-    let mut side = right(key, word, meta);
-    if comptime![plan.questions] {
-        if (meta & comptime![QUESTION]) != 0u32 {
-            side = question_right(model, questions_at, key, word, meta);
+    if cached {
+        local.nodes[0][((at - place.from) * comptime![plan.node.words] + word) as usize]
+    } else {
+        b.model[(at * comptime![plan.node.words] + word) as usize]
+    }
+}
+
+/// The column that the node at `at` asks for, its flags above it.
+#[cube]
+pub fn meta(
+    b: &Buffers,
+    local: &Local,
+    place: &Place,
+    at: u32,
+    #[comptime] cached: bool,
+    #[comptime] plan: &PlanRef,
+) -> u32 {
+    let index = comptime![if plan.node.words == 1 { 0u32 } else { 1u32 }];
+    word(b, local, place, at, index, cached, plan)
+}
+
+/// The column in a node's flags.
+#[cube]
+pub fn column(meta: u32, #[comptime] plan: &PlanRef) -> u32 {
+    meta & comptime![(1u32 << plan.node.column_bits) - 1]
+}
+
+/// Whether a node with these flags is a leaf.
+#[cube]
+pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
+    let flag = comptime![if plan.node.words == 1 { 1u32 << plan.node.column_bits } else { LEAF }];
+    (meta & flag) != 0u32
+}
+
+/// The address after a step from `at`, given the node's flags and the key of the value that it asks for.
+#[cube]
+pub fn step(
+    b: &Buffers,
+    local: &Local,
+    place: &Place,
+    call: &Call,
+    at: u32,
+    constant: u32,
+    meta: u32,
+    key: u32,
+    #[comptime] cached: bool,
+    #[comptime] plan: &PlanRef,
+) -> u32 {
+    let mut side = 0u32.runtime();
+    if comptime![plan.node.words == 1] {
+        side = right_in_one_word(key, meta, comptime![plan.node.spare_bits]);
+    } else {
+        let asked = word(b, local, place, at, 0u32, cached, plan);
+        side = right(key, asked, meta);
+        if comptime![plan.questions] {
+            if (meta & comptime![QUESTION]) != 0u32 {
+                side = question_right(b, call, key, asked, meta);
+            }
         }
     }
     match comptime![plan.children] {
         Children::Affine { stride } => at * 2u32 + constant + side * stride,
-        Children::Linked => model[(base + 2u32) as usize] + side,
+        Children::Interleaved => {
+            let window = comptime![plan.cached_trees.map_or(1, |c| c.trees)];
+            let stride = if cached { window.runtime() } else { call.trees };
+            at * 2u32 + constant + side * stride
+        }
+        Children::Linked => {
+            if comptime![plan.node.words == 3] {
+                word(b, local, place, at, 2u32, cached, plan) + side
+            } else {
+                let ahead = (meta >> comptime![plan.node.column_bits])
+                    & comptime![(1u32 << plan.node.link_bits()) - 1];
+                at + ahead + side
+            }
+        }
     }
-}
-
-/// The column that the node at `at` asks for.
-#[cube]
-pub fn feature(model: &[u32], at: u32, #[comptime] plan: &PlanRef) -> u32 {
-    model[(at * comptime![plan.node_words] + 1u32) as usize] & comptime![FEATURE]
-}
-
-/// Whether the node at `at` is a leaf.
-#[cube]
-pub fn is_leaf(model: &[u32], at: u32, #[comptime] plan: &PlanRef) -> bool {
-    (model[(at * comptime![plan.node_words] + 1u32) as usize] & comptime![LEAF]) != 0u32
 }

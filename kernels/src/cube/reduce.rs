@@ -2,33 +2,98 @@
 
 use cubecl::prelude::*;
 
-/// `out[row][output] = base[output]`.
+use super::memory::{combine, margin};
+use crate::plan::{Adders, Combine};
+
+/// `out[row][output] = base[output]`, or every sum that of no leaves.
 #[cube(launch_unchecked)]
-pub fn fill_base(model: &[u32], out: &mut [u32], base_at: u32, outputs: u32, len: u32) {
+pub fn fill_out(
+    model: &[u32],
+    out: &mut [u32],
+    base_at: u32,
+    outputs: u32,
+    len: u32,
+    #[comptime] base: bool,
+) {
     let i = ABSOLUTE_POS as u32;
     if i < len {
-        out[i as usize] = model[(base_at + i % outputs) as usize];
+        let from = if base { base_at + i % outputs } else { base_at + outputs };
+        out[i as usize] = model[from as usize];
     }
 }
 
-/// `buffer[i] = 0`.
+/// Every private copy as the sum of no leaves, which stands in the model.
 #[cube(launch_unchecked)]
-pub fn fill_zero(buffer: &mut [f32], len: u32) {
+pub fn fill_partial(model: &[u32], buffer: &mut [f32], nothing_at: u32, len: u32) {
     let i = ABSOLUTE_POS as u32;
     if i < len {
-        buffer[i as usize] = 0.0f32;
+        buffer[i as usize] = f32::reinterpret(model[nothing_at as usize]);
     }
 }
 
-/// `reduceDimension` over all global copies: `out[i] += Σ over copies of partial[at + copy x len + i]`.
+/// Units of a cube that adds copies up together.
+pub const TOGETHER: u32 = 256;
+
+/// `reduceDimension` over all global copies: `out[i] += Σ over copies of partial[at + copy x len + i]`, by a unit
+/// each, or by a cube each where there are fewer sums than copies.
 #[cube(launch_unchecked)]
-pub fn reduce_copies(partial: &[f32], out: &mut [u32], at: u32, copies: u32, len: u32) {
-    let i = ABSOLUTE_POS as u32;
+pub fn reduce_copies(
+    model: &[u32],
+    partial: &[f32],
+    out: &mut [u32],
+    nothing_at: u32,
+    at: u32,
+    copies: u32,
+    len: u32,
+    #[comptime] how: Combine,
+    #[comptime] by: Adders,
+) {
+    let together = comptime![by == Adders::Cube];
+    let i = if together { CUBE_POS as u32 } else { ABSOLUTE_POS as u32 };
+    let mut total = f32::reinterpret(model[nothing_at as usize]);
     if i < len {
-        let mut total = 0.0f32;
-        for copy in 0..copies {
-            total += partial[(at + copy * len + i) as usize];
+        let mut copy = if together { UNIT_POS } else { 0u32.runtime() };
+        let stride = if together { TOGETHER } else { 1u32 };
+        while copy < copies {
+            total = combine(total, partial[(at + copy * len + i) as usize], how);
+            copy += stride;
         }
-        out[i as usize] = u32::reinterpret(f32::reinterpret(out[i as usize]) + total);
+    }
+    if together {
+        let mut sums = Shared::<[f32]>::new_slice(comptime![TOGETHER as usize]);
+        sums[UNIT_POS as usize] = total;
+        let mut half = comptime![TOGETHER / 2].runtime();
+        while half > 0u32 {
+            sync_cube();
+            if UNIT_POS < half {
+                let other = sums[(UNIT_POS + half) as usize];
+                sums[UNIT_POS as usize] = combine(sums[UNIT_POS as usize], other, how);
+            }
+            half /= 2u32;
+        }
+        total = sums[0usize];
+    }
+    let mine = if together { UNIT_POS == 0u32 } else { true.runtime() };
+    if mine && i < len {
+        out[i as usize] = u32::reinterpret(combine(f32::reinterpret(out[i as usize]), total, how));
+    }
+}
+
+/// The base score and what the leaves came to, for sums that began as those of no leaves.
+#[cube(launch_unchecked)]
+pub fn add_base(
+    model: &[u32],
+    out: &mut [u32],
+    base_at: u32,
+    outputs: u32,
+    len: u32,
+    #[comptime] how: Combine,
+) {
+    let i = ABSOLUTE_POS as u32;
+    if i < len {
+        let base = f32::reinterpret(model[(base_at + i % outputs) as usize]);
+        let nothing = f32::reinterpret(model[(base_at + outputs) as usize]);
+        let sum = f32::reinterpret(out[i as usize]);
+        out[i as usize] = u32::reinterpret(margin(base, sum, nothing, how));
     }
 }

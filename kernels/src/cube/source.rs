@@ -2,8 +2,11 @@
 
 use cubecl::{CompilationError, Compiler, client::Client, define_kernel, prelude::*};
 
-use super::expand::{CallLaunch, forest};
-use crate::plan::PlanRef;
+use super::{
+    expand::forest,
+    memory::{BuffersLaunch, CallLaunch},
+};
+use crate::plan::{Emit, PlanRef};
 
 /// What a compiler makes of a plan for the device behind `client`: WGSL, SPIR-V, PTX, in checked mode.
 ///
@@ -20,18 +23,15 @@ pub fn source<C: Compiler>(
     let buffer = || unsafe { BufferArg::from_raw_parts(none.clone(), 1) };
     let sizes = plan.sizes.iter().map(|_| 0).collect();
     let partials = plan.partials.iter().map(|_| 0).collect();
-    let call = CallLaunch::new(0, 0, 0, 0, 0, 0, 0, 0, 0, sizes, partials);
+    let call = CallLaunch::new(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, sizes, partials);
+    let atomic = (plan.emit == Emit::Margins && plan.is_atomic()).then(buffer).into_iter().collect();
     let [x, y, z] = plan.cube_dim;
     let kernel = forest::create_dummy_kernel(
         client.properties_shared(),
         client.target_properties_shared(),
         CubeCount::Static(1, 1, 1),
         CubeDim::new_3d(x, y, z),
-        buffer(),
-        buffer(),
-        buffer(),
-        buffer(),
-        buffer(),
+        BuffersLaunch::new(buffer(), buffer(), buffer(), buffer(), buffer(), atomic),
         call,
         plan.clone(),
     );

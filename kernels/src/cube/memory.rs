@@ -1,0 +1,139 @@
+//! What a kernel reads and writes.
+//!
+//! `Box<[T]>` is cubecl's handle of a buffer that a struct can hold, not an allocation.
+
+use cubecl::prelude::*;
+
+use crate::plan::{CachedTrees, Combine, PlanRef};
+
+/// Words of a tree's record: root, constant, output, producer's index, depth.
+pub const TREE_WORDS: u32 = 5;
+
+/// The buffers bound.
+#[derive(CubeType, CubeLaunch)]
+pub struct Buffers {
+    /// Rows as words.
+    pub rows: Box<[u32]>,
+    /// Nodes, trees, slots, questions, columns and base scores.
+    pub model: Box<[u32]>,
+    /// Leaf values, by slot.
+    pub leaves: Box<[f32]>,
+    /// Margins by their bits, slots, or a trace.
+    pub out: Box<[u32]>,
+    /// Private copies of sums.
+    pub partial: Box<[f32]>,
+    /// The margins, where they are added to atomically: then `out` is not written.
+    pub atomic: Sequence<Box<[Atomic<f32>]>>,
+}
+
+/// What only the call knows.
+#[derive(CubeType, CubeLaunch)]
+pub struct Call {
+    /// Rows.
+    pub batch: u32,
+    /// Trees.
+    pub trees: u32,
+    /// From row to row, in values.
+    pub row_stride: u32,
+    /// From column to column, in values.
+    pub column_stride: u32,
+    /// The first row's first value, in values.
+    pub row_offset: u32,
+    /// Where the model's parts begin, in words: trees, …
+    pub trees_at: u32,
+    /// … slots by address, …
+    pub slots_at: u32,
+    /// … questions, …
+    pub questions_at: u32,
+    /// … the columns that the model uses, …
+    pub columns_at: u32,
+    /// … and base scores, after which the sum of no leaves stands.
+    pub base_at: u32,
+    /// The plan's run-time sizes.
+    pub sizes: Sequence<u32>,
+    /// Where the partial buffers begin.
+    pub partials_at: Sequence<u32>,
+}
+
+/// What a cube shares, and a unit keeps.
+#[derive(CubeType)]
+pub struct Local {
+    /// The row cache: keys.
+    pub keys: Sequence<Shared<[u32]>>,
+    /// The tree cache: nodes' words.
+    pub nodes: Sequence<Shared<[u32]>>,
+    /// Partial sums.
+    pub sums: Sequence<Shared<[f32]>>,
+    /// Visits so far, for a trace.
+    pub clock: RuntimeCell<u32>,
+    /// The register sum.
+    pub sum: RuntimeCell<f32>,
+}
+
+#[cube]
+impl Local {
+    /// What the plan needs.
+    pub fn new(#[comptime] plan: &PlanRef) -> Self {
+        let mut keys = Sequence::<Shared<[u32]>>::new();
+        if comptime![plan.cached_rows.is_some()] {
+            keys.push(Shared::new_slice(comptime![
+                (plan.cached_rows.unwrap_or(0) * plan.features).max(1) as usize
+            ]));
+        }
+        let mut nodes = Sequence::<Shared<[u32]>>::new();
+        if comptime![plan.cached_trees.is_some()] {
+            nodes.push(Shared::new_slice(comptime![cached_tree_words(&plan)]));
+        }
+        let mut sums = Sequence::<Shared<[f32]>>::new();
+        if comptime![plan.shared_sums.is_some()] {
+            sums.push(Shared::new_slice(comptime![shared_len(&plan) as usize]));
+        }
+        Local {
+            keys,
+            nodes,
+            sums,
+            clock: RuntimeCell::<u32>::new(0u32),
+            sum: RuntimeCell::<f32>::new(0.0f32),
+        }
+    }
+}
+
+fn cached_tree_words(plan: &PlanRef) -> usize {
+    plan.cached_trees.map_or(1, |CachedTrees { words, .. }| words.max(1)) as usize
+}
+
+/// Values of the shared sums.
+pub fn shared_len(plan: &PlanRef) -> u32 {
+    plan.shared_sums.as_ref().map_or(0, |s| s.copies() * s.rows * plan.outputs)
+}
+
+/// The sum of no leaves: zero, or what any leaf is below or above.
+#[cube]
+pub fn nothing(b: &Buffers, call: &Call, #[comptime] plan: &PlanRef) -> f32 {
+    if comptime![plan.combine == Combine::Sum] {
+        0.0f32.runtime()
+    } else {
+        f32::reinterpret(b.model[(call.base_at + plan.outputs) as usize])
+    }
+}
+
+/// Two sums as one.
+#[cube]
+pub fn combine(a: f32, b: f32, #[comptime] how: Combine) -> f32 {
+    match how {
+        Combine::Sum => a + b,
+        Combine::Min => select(b < a, b, a),
+        Combine::Max => select(b > a, b, a),
+    }
+}
+
+/// A margin: the base score and what the leaves come to, if there were any.
+#[cube]
+pub fn margin(base: f32, sum: f32, nothing: f32, #[comptime] how: Combine) -> f32 {
+    if comptime![how == Combine::Sum] {
+        base + sum
+    } else {
+        // By their bits: a device may assume that there is no infinity.
+        select(u32::reinterpret(sum) == u32::reinterpret(nothing), base, base + sum)
+    }
+}

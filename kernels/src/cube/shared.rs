@@ -1,0 +1,312 @@
+//! What a cube's units do together: caches, and sums in shared memory.
+
+// `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
+#![allow(clippy::needless_range_loop, clippy::ptr_arg)]
+// What `#[cube]` makes of a recursive call.
+#![allow(unused_qualifications)]
+
+use cubecl::prelude::*;
+
+use super::{
+    expand::{State, add, end_of, index_of, value},
+    keys::{key_of_bits, load_bits},
+    memory::{Buffers, Call, Local, TREE_WORDS, combine, nothing, shared_len},
+    node::{self, Place},
+};
+use crate::plan::{Adders, Children, Combine, Dim, GpuDim, PlanRef, Range, RowLoop, Sum};
+
+/// `cacheRows`: the cube's units load the window's values side by side, as keys.
+#[cube]
+pub fn cache_rows(
+    b: &Buffers,
+    call: &Call,
+    local: &mut Local,
+    state: &State,
+    #[comptime] count: u32,
+    #[comptime] plan: &PlanRef,
+) {
+    let features = comptime![plan.features.max(1)];
+    sync_cube();
+    let mut i = UNIT_POS;
+    while i < comptime![count * plan.features] {
+        let row = state.window + i / features;
+        if row < call.batch {
+            let column = if comptime![plan.used_columns] {
+                b.model[(call.columns_at + i % features) as usize]
+            } else {
+                i % features
+            };
+            let at = call.row_offset + row * call.row_stride + column * call.column_stride;
+            local.keys.index_mut(0)[i as usize] = key_of_bits(load_bits(&b.rows, at, plan.rows));
+        }
+        i += CUBE_DIM;
+    }
+    sync_cube();
+}
+
+/// Where the nodes of the window from `tree` on lie.
+#[cube]
+pub fn place(b: &Buffers, call: &Call, tree: u32, #[comptime] plan: &PlanRef) -> Place {
+    if comptime![plan.children == Children::Interleaved] {
+        // Addresses in the cache are its own.
+        Place { from: 0u32.runtime(), tree }
+    } else {
+        Place { from: b.model[(call.trees_at + tree * TREE_WORDS) as usize], tree }
+    }
+}
+
+/// The address in the whole forest of a node that a walk has come to.
+#[cube]
+pub fn address(
+    call: &Call,
+    place: &Place,
+    at: u32,
+    #[comptime] cached: bool,
+    #[comptime] plan: &PlanRef,
+) -> u32 {
+    if comptime![cached && plan.children == Children::Interleaved] {
+        let window = comptime![plan.cached_trees.map_or(1, |c| c.trees)];
+        (at / window) * call.trees + place.tree + at % window
+    } else {
+        at
+    }
+}
+
+/// `cacheTrees`: the cube's units load the window's nodes side by side.
+#[cube]
+pub fn cache_trees(b: &Buffers, call: &Call, local: &mut Local, state: &State, #[comptime] plan: &PlanRef) {
+    let window = comptime![plan.cached_trees.map_or(1, |c| c.trees)];
+    let room = comptime![plan.cached_trees.map_or(1, |c| c.words)];
+    let words = comptime![plan.node.words];
+    sync_cube();
+    if comptime![plan.children == Children::Interleaved] {
+        // As many nodes of each tree as a tree has, which the record after the last one's says.
+        let levels = b.model[(call.trees_at + call.trees * TREE_WORDS) as usize] / call.trees;
+        let mut i = UNIT_POS;
+        while i < levels * comptime![window * words] {
+            let node = i / words;
+            let tree = state.place.tree + node % window;
+            if tree < call.trees {
+                let from = ((node / window) * call.trees + tree) * words + i % words;
+                local.nodes.index_mut(0)[i as usize] = b.model[from as usize];
+            }
+            i += CUBE_DIM;
+        }
+    } else {
+        let last = state.place.tree + window;
+        let last = select(last < call.trees, last, call.trees);
+        let end = b.model[(call.trees_at + last * TREE_WORDS) as usize];
+        let from = state.place.from * words;
+        let length = (end - state.place.from) * words;
+        let length = select(length < room, length, room.runtime());
+        let mut i = UNIT_POS;
+        while i < length {
+            local.nodes.index_mut(0)[i as usize] = b.model[(from + i) as usize];
+            i += CUBE_DIM;
+        }
+    }
+    sync_cube();
+}
+
+/// This unit's copy of the shared sums.
+#[cube]
+pub fn my_copy(#[comptime] plan: &PlanRef) -> u32 {
+    let axes = comptime![plan.shared_sums.as_ref().map_or(Vec::new(), |s| s.axes.clone())];
+    let mut copy = 0u32;
+    #[unroll]
+    for a in 0..axes.len() {
+        let (axis, size) = comptime![axes[a]];
+        copy = copy * size + index_of(comptime![GpuDim::Block(axis)]);
+    }
+    copy
+}
+
+/// Where a sum lies.
+#[cube]
+pub fn sum_at(copy: u32, row: u32, output: u32, #[comptime] plan: &PlanRef) -> u32 {
+    let rows = comptime![plan.shared_sums.as_ref().map_or(1, |s| s.rows)];
+    (copy * rows + row) * plan.outputs + output
+}
+
+/// Every sum as that of no leaves.
+#[cube]
+pub fn clear(b: &Buffers, call: &Call, local: &mut Local, #[comptime] plan: &PlanRef) {
+    let none = nothing(b, call, plan);
+    let mut i = UNIT_POS;
+    while i < comptime![shared_len(plan)] {
+        local.sums.index_mut(0)[i as usize] = none;
+        i += CUBE_DIM;
+    }
+    sync_cube();
+}
+
+/// Adds up the copies of each row's sums.
+#[cube]
+pub fn reduce(
+    b: &mut Buffers,
+    call: &Call,
+    local: &mut Local,
+    state: &State,
+    #[comptime] chains: &Vec<Vec<RowLoop>>,
+    #[comptime] into: &Sum,
+    #[comptime] by: Adders,
+    #[comptime] plan: &PlanRef,
+) {
+    if comptime![by == Adders::Cube] {
+        halve(&*b, call, local, plan);
+    }
+    let team = team(by);
+    #[unroll]
+    for c in 0..chains.len() {
+        sync_cube();
+        let chain = comptime![chains[c].clone()];
+        reduce_rows(b, call, local, state, &team, &chain, 0u32, into, by, plan);
+    }
+    sync_cube();
+}
+
+/// The copies, halved until one is left: all units of the cube at each sum (the reduction draft, section 4.1.2).
+#[cube]
+fn halve(b: &Buffers, call: &Call, local: &mut Local, #[comptime] plan: &PlanRef) {
+    let copies = comptime![plan.shared_sums.as_ref().map_or(1, |s| s.copies())];
+    let width = comptime![shared_len(plan) / copies.max(1)];
+    let halvings = comptime![copies.next_power_of_two().ilog2()];
+    let none = nothing(b, call, plan);
+    #[unroll]
+    for h in 0..halvings {
+        let half = comptime![copies.next_power_of_two() >> (h + 1)];
+        sync_cube();
+        let mut i = UNIT_POS;
+        while i < comptime![half * width] {
+            let other = i + comptime![half * width];
+            if other < comptime![copies.min(half * 2) * width] {
+                let sum = combine(local.sums[0][i as usize], local.sums[0][other as usize], plan.combine);
+                local.sums.index_mut(0)[i as usize] = sum;
+                local.sums.index_mut(0)[other as usize] = none;
+            }
+            i += CUBE_DIM;
+        }
+    }
+}
+
+/// Who adds up a row's copies: units that share one sum, and the place among them.
+#[derive(CubeType, Clone)]
+struct Team {
+    /// Which team this unit is of.
+    index: u32,
+    /// How many teams there are.
+    count: u32,
+    /// The unit's place in its team.
+    lane: u32,
+    /// Units of a team.
+    lanes: u32,
+}
+
+#[cube]
+fn team(#[comptime] by: Adders) -> Team {
+    if comptime![by == Adders::Plane] {
+        let lanes = select(PLANE_DIM < CUBE_DIM, PLANE_DIM, CUBE_DIM);
+        let count = CUBE_DIM / lanes;
+        let index = UNIT_POS / lanes;
+        // Units of a plane that the cube does not fill sit out.
+        let index = select(index < count, index, 0xffff_ffffu32);
+        Team { index, count, lane: UNIT_POS % lanes, lanes }
+    } else {
+        Team { index: UNIT_POS, count: CUBE_DIM, lane: 0u32, lanes: 1u32.runtime() }
+    }
+}
+
+/// The rows of a chain from its loop `depth` on. The first loop is shared out over the teams; a chain without loops is
+/// one row, whose outputs are.
+#[cube]
+fn reduce_rows(
+    b: &mut Buffers,
+    call: &Call,
+    local: &mut Local,
+    state: &State,
+    team: &Team,
+    #[comptime] chain: &Vec<RowLoop>,
+    #[comptime] depth: u32,
+    #[comptime] into: &Sum,
+    #[comptime] by: Adders,
+    #[comptime] plan: &PlanRef,
+) {
+    if comptime![(depth as usize) < chain.len()] {
+        let range: Range = comptime![chain[depth as usize].range.clone()];
+        let register = comptime![chain[depth as usize].register];
+        let end = end_of(call, &state.offsets, comptime![&range.limits], Dim::Batch);
+        let step = value(call, range.step);
+        let mut offset = value(call, range.start);
+        let mut stride = step;
+        if comptime![depth == 0] {
+            offset = select(team.index < team.count, offset + team.index * step, end);
+            stride = step * team.count;
+        }
+        while offset < end {
+            let inside = enter_at(state, offset, register);
+            reduce_rows(b, call, local, &inside, team, chain, comptime![depth + 1], into, by, plan);
+            offset += stride;
+        }
+    } else {
+        let shared_out = comptime![chain.is_empty()];
+        let mut output = if shared_out {
+            select(team.index < team.count, team.index, comptime![plan.outputs].runtime())
+        } else {
+            0u32.runtime()
+        };
+        let stride = if shared_out { team.count } else { 1u32.runtime() };
+        while output < plan.outputs {
+            let copies = comptime![plan.shared_sums.as_ref().map_or(1, |s| s.copies())];
+            let none = nothing(&*b, call, plan);
+            let mut total = none;
+            let row = state.row - state.sums_row;
+            match by {
+                Adders::Cube => {
+                    let at = sum_at(0u32.runtime(), row, output, plan) as usize;
+                    total = local.sums[0][at];
+                    local.sums.index_mut(0)[at] = none;
+                }
+                Adders::Unit | Adders::Plane => {
+                    let mut copy = team.lane;
+                    while copy < copies {
+                        let at = sum_at(copy, row, output, plan) as usize;
+                        total = combine(total, local.sums[0][at], plan.combine);
+                        local.sums.index_mut(0)[at] = none;
+                        copy += team.lanes;
+                    }
+                }
+            }
+            if comptime![by == Adders::Plane] {
+                total = match comptime![plan.combine] {
+                    Combine::Sum => plane_sum(total),
+                    Combine::Min => plane_min(total),
+                    Combine::Max => plane_max(total),
+                };
+            }
+            if team.lane == 0u32 {
+                add(b, call, local, state, state.row, output, total, into, plan);
+            }
+            output += stride;
+        }
+    }
+}
+
+/// The state inside an iteration over rows whose register may lie past the loops entered.
+#[cube]
+fn enter_at(state: &State, offset: u32, #[comptime] register: u32) -> State {
+    let mut offsets = state.offsets.clone();
+    let missing = comptime![(register as usize + 1).saturating_sub(state.offsets.len())];
+    #[unroll]
+    for _ in 0..missing {
+        // Loops over trees in between: no limit of a row loop reads their registers.
+        offsets.push(offset);
+    }
+    State {
+        row: state.row + offset,
+        tree: state.tree,
+        offsets,
+        window: state.window,
+        sums_row: state.sums_row,
+        place: node::same(&state.place),
+    }
+}
