@@ -10,6 +10,10 @@ use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
 /// Euler's constant.
 const EULER_GAMMA: f64 = 0.577_215_664_901_532_9;
 
+/// How much of a score may be rounding. The offset is often the score of many rows to the last bit, and those are no
+/// outliers; a sum in any other order than scikit-learn's is off by less than this.
+const ROUNDING: f64 = 1.0 / (1u64 << 40) as f64;
+
 /// The forest of an isolation forest.
 pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
     let head = &file.head;
@@ -28,7 +32,7 @@ pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
     let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
     let samples: Vec<i64> = array::integers(&file.archive, "n_node_samples", Count::Exactly(nodes, "nodes"))?;
     // scikit-learn's predict says -1 where the score is below the offset.
-    let rule = ClassRule::Over { threshold: (-offset).into() };
+    let rule = ClassRule::Over { threshold: (-offset + offset.abs() * ROUNDING).into() };
     let classes = Classes { rule, labels: vec!["1".into(), "-1".into()] };
     let forest = file.builder(1, classes)?.transform(Transform::PowerOfTwo);
     // Of one sample nothing is learnt: the score is one half.

@@ -103,6 +103,8 @@ fn isolation_forests_have_path_lengths() {
     assert_eq!(reference::margins(&forest, &[1.0, 0.0]), [1.0 / 2.0 + c(4.0) / 2.0]);
     assert_eq!(forest.scale, Real(1.0 / c(4.0)));
     assert_eq!(forest.classes.labels, ["1", "-1"]);
+    let ClassRule::Over { threshold } = forest.classes.rule else { panic!("a threshold") };
+    assert!(threshold.0 > 0.5 && threshold.0 < 0.5 + 1e-12);
     let single = read(&Model::isolation().head(json!({"_max_samples": 1})));
     assert_eq!((single.scale, single.base_score[0]), (Real(1.0), Real(1.0)));
     // Trees that see all columns see them in their own order, whatever order the file has.
