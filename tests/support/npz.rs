@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug)]
 pub enum Array {
     U1(Vec<u8>),
+    U4(Vec<u32>),
     I4(Vec<i32>),
     I8(Vec<i64>),
     F8(Vec<f64>),
@@ -19,6 +20,9 @@ impl Array {
     pub fn npy(&self) -> Vec<u8> {
         let (descr, entries, bytes) = match self {
             Self::U1(values) => ("|u1", values.len(), values.clone()),
+            Self::U4(values) => {
+                ("<u4", values.len(), values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())
+            }
             Self::I4(values) => {
                 ("<i4", values.len(), values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())
             }
@@ -121,6 +125,33 @@ pub fn zip(files: &[(String, Vec<u8>)], zip: Zip) -> Vec<u8> {
     out
 }
 
+/// The arrays that hold the sizes of parts.
+const SIZES: [&str; 18] = [
+    "children_left.sizes",
+    "children_right.sizes",
+    "feature.sizes",
+    "threshold.sizes",
+    "missing_go_to_left.sizes",
+    "value.sizes",
+    "n_node_samples.sizes",
+    "columns.sizes",
+    "left.sizes",
+    "right.sizes",
+    "feature_idx.sizes",
+    "num_threshold.sizes",
+    "is_leaf.sizes",
+    "is_categorical.sizes",
+    "bitset_idx.sizes",
+    "left_bitsets.sizes",
+    "known_bitsets.sizes",
+    "known_places.sizes",
+];
+
+/// A class as Python prints it.
+pub fn class(module: &str, name: &str) -> String {
+    format!("<class '{module}.{name}'>")
+}
+
 /// A model of scikit-learn's, as the exporter writes it.
 #[derive(Clone, Debug)]
 pub struct Model {
@@ -129,28 +160,119 @@ pub struct Model {
 }
 
 impl Model {
-    /// The smallest model that has every part: a tree with a split on a number and one on categories, and a leaf.
+    /// The smallest model that has every part of histogram boosting: a tree with a split on a number and one on
+    /// categories, and a leaf. Column 2 holds categories 1, 3 and 7, of which 1 and 3 go left.
     pub fn minimal() -> Self {
         let head = json!({
-            "format": 1, "estimator": "HistGradientBoostingRegressor", "version": "1.9.1", "features": 3,
-            "names": ["a", "b", "c"], "outputs": 1, "compare": "f32", "scale": 1.0, "transform": "identity",
-            "classes": "none", "threshold": 0.0, "labels": [], "round": 1, "categories": "whole",
+            "format": 2, "version": "1.9.1", "n_features_in_": 3, "feature_names_in_": ["a", "b", "c"],
+            "estimator": class("sklearn.ensemble._hist_gradient_boosting.gradient_boosting", "HistGradientBoostingRegressor"),
+            "loss": "squared_error", "base": [[0.5]], "is_categorical_": [false, false, true],
+            "categories": [[1, 3, 7]],
         });
-        let arrays = BTreeMap::from([
-            ("base", Array::F8(vec![0.5])),
-            ("tree_offsets", Array::I8(vec![0, 5, 6])),
-            ("tree_outputs", Array::I4(vec![0, 0])),
-            ("left", Array::I4(vec![1, -1, 3, -1, -1, -1])),
-            ("right", Array::I4(vec![2, -1, 4, -1, -1, -1])),
-            ("feature", Array::I4(vec![0, 0, 2, 0, 0, 0])),
-            ("threshold", Array::F8(vec![0.5, 0.0, 0.0, 0.0, 0.0, 0.0])),
-            ("missing_left", Array::U1(vec![1, 0, 0, 0, 0, 0])),
-            ("set", Array::I4(vec![-1, -1, 0, -1, -1, -1])),
-            ("set_offsets", Array::I8(vec![0, 2])),
-            ("set_members", Array::I4(vec![1, 3])),
-            ("values", Array::F8(vec![0.25, 0.125, -0.75, 2.0])),
-        ]);
-        Self { head, arrays }
+        let of_nodes = |array: Array| (array, vec![5, 1]);
+        let arrays = [
+            ("left", of_nodes(Array::U4(vec![1, 0, 3, 0, 0, 0]))),
+            ("right", of_nodes(Array::U4(vec![2, 0, 4, 0, 0, 0]))),
+            ("feature_idx", of_nodes(Array::I8(vec![1, 0, 0, 0, 0, 0]))),
+            ("num_threshold", of_nodes(Array::F8(vec![0.5, 0.0, 0.0, 0.0, 0.0, 0.0]))),
+            ("missing_go_to_left", of_nodes(Array::U1(vec![1, 0, 0, 0, 0, 0]))),
+            ("is_leaf", of_nodes(Array::U1(vec![0, 1, 0, 1, 1, 1]))),
+            ("value", of_nodes(Array::F8(vec![0.0, 0.25, 0.0, 0.125, -0.75, 2.0]))),
+            ("is_categorical", of_nodes(Array::U1(vec![0, 0, 1, 0, 0, 0]))),
+            ("bitset_idx", of_nodes(Array::U4(vec![0; 6]))),
+            ("left_bitsets", (Array::U4(vec![3, 0, 0, 0, 0, 0, 0, 0]), vec![8, 0])),
+            ("known_bitsets", (Array::U4(vec![7, 0, 0, 0, 0, 0, 0, 0]), vec![8])),
+            ("known_places", (Array::U4(vec![0; 3]), vec![1; 3])),
+        ];
+        Self::new(head, arrays)
+    }
+
+    /// A model of two fitted trees over two columns, a stump on column 0 and a leaf, with these values of the nodes.
+    fn of_trees(module: &str, name: &str, tree: &str, classes: &Value, values: Vec<f64>) -> Self {
+        let head = json!({
+            "format": 2, "version": "1.9.1", "n_features_in_": 2, "estimator": class(module, name),
+            "trees": [[class("sklearn.tree._classes", tree), classes], [class("sklearn.tree._classes", tree), classes]],
+        });
+        let width = values.len() as i64 / 4;
+        let of_nodes = |array: Array| (array, vec![3, 1]);
+        let arrays = [
+            ("children_left", of_nodes(Array::I8(vec![1, -1, -1, -1]))),
+            ("children_right", of_nodes(Array::I8(vec![2, -1, -1, -1]))),
+            ("feature", of_nodes(Array::I8(vec![0, -2, -2, -2]))),
+            ("threshold", of_nodes(Array::F8(vec![0.5, -2.0, -2.0, -2.0]))),
+            ("missing_go_to_left", of_nodes(Array::U1(vec![1, 0, 0, 0]))),
+            ("value", (Array::F8(values), vec![3 * width, width])),
+            ("n_node_samples", of_nodes(Array::I8(vec![4, 3, 1, 4]))),
+            ("columns", (Array::F8(vec![]), vec![])),
+        ];
+        Self::new(head, arrays)
+    }
+
+    /// A random forest of three outputs.
+    pub fn means() -> Self {
+        let values = (0..12).map(f64::from).collect();
+        Self::of_trees(
+            "sklearn.ensemble._forest",
+            "RandomForestRegressor",
+            "DecisionTreeRegressor",
+            &Value::Null,
+            values,
+        )
+    }
+
+    /// A bag of trees that see a column each and two of three classes; the second holds weights, as before 1.4.
+    pub fn bag() -> Self {
+        let values = vec![0.5, 0.5, 0.25, 0.75, 1.0, 0.0, 3.0, 1.0];
+        let bag = Self::of_trees(
+            "sklearn.ensemble._bagging",
+            "BaggingClassifier",
+            "ExtraTreeClassifier",
+            &json!([0, 2]),
+            values,
+        );
+        bag.head(json!({"classes_": ["no", "perhaps", "yes"]})).parts(
+            "columns",
+            Array::I8(vec![1, 0]),
+            vec![1, 1],
+        )
+    }
+
+    /// Gradient boosting of two classes.
+    pub fn boosting() -> Self {
+        let values = vec![0.0, -1.0, 2.0, 0.5];
+        let boosting = Self::of_trees(
+            "sklearn.ensemble._gb",
+            "GradientBoostingClassifier",
+            "DecisionTreeRegressor",
+            &Value::Null,
+            values,
+        );
+        boosting.head(json!({
+            "classes_": [0, 1], "loss": "log_loss", "learning_rate": 0.5, "base": [[0.25]],
+            "init_": "<class 'sklearn.dummy.DummyClassifier'> DummyClassifier(strategy='prior')",
+        }))
+    }
+
+    /// An isolation forest.
+    pub fn isolation() -> Self {
+        let forest = Self::of_trees(
+            "sklearn.ensemble._iforest",
+            "IsolationForest",
+            "ExtraTreeRegressor",
+            &Value::Null,
+            vec![0.0; 4],
+        );
+        forest.head(json!({"offset_": -0.5, "_max_samples": 4}))
+    }
+
+    /// One of each family.
+    pub fn families() -> [Self; 5] {
+        [Self::minimal(), Self::means(), Self::bag(), Self::boosting(), Self::isolation()]
+    }
+
+    fn new<const N: usize>(head: Value, arrays: [(&'static str, (Array, Vec<i64>)); N]) -> Self {
+        let empty = Self { head, arrays: BTreeMap::new() };
+        arrays.into_iter().fold(empty, |model, (name, (array, sizes))| model.parts(name, array, sizes))
     }
 
     /// With fields of the head replaced.
@@ -165,6 +287,12 @@ impl Model {
     pub fn array(mut self, name: &'static str, array: Array) -> Self {
         self.arrays.insert(name, array);
         self
+    }
+
+    /// With an array and the sizes of its parts replaced.
+    pub fn parts(self, name: &'static str, array: Array, sizes: Vec<i64>) -> Self {
+        let sizes_name = SIZES.iter().find(|sizes| sizes.strip_suffix(".sizes") == Some(name));
+        self.array(name, array).array(sizes_name.expect("an array with parts"), Array::I8(sizes))
     }
 
     /// The files of its archive, in the order of their names.

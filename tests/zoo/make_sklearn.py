@@ -537,6 +537,14 @@ def _():
     return fitted.fit(x), x, dict(special="trees see three columns each; rows' classes 1 and -1 expected", labels=True)
 
 
+@model("isolation-ties")
+def _():
+    x, _, _ = numbers(26)
+    fitted = ensemble.IsolationForest(n_estimators=9, max_samples=3, contamination=0.1, random_state=5)
+    return fitted.fit(x), x, dict(
+        special="trees of three samples: many rows score exactly the offset, which is no outlier", labels=True, plain=40)
+
+
 def table():
     for name in sorted(MODELS):
         meta = json.loads((HERE / name / "meta.json").read_text())

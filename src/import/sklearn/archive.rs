@@ -44,7 +44,8 @@ fn damaged(at: usize, cause: &str) -> ImportError {
 }
 
 impl<'b> Archive<'b> {
-    /// The directory of an archive; only entries with one of these names are kept, `.npy` appended.
+    /// The directory of an archive; only files of these arrays and of their sizes are kept, `name.npy` and
+    /// `name.sizes.npy`.
     pub(super) fn open(bytes: &'b [u8], names: &[&str], limits: &Limits) -> Result<Self, ImportError> {
         let (count, mut at) = directory(bytes)?;
         let mut entries: Vec<Entry<'b>> = Vec::new();
@@ -52,10 +53,9 @@ impl<'b> Archive<'b> {
         for _ in 0..count {
             let (entry, next) =
                 Entry::read(bytes, at).ok_or_else(|| damaged(at, "the archive's directory is broken"))?;
-            let known = |name: &&str| entry.name.strip_suffix(b".npy") == Some(name.as_bytes());
-            if let Some(name) = names.iter().find(|name| known(name)) {
+            if let Some(name) = entry.array().filter(|name| known(names, name)) {
                 if entries.iter().any(|other| other.name == entry.name) {
-                    return Err(error(ErrorKind::Structure, *name, "the array stands in the file twice"));
+                    return Err(error(ErrorKind::Structure, name, "the array stands in the file twice"));
                 }
                 total = total.saturating_add(entry.size);
                 if total > limits.file_bytes {
@@ -63,7 +63,7 @@ impl<'b> Archive<'b> {
                         "the arrays up to this one have {total} bytes, over the limit of {}",
                         limits.file_bytes
                     );
-                    return Err(ImportError::limit(Place::Field((*name).into()), cause, "file_bytes"));
+                    return Err(ImportError::limit(Place::Field(name.into()), cause, "file_bytes"));
                 }
                 entries.push(entry);
             }
@@ -78,7 +78,7 @@ impl<'b> Archive<'b> {
     }
 
     fn entry(&self, name: &str) -> Option<&Entry<'b>> {
-        self.entries.iter().find(|entry| entry.name.strip_suffix(b".npy") == Some(name.as_bytes()))
+        self.entries.iter().find(|entry| entry.array() == Some(name))
     }
 
     /// The bytes of a file; at most as many as it claims.
@@ -114,6 +114,11 @@ impl<'b> Archive<'b> {
         }
         Ok(values)
     }
+}
+
+/// Whether this is one of the names, or the name of the sizes of one.
+fn known(names: &[&str], name: &str) -> bool {
+    names.contains(&name.strip_suffix(".sizes").unwrap_or(name))
 }
 
 /// The refusal of a file that lacks an array.
@@ -154,6 +159,11 @@ fn wide_directory(bytes: &[u8], end: usize) -> Option<(u64, u64)> {
 }
 
 impl<'b> Entry<'b> {
+    /// The name of the array that the file holds.
+    fn array(&self) -> Option<&'b str> {
+        std::str::from_utf8(self.name.strip_suffix(b".npy")?).ok()
+    }
+
     /// The directory's entry at a place, and the place after it.
     fn read(bytes: &'b [u8], at: usize) -> Option<(Self, usize)> {
         let head = bytes.get(at..at.checked_add(46)?)?;

@@ -1,4 +1,6 @@
-//! The arrays in an archive: `.npy` files of one dimension and of one of four types.
+//! The arrays in an archive: `.npy` files of one dimension, of whole numbers or of `f64`.
+
+use std::ops::Range;
 
 use super::super::{ErrorKind, ImportError, Place};
 use super::archive::{Archive, missing};
@@ -7,29 +9,8 @@ use super::error;
 /// Longest header of an array of one dimension, which numpy fills up to a multiple of 64 bytes.
 const LONGEST_HEADER: u64 = 256;
 
-/// A type of an array's entries.
-pub(super) trait Number: Sized {
-    /// What numpy calls it.
-    const DESCR: &str;
-    /// Its size in bytes.
-    const SIZE: usize;
-    /// The value of that many bytes.
-    fn read(bytes: &[u8]) -> Self;
-}
-
-macro_rules! number {
-    ($($type:ty, $descr:literal)*) => {$(
-        impl Number for $type {
-            const DESCR: &str = $descr;
-            const SIZE: usize = size_of::<$type>();
-            fn read(bytes: &[u8]) -> Self {
-                bytes.try_into().map(Self::from_le_bytes).unwrap_or_default()
-            }
-        }
-    )*};
-}
-
-number! { u8, "|u1" i32, "<i4" i64, "<i8" f64, "<f8" }
+/// Bytes of the widest entry.
+const WIDEST: u64 = 8;
 
 /// How many entries an array may have.
 #[derive(Clone, Copy)]
@@ -40,31 +21,130 @@ pub(super) enum Count {
     AtMost(usize, &'static str),
 }
 
-/// Reads an array. What it claims is checked before it is inflated.
-pub(super) fn read<T: Number>(
+/// Reads an array of `f64`. What it claims is checked before it is inflated.
+pub(super) fn reals(archive: &Archive<'_>, name: &str, count: Count) -> Result<Vec<f64>, ImportError> {
+    let file = File::read(archive, name, count)?;
+    match file.descr() {
+        "<f8" => Ok(file.entries().as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()),
+        _ if file.count == 0 => Ok(Vec::new()),
+        other => Err(error(ErrorKind::Schema, name, format!("entries of type {other}, expected <f8"))),
+    }
+}
+
+/// Reads an array of whole numbers, which numpy holds in types that differ between releases of scikit-learn. What it
+/// claims is checked before it is inflated.
+pub(super) fn integers<T: TryFrom<i64>>(
     archive: &Archive<'_>,
     name: &str,
     count: Count,
 ) -> Result<Vec<T>, ImportError> {
-    let size = archive.size(name).ok_or_else(|| missing(name))?;
-    let (Count::Exactly(most, _) | Count::AtMost(most, _)) = count;
-    if size > (most as u64).saturating_mul(T::SIZE as u64).saturating_add(LONGEST_HEADER) {
-        let claimed = size.saturating_sub(LONGEST_HEADER) / T::SIZE as u64;
-        return Err(too_many(name, claimed as usize, count));
+    let file = File::read(archive, name, count)?;
+    let entries = file.entries();
+    let values = match file.descr() {
+        "|b1" | "|u1" => each(entries, |b| Some(u8::from_le_bytes(b).into())),
+        "|i1" => each(entries, |b| Some(i8::from_le_bytes(b).into())),
+        "<u2" => each(entries, |b| Some(u16::from_le_bytes(b).into())),
+        "<i2" => each(entries, |b| Some(i16::from_le_bytes(b).into())),
+        "<u4" => each(entries, |b| Some(u32::from_le_bytes(b).into())),
+        "<i4" => each(entries, |b| Some(i32::from_le_bytes(b).into())),
+        "<u8" => each(entries, |b| i64::try_from(u64::from_le_bytes(b)).ok()),
+        "<i8" => each(entries, |b| Some(i64::from_le_bytes(b))),
+        // numpy makes an array of nothing one of f64.
+        _ if file.count == 0 => Ok(Vec::new()),
+        other => {
+            let cause = format!("entries of type {other}, expected whole numbers");
+            return Err(error(ErrorKind::Schema, name, cause));
+        }
+    };
+    values.map_err(|i| error(ErrorKind::Value, format!("{name}[{i}]"), "the number is out of its range"))
+}
+
+/// The numbers of so many bytes each, or which is the first that does not fit.
+fn each<T: TryFrom<i64>, const N: usize>(
+    entries: &[u8],
+    number: impl Fn([u8; N]) -> Option<i64>,
+) -> Result<Vec<T>, usize> {
+    let chunks = entries.as_chunks().0.iter().enumerate();
+    chunks.map(|(i, bytes)| number(*bytes).and_then(|n| T::try_from(n).ok()).ok_or(i)).collect()
+}
+
+/// The ranges of an array's parts, one a tree, from the array of their sizes.
+pub(super) fn parts(
+    archive: &Archive<'_>,
+    name: &str,
+    count: Count,
+) -> Result<Vec<Range<usize>>, ImportError> {
+    let sizes_name = format!("{name}.sizes");
+    let sizes: Vec<u64> = integers(archive, &sizes_name, count)?;
+    let mut end = 0usize;
+    let part = |(i, size): (usize, u64)| {
+        let start = end;
+        let next = usize::try_from(size).ok().and_then(|size| end.checked_add(size));
+        end = next.ok_or_else(|| {
+            error(ErrorKind::Value, format!("{sizes_name}[{i}]"), "more entries than can be counted")
+        })?;
+        Ok(start..end)
+    };
+    sizes.into_iter().enumerate().map(part).collect()
+}
+
+/// A `.npy` file whose header has been checked.
+struct File {
+    bytes: Vec<u8>,
+    descr: Range<usize>,
+    /// Where the entries begin.
+    start: usize,
+    count: usize,
+}
+
+impl File {
+    fn read(archive: &Archive<'_>, name: &str, count: Count) -> Result<Self, ImportError> {
+        let size = archive.size(name).ok_or_else(|| missing(name))?;
+        let (Count::Exactly(most, _) | Count::AtMost(most, _)) = count;
+        if size > (most as u64).saturating_mul(WIDEST).saturating_add(LONGEST_HEADER) {
+            return Err(too_many(name, (size.saturating_sub(LONGEST_HEADER) / WIDEST) as usize, count));
+        }
+        let bytes = archive.read(name)?;
+        let (descr, claimed, start) =
+            header(&bytes).map_err(|cause| error(ErrorKind::Schema, name, cause))?;
+        let rest = bytes.len() - start;
+        let each = width(&bytes[descr.clone()])
+            .ok_or_else(|| {
+                let descr = String::from_utf8_lossy(&bytes[descr.clone()]);
+                error(ErrorKind::Schema, name, format!("entries of type {descr}, expected numbers"))
+            })?
+            .into();
+        if claimed != (rest / each) as u64 || !rest.is_multiple_of(each) {
+            let cause = format!("{claimed} entries of {each} bytes claimed in {rest} bytes");
+            return Err(error(ErrorKind::Syntax, name, cause));
+        }
+        let entries = rest / each;
+        match count {
+            Count::AtMost(most, _) if entries <= most => {}
+            Count::Exactly(expected, _) if entries == expected => {}
+            _ => return Err(too_many(name, entries, count)),
+        }
+        Ok(Self { descr, start, count: entries, bytes })
     }
-    let bytes = archive.read(name)?;
-    let (entries, values) = header::<T>(&bytes).map_err(|cause| error(ErrorKind::Schema, name, cause))?;
-    if entries != (values.len() / T::SIZE) as u64 || !values.len().is_multiple_of(T::SIZE) {
-        let cause = format!("{entries} entries of {} bytes claimed in {} bytes", T::SIZE, values.len());
-        return Err(error(ErrorKind::Syntax, name, cause));
+
+    fn descr(&self) -> &str {
+        std::str::from_utf8(&self.bytes[self.descr.clone()]).unwrap_or_default()
     }
-    let entries = values.len() / T::SIZE;
-    match count {
-        Count::AtMost(most, _) if entries <= most => {}
-        Count::Exactly(expected, _) if entries == expected => {}
-        _ => return Err(too_many(name, entries, count)),
+
+    fn entries(&self) -> &[u8] {
+        &self.bytes[self.start..]
     }
-    Ok(values.chunks_exact(T::SIZE).map(T::read).collect())
+}
+
+/// Bytes of an entry, of the types that are read.
+fn width(descr: &[u8]) -> Option<u8> {
+    match descr {
+        b"|b1" | b"|u1" | b"|i1" => Some(1),
+        b"<u2" | b"<i2" => Some(2),
+        b"<u4" | b"<i4" => Some(4),
+        b"<u8" | b"<i8" | b"<f8" => Some(8),
+        _ => None,
+    }
 }
 
 fn too_many(name: &str, entries: usize, count: Count) -> ImportError {
@@ -79,22 +159,21 @@ fn too_many(name: &str, entries: usize, count: Count) -> ImportError {
     }
 }
 
-/// The entries that a header claims, and the bytes after it; or what is wrong with it.
-fn header<T: Number>(bytes: &[u8]) -> Result<(u64, &[u8]), String> {
+/// Where a header has the type of the entries, how many it claims, and where they begin; or what is wrong with it.
+fn header(bytes: &[u8]) -> Result<(Range<usize>, u64, usize), String> {
+    const BEFORE: &str = "{'descr': '";
     let broken = || "no array of numpy's".to_owned();
-    let (length, rest) = match bytes {
-        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]), rest),
+    let length = match bytes {
+        [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, a, b, ..] => usize::from(u16::from_le_bytes([*a, *b])),
         _ => return Err(broken()),
     };
-    let (text, values) = rest.split_at_checked(length.into()).ok_or_else(broken)?;
+    let text = bytes.get(10..10 + length).and_then(|text| std::str::from_utf8(text).ok());
     // What numpy writes is always spelt like this.
-    let text = std::str::from_utf8(text).ok().and_then(|text| text.strip_prefix("{'descr': '"));
-    let (descr, text) =
-        text.and_then(|text| text.split_once("', 'fortran_order': False, 'shape': (")).ok_or_else(broken)?;
-    let (shape, _) = text.split_once("), }").ok_or_else(broken)?;
-    if descr != T::DESCR {
-        return Err(format!("entries of type {descr}, expected {}", T::DESCR));
-    }
+    let text = text.and_then(|text| text.strip_prefix(BEFORE)).ok_or_else(broken)?;
+    let (descr, rest) = text.split_once("', 'fortran_order': False, 'shape': (").ok_or_else(broken)?;
+    let (shape, _) = rest.split_once("), }").ok_or_else(broken)?;
     let entries = shape.strip_suffix(',').and_then(|entries| entries.parse().ok());
-    Ok((entries.ok_or_else(|| format!("of shape ({shape}), expected one dimension"))?, values))
+    let entries = entries.ok_or_else(|| format!("of shape ({shape}), expected one dimension"))?;
+    let start = 10 + BEFORE.len();
+    Ok((start..start + descr.len(), entries, 10 + length))
 }

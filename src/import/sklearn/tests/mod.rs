@@ -1,34 +1,51 @@
 //! The format's own cases, on files made by hand, and rows of `f64` at thresholds of `f64`.
 
+mod families;
+mod refused;
+
 use std::path::Path;
 
 use serde_json::json;
 
-use super::npz::{Array, Model, Zip, zip};
-use crate::forest::{
-    CategoryRule, ClassRule, CompareType, Forest, Predicate, Real, Side, Targets, Transform, reference,
-};
+use super::npz::{Array, Model, Zip, class, zip};
+use crate::forest::{CompareType, Forest, Predicate, Real, Side, Targets, reference};
 use crate::import::{ErrorKind, Limits, LoadOptions, load, parse};
 
 fn read(model: &Model) -> Forest {
     parse(&model.bytes(), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A tree of one split on column 0: leaf 1 is left, leaf 2 right.
-fn stump(compare: &str, threshold: f64, missing_left: u8) -> Model {
+/// One split on the only column, of a tree that stands alone: leaf 1 is left, leaf 2 right.
+fn stump(threshold: f64, missing_left: u8) -> Model {
+    let name = class("sklearn.tree._classes", "DecisionTreeRegressor");
+    Model::means()
+        .head(json!({"n_features_in_": 1, "estimator": name, "trees": [[name, null]]}))
+        .parts("children_left", Array::I8(vec![1, -1, -1]), vec![3])
+        .parts("children_right", Array::I8(vec![2, -1, -1]), vec![3])
+        .parts("feature", Array::I8(vec![0, -2, -2]), vec![3])
+        .parts("threshold", Array::F8(vec![threshold, -2.0, -2.0]), vec![3])
+        .parts("missing_go_to_left", Array::U1(vec![missing_left, 0, 0]), vec![3])
+        .parts("value", Array::F8(vec![0.0, 1.0, 2.0]), vec![3])
+}
+
+/// The same of histogram boosting, which compares in f64; or on a set of categories that go left.
+fn wide_stump(threshold: f64, missing_left: u8, set: Option<[u32; 8]>) -> Model {
+    let leaves = [0, 0, 0];
+    let known = [u32::MAX; 8].to_vec();
     Model::minimal()
-        .head(json!({"features": 1, "names": [], "compare": compare}))
-        .array("tree_offsets", Array::I8(vec![0, 3]))
-        .array("tree_outputs", Array::I4(vec![0]))
-        .array("left", Array::I4(vec![1, -1, -1]))
-        .array("right", Array::I4(vec![2, -1, -1]))
-        .array("feature", Array::I4(vec![0; 3]))
-        .array("threshold", Array::F8(vec![threshold, 0.0, 0.0]))
-        .array("missing_left", Array::U1(vec![missing_left, 0, 0]))
-        .array("set", Array::I4(vec![-1; 3]))
-        .array("set_offsets", Array::I8(vec![0]))
-        .array("set_members", Array::I4(vec![]))
-        .array("values", Array::F8(vec![1.0, 2.0]))
+        .head(json!({"n_features_in_": 1, "feature_names_in_": [], "categories": null, "is_categorical_": null}))
+        .parts("left", Array::U4(vec![1, 0, 0]), vec![3])
+        .parts("right", Array::U4(vec![2, 0, 0]), vec![3])
+        .parts("feature_idx", Array::U4(leaves.to_vec()), vec![3])
+        .parts("num_threshold", Array::F8(vec![threshold, 0.0, 0.0]), vec![3])
+        .parts("missing_go_to_left", Array::U1(vec![missing_left, 0, 0]), vec![3])
+        .parts("is_leaf", Array::U1(vec![0, 1, 1]), vec![3])
+        .parts("value", Array::F8(vec![0.0, 1.0, 2.0]), vec![3])
+        .parts("is_categorical", Array::U1(vec![set.is_some().into(), 0, 0]), vec![3])
+        .parts("bitset_idx", Array::U4(leaves.to_vec()), vec![3])
+        .parts("left_bitsets", Array::U4(set.unwrap_or_default().to_vec()), vec![8])
+        .parts("known_bitsets", Array::U4(known), vec![8])
+        .parts("known_places", Array::U4(vec![0]), vec![1])
 }
 
 fn leaf(forest: &Forest, x: f64) -> u32 {
@@ -49,6 +66,12 @@ fn the_minimal_model_means_what_it_says() {
     assert_eq!(reference::margins(&forest, &[0.6, 0.0, 2.0]), [0.5 - 0.75 + 2.0]);
     assert_eq!(reference::leaf_ids(&forest, &[f32::NAN, 0.0, 0.0]), [1, 0]);
     assert_eq!(reference::leaf_ids(&forest, &[1.0, 0.0, f32::NAN]), [4, 0]);
+}
+
+#[test]
+fn the_exporter_is_read_at_a_glance() {
+    let script = include_str!("../../../../scripts/export_sklearn.py");
+    assert!(script.lines().count() <= 40 && script.lines().all(|line| line.chars().count() <= 120));
 }
 
 #[test]
@@ -97,85 +120,24 @@ fn values_at_and_near_a_threshold_go_where_scikit_learn_sends_them() {
         f64::NAN,
     ];
     let edges = [0.0, -0.0, 1e-45, -1e-45, 1e-38, 3.4e38, f64::INFINITY, f64::NEG_INFINITY];
-    for (name, compare) in [("f32", CompareType::F32), ("f64", CompareType::F64)] {
+    for compare in CompareType::ALL {
         for t in thresholds {
             for missing_left in [0, 1] {
-                let forest = read(&stump(name, t, missing_left));
+                let forest = read(&match compare {
+                    CompareType::F32 => stump(t, missing_left),
+                    CompareType::F64 => wide_stump(t, missing_left, None),
+                });
+                assert_eq!(forest.compare, compare);
                 let near =
                     [t.next_down(), t, t.next_up()].into_iter().chain(near_f32(t)).filter(|x| !x.is_nan());
                 for x in near.chain(edges) {
                     let expected = if compare.cast(x) <= t { 1 } else { 2 };
-                    assert_eq!(leaf(&forest, x), expected, "{x:e} <= {t:e} in {name}");
+                    assert_eq!(leaf(&forest, x), expected, "{x:e} <= {t:e} in {}", compare.name());
                 }
                 assert_eq!(leaf(&forest, f64::NAN), if missing_left == 1 { 1 } else { 2 });
             }
         }
     }
-}
-
-#[test]
-fn unknown_categories_go_where_missing_values_go() {
-    let members = [0, 3, 40, (1 << 24) - 1];
-    for (rule, name) in [(CategoryRule::Whole, "whole"), (CategoryRule::NotNegative, "not_negative")] {
-        for missing_left in [0, 1] {
-            let model = stump("f64", 0.0, missing_left)
-                .head(json!({"categories": name}))
-                .array("set", Array::I4(vec![0, -1, -1]))
-                .array("set_offsets", Array::I8(vec![0, 4]))
-                .array("set_members", Array::I4(members.to_vec()));
-            let forest = read(&model);
-            assert_eq!(forest.sets[0].rule, rule);
-            let (away, missing) = if missing_left == 1 { (2, 1) } else { (1, 2) };
-            for member in members.map(f64::from).into_iter().chain([-0.0]) {
-                assert_eq!(leaf(&forest, member), away, "{member}");
-            }
-            for other in [-0.5, -1.0, 1.0, 4.0, 41.0, 16_777_214.0, 16_777_216.0, 1e30, -1e30, f64::INFINITY]
-            {
-                assert_eq!(leaf(&forest, other), missing, "{other}");
-            }
-            for part in [0.5, 3.7, 40.99] {
-                let expected = if rule == CategoryRule::Whole { missing } else { away };
-                assert_eq!(leaf(&forest, part), expected, "{part}");
-            }
-            assert_eq!(leaf(&forest, f64::NAN), missing);
-        }
-    }
-}
-
-#[test]
-fn leaves_are_values_or_vectors() {
-    let vectors = stump("f32", 0.0, 0)
-        .head(json!({"outputs": 2, "classes": "largest", "labels": ["no", "yes"], "scale": 0.5}))
-        .array("base", Array::F8(vec![0.0, 1.0]))
-        .array("tree_outputs", Array::I4(vec![-1]))
-        .array("values", Array::F8(vec![1.0, 2.0, 3.0, 4.0]));
-    let forest = read(&vectors);
-    assert_eq!(forest.targets, Targets::All);
-    assert_eq!(reference::margins(&forest, &[1.0]), [3.0, 5.0]);
-    assert_eq!(reference::values(&forest, &[1.0]), [1.5, 2.5]);
-    assert_eq!(forest.classes.rule, ClassRule::Largest);
-    assert_eq!(forest.classes.labels, ["no", "yes"]);
-    let each = Model::minimal()
-        .head(json!({"outputs": 2, "round": 2, "transform": "softmax"}))
-        .array("base", Array::F8(vec![0.0, 1.0]))
-        .array("tree_outputs", Array::I4(vec![1, 0]));
-    let forest = read(&each);
-    assert_eq!(forest.targets, Targets::One(vec![1, 0]));
-    assert_eq!(reference::margins(&forest, &[0.0, 0.0, 0.0]), [2.0, 1.25]);
-    assert_eq!(forest.transform, Transform::Softmax);
-}
-
-#[test]
-fn a_threshold_on_values_may_be_infinite() {
-    let over = stump("f32", 0.0, 0).head(json!({"classes": "over", "threshold": 123.25, "labels": ["7"]}));
-    assert_eq!(read(&over).classes.rule, ClassRule::Over { threshold: Real(123.25) });
-    // As Python writes it, which no JSON value can hold.
-    let mut files = over.files();
-    let head = over.head.to_string().replace("123.25", "Infinity");
-    files.retain(|(name, _)| name != "fangorn.npy");
-    files.push(("fangorn.npy".into(), Array::U1(head.into_bytes()).npy()));
-    let forest = parse(&zip(&files, Zip::Stored), &LoadOptions::default()).expect("a model");
-    assert_eq!(forest.classes.rule, ClassRule::Over { threshold: Real(f64::INFINITY) });
 }
 
 #[test]
@@ -190,23 +152,18 @@ fn rounds_of_boosting_are_chosen_and_those_of_a_forest_are_not() {
     let error = parse(&bytes, &options(1..3)).expect_err("too far");
     assert_eq!(error.kind(), ErrorKind::Options);
     assert!(error.to_string().contains("rounds 1..3 of a model with 2"), "{error}");
-    let average = Model::minimal().head(json!({"round": 0}));
-    let error = parse(&average.bytes(), &options(0..1)).expect_err("an average");
-    assert!(error.to_string().contains("not boosted"), "{error}");
+    for average in [Model::means(), Model::bag(), Model::isolation()] {
+        let error = parse(&average.bytes(), &options(0..1)).expect_err("an average");
+        assert!(error.to_string().contains("not boosted"), "{error}");
+    }
 }
 
 #[test]
-fn a_model_may_have_no_trees() {
-    let empty = |array: &Array| match array {
-        Array::U1(_) => Array::U1(vec![]),
-        Array::I4(_) => Array::I4(vec![]),
-        Array::I8(_) => Array::I8(vec![0]),
-        Array::F8(_) => Array::F8(vec![]),
-    };
+fn a_boosted_model_may_have_no_trees() {
     let mut model = Model::minimal();
     for (name, array) in &mut model.arrays {
-        if *name != "base" {
-            *array = empty(array);
+        if !name.starts_with("known") {
+            *array = Array::F8(vec![]);
         }
     }
     assert_eq!(reference::margins(&read(&model), &[0.0; 3]), [0.5]);
@@ -214,7 +171,7 @@ fn a_model_may_have_no_trees() {
 
 #[test]
 fn a_threshold_that_is_no_number_sends_all_values_right() {
-    let forest = read(&stump("f64", f64::NAN, 1));
+    let forest = read(&wide_stump(f64::NAN, 1, None));
     let Some(crate::forest::Node::Split { predicate, missing, .. }) = forest.trees[0].nodes.first() else {
         panic!("a split")
     };
@@ -258,15 +215,14 @@ fn a_chain_a_hundred_thousand_deep_loads_on_a_small_stack() {
     const SPLITS: usize = 100_000;
     let split = |n: usize| n.is_multiple_of(2) && n < 2 * SPLITS;
     let each = |f: &dyn Fn(usize) -> i32| Array::I4((0..=2 * SPLITS).map(f).collect());
-    let model = stump("f32", 0.0, 0)
-        .array("tree_offsets", Array::I8(vec![0, 2 * SPLITS as i64 + 1]))
-        .array("left", each(&|n| if split(n) { n as i32 + 1 } else { -1 }))
-        .array("right", each(&|n| if split(n) { n as i32 + 2 } else { -1 }))
-        .array("feature", each(&|_| 0))
-        .array("set", each(&|_| -1))
-        .array("threshold", Array::F8(vec![0.5; 2 * SPLITS + 1]))
-        .array("missing_left", Array::U1(vec![0; 2 * SPLITS + 1]))
-        .array("values", Array::F8(vec![0.5; SPLITS + 1]));
+    let sizes = || vec![2 * SPLITS as i64 + 1];
+    let model = stump(0.5, 0)
+        .parts("children_left", each(&|n| if split(n) { n as i32 + 1 } else { -1 }), sizes())
+        .parts("children_right", each(&|n| if split(n) { n as i32 + 2 } else { -1 }), sizes())
+        .parts("feature", each(&|_| 0), sizes())
+        .parts("threshold", Array::F8(vec![0.5; 2 * SPLITS + 1]), sizes())
+        .parts("missing_go_to_left", Array::U1(vec![0; 2 * SPLITS + 1]), sizes())
+        .parts("value", Array::F8(vec![0.5; 2 * SPLITS + 1]), sizes());
     let bytes = zip(&model.files(), Zip::Deflated);
     let run = move || {
         let forest = parse(&bytes, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));

@@ -1,0 +1,183 @@
+//! Trees, forests and bags of trees: the mean of the leaves, or the shares of their votes.
+
+use std::ops::Range;
+
+use super::super::budget::Budget;
+use super::super::{ErrorKind, ImportError, Place};
+use super::array::{self, Count};
+use super::fitted::Fitted;
+use super::head::{TREES, class, is_sklearn};
+use super::plain::Plain;
+use super::{File, error, unsupported};
+use crate::forest::{ClassRule, Classes, ForestBuilder};
+
+/// The forest of an averaging estimator.
+pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder, ImportError> {
+    check_trees(file, classifier)?;
+    let fitted = Fitted::read(file)?;
+    if fitted.trees.is_empty() {
+        return Err(error(ErrorKind::Structure, "children_left.sizes", "an average of no trees"));
+    }
+    let chosen = file.chosen(0, fitted.trees.len())?;
+    if classifier { votes(file, &fitted, chosen) } else { means(file, &fitted, chosen) }
+}
+
+/// Refuses a forest or bag of anything but scikit-learn's own trees of the same sort.
+fn check_trees(file: &File<'_>, classifier: bool) -> Result<(), ImportError> {
+    let sort = if classifier { "Classifier" } else { "Regressor" };
+    let known = TREES.map(|name| name.ends_with(sort).then_some(name));
+    for (text, _) in &file.head.trees {
+        let (module, name) = class(text).unwrap_or(("", text));
+        if !is_sklearn(module) || !known.contains(&Some(name)) {
+            let estimator = &file.head.estimator;
+            let cause = format!("{estimator} of {name} is not supported: only of trees");
+            let remedy =
+                format!("train it of {}", known.iter().flatten().copied().collect::<Vec<_>>().join(" or "));
+            return Err(unsupported("trees", cause, remedy));
+        }
+    }
+    Ok(())
+}
+
+/// A regressor: the sum of the leaves, each divided by the number of trees.
+fn means(file: &File<'_>, fitted: &Fitted, chosen: Range<usize>) -> Result<ForestBuilder, ImportError> {
+    let width = |t: usize, size: usize| size.checked_div(fitted.trees[t].len()).unwrap_or(0);
+    let values = values(file, fitted, width)?;
+    let outputs = values.widths[0];
+    if let Some(t) = values.widths.iter().position(|width| *width != outputs) {
+        let cause = format!("{} values a node, but {outputs} in the first tree", values.widths[t]);
+        return Err(error(ErrorKind::Structure, format!("value.sizes[{t}]"), cause));
+    }
+    let mut forest = file.builder(outputs, Classes::default())?;
+    let count = fitted.trees.len() as f64;
+    for t in chosen {
+        let output = if outputs > 1 { None } else { Some(0) };
+        fitted.grow(&mut forest, t, output, |n, leaf| {
+            leaf.extend(values.of_node(fitted, t, n).iter().map(|value| value / count));
+        })?;
+    }
+    Ok(forest)
+}
+
+/// A classifier: the sum of the shares of classes in the leaves, which the scale divides by the number of trees. Leaves
+/// stay whole, so that sums of votes are exact and ties are ties.
+fn votes(file: &File<'_>, fitted: &Fitted, chosen: Range<usize>) -> Result<ForestBuilder, ImportError> {
+    let labels = file.head.labels()?;
+    let outputs = labels.len();
+    if outputs == 0 {
+        return Err(error(ErrorKind::Structure, "fangorn.classes_", "a classifier of no classes"));
+    }
+    let rule = match outputs {
+        1 => ClassRule::Over { threshold: f64::INFINITY.into() },
+        _ => ClassRule::Largest,
+    };
+    let mut forest = file.builder(outputs, Classes { rule, labels })?.scale(1.0 / fitted.trees.len() as f64);
+    let seen = |t: usize| file.head.trees[t].1.as_deref().unwrap_or_default();
+    let width = |t: usize, size: usize| match size.checked_div(fitted.trees[t].len()) {
+        Some(width) if width == outputs || width == seen(t).len() => width,
+        _ => 0,
+    };
+    let mut values = values(file, fitted, width)?;
+    let mut budget = Budget::new(file.limits);
+    for t in chosen {
+        let width = values.widths[t];
+        to_shares(&mut values.all[values.parts[t].clone()], width);
+        let places = match width == outputs {
+            true => (0..outputs).collect(),
+            // A tree of a bag that has not seen all classes.
+            false => {
+                let nodes = fitted.trees[t].len();
+                budget.vector_leaves(nodes, outputs, || Place::Field(format!("fangorn.trees[{t}]")))?;
+                places(seen(t), outputs, t)?
+            }
+        };
+        let output = if outputs > 1 { None } else { Some(0) };
+        fitted.grow(&mut forest, t, output, |n, leaf| {
+            leaf.resize(outputs, 0.0);
+            for (place, share) in places.iter().zip(values.of_node(fitted, t, n)) {
+                leaf[*place] = *share;
+            }
+        })?;
+    }
+    Ok(forest)
+}
+
+/// Makes fractions of weights, which releases before 1.4 hold.
+fn to_shares(values: &mut [f64], width: usize) {
+    if values.chunks_exact(width).all(|node| (total(node) - 1.0).abs() <= 1e-9) {
+        return;
+    }
+    for node in values.chunks_exact_mut(width) {
+        let total = total(node);
+        if total != 0.0 {
+            node.iter_mut().for_each(|value| *value /= total);
+        }
+    }
+}
+
+/// The sum, added up in numpy's order, so that shares are scikit-learn's to the last bit.
+fn total(values: &[f64]) -> f64 {
+    let count = values.len();
+    if count > 128 {
+        let (first, second) = values.split_at(count / 2 / 8 * 8);
+        return total(first) + total(second);
+    }
+    let (eights, rest) = values.as_chunks::<8>();
+    let Some((first, others)) = eights.split_first() else { return rest.iter().sum() };
+    let mut lanes = *first;
+    for eight in others {
+        lanes.iter_mut().zip(eight).for_each(|(lane, value)| *lane += value);
+    }
+    let [a, b, c, d, e, f, g, h] = lanes;
+    rest.iter().fold(((a + b) + (c + d)) + ((e + f) + (g + h)), |sum, value| sum + value)
+}
+
+/// Which of all classes a tree's are.
+fn places(seen: &[Plain], classes: usize, t: usize) -> Result<Vec<usize>, ImportError> {
+    let place = |class: &Plain| match class {
+        Plain::Integer(class) => usize::try_from(*class).ok().filter(|class| *class < classes),
+        _ => None,
+    };
+    seen.iter().map(place).collect::<Option<_>>().ok_or_else(|| {
+        let cause = format!("classes that are no numbers below {classes}");
+        error(ErrorKind::Value, format!("fangorn.trees[{t}]"), cause)
+    })
+}
+
+/// The values of all nodes.
+struct Values {
+    all: Vec<f64>,
+    /// Where each tree's are.
+    parts: Vec<Range<usize>>,
+    /// How many a node of each tree has.
+    widths: Vec<usize>,
+}
+
+impl Values {
+    /// The values of node `n` of all, which is one of tree `t`.
+    fn of_node(&self, fitted: &Fitted, t: usize, n: usize) -> &[f64] {
+        let (width, start) = (self.widths[t], self.parts[t].start);
+        &self.all[start + (n - fitted.trees[t].start) * width..][..width]
+    }
+}
+
+/// Reads the values, of which a tree's nodes have as many as `width` makes of the size of its part.
+fn values(
+    file: &File<'_>,
+    fitted: &Fitted,
+    width: impl Fn(usize, usize) -> usize,
+) -> Result<Values, ImportError> {
+    let parts = array::parts(&file.archive, "value", Count::Exactly(fitted.trees.len(), "trees"))?;
+    let mut widths = Vec::with_capacity(parts.len());
+    for (t, part) in parts.iter().enumerate() {
+        let (nodes, width) = (fitted.trees[t].len(), width(t, part.len()));
+        if width == 0 || nodes.checked_mul(width) != Some(part.len()) {
+            let cause = format!("{} values for {nodes} nodes of as many outputs", part.len());
+            return Err(error(ErrorKind::Structure, format!("value.sizes[{t}]"), cause));
+        }
+        widths.push(width);
+    }
+    let count = parts.last().map_or(0, |part| part.end);
+    let all = array::reals(&file.archive, "value", Count::Exactly(count, "values of nodes"))?;
+    Ok(Values { all, parts, widths })
+}

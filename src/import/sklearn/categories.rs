@@ -1,0 +1,146 @@
+//! The sets of categories that histogram boosting splits on, and the columns that its trees see.
+
+use std::ops::Range;
+
+use super::super::budget::Budget;
+use super::super::{ErrorKind, ImportError, Place};
+use super::array::{self, Count};
+use super::head::{Head, lacks};
+use super::plain::Plain;
+use super::{File, error, unsupported};
+use crate::forest::{CategoryRule, CategorySet, MOST_CATEGORIES, Side};
+
+/// 32-bit words of a set of scikit-learn's, which has a bit for each of 256 categories.
+const WORDS: usize = 8;
+
+/// What the trees' columns and categories are to the user.
+pub(super) struct Categories<'f> {
+    /// The user's column of each column that the trees see.
+    columns: Vec<u32>,
+    /// The user's category of each that the trees see, a list a column of categories; none where both are the same.
+    codes: Option<Vec<Vec<u32>>>,
+    /// The sets that go left, and where each tree's are.
+    left: Vec<u32>,
+    left_of: Vec<Range<usize>>,
+    /// The sets of all categories of the training data, and which is each column's.
+    known: Vec<u32>,
+    known_of: Vec<u32>,
+    budget: Budget<'f>,
+}
+
+impl<'f> Categories<'f> {
+    pub(super) fn read(file: &File<'f>) -> Result<Self, ImportError> {
+        let (archive, limits, head) = (&file.archive, file.limits, &file.head);
+        let features = head.features as usize;
+        let mut budget = Budget::new(limits);
+        let left_of = array::parts(archive, "left_bitsets", Count::AtMost(limits.trees, "trees"))?;
+        let words = left_of.last().map_or(0, |part| part.end);
+        budget.category_words(words, || Place::Field("left_bitsets.sizes".into()))?;
+        let known = Count::AtMost(limits.category_words, "category_words");
+        Ok(Self {
+            columns: columns(head, features)?,
+            codes: head.categories.as_ref().map(|_| codes(head)).transpose()?,
+            left: array::integers(archive, "left_bitsets", Count::Exactly(words, "words of sets"))?,
+            left_of,
+            known: array::integers(archive, "known_bitsets", known)?,
+            known_of: array::integers(archive, "known_places", Count::Exactly(features, "features"))?,
+            budget,
+        })
+    }
+
+    /// The user's column of the trees' column `feature`, which node `n` asks for.
+    pub(super) fn column(&self, n: usize, feature: u32) -> Result<u32, ImportError> {
+        self.columns.get(feature as usize).copied().ok_or_else(|| {
+            let cause = format!("feature {feature} of {}", self.columns.len());
+            error(ErrorKind::Value, format!("feature_idx[{n}]"), cause)
+        })
+    }
+
+    /// The categories that don't go where missing ones go, of node `n`, which asks for a set of tree `t`.
+    pub(super) fn set(
+        &mut self,
+        t: usize,
+        n: usize,
+        feature: u32,
+        set: u32,
+        missing: Side,
+    ) -> Result<CategorySet, ImportError> {
+        let fail = |name: &str, cause: String| error(ErrorKind::Value, format!("{name}[{n}]"), cause);
+        let words = self.left_of.get(t).and_then(|part| self.left.get(part.clone())).unwrap_or_default();
+        let left = nth(words, set)
+            .ok_or_else(|| fail("bitset_idx", format!("set {set} of {}", words.len() / WORDS)))?;
+        let known = self.known_of.get(feature as usize).and_then(|place| nth(&self.known, *place));
+        let known = known.ok_or_else(|| {
+            fail("feature_idx", format!("feature {feature} has no set of known categories"))
+        })?;
+        let members = match missing {
+            Side::Right => left,
+            Side::Left => std::array::from_fn(|w| known[w] & !left[w]),
+        };
+        let bits = CategorySet { words: members.to_vec(), rule: CategoryRule::NotNegative };
+        let Some(codes) = &self.codes else {
+            self.budget.category_words(WORDS, || Place::Field(format!("bitset_idx[{n}]")))?;
+            return Ok(CategorySet::new(bits.members(), CategoryRule::NotNegative));
+        };
+        let codes = codes.get(feature as usize).map_or(&[][..], Vec::as_slice);
+        let code = |bit: u32| codes.get(bit as usize).copied();
+        let members: Option<Vec<u32>> = bits.members().map(code).collect();
+        let members = members.ok_or_else(|| {
+            fail("bitset_idx", format!("a category past the {} of feature {feature}", codes.len()))
+        })?;
+        let words = members.iter().max().map_or(0, |largest| *largest as usize / 32 + 1);
+        self.budget.category_words(words, || Place::Field(format!("bitset_idx[{n}]")))?;
+        Ok(CategorySet::new(members, CategoryRule::Whole))
+    }
+}
+
+/// A set of many.
+fn nth(words: &[u32], set: u32) -> Option<[u32; WORDS]> {
+    words.as_chunks().0.get(set as usize).copied()
+}
+
+/// The user's columns in the order of the trees': since 1.4 those of categories are encoded, and stand before the others.
+fn columns(head: &Head, features: usize) -> Result<Vec<u32>, ImportError> {
+    let columns = 0..features as u32;
+    if head.categories.is_none() {
+        return Ok(columns.collect());
+    }
+    let chosen = head.is_categorical.as_deref().ok_or_else(|| lacks("is_categorical_"))?;
+    if chosen.len() != features {
+        let cause = format!("{} entries for {features} features", chosen.len());
+        return Err(error(ErrorKind::Structure, "fangorn.is_categorical_", cause));
+    }
+    let (of_categories, others): (Vec<u32>, Vec<u32>) = columns.partition(|column| chosen[*column as usize]);
+    Ok([of_categories, others].concat())
+}
+
+/// The encoder's categories as whole numbers, the missing one left out.
+fn codes(head: &Head) -> Result<Vec<Vec<u32>>, ImportError> {
+    let columns = head.categories.iter().flatten().zip(columns(head, head.features as usize)?);
+    columns.enumerate().map(|(i, (column, number))| codes_of(head, i, column, number)).collect()
+}
+
+fn codes_of(head: &Head, i: usize, categories: &[Plain], column: u32) -> Result<Vec<u32>, ImportError> {
+    let mut codes = Vec::with_capacity(categories.len());
+    for (j, category) in categories.iter().enumerate() {
+        let value = match category {
+            Plain::Null => continue,
+            Plain::Real(value) if value.is_nan() => continue,
+            Plain::Bool(value) => f64::from(u8::from(*value)),
+            Plain::Integer(value) => *value as f64,
+            Plain::Real(value) => *value,
+            Plain::Text(_) | Plain::List => f64::NAN,
+        };
+        if value.trunc() != value || !(0.0..f64::from(MOST_CATEGORIES)).contains(&value) {
+            let cause =
+                format!("{}: category {category} of column {column} is not supported", head.estimator);
+            return Err(unsupported(
+                &format!("categories[{i}][{j}]"),
+                cause,
+                "train on whole numbers from 0 to 2^24 - 1, for instance on the column's cat.codes",
+            ));
+        }
+        codes.push(value as u32);
+    }
+    Ok(codes)
+}

@@ -1,0 +1,212 @@
+//! The JSON text: which estimator, of which release, and the scalars that it holds.
+
+use serde::Deserialize;
+
+use super::super::budget::Budget;
+use super::super::decode::{Encoding, decode};
+use super::super::{ErrorKind, ImportError, Limits, Place};
+use super::archive::Archive;
+use super::array::{self, Count};
+use super::plain::{Numbers, Plain};
+use super::{error, unsupported};
+
+/// The version of the arrays that is read.
+const FORMAT: u64 = 2;
+
+/// The releases of scikit-learn whose trees are known.
+const RELEASES: std::ops::RangeInclusive<(u32, u32)> = (1, 0)..=(1, 9);
+
+/// How an estimator makes an answer of its trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// The mean of the leaves.
+    Average { classifier: bool },
+    /// A base and the sum of the leaves.
+    Boosting { classifier: bool },
+    /// The same of trees over bins.
+    Histogram { classifier: bool },
+    /// The mean length of paths.
+    Isolation,
+}
+
+/// The trees that stand alone, and that forests and bags are made of.
+pub(super) const TREES: [&str; 4] =
+    ["DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"];
+
+/// The other estimators.
+const ENSEMBLES: [(&str, Family); 11] = [
+    ("RandomForestClassifier", Family::Average { classifier: true }),
+    ("RandomForestRegressor", Family::Average { classifier: false }),
+    ("ExtraTreesClassifier", Family::Average { classifier: true }),
+    ("ExtraTreesRegressor", Family::Average { classifier: false }),
+    ("BaggingClassifier", Family::Average { classifier: true }),
+    ("BaggingRegressor", Family::Average { classifier: false }),
+    ("GradientBoostingClassifier", Family::Boosting { classifier: true }),
+    ("GradientBoostingRegressor", Family::Boosting { classifier: false }),
+    ("HistGradientBoostingClassifier", Family::Histogram { classifier: true }),
+    ("HistGradientBoostingRegressor", Family::Histogram { classifier: false }),
+    ("IsolationForest", Family::Isolation),
+];
+
+/// What the text says of an estimator; which fields are there depends on its family.
+#[derive(Deserialize)]
+pub(super) struct Head {
+    pub(super) version: String,
+    /// Its class, without the module.
+    pub(super) estimator: String,
+    #[serde(rename = "n_features_in_")]
+    pub(super) features: u64,
+    #[serde(rename = "feature_names_in_", default)]
+    pub(super) names: Vec<String>,
+    #[serde(rename = "classes_", default)]
+    pub(super) classes: Vec<Plain>,
+    /// Class and labels of each tree.
+    #[serde(default)]
+    pub(super) trees: Vec<(String, Option<Vec<Plain>>)>,
+    pub(super) loss: Option<String>,
+    pub(super) learning_rate: Option<f64>,
+    #[serde(rename = "init_")]
+    pub(super) init: Option<String>,
+    /// What boosting starts from, one an output.
+    pub(super) base: Option<Numbers>,
+    #[serde(rename = "is_categorical_")]
+    pub(super) is_categorical: Option<Vec<bool>>,
+    /// The encoder's categories of each column that has them.
+    pub(super) categories: Option<Vec<Vec<Plain>>>,
+    #[serde(rename = "offset_")]
+    pub(super) offset: Option<f64>,
+    #[serde(rename = "_max_samples")]
+    pub(super) max_samples: Option<f64>,
+}
+
+impl Head {
+    /// What the classes are called.
+    pub(super) fn labels(&self) -> Result<Vec<String>, ImportError> {
+        let label = |label: &Plain| match label {
+            Plain::List => Err(unsupported(
+                "classes_",
+                format!("{} of several outputs is not supported", self.estimator),
+                "train a classifier for each of them",
+            )),
+            // Past 64 bits the text's digits are gone.
+            Plain::Real(number) if number.abs() >= 2f64.powi(63) => Err(unsupported(
+                "classes_",
+                format!("label {number:e} is not supported"),
+                "train on labels that are strings or smaller numbers",
+            )),
+            label => Ok(label.to_string()),
+        };
+        self.classes.iter().map(label).collect()
+    }
+}
+
+/// The refusal of a head that lacks a field.
+pub(super) fn lacks(field: &str) -> ImportError {
+    error(ErrorKind::Schema, "fangorn", format!("missing field `{field}`"))
+}
+
+/// Module and name in the text of a Python class, `<class 'module.Name'>`.
+pub(super) fn class(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix("<class '")?.strip_suffix("'>")?.rsplit_once('.')
+}
+
+/// Whether a module is scikit-learn's.
+pub(super) fn is_sklearn(module: &str) -> bool {
+    module == "sklearn" || module.starts_with("sklearn.")
+}
+
+/// Reads the text: its version first, the estimator's name and release next, then all of it.
+pub(super) fn read(archive: &Archive<'_>, limits: &Limits) -> Result<(Family, Head), ImportError> {
+    if archive.size("fangorn").is_none() {
+        let cause = "no `fangorn` array: this archive is not written by the exporter for scikit-learn";
+        return Err(ImportError::new(ErrorKind::Format, Place::File, cause)
+            .with_remedy("export a fitted scikit-learn estimator with scripts/export_sklearn.py"));
+    }
+    // A name costs a few bytes in any case, so that this bounds their number as well.
+    let most = Count::AtMost(limits.string_bytes.saturating_mul(64), "string_bytes");
+    let text: Vec<u8> = array::integers(archive, "fangorn", most)?;
+    let inside = |e: ImportError| match e.place() {
+        Place::Field(path) => error(e.kind(), format!("fangorn.{path}"), e.cause()),
+        Place::File => error(e.kind(), "fangorn", e.cause()),
+        place => error(e.kind(), format!("fangorn, {place}"), e.cause()),
+    };
+    #[derive(Deserialize)]
+    struct Version {
+        format: u64,
+    }
+    let Version { format } = decode(&text, Encoding::Json, limits).map_err(inside)?;
+    if format != FORMAT {
+        return Err(unsupported(
+            "format",
+            format!("format {format} of the exporter, format {FORMAT} is read"),
+            "export it again with the exporter of this version, scripts/export_sklearn.py",
+        ));
+    }
+    #[derive(Deserialize)]
+    struct Which {
+        version: String,
+        estimator: String,
+    }
+    let which: Which = decode(&text, Encoding::Json, limits).map_err(inside)?;
+    check_release(&which.version)?;
+    let (name, family) = family(&which.estimator)?;
+    let mut head: Head = decode(&text, Encoding::Json, limits).map_err(inside)?;
+    head.estimator = name.to_owned();
+    let features = usize::try_from(head.features).unwrap_or(usize::MAX);
+    Budget::new(limits).features(features, || Place::Field("fangorn.n_features_in_".into()))?;
+    if !head.names.is_empty() && head.names.len() != features {
+        let cause = format!("{} names for {features} features", head.names.len());
+        return Err(error(ErrorKind::Structure, "fangorn.feature_names_in_", cause));
+    }
+    Ok((family, head))
+}
+
+/// Refuses releases that are not known.
+fn check_release(version: &str) -> Result<(), ImportError> {
+    let mut parts = version.split('.').map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+        part[..digits].parse::<u32>().ok()
+    });
+    let release = parts.next().flatten().zip(parts.next().flatten());
+    let (oldest, newest) = (RELEASES.start(), RELEASES.end());
+    match release {
+        Some(release) if RELEASES.contains(&release) => Ok(()),
+        Some(release) if release > *newest => Err(unsupported(
+            "version",
+            format!(
+                "scikit-learn {version} is newer than {}.{}, the newest that is known",
+                newest.0, newest.1
+            ),
+            "take a newer fangorn, or train and export with a release that is known",
+        )),
+        Some(_) => Err(unsupported(
+            "version",
+            format!(
+                "scikit-learn {version} is older than {}.{}, the oldest that is known",
+                oldest.0, oldest.1
+            ),
+            "train and export with a newer one",
+        )),
+        None => Err(error(ErrorKind::Value, "fangorn.version", format!("`{version}` is no release"))),
+    }
+}
+
+/// The name and the family of the estimator of this class.
+fn family(text: &str) -> Result<(&'static str, Family), ImportError> {
+    let (module, name) = class(text).unwrap_or(("", text));
+    let tree = |tree: &'static str| (tree, Family::Average { classifier: tree.ends_with("Classifier") });
+    let mut known = TREES.into_iter().map(tree).chain(ENSEMBLES);
+    known.find(|(known, _)| is_sklearn(module) && *known == name).ok_or_else(|| {
+        let names: Vec<&str> = TREES.into_iter().chain(ENSEMBLES.map(|(name, _)| name)).collect();
+        let cause = match module {
+            "" => format!("{name} is not supported"),
+            module => format!("{name} of {module} is not supported"),
+        };
+        let remedy = format!(
+            "export a fitted {} of scikit-learn; of a search its best_estimator_, and of a pipeline its last step, \
+             which takes rows as the other steps leave them",
+            names.join(", ")
+        );
+        unsupported("estimator", cause, remedy)
+    })
+}

@@ -1,0 +1,74 @@
+//! Isolation forests: the margin is the mean path length, the value the anomaly score, `-score_samples`.
+
+use super::super::{ErrorKind, ImportError};
+use super::array::{self, Count};
+use super::fitted::{Fitted, same_parts};
+use super::head::lacks;
+use super::{File, error};
+use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
+
+/// Euler's constant.
+const EULER_GAMMA: f64 = 0.577_215_664_901_532_9;
+
+/// How much of a score may be rounding. The offset is often the score of many rows to the last bit, and those are no
+/// outliers; a sum in any other order than scikit-learn's is off by less than this.
+const ROUNDING: f64 = 1.0 / (1u64 << 40) as f64;
+
+/// The forest of an isolation forest.
+pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
+    let head = &file.head;
+    let offset = head.offset.ok_or_else(|| lacks("offset_"))?;
+    if offset.is_nan() {
+        return Err(error(ErrorKind::Value, "fangorn.offset_", "the offset is NaN"));
+    }
+    let samples = head.max_samples.ok_or_else(|| lacks("_max_samples"))?;
+    if !samples.is_finite() {
+        return Err(error(ErrorKind::Value, "fangorn._max_samples", format!("trees of {samples} samples")));
+    }
+    let longest = path_length(samples);
+    let fitted = Fitted::read(file)?.without_full_columns();
+    let trees = fitted.trees.len();
+    same_parts(file, "n_node_samples", &fitted.trees)?;
+    let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
+    let samples: Vec<i64> = array::integers(&file.archive, "n_node_samples", Count::Exactly(nodes, "nodes"))?;
+    // scikit-learn's predict says -1 where the score is below the offset.
+    let rule = ClassRule::Over { threshold: (-offset + offset.abs() * ROUNDING).into() };
+    let classes = Classes { rule, labels: vec!["1".into(), "-1".into()] };
+    let forest = file.builder(1, classes)?.transform(Transform::PowerOfTwo);
+    // Of one sample nothing is learnt: the score is one half.
+    let mut forest = match longest > 0.0 {
+        true => forest.scale(1.0 / longest),
+        false => forest.base_score([1.0]),
+    };
+    for t in file.chosen(0, trees)? {
+        let depths = depths(&fitted, t)?;
+        let start = fitted.trees[t].start;
+        fitted.grow(&mut forest, t, Some(0), |n, leaf| {
+            leaf.push((f64::from(depths[n - start]) + path_length(samples[n] as f64)) / trees as f64);
+        })?;
+    }
+    Ok(forest)
+}
+
+/// How deep each node of a tree is.
+fn depths(fitted: &Fitted, t: usize) -> Result<Vec<u32>, ImportError> {
+    let nodes = fitted.trees[t].clone();
+    let mut depths = vec![0; nodes.len()];
+    for n in nodes.clone() {
+        for child in fitted.children_after(t, n)?.into_iter().flatten() {
+            depths[child - nodes.start] = depths[n - nodes.start] + 1;
+        }
+    }
+    Ok(depths)
+}
+
+/// The mean depth of a tree grown on so many samples.
+fn path_length(samples: f64) -> f64 {
+    if samples <= 1.0 {
+        return 0.0;
+    }
+    if samples == 2.0 {
+        return 1.0;
+    }
+    2.0 * ((samples - 1.0).ln() + EULER_GAMMA) - 2.0 * (samples - 1.0) / samples
+}

@@ -1,0 +1,109 @@
+//! Values of a JSON text whose types differ from model to model: labels, categories, base scores.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, IgnoredAny, SeqAccess, Visitor};
+
+/// A value, with what is inside of a list left out.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Plain {
+    Null,
+    Bool(bool),
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    List,
+}
+
+impl fmt::Display for Plain {
+    /// As Python prints it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("None"),
+            Self::Bool(true) => f.write_str("True"),
+            Self::Bool(false) => f.write_str("False"),
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Real(number) => write!(f, "{number:?}"),
+            Self::Text(text) => f.write_str(text),
+            Self::List => f.write_str("a list"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Plain {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PlainVisitor)
+    }
+}
+
+struct PlainVisitor;
+
+impl<'de> Visitor<'de> for PlainVisitor {
+    type Value = Plain;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Plain, E> {
+        Ok(Plain::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Plain, E> {
+        Ok(Plain::Bool(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Plain, E> {
+        Ok(Plain::Integer(value))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Plain, E> {
+        Ok(Plain::Real(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Plain, E> {
+        Ok(Plain::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Plain, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Plain::List)
+    }
+}
+
+/// Numbers, however deep in lists: releases differ in the shape of a base score.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Numbers(pub(super) Vec<f64>);
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NumbersVisitor)
+    }
+}
+
+struct NumbersVisitor;
+
+impl<'de> Visitor<'de> for NumbersVisitor {
+    type Value = Numbers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number or a list of numbers")
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Numbers, E> {
+        Ok(Numbers(vec![value as f64]))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Numbers, E> {
+        Ok(Numbers(vec![value]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Numbers, A::Error> {
+        let mut all = Numbers::default();
+        while let Some(Numbers(some)) = items.next_element()? {
+            all.0.extend(some);
+        }
+        Ok(all)
+    }
+}
