@@ -122,6 +122,16 @@ impl Predictor {
     /// # Errors
     /// Rows with another number of columns than the forest has features, or `out` of another length.
     pub fn predict_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
+        self.values_of(rows, &self.leaves, out)
+    }
+
+    /// The same with other leaf values, by slot.
+    pub(crate) fn values_of<T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        leaves: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
         let outputs = self.program.outputs();
         let width = self.width();
         if out.len() != rows.len() * width {
@@ -133,7 +143,7 @@ impl Predictor {
             )));
         }
         if width == outputs {
-            self.margins_into(rows, out)?;
+            self.program.margins(rows, leaves, out)?;
             self.transform_in_place(out, outputs);
             return Ok(());
         }
@@ -141,7 +151,7 @@ impl Predictor {
         thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut margins = MARGINS.with(RefCell::take);
         margins.resize(rows.len() * outputs, 0.0);
-        let done = self.margins_into(rows, &mut margins);
+        let done = self.program.margins(rows, leaves, &mut margins);
         let task = |(margins, values): (&mut [f32], &mut [f32])| {
             self.scale(margins);
             let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));

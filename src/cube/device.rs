@@ -1,6 +1,6 @@
 //! What a cubecl device can do, in the terms of [`crate::schedule::Device`].
 
-use cubecl::client::Client;
+use cubecl::{client::Client, frontend::Scalar};
 
 use crate::schedule::{Device, Gpu};
 

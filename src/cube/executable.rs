@@ -76,6 +76,7 @@ impl Executable {
             columns_at: words.columns_at,
             base_at: words.base_at,
             trees: lowered.order().len() as u32,
+            scale: forest.scale.0 as f32,
         };
         Ok(Self {
             client: client.clone(),
@@ -105,7 +106,7 @@ impl Executable {
     /// Runs over `rows`, whose values have the type it was made for, into `out`. Nothing is read back.
     ///
     /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written); `out` has
-    /// room for `rows x outputs`, `rows x trees` or `rows x trees x 2` words.
+    /// room for [`Emit::width`] words a row.
     pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
         let bytes = self.client.properties().memory.max_page_size;
         let most = most_rows(&self.plan, rows, self.model.trees, bytes);

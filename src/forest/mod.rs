@@ -8,7 +8,6 @@ mod build;
 mod compare;
 mod stats;
 mod text;
-mod transform;
 mod verify;
 
 pub mod passes;
@@ -16,8 +15,8 @@ pub mod reference;
 
 pub use build::{ForestBuilder, TreeBuilder};
 pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_below};
+pub use fangorn_kernels::plan::Transform;
 pub use stats::{FeatureStats, ForestStats};
-pub use transform::Transform;
 pub use verify::VerifyError;
 
 /// A real number that compares and hashes by its bits, so that IRs holding it are `Eq` and `Hash`.

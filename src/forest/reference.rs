@@ -3,7 +3,9 @@
 //! It walks nodes as the HIR states them and sums in `f64`, tree by tree in the producer's order. It is written to
 //! be read, not to be fast.
 
-use super::{Aggregate, ClassRule, Forest, Node, Predicate, Side, Targets, ZERO_ZONE, transform::argmax};
+use fangorn_kernels::plan::argmax;
+
+use super::{Aggregate, ClassRule, Forest, Node, Predicate, Side, Targets, ZERO_ZONE};
 
 /// A type rows come in: `f32` or `f64`.
 pub trait Input: Copy + Into<f64> {}

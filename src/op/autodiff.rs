@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use burn::{
     backend::{
-        Autodiff, TensorMetadata,
+        Autodiff, AutodiffBackend, TensorMetadata,
         autodiff::{
             checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
             grads::Gradients,
@@ -36,6 +36,19 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
             }
             OpsKind::UnTracked(prep) => prep.finish(B::forest_margins(rows, leaves.primitive().clone(), op)),
         }
+    }
+
+    fn forest_values(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        // `ForestOp::values` makes values of margins where a gradient may be asked for.
+        <Self as AutodiffBackend>::from_inner(B::forest_values(
+            x.primitive().clone(),
+            leaves.primitive().clone(),
+            op,
+        ))
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {

@@ -31,6 +31,11 @@ pub trait ForestBackend: Backend {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self>;
 
+    /// Values: margins after the objective's transform, f32; they have no gradient.
+    #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.values_width()]))]
+    fn forest_values(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>)
+    -> FloatTensor<Self>;
+
     /// Leaf slots: `[rows, features]` to `[rows, trees]`, i32.
     #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::from(vec![x[0], op.trees()]))]
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self>;

@@ -24,6 +24,15 @@ impl ForestBackend for Capture {
         record("forest_margins", x, Some(leaves), shape, DType::F32)
     }
 
+    fn forest_values(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        let shape = Shape::from(vec![x.shape()[0], op.values_width()]);
+        record("forest_values", x, Some(leaves), shape, DType::F32)
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.trees()]);
         record("forest_slots", x, None, shape, DType::I32)

@@ -29,13 +29,12 @@ pub(super) struct Key {
 
 impl ForestOp {
     /// The executable for a device, made at its first use there.
-    pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, slots: bool) -> Result<&Executable> {
+    pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, emit: Emit) -> Result<&Executable> {
         let rows = match dtype {
             DType::F16 => RowType::F16,
             DType::BF16 => RowType::BF16,
             _ => RowType::F32,
         };
-        let emit = if slots { Emit::Slots } else { Emit::Margins };
         let key = Key { device: device.clone(), rows, emit };
         self.cube.get_or_try_init(&key, || {
             let client = device.client();
@@ -51,20 +50,33 @@ impl ForestBackend for CubeBackend {
         leaves: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        let leaves = burn_cubecl::kernel::into_contiguous(leaves);
-        let count = leaves.meta.num_elements();
-        let out = empty(&x, op.outputs(), DType::F32);
-        run(&x, &op, false, (leaves.handle.clone(), count), &out);
-        out
+        sums(x, leaves, &op, Emit::Margins)
+    }
+
+    fn forest_values(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        sums(x, leaves, &op, Emit::Values(op.forest().transform))
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let out = empty(&x, op.trees(), DType::I32);
         // No leaf is read.
         let none = x.client.empty(4);
-        run(&x, &op, true, (none, 1), &out);
+        run(&x, &op, Emit::Slots, (none, 1), &out);
         out
     }
+}
+
+/// Margins or values.
+fn sums(x: CubeTensor, leaves: CubeTensor, op: &ForestOp, emit: Emit) -> CubeTensor {
+    let leaves = burn_cubecl::kernel::into_contiguous(leaves);
+    let count = leaves.meta.num_elements();
+    let out = empty(&x, emit.width(op.outputs() as u32, 0) as usize, DType::F32);
+    run(&x, op, emit, (leaves.handle.clone(), count), &out);
+    out
 }
 
 fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
@@ -73,14 +85,8 @@ fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
     CubeTensor::new_contiguous(x.client.clone(), x.device.clone(), shape, handle, dtype)
 }
 
-fn run(
-    x: &CubeTensor,
-    op: &ForestOp,
-    slots: bool,
-    leaves: (cubecl::server::Handle, usize),
-    out: &CubeTensor,
-) {
-    let executable = op.executable(&x.device, x.dtype, slots).expect("prepared by the caller");
+fn run(x: &CubeTensor, op: &ForestOp, emit: Emit, leaves: (cubecl::server::Handle, usize), out: &CubeTensor) {
+    let executable = op.executable(&x.device, x.dtype, emit).expect("prepared by the caller");
     let values = x.handle.size_in_used() as usize / x.dtype.size();
     let rows = Rows {
         words: x.handle.clone(),

@@ -22,14 +22,26 @@ impl ForestBackend for Flex {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
         let leaves = leaves.to_contiguous();
-        let leaves: &[f32] =
-            &leaves.storage::<f32>()[leaves.layout().start_offset()..][..leaves.shape().num_elements()];
-        FlexTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, leaves)))
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, values(&leaves))))
+    }
+
+    fn forest_values(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        let leaves = leaves.to_contiguous();
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, values(&leaves))))
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         FlexTensor::from_data(with_rows(x, |rows| op.cpu_slots(rows)))
     }
+}
+
+/// The values of a contiguous tensor of f32.
+fn values(tensor: &FlexTensor) -> &[f32] {
+    &tensor.storage::<f32>()[tensor.layout().start_offset()..][..tensor.shape().num_elements()]
 }
 
 /// The tensor's values as rows: where they lie when they are f32 in positive strides, otherwise widened or copied.

@@ -44,6 +44,7 @@ use crate::{
     Predictor,
     error::{Error, Result},
     forest::{Aggregate, Forest, Targets, Transform},
+    plan::Emit,
     schedule::{Preset, Schedule},
 };
 
@@ -162,12 +163,25 @@ impl ForestOp {
     /// # Errors
     /// As [`ForestOp::margins`].
     pub fn values(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
-        let margins = self.margins(x)?;
-        let margins = match self.forest.scale.0 {
-            1.0 => margins,
-            scale => margins.mul_scalar(scale),
-        };
-        Ok(transform(self.forest.transform, margins))
+        let device = x.device();
+        if self.trees() == 0 || x.dims()[0] == 0 || differentiable(&device) {
+            let margins = self.margins(x)?;
+            let margins = match self.forest.scale.0 {
+                1.0 => margins,
+                scale => margins.mul_scalar(scale),
+            };
+            return Ok(transform(self.forest.transform, margins));
+        }
+        self.check(&x)?;
+        self.prepare(&device, x.dtype(), Emit::Values(self.forest.transform))?;
+        let leaves = self.leaves(&device).into_dispatch();
+        let values = <Dispatch as ForestBackend>::forest_values(x.into_dispatch(), leaves, self.clone());
+        Ok(Tensor::from_dispatch(values))
+    }
+
+    /// Values a row has after the objective's transform.
+    pub fn values_width(&self) -> usize {
+        self.forest.transform.width(self.outputs())
     }
 
     /// Margins that are the least or the largest leaf, of tensor operations on the slots: they have their gradient.
@@ -208,7 +222,7 @@ impl ForestOp {
         if self.trees() == 0 || x.dims()[0] == 0 {
             return Ok(Tensor::zeros([x.dims()[0], self.trees()], &x.device()));
         }
-        self.prepare(&x.device(), x.dtype(), true)?;
+        self.prepare(&x.device(), x.dtype(), Emit::Slots)?;
         let slots = <Dispatch as ForestBackend>::forest_slots(x.into_dispatch(), self.clone());
         Ok(Tensor::from_dispatch(slots))
     }
@@ -227,30 +241,26 @@ impl ForestOp {
     }
 
     /// Compiles for a device, so that what it can't carry out is said here and not in the middle of a graph.
-    fn prepare(&self, device: &Device, dtype: DType, slots: bool) -> Result<()> {
+    fn prepare(&self, device: &Device, dtype: DType, emit: Emit) -> Result<()> {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
-            DispatchDevice::Cube(device) => self.executable(device, dtype, slots).map(drop),
+            DispatchDevice::Cube(device) => self.executable(device, dtype, emit).map(drop),
             DispatchDevice::Capture(_) => Ok(()),
             _ => {
-                let _ = (dtype, slots);
+                let _ = (dtype, emit);
                 self.predictor().map(drop)
             }
         }
     }
 
-    /// What runs on a device, as text: the CPU program, or the kernel in the device's language (the one that finds slots,
-    /// for a forest whose margins are the least or largest leaf).
+    /// What runs on a device, as text: the CPU program, or the kernel in the device's language.
     ///
     /// # Errors
     /// A schedule that the device can't carry out, or a device whose kernels have no text here.
     pub fn source(&self, device: &Device) -> Result<String> {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
-            DispatchDevice::Cube(device) => {
-                let slots = self.forest.aggregate != Aggregate::Sum;
-                self.executable(device, DType::F32, slots)?.source()
-            }
+            DispatchDevice::Cube(device) => self.executable(device, DType::F32, Emit::Margins)?.source(),
             _ => Ok(self.predictor()?.program().to_string()),
         }
     }
@@ -271,6 +281,16 @@ impl ForestOp {
         let predictor = self.predictor().expect("prepared by the caller");
         predictor.program().margins(rows, leaves, &mut out).expect("checked by the caller");
         TensorData::new(out, [rows.len(), self.outputs()])
+    }
+
+    /// The same for values.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn cpu_values(&self, rows: &crate::cpu::Rows<'_>, leaves: &[f32]) -> TensorData {
+        let width = self.values_width();
+        let mut out = vec![0.0f32; rows.len() * width];
+        let predictor = self.predictor().expect("prepared by the caller");
+        predictor.values_of(rows, leaves, &mut out).expect("checked by the caller");
+        TensorData::new(out, [rows.len(), width])
     }
 
     /// The same for slots.
@@ -323,6 +343,11 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
     }
 }
 
+/// Whether a gradient may be asked for on a device.
+fn differentiable(device: &Device) -> bool {
+    matches!(device.as_dispatch(), DispatchDevice::Autodiff(_))
+}
+
 /// The device under an autodiff one.
 fn innermost(device: &DispatchDevice) -> &DispatchDevice {
     match device {
@@ -355,10 +380,10 @@ pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
         let base = Tensor::<2>::from_data(TensorData::new(base, [1, op.outputs()]), &x.device());
         return Ok(base.repeat_dim(0, x.dims()[0]));
     }
-    if op.forest.aggregate != Aggregate::Sum {
+    if op.forest.aggregate != Aggregate::Sum && differentiable(&x.device()) {
         return op.extremes(x, leaves);
     }
-    op.prepare(&x.device(), x.dtype(), false)?;
+    op.prepare(&x.device(), x.dtype(), Emit::Margins)?;
     let margins =
         <Dispatch as ForestBackend>::forest_margins(x.into_dispatch(), leaves.into_dispatch(), op.clone());
     Ok(Tensor::from_dispatch(margins))

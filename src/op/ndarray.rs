@@ -28,6 +28,15 @@ impl ForestBackend for NdArray {
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, &leaves)))
     }
 
+    fn forest_values(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        let leaves = values(leaves);
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, &leaves)))
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_slots(rows)))
     }

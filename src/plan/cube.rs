@@ -9,7 +9,7 @@
 //! carried out otherwise, and a [`Note`] says how: the plan is then built again without it.
 
 use super::{
-    Adders, CachedTrees, CopyDim, Emit, GpuDim, Loop, Map, Note, Op, Partial, SharedSums, Sum, Value,
+    Adders, CachedTrees, CopyDim, GpuDim, Loop, Map, Note, Op, Partial, SharedSums, Sum, Value,
     lower::Builder,
 };
 use crate::{
@@ -268,7 +268,7 @@ struct Lowering<'a> {
 
 impl Lowering<'_> {
     fn sums(&self) -> bool {
-        self.builder.plan.emit == Emit::Margins
+        self.builder.plan.emit.sums()
     }
 
     fn is_shared(&self, buffer: BufferId) -> bool {
@@ -393,31 +393,7 @@ impl Lowering<'_> {
         };
         inside.dims.extend(&guarded);
         for op in ops {
-            match op {
-                mir::Op::Loop(l) => {
-                    let one =
-                        self.guard(op, &mut inside.clone(), |s, inside, out| s.one_loop(l, inside, out))?;
-                    out.extend(one);
-                }
-                mir::Op::Cases(c) => {
-                    let mut cases = Vec::new();
-                    for case in &c.cases {
-                        cases.push((case.end, self.ops(&case.body, &inside)?));
-                    }
-                    out.push(Op::Cases { register: c.depth as u32, cases });
-                }
-                mir::Op::Walk(w) => {
-                    let alone = around.owner.clone();
-                    let into = (self.sums() && !inside.accumulating)
-                        .then(|| self.sum(w.into, w.atomic, true, &alone));
-                    let mut walk = self.builder.walk(w, around.depth, into);
-                    walk.cached_rows = inside.cached_rows;
-                    walk.cached_trees = inside.cached_trees;
-                    out.push(Op::Walk(walk));
-                }
-                // Stages are placed where block loops open.
-                mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
-            }
+            out.extend(self.guard(op, &mut inside.clone(), |s, inside, out| s.one(op, inside, out))?);
         }
         if accumulate {
             let (buffer, atomic) = buffers[0];
@@ -488,6 +464,31 @@ impl Lowering<'_> {
             (false, false) => Sum::Partial { buffer: self.global(&grid, &[]), atomic: false },
         };
         out.push(Op::ReduceShared { into, rows: chains, by });
+        Ok(())
+    }
+
+    /// A statement, but for what stands round it.
+    fn one(&mut self, op: &mir::Op, around: &Around, out: &mut Vec<Op>) -> std::result::Result<(), Less> {
+        match op {
+            mir::Op::Loop(l) => self.one_loop(l, around, out)?,
+            mir::Op::Cases(c) => {
+                let mut cases = Vec::new();
+                for case in &c.cases {
+                    cases.push((case.end, self.ops(&case.body, around)?));
+                }
+                out.push(Op::Cases { register: c.depth as u32, cases });
+            }
+            mir::Op::Walk(w) => {
+                let sums = self.sums() && !around.accumulating;
+                let into = sums.then(|| self.sum(w.into, w.atomic, true, &around.owner));
+                let mut walk = self.builder.walk(w, around.depth, into);
+                walk.cached_rows = around.cached_rows;
+                walk.cached_trees = around.cached_trees;
+                out.push(Op::Walk(walk));
+            }
+            // Caches are filled before, stages are placed where block loops open.
+            mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
+        }
         Ok(())
     }
 

@@ -20,6 +20,7 @@
 mod nest;
 mod parse;
 mod presets;
+mod template;
 mod text;
 mod verify;
 
@@ -29,6 +30,7 @@ pub(crate) use nest::MOST_DEPTH;
 pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;
 pub use presets::Preset;
+pub use template::Template;
 pub use verify::{Device, Gpu, MOST_CPU_WALKS, MOST_SIBLING_WALKS, MOST_UNROLLED_STEPS, ScheduleError};
 
 pub use fangorn_kernels::plan::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};

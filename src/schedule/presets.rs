@@ -18,17 +18,37 @@ pub enum Preset {
     TahoeDirect,
     /// Tahoe's shared data: a cube walks all trees for one cached row in parallel (SilvanForge, section 3.2).
     TahoeSharedData,
+    /// Tahoe's shared forest: rows over grid and block, the whole forest in shared memory.
+    TahoeSharedForest,
+    /// Tahoe's shared partial forest: rows over grid and block, groups of trees over the grid, each group in shared
+    /// memory.
+    TahoeSharedPartialForest,
+    /// RAPIDS FIL: a cube a row, trees over 256 units, nodes interleaved (SilvanForge, section 1).
+    RapidsFil,
+    /// nvForest with its breadth-first layout: a few rows a cube, each row's trees over many units.
+    Nvforest,
+    /// nvForest with its layered layout: the same with the trees' levels interleaved.
+    NvforestLayered,
+    /// Hummingbird's perfect-tree traversal: every pair of a row and a tree at once, trees filled up to one depth, sums
+    /// by a kernel of their own.
+    Hummingbird,
 }
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 12] = [
         Self::Default,
         Self::Xgboost,
         Self::TreebeardOneTree,
         Self::TreebeardOneRow,
         Self::TahoeDirect,
         Self::TahoeSharedData,
+        Self::TahoeSharedForest,
+        Self::TahoeSharedPartialForest,
+        Self::RapidsFil,
+        Self::Nvforest,
+        Self::NvforestLayered,
+        Self::Hummingbird,
     ];
 
     /// The name on the command line.
@@ -40,6 +60,12 @@ impl Preset {
             Self::TreebeardOneRow => "treebeard_one_row",
             Self::TahoeDirect => "tahoe_direct",
             Self::TahoeSharedData => "tahoe_shared_data",
+            Self::TahoeSharedForest => "tahoe_shared_forest",
+            Self::TahoeSharedPartialForest => "tahoe_shared_partial_forest",
+            Self::RapidsFil => "rapids_fil",
+            Self::Nvforest => "nvforest",
+            Self::NvforestLayered => "nvforest_layered",
+            Self::Hummingbird => "hummingbird",
         }
     }
 
@@ -91,6 +117,35 @@ impl Preset {
                 let ordered = Schedule::new().reorder(["batch", "tree"]).gpu_dimension("batch", grid);
                 ordered.gpu_dimension("tree", block).cache("batch").layout(LayoutKind::Sparse)
             }
+            Self::TahoeSharedForest => {
+                let tiled =
+                    Schedule::new().tile("batch", "b0", "b1", 64u32).tile("tree", "t0", "t1", Size::Trees);
+                let ordered = tiled.reorder(["b0", "t0", "b1", "t1"]);
+                ordered
+                    .gpu_dimension("b0", grid)
+                    .gpu_dimension("b1", block)
+                    .cache("t0")
+                    .layout(LayoutKind::Sparse)
+            }
+            Self::TahoeSharedPartialForest => {
+                let group = trees_of_a_cache(&stats);
+                let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).tile("tree", "t0", "t1", group);
+                let ordered = tiled.reorder(["b0", "t0", "b1", "t1"]);
+                let mapped = ordered.gpu_dimension("b0", grid).gpu_dimension("t0", GpuDim::Grid(Axis::Y));
+                mapped.gpu_dimension("b1", block).cache("t0").layout(LayoutKind::Sparse)
+            }
+            Self::RapidsFil => {
+                let tiled = Schedule::new().tile("tree", "t0", "t1", 256u32).reorder(["batch", "t1", "t0"]);
+                let mapped = tiled.gpu_dimension("batch", grid).gpu_dimension("t1", block);
+                mapped.cache("batch").shared_reduce("t1").layout(interleaved(&stats))
+            }
+            Self::Nvforest => nvforest().layout(LayoutKind::Sparse),
+            Self::NvforestLayered => nvforest().layout(interleaved(&stats)),
+            Self::Hummingbird => {
+                let tiled = Schedule::new().tile("batch", "b0", "b1", 256u32).reorder(["b0", "tree", "b1"]);
+                let mapped = tiled.gpu_dimension("b0", grid).gpu_dimension("tree", GpuDim::Grid(Axis::Y));
+                mapped.gpu_dimension("b1", block).unroll_walk("b1", None).layout(layout)
+            }
         }
     }
 }
@@ -104,6 +159,29 @@ fn layout_for(stats: &ForestStats) -> LayoutKind {
     } else {
         LayoutKind::Sparse
     }
+}
+
+/// The interleaved layout where full trees of the greatest depth are not far more than the nodes there are.
+fn interleaved(stats: &ForestStats) -> LayoutKind {
+    let depth = stats.depths.len().saturating_sub(1) as i32;
+    let full = 2f64.powi(depth + 1) * stats.trees as f64;
+    if full <= 65_536f64.max(32.0 * stats.leaves as f64) { LayoutKind::Reorg } else { LayoutKind::Sparse }
+}
+
+/// Trees whose nodes, two words each, take three quarters of the least shared memory that devices have.
+fn trees_of_a_cache(stats: &ForestStats) -> u32 {
+    const WORDS: usize = (12 << 10) / 4;
+    let nodes = (2 * stats.leaves / stats.trees.max(1)).max(1);
+    (WORDS / 2 / nodes).clamp(1, 1 << 16) as u32
+}
+
+/// Four rows a cube, 64 units to the trees of each.
+fn nvforest() -> Schedule {
+    let tiled = Schedule::new().tile("batch", "b0", "b1", 4u32).tile("tree", "t0", "t1", 64u32);
+    let ordered = tiled.reorder(["b0", "b1", "t1", "t0"]);
+    let mapped =
+        ordered.gpu_dimension("b0", GpuDim::Grid(Axis::X)).gpu_dimension("b1", GpuDim::Block(Axis::X));
+    mapped.gpu_dimension("t1", GpuDim::Block(Axis::Y)).cache("b0").shared_reduce("t1")
 }
 
 /// Rows of a block, trees over units where there are trees enough, shared sums (SilvanForge, section 8).

@@ -10,6 +10,7 @@
 use cubecl::prelude::*;
 
 use super::{
+    finish::apply,
     memory::{Buffers, Call, Local, TREE_WORDS, combine, margin, nothing},
     node::{self, Place},
     shared, walk,
@@ -75,7 +76,8 @@ fn run(
             Op::Accumulate { body, into } => {
                 local.sum.store(nothing(&*b, call, plan));
                 run(b, call, local, &here, &body, plan);
-                add(b, call, local, &here, here.row, 0u32, local.sum.read(), &into, plan);
+                let sum = local.sum.read();
+                add(b, call, local, &here, here.row, 0u32, sum, &into, plan);
             }
             Op::Cases { register, cases } => {
                 let offset = *here.offsets.index(comptime![register as usize]);
@@ -273,7 +275,7 @@ pub fn found(
 ) {
     let entry = call.trees_at + tree * TREE_WORDS;
     match comptime![plan.emit] {
-        Emit::Margins => {
+        Emit::Margins | Emit::Values(_) => {
             let slot = b.model[(call.slots_at + at) as usize];
             match comptime![into.clone()] {
                 None => {
@@ -332,7 +334,11 @@ pub fn add(
             if comptime![first && (plan.combine == Combine::Sum || plan.sums_once())] {
                 let base = f32::reinterpret(b.model[(call.base_at + output) as usize]);
                 let sum = margin(base, amount, nothing(&*b, call, plan), plan.combine);
-                b.out[at] = u32::reinterpret(sum);
+                let value = match comptime![plan.fused()] {
+                    Some(transform) => apply(call.scale * sum, transform),
+                    None => sum,
+                };
+                b.out[at] = u32::reinterpret(value);
             } else {
                 let sum = combine(f32::reinterpret(b.out[at]), amount, plan.combine);
                 b.out[at] = u32::reinterpret(sum);

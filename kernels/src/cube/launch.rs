@@ -4,6 +4,7 @@ use cubecl::{client::Client, prelude::*, server::Handle};
 
 use super::{
     expand::forest,
+    finish::{LastStage, finish},
     memory::{BuffersLaunch, CallLaunch},
     reduce::{TOGETHER, add_base, fill_out, fill_partial, reduce_copies},
 };
@@ -28,6 +29,8 @@ pub struct Model {
     pub base_at: u32,
     /// Number of trees.
     pub trees: u32,
+    /// What margins are multiplied with before a transform.
+    pub scale: f32,
 }
 
 /// Rows on a device, read as words whatever their type.
@@ -61,11 +64,7 @@ const PIECE: u32 = 128;
 /// the cube's units have stay below their limit.
 pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u32 {
     let words = most_bytes.min(1 << 33) / 4;
-    let width = match plan.emit {
-        Emit::Margins => plan.outputs,
-        Emit::Slots => trees,
-        Emit::Trace => trees.saturating_mul(2),
-    };
+    let width = plan.emit.width(plan.outputs, trees).max(plan.outputs);
     let of_unit = |p: &Partial| {
         let block = p.dims.iter().filter(|d| matches!(d.gpu, Some(GpuDim::Block(_))));
         block.map(|d| u64::from(copies_of(plan, d.gpu, [1; 3]))).product::<u64>() * u64::from(plan.outputs)
@@ -130,6 +129,18 @@ fn launch_piece(
     if rows.batch == 0 {
         return;
     }
+    // Values that need more than their own sum are made of margins, by the last launch.
+    let last = match plan.emit {
+        Emit::Values(transform) if plan.fused().is_none() => Some((transform, out.clone())),
+        _ => None,
+    };
+    let out = match last {
+        Some(_) => {
+            let margins = rows.batch as usize * plan.outputs as usize;
+            (client.empty(margins * 4), margins)
+        }
+        None => out,
+    };
     let at = Extents { batch: rows.batch, trees: model.trees, threads: 1 };
     let row_sums = rows.batch * plan.outputs;
     let count = cubes(plan, at);
@@ -149,7 +160,7 @@ fn launch_piece(
             fill_partial::launch_unchecked(client, count, dim, words, partial, nothing_at, partial_len);
         }
     }
-    let margins = plan.emit == Emit::Margins;
+    let margins = plan.emit.sums();
     let sums_once = plan.sums_once();
     let from_base = plan.combine == Combine::Sum;
     if margins && !sums_once {
@@ -182,6 +193,7 @@ fn launch_piece(
         model.questions_at,
         model.columns_at,
         model.base_at,
+        model.scale,
         plan.sizes.iter().map(|s| s.resolve(at)).collect(),
         partials_at.iter().copied().collect(),
     );
@@ -210,8 +222,14 @@ fn launch_piece(
             plan.clone(),
         );
     }
-    for (p, at) in plan.partials.iter().zip(partials_at) {
+    // A last launch adds up the copies of the last buffer itself.
+    let mut left = (0, 0);
+    for (i, (p, at)) in plan.partials.iter().zip(partials_at).enumerate() {
         let by = adders(copies(p), row_sums);
+        if last.is_some() && i + 1 == plan.partials.len() && by == Adders::Unit {
+            left = (at, copies(p));
+            continue;
+        }
         let (count, dim) = match by {
             Adders::Cube => (CubeCount::Static(row_sums, 1, 1), CubeDim::new_1d(TOGETHER)),
             Adders::Unit | Adders::Plane => flat(row_sums),
@@ -239,7 +257,36 @@ fn launch_piece(
             );
         }
     }
-    if margins && !sums_once && !from_base {
+    let base_left = margins && !sums_once && !from_base;
+    if let Some((transform, values)) = last {
+        let what = LastStage { combine: plan.combine, add_base: base_left, outputs: plan.outputs, transform };
+        let (count, dim) = flat(rows.batch);
+        // SAFETY: `out` holds the margins of these rows, `values` has room for their values, the copies left lie in the
+        // partial buffer.
+        unsafe {
+            let buffers = (
+                buffer(&model.words, model.len),
+                buffer(&out.0, out.1),
+                buffer(&partial, partial_len.max(1) as usize),
+                buffer(&values.0, values.1),
+            );
+            finish::launch_unchecked(
+                client,
+                count,
+                dim,
+                buffers.0,
+                buffers.1,
+                buffers.2,
+                buffers.3,
+                model.base_at,
+                left.0,
+                left.1,
+                rows.batch,
+                model.scale,
+                what,
+            );
+        }
+    } else if base_left {
         let (count, dim) = flat(row_sums);
         // SAFETY: as for `fill_out`.
         unsafe {

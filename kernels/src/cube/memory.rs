@@ -49,6 +49,8 @@ pub struct Call {
     pub columns_at: u32,
     /// … and base scores, after which the sum of no leaves stands.
     pub base_at: u32,
+    /// What margins are multiplied with before a transform.
+    pub scale: f32,
     /// The plan's run-time sizes.
     pub sizes: Sequence<u32>,
     /// Where the partial buffers begin.

@@ -7,6 +7,7 @@
 //! Where is a threshold compared? In `node::right`.
 
 mod expand;
+mod finish;
 mod keys;
 mod launch;
 mod memory;

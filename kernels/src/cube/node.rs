@@ -152,6 +152,33 @@ pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
     (meta & flag) != 0u32
 }
 
+/// 1 where a value with this key goes right at the node at `at`, 0 where it goes left.
+#[cube]
+fn side(
+    b: &Buffers,
+    local: &Local,
+    place: &Place,
+    call: &Call,
+    at: u32,
+    meta: u32,
+    key: u32,
+    #[comptime] cached: bool,
+    #[comptime] plan: &PlanRef,
+) -> u32 {
+    if comptime![plan.node.words == 1] {
+        right_in_one_word(key, meta, comptime![plan.node.spare_bits])
+    } else {
+        let asked = word(b, local, place, at, 0u32, cached, plan);
+        let mut side = right(key, asked, meta);
+        if comptime![plan.questions] {
+            if (meta & comptime![QUESTION]) != 0u32 {
+                side = question_right(b, call, key, asked, meta);
+            }
+        }
+        side
+    }
+}
+
 /// The address after a step from `at`, given the node's flags and the key of the value that it asks for.
 #[cube]
 pub fn step(
@@ -166,18 +193,7 @@ pub fn step(
     #[comptime] cached: bool,
     #[comptime] plan: &PlanRef,
 ) -> u32 {
-    let mut side = 0u32.runtime();
-    if comptime![plan.node.words == 1] {
-        side = right_in_one_word(key, meta, comptime![plan.node.spare_bits]);
-    } else {
-        let asked = word(b, local, place, at, 0u32, cached, plan);
-        side = right(key, asked, meta);
-        if comptime![plan.questions] {
-            if (meta & comptime![QUESTION]) != 0u32 {
-                side = question_right(b, call, key, asked, meta);
-            }
-        }
-    }
+    let side = side(b, local, place, call, at, meta, key, cached, plan);
     match comptime![plan.children] {
         Children::Affine { stride } => at * 2u32 + constant + side * stride,
         Children::Interleaved => {

@@ -6,7 +6,7 @@ use super::{
     expand::forest,
     memory::{BuffersLaunch, CallLaunch},
 };
-use crate::plan::{Emit, PlanRef};
+use crate::plan::PlanRef;
 
 /// What a compiler makes of a plan for the device behind `client`: WGSL, SPIR-V, PTX, in checked mode.
 ///
@@ -23,8 +23,8 @@ pub fn source<C: Compiler>(
     let buffer = || unsafe { BufferArg::from_raw_parts(none.clone(), 1) };
     let sizes = plan.sizes.iter().map(|_| 0).collect();
     let partials = plan.partials.iter().map(|_| 0).collect();
-    let call = CallLaunch::new(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, sizes, partials);
-    let atomic = (plan.emit == Emit::Margins && plan.is_atomic()).then(buffer).into_iter().collect();
+    let call = CallLaunch::new(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1.0, sizes, partials);
+    let atomic = (plan.emit.sums() && plan.is_atomic()).then(buffer).into_iter().collect();
     let [x, y, z] = plan.cube_dim;
     let kernel = forest::create_dummy_kernel(
         client.properties_shared(),

@@ -8,6 +8,7 @@
 pub mod question;
 mod size;
 mod text;
+mod transform;
 
 use std::{
     fmt,
@@ -16,6 +17,7 @@ use std::{
 };
 
 pub use size::{Extents, Size};
+pub use transform::{Transform, argmax};
 
 /// An axis of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -458,10 +460,29 @@ impl SharedSums {
 pub enum Emit {
     /// Margins: `rows x outputs`, f32.
     Margins,
+    /// Values: margins times the forest's scale, transformed, f32.
+    Values(Transform),
     /// Leaf slots: `rows x trees` in the producer's tree order, u32.
     Slots,
     /// For each visit its worker and its place in the worker's order: `rows x trees x 2`, u32.
     Trace,
+}
+
+impl Emit {
+    /// Whether leaves are added up at all.
+    pub fn sums(self) -> bool {
+        matches!(self, Self::Margins | Self::Values(_))
+    }
+
+    /// Words a row, for a forest of so many outputs and trees.
+    pub fn width(self, outputs: u32, trees: u32) -> u32 {
+        match self {
+            Self::Margins => outputs,
+            Self::Values(transform) => transform.width(outputs),
+            Self::Slots => trees,
+            Self::Trace => trees.saturating_mul(2),
+        }
+    }
 }
 
 /// Where a plan runs.
@@ -564,6 +585,15 @@ impl Plan {
             _ => true,
         };
         self.partials.is_empty() && self.ops().iter().all(once)
+    }
+
+    /// The transform that is computed where a sum is written: one of a single output whose every row is written once.
+    /// Any other is a launch of its own, the last stage.
+    pub fn fused(&self) -> Option<Transform> {
+        match self.emit {
+            Emit::Values(t) if self.outputs == 1 && t.is_each() && self.sums_once() => Some(t),
+            _ => None,
+        }
     }
 
     /// Whether some sum is added to the result with atomic operations.

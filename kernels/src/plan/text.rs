@@ -14,9 +14,13 @@ impl fmt::Display for Plan {
             Target::Cube => "cube",
         };
         let emit = match self.emit {
-            Emit::Margins => "margins",
-            Emit::Slots => "slots",
-            Emit::Trace => "trace",
+            Emit::Margins => "margins".to_owned(),
+            Emit::Values(t) => {
+                let place = if self.fused().is_some() { "as sums are written" } else { "in a last launch" };
+                format!("values({}, {place})", t.name())
+            }
+            Emit::Slots => "slots".to_owned(),
+            Emit::Trace => "trace".to_owned(),
         };
         writeln!(f, "plan {target} emit={emit} outputs={} rows={:?}", self.outputs, self.rows)?;
         write!(f, "  layout {} ", self.layout)?;

@@ -1,6 +1,6 @@
-//! What an objective makes of its margins.
+//! What an objective makes of its margins: part of what a model means, and here since kernels compute it, too.
 
-/// The last step from margins to values; margins have been multiplied by [`Forest::scale`](super::Forest::scale).
+/// The last step from margins to values; margins have been multiplied by the forest's scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transform {
     /// Values are the margins.
@@ -89,6 +89,12 @@ impl Transform {
         matches!(self, Self::SigmoidPair | Self::ComplementPair | Self::OppositePair)
     }
 
+    /// Whether each value is of its own margin alone, one for one.
+    pub fn is_each(self) -> bool {
+        !self.is_pair()
+            && !matches!(self, Self::Softmax | Self::SoftmaxZero | Self::Argmax | Self::MeanAndVariance)
+    }
+
     /// The number of outputs it needs, if not any.
     pub fn outputs(self) -> Option<u32> {
         match self {
@@ -99,10 +105,10 @@ impl Transform {
     }
 
     /// Values a row has after the transform, when it has `outputs` margins.
-    pub fn width(self, outputs: usize) -> usize {
+    pub fn width<N: Copy + From<u8> + std::ops::Mul<Output = N>>(self, outputs: N) -> N {
         match self {
-            Self::Argmax => 1,
-            _ if self.is_pair() => 2 * outputs,
+            Self::Argmax => N::from(1),
+            _ if self.is_pair() => outputs * N::from(2),
             _ => outputs,
         }
     }
@@ -200,6 +206,6 @@ fn probit(p: f64) -> f64 {
 }
 
 /// Index of the first largest entry.
-pub(crate) fn argmax<T: PartialOrd>(row: &[T]) -> usize {
+pub fn argmax<T: PartialOrd>(row: &[T]) -> usize {
     (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best })
 }

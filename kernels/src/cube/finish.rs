@@ -1,0 +1,160 @@
+//! The last stage: what leaves came to as margins, and margins as values.
+
+use cubecl::prelude::*;
+
+use super::memory::{combine, margin};
+use crate::plan::{Combine, Transform};
+
+/// What a [`finish`] does, besides what only the call knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LastStage {
+    /// How leaves become margins.
+    pub combine: Combine,
+    /// Whether sums began as those of no leaves, so that the base score is still to be added.
+    pub add_base: bool,
+    /// Margins a row.
+    pub outputs: u32,
+    /// What becomes of them.
+    pub transform: Transform,
+}
+
+/// One unit a row: adds up the copies of its sums that `partial` still has, and writes its values.
+#[cube(launch_unchecked)]
+pub fn finish(
+    model: &[u32],
+    margins: &[u32],
+    partial: &[f32],
+    values: &mut [f32],
+    base_at: u32,
+    partial_at: u32,
+    copies: u32,
+    rows: u32,
+    scale: f32,
+    #[comptime] what: LastStage,
+) {
+    let row = ABSOLUTE_POS as u32;
+    if row < rows {
+        let outputs = comptime![what.outputs];
+        let width = comptime![what.transform.width(what.outputs)];
+        let at = row * width;
+        let transform = comptime![what.transform];
+        let mut best = 0u32;
+        let mut top = 0.0f32;
+        for o in 0..outputs {
+            let m = scale * total(model, margins, partial, base_at, partial_at, copies, rows, row, o, what);
+            if comptime![matches!(transform, Transform::Softmax | Transform::SoftmaxZero | Transform::Argmax)]
+            {
+                if o == 0u32 || m > top {
+                    top = m;
+                    best = o;
+                }
+            }
+            if comptime![transform.is_pair()] {
+                values[(at + 2u32 * o) as usize] = first_of_pair(m, transform);
+                values[(at + 2u32 * o + 1u32) as usize] = second_of_pair(m, transform);
+            } else if comptime![transform == Transform::MeanAndVariance] {
+                let deviation = m.exp();
+                values[(at + o) as usize] = select(o == 0u32, m, deviation * deviation);
+            } else if comptime![transform != Transform::Argmax] {
+                values[(at + o) as usize] = apply(m, transform);
+            }
+        }
+        if comptime![transform == Transform::Argmax] {
+            values[at as usize] = f32::cast_from(best);
+        }
+        if comptime![matches!(transform, Transform::Softmax | Transform::SoftmaxZero)] {
+            let mut sum = 0.0f32;
+            for o in 0..outputs {
+                let m = values[(at + o) as usize];
+                let mut power = (m - top).exp();
+                if comptime![transform == Transform::SoftmaxZero] {
+                    power = select(m.abs() > 1e-7f32, power, 0.0f32);
+                }
+                values[(at + o) as usize] = power;
+                sum += power;
+            }
+            sum = select(sum > 0.0f32, sum, 1.0f32);
+            for o in 0..outputs {
+                values[(at + o) as usize] /= sum;
+            }
+        }
+    }
+}
+
+/// A row's margin: what the kernel has written, the copies that are left, and perhaps the base score.
+#[cube]
+fn total(
+    model: &[u32],
+    margins: &[u32],
+    partial: &[f32],
+    base_at: u32,
+    partial_at: u32,
+    copies: u32,
+    rows: u32,
+    row: u32,
+    output: u32,
+    #[comptime] what: LastStage,
+) -> f32 {
+    let outputs = comptime![what.outputs];
+    let at = row * outputs + output;
+    let mut sum = f32::reinterpret(margins[at as usize]);
+    let mut copy = 0u32.runtime();
+    while copy < copies {
+        sum = combine(sum, partial[(partial_at + copy * rows * outputs + at) as usize], what.combine);
+        copy += 1u32;
+    }
+    if comptime![what.add_base] {
+        let base = f32::reinterpret(model[(base_at + output) as usize]);
+        let nothing = f32::reinterpret(model[(base_at + outputs) as usize]);
+        sum = margin(base, sum, nothing, what.combine);
+    }
+    sum
+}
+
+/// The transform of one margin on its own; those of a whole row leave it as it is.
+#[cube]
+pub fn apply(m: f32, #[comptime] transform: Transform) -> f32 {
+    match transform {
+        Transform::Sigmoid => 1.0f32 / (1.0f32 + (-m).exp()),
+        Transform::Exp => m.exp(),
+        Transform::Step => select(m > 0.0f32, 1.0f32, 0.0f32),
+        Transform::Softplus => {
+            let positive = select(m > 0.0f32, m, 0.0f32);
+            positive + (-m.abs()).exp().log1p()
+        }
+        Transform::SignedSquare => m * m.abs(),
+        Transform::PowerOfTwo => (m * comptime![-std::f32::consts::LN_2]).exp(),
+        Transform::Probit => {
+            let x = 2.0f32 * m - 1.0f32;
+            let log = ((1.0f32 - x) * (1.0f32 + x)).ln();
+            let a = comptime![2.0 / (std::f32::consts::PI * 0.147)] + 0.5f32 * log;
+            let root = ((a * a - log / 0.147f32).sqrt() - a).sqrt() * comptime![std::f32::consts::SQRT_2];
+            select(x < 0.0f32, -root, root)
+        }
+        Transform::Identity
+        | Transform::Softmax
+        | Transform::SoftmaxZero
+        | Transform::Argmax
+        | Transform::SigmoidPair
+        | Transform::ComplementPair
+        | Transform::OppositePair
+        | Transform::MeanAndVariance => m,
+    }
+}
+
+#[cube]
+fn first_of_pair(m: f32, #[comptime] transform: Transform) -> f32 {
+    match transform {
+        Transform::SigmoidPair => 1.0f32 / (1.0f32 + m.exp()),
+        Transform::ComplementPair => 1.0f32 - m,
+        _ => -m,
+    }
+}
+
+#[cube]
+fn second_of_pair(m: f32, #[comptime] transform: Transform) -> f32 {
+    match transform {
+        Transform::SigmoidPair => 1.0f32 / (1.0f32 + (-m).exp()),
+        _ => m,
+    }
+}

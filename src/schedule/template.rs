@@ -1,0 +1,128 @@
+//! SilvanForge's template of GPU schedules (section 8.1, table 5).
+
+use super::{Axis, GpuDim, LayoutKind, Schedule};
+
+/// The nine parameters that span the schedules SilvanForge searches. Any values make a schedule;
+/// [`Template::all`] gives those of the paper's table.
+///
+/// ```
+/// use fangorn::schedule::{LayoutKind, Template};
+///
+/// let template = Template { interleave: 2, unroll_walks: true, layout: LayoutKind::Array, ..Template::default() };
+/// assert!(template.schedule().to_string().contains("interleave(t3)"));
+/// assert_eq!(Template::all().count(), 5184);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Template {
+    /// Rows of a cube.
+    pub rows_per_block: u32,
+    /// Rows of a unit.
+    pub rows_per_unit: u32,
+    /// Units that the trees of a row are shared out over.
+    pub tree_units: u32,
+    /// Whether a cube's rows are in shared memory.
+    pub cache_rows: bool,
+    /// Whether the trees that a cube walks at a time are in shared memory.
+    pub cache_trees: bool,
+    /// Whether walks are straight-line code.
+    pub unroll_walks: bool,
+    /// Walks of a unit that advance together.
+    pub interleave: u32,
+    /// Whether partial sums are in shared memory.
+    pub shared_reduce: bool,
+    /// How nodes lie in memory.
+    pub layout: LayoutKind,
+}
+
+impl Default for Template {
+    /// 32 rows a cube, one a unit, ten units to its trees, rows cached, sums shared.
+    fn default() -> Self {
+        Self {
+            rows_per_block: 32,
+            rows_per_unit: 1,
+            tree_units: 10,
+            cache_rows: true,
+            cache_trees: false,
+            unroll_walks: false,
+            interleave: 1,
+            shared_reduce: true,
+            layout: LayoutKind::Sparse,
+        }
+    }
+}
+
+impl Template {
+    /// Every combination of the paper's values: 5184.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let flags = [false, true];
+        let rows = [8, 32, 64].into_iter().flat_map(|block| [1, 2, 4].map(|unit| (block, unit)));
+        let units = rows.flat_map(|rows| [2, 10, 20, 50].map(|units| (rows, units)));
+        let caches = units.flat_map(move |u| flags.map(|rows| (u, rows)));
+        let caches = caches.flat_map(move |c| flags.map(|trees| (c, trees)));
+        let walks = caches.flat_map(move |c| flags.map(|unroll| (c, unroll)));
+        let walks = walks.flat_map(|w| [1, 2, 4].map(|interleave| (w, interleave)));
+        let sums = walks.flat_map(move |w| flags.map(|shared| (w, shared)));
+        sums.flat_map(|s| LayoutKind::ALL.map(|layout| (s, layout))).map(|parts| {
+            let ((walks, shared_reduce), layout) = parts;
+            let ((caches, unroll_walks), interleave) = walks;
+            let ((((rows_per_block, rows_per_unit), tree_units), cache_rows), cache_trees) = caches;
+            Self {
+                rows_per_block,
+                rows_per_unit,
+                tree_units,
+                cache_rows,
+                cache_trees,
+                unroll_walks,
+                interleave,
+                shared_reduce,
+                layout,
+            }
+        })
+    }
+
+    /// The schedule: a cube has `rows_per_block` rows and all trees, a unit of it `rows_per_unit` of the rows and every
+    /// `tree_units`th tree.
+    pub fn schedule(&self) -> Schedule {
+        let (rows, trees) = (self.rows_per_block.max(1), self.tree_units.max(1));
+        let mut schedule = Schedule::new()
+            .tile("batch", "b0", "b1", rows)
+            .tile("b1", "b2", "b3", self.rows_per_unit.max(1))
+            .tile("tree", "t0", "t1", trees);
+        let innermost = match self.interleave {
+            0 | 1 => "t0",
+            lanes => {
+                schedule = schedule.tile("t0", "t2", "t3", lanes);
+                "t3"
+            }
+        };
+        let outer = if innermost == "t0" { "t0" } else { "t2" };
+        schedule = match (self.cache_trees, innermost) {
+            // What a cube caches together stands outside the loops of its units.
+            (true, "t3") => schedule.reorder(["b0", "t2", "b2", "t1", "b3", "t3"]),
+            (true, _) => schedule.reorder(["b0", "t0", "b2", "t1", "b3"]),
+            (false, "t3") => schedule.reorder(["b0", "b2", "t1", "b3", "t2", "t3"]),
+            (false, _) => schedule.reorder(["b0", "b2", "t1", "b3", "t0"]),
+        };
+        let walks = if self.cache_trees && innermost == "t0" { "b3" } else { innermost };
+        schedule = schedule
+            .gpu_dimension("b0", GpuDim::Grid(Axis::X))
+            .gpu_dimension("b2", GpuDim::Block(Axis::X))
+            .gpu_dimension("t1", GpuDim::Block(Axis::Y));
+        if self.cache_rows {
+            schedule = schedule.cache("b0");
+        }
+        if self.cache_trees {
+            schedule = schedule.cache(outer);
+        }
+        if self.interleave > 1 {
+            schedule = schedule.interleave("t3");
+        }
+        if self.unroll_walks {
+            schedule = schedule.unroll_walk(walks, None);
+        }
+        if self.shared_reduce {
+            schedule = schedule.shared_reduce("t1");
+        }
+        schedule.layout(self.layout)
+    }
+}
