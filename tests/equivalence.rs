@@ -13,14 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fangorn::{Error, plan::check, schedule::Device};
 use generate::{Case, Kind};
 use proptest::{
     prelude::*,
     test_runner::{TestCaseError, TestError},
 };
 
-/// Cases on the CPU, each with 1 and with 2 threads.
-const ON_THE_CPU: u32 = 1000;
 /// Cases on a GPU: three kernels are compiled for each, which is what takes the time.
 #[cfg(feature = "cube")]
 const ON_A_GPU: u32 = 60;
@@ -68,7 +67,7 @@ fn assert_mostly(accepted: u32, cases: u32) {
 
 #[test]
 fn any_schedule_on_the_cpu() {
-    let cases = generate::wanted(ON_THE_CPU);
+    let cases = generate::wanted(generate::IN_CI);
     let accepted =
         hold(cases, generate::case(Kind::Any), |case| Ok(runs::on_cpu(case, 1)? && runs::on_cpu(case, 2)?));
     assert_mostly(accepted, cases);
@@ -76,13 +75,27 @@ fn any_schedule_on_the_cpu() {
 
 #[test]
 fn mapped_schedules_on_the_cpu() {
-    let cases = generate::wanted(ON_THE_CPU);
+    let cases = generate::wanted(generate::IN_CI);
     let accepted =
         hold(
             cases,
             generate::case(Kind::Mapped),
             |case| Ok(runs::on_cpu(case, 1)? && runs::on_cpu(case, 2)?),
         );
+    assert_mostly(accepted, cases);
+}
+
+/// What the portable GPU makes of mapped draws, without running them.
+#[test]
+fn mapped_schedules_are_lowered_for_the_portable_gpu() {
+    let cases = generate::wanted(generate::IN_CI);
+    let accepted = hold(cases, generate::case(Kind::Mapped), |case| {
+        match check(&case.forest, &case.schedule, runs::request(Device::PORTABLE_GPU, 1)) {
+            Ok(()) => Ok(true),
+            Err(Error::Layout(_) | Error::Schedule(_)) => Ok(false),
+            Err(defect) => Err(defect.to_string()),
+        }
+    });
     assert_mostly(accepted, cases);
 }
 

@@ -103,6 +103,9 @@ fn copies(schedule: &Schedule, trees: usize, rows: usize) -> usize {
     schedule.nest().map_or(1, |nest| nest.body.iter().map(|l| of(l, at)).max().unwrap_or(1))
 }
 
+/// Cases of each kind that the equivalence suite runs on the CPU, and that the coverage is counted over.
+pub const IN_CI: u32 = 1000;
+
 /// Cases that a suite runs: `FANGORN_CASES`, or what it runs in CI.
 pub fn wanted(in_ci: u32) -> u32 {
     let given = std::env::var("FANGORN_CASES").ok();
@@ -111,8 +114,12 @@ pub fn wanted(in_ci: u32) -> u32 {
 
 /// A runner whose draws are always the same; `FANGORN_SEED` gives others.
 pub fn runner(cases: u32) -> TestRunner {
-    let seed: u64 = std::env::var("FANGORN_SEED")
-        .map_or(0, |n| n.parse().expect("FANGORN_SEED is a number that draws are made from"));
+    let given = std::env::var("FANGORN_SEED").ok();
+    runner_of(given.map_or(0, |n| n.parse().expect("FANGORN_SEED is a number to draw from")), cases)
+}
+
+/// The runner of a seed: the usual draws are those of 0.
+pub fn runner_of(seed: u64, cases: u32) -> TestRunner {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
