@@ -54,53 +54,6 @@ fn presets_run_as_prescribed() {
     }
 }
 
-/// The listings of SilvanForge and of the reduction draft.
-const LISTINGS: [(&str, &str); 9] = [
-    (
-        "figure 1b",
-        "reorder(tree, batch)\nsplit(tree, t0, t1, 2)\nunrollWalk(t0.batch, 1)\nunrollWalk(t1.batch, 2)",
-    ),
-    (
-        "figure 1c",
-        "tile(tree, t0, t1, 2)\nreorder(batch, t1, t0)\nsplit(t0, t0a, t0b, 1)\ngpuDimension(batch, grid.x)\n\
-         gpuDimension(t1, block.x)\nunrollWalk(t0a, 1)\nunrollWalk(t0b, 2)",
-    ),
-    ("xgboost", "tile(batch, b0, b1, CHUNK_SIZE)\nreorder(b0, tree, b1)\nparallel(b0)"),
-    (
-        "tahoe direct",
-        "tile(batch, b0, b1, ROWS_PER_TB)\nreorder(b0, b1, tree)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)",
-    ),
-    (
-        "tahoe shared data",
-        "reorder(batch, tree)\ngpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\ncache(batch)",
-    ),
-    ("section 5", "tile(tree, t0, t1, N_t/2)\nreorder(t0, t1, batch)\nparallel(t0)"),
-    ("loop order", "tile(batch, b0, b1, 4)\ntile(tree, t0, t1, 2)\nreorder(b0, t0, b1, t1)"),
-    (
-        "two conflicts",
-        "tile(tree, i0, i12, N_t/2)\ntile(i12, i1, i2, N_t/4)\nreorder(i0, i1, i2, batch)\nparallel(i0)\nparallel(i1)",
-    ),
-    (
-        "rows of an iteration",
-        "tile(batch, i0, i1, batch_size/2)\ntile(tree, t0, t1, N_t/2)\nreorder(i0, t0, t1, i1)\nparallel(t0)\n\
-         parallel(i0)",
-    ),
-];
-
-#[test]
-fn listings_run_as_prescribed() {
-    for forest in [mixed_forest(), forest_of("depth 1, depth 1, depth 2, chain 2; features 2")] {
-        for (name, text) in LISTINGS {
-            let schedule = Schedule::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
-            for batch in [0, 1, 2, 63, 130] {
-                assert_runs_as_prescribed(name, &forest, &schedule, batch);
-                let sorted = Schedule::parse(&format!("sort(depth)\n{text}")).expect("a schedule");
-                assert_runs_as_prescribed(name, &forest, &sorted, batch);
-            }
-        }
-    }
-}
-
 /// Tiles that divide nothing, seen in the order of walks: a tile's last, partial step ends with the tile.
 #[test]
 fn partial_tiles_keep_their_order() {
