@@ -72,22 +72,24 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
     Ok(Ran::Right)
 }
 
+/// What a buffer is made of; no buffer is empty.
+fn bytes(values: impl Iterator<Item = f32>) -> Vec<u8> {
+    let bytes: Vec<u8> = values.flat_map(f32::to_ne_bytes).collect();
+    if bytes.is_empty() { vec![0; 4] } else { bytes }
+}
+
 fn run(client: &Client, exe: &Executable, case: &Case, width: usize) -> Vec<u32> {
     let Case { forest, batch, .. } = case;
-    let bytes = |values: &mut dyn Iterator<Item = f32>| -> Vec<u8> {
-        let bytes: Vec<u8> = values.flat_map(f32::to_ne_bytes).collect();
-        if bytes.is_empty() { vec![0; 4] } else { bytes }
-    };
     let columns = forest.features.len();
     let rows = Rows {
-        words: client.create_from_slice(&bytes(&mut case.rows.iter().copied())),
+        words: client.create_from_slice(&bytes(case.rows.iter().copied())),
         len: batch * columns,
         batch: *batch as u32,
         row_stride: columns as u32,
         column_stride: 1,
         offset: 0,
     };
-    let leaves = client.create_from_slice(&bytes(&mut forest.leaf_values.iter().map(|v| v.0 as f32)));
+    let leaves = client.create_from_slice(&bytes(forest.leaf_values.iter().map(|v| v.0 as f32)));
     // Not zero, so that a place no kernel writes shows.
     let out = client.create_from_slice(&vec![0xfe; (batch * width).max(1) * 4]);
     exe.run(&rows, (leaves, forest.leaf_values.len()), (out.clone(), batch * width));
