@@ -7,13 +7,11 @@ use fangorn::{
     Error,
     cube::Executable,
     forest::Aggregate,
-    mir::{Mode, Visit},
     plan::{Emit, Extents, GpuDim, Lowered, Request, RowType, lower},
-    schedule::Axis,
 };
 use fangorn_kernels::cube::Rows;
 
-use super::{near_margins, same_slots};
+use super::{launch::worker, near_margins, same_slots};
 use crate::{generate::Case, support};
 
 /// The device under test, if its driver answers.
@@ -136,16 +134,4 @@ fn follows(
         true => Ok(()),
         false => Err(format!("{seen} walks of {batch} rows and {trees} trees")),
     }
-}
-
-/// The number a kernel gives a visit's worker: its cube's place in the grid, then its unit's in the cube.
-fn worker(visit: &Visit, cubes: [u32; 3], units: [u32; 3]) -> u32 {
-    let index = |dim: GpuDim| {
-        visit.worker.iter().find(|(mode, _)| *mode == Mode::Gpu(dim)).map_or(0, |(_, index)| *index)
-    };
-    let linear = |of: fn(Axis) -> GpuDim, size: [u32; 3]| {
-        let [x, y, z] = Axis::ALL.map(|axis| index(of(axis)));
-        x + size[0] * (y + size[1] * z)
-    };
-    linear(GpuDim::Grid, cubes) * units.iter().product::<u32>() + linear(GpuDim::Block, units)
 }

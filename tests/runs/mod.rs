@@ -5,6 +5,7 @@
 
 #[cfg(feature = "cube")]
 pub mod gpu;
+pub mod launch;
 mod traces;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
