@@ -6,11 +6,20 @@ use std::collections::HashMap;
 
 use fangorn::{
     mir::{Mode, Visit},
-    plan::{Axis, Dim, Extents, GpuDim, Limit, Map, Op, Plan, Range, RowLoop, Sum, Walk},
+    plan::{Axis, Dim, Emit, Extents, GpuDim, Limit, Map, Op, Plan, Range, Rest, RowLoop, Sum, Walk},
 };
 
-/// A walk that was made: its unit's number, its place in the unit's order, the row, the tree's position.
-pub type Made = (u32, u32, u32, u32);
+/// A walk that was made, in the order of its unit.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    /// The unit's number.
+    pub unit: u32,
+    pub row: u32,
+    /// The tree's position.
+    pub tree: u32,
+    /// Steps in straight-line code, and what follows.
+    pub steps: (u32, Rest),
+}
 
 /// A place that sums are kept in: its number, and who added to it last, since which barrier.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +39,6 @@ struct Unit {
     tree: u32,
     /// The row of a register sum, and the sum.
     held: Option<(u32, u64)>,
-    walks: u32,
 }
 
 /// A launch.
@@ -59,7 +67,7 @@ fn number_of(tree: u32) -> u64 {
 /// What every row starts from.
 const BASE: u64 = 0x1234_5678_9abc_def1;
 
-/// Runs a plan for margins over at most `most` cubes an axis: the walks that were made, in the order of each unit, if every
+/// Runs a plan over at most `most` cubes an axis: the walks that were made, in the order of each unit, if every
 /// row's sum is the sum of all trees.
 pub fn launch(plan: &Plan, extents: Extents, most: u32) -> Result<(Vec<Made>, [u32; 3]), String> {
     let cubes = plan.grid.map(|g| g.map_or(1, |v| plan.resolve(v, extents)).clamp(1, most));
@@ -95,7 +103,9 @@ pub fn launch(plan: &Plan, extents: Extents, most: u32) -> Result<(Vec<Made>, [u
         launch.shared.clear();
         launch.barriers += 1;
     }
-    launch.check()?;
+    if plan.emit == Emit::Margins {
+        launch.check()?;
+    }
     Ok((launch.made, cubes))
 }
 
@@ -276,8 +286,10 @@ impl Launch<'_> {
             if walk.cached_trees {
                 within("tree", tree, self.trees_from, self.plan.cached_trees.map(|c| c.trees))?;
             }
-            self.made.push((unit.number, unit.walks, row, tree));
-            unit.walks += 1;
+            self.made.push(Made { unit: unit.number, row, tree, steps: (walk.steps, walk.rest) });
+            if self.plan.emit != Emit::Margins {
+                continue;
+            }
             match (&walk.into, &mut unit.held) {
                 (Some(into), None) => self.add(into, row, number_of(tree), &unit.clone())?,
                 (None, Some((held, sum))) if *held == row => *sum = sum.wrapping_add(number_of(tree)),

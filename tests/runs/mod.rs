@@ -6,6 +6,7 @@
 #[cfg(feature = "cube")]
 pub mod gpu;
 pub mod launch;
+pub mod packed;
 mod traces;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
