@@ -17,8 +17,8 @@ use fangorn::{
 use generate::{Case, Kind};
 use proptest::test_runner::{TestCaseError, TestError};
 use runs::{
-    launch::{Made, launch, worker},
-    packed,
+    launch::{Made, launch},
+    packed, unit_of,
 };
 
 /// Carries a case out on a device, over at most so many cubes an axis; false if the layout or the device refuses it.
@@ -62,7 +62,7 @@ fn carried_out(case: &Case, lowered: &Lowered, most: u32) -> Result<(), String> 
     };
     let mut expected: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     for visit in lowered.legal().visits(extents, size) {
-        expected.entry(worker(&visit, cubes, plan.cube_dim)).or_default().push((visit.row, visit.tree));
+        expected.entry(unit_of(&visit, cubes, plan.cube_dim)).or_default().push((visit.row, visit.tree));
     }
     match found == expected {
         true => Ok(()),
@@ -105,6 +105,17 @@ fn mapped_schedules_add_up_on_paper() {
         }
         Err(other) => panic!("{other}"),
     }
+}
+
+#[test]
+fn cases_that_went_wrong_once_add_up_on_paper() {
+    let mapped = generate::kept().into_iter().filter(|(_, case)| case.schedule.is_mapped());
+    let wrong = |(name, case): (String, Case)| {
+        let run = |case: &Case| on_paper(case, Device::PORTABLE_GPU, 3);
+        Some(format!("{name}: {}", runs::failure(&case, run)?))
+    };
+    let wrong: Vec<String> = mapped.filter_map(wrong).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

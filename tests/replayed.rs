@@ -5,28 +5,13 @@ mod generate;
 mod runs;
 mod support;
 
-use std::path::{Path, PathBuf};
-
 use generate::{Case, Kind};
 use proptest::{prelude::*, test_runner::Config};
 
-fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedules");
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).expect("the files").flatten().map(|e| e.path()).collect();
-    files.sort();
-    assert!(files.len() >= 10, "the files are there");
-    files
-}
-
 /// The names of the files that a check fails on.
 fn failing(check: impl Fn(&Case) -> Result<bool, String>) -> Vec<String> {
-    let wrong = |file: PathBuf| {
-        let text = std::fs::read_to_string(&file).expect("a text file");
-        let what = runs::failure(&Case::from_text(&text), &check)?;
-        Some(format!("{}: {what}", file.display()))
-    };
-    files().into_iter().filter_map(wrong).collect()
+    let cases = generate::kept().into_iter();
+    cases.filter_map(|(name, case)| Some(format!("{name}: {}", runs::failure(&case, &check)?))).collect()
 }
 
 #[test]

@@ -28,6 +28,7 @@ pub use forests::forest;
 pub use grow::forest_of;
 pub use rows::{rows, wide_rows};
 pub use schedules::{Kind, schedule};
+pub use text::kept;
 
 /// Numbers from a seed (splitmix64), for values whose shrinking helps nobody.
 pub struct Seeded(pub u64);

@@ -12,7 +12,10 @@
 //! The rows are drawn from the seed. A forest that a line can't spell out is given as its own text, indented below
 //! `forest:`; `words:` then says how many words each category set has, which that text leaves out.
 
-use std::fmt::Write;
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use fangorn::{
     Forest,
@@ -68,6 +71,20 @@ impl Case {
         let batch = number("batch:").expect("a line `batch: …`");
         Self::new(forest, schedule, batch as usize, number("seed:").unwrap_or(7))
     }
+}
+
+/// The cases in `tests/schedules`, by file.
+pub fn kept() -> Vec<(String, Case)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedules");
+    let read = |file: PathBuf| {
+        let text = std::fs::read_to_string(&file).expect("a text file");
+        (file.display().to_string(), Case::from_text(&text))
+    };
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).expect("the files").flatten().map(|e| e.path()).collect();
+    files.sort();
+    assert!(files.len() >= 10, "the files are there");
+    files.into_iter().map(read).collect()
 }
 
 fn number_of<T: std::str::FromStr>(text: &str) -> T {

@@ -11,7 +11,7 @@ use fangorn::{
 };
 use fangorn_kernels::cube::Rows;
 
-use super::{launch::worker, near_margins, same_slots};
+use super::{near_margins, same_slots, unit_of};
 use crate::{generate::Case, support};
 
 /// The device under test, if its driver answers.
@@ -115,7 +115,7 @@ fn follows(
     let mut clocks = HashMap::new();
     let mut seen = 0;
     for visit in lowered.legal().visits(extents, size) {
-        let owner = worker(&visit, cubes, units);
+        let owner = unit_of(&visit, cubes, units);
         let tick = clocks.entry(owner).or_insert(0u32);
         let at = 2 * (visit.row as usize * trees + lowered.order()[visit.tree as usize] as usize);
         if found[at..at + 2] != [owner, *tick] {

@@ -4,9 +4,8 @@
 
 use std::collections::HashMap;
 
-use fangorn::{
-    mir::{Mode, Visit},
-    plan::{Axis, Dim, Emit, Extents, GpuDim, Limit, Map, Op, Plan, Range, Rest, RowLoop, Sum, Walk},
+use fangorn::plan::{
+    Axis, Dim, Emit, Extents, GpuDim, Limit, Map, Op, Plan, Range, Rest, RowLoop, Sum, Walk,
 };
 
 /// A walk that was made, in the order of its unit.
@@ -398,16 +397,4 @@ fn leave(unit: &mut Unit, dim: Dim) {
         Dim::Batch => unit.row -= offset,
         Dim::Tree => unit.tree -= offset,
     }
-}
-
-/// The number a kernel gives a visit's worker: its cube's place in the grid, then its unit's in the cube.
-pub fn worker(visit: &Visit, cubes: [u32; 3], units: [u32; 3]) -> u32 {
-    let index = |dim: GpuDim| {
-        visit.worker.iter().find(|(mode, _)| *mode == Mode::Gpu(dim)).map_or(0, |(_, index)| *index)
-    };
-    let linear = |of: fn(Axis) -> GpuDim, size: [u32; 3]| {
-        let [x, y, z] = Axis::ALL.map(|axis| index(of(axis)));
-        x + size[0] * (y + size[1] * z)
-    };
-    linear(GpuDim::Grid, cubes) * units.iter().product::<u32>() + linear(GpuDim::Block, units)
 }

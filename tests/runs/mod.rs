@@ -21,7 +21,7 @@ use fangorn::{
 
 use crate::generate::{Case, forest_of};
 
-pub use traces::{Walks, difference, prescribed, recorded};
+pub use traces::{Walks, difference, prescribed, recorded, unit_of};
 
 pub fn request(device: Device, threads: u32) -> Request {
     Request { device, emit: Emit::Margins, rows: RowType::F32, threads }

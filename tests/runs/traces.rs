@@ -1,10 +1,11 @@
-//! The order of walks on the CPU: as it was, and as the loop nest prescribes it.
+//! The order of walks: on the CPU as it was, and as the loop nest prescribes it.
 
 use std::collections::BTreeMap;
 
 use fangorn::{
     cpu::{Program, Rows, worker},
-    plan::{Extents, lower},
+    mir::{Mode, Visit},
+    plan::{Axis, Extents, GpuDim, lower},
     schedule::Device,
 };
 
@@ -75,4 +76,16 @@ pub fn difference(found: &Walks, expected: &Walks) -> String {
         }
     }
     format!("{} workers, should be {}", found.len(), expected.len())
+}
+
+/// The number a kernel gives a visit's worker: its cube's place in the grid, then its unit's in the cube.
+pub fn unit_of(visit: &Visit, cubes: [u32; 3], units: [u32; 3]) -> u32 {
+    let index = |dim: GpuDim| {
+        visit.worker.iter().find(|(mode, _)| *mode == Mode::Gpu(dim)).map_or(0, |(_, index)| *index)
+    };
+    let linear = |of: fn(Axis) -> GpuDim, size: [u32; 3]| {
+        let [x, y, z] = Axis::ALL.map(|axis| index(of(axis)));
+        x + size[0] * (y + size[1] * z)
+    };
+    linear(GpuDim::Grid, cubes) * units.iter().product::<u32>() + linear(GpuDim::Block, units)
 }
