@@ -181,6 +181,14 @@ fn pad_makes_walks_complete_where_it_is_allowed_to() {
         assert_eq!(padded(85), [(1, Rest::UntilLeaf)], "{layout}");
         assert_eq!(padded(86), [(3, Rest::Nothing)], "{layout}");
     }
+    // Whether or not a walk makes use of it, the leaves lie there, those of no use beside each step down included.
+    let nodes = |text: &str| {
+        let lowered = lowered(&forest, text);
+        let nodes = &lowered.packed().nodes;
+        (nodes.len(), nodes.iter().filter(|n| matches!(n, PackedNode::Through { .. })).count())
+    };
+    assert_eq!((nodes("pad(85)"), nodes("pad(86)")), ((7, 0), (13, 3)));
+    assert_eq!((nodes("layout(array)"), nodes("layout(array)\npad(86)")), ((15, 0), (15, 3)));
     // 10 percent where nothing is said.
     assert_eq!(plan(&forest, "pad()\npeelWalk(tree, 9)"), plan(&forest, "pad(10)\npeelWalk(tree, 9)"));
     // Walks of padded and of other trees are two.
