@@ -95,6 +95,20 @@ fn specialize_gives_each_depth_group_a_straight_line_walk() {
     assert_eq!(steps(&one), [(4, Rest::Nothing)]);
 }
 
+/// More groups than a plan may have walks: one walk takes as many steps as the table says of each tree.
+#[test]
+fn specialize_past_the_limit_reads_the_table() {
+    let forest = forest_of(&format!("{}depth 1; features 3", "chain 2, depth 3, ".repeat(140)));
+    for layout in ["sparse", "array", "reorg"] {
+        let text = format!("reorder(tree, batch)\nspecialize(tree)\nunrollWalk(batch)\nlayout({layout})");
+        let lowered = lowered(&forest, &text);
+        assert_eq!(steps(lowered.plan()), [(0, Rest::Counted)], "{}", lowered.plan());
+        assert!(lowered.notes()[0].to_string().contains("specialize(tree)"), "{:?}", lowered.notes());
+        let schedule = Schedule::parse(&text).expect("a schedule");
+        assert_eq!(runs::on_cpu(&Case::new(forest.clone(), schedule, 33, 3), 2), Ok(true), "{layout}");
+    }
+}
+
 #[test]
 fn specialize_gives_parallel_iterations_cases() {
     let forest = forest_of(MIXED);
