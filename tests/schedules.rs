@@ -1,4 +1,4 @@
-//! The schedule language: the papers' listings as they stand, both forms of a schedule, and what is said of a wrong one.
+//! The schedule language: both forms of a schedule, and what is said of a wrong one. `papers.rs` has the papers' listings.
 
 mod generate;
 
@@ -12,77 +12,6 @@ use proptest::{prelude::*, test_runner::Config};
 
 fn parse(text: &str) -> Schedule {
     Schedule::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"))
-}
-
-const GRID_X: GpuDim = GpuDim::Grid(Axis::X);
-const BLOCK_X: GpuDim = GpuDim::Block(Axis::X);
-
-#[test]
-fn listings_parse_as_printed() {
-    let listings = [
-        // SilvanForge, section 3.2: XGBoost.
-        (
-            "tile(batch, b0, b1, CHUNK_SIZE)\nreorder(b0, tree, b1)\nparallel(b0)\n",
-            Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]).parallel("b0"),
-        ),
-        // Section 3.2: Tahoe's direct method.
-        (
-            "1 tile(batch, b0, b1, ROWS_PER_TB)\n2 reorder(b0, b1, tree)\n3 gpuDimension(b0, grid.x)\n\
-             4 gpuDimension(b1, block.x)\n",
-            Schedule::new()
-                .tile("batch", "b0", "b1", 64u32)
-                .reorder(["b0", "b1", "tree"])
-                .gpu_dimension("b0", GRID_X)
-                .gpu_dimension("b1", BLOCK_X),
-        ),
-        // Section 3.2: Tahoe's shared data method.
-        (
-            "1 reorder(batch, tree)\n2 gpuDimension(batch, grid.x)\n3 gpuDimension(tree, block.x)\n4 cache(batch)\n",
-            Schedule::new()
-                .reorder(["batch", "tree"])
-                .gpu_dimension("batch", GRID_X)
-                .gpu_dimension("tree", BLOCK_X)
-                .cache("batch"),
-        ),
-        // Section 5.
-        (
-            "tile(tree, t0, t1, N_t/2);\n\nreorder(t0, t1, batch);\n\n3 parallel(t0);\n",
-            Schedule::new()
-                .tile("tree", "t0", "t1", Size::Trees / 2)
-                .reorder(["t0", "t1", "batch"])
-                .parallel("t0"),
-        ),
-        // The reduction draft, section 3.1.
-        ("1 reorder (tree , batch)\n", Schedule::new().reorder(["tree", "batch"])),
-        (
-            "1 tile (tree , t0 , t1 , 2)\n2 reorder (t0 , batch , t1)\n",
-            Schedule::new().tile("tree", "t0", "t1", 2u32).reorder(["t0", "batch", "t1"]),
-        ),
-        (
-            "1 tile (batch , b0 , b1 , 4)\n2 tile (tree , t0 , t1 , 2)\n3 reorder (b0 , t0 , b1 , t1)\n",
-            Schedule::new()
-                .tile("batch", "b0", "b1", 4u32)
-                .tile("tree", "t0", "t1", 2u32)
-                .reorder(["b0", "t0", "b1", "t1"]),
-        ),
-        // The reduction draft, section 4.2.
-        (
-            "1 IndexVar i0, i1, t0, t1;\n2 auto& batch = schedule.GetBatchIndex();\n\
-             3 auto& tree = schedule.GetTreeIndex();\n4 schedule.Tile(batch, i0, i1, batch_size/2);\n\
-             5 schedule.Tile(tree, t0, t1, N_t/2);\n6 schedule.Reorder({i0, t0, t1, i1});\n\
-             7 schedule.Parallel(t0);\n8 schedule.Parallel(i0);\n",
-            Schedule::new()
-                .tile("batch", "i0", "i1", Size::Batch / 2)
-                .tile("tree", "t0", "t1", Size::Trees / 2)
-                .reorder(["i0", "t0", "t1", "i1"])
-                .parallel("t0")
-                .parallel("i0"),
-        ),
-    ];
-    for (text, expected) in listings {
-        assert_eq!(parse(text), expected, "{text}");
-        expected.nest().unwrap_or_else(|e| panic!("{e}\n{text}"));
-    }
 }
 
 #[test]

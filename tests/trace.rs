@@ -2,66 +2,26 @@
 //! that the loop nest prescribes.
 
 mod generate;
-
-use std::collections::BTreeMap;
+mod runs;
+mod support;
 
 use fangorn::{
-    Error, Forest,
-    cpu::{Program, Rows, worker},
-    plan::{Emit, Extents, Plan, Request, RowType, lower},
+    Forest,
+    plan::{Extents, Plan, lower},
     schedule::{Device, Preset, Schedule},
 };
 use generate::{Case, Kind, forest_of};
 use proptest::{prelude::*, test_runner::Config};
+use runs::{Walks, difference, request};
 
-/// Each worker's walks, `(row, tree)`, in the order it makes them.
-type Walks = BTreeMap<u32, Vec<(u32, u32)>>;
-
-fn request(device: Device, threads: u32) -> Request {
-    Request { device, emit: Emit::Margins, rows: RowType::F32, threads }
-}
-
-/// What the nest prescribes. A walk that it has twice, or not at all, is an error.
-fn prescribed(forest: &Forest, schedule: &Schedule, batch: usize, threads: u32) -> Result<Walks, String> {
-    let lowered = lower(forest, schedule, request(Device::Cpu, threads)).map_err(|e| e.to_string())?;
-    let trees = forest.trees.len();
-    let extents = Extents { batch: batch as u32, trees: trees as u32, threads };
-    let mut walks = Walks::new();
-    let mut seen = vec![0u32; batch * trees];
-    for visit in lowered.legal().visits(extents, |_| u32::MAX) {
-        let tree = lowered.order()[visit.tree as usize];
-        let who = worker(visit.worker.iter().map(|(_, index)| *index));
-        walks.entry(who).or_default().push((visit.row, tree));
-        seen[visit.row as usize * trees + tree as usize] += 1;
-    }
-    match seen.iter().position(|times| *times != 1) {
-        Some(at) => Err(format!("row {} is visited {} times by tree {}", at / trees, seen[at], at % trees)),
-        None => Ok(walks),
-    }
-}
-
-/// What a run did; a walk made twice, or not at all, is an error.
+/// Each worker's walks of drawn rows, or why there are none.
 fn recorded(forest: &Forest, schedule: &Schedule, batch: usize, threads: u32) -> Result<Walks, String> {
-    let lowered = lower(forest, schedule, request(Device::Cpu, threads)).map_err(|e| e.to_string())?;
-    let program = Program::new(forest, &lowered, threads).map_err(|e| e.to_string())?;
-    let (columns, trees) = (forest.features.len(), forest.trees.len());
-    let data = generate::rows(forest, batch, 3);
-    let rows = Rows::strided(&data, [batch, columns], [columns, 1]).expect("rows");
-    // A walk that is left out keeps a tick that no run gives.
-    let mut trace = vec![u32::MAX; batch * trees * 2];
-    program.trace(&rows, &mut trace).map_err(|e| e.to_string())?;
-    let mut ticks = Vec::new();
-    for (at, record) in trace.chunks_exact(2).enumerate() {
-        ticks.push((record[1], record[0], (at / trees) as u32, (at % trees) as u32));
-    }
-    ticks.sort_unstable();
-    // The clock ticks once a walk: a walk made twice, or not at all, leaves a gap.
-    if let Some((k, (tick, _, row, tree))) = ticks.iter().enumerate().find(|(k, t)| t.0 != *k as u32) {
-        return Err(format!("tick {k} of {} is lost; row {row}, tree {tree} has {tick}", batch * trees));
-    }
-    let mut walks = Walks::new();
-    ticks.into_iter().for_each(|(_, who, row, tree)| walks.entry(who).or_default().push((row, tree)));
-    Ok(walks)
+    runs::recorded(&Case::new(forest.clone(), schedule.clone(), batch, 3), threads)
+}
+
+/// The same as the nest prescribes it.
+fn prescribed(forest: &Forest, schedule: &Schedule, batch: usize, threads: u32) -> Result<Walks, String> {
+    runs::prescribed(&Case::new(forest.clone(), schedule.clone(), batch, 3), threads)
 }
 
 #[track_caller]
@@ -77,25 +37,6 @@ fn assert_runs_as_prescribed(what: &str, forest: &Forest, schedule: &Schedule, b
     }
 }
 
-/// The first worker that does not do as it should.
-fn difference(found: &Walks, expected: &Walks) -> String {
-    for (who, walks) in expected {
-        let none = Vec::new();
-        let did = found.get(who).unwrap_or(&none);
-        if did != walks {
-            let at = did.iter().zip(walks).position(|(a, b)| a != b).unwrap_or(did.len().min(walks.len()));
-            return format!(
-                "worker {who}'s walk {at} is {:?} of {}, should be {:?} of {}",
-                did.get(at),
-                did.len(),
-                walks.get(at),
-                walks.len()
-            );
-        }
-    }
-    format!("{} workers, should be {}", found.len(), expected.len())
-}
-
 fn mixed_forest() -> Forest {
     forest_of("5 x depth 3, chain 6, 10 x depth 2, depth 0, 17 x chain 3; features 4")
 }
@@ -108,53 +49,6 @@ fn presets_run_as_prescribed() {
             for batch in [0, 1, 7, 64, 65, 200] {
                 let schedule = preset.schedule(&forest, gpu);
                 assert_runs_as_prescribed(preset.name(), &forest, &schedule, batch);
-            }
-        }
-    }
-}
-
-/// The listings of SilvanForge and of the reduction draft.
-const LISTINGS: [(&str, &str); 9] = [
-    (
-        "figure 1b",
-        "reorder(tree, batch)\nsplit(tree, t0, t1, 2)\nunrollWalk(t0.batch, 1)\nunrollWalk(t1.batch, 2)",
-    ),
-    (
-        "figure 1c",
-        "tile(tree, t0, t1, 2)\nreorder(batch, t1, t0)\nsplit(t0, t0a, t0b, 1)\ngpuDimension(batch, grid.x)\n\
-         gpuDimension(t1, block.x)\nunrollWalk(t0a, 1)\nunrollWalk(t0b, 2)",
-    ),
-    ("xgboost", "tile(batch, b0, b1, CHUNK_SIZE)\nreorder(b0, tree, b1)\nparallel(b0)"),
-    (
-        "tahoe direct",
-        "tile(batch, b0, b1, ROWS_PER_TB)\nreorder(b0, b1, tree)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)",
-    ),
-    (
-        "tahoe shared data",
-        "reorder(batch, tree)\ngpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\ncache(batch)",
-    ),
-    ("section 5", "tile(tree, t0, t1, N_t/2)\nreorder(t0, t1, batch)\nparallel(t0)"),
-    ("loop order", "tile(batch, b0, b1, 4)\ntile(tree, t0, t1, 2)\nreorder(b0, t0, b1, t1)"),
-    (
-        "two conflicts",
-        "tile(tree, i0, i12, N_t/2)\ntile(i12, i1, i2, N_t/4)\nreorder(i0, i1, i2, batch)\nparallel(i0)\nparallel(i1)",
-    ),
-    (
-        "rows of an iteration",
-        "tile(batch, i0, i1, batch_size/2)\ntile(tree, t0, t1, N_t/2)\nreorder(i0, t0, t1, i1)\nparallel(t0)\n\
-         parallel(i0)",
-    ),
-];
-
-#[test]
-fn listings_run_as_prescribed() {
-    for forest in [mixed_forest(), forest_of("depth 1, depth 1, depth 2, chain 2; features 2")] {
-        for (name, text) in LISTINGS {
-            let schedule = Schedule::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
-            for batch in [0, 1, 2, 63, 130] {
-                assert_runs_as_prescribed(name, &forest, &schedule, batch);
-                let sorted = Schedule::parse(&format!("sort(depth)\n{text}")).expect("a schedule");
-                assert_runs_as_prescribed(name, &forest, &sorted, batch);
             }
         }
     }
@@ -180,17 +74,6 @@ fn partial_tiles_keep_their_order() {
 
 proptest! {
     #![proptest_config(Config { cases: 1500, failure_persistence: None, ..Config::default() })]
-
-    #[test]
-    fn random_schedules_run_as_prescribed(case in generate::case(Kind::Any), threads in 1..=2u32) {
-        let Case { forest, schedule, batch, .. } = &case;
-        if let Err(e @ Error::Layout(_)) = lower(forest, schedule, request(Device::Cpu, threads)) {
-            return Err(TestCaseError::reject(e.to_string()));
-        }
-        let found = recorded(forest, schedule, *batch, threads).map_err(TestCaseError::fail)?;
-        let expected = prescribed(forest, schedule, *batch, threads).map_err(TestCaseError::fail)?;
-        prop_assert!(found == expected, "{}", difference(&found, &expected));
-    }
 
     /// The nest of a GPU, too, has every walk once.
     #[test]

@@ -1,0 +1,193 @@
+//! What the equivalence suite's draws reach: how often each directive, each pair of directives and each kind of forest
+//! occurs among the accepted ones. The counts are in `coverage.txt`, so that a change of the generator shows in review;
+//! `FANGORN_BLESS=1` writes them.
+
+mod generate;
+
+use std::{collections::BTreeMap, fmt::Write, path::Path};
+
+use fangorn::{
+    Forest,
+    forest::{Aggregate, CompareType, Node, Predicate, Targets},
+    plan::{Emit, Request, RowType, check},
+    schedule::{Device, Dim, Directive, LayoutKind, Schedule, TreeOrder},
+};
+use generate::{Case, Kind};
+use proptest::strategy::{Strategy, ValueTree};
+
+/// Occurrences that nothing may have fewer of.
+const LEAST: usize = 5;
+
+/// The directives, those with several meanings once for each.
+const DIRECTIVES: [&str; 22] = [
+    "tile",
+    "split",
+    "reorder",
+    "unroll",
+    "specialize",
+    "gpuDimension",
+    "parallel",
+    "cache rows",
+    "cache trees",
+    "interleave",
+    "unrollWalk",
+    "peelWalk",
+    "atomicReduce",
+    "sharedReduce",
+    "vectorReduce",
+    "layout(array)",
+    "layout(sparse)",
+    "layout(reorg)",
+    "sort(depth)",
+    "sort(first_leaf)",
+    "sort(structure)",
+    "pad",
+];
+
+/// Where each stands in [`DIRECTIVES`].
+fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
+    match directive {
+        Directive::Tile { .. } => 0,
+        Directive::Split { .. } => 1,
+        Directive::Reorder { .. } => 2,
+        Directive::Unroll { .. } => 3,
+        Directive::Specialize { .. } => 4,
+        Directive::GpuDimension { .. } => 5,
+        Directive::Parallel { .. } => 6,
+        Directive::Cache { var } => match dims[var.rsplit('.').next().unwrap_or(var)] {
+            Dim::Batch => 7,
+            Dim::Tree => 8,
+        },
+        Directive::Interleave { .. } => 9,
+        Directive::UnrollWalk { .. } => 10,
+        Directive::PeelWalk { .. } => 11,
+        Directive::AtomicReduce { .. } => 12,
+        Directive::SharedReduce { .. } => 13,
+        Directive::VectorReduce { .. } => 14,
+        Directive::Layout { kind: LayoutKind::Array } => 15,
+        Directive::Layout { kind: LayoutKind::Sparse } => 16,
+        Directive::Layout { kind: LayoutKind::Reorg } => 17,
+        Directive::Sort { by: TreeOrder::Depth } => 18,
+        Directive::Sort { by: TreeOrder::FirstLeaf } => 19,
+        Directive::Sort { by: TreeOrder::Structure } => 20,
+        Directive::Pad { .. } => 21,
+    }
+}
+
+/// Which of [`DIRECTIVES`] a schedule has.
+fn has(schedule: &Schedule) -> [bool; DIRECTIVES.len()] {
+    let mut dims = BTreeMap::from([("batch".to_owned(), Dim::Batch), ("tree".to_owned(), Dim::Tree)]);
+    let mut has = [false; DIRECTIVES.len()];
+    for directive in &schedule.directives {
+        if let Directive::Tile { var, outer: a, inner: b, .. }
+        | Directive::Split { var, first: a, second: b, .. } = directive
+        {
+            let dim = dims[var.rsplit('.').next().unwrap_or(var)];
+            dims.extend([(a.clone(), dim), (b.clone(), dim)]);
+        }
+        has[place(directive, &dims)] = true;
+    }
+    has
+}
+
+/// What the suite has to reach of forests and batches.
+type Reached = (&'static str, fn(&Case) -> bool);
+
+const CASES: [Reached; 29] = [
+    ("no rows", |c| c.batch == 0),
+    ("1 row", |c| c.batch == 1),
+    ("2 rows", |c| c.batch == 2),
+    ("63 rows", |c| c.batch == 63),
+    ("64 rows", |c| c.batch == 64),
+    ("65 rows", |c| c.batch == 65),
+    ("1000 rows", |c| c.batch == 1000),
+    ("1 tree", |c| c.forest.trees.len() == 1),
+    ("12 trees and more", |c| c.forest.trees.len() >= 12),
+    ("2000 trees and more", |c| c.forest.trees.len() >= 2000),
+    ("only single leaves", |c| deepest(&c.forest) == 0),
+    ("stumps", |c| deepest(&c.forest) == 1),
+    ("trees of depth 9 and more", |c| deepest(&c.forest) >= 9),
+    ("chains of depth 50 and more", |c| deepest(&c.forest) >= 50),
+    ("1 feature", |c| c.forest.features.len() == 1),
+    ("13 features and more", |c| c.forest.features.len() >= 13),
+    ("1000 features and more", |c| c.forest.features.len() >= 1000),
+    ("1 output", |c| c.forest.outputs == 1),
+    ("6 outputs and more", |c| c.forest.outputs >= 6),
+    ("100 outputs and more", |c| c.forest.outputs >= 100),
+    ("vector leaves", |c| c.forest.targets == Targets::All),
+    ("the least leaf", |c| c.forest.aggregate == Aggregate::Min),
+    ("the largest leaf", |c| c.forest.aggregate == Aggregate::Max),
+    ("decisions in f64", |c| c.forest.compare == CompareType::F64),
+    ("only thresholds", |c| !asks(&c.forest, |p| !matches!(p, Predicate::Less { .. }))),
+    ("categories", |c| asks(&c.forest, |p| matches!(p, Predicate::InSet { .. }))),
+    ("equality", |c| asks(&c.forest, |p| matches!(p, Predicate::Equal { .. }))),
+    ("zero aside", |c| asks(&c.forest, |p| matches!(p, Predicate::LessZeroAside { .. }))),
+    ("missing values", |c| c.rows.iter().any(|x| x.is_nan())),
+];
+
+fn deepest(forest: &Forest) -> u32 {
+    forest.trees.iter().map(fangorn::forest::Tree::depth).max().unwrap_or(0)
+}
+
+fn asks(forest: &Forest, what: impl Fn(&Predicate) -> bool) -> bool {
+    let asked = |n: &Node| matches!(n, Node::Split { predicate, .. } if what(predicate));
+    forest.trees.iter().any(|t| t.nodes.iter().any(asked))
+}
+
+/// The suite's draws of one kind that the CPU accepts.
+fn accepted(kind: Kind) -> Vec<Case> {
+    let mut runner = generate::runner_of(0, generate::IN_CI);
+    let strategy = generate::case(kind);
+    let draws = (0..generate::IN_CI).map(|_| strategy.new_tree(&mut runner).expect("a draw").current());
+    let request = Request { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads: 2 };
+    draws.filter(|case| check(&case.forest, &case.schedule, request).is_ok()).collect()
+}
+
+#[test]
+fn the_draws_reach_every_pair_of_directives() {
+    let cases: Vec<Case> = [Kind::Any, Kind::Mapped].into_iter().flat_map(accepted).collect();
+    let mut together = [[0usize; DIRECTIVES.len()]; DIRECTIVES.len()];
+    for case in &cases {
+        let has = has(&case.schedule);
+        for (a, row) in together.iter_mut().enumerate() {
+            row.iter_mut().enumerate().for_each(|(b, n)| *n += usize::from(has[a] && has[b]));
+        }
+    }
+    let mut table = format!(
+        "# Of {} draws of each kind {} are accepted. How many of those have a directive, and how many have two:\n",
+        generate::IN_CI,
+        cases.len()
+    );
+    let mut rare = Vec::new();
+    // Writing to a String does not fail.
+    for (a, name) in DIRECTIVES.iter().enumerate() {
+        let _ = write!(table, "{name:18}");
+        for (b, other) in DIRECTIVES.iter().enumerate().take(a + 1) {
+            let count = together[a][b];
+            let _ = write!(table, "{count:5}");
+            if count < LEAST {
+                rare.push(format!("{name} with {other}: {count}"));
+            }
+        }
+        table += "\n";
+    }
+    table += "# Of the forests and batches:\n";
+    for (name, holds) in CASES {
+        let count = cases.iter().filter(|c| holds(c)).count();
+        let _ = writeln!(table, "{name:30}{count:5}");
+        if count < LEAST {
+            rare.push(format!("{name}: {count}"));
+        }
+    }
+    // No pair is left out: marks that exclude each other on one loop stand on different ones.
+    assert!(rare.is_empty(), "fewer than {LEAST} draws have\n{}\n{table}", rare.join("\n"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/coverage.txt");
+    if std::env::var_os("FANGORN_BLESS").is_some() {
+        std::fs::write(&file, &table).expect("the file is written");
+    }
+    let expected = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        expected == table,
+        "tests/coverage.txt is of another generator; FANGORN_BLESS=1 writes what is found:\n{table}"
+    );
+}

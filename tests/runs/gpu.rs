@@ -1,0 +1,137 @@
+//! A case on the cubecl device that is built in.
+
+use std::collections::HashMap;
+
+use cubecl::client::Client;
+use fangorn::{
+    Error,
+    cube::Executable,
+    forest::Aggregate,
+    plan::{Emit, Extents, GpuDim, Lowered, Request, RowType, lower},
+};
+use fangorn_kernels::cube::Rows;
+
+use super::{near_margins, same_slots, unit_of};
+use crate::{generate::Case, support};
+
+/// The device under test, if its driver answers.
+pub fn client() -> Option<Client> {
+    use burn::backend::DispatchDevice;
+    let (_, device) = support::gpu()?;
+    match device.as_dispatch() {
+        DispatchDevice::Cube(device) => Some(device.client()),
+        _ => None,
+    }
+}
+
+/// What became of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// It ran, and everything was right.
+    Right,
+    /// The driver would miscompile shared memory.
+    LacksSharedMemory,
+    /// The layout can't hold the forest.
+    TooLarge,
+}
+
+/// Runs a case for slots, margins and its trace, and holds them against the reference and the loop nest.
+pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
+    let Case { forest, schedule, batch, .. } = case;
+    for emit in [Emit::Slots, Emit::Margins, Emit::Trace] {
+        // Kernels add leaves up; the least and the largest are made of slots.
+        if emit == Emit::Margins && forest.aggregate != Aggregate::Sum {
+            continue;
+        }
+        let request = Request { device: fangorn::cube::device(client), emit, rows: RowType::F32, threads: 1 };
+        let lowered = match lower(forest, schedule, request) {
+            Ok(lowered) => lowered,
+            Err(refused) if support::lacks_shared_memory(&refused) => return Ok(Ran::LacksSharedMemory),
+            Err(Error::Layout(_)) => return Ok(Ran::TooLarge),
+            Err(refused) => return Err(refused.to_string()),
+        };
+        let exe = Executable::from_lowered(client, forest, &lowered).map_err(|e| e.to_string())?;
+        let width = match emit {
+            Emit::Slots => forest.trees.len(),
+            Emit::Margins => forest.outputs as usize,
+            Emit::Trace => forest.trees.len() * 2,
+        };
+        let found = run(client, &exe, case, width);
+        let what = |e: String| format!("{emit:?} on the GPU: {e}");
+        match emit {
+            Emit::Slots => same_slots(case, &found).map_err(what)?,
+            Emit::Margins => {
+                let found: Vec<f32> = found.into_iter().map(f32::from_bits).collect();
+                near_margins(case, &found).map_err(what)?;
+            }
+            Emit::Trace => follows(case, &lowered, &exe, *batch as u32, &found).map_err(what)?,
+        }
+    }
+    Ok(Ran::Right)
+}
+
+/// What a buffer is made of; no buffer is empty.
+fn bytes(values: impl Iterator<Item = f32>) -> Vec<u8> {
+    let bytes: Vec<u8> = values.flat_map(f32::to_ne_bytes).collect();
+    if bytes.is_empty() { vec![0; 4] } else { bytes }
+}
+
+fn run(client: &Client, exe: &Executable, case: &Case, width: usize) -> Vec<u32> {
+    let Case { forest, batch, .. } = case;
+    let columns = forest.features.len();
+    let rows = Rows {
+        words: client.create_from_slice(&bytes(case.rows.iter().copied())),
+        len: batch * columns,
+        batch: *batch as u32,
+        row_stride: columns as u32,
+        column_stride: 1,
+        offset: 0,
+    };
+    let leaves = client.create_from_slice(&bytes(forest.leaf_values.iter().map(|v| v.0 as f32)));
+    // Not zero, so that a place no kernel writes shows.
+    let out = client.create_from_slice(&vec![0xfe; (batch * width).max(1) * 4]);
+    exe.run(&rows, (leaves, forest.leaf_values.len()), (out.clone(), batch * width));
+    let bytes = client.read_one(out).expect("the launch went well");
+    bytes.chunks_exact(4).take(batch * width).map(|c| u32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect()
+}
+
+/// Each visit by the worker, and at the time, that the nest prescribes.
+fn follows(
+    case: &Case,
+    lowered: &Lowered,
+    exe: &Executable,
+    batch: u32,
+    found: &[u32],
+) -> Result<(), String> {
+    let trees = case.forest.trees.len();
+    // Nothing is launched for no rows.
+    let cubes = if batch == 0 { [1; 3] } else { exe.cubes(batch) };
+    let units = exe.plan().cube_dim;
+    let size = |dim| match dim {
+        GpuDim::Grid(axis) => cubes[axis as usize],
+        GpuDim::Block(axis) => units[axis as usize],
+    };
+    let extents = Extents { batch, trees: trees as u32, threads: 1 };
+    let mut clocks = HashMap::new();
+    let mut seen = 0;
+    for visit in lowered.legal().visits(extents, size) {
+        let owner = unit_of(&visit, cubes, units);
+        let tick = clocks.entry(owner).or_insert(0u32);
+        let at = 2 * (visit.row as usize * trees + lowered.order()[visit.tree as usize] as usize);
+        if found[at..at + 2] != [owner, *tick] {
+            return Err(format!(
+                "row {}, tree {} is worker {}'s walk {}, should be worker {owner}'s walk {tick}",
+                visit.row,
+                visit.tree,
+                found[at],
+                found[at + 1]
+            ));
+        }
+        *tick += 1;
+        seen += 1;
+    }
+    match seen == batch as usize * trees {
+        true => Ok(()),
+        false => Err(format!("{seen} walks of {batch} rows and {trees} trees")),
+    }
+}
