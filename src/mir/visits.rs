@@ -162,7 +162,9 @@ impl<F: Fn(GpuDim) -> u32> Enumeration<F> {
             let taken: u64 = b.minus.iter().map(|d| u64::from(self.offsets[*d].1)).sum();
             u64::from(b.end.resolve(at)).saturating_sub(taken)
         };
-        let end = var.bounds.iter().map(limit).min().unwrap_or(0);
+        // A tile longer than what it tiles has no further iterations.
+        let most = if var.dim == Dim::Batch { at.batch } else { at.trees };
+        let end = var.bounds.iter().map(limit).min().unwrap_or(0).min(u64::from(most));
         let step = var.step.resolve(at).max(1);
         (u64::from(var.start.resolve(at))..end).step_by(step as usize).map(|o| o as u32).collect()
     }

@@ -427,6 +427,21 @@ impl Lowering<'_> {
                 "an iteration of `{name}` covers a number of rows that only the call knows (tile the rows, tile(batch, b0, b1, 64))"
             ))
         };
+        // A cube adds up all rows of the window, so all of them have to be its own.
+        let mut shared_out = None;
+        each_op(ops, &mut |op| {
+            if let mir::Op::Loop(l) = op
+                && l.var.dim == Dim::Batch
+                && matches!(l.mode, Mode::Gpu(GpuDim::Grid(_)))
+            {
+                shared_out = Some(l.var.name.clone());
+            }
+        });
+        if let Some(name) = shared_out {
+            return Err(Less::SharedSums(format!(
+                "the grid loop `{name}` shares rows out inside the block loops"
+            )));
+        }
         let mut rows = 1;
         for l in loops() {
             let own = if l.var.dim == Dim::Batch { last_offset(&l.var).ok_or_else(|| open(l))? } else { 0 };
