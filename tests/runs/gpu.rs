@@ -6,8 +6,7 @@ use cubecl::client::Client;
 use fangorn::{
     Error,
     cube::Executable,
-    forest::Aggregate,
-    plan::{Emit, Extents, GpuDim, Lowered, Request, RowType, lower},
+        plan::{Emit, Extents, GpuDim, Lowered, Request, RowType, lower},
 };
 use fangorn_kernels::cube::Rows;
 
@@ -39,10 +38,6 @@ pub enum Ran {
 pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
     let Case { forest, schedule, batch, .. } = case;
     for emit in [Emit::Slots, Emit::Margins, Emit::Trace] {
-        // Kernels add leaves up; the least and the largest are made of slots.
-        if emit == Emit::Margins && forest.aggregate != Aggregate::Sum {
-            continue;
-        }
         let request = Request { device: fangorn::cube::device(client), emit, rows: RowType::F32, threads: 1 };
         let lowered = match lower(forest, schedule, request) {
             Ok(lowered) => lowered,
@@ -51,16 +46,12 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
             Err(refused) => return Err(refused.to_string()),
         };
         let exe = Executable::from_lowered(client, forest, &lowered).map_err(|e| e.to_string())?;
-        let width = match emit {
-            Emit::Slots => forest.trees.len(),
-            Emit::Margins => forest.outputs as usize,
-            Emit::Trace => forest.trees.len() * 2,
-        };
+        let width = emit.width(forest.outputs, forest.trees.len() as u32) as usize;
         let found = run(client, &exe, case, width);
         let what = |e: String| format!("{emit:?} on the GPU: {e}");
         match emit {
             Emit::Slots => same_slots(case, &found).map_err(what)?,
-            Emit::Margins => {
+            Emit::Margins | Emit::Values(_) => {
                 let found: Vec<f32> = found.into_iter().map(f32::from_bits).collect();
                 near_margins(case, &found).map_err(what)?;
             }
