@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::walk::Shape;
+use super::{
+    walk::Shape,
+    window::{Cached, Used},
+};
 use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, Sum, Value, Walk};
 
 /// A loop of a block.
@@ -20,6 +23,8 @@ pub(super) enum Step {
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
     /// One of several bodies, by a loop's offset.
     Cases { register: u32, cases: Vec<(u32, Vec<Step>)> },
+    /// What follows reads the `rows` rows from the running row on from a copy.
+    CacheRows { rows: u32, cached: Cached },
     /// A stage of a reduction.
     Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, into: Stage },
 }
@@ -43,7 +48,29 @@ struct Chain {
 }
 
 /// The steps of a plan's body.
-pub(super) fn steps(ops: &[Op]) -> Vec<Step> {
+pub(super) fn steps(ops: &[Op], used: &Used) -> Vec<Step> {
+    to_steps(&decided(ops, used))
+}
+
+/// The same statements without caches that do not pay, which would keep loops from being joined.
+fn decided(ops: &[Op], used: &Used) -> Vec<Op> {
+    let pays = |op: &&Op| match op {
+        Op::CacheRows { rows } => used.pays(*rows),
+        Op::CacheTrees { .. } => false,
+        _ => true,
+    };
+    let inside = |op: &Op| match op.clone() {
+        Op::Loop(l) => Op::Loop(Loop { body: decided(&l.body, used), ..l }),
+        Op::Cases { register, cases } => {
+            let cases = cases.iter().map(|(end, body)| (*end, decided(body, used))).collect();
+            Op::Cases { register, cases }
+        }
+        op => op,
+    };
+    ops.iter().filter(pays).map(inside).collect()
+}
+
+fn to_steps(ops: &[Op]) -> Vec<Step> {
     ops.iter().filter_map(step).collect()
 }
 
@@ -53,7 +80,7 @@ fn step(op: &Op) -> Option<Step> {
         Op::Walk(w) => Some(close(&[], w)),
         Op::Cases { register, cases } => Some(Step::Cases {
             register: *register,
-            cases: cases.iter().map(|(end, body)| (*end, steps(body))).collect(),
+            cases: cases.iter().map(|(end, body)| (*end, to_steps(body))).collect(),
         }),
         Op::ReduceDimension { buffer, dimension, rows, in_place, atomic, vector, .. } => Some(Step::Reduce {
             buffer: *buffer,
@@ -61,7 +88,8 @@ fn step(op: &Op) -> Option<Step> {
             rows: rows.clone(),
             into: Stage { in_place: *in_place, atomic: *atomic, vector: *vector as usize },
         }),
-        Op::CacheRows { .. } | Op::CacheTrees { .. } => None,
+        Op::CacheRows { rows } => Some(Step::CacheRows { rows: *rows, cached: Cached::Copied }),
+        Op::CacheTrees { .. } => None,
         // Statements of the other target; `Plan::verify` keeps them out.
         Op::Accumulate { .. } | Op::Only { .. } | Op::ClearShared | Op::ReduceShared { .. } => None,
     }
@@ -87,7 +115,7 @@ fn loop_step(l: &Loop) -> Step {
             limits(body, &mut below);
             let joined = join(&chain, &below);
             let (innermost, outer) = joined.split_last().expect("the loop itself");
-            wrap(outer, looped(innermost, steps(body)))
+            wrap(outer, looped(innermost, to_steps(body)))
         }
     }
 }
@@ -256,6 +284,7 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
             }
             Ok(())
         }
+        Step::CacheRows { rows, cached } => writeln!(f, "cacheRows {rows}: {cached:?}"),
         Step::Reduce { buffer, dimension, into, .. } => {
             let place = match (into.in_place, into.atomic) {
                 (true, _) => "in place",
