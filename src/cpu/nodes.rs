@@ -96,6 +96,8 @@ const FLAGS: u32 = 15 << 28;
 pub trait Rule: Copy + Send + Sync + 'static {
     /// The type of the thresholds.
     type Compare: Compare;
+    /// Whether a step from a leaf stays there.
+    const HOLDS: bool;
     /// What lies at an address.
     fn node(&self) -> Node<Self::Compare>;
     /// The left child's address, given its own and the tree's constant.
@@ -104,6 +106,7 @@ pub trait Rule: Copy + Send + Sync + 'static {
 
 impl<C: Compare> Rule for Node<C> {
     type Compare = C;
+    const HOLDS: bool = false;
     #[inline(always)]
     fn node(&self) -> Self {
         *self
@@ -116,6 +119,7 @@ impl<C: Compare> Rule for Node<C> {
 
 impl<C: Compare> Rule for LinkedNode<C> {
     type Compare = C;
+    const HOLDS: bool = true;
     #[inline(always)]
     fn node(&self) -> Node<C> {
         self.node
@@ -128,6 +132,7 @@ impl<C: Compare> Rule for LinkedNode<C> {
 
 impl Rule for ShortNode {
     type Compare = f32;
+    const HOLDS: bool = true;
     #[inline(always)]
     fn node(&self) -> Node {
         let column = self.meta >> SHORT_SHIFT & SHORT_FEATURE;

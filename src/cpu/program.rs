@@ -18,7 +18,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
-    plan::{Dim, Extents, Limit, Lowered, Plan, Range, RowLoop, Size, Sum, Target, Value},
+    plan::{Dim, Extents, Limit, Lowered, Op, Plan, Range, RowLoop, Size, Sum, Target, Value},
     schedule::MOST_DEPTH,
 };
 
@@ -93,6 +93,7 @@ pub struct Program {
     base: Vec<f32>,
     leaf_values: usize,
     features: usize,
+    /// What of a row the trees read.
     used: Used,
     threads: u32,
     /// Whether the machine runs the vector kernels.
@@ -126,11 +127,12 @@ impl Program {
         let vectors = simd::available();
         #[cfg(not(target_arch = "x86_64"))]
         let vectors = false;
+        let able = vectors && !plan.questions;
         let used = Used::new(forest);
         Ok(Self {
-            steps: steps(&plan.body, &used),
+            steps: steps(&plan.body, &used, able),
             used,
-            nodes: Encoded::new(forest, packed).for_vectors(vectors && !plan.questions),
+            nodes: Encoded::new(forest, packed).for_vectors(able),
             compare: forest.compare,
             wide: None,
             aggregate: forest.aggregate,
@@ -359,6 +361,21 @@ impl std::fmt::Display for Program {
         for (i, size) in self.plan.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
         }
+        let vectors = !self.vector_name().is_empty();
+        for op in self.plan.ops() {
+            match op {
+                Op::CacheRows { rows } => {
+                    writeln!(f, "  cacheRows {rows}: {}", self.used.text(*rows, vectors))?;
+                }
+                Op::CacheTrees { trees } => {
+                    writeln!(
+                        f,
+                        "  cacheTrees {trees}: nothing: a prefetch just before the walks costs more than it gives"
+                    )?;
+                }
+                _ => {}
+            }
+        }
         self.steps.iter().try_for_each(|s| super::block::write_step(f, &self.plan, s, 0))
     }
 }
@@ -434,15 +451,21 @@ impl<T: Row> Run<'_, T> {
 
     fn steps(&self, steps: &[Step], state: State<'_>) {
         for (i, step) in steps.iter().enumerate() {
-            if let Step::CacheRows { rows, .. } = step {
+            if let Step::CacheRows { rows, copied } = step {
                 let first = (state.row as usize).min(self.rows.len());
                 let count = (*rows as usize).min(self.rows.len() - first);
-                // A few rows are close as they are, and wide ones have no nodes for copies that are not.
-                if count < walk::FEW_ROWS || (T::doubles(self.rows).is_some() && self.program.wide.is_some()) {
+                let used = &self.program.used;
+                if !copied {
+                    window::prefetched(self.rows, first, count, used);
+                    continue;
+                }
+                // A few rows are close as they are; a copy holds `f32`, which not every forest compares `f64` rows as.
+                let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
+                if count < walk::FEW_ROWS || wide || !used.fits(count) {
                     continue;
                 }
                 let rest = &steps[i + 1..];
-                window::copied(self.rows, first, count, &self.program.used, |window| {
+                window::copied(self.rows, first, count, used, |window| {
                     self.steps(rest, State { window: Some(window), ..state });
                 });
                 return;
@@ -543,7 +566,13 @@ impl<T: Row> Run<'_, T> {
                 self.dispatch(row, tree, shape, Slots { leaves, out, order: &p.order }, state);
             }
             Into::Trace(out, clock) => {
-                self.dispatch(row, tree, shape, Trace { out, order: &p.order, worker: state.worker, clock }, state);
+                self.dispatch(
+                    row,
+                    tree,
+                    shape,
+                    Trace { out, order: &p.order, worker: state.worker, clock },
+                    state,
+                );
             }
         }
     }
@@ -621,20 +650,14 @@ impl<T: Row> Run<'_, T> {
         // Addresses are gathered with 32-bit signed offsets of words.
         let small = p.slots.len() < i32::MAX as usize / 12;
         let rows = shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS;
-        rows && p.vectors && !p.plan.questions && small
+        // A step from a leaf reads a value, too.
+        rows && p.vectors && !p.plan.questions && small && p.features > 0
     }
 
     /// # Safety
     /// [`Run::vectors`]; the rows are in the source, which [`simd::fits`] or is a window.
     #[cfg(target_arch = "x86_64")]
-    unsafe fn vector<F: simd::Source, S: Sink>(
-        &self,
-        rows: F,
-        row: Span,
-        tree: Span,
-        shape: Shape,
-        sink: S,
-    ) {
+    unsafe fn vector<F: simd::Source, S: Sink>(&self, rows: F, row: Span, tree: Span, shape: Shape, sink: S) {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
         unsafe {

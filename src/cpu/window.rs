@@ -8,7 +8,7 @@ use std::cell::RefCell;
 
 use super::{
     rows::{Row, Rows},
-    walk::Span,
+    walk::{FEW_ROWS, Span},
 };
 use crate::forest::{Forest, Node};
 
@@ -18,15 +18,19 @@ pub(super) const BLOCK: usize = 64;
 const LINE: usize = 16;
 /// A kernel may load so many values past a block's last column.
 const SLACK: usize = BLOCK;
-/// A window's copy is at most so many bytes: half of what a core of today keeps close.
-const MOST_BYTES: u64 = 1 << 20;
+/// Room that a thread may keep for a window's copy, in bytes.
+const MOST_BYTES: usize = 16 << 20;
+/// Lines of a row that the hardware's own prefetch brings in time.
+const MOST_LINES: usize = 16;
 
 /// Columns that some tree reads.
 #[derive(Clone, Debug)]
 pub(super) struct Used {
     /// Sixteen columns at a time: the first, and which of them.
     lines: Vec<(u32, u16)>,
-    pub(super) columns: usize,
+    columns: usize,
+    /// Columns in all.
+    all: usize,
 }
 
 impl Used {
@@ -42,14 +46,53 @@ impl Used {
         Self {
             lines: lines.filter(|(_, mask)| *mask != 0).collect(),
             columns: used.iter().filter(|u| **u).count(),
+            all: used.len(),
         }
     }
 
-    /// Whether a copy of so many rows pays.
-    pub(super) fn pays(&self, rows: u32) -> bool {
-        let bytes = u64::from(rows) * self.columns as u64 * 4;
-        rows as usize >= LINE && bytes <= MOST_BYTES
+    /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: see the book's results.
+    pub(super) fn close(&self, rows: u32, vectors: bool) -> Close {
+        let few = (rows as usize) < FEW_ROWS;
+        if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
+            Close::Copied
+        } else if few && self.lines.len() > MOST_LINES {
+            Close::Prefetched
+        } else {
+            Close::Nothing
+        }
     }
+
+    /// Whether a thread may keep the room for a copy of so many rows.
+    pub(super) fn fits(&self, rows: usize) -> bool {
+        rows.div_ceil(BLOCK).saturating_mul(self.all).saturating_mul(BLOCK * size_of::<f32>()) <= MOST_BYTES
+    }
+
+    /// [`Used::close`] in words.
+    pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
+        let Self { columns, all, lines } = self;
+        match self.close(rows, vectors) {
+            Close::Copied => format!("packed copy of {columns} of {all} columns"),
+            Close::Prefetched => format!("prefetch of {} lines a row", lines.len()),
+            Close::Nothing if (rows as usize) < FEW_ROWS => {
+                format!("nothing: {} lines a row are close as they are", lines.len())
+            }
+            Close::Nothing if !self.fits(rows as usize) => {
+                format!("nothing: a copy would take more than {} MiB", MOST_BYTES >> 20)
+            }
+            Close::Nothing => "nothing: its kernel reads rows as they are".to_owned(),
+        }
+    }
+}
+
+/// How a window of rows is brought close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Close {
+    /// The used columns are copied.
+    Copied,
+    /// Their lines are asked for.
+    Prefetched,
+    /// It is not: that would cost more than it gives.
+    Nothing,
 }
 
 /// Rows `first` to `first + count` by column.
@@ -88,7 +131,13 @@ impl<'a> Window<'a> {
 }
 
 /// Lends `f` a copy of `count` rows from `first` on.
-pub(super) fn copied<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, used: &Used, f: impl FnOnce(Window<'_>)) {
+pub(super) fn copied<T: Row>(
+    rows: &Rows<'_, T>,
+    first: usize,
+    count: usize,
+    used: &Used,
+    f: impl FnOnce(Window<'_>),
+) {
     thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
     // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
     let mut data = SCRATCH.with(RefCell::take);
@@ -123,9 +172,20 @@ pub(super) fn copied<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, use
     SCRATCH.with(|s| s.replace(data));
 }
 
-/// What becomes of `cacheRows`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cached {
-    /// The used columns are copied.
-    Copied,
+/// Asks for the used columns of `count` rows from `first` on.
+pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, used: &Used) {
+    if !rows.is_unit() {
+        return;
+    }
+    for row in first..first + count {
+        let row = rows.from(row).as_ptr();
+        for &(line, _) in &used.lines {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: every x86-64 has it, and it reads nothing.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line as usize).cast());
+            }
+        }
+    }
 }
