@@ -74,7 +74,8 @@ impl Encoded<f32> {
 }
 
 /// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
-/// (but for scratch that each thread keeps: partial sums, and slots where margins are the least or largest leaf).
+/// (but for scratch that each thread keeps: partial sums, copies of cached rows, and slots where margins are the least or
+/// largest leaf).
 #[derive(Clone, Debug)]
 pub struct Program {
     plan: Plan,

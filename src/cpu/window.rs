@@ -173,6 +173,7 @@ pub(super) fn copied<T: Row>(
 }
 
 /// Asks for the used columns of `count` rows from `first` on.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, used: &Used) {
     if !rows.is_unit() {
         return;
