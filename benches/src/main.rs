@@ -2,16 +2,25 @@
 //!
 //! ```text
 //! cargo run --release -p fangorn-benches -- MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches -- cache MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! ```
 //!
 //! Prints microseconds a row, one thread, the least of many calls, for each preset on the CPU target. The peers'
-//! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `load` times reading
+//! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `cache` times
+//! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians. `load` times reading
 //! models, each also as a `.fangorn` file, beside `benches/peers/load.py`.
 
 use std::{hint::black_box, path::Path, process::ExitCode, time::Instant};
 
-use fangorn::{Predictor, cpu::Rows, file::Contents, import, schedule::Preset};
+use cpu_time::ThreadTime;
+use fangorn::{
+    Predictor,
+    cpu::Rows,
+    file::Contents,
+    import,
+    schedule::{Preset, Schedule},
+};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,8 +29,14 @@ fn main() -> ExitCode {
     {
         return done(models.iter().try_for_each(|model| load(Path::new(model))));
     }
+    if let [first, model, rows, rest @ ..] = &arguments[..]
+        && first == "cache"
+    {
+        let batches = rest.first().map_or("64,4096", String::as_str);
+        return done(cache(Path::new(model), Path::new(rows), batches));
+    }
     let [model, rows, rest @ ..] = &arguments[..] else {
-        eprintln!("usage: fangorn-benches MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL…");
+        eprintln!("usage: fangorn-benches [cache] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL…");
         return ExitCode::from(2);
     };
     let batches = rest.first().map_or("1,64,4096", String::as_str);
@@ -65,13 +80,7 @@ fn run(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::erro
     let start = Instant::now();
     let forest = import::load(model, &Default::default())?;
     println!("loaded in {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
-    let bytes = std::fs::read(rows)?;
-    let file = npyz::NpyFile::new(&bytes[..])?;
-    let columns = usize::try_from(*file.shape().last().ok_or("rows without a shape")?)?;
-    let data: Vec<f32> = file.into_vec()?;
-    if columns == 0 || data.is_empty() {
-        return Err("no rows".into());
-    }
+    let (data, columns) = read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
     for preset in Preset::ALL {
         let predictor = Predictor::with_threads(&forest, &preset.schedule(&forest, false), 1)?;
@@ -83,6 +92,78 @@ fn run(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::erro
         println!("{line}");
     }
     Ok(())
+}
+
+/// The values of a file of rows, and its columns.
+fn read(rows: &Path) -> Result<(Vec<f32>, usize), Box<dyn std::error::Error>> {
+    let bytes = std::fs::read(rows)?;
+    let file = npyz::NpyFile::new(&bytes[..])?;
+    let columns = usize::try_from(*file.shape().last().ok_or("rows without a shape")?)?;
+    let data: Vec<f32> = file.into_vec()?;
+    match columns == 0 || data.is_empty() {
+        true => Err("no rows".into()),
+        false => Ok((data, columns)),
+    }
+}
+
+/// Schedules in pairs: a loop and `cache` of it, blocks of rows first and then a row at a time.
+const BLOCKS: [(&str, &str); 6] = [
+    ("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nlayout(sparse)", "b0"),
+    ("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nunrollWalk(b1)\nlayout(sparse)", "b0"),
+    ("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nunrollWalk(b1)\nlayout(array)", "b0"),
+    ("tile(batch, b0, b1, 512)\nreorder(b0, tree, b1)\nunrollWalk(b1)\nlayout(array)", "b0"),
+    ("tile(tree, t0, t1, 8)\nreorder(batch, t0, t1)\ninterleave(t1)\nlayout(sparse)", "batch"),
+    ("tile(tree, t0, t1, 8)\nreorder(batch, t0, t1)\ninterleave(t1)\nunrollWalk(t1)\nlayout(array)", "batch"),
+];
+
+/// Times pairs of schedules, in turns so that a busy machine disturbs both alike.
+fn cache(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let forest = import::load(model, &Default::default())?;
+    let (data, columns) = read(rows)?;
+    let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    for (text, var) in BLOCKS {
+        let compile = |text: &str| Predictor::with_threads(&forest, &Schedule::parse(text)?, 1);
+        let pair = match (compile(text), compile(&format!("{text}\ncache({var})"))) {
+            (Ok(plain), Ok(cached)) => [plain, cached],
+            (Err(e), _) | (_, Err(e)) => {
+                println!("{}: {e}", text.replace('\n', "; "));
+                continue;
+            }
+        };
+        println!("{}", text.replace('\n', "; "));
+        let program = pair[1].program().to_string();
+        for line in program.lines().take_while(|l| !l.contains("for r")).filter(|l| l.starts_with("  cache"))
+        {
+            println!("{line}");
+        }
+        for &batch in &batches {
+            let repeated: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
+            let [plain, cached] = medians(&pair, &Rows::new(&repeated, columns)?)?;
+            println!("  {batch:6} rows: {plain:8.3} without, {cached:8.3} with cache({var})");
+        }
+    }
+    Ok(())
+}
+
+/// The median time a row of each predictor, in microseconds of thread CPU time.
+fn medians(pair: &[Predictor; 2], rows: &Rows<'_>) -> Result<[f64; 2], fangorn::Error> {
+    let mut times = [Vec::new(), Vec::new()];
+    let calls = (4096 / rows.len().max(1)).max(1);
+    let begin = Instant::now();
+    let mut out = vec![0.0; rows.len() * pair[0].program().outputs()];
+    while times[0].len() < 5 || begin.elapsed().as_secs_f64() < 2.0 {
+        for (predictor, times) in pair.iter().zip(&mut times) {
+            let start = ThreadTime::now();
+            for _ in 0..calls {
+                predictor.margins_into(black_box(rows), &mut out)?;
+            }
+            times.push(start.elapsed().as_secs_f64() * 1e6 / (calls * rows.len().max(1)) as f64);
+        }
+    }
+    Ok(times.map(|mut times| {
+        times.sort_unstable_by(f64::total_cmp);
+        times[times.len() / 2]
+    }))
 }
 
 /// The least time a row in microseconds, over about half a second of calls.

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::walk::Shape;
+use super::{
+    walk::Shape,
+    window::{Close, Used},
+};
 use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, Sum, Value, Walk};
 
 /// A loop of a block.
@@ -20,6 +23,8 @@ pub(super) enum Step {
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
     /// One of several bodies, by a loop's offset.
     Cases { register: u32, cases: Vec<(u32, Vec<Step>)> },
+    /// What follows reads the `rows` rows from the running row on from a copy, or has them asked for.
+    CacheRows { rows: u32, copied: bool },
     /// A stage of a reduction.
     Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, into: Stage },
 }
@@ -42,18 +47,45 @@ struct Chain {
     lanes: u32,
 }
 
-/// The steps of a plan's body.
-pub(super) fn steps(ops: &[Op]) -> Vec<Step> {
-    ops.iter().filter_map(step).collect()
+/// The steps of a plan's body. `vectors` says whether the vector kernels are to run them.
+pub(super) fn steps(ops: &[Op], used: &Used, vectors: bool) -> Vec<Step> {
+    to_steps(&decided(ops, used, vectors), used, vectors)
 }
 
-fn step(op: &Op) -> Option<Step> {
+/// Whether a statement pays. A cache that does not would keep loops from being joined.
+pub(super) fn pays(op: &Op, used: &Used, vectors: bool) -> bool {
     match op {
-        Op::Loop(l) => Some(loop_step(l)),
+        Op::CacheRows { rows } => used.close(*rows, vectors) != Close::Nothing,
+        // Measured: a prefetch of nodes that are read next is slower than none.
+        Op::CacheTrees { .. } => false,
+        _ => true,
+    }
+}
+
+/// The same statements without those that do not pay.
+fn decided(ops: &[Op], used: &Used, vectors: bool) -> Vec<Op> {
+    let inside = |op: &Op| match op.clone() {
+        Op::Loop(l) => Op::Loop(Loop { body: decided(&l.body, used, vectors), ..l }),
+        Op::Cases { register, cases } => {
+            let cases = cases.iter().map(|(end, body)| (*end, decided(body, used, vectors))).collect();
+            Op::Cases { register, cases }
+        }
+        op => op,
+    };
+    ops.iter().filter(|op| pays(op, used, vectors)).map(inside).collect()
+}
+
+fn to_steps(ops: &[Op], used: &Used, vectors: bool) -> Vec<Step> {
+    ops.iter().filter_map(|op| step(op, used, vectors)).collect()
+}
+
+fn step(op: &Op, used: &Used, vectors: bool) -> Option<Step> {
+    match op {
+        Op::Loop(l) => Some(loop_step(l, used, vectors)),
         Op::Walk(w) => Some(close(&[], w)),
         Op::Cases { register, cases } => Some(Step::Cases {
             register: *register,
-            cases: cases.iter().map(|(end, body)| (*end, steps(body))).collect(),
+            cases: cases.iter().map(|(end, body)| (*end, to_steps(body, used, vectors))).collect(),
         }),
         Op::ReduceDimension { buffer, dimension, rows, in_place, atomic, vector, .. } => Some(Step::Reduce {
             buffer: *buffer,
@@ -61,13 +93,16 @@ fn step(op: &Op) -> Option<Step> {
             rows: rows.clone(),
             into: Stage { in_place: *in_place, atomic: *atomic, vector: *vector as usize },
         }),
-        Op::CacheRows { .. } | Op::CacheTrees { .. } => None,
+        Op::CacheRows { rows } => {
+            Some(Step::CacheRows { rows: *rows, copied: used.close(*rows, vectors) == Close::Copied })
+        }
+        Op::CacheTrees { .. } => None,
         // Statements of the other target; `Plan::verify` keeps them out.
         Op::Accumulate { .. } | Op::Only { .. } | Op::ClearShared | Op::ReduceShared { .. } => None,
     }
 }
 
-fn loop_step(l: &Loop) -> Step {
+fn loop_step(l: &Loop, used: &Used, vectors: bool) -> Step {
     // The perfect nest from here down to a walk or to a body of several statements.
     let mut chain = Vec::new();
     let mut at = l;
@@ -87,7 +122,7 @@ fn loop_step(l: &Loop) -> Step {
             limits(body, &mut below);
             let joined = join(&chain, &below);
             let (innermost, outer) = joined.split_last().expect("the loop itself");
-            wrap(outer, looped(innermost, steps(body)))
+            wrap(outer, looped(innermost, to_steps(body, used, vectors)))
         }
     }
 }
@@ -255,6 +290,9 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
                 body.iter().try_for_each(|s| write_step(f, plan, s, depth + 1))?;
             }
             Ok(())
+        }
+        Step::CacheRows { rows, copied } => {
+            writeln!(f, "cacheRows {rows}: {}", if *copied { "packed copy" } else { "prefetch" })
         }
         Step::Reduce { buffer, dimension, into, .. } => {
             let place = match (into.in_place, into.atomic) {

@@ -15,6 +15,7 @@ mod rows;
 mod simd;
 mod sink;
 mod walk;
+mod window;
 
 pub use program::{Program, worker};
 pub use rows::{Read, Row, Rows};

@@ -73,10 +73,31 @@ pub struct LinkedNode<C = f32> {
     link: u32,
 }
 
+/// A node of few words that names its left child: what a vector kernel gathers at once. Not every forest fits.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct ShortNode {
+    /// The threshold, or a question's place.
+    threshold: f32,
+    /// Flags, column, and how far on the left child is: 4, 12 and 16 bits. A leaf's is itself.
+    meta: u32,
+}
+
+/// Where a [`ShortNode`]'s column starts.
+pub(super) const SHORT_SHIFT: u32 = 16;
+/// A [`ShortNode`]'s column, shifted down; any greater one does not fit.
+pub(super) const SHORT_FEATURE: u32 = (1 << 12) - 1;
+/// The way to a [`ShortNode`]'s left child; any longer one does not fit.
+pub(super) const SHORT_LINK: u32 = (1 << SHORT_SHIFT) - 1;
+/// Flags of any node.
+const FLAGS: u32 = 15 << 28;
+
 /// How a walk steps: the layout's rule, compiled in.
 pub trait Rule: Copy + Send + Sync + 'static {
     /// The type of the thresholds.
     type Compare: Compare;
+    /// Whether a step from a leaf stays there.
+    const HOLDS: bool;
     /// What lies at an address.
     fn node(&self) -> Node<Self::Compare>;
     /// The left child's address, given its own and the tree's constant.
@@ -85,6 +106,7 @@ pub trait Rule: Copy + Send + Sync + 'static {
 
 impl<C: Compare> Rule for Node<C> {
     type Compare = C;
+    const HOLDS: bool = false;
     #[inline(always)]
     fn node(&self) -> Self {
         *self
@@ -97,6 +119,7 @@ impl<C: Compare> Rule for Node<C> {
 
 impl<C: Compare> Rule for LinkedNode<C> {
     type Compare = C;
+    const HOLDS: bool = true;
     #[inline(always)]
     fn node(&self) -> Node<C> {
         self.node
@@ -104,6 +127,20 @@ impl<C: Compare> Rule for LinkedNode<C> {
     #[inline(always)]
     fn left(&self, _address: u32, _constant: u32) -> u32 {
         self.link
+    }
+}
+
+impl Rule for ShortNode {
+    type Compare = f32;
+    const HOLDS: bool = true;
+    #[inline(always)]
+    fn node(&self) -> Node {
+        let column = self.meta >> SHORT_SHIFT & SHORT_FEATURE;
+        Node { threshold: self.threshold, meta: self.meta & FLAGS | column }
+    }
+    #[inline(always)]
+    fn left(&self, address: u32, _constant: u32) -> u32 {
+        address + (self.meta & SHORT_LINK)
     }
 }
 
@@ -174,6 +211,50 @@ pub struct Nodes<R> {
     pub stride: u32,
     /// The questions, one after the other; their thresholds are the two halves of an `f64`, the low one first.
     pub questions: Vec<u32>,
+    /// Top levels for kernels that hold them in registers, where the layout alone does not give them.
+    pub(super) tops: Vec<Top>,
+}
+
+/// Levels of a tree in a [`Top`].
+pub(super) const TOP_LEVELS: u32 = 5;
+
+/// The first levels of a tree as those of a full one: leaves that come sooner send every row left.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(super) struct Top {
+    /// In level order; the last is not one.
+    pub(super) nodes: [Node; 1 << TOP_LEVELS],
+    /// The addresses below, from left to right.
+    pub(super) exits: [u32; 1 << TOP_LEVELS],
+}
+
+impl<R: Rule<Compare = f32>> Nodes<R> {
+    /// Lays out the top of every tree, whose right children are their left one's neighbours and whose leaves hold.
+    #[must_use]
+    pub(super) fn with_tops(mut self) -> Self {
+        self.tops = (0..self.roots.len()).map(|position| self.top(position)).collect();
+        self
+    }
+
+    fn top(&self, position: usize) -> Top {
+        let full = 1usize << TOP_LEVELS;
+        let levels = self.depths[position].min(TOP_LEVELS);
+        let still = Node { threshold: f32::NAN, meta: 0 };
+        let mut top = Top { nodes: [still; 1 << TOP_LEVELS], exits: [0; 1 << TOP_LEVELS] };
+        let mut addresses = vec![self.roots[position]];
+        for place in 0..(1usize << levels) - 1 {
+            let address = addresses[place];
+            let at = &self.nodes[address as usize];
+            top.nodes[place] = at.node();
+            // No row goes right where nothing is asked, and there may be no neighbour.
+            let left = at.left(address, self.constants[position]);
+            let right = if at.node().is_leaf() { left } else { left + 1 };
+            addresses.extend([left, right]);
+        }
+        let exits = &addresses[(1 << levels) - 1..];
+        top.exits[..exits.len().min(full)].copy_from_slice(exits);
+        top
+    }
 }
 
 /// Encodes packed nodes; `make` adds the link.
@@ -217,6 +298,7 @@ fn encode<C: Compare, R>(
         depths: packed.depths.clone(),
         stride,
         questions: questions.words,
+        tops: Vec::new(),
     }
 }
 
@@ -231,6 +313,27 @@ impl<C: Compare> Nodes<LinkedNode<C>> {
     /// For the linked rule.
     pub fn linked(forest: &Forest, packed: &Packed) -> Self {
         encode(forest, packed, 1, |node, link| LinkedNode { node, link })
+    }
+}
+
+impl Nodes<ShortNode> {
+    /// The same nodes in fewer words; `None` where a column or a way is too long.
+    pub fn short(nodes: &Nodes<LinkedNode>) -> Option<Self> {
+        let short = |(address, at): (usize, &LinkedNode)| {
+            let way = at.link.checked_sub(address as u32).filter(|way| *way <= SHORT_LINK)?;
+            let column = at.node.meta & FEATURE;
+            let meta = at.node.meta & FLAGS | column << SHORT_SHIFT | way;
+            (column <= SHORT_FEATURE).then_some(ShortNode { threshold: at.node.threshold, meta })
+        };
+        Some(Self {
+            nodes: nodes.nodes.iter().enumerate().map(short).collect::<Option<_>>()?,
+            roots: nodes.roots.clone(),
+            constants: nodes.constants.clone(),
+            depths: nodes.depths.clone(),
+            stride: nodes.stride,
+            questions: nodes.questions.clone(),
+            tops: Vec::new(),
+        })
     }
 }
 

@@ -8,16 +8,17 @@ use rayon::prelude::*;
 use super::simd;
 use super::{
     block::{BlockLoop, Stage, Step, steps},
-    nodes::{Compare, LinkedNode, Node, Nodes, Rule},
+    nodes::{Compare, LinkedNode, Node, Nodes, Rule, ShortNode},
     rows::{Read, Row, Rows},
-    sink::{Leaves, Many, One, Shared, Sink, Slots, Trace},
+    sink::{Leaves, Many, Moved, One, Shared, Sink, Slots, Trace},
     walk::{self, Shape, Span},
+    window::{self, Used, Window},
 };
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
-    plan::{Dim, Extents, Limit, Lowered, Plan, Range, RowLoop, Size, Sum, Target, Value},
+    plan::{Dim, Extents, Limit, Lowered, Op, Plan, Range, RowLoop, Size, Sum, Target, Value},
     schedule::MOST_DEPTH,
 };
 
@@ -36,6 +37,8 @@ const MOST_VECTOR: usize = 16;
 enum Encoded<C> {
     Affine(Nodes<Node<C>>),
     Linked(Nodes<LinkedNode<C>>),
+    /// Of `f32` thresholds only.
+    Short(Nodes<ShortNode>),
 }
 
 impl<C: Compare> Encoded<C> {
@@ -49,13 +52,30 @@ impl<C: Compare> Encoded<C> {
     fn bytes(&self) -> usize {
         match self {
             Self::Affine(n) => size_of_val(&n.nodes[..]),
-            Self::Linked(n) => size_of_val(&n.nodes[..]),
+            Self::Linked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
+            Self::Short(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
+        }
+    }
+}
+
+impl Encoded<f32> {
+    /// With what the vector kernels want.
+    fn for_vectors(self, vectors: bool) -> Self {
+        let nodes = match self {
+            Self::Linked(nodes) => Nodes::short(&nodes).map_or(Self::Linked(nodes), Self::Short),
+            nodes => nodes,
+        };
+        match nodes {
+            Self::Linked(nodes) if vectors => Self::Linked(nodes.with_tops()),
+            Self::Short(nodes) if vectors => Self::Short(nodes.with_tops()),
+            nodes => nodes,
         }
     }
 }
 
 /// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
-/// (but for scratch that each thread keeps: partial sums, and slots where margins are the least or largest leaf).
+/// (but for scratch that each thread keeps: partial sums, copies of cached rows, and slots where margins are the least or
+/// largest leaf).
 #[derive(Clone, Debug)]
 pub struct Program {
     plan: Plan,
@@ -74,6 +94,8 @@ pub struct Program {
     base: Vec<f32>,
     leaf_values: usize,
     features: usize,
+    /// What of a row the trees read.
+    used: Used,
     threads: u32,
     /// Whether the machine runs the vector kernels.
     #[cfg(target_arch = "x86_64")]
@@ -102,9 +124,16 @@ impl Program {
             Targets::One(outputs) => Some(lowered.order().iter().map(|t| outputs[*t as usize]).collect()),
             Targets::All => None,
         };
+        #[cfg(target_arch = "x86_64")]
+        let vectors = simd::available();
+        #[cfg(not(target_arch = "x86_64"))]
+        let vectors = false;
+        let able = vectors && !plan.questions;
+        let used = Used::new(forest);
         Ok(Self {
-            steps: steps(&plan.body),
-            nodes: Encoded::new(forest, packed),
+            steps: steps(&plan.body, &used, able),
+            used,
+            nodes: Encoded::new(forest, packed).for_vectors(able),
             compare: forest.compare,
             wide: None,
             aggregate: forest.aggregate,
@@ -116,7 +145,7 @@ impl Program {
             features: forest.features.len(),
             threads,
             #[cfg(target_arch = "x86_64")]
-            vectors: simd::available(),
+            vectors,
             plan,
         })
     }
@@ -315,7 +344,7 @@ impl Program {
             *place = Size::resolve(size, at);
         }
         let run = Run { program: self, rows, sizes, at, into };
-        run.steps(&self.steps, State { offsets: [0; 32], row: 0, tree: 0, worker: 0 });
+        run.steps(&self.steps, State { offsets: [0; 32], row: 0, tree: 0, worker: 0, window: None });
     }
 }
 
@@ -332,6 +361,21 @@ impl std::fmt::Display for Program {
         )?;
         for (i, size) in self.plan.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
+        }
+        let vectors = !self.vector_name().is_empty();
+        for op in self.plan.ops() {
+            match op {
+                Op::CacheRows { rows } => {
+                    writeln!(f, "  cacheRows {rows}: {}", self.used.text(*rows, vectors))?;
+                }
+                Op::CacheTrees { trees } => {
+                    writeln!(
+                        f,
+                        "  cacheTrees {trees}: nothing: a prefetch just before the walks costs more than it gives"
+                    )?;
+                }
+                _ => {}
+            }
         }
         self.steps.iter().try_for_each(|s| super::block::write_step(f, &self.plan, s, 0))
     }
@@ -368,11 +412,13 @@ enum Into<'a> {
 const _: () = assert!(MOST_DEPTH == 32, "a state holds the offset of every loop of the deepest nest");
 
 #[derive(Clone, Copy)]
-struct State {
+struct State<'w> {
     offsets: [u32; 32],
     row: u32,
     tree: u32,
     worker: u32,
+    /// Rows that are read from a copy.
+    window: Option<Window<'w>>,
 }
 
 struct Run<'a, T> {
@@ -393,7 +439,7 @@ impl<T: Row> Run<'_, T> {
 
     /// First offset, step and count of a range. No offset reaches past the rows or trees there are, so a tile larger
     /// than that has no further iterations.
-    fn span(&self, range: &Range, dim: Dim, state: &State) -> (u32, u32, u32) {
+    fn span(&self, range: &Range, dim: Dim, state: &State<'_>) -> (u32, u32, u32) {
         let most = if dim == Dim::Batch { self.at.batch } else { self.at.trees };
         let limit = |l: &Limit| {
             l.minus.iter().fold(self.value(l.end), |end, r| end.saturating_sub(state.offsets[*r as usize]))
@@ -404,11 +450,32 @@ impl<T: Row> Run<'_, T> {
         (start, step, end.saturating_sub(start).div_ceil(step))
     }
 
-    fn steps(&self, steps: &[Step], state: State) {
-        steps.iter().for_each(|s| self.step(s, state));
+    fn steps(&self, steps: &[Step], state: State<'_>) {
+        for (i, step) in steps.iter().enumerate() {
+            if let Step::CacheRows { rows, copied } = step {
+                let first = (state.row as usize).min(self.rows.len());
+                let count = (*rows as usize).min(self.rows.len() - first);
+                let used = &self.program.used;
+                if !copied {
+                    window::prefetched(self.rows, first, count, used);
+                    continue;
+                }
+                // A few rows are close as they are; a copy holds `f32`, which not every forest compares `f64` rows as.
+                let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
+                if count < walk::FEW_ROWS || wide || !used.fits(count) {
+                    continue;
+                }
+                let rest = &steps[i + 1..];
+                window::copied(self.rows, first, count, used, |window| {
+                    self.steps(rest, State { window: Some(window), ..state });
+                });
+                return;
+            }
+            self.step(step, state);
+        }
     }
 
-    fn step(&self, step: &Step, mut state: State) {
+    fn step(&self, step: &Step, mut state: State<'_>) {
         match step {
             Step::Loop { dim, register, range, parallel, body } => {
                 let (start, step, count) = self.span(range, *dim, &state);
@@ -449,6 +516,8 @@ impl<T: Row> Run<'_, T> {
                     self.steps(body, state);
                 }
             }
+            // It is for all that follows it: see `steps`.
+            Step::CacheRows { .. } => {}
             Step::Reduce { buffer, dimension, rows, into } => {
                 for chain in rows {
                     self.each_row(chain, &mut state, &mut |row, state| {
@@ -459,7 +528,7 @@ impl<T: Row> Run<'_, T> {
         }
     }
 
-    fn block(&self, row: Span, tree: Span, shape: Shape, into: &Sum, state: &State) {
+    fn block(&self, row: Span, tree: Span, shape: Shape, into: &Sum, state: &State<'_>) {
         // What the unchecked loads of the micro-kernels rest on.
         if row.count == 0
             || tree.count == 0
@@ -483,52 +552,79 @@ impl<T: Row> Run<'_, T> {
                     Sum::Atomic => (result, 0, true),
                 };
                 match outputs {
-                    1 => self.dispatch(row, tree, shape, One { leaves, out, base, atomic }),
+                    1 => self.dispatch(row, tree, shape, One { leaves, out, base, atomic }, state),
                     _ => self.dispatch(
                         row,
                         tree,
                         shape,
                         Many { leaves, out, base, atomic, outputs, targets: p.targets.as_deref() },
+                        state,
                     ),
                 }
             }
             Into::Slots(out) => {
                 let leaves = Leaves { slots, values: &[] };
-                self.dispatch(row, tree, shape, Slots { leaves, out, order: &p.order });
+                self.dispatch(row, tree, shape, Slots { leaves, out, order: &p.order }, state);
             }
             Into::Trace(out, clock) => {
-                self.dispatch(row, tree, shape, Trace { out, order: &p.order, worker: state.worker, clock });
+                self.dispatch(
+                    row,
+                    tree,
+                    shape,
+                    Trace { out, order: &p.order, worker: state.worker, clock },
+                    state,
+                );
             }
         }
     }
 
     /// Picks the micro-kernel.
-    fn dispatch<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S) {
+    fn dispatch<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S, state: &State<'_>) {
         let p = self.program;
+        if let Some(window) = state.window.filter(|w| w.holds(row))
+            && self.in_window(window, row, tree, shape, sink)
+        {
+            return;
+        }
         if let Some(rows) = T::doubles(self.rows) {
             return match (&p.wide, &p.nodes) {
                 (Some(Encoded::Affine(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
                 (Some(Encoded::Linked(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
-                (None, Encoded::Affine(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (None, Encoded::Linked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+                (_, Encoded::Affine(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+                (_, Encoded::Linked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+                (_, Encoded::Short(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
             };
         }
         let Some(rows) = T::singles(self.rows) else { return };
         #[cfg(target_arch = "x86_64")]
-        if shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS && self.vectors(rows) {
-            // SAFETY: the spans were checked against rows and trees, the columns against the forest, the machine
-            // and the strides by `vectors`; `lower` has settled steps that stay inside the nodes.
-            return unsafe {
-                match &p.nodes {
-                    Encoded::Affine(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                    Encoded::Linked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                }
-            };
+        if self.vectors(row, shape) && simd::fits(rows) {
+            // SAFETY: `vectors` and `fits` hold.
+            return unsafe { self.vector(rows, row, tree, shape, sink) };
         }
-        match &p.nodes {
-            Encoded::Affine(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::Linked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+        self.portable(rows, row, tree, shape, sink);
+    }
+
+    /// The same for rows in a window, unless the walks' order has to be another than from block to block of it.
+    fn in_window<S: Sink>(&self, window: Window<'_>, row: Span, tree: Span, shape: Shape, sink: S) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors(row, shape) {
+            // SAFETY: `vectors` holds, and the window has the rows.
+            unsafe { self.vector(window, row, tree, shape, sink) };
+            return true;
         }
+        if S::ORDERED && !window.together(row) {
+            return false;
+        }
+        let mut done = 0;
+        while done < row.count {
+            let first = row.at(done);
+            let (rows, place) = window.rows(first);
+            let count = (rows.len() - place).div_ceil(row.step).min(row.count - done);
+            let part = Span { start: place, step: row.step, count };
+            self.portable(&rows, part, tree, shape, Moved { sink, by: first - place });
+            done += count;
+        }
+        true
     }
 
     /// The one kernel for `f64` rows: any strides, any question, whatever the interleaving.
@@ -550,11 +646,36 @@ impl<T: Row> Run<'_, T> {
 
     /// Whether the vector kernels can run these rows through this forest.
     #[cfg(target_arch = "x86_64")]
-    fn vectors(&self, rows: &Rows<'_>) -> bool {
+    fn vectors(&self, row: Span, shape: Shape) -> bool {
         let p = self.program;
         // Addresses are gathered with 32-bit signed offsets of words.
         let small = p.slots.len() < i32::MAX as usize / 12;
-        p.vectors && !p.plan.questions && small && simd::fits(rows)
+        let rows = shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS;
+        // A step from a leaf reads a value, too.
+        rows && p.vectors && !p.plan.questions && small && p.features > 0
+    }
+
+    /// # Safety
+    /// [`Run::vectors`]; the rows are in the source, which [`simd::fits`] or is a window.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn vector<F: simd::Source, S: Sink>(&self, rows: F, row: Span, tree: Span, shape: Shape, sink: S) {
+        // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
+        // settled steps that stay inside the nodes.
+        unsafe {
+            match &self.program.nodes {
+                Encoded::Affine(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
+                Encoded::Linked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
+                Encoded::Short(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
+            }
+        }
+    }
+
+    fn portable<S: Sink>(&self, rows: &Rows<'_>, row: Span, tree: Span, shape: Shape, sink: S) {
+        match &self.program.nodes {
+            Encoded::Affine(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+            Encoded::Linked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+            Encoded::Short(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+        }
     }
 
     fn dispatch_rule<R: Rule<Compare = f32>, S: Sink>(
@@ -579,7 +700,7 @@ impl<T: Row> Run<'_, T> {
 
     /// Where row 0 of a private copy starts in the scratch: the copy of the current iterations, or the one in which
     /// dimension `fixed.0` has index `fixed.1` and those after it index 0.
-    fn partial(&self, buffer: u32, state: &State, fixed: Option<(usize, u32)>) -> usize {
+    fn partial(&self, buffer: u32, state: &State<'_>, fixed: Option<(usize, u32)>) -> usize {
         let p = self.program;
         let row_width = self.rows.len() * p.base.len();
         let before: usize =
@@ -599,7 +720,7 @@ impl<T: Row> Run<'_, T> {
         before + copy * row_width
     }
 
-    fn each_row(&self, chain: &[RowLoop], state: &mut State, f: &mut dyn FnMut(usize, &State)) {
+    fn each_row(&self, chain: &[RowLoop], state: &mut State<'_>, f: &mut dyn FnMut(usize, &State<'_>)) {
         let Some((outer, inner)) = chain.split_first() else {
             f(state.row as usize, state);
             return;
@@ -617,7 +738,7 @@ impl<T: Row> Run<'_, T> {
     }
 
     /// Adds up the copies of one row over one dimension, and leaves them zero.
-    fn reduce(&self, buffer: u32, dimension: usize, row: usize, stage: Stage, state: &State) {
+    fn reduce(&self, buffer: u32, dimension: usize, row: usize, stage: Stage, state: &State<'_>) {
         let Into::Sums { result, partials, .. } = self.into else { return };
         let p = self.program;
         let outputs = p.base.len();

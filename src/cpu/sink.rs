@@ -75,6 +75,30 @@ impl Leaves<'_> {
     }
 }
 
+/// Rows that a kernel counts from row `by` on.
+#[derive(Clone, Copy)]
+pub(super) struct Moved<S> {
+    pub(super) sink: S,
+    pub(super) by: usize,
+}
+
+impl<S: Sink> Sink for Moved<S> {
+    const ONE_VALUE: bool = S::ONE_VALUE;
+    const ORDERED: bool = S::ORDERED;
+    #[inline(always)]
+    fn leaf(&self, row: usize, position: usize, address: u32) {
+        self.sink.leaf(row + self.by, position, address);
+    }
+    #[inline(always)]
+    fn value(&self, address: u32) -> f32 {
+        self.sink.value(address)
+    }
+    #[inline(always)]
+    fn add(&self, row: usize, sum: f32) {
+        self.sink.add(row + self.by, sum);
+    }
+}
+
 /// Sums of a single output.
 #[derive(Clone, Copy)]
 pub(super) struct One<'a> {

@@ -39,6 +39,25 @@ pub(super) struct Shape {
     pub(super) rest: Rest,
 }
 
+impl Shape {
+    /// The shape for walks of these trees side by side, by what the table says of their depths.
+    #[inline(always)]
+    fn of_trees<R: Rule>(self, nodes: &Nodes<R>, positions: &[usize]) -> Self {
+        let depths = || positions.iter().map(|p| nodes.depths[*p]);
+        // Where a leaf holds, the deepest tree's steps are right for the others, too, and none needs more.
+        let deepest = || depths().max().unwrap_or(0);
+        match self.rest {
+            Rest::Counted if R::HOLDS || positions.len() == 1 => {
+                Self { steps: deepest(), rest: Rest::Nothing, ..self }
+            }
+            // The shallowest tree's steps go past no leaf.
+            Rest::Counted => Self { steps: depths().min().unwrap_or(0), rest: Rest::UntilLeaf, ..self },
+            Rest::Nothing | Rest::UntilLeaf if R::HOLDS => Self { steps: self.steps.min(deepest()), ..self },
+            Rest::Nothing | Rest::UntilLeaf => self,
+        }
+    }
+}
+
 /// Walks `L` trees and rows in step. `trees[l]` is a root and a constant.
 ///
 /// # Safety
@@ -64,17 +83,22 @@ unsafe fn walk<
             at[l] = unsafe { nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]) };
         }
     }
-    if shape.rest != Rest::Nothing {
+    if shape.rest == Rest::Nothing {
+        return at;
+    }
+    loop {
+        // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
+        let open: [bool; L] = std::array::from_fn(|l| unsafe { !nodes.is_leaf(at[l]) });
+        if !open.contains(&true) {
+            return at;
+        }
         for l in 0..L {
-            // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
-            unsafe {
-                while !nodes.is_leaf(at[l]) {
-                    at[l] = nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]);
-                }
-            }
+            // Lanes wait at their leaf for the others, whose loads overlap.
+            // SAFETY: as promised to this function; a leaf, too, is a node that can be read.
+            let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]) };
+            at[l] = if R::HOLDS || open[l] { next } else { at[l] };
         }
     }
-    at
 }
 
 /// With fewer rows than this a tree's walks wait for each other's loads.
@@ -136,11 +160,7 @@ pub(super) unsafe fn lanes<
         for t in 0..tree.count {
             let position = tree.at(t);
             let tree = root(position);
-            // All lanes walk this tree, so the table's count is theirs.
-            let shape = match shape.rest {
-                Rest::Counted => Shape { steps: nodes.depths[position], rest: Rest::Nothing, ..shape },
-                Rest::Nothing | Rest::UntilLeaf => shape,
-            };
+            let shape = shape.of_trees(nodes, &[position]);
             let mut r = 0;
             while r + L <= row.count {
                 let group = std::array::from_fn(|l| row.at(r + l));
@@ -167,6 +187,7 @@ pub(super) unsafe fn lanes<
             let mut t = 0;
             while t + L <= tree.count {
                 let group = std::array::from_fn(|l| tree.at(t + l));
+                let shape = shape.of_trees(nodes, &group);
                 // SAFETY: as promised to this function.
                 let found = unsafe {
                     walk::<R, T, QUESTIONS, UNIT, L>(nodes, rows, [row; L], group.map(root), shape)
@@ -176,6 +197,7 @@ pub(super) unsafe fn lanes<
             }
             for t in t..tree.count {
                 let position = tree.at(t);
+                let shape = shape.of_trees(nodes, &[position]);
                 // SAFETY: as promised to this function.
                 let found =
                     unsafe { walk::<R, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };

@@ -1,0 +1,459 @@
+//! AVX-512: sixteen rows a register, four registers a tree.
+//!
+//! A walk is a chain of loads, so 64 of them advance together. The first five levels of a tree are 31 nodes, which fit
+//! two registers of thresholds and two of columns: there a step is a permute and the rows' values, gathered, or
+//! loaded and blended where a [`Window`] holds them by column. Further down it is two gathers of a node's two words and one
+//! of a value.
+
+mod copy;
+mod top;
+
+use std::arch::x86_64::*;
+
+pub(super) use copy::transpose;
+use top::top;
+
+use super::{
+    nodes::{
+        FEATURE, LEAF, LinkedNode, Node, Nodes, Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
+    },
+    rows::Rows,
+    sink::Sink,
+    walk::{Shape, Span},
+    window::{BLOCK, Window},
+};
+use crate::plan::Rest;
+
+/// Rows in a register.
+const LANES: usize = 16;
+/// Registers that advance together.
+const GROUPS: usize = 4;
+/// From a column's number to its place in a block of a window.
+const BLOCK_SHIFT: u32 = BLOCK.ilog2();
+
+/// Whether the machine has what the kernels here need.
+pub(super) fn available() -> bool {
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
+}
+
+/// Whether rows can be addressed with 32-bit offsets from the first of 64.
+pub(super) fn fits(rows: &Rows<'_>) -> bool {
+    rows.is_unit()
+        && rows
+            .row_stride()
+            .checked_mul(LANES * GROUPS)
+            .is_some_and(|n| n + rows.columns() < i32::MAX as usize / 4)
+}
+
+/// Sixteen of 64 rows: where the first of all begins, and each one's offset from there.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes {
+    data: *const f32,
+    offsets: __m512i,
+}
+
+/// Where rows are read from.
+pub(super) trait Source: Copy {
+    /// Whether values of a column follow each other.
+    const BY_COLUMN: bool;
+    /// Rows from `row` on that can be walked together.
+    fn together(&self, row: usize) -> usize;
+    /// Lanes for the rows from `row + begin` on, where `row + last` is the last that counts.
+    ///
+    /// # Safety
+    /// AVX-512 F and DQ; the rows are there.
+    unsafe fn lanes(&self, row: usize, begin: usize, last: usize) -> Lanes;
+}
+
+impl Source for &Rows<'_> {
+    const BY_COLUMN: bool = false;
+    fn together(&self, _row: usize) -> usize {
+        usize::MAX
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn lanes(&self, row: usize, begin: usize, last: usize) -> Lanes {
+        // Lanes past the last row walk it again; what they find is dropped.
+        let own = _mm512_add_epi32(count(), _mm512_set1_epi32(begin as i32));
+        let own = _mm512_min_epi32(own, _mm512_set1_epi32(last as i32));
+        let stride = _mm512_set1_epi32(self.row_stride() as i32);
+        Lanes { data: self.from(row).as_ptr(), offsets: _mm512_mullo_epi32(own, stride) }
+    }
+}
+
+impl Source for Window<'_> {
+    const BY_COLUMN: bool = true;
+    fn together(&self, row: usize) -> usize {
+        BLOCK - self.block(row).1
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn lanes(&self, row: usize, begin: usize, _last: usize) -> Lanes {
+        // Lanes past the last row read what is beside it, or the room that a window has behind its last column.
+        let (data, place) = self.block(row);
+        let own = _mm512_add_epi32(count(), _mm512_set1_epi32(begin as i32));
+        Lanes { data: data.as_ptr().wrapping_add(place), offsets: own }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn count() -> __m512i {
+    _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+}
+
+/// A node a lane.
+#[derive(Clone, Copy)]
+pub(super) struct Gathered {
+    threshold: __m512,
+    /// Flags.
+    meta: __m512i,
+    column: __m512i,
+    /// The left child's address.
+    left: __m512i,
+}
+
+/// A layout rule with a vector step.
+pub(super) trait VectorRule: Rule<Compare = f32> {
+    /// The nodes at these addresses.
+    ///
+    /// # Safety
+    /// AVX-512 F and DQ; addresses are reachable.
+    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, constant: __m512i) -> Gathered;
+}
+
+/// The two words of the nodes at `base`, `SCALE x index` bytes on.
+///
+/// # Safety
+/// AVX-512 F; there are nodes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn pairs<const SCALE: i32>(base: *const i64, index: __m512i) -> (__m512, __m512i) {
+    // Two words at a time: what a gather costs it costs by element.
+    // SAFETY: as promised to this function.
+    let (low, high) = unsafe {
+        (
+            _mm512_i32gather_epi64::<SCALE>(_mm512_castsi512_si256(index), base),
+            _mm512_i32gather_epi64::<SCALE>(_mm512_extracti64x4_epi64::<1>(index), base),
+        )
+    };
+    let (first, second) = words(low, high);
+    (_mm512_castsi512_ps(first), second)
+}
+
+/// The even and the odd words of two registers.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn words(low: __m512i, high: __m512i) -> (__m512i, __m512i) {
+    let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    (_mm512_permutex2var_epi32(low, even, high), _mm512_permutex2var_epi32(low, odd, high))
+}
+
+impl VectorRule for Node {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, constant: __m512i) -> Gathered {
+        // SAFETY: addresses are in range; a node is a threshold and its flags, eight bytes.
+        let (threshold, meta) = unsafe { pairs::<8>(nodes.nodes.as_ptr().cast(), at) };
+        let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
+        let left = _mm512_add_epi32(_mm512_add_epi32(at, at), constant);
+        Gathered { threshold, meta, column, left }
+    }
+}
+
+impl VectorRule for ShortNode {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, _constant: __m512i) -> Gathered {
+        // SAFETY: addresses are in range; a node is eight bytes.
+        let (threshold, meta) = unsafe { pairs::<8>(nodes.nodes.as_ptr().cast(), at) };
+        let column = _mm512_srli_epi32::<SHORT_SHIFT>(meta);
+        let column = _mm512_and_si512(column, _mm512_set1_epi32(SHORT_FEATURE as i32));
+        let way = _mm512_and_si512(meta, _mm512_set1_epi32(SHORT_LINK as i32));
+        Gathered { threshold, meta, column, left: _mm512_add_epi32(at, way) }
+    }
+}
+
+impl VectorRule for LinkedNode {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, _constant: __m512i) -> Gathered {
+        let base: *const i32 = nodes.nodes.as_ptr().cast();
+        // A node is a threshold, its flags and a link, twelve bytes.
+        let index = _mm512_add_epi32(_mm512_add_epi32(at, at), at);
+        // SAFETY: addresses are in range.
+        let ((threshold, meta), left) =
+            unsafe { (pairs::<4>(base.cast(), index), _mm512_i32gather_epi32::<4>(index, base.add(2))) };
+        let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
+        Gathered { threshold, meta, column, left }
+    }
+}
+
+/// The rows' values of these columns.
+///
+/// # Safety
+/// AVX-512 F; the columns are the rows'.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn values<F: Source>(column: __m512i, rows: Lanes) -> __m512 {
+    let column = if F::BY_COLUMN { _mm512_slli_epi32::<BLOCK_SHIFT>(column) } else { column };
+    let index = _mm512_add_epi32(rows.offsets, column);
+    // SAFETY: the index is a row's offset plus a column's.
+    unsafe { _mm512_i32gather_ps::<4>(index, rows.data) }
+}
+
+/// Lanes whose value goes right at a node with this threshold and these flags.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn right(x: __m512, threshold: __m512, meta: __m512i) -> __mmask16 {
+    let ge = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, threshold);
+    let missing = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+    ge | (missing & _mm512_movepi32_mask(meta))
+}
+
+/// Addresses after a step from these nodes.
+///
+/// # Safety
+/// AVX-512 F and DQ; the columns are the rows'.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn next<F: Source>(node: Gathered, stride: __m512i, rows: Lanes) -> __m512i {
+    // SAFETY: as promised to this function.
+    let x = unsafe { values::<F>(node.column, rows) };
+    let right = right(x, node.threshold, node.meta);
+    _mm512_mask_add_epi32(node.left, right, node.left, stride)
+}
+
+/// A block with rows inside, `row.step` 1: each tree against 64 rows at a time.
+///
+/// # Safety
+/// [`available`]; the rows [`fits`] or hold the span; otherwise as for [`super::walk::block`].
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn block<R: VectorRule, F: Source, S: Sink>(
+    nodes: &Nodes<R>,
+    rows: F,
+    row: Span,
+    tree: Span,
+    shape: Shape,
+    sink: S,
+) {
+    for t in 0..tree.count {
+        let position = tree.at(t);
+        let mut done = 0;
+        while done < row.count {
+            let first = row.start + done;
+            let count = (row.count - done).min(rows.together(first)).min(LANES * GROUPS);
+            // SAFETY: the rows are there.
+            let lanes: [Lanes; GROUPS] =
+                unsafe { std::array::from_fn(|g| rows.lanes(first, g * LANES, count - 1)) };
+            let groups = count.div_ceil(LANES);
+            // SAFETY: as promised to this function.
+            let found = unsafe { walk::<R, F>(nodes, position, &lanes, groups, shape) };
+            for (g, found) in found.iter().enumerate().take(groups) {
+                let mut addresses = [0u32; LANES];
+                // SAFETY: sixteen words of room.
+                unsafe { _mm512_storeu_si512(addresses.as_mut_ptr().cast(), *found) };
+                let begin = g * LANES;
+                for (l, address) in addresses.iter().enumerate().take(count - begin) {
+                    sink.leaf(first + begin + l, position, *address);
+                }
+            }
+            done += count;
+        }
+    }
+}
+
+/// # Safety
+/// As for [`block`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn walk<R: VectorRule, F: Source>(
+    nodes: &Nodes<R>,
+    position: usize,
+    rows: &[Lanes; GROUPS],
+    groups: usize,
+    shape: Shape,
+) -> [__m512i; GROUPS] {
+    let constant = _mm512_set1_epi32(nodes.constants[position] as i32);
+    let stride = _mm512_set1_epi32(nodes.stride as i32);
+    let root = _mm512_set1_epi32(nodes.roots[position] as i32);
+    let mut at = [root; GROUPS];
+    let (steps, rest) = match shape.rest {
+        Rest::Counted => (nodes.depths[position], Rest::Nothing),
+        // Where leaves hold, the tree's own depth bounds its walks.
+        rest if R::HOLDS => (shape.steps.min(nodes.depths[position]), rest),
+        rest => (shape.steps, rest),
+    };
+    // SAFETY: as promised to this function.
+    unsafe {
+        let taken = top::<R, F>(nodes, position, steps, rows, groups, &mut at);
+        if groups == GROUPS {
+            for _ in taken..steps {
+                // What does not wait for each other comes first.
+                let node = [
+                    R::gather(nodes, at[0], constant),
+                    R::gather(nodes, at[1], constant),
+                    R::gather(nodes, at[2], constant),
+                    R::gather(nodes, at[3], constant),
+                ];
+                for g in 0..GROUPS {
+                    at[g] = next::<F>(node[g], stride, rows[g]);
+                }
+            }
+        } else {
+            for _ in taken..steps {
+                for g in 0..groups {
+                    at[g] = next::<F>(R::gather(nodes, at[g], constant), stride, rows[g]);
+                }
+            }
+        }
+        if rest == Rest::UntilLeaf {
+            until_leaf::<R, F>(nodes, root, constant, stride, rows, groups, &mut at);
+        }
+    }
+    at
+}
+
+/// A step of each group, all node gathers first; says which lanes were not at a leaf before it. Lanes at a leaf stay.
+///
+/// # Safety
+/// As for [`block`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn step<R: VectorRule, F: Source, const G: usize>(
+    nodes: &Nodes<R>,
+    constant: __m512i,
+    stride: __m512i,
+    rows: &[Lanes; GROUPS],
+    at: &mut [__m512i; GROUPS],
+) -> [__mmask16; GROUPS] {
+    let leaf = _mm512_set1_epi32(LEAF as i32);
+    let mut open = [0; GROUPS];
+    // SAFETY: as promised to this function.
+    unsafe {
+        let zero = _mm512_setzero_si512();
+        let none = Gathered { threshold: _mm512_setzero_ps(), meta: zero, column: zero, left: zero };
+        let mut node = [none; GROUPS];
+        for g in 0..G {
+            node[g] = R::gather(nodes, at[g], constant);
+        }
+        for g in 0..G {
+            open[g] = _mm512_testn_epi32_mask(node[g].meta, leaf);
+            let next = next::<F>(node[g], stride, rows[g]);
+            at[g] = if R::HOLDS { next } else { _mm512_mask_mov_epi32(at[g], open[g], next) };
+        }
+    }
+    open
+}
+
+/// # Safety
+/// As for [`block`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn step_groups<R: VectorRule, F: Source>(
+    nodes: &Nodes<R>,
+    constant: __m512i,
+    stride: __m512i,
+    rows: &[Lanes; GROUPS],
+    groups: usize,
+    at: &mut [__m512i; GROUPS],
+) -> [__mmask16; GROUPS] {
+    // SAFETY: as promised to this function.
+    unsafe {
+        match groups {
+            1 => step::<R, F, 1>(nodes, constant, stride, rows, at),
+            2 => step::<R, F, 2>(nodes, constant, stride, rows, at),
+            3 => step::<R, F, 3>(nodes, constant, stride, rows, at),
+            _ => step::<R, F, 4>(nodes, constant, stride, rows, at),
+        }
+    }
+}
+
+/// Walks on until the leaves. Lanes that have come there make room: what is open moves together as soon as that frees
+/// a register.
+///
+/// # Safety
+/// As for [`block`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn until_leaf<R: VectorRule, F: Source>(
+    nodes: &Nodes<R>,
+    root: __m512i,
+    constant: __m512i,
+    stride: __m512i,
+    rows: &[Lanes; GROUPS],
+    mut groups: usize,
+    at: &mut [__m512i; GROUPS],
+) {
+    const ALL: usize = LANES * GROUPS;
+    let mut rows = *rows;
+    // Whose walks the lanes are; a lane past the last open one walks for nobody.
+    let mut who: [__m512i; GROUPS] = [count(); GROUPS];
+    for (g, who) in who.iter_mut().enumerate() {
+        *who = _mm512_add_epi32(*who, _mm512_set1_epi32((g * LANES) as i32));
+    }
+    let started = groups;
+    let mut valid = [0xffff as __mmask16; GROUPS];
+    let mut moved = false;
+    // Walks that have come to their leaf, in the order in which they did, with room for a whole register behind.
+    let mut ended = ([0u32; ALL + LANES], [0u32; ALL + LANES], 0usize);
+    loop {
+        // SAFETY: as promised to this function.
+        let mut open = unsafe { step_groups::<R, F>(nodes, constant, stride, &rows, groups, at) };
+        let mut left = 0;
+        for g in 0..groups {
+            open[g] &= valid[g];
+            left += open[g].count_ones() as usize;
+        }
+        if left == 0 && !moved {
+            return;
+        }
+        if left.div_ceil(LANES) == groups {
+            continue;
+        }
+        moved = true;
+        let mut next = ([0u32; ALL + LANES], [0u32; ALL + LANES], [0u32; ALL + LANES], 0usize);
+        for g in 0..groups {
+            let done = valid[g] & !open[g];
+            // SAFETY: at most 64 lanes end and at most 64 stay, and there is room for sixteen more.
+            unsafe {
+                let put = |to: &mut [u32], place: usize, mask, v| {
+                    let to = to.as_mut_ptr().add(place);
+                    _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask, v));
+                };
+                put(&mut ended.0, ended.2, done, who[g]);
+                put(&mut ended.1, ended.2, done, at[g]);
+                put(&mut next.0, next.3, open[g], who[g]);
+                put(&mut next.1, next.3, open[g], at[g]);
+                put(&mut next.2, next.3, open[g], rows[g].offsets);
+            }
+            ended.2 += done.count_ones() as usize;
+            next.3 += open[g].count_ones() as usize;
+        }
+        if left == 0 {
+            break;
+        }
+        groups = left.div_ceil(LANES);
+        for g in 0..groups {
+            let begin = g * LANES;
+            valid[g] = if left - begin >= LANES { 0xffff } else { (1 << (left - begin)) - 1 };
+            // Lanes for nobody stand at the root, from where every step is one that the forest has.
+            // SAFETY: there is room for sixteen words from each begin on.
+            unsafe {
+                let load = |from: &[u32]| _mm512_loadu_si512(from.as_ptr().add(begin).cast());
+                who[g] = load(&next.0);
+                at[g] = _mm512_mask_mov_epi32(root, valid[g], load(&next.1));
+                rows[g].offsets = load(&next.2);
+            }
+        }
+    }
+    let mut found = [0u32; ALL];
+    for (who, at) in ended.0.iter().zip(&ended.1).take(ended.2) {
+        found[*who as usize % ALL] = *at;
+    }
+    for (g, at) in at.iter_mut().enumerate().take(started) {
+        // SAFETY: sixteen words from there on.
+        *at = unsafe { _mm512_loadu_si512(found.as_ptr().add(g * LANES).cast()) };
+    }
+}

@@ -1,0 +1,217 @@
+//! The top of a tree in registers.
+
+use std::arch::x86_64::*;
+
+use super::{
+    super::nodes::{FEATURE, Node, Nodes, TOP_LEVELS},
+    BLOCK_SHIFT, GROUPS, LANES, Lanes, Source, VectorRule, right, values, words,
+};
+
+/// Each lane's value of a level's columns, by what was decided above it, the topmost decision first.
+///
+/// # Safety
+/// AVX-512 F; sixteen values stand at each column.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn pick2(data: *const f32, columns: &[u32], went: __mmask16) -> __m512 {
+    // SAFETY: as promised to this function.
+    unsafe {
+        let left = _mm512_loadu_ps(data.add(columns[0] as usize));
+        _mm512_mask_loadu_ps(left, went, data.add(columns[1] as usize))
+    }
+}
+
+/// # Safety
+/// As for [`pick2`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn pick4(data: *const f32, columns: &[u32], went: &[__mmask16]) -> __m512 {
+    // SAFETY: as promised to this function.
+    let (left, right) =
+        unsafe { (pick2(data, &columns[..2], went[1]), pick2(data, &columns[2..4], went[1])) };
+    _mm512_mask_blend_ps(went[0], left, right)
+}
+
+/// # Safety
+/// As for [`pick2`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn pick8(data: *const f32, columns: &[u32], went: &[__mmask16]) -> __m512 {
+    // SAFETY: as promised to this function.
+    let (left, right) =
+        unsafe { (pick4(data, &columns[..4], &went[1..]), pick4(data, &columns[4..8], &went[1..])) };
+    _mm512_mask_blend_ps(went[0], left, right)
+}
+
+/// # Safety
+/// As for [`pick2`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn pick16(data: *const f32, columns: &[u32], went: &[__mmask16]) -> __m512 {
+    // SAFETY: as promised to this function.
+    let (left, right) =
+        unsafe { (pick8(data, &columns[..8], &went[1..]), pick8(data, &columns[8..16], &went[1..])) };
+    _mm512_mask_blend_ps(went[0], left, right)
+}
+
+/// The first nodes of a full tree.
+#[derive(Clone, Copy)]
+struct Registers {
+    thresholds: [__m512i; 2],
+    metas: [__m512i; 2],
+    /// Columns' places in a block of a window.
+    columns: [u32; 1 << TOP_LEVELS],
+}
+
+impl Registers {
+    /// # Safety
+    /// AVX-512 F; 32 nodes stand there.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn load<F: Source>(nodes: *const Node) -> Self {
+        // SAFETY: as promised to this function.
+        let raw: [__m512i; 4] =
+            unsafe { std::array::from_fn(|i| _mm512_loadu_si512(nodes.cast::<__m512i>().add(i))) };
+        let (a, b) = (words(raw[0], raw[1]), words(raw[2], raw[3]));
+        let mut columns = [0u32; 1 << TOP_LEVELS];
+        if F::BY_COLUMN {
+            for (i, meta) in [a.1, b.1].into_iter().enumerate() {
+                let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
+                let place = _mm512_slli_epi32::<BLOCK_SHIFT>(column);
+                // SAFETY: there is room for twice sixteen words.
+                unsafe { _mm512_storeu_si512(columns.as_mut_ptr().add(i * LANES).cast(), place) };
+            }
+        }
+        Self { thresholds: [a.0, b.0], metas: [a.1, b.1], columns }
+    }
+
+    /// The level-order places of all rows after `levels` levels, their values gathered. A step waits for its gather, so
+    /// the registers go side by side.
+    ///
+    /// # Safety
+    /// AVX-512 F and DQ; the nodes' columns are the rows'.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn gather<F: Source>(&self, levels: u32, rows: &[Lanes; GROUPS]) -> [__m512i; GROUPS] {
+        let one = _mm512_set1_epi32(1);
+        let mut local = [_mm512_setzero_si512(); GROUPS];
+        for _ in 0..levels {
+            for g in 0..GROUPS {
+                let at = |r: [__m512i; 2]| _mm512_permutex2var_epi32(r[0], local[g], r[1]);
+                let (threshold, meta) = (at(self.thresholds), at(self.metas));
+                let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
+                // SAFETY: as promised to this function.
+                let x = unsafe { values::<F>(column, rows[g]) };
+                let right = right(x, _mm512_castsi512_ps(threshold), meta);
+                let left = _mm512_add_epi32(_mm512_add_epi32(local[g], local[g]), one);
+                local[g] = _mm512_mask_add_epi32(left, right, left, one);
+            }
+        }
+        local
+    }
+
+    /// The level-order places of all rows of a window after `L` levels.
+    ///
+    /// # Safety
+    /// AVX-512 F; sixteen values stand at each column from the first row on.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn blend<const L: u32>(&self, rows: &[Lanes; GROUPS], groups: usize) -> [__m512i; GROUPS] {
+        let mut local = [_mm512_setzero_si512(); GROUPS];
+        for g in 0..groups {
+            // SAFETY: as promised to this function.
+            local[g] = unsafe { self.blend16::<L>(rows[g].data.add(g * LANES)) };
+        }
+        local
+    }
+
+    /// # Safety
+    /// As for [`Registers::blend`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn blend16<const L: u32>(&self, data: *const f32) -> __m512i {
+        let one = _mm512_set1_epi32(1);
+        let mut local = _mm512_setzero_si512();
+        let mut went = [0 as __mmask16; TOP_LEVELS as usize];
+        macro_rules! level {
+            ($level:literal, $pick:expr) => {
+                if L > $level {
+                    let [thresholds, metas] = match $level {
+                        4 => [self.thresholds, self.metas]
+                            .map(|r| _mm512_permutex2var_epi32(r[0], local, r[1])),
+                        _ => [self.thresholds, self.metas].map(|r| _mm512_permutexvar_epi32(local, r[0])),
+                    };
+                    // SAFETY: as promised to this function.
+                    let x = unsafe { $pick };
+                    went[$level] = right(x, _mm512_castsi512_ps(thresholds), metas);
+                    let left = _mm512_add_epi32(_mm512_add_epi32(local, local), one);
+                    local = _mm512_mask_add_epi32(left, went[$level], left, one);
+                }
+            };
+        }
+        level!(0, _mm512_loadu_ps(data.add(self.columns[0] as usize)));
+        level!(1, pick2(data, &self.columns[1..3], went[0]));
+        level!(2, pick4(data, &self.columns[3..7], &went[..2]));
+        level!(3, pick8(data, &self.columns[7..15], &went[..3]));
+        level!(4, pick16(data, &self.columns[15..31], &went[..4]));
+        local
+    }
+}
+
+/// Walks the top of a tree in registers, and says how many levels that were.
+///
+/// # Safety
+/// As for [`super::block`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn top<R: VectorRule, F: Source>(
+    nodes: &Nodes<R>,
+    position: usize,
+    levels: u32,
+    rows: &[Lanes; GROUPS],
+    groups: usize,
+    at: &mut [__m512i; GROUPS],
+) -> u32 {
+    let root = nodes.roots[position];
+    let own = nodes.tops.get(position);
+    let first: *const Node = match own {
+        Some(top) => top.nodes.as_ptr(),
+        // Level order with children side by side, and 32 nodes to load. A rule whose leaves hold has its tops made.
+        None if !R::HOLDS && nodes.stride == 1 && root as usize + 32 <= nodes.nodes.len() => {
+            // SAFETY: the root is in range; such a rule's nodes are `Node`s.
+            unsafe { nodes.nodes.as_ptr().add(root as usize).cast() }
+        }
+        None => return 0,
+    };
+    let levels = if own.is_some() { nodes.depths[position] } else { levels }.min(TOP_LEVELS);
+    // SAFETY: 32 nodes from the first on are in range.
+    let registers = unsafe { Registers::load::<F>(first) };
+    if levels == 0 {
+        return 0;
+    }
+    // SAFETY: as promised to this function.
+    let local = unsafe {
+        match (F::BY_COLUMN, levels) {
+            (false, _) => registers.gather::<F>(levels, rows),
+            (true, 1) => registers.blend::<1>(rows, groups),
+            (true, 2) => registers.blend::<2>(rows, groups),
+            (true, 3) => registers.blend::<3>(rows, groups),
+            (true, 4) => registers.blend::<4>(rows, groups),
+            (true, _) => registers.blend::<5>(rows, groups),
+        }
+    };
+    for g in 0..groups {
+        let local = local[g];
+        at[g] = match own {
+            None => _mm512_add_epi32(local, _mm512_set1_epi32(root as i32)),
+            Some(top) => {
+                let place = _mm512_sub_epi32(local, _mm512_set1_epi32((1 << levels) - 1));
+                // SAFETY: a top has twice sixteen exits.
+                let [low, high] =
+                    unsafe { [0, 1].map(|i| _mm512_loadu_si512(top.exits.as_ptr().add(i * LANES).cast())) };
+                _mm512_permutex2var_epi32(low, place, high)
+            }
+        };
+    }
+    levels
+}

@@ -1,0 +1,192 @@
+//! A window of rows brought close: `cacheRows`.
+//!
+//! The columns that the forest uses are copied for 64 rows at a time, one column after the other. What a tree's top asks of
+//! 64 rows is then four lines of the cache instead of 64, and a vector kernel loads it instead of gathering it. Columns
+//! keep their numbers, so that nodes need no second encoding; the places of unused ones are never touched.
+
+use std::cell::RefCell;
+
+use super::{
+    rows::{Row, Rows},
+    walk::{FEW_ROWS, Span},
+};
+use crate::forest::{Forest, Node};
+
+/// Rows that are copied side by side.
+pub(super) const BLOCK: usize = 64;
+/// Columns that are looked at together: a line of the cache.
+const LINE: usize = 16;
+/// A kernel may load so many values past a block's last column.
+const SLACK: usize = BLOCK;
+/// Room that a thread may keep for a window's copy, in bytes.
+const MOST_BYTES: usize = 16 << 20;
+/// Lines of a row that the hardware's own prefetch brings in time.
+const MOST_LINES: usize = 16;
+
+/// Columns that some tree reads.
+#[derive(Clone, Debug)]
+pub(super) struct Used {
+    /// Sixteen columns at a time: the first, and which of them.
+    lines: Vec<(u32, u16)>,
+    columns: usize,
+    /// Columns in all.
+    all: usize,
+}
+
+impl Used {
+    pub(super) fn new(forest: &Forest) -> Self {
+        let mut used = vec![false; forest.features.len()];
+        for node in forest.trees.iter().flat_map(|t| &t.nodes) {
+            if let Node::Split { feature, .. } = node {
+                used[*feature as usize] = true;
+            }
+        }
+        let mask = |line: &[bool]| line.iter().enumerate().fold(0u16, |m, (i, u)| m | u16::from(*u) << i);
+        let lines = used.chunks(LINE).enumerate().map(|(i, line)| ((i * LINE) as u32, mask(line)));
+        Self {
+            lines: lines.filter(|(_, mask)| *mask != 0).collect(),
+            columns: used.iter().filter(|u| **u).count(),
+            all: used.len(),
+        }
+    }
+
+    /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: see the book's results.
+    pub(super) fn close(&self, rows: u32, vectors: bool) -> Close {
+        let few = (rows as usize) < FEW_ROWS;
+        if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
+            Close::Copied
+        } else if few && self.lines.len() > MOST_LINES {
+            Close::Prefetched
+        } else {
+            Close::Nothing
+        }
+    }
+
+    /// Whether a thread may keep the room for a copy of so many rows.
+    pub(super) fn fits(&self, rows: usize) -> bool {
+        rows.div_ceil(BLOCK).saturating_mul(self.all).saturating_mul(BLOCK * size_of::<f32>()) <= MOST_BYTES
+    }
+
+    /// [`Used::close`] in words.
+    pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
+        let Self { columns, all, lines } = self;
+        match self.close(rows, vectors) {
+            Close::Copied => format!("packed copy of {columns} of {all} columns"),
+            Close::Prefetched => format!("prefetch of {} lines a row", lines.len()),
+            Close::Nothing if (rows as usize) < FEW_ROWS => {
+                format!("nothing: {} lines a row are close as they are", lines.len())
+            }
+            Close::Nothing if !self.fits(rows as usize) => {
+                format!("nothing: a copy would take more than {} MiB", MOST_BYTES >> 20)
+            }
+            Close::Nothing => "nothing: its kernel reads rows as they are".to_owned(),
+        }
+    }
+}
+
+/// How a window of rows is brought close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Close {
+    /// The used columns are copied.
+    Copied,
+    /// Their lines are asked for.
+    Prefetched,
+    /// It is not: that would cost more than it gives.
+    Nothing,
+}
+
+/// Rows `first` to `first + count` by column.
+#[derive(Clone, Copy)]
+pub(super) struct Window<'a> {
+    first: usize,
+    count: usize,
+    columns: usize,
+    /// `[block][column][row of the block]`
+    data: &'a [f32],
+}
+
+impl<'a> Window<'a> {
+    /// Whether all of these rows are in it.
+    pub(super) fn holds(&self, rows: Span) -> bool {
+        rows.start >= self.first && rows.end() <= self.first + self.count
+    }
+
+    /// Whether all of these rows, which it holds, are in one block.
+    pub(super) fn together(&self, rows: Span) -> bool {
+        rows.count == 0 || (rows.start - self.first) / BLOCK == (rows.end() - 1 - self.first) / BLOCK
+    }
+
+    /// The block that a row is in, and its place there.
+    pub(super) fn block(&self, row: usize) -> (&'a [f32], usize) {
+        let row = row - self.first;
+        (&self.data[row / BLOCK * self.columns * BLOCK..], row % BLOCK)
+    }
+
+    /// The block's rows that a row is one of, and its place there.
+    pub(super) fn rows(&self, row: usize) -> (Rows<'a>, usize) {
+        let (data, place) = self.block(row);
+        let rows = Rows::strided(data, [BLOCK, self.columns], [1, BLOCK]);
+        (rows.expect("a block's data is whole"), place)
+    }
+}
+
+/// Lends `f` a copy of `count` rows from `first` on.
+pub(super) fn copied<T: Row>(
+    rows: &Rows<'_, T>,
+    first: usize,
+    count: usize,
+    used: &Used,
+    f: impl FnOnce(Window<'_>),
+) {
+    thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
+    // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
+    let mut data = SCRATCH.with(RefCell::take);
+    let columns = rows.columns();
+    let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
+    if data.len() < needed {
+        data.resize(needed, 0.0);
+    }
+    for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
+        let begin = first + b * BLOCK;
+        let count = BLOCK.min(first + count - begin);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(rows) = T::singles(rows)
+            && super::simd::available()
+            && super::simd::fits(rows)
+        {
+            // SAFETY: the machine is able; rows `begin` to `begin + count` are there, and a block's room.
+            unsafe { super::simd::transpose(rows, begin, count, &used.lines, block) };
+            continue;
+        }
+        for &(line, mask) in &used.lines {
+            for c in (0..LINE).filter(|c| mask >> c & 1 == 1) {
+                let column = line as usize + c;
+                for (r, place) in block[column * BLOCK..][..count].iter_mut().enumerate() {
+                    // SAFETY: callers keep to the rows there are; a used column is one.
+                    *place = unsafe { rows.get::<false>(begin + r, column) }.read();
+                }
+            }
+        }
+    }
+    f(Window { first, count, columns, data: &data[..needed] });
+    SCRATCH.with(|s| s.replace(data));
+}
+
+/// Asks for the used columns of `count` rows from `first` on.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, used: &Used) {
+    if !rows.is_unit() {
+        return;
+    }
+    for row in first..first + count {
+        let row = rows.from(row).as_ptr();
+        for &(line, _) in &used.lines {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: every x86-64 has it, and it reads nothing.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line as usize).cast());
+            }
+        }
+    }
+}
