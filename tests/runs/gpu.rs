@@ -6,7 +6,7 @@ use cubecl::client::Client;
 use fangorn::{
     Error,
     cube::Executable,
-        plan::{Emit, Extents, GpuDim, Lowered, Request, RowType, lower},
+    plan::{Emit, Extents, GpuDim, Lowered, Request, RowType, lower},
 };
 use fangorn_kernels::cube::Rows;
 

@@ -136,31 +136,66 @@ pub fn value(call: &Call, #[comptime] value: Value) -> u32 {
     }
 }
 
-/// One past the last offset that every limit allows. A loop with numbers for limits ends with the rows or trees there
-/// are, so that a tile larger than that has no further iterations.
+/// What bounds a loop: an offset is in range where, with each sum of enclosing offsets added, it is below that
+/// sum's end.
+///
+/// Ends are compared one by one. `min(2, trees - offset)`, which would say the same in one number, sends Mesa 25's NIR
+/// optimiser round in circles.
+#[derive(CubeType)]
+pub struct Ends {
+    ends: Sequence<u32>,
+    added: Sequence<u32>,
+}
+
+/// A range's ends. Those that no offset of this unit reaches are left out: `most` is its last, where that is a number.
+/// A loop with numbers for limits ends with the rows or trees there are, so that a tile larger than that has no further
+/// iterations.
 #[cube]
-pub fn end_of(
+pub fn ends_of(
     call: &Call,
     offsets: &Sequence<u32>,
     #[comptime] limits: &Vec<Limit>,
+    #[comptime] most: Option<u32>,
     #[comptime] dim: Dim,
-) -> u32 {
-    let mut end = 0xffff_ffffu32;
+) -> Ends {
+    let mut ends = Sequence::<u32>::new();
+    let mut added = Sequence::<u32>::new();
     if comptime![!limits.iter().any(|l| matches!(l.end, Value::Slot(_)))] {
-        end = if comptime![dim == Dim::Batch] { call.batch } else { call.trees };
+        ends.push(if comptime![dim == Dim::Batch] { call.batch } else { call.trees });
+        added.push(0u32.runtime());
     }
     #[unroll]
     for i in 0..limits.len() {
         let limit = comptime![limits[i].clone()];
-        let mut this = value(call, limit.end);
-        #[unroll]
-        for m in 0..limit.minus.len() {
-            let off = *offsets.index(comptime![limit.minus[m] as usize]);
-            this = select(off < this, this - off, 0u32);
+        if comptime![!reached_by_none(&limit, most)] {
+            let mut sum = 0u32.runtime();
+            #[unroll]
+            for m in 0..limit.minus.len() {
+                sum += *offsets.index(comptime![limit.minus[m] as usize]);
+            }
+            ends.push(value(call, limit.end));
+            added.push(sum);
         }
-        end = select(this < end, this, end);
     }
-    end
+    Ends { ends, added }
+}
+
+fn reached_by_none(limit: &Limit, most: Option<u32>) -> bool {
+    match (limit.end, most) {
+        (Value::Const(end), Some(most)) => limit.minus.is_empty() && most < end,
+        _ => false,
+    }
+}
+
+/// Whether an offset is in range.
+#[cube]
+pub fn within(ends: &Ends, offset: u32) -> bool {
+    let mut fits = true.runtime();
+    #[unroll]
+    for i in 0..ends.ends.len() {
+        fits = fits && offset + *ends.added.index(i) < *ends.ends.index(i);
+    }
+    fits
 }
 
 /// The index of this unit, or of its cube, in a launch dimension.
@@ -218,13 +253,14 @@ fn run_loop(
     #[comptime] l: &Loop,
     #[comptime] plan: &PlanRef,
 ) {
-    let end = end_of(call, &state.offsets, comptime![&l.range.limits], l.dim);
+    let ends =
+        ends_of(call, &state.offsets, comptime![&l.range.limits], comptime![last_offset(l, plan)], l.dim);
     let start = value(call, l.range.start);
     let step = value(call, l.range.step);
     match l.map {
         Map::Gpu { dim, single: true } => {
             let offset = start + index_of(dim) * step;
-            if offset < end {
+            if within(&ends, offset) {
                 let inside = enter(state, offset, l.dim);
                 run(b, call, local, &inside, &l.body, plan);
             }
@@ -232,7 +268,7 @@ fn run_loop(
         Map::Gpu { dim, single: false } => {
             let mut offset = start + index_of(dim) * step;
             let stride = size_of_dim(dim, plan) * step;
-            while offset < end {
+            while within(&ends, offset) {
                 let inside = enter(state, offset, l.dim);
                 run(b, call, local, &inside, &l.body, plan);
                 offset += stride;
@@ -243,7 +279,7 @@ fn run_loop(
             #[unroll]
             for k in 0..count {
                 let offset = start + k * step;
-                if offset < end {
+                if within(&ends, offset) {
                     let inside = enter(state, offset, l.dim);
                     run(b, call, local, &inside, &l.body, plan);
                 }
@@ -251,13 +287,24 @@ fn run_loop(
         }
         Map::Serial | Map::Parallel => {
             let mut offset = start;
-            while offset < end {
+            while within(&ends, offset) {
                 let inside = enter(state, offset, l.dim);
                 run(b, call, local, &inside, &l.body, plan);
                 offset += step;
             }
         }
     }
+}
+
+/// The last offset that a loop's units or copies can have, where that is a number.
+fn last_offset(l: &Loop, plan: &PlanRef) -> Option<u32> {
+    let (Value::Const(start), Value::Const(step)) = (l.range.start, l.range.step) else { return None };
+    let count = match l.map {
+        Map::Gpu { dim: GpuDim::Block(axis), single: true } => plan.cube_dim[axis as usize],
+        Map::Unrolled { count } => count,
+        _ => return None,
+    };
+    start.checked_add(count.saturating_sub(1).checked_mul(step)?)
 }
 
 /// What is done with the leaf at an address.

@@ -8,7 +8,7 @@
 use cubecl::prelude::*;
 
 use super::{
-    expand::{State, add, end_of, index_of, value},
+    expand::{State, add, ends_of, index_of, value, within},
     keys::{key_of_bits, load_bits},
     memory::{Buffers, Call, Local, TREE_WORDS, combine, nothing, shared_len},
     node::{self, Place},
@@ -234,15 +234,17 @@ fn reduce_rows(
     if comptime![(depth as usize) < chain.len()] {
         let range: Range = comptime![chain[depth as usize].range.clone()];
         let register = comptime![chain[depth as usize].register];
-        let end = end_of(call, &state.offsets, comptime![&range.limits], Dim::Batch);
+        let ends = ends_of(call, &state.offsets, comptime![&range.limits], None, Dim::Batch);
+        let mut sits_out = false.runtime();
         let step = value(call, range.step);
         let mut offset = value(call, range.start);
         let mut stride = step;
         if comptime![depth == 0] {
-            offset = select(team.index < team.count, offset + team.index * step, end);
+            sits_out = team.index >= team.count;
+            offset += select(sits_out, 0u32, team.index) * step;
             stride = step * team.count;
         }
-        while offset < end {
+        while !sits_out && within(&ends, offset) {
             let inside = enter_at(state, offset, register);
             reduce_rows(b, call, local, &inside, team, chain, comptime![depth + 1], into, by, plan);
             offset += stride;

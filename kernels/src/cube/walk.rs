@@ -6,13 +6,13 @@
 use cubecl::prelude::*;
 
 use super::{
-    expand::{State, end_of, found, value},
+    expand::{State, ends_of, found, value, within},
     keys::{key_of_bits, load_bits},
     memory::{Buffers, Call, Local, TREE_WORDS},
     node::{self, Place},
     shared,
 };
-use crate::plan::{Children, Dim, Lanes, PlanRef, Rest, Walk};
+use crate::plan::{Children, Dim, Lanes, PlanRef, Rest, Value, Walk};
 
 /// Where a walk starts: its root's address, and the constant of its tree's steps.
 #[derive(CubeType, Clone)]
@@ -83,6 +83,14 @@ pub fn walk(
     }
 }
 
+/// The last lane's offset, where that is a number.
+fn last_lane(lanes: &Lanes) -> Option<u32> {
+    let (Value::Const(start), Value::Const(step)) = (lanes.range.start, lanes.range.step) else {
+        return None;
+    };
+    start.checked_add(lanes.count.saturating_sub(1).checked_mul(step)?)
+}
+
 #[cube]
 fn walk_lanes(
     b: &mut Buffers,
@@ -93,11 +101,12 @@ fn walk_lanes(
     #[comptime] w: &Walk,
     #[comptime] plan: &PlanRef,
 ) {
-    let end = end_of(call, &state.offsets, comptime![&lanes.range.limits], lanes.dim);
+    let ends =
+        ends_of(call, &state.offsets, comptime![&lanes.range.limits], comptime![last_lane(lanes)], lanes.dim);
     let first = value(call, lanes.range.start);
     let step = value(call, lanes.range.step);
     // A partial group walks its first lane again in the lanes it has not, and drops what they find.
-    if first < end {
+    if within(&ends, first) {
         let count = comptime![lanes.count as usize];
         let mut row_of = Sequence::<u32>::new();
         let mut tree_of = Sequence::<u32>::new();
@@ -107,7 +116,7 @@ fn walk_lanes(
         #[unroll]
         for l in 0..count {
             let offset = first + comptime![l as u32] * step;
-            let is_real = offset < end;
+            let is_real = within(&ends, offset);
             let offset = select(is_real, offset, first);
             let batch = comptime![lanes.dim == Dim::Batch];
             let row = if batch { state.row + offset } else { state.row };
