@@ -519,10 +519,18 @@ impl<T: Row> Run<'_, T> {
             // It is for all that follows it: see `steps`.
             Step::CacheRows { .. } => {}
             Step::Reduce { buffer, dimension, rows, into } => {
+                let here = state;
                 for chain in rows {
-                    self.each_row(chain, &mut state, &mut |row, state| {
-                        self.reduce(*buffer, *dimension as usize, row, *into, state);
+                    // Rows side by side are reduced together: their sums lie side by side.
+                    let mut run = 0..0;
+                    self.each_row(chain, &mut state, &mut |row, _| {
+                        if row != run.end {
+                            self.reduce(*buffer, *dimension as usize, run.clone(), *into, &here);
+                            run = row..row;
+                        }
+                        run.end += 1;
                     });
+                    self.reduce(*buffer, *dimension as usize, run, *into, &here);
                 }
             }
         }
@@ -737,34 +745,41 @@ impl<T: Row> Run<'_, T> {
         state.offsets[outer.register as usize] = 0;
     }
 
-    /// Adds up the copies of one row over one dimension, and leaves them zero.
-    fn reduce(&self, buffer: u32, dimension: usize, row: usize, stage: Stage, state: &State<'_>) {
+    /// Adds up the copies of rows over one dimension, and leaves them zero.
+    fn reduce(
+        &self,
+        buffer: u32,
+        dimension: usize,
+        rows: std::ops::Range<usize>,
+        stage: Stage,
+        state: &State<'_>,
+    ) {
         let Into::Sums { result, partials, .. } = self.into else { return };
         let p = self.program;
         let outputs = p.base.len();
         let copies = self.value(p.plan.partials[buffer as usize].dims[dimension].count).min(self.at.trees);
-        let place = |k: u32| self.partial(buffer, state, Some((dimension, k))) + row * outputs;
-        let mut o = 0;
-        while o < outputs {
-            let width = stage.vector.clamp(1, MOST_VECTOR).min(outputs - o);
+        let place = |k: u32| self.partial(buffer, state, Some((dimension, k)));
+        let (first, stride) = (place(0), if copies > 1 { place(1) - place(0) } else { 0 });
+        let (mut at, end) = (rows.start * outputs, rows.end * outputs);
+        while at < end {
+            let width = stage.vector.clamp(1, MOST_VECTOR).min(end - at);
             let mut sums = [0.0f32; MOST_VECTOR];
-            for k in 0..copies {
-                let at = place(k) + o;
+            for k in 0..copies as usize {
                 for (i, sum) in sums[..width].iter_mut().enumerate() {
-                    // SAFETY: the copies of this row belong to the iterations this stage ends.
-                    *sum += std::mem::take(unsafe { partials.at(at + i) });
+                    // SAFETY: the copies of these rows belong to the iterations this stage ends.
+                    *sum += std::mem::take(unsafe { partials.at(first + k * stride + at + i) });
                 }
             }
             for (i, sum) in sums[..width].iter().enumerate() {
                 match (stage.in_place, stage.atomic) {
                     // SAFETY: as above.
-                    (true, _) => unsafe { *partials.at(place(0) + o + i) += sum },
-                    // SAFETY: the stage ends every loop that shares the row's sum.
-                    (false, false) => unsafe { *result.at(row * outputs + o + i) += sum },
-                    (false, true) => result.add_atomic(row * outputs + o + i, *sum),
+                    (true, _) => unsafe { *partials.at(first + at + i) += sum },
+                    // SAFETY: the stage ends every loop that shares the rows' sums.
+                    (false, false) => unsafe { *result.at(at + i) += sum },
+                    (false, true) => result.add_atomic(at + i, *sum),
                 }
             }
-            o += width;
+            at += width;
         }
     }
 }

@@ -15,7 +15,10 @@ impl LoopNest {
 }
 
 fn build_loop(l: &NestLoop, target: Target) -> Op {
-    let Marks { mapping, unrolled, specialize, cache, interleave, unroll, peel, reduce } = l.marks.clone();
+    let Marks { mapping, unrolled, specialize, cache, interleave, unroll, peel, mut reduce } =
+        l.marks.clone();
+    // A CPU has no memory that some threads share and others don't.
+    reduce.shared &= target == Target::Cube;
     let into = BufferId::Result;
     let walk = |lanes| Op::Walk(Walk { lanes, unroll, peel, table: false, into, atomic: false });
     if interleave {

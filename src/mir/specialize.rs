@@ -4,7 +4,7 @@
 //! mapped one, whose iterations can't be told apart outside, gets [`Cases`] inside. Where that would be more code than a
 //! target may have, the loop stays as it is and its walks read each tree's depth from a table.
 
-use super::{Case, Cases, Dim, Extents, Loop, LoopNest, Mode, Op, visits};
+use super::{Case, Cases, Dim, Extents, Loop, LoopNest, Mode, Op, Walk, visits};
 use crate::schedule::{Bound, Size};
 
 /// The way to a statement: its place in each body from the outside in, with the case where the statement is
@@ -13,7 +13,7 @@ type Path = Vec<(usize, usize)>;
 
 impl LoopNest {
     /// Gives the iterations of loops that are marked code of their own, as far as `differ` tells their walks apart: it
-    /// is handed, for each walk inside, the positions of the trees that an iteration visits. At most `most` walks
+    /// is handed each walk inside, and the positions of the trees that it visits in an iteration. At most `most` walks
     /// stand in the result; loops that would need more are handed to the table, and their names returned.
     #[must_use]
     pub fn specialize<K: PartialEq>(
@@ -21,7 +21,7 @@ impl LoopNest {
         trees: u32,
         threads: u32,
         most: usize,
-        differ: impl Fn(&[u32]) -> K,
+        differ: impl Fn(&Walk, &[u32]) -> K,
     ) -> (Self, Vec<String>) {
         let mut nest = self.clone();
         let mut left = Vec::new();
@@ -78,7 +78,7 @@ impl LoopNest {
         &self,
         path: &Path,
         at: Extents,
-        differ: &impl Fn(&[u32]) -> K,
+        differ: &impl Fn(&Walk, &[u32]) -> K,
     ) -> Option<Vec<(u32, u32)>> {
         let mut alone = self.clone();
         serial(&mut alone.body);
@@ -88,7 +88,9 @@ impl LoopNest {
         }
         // The only one that is parallel, so that its iteration is each visit's worker.
         l.mode = Mode::Parallel;
-        let inside = visits::walks(&l.body);
+        let mut walks = Vec::new();
+        walks_of(&l.body, &mut walks);
+        let inside = walks.len();
         let visits = alone.tree_visits(at)?;
         let mut iterations: Vec<Vec<Vec<u32>>> = Vec::new();
         let first = visits.iter().filter(|v| !v.worker.is_empty()).map(|v| v.walk).min()?;
@@ -100,8 +102,10 @@ impl LoopNest {
             }
             iterations[k][visit.walk - first].push(visit.tree);
         }
-        let kinds: Vec<Vec<K>> =
-            iterations.iter().map(|walks| walks.iter().map(|trees| differ(trees)).collect()).collect();
+        let kind = |of: &Vec<Vec<u32>>| {
+            walks.iter().zip(of).map(|(walk, trees)| differ(walk, trees)).collect::<Vec<K>>()
+        };
+        let kinds: Vec<Vec<K>> = iterations.iter().map(kind).collect();
         let mut groups: Vec<(u32, u32)> = Vec::new();
         for k in 0..kinds.len() {
             match groups.last_mut() {
@@ -110,6 +114,15 @@ impl LoopNest {
             }
         }
         Some(groups)
+    }
+}
+
+fn walks_of(ops: &[Op], walks: &mut Vec<Walk>) {
+    for op in ops {
+        if let Op::Walk(w) = op {
+            walks.push(w.clone());
+        }
+        op.bodies().into_iter().for_each(|body| walks_of(body, walks));
     }
 }
 

@@ -79,7 +79,7 @@ fn write_op<'a>(
 ) -> fmt::Result {
     let pad = " ".repeat(2 * depth);
     match op {
-        Op::Loop(Loop { var, mode, unrolled, specialize, body, .. }) => {
+        Op::Loop(Loop { var, mode, unrolled, body, .. }) => {
             let how = match mode {
                 Mode::Serial => "for".to_owned(),
                 Mode::Parallel => "par.for".to_owned(),
@@ -90,9 +90,8 @@ fn write_op<'a>(
                 step => format!(" step {step}"),
             };
             let unrolled = if *unrolled { "unrolled " } else { "" };
-            let special = if *specialize { " with code of its own" } else { "" };
             let range = format!("{} to {}{step}", var.start, limits(var, path));
-            writeln!(f, "{pad}{unrolled}{how} {} = {range}{special}:", var.name)?;
+            writeln!(f, "{pad}{unrolled}{how} {} = {range}:", var.name)?;
             path.push(var);
             write_ops_at(nest, f, body, path, depth + 1)?;
             path.pop();

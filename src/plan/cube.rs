@@ -9,7 +9,7 @@
 //! carried out otherwise, and a [`Note`] says how: the plan is then built again without it.
 
 use super::{
-    Adders, CachedTrees, CopyDim, GpuDim, Loop, Map, Note, Op, Partial, SharedSums, Sum, Value,
+    Adders, CachedTrees, CopyDim, Extents, GpuDim, Loop, Map, Note, Op, Partial, SharedSums, Sum, Value,
     lower::Builder,
 };
 use crate::{
@@ -103,6 +103,7 @@ impl Builder {
             }
         }
         given_up.into_iter().for_each(|(directive, instead)| self.note(directive, instead));
+        self.unheeded(nest);
         Ok(())
     }
 
@@ -146,15 +147,50 @@ impl Builder {
         Ok(())
     }
 
+    /// Notes the marks of reductions that this plan has no use for.
+    fn unheeded(&mut self, nest: &LoopNest) {
+        if !self.plan.emit.sums() {
+            return;
+        }
+        let mut marked = Vec::new();
+        each_op(&nest.body, &mut |op| {
+            if let mir::Op::Loop(l) = op
+                && l.var.dim == Dim::Tree
+            {
+                marked.push((l.var.name.clone(), l.mode, l.reduce));
+            }
+        });
+        for (name, mode, reduce) in marked {
+            if reduce.atomic && mode != Mode::Serial && !self.plan.is_atomic() {
+                let directive = format!("atomicReduce({name})");
+                if !self.notes.iter().any(|n| n.directive == directive) {
+                    self.note(directive, "its private sums are added up with those of the loops inside it, by a launch after the kernel");
+                }
+            }
+            if let Some(width) = reduce.vector.filter(|n| *n > 1) {
+                let directive = format!("vectorReduce({name}, {width})");
+                self.note(
+                    directive,
+                    "a unit takes a sum at a time: units side by side take those side by side",
+                );
+            }
+        }
+    }
+
     /// Settles the units of each block axis and the iterations of each grid axis.
     fn launch(&mut self, ops: &[mir::Op], max_units: u32, max_dim: [u32; 3]) {
-        let trees = self.trees;
+        let (trees, threads) = (self.trees, self.threads);
         let mut block = [1u32; 3];
         self.mapped(ops, &mut |builder, l, dim| match dim {
             GpuDim::Block(axis) => {
-                // An open loop over trees is as long as the forest, in steps of a plane so that models share kernels.
-                let open = if l.var.dim == Dim::Tree { trees.next_multiple_of(32) } else { OPEN_EXTENT };
-                let wanted = l.var.extent().constant().unwrap_or(open.min(OPEN_EXTENT));
+                let extent = l.var.extent();
+                let wanted = match extent.constant() {
+                    Some(n) => n,
+                    None if extent.depends_on_batch() => OPEN_EXTENT,
+                    // As long as the forest, in steps of a plane so that models share kernels.
+                    None if extent == super::Size::Trees => trees.next_multiple_of(32).min(OPEN_EXTENT),
+                    None => extent.resolve(Extents { batch: 1, trees, threads }).min(OPEN_EXTENT),
+                };
                 let axis = axis as usize;
                 block[axis] = block[axis].max(wanted.clamp(1, max_dim[axis].max(1)));
             }

@@ -137,9 +137,17 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     };
     let trees = Trees::new(forest, &order, schedule.padding());
     let mut notes = Vec::new();
-    let loops = LoopNest::build(&nest, target);
+    let mut loops = LoopNest::build(&nest, target);
+    if target == Target::Cube {
+        notes.extend(super::budget::within(&mut loops, order.len() as u32, request.threads));
+    }
     let count = order.len() as u32;
-    let (loops, left) = loops.specialize(count, request.threads, most, |visited| trees.depths(visited));
+    // What a walk's code depends on.
+    let code = |walk: &mir::Walk, visited: &[u32]| {
+        let Depths { deepest, first_leaf } = trees.depths(visited);
+        (walk.unroll.is_some().then_some(deepest), walk.peel.map(|n| n.min(first_leaf)))
+    };
+    let (loops, left) = loops.specialize(count, request.threads, most, code);
     for name in left {
         notes.push(Note {
             directive: format!("specialize({name})"),
@@ -362,14 +370,7 @@ impl Builder {
         if !l.unrolled {
             return super::Map::Serial;
         }
-        let at = Extents { batch: 1, trees: self.trees, threads: self.threads };
-        let count = l.var.extent().resolve(at);
-        if count > MOST_UNROLLED_STEPS {
-            let instead =
-                format!("{count} copies of its body, at most {MOST_UNROLLED_STEPS}; it stays a loop");
-            self.note(format!("unroll({})", l.var.name), instead);
-            return super::Map::Serial;
-        }
+        let count = l.var.extent().resolve(Extents { batch: 1, trees: self.trees, threads: self.threads });
         super::Map::Unrolled { count }
     }
 

@@ -1,10 +1,12 @@
 //! LIR: what a schedule on a layout comes to. The types are `fangorn-kernels`', which every target sees; lowering to
 //! them is here.
 
+mod budget;
 mod cpu;
 mod cube;
 mod lower;
 
+#[cfg(feature = "cube")]
 pub(crate) use cube::format::used_columns;
 pub use fangorn_kernels::plan::*;
 pub use lower::{Lowered, Note, Request, check, lower};

@@ -106,7 +106,7 @@ fn directive(name: &str, arguments: &[&str]) -> Result<Directive, String> {
         ("sort", _) => Err(usage("sort(depth)")),
         ("pad", []) => Ok(Directive::Pad { percent: PAD_PERCENT }),
         ("pad", [n]) => {
-            let percent = n.trim_end_matches('%').parse();
+            let percent = n.strip_suffix('%').unwrap_or(n).parse();
             Ok(Directive::Pad { percent: percent.map_err(|_| format!("`{n}` is no number of percent"))? })
         }
         ("pad", _) => Err(usage("pad(percent)")),

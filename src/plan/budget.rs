@@ -1,0 +1,118 @@
+//! What a kernel may be expanded to: a driver's compile time grows far faster than the kernel.
+
+use super::{Extents, Note};
+use crate::{
+    mir::{Dim, Loop, LoopNest, Mode, Op, Walk},
+    schedule::{Bound, IndexVar, ReduceMarks, Size},
+};
+
+/// Walks that may advance together in a unit.
+const MOST_LANES: u32 = 8;
+/// Walks that a kernel's text may hold in all: lanes, unrolled loops and branches multiplied out.
+const MOST_WALKS: u32 = 32;
+
+/// Cuts lanes and unrolled loops down to what a kernel may hold, and says what was cut.
+pub(super) fn within(nest: &mut LoopNest, trees: u32, threads: u32) -> Vec<Note> {
+    let mut notes = Vec::new();
+    narrow(&mut nest.body, 0, &mut notes);
+    let at = Extents { batch: 1, trees, threads };
+    let mut taken = 0;
+    roll(&mut nest.body, at, 1, &mut taken, &mut notes);
+    notes
+}
+
+/// More lanes than may advance together become groups of lanes, one after the other.
+fn narrow(ops: &mut [Op], depth: usize, notes: &mut Vec<Note>) {
+    for op in ops {
+        match op {
+            Op::Loop(l) => narrow(&mut l.body, depth + 1, notes),
+            Op::Cases(c) => c.cases.iter_mut().for_each(|c| narrow(&mut c.body, depth, notes)),
+            Op::Walk(walk) => {
+                let Some(lanes) = walk.lanes.clone() else { continue };
+                let count = lanes.extent().constant().unwrap_or(1);
+                if count <= MOST_LANES {
+                    continue;
+                }
+                notes.push(Note {
+                    directive: format!("interleave({})", lanes.name),
+                    instead: format!("{count} walks at once, at most {MOST_LANES} on a GPU; they go in groups of {MOST_LANES}"),
+                });
+                let (outer, inner) = tiled(&lanes, depth);
+                let window = match (lanes.dim, lanes.step.constant()) {
+                    (Dim::Tree, _) => Some(1),
+                    (Dim::Batch, Some(step)) => Some((MOST_LANES - 1).saturating_mul(step).saturating_add(1)),
+                    (Dim::Batch, None) => None,
+                };
+                let walk = Walk { lanes: Some(inner), ..walk.clone() };
+                *op = Op::Loop(Loop {
+                    var: outer,
+                    mode: Mode::Serial,
+                    unrolled: false,
+                    specialize: false,
+                    reduce: ReduceMarks::default(),
+                    window,
+                    body: vec![Op::Walk(walk)],
+                });
+            }
+            Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => {}
+        }
+    }
+}
+
+/// A variable at `depth` in tiles of as many iterations as there may be lanes.
+fn tiled(var: &IndexVar, depth: usize) -> (IndexVar, IndexVar) {
+    let span = Size::Const(MOST_LANES).times(var.step.clone());
+    let outer = IndexVar { step: span.clone(), ..var.clone() };
+    let below = |b: &Bound| {
+        let mut minus = b.minus.clone();
+        minus.push(depth);
+        Bound { end: b.end.clone(), minus }
+    };
+    let mut bounds = vec![Bound { end: span, minus: Vec::new() }];
+    bounds.extend(var.bounds.iter().map(below));
+    let inner = IndexVar { start: Size::Const(0), bounds, ..var.clone() };
+    (outer, inner)
+}
+
+/// Unrolled loops that would hold too many walks stay loops. `times` is how often those round them repeat them, `taken`
+/// the walks so far.
+fn roll(ops: &mut [Op], at: Extents, times: u32, taken: &mut u32, notes: &mut Vec<Note>) {
+    for op in ops {
+        match op {
+            Op::Loop(l) => {
+                let mut inside = times;
+                if l.unrolled {
+                    let copies = l.var.extent().resolve(at).max(1);
+                    let walks = walks(&l.body).saturating_mul(copies).saturating_mul(times);
+                    if taken.saturating_add(walks) > MOST_WALKS {
+                        l.unrolled = false;
+                        notes.push(Note {
+                            directive: format!("unroll({})", l.var.name),
+                            instead: format!(
+                                "the kernel would hold {walks} walks, at most {MOST_WALKS} on a GPU; it stays a loop"
+                            ),
+                        });
+                    } else {
+                        inside = times.saturating_mul(copies);
+                    }
+                }
+                roll(&mut l.body, at, inside, taken, notes);
+            }
+            Op::Cases(c) => c.cases.iter_mut().for_each(|c| roll(&mut c.body, at, times, taken, notes)),
+            Op::Walk(w) => *taken = taken.saturating_add(times.saturating_mul(lanes(w))),
+            Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => {}
+        }
+    }
+}
+
+fn lanes(walk: &Walk) -> u32 {
+    walk.lanes.as_ref().map_or(1, |v| v.extent().constant().unwrap_or(1))
+}
+
+fn walks(ops: &[Op]) -> u32 {
+    let of = |op: &Op| match op {
+        Op::Walk(w) => lanes(w),
+        op => op.bodies().into_iter().map(walks).fold(0, u32::saturating_add),
+    };
+    ops.iter().map(of).fold(0, u32::saturating_add)
+}
