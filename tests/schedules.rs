@@ -264,7 +264,12 @@ fn what_is_carried_out_otherwise_is_said() {
     );
     noted(
         "tile(tree, t0, t1, 64)\ngpuDimension(batch, grid.x)\ninterleave(t1)\nunrollWalk(t1)",
-        &["unrollWalk", "6 straight-line steps in each of 64 walks are more than a kernel's 256; 4 are"],
+        &["interleave(t1)", "64 walks at once, at most 8 in this kernel; they go in groups of 8"],
+    );
+    // Nested, they multiply; the inner alone fits.
+    noted(
+        "tile(tree, t0, t1, 40)\ntile(t1, t2, t3, 8)\ngpuDimension(batch, grid.x)\nunroll(t2)\nunroll(t3)",
+        &["unroll(t3)", "the kernel would hold 40 walks, at most 24 on a GPU; it stays a loop"],
     );
     let atomic = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\natomicReduce(tree)";
     noted(atomic, &["atomicReduce(tree)", "does not add to f32 in buffers atomically", "added up in stages"]);
@@ -277,6 +282,16 @@ fn what_is_carried_out_otherwise_is_said() {
     );
     let request =
         Request { device: Device::PORTABLE_GPU, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let deep = lower(
+        &forest_of("8 x chain 60"),
+        &parse("tile(tree, t0, t1, 8)\ngpuDimension(batch, grid.x)\ninterleave(t1)\nunrollWalk(t1)"),
+        request,
+    );
+    let note = deep.expect("lowered").notes().first().expect("a note").to_string();
+    assert!(
+        note.contains("60 straight-line steps in each of 8 walks are more than a kernel may hold; 8 are"),
+        "{note}"
+    );
     let text = "specialize(tree)\ngpuDimension(batch, grid.x)\nunrollWalk(tree)";
     let lowered = lower(&chains, &parse(text), request).expect("lowered");
     let note = lowered.notes().first().expect("a note").to_string();

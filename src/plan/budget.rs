@@ -8,39 +8,53 @@ use crate::{
 
 /// Walks that may advance together in a unit.
 const MOST_LANES: u32 = 8;
-/// Walks that a kernel's text may hold in all: lanes, unrolled loops and branches multiplied out.
-const MOST_WALKS: u32 = 32;
+/// Walks that a kernel's text may hold in all: lanes, unrolled loops and branches multiplied out. A quarter of it where
+/// nodes ask more than thresholds.
+const MOST_WALKS: u32 = 24;
 
 /// Cuts lanes and unrolled loops down to what a kernel may hold, and says what was cut.
-pub(super) fn within(nest: &mut LoopNest, trees: u32, threads: u32) -> Vec<Note> {
+pub(super) fn within(nest: &mut LoopNest, trees: u32, threads: u32, questions: bool) -> Vec<Note> {
     let mut notes = Vec::new();
-    narrow(&mut nest.body, 0, &mut notes);
+    let most = if questions { MOST_WALKS / 4 } else { MOST_WALKS };
+    let side_by_side = statements(&nest.body).max(1);
+    let lanes = 1 << (most / side_by_side).clamp(1, MOST_LANES).ilog2();
+    narrow(&mut nest.body, 0, lanes, &mut notes);
     let at = Extents { batch: 1, trees, threads };
-    let mut taken = 0;
-    roll(&mut nest.body, at, 1, &mut taken, &mut notes);
+    roll(&mut nest.body, at, 1, most, &mut 0, &mut notes);
     notes
 }
 
+/// Walk statements.
+fn statements(ops: &[Op]) -> u32 {
+    let of = |op: &Op| match op {
+        Op::Walk(_) => 1,
+        op => op.bodies().into_iter().map(statements).sum(),
+    };
+    ops.iter().map(of).sum()
+}
+
 /// More lanes than may advance together become groups of lanes, one after the other.
-fn narrow(ops: &mut [Op], depth: usize, notes: &mut Vec<Note>) {
+fn narrow(ops: &mut [Op], depth: usize, most: u32, notes: &mut Vec<Note>) {
     for op in ops {
         match op {
-            Op::Loop(l) => narrow(&mut l.body, depth + 1, notes),
-            Op::Cases(c) => c.cases.iter_mut().for_each(|c| narrow(&mut c.body, depth, notes)),
+            Op::Loop(l) => narrow(&mut l.body, depth + 1, most, notes),
+            Op::Cases(c) => c.cases.iter_mut().for_each(|c| narrow(&mut c.body, depth, most, notes)),
             Op::Walk(walk) => {
                 let Some(lanes) = walk.lanes.clone() else { continue };
                 let count = lanes.extent().constant().unwrap_or(1);
-                if count <= MOST_LANES {
+                if count <= most {
                     continue;
                 }
                 notes.push(Note {
                     directive: format!("interleave({})", lanes.name),
-                    instead: format!("{count} walks at once, at most {MOST_LANES} on a GPU; they go in groups of {MOST_LANES}"),
+                    instead: format!(
+                        "{count} walks at once, at most {most} in this kernel; they go in groups of {most}"
+                    ),
                 });
-                let (outer, inner) = tiled(&lanes, depth);
+                let (outer, inner) = tiled(&lanes, depth, most);
                 let window = match (lanes.dim, lanes.step.constant()) {
                     (Dim::Tree, _) => Some(1),
-                    (Dim::Batch, Some(step)) => Some((MOST_LANES - 1).saturating_mul(step).saturating_add(1)),
+                    (Dim::Batch, Some(step)) => Some((most - 1).saturating_mul(step).saturating_add(1)),
                     (Dim::Batch, None) => None,
                 };
                 let walk = Walk { lanes: Some(inner), ..walk.clone() };
@@ -59,9 +73,9 @@ fn narrow(ops: &mut [Op], depth: usize, notes: &mut Vec<Note>) {
     }
 }
 
-/// A variable at `depth` in tiles of as many iterations as there may be lanes.
-fn tiled(var: &IndexVar, depth: usize) -> (IndexVar, IndexVar) {
-    let span = Size::Const(MOST_LANES).times(var.step.clone());
+/// A variable at `depth` in tiles of `lanes` iterations.
+fn tiled(var: &IndexVar, depth: usize, lanes: u32) -> (IndexVar, IndexVar) {
+    let span = Size::Const(lanes).times(var.step.clone());
     let outer = IndexVar { step: span.clone(), ..var.clone() };
     let below = |b: &Bound| {
         let mut minus = b.minus.clone();
@@ -76,7 +90,7 @@ fn tiled(var: &IndexVar, depth: usize) -> (IndexVar, IndexVar) {
 
 /// Unrolled loops that would hold too many walks stay loops. `times` is how often those round them repeat them, `taken`
 /// the walks so far.
-fn roll(ops: &mut [Op], at: Extents, times: u32, taken: &mut u32, notes: &mut Vec<Note>) {
+fn roll(ops: &mut [Op], at: Extents, times: u32, most: u32, taken: &mut u32, notes: &mut Vec<Note>) {
     for op in ops {
         match op {
             Op::Loop(l) => {
@@ -84,21 +98,21 @@ fn roll(ops: &mut [Op], at: Extents, times: u32, taken: &mut u32, notes: &mut Ve
                 if l.unrolled {
                     let copies = l.var.extent().resolve(at).max(1);
                     let walks = walks(&l.body).saturating_mul(copies).saturating_mul(times);
-                    if taken.saturating_add(walks) > MOST_WALKS {
+                    if taken.saturating_add(walks) > most {
                         l.unrolled = false;
                         notes.push(Note {
                             directive: format!("unroll({})", l.var.name),
                             instead: format!(
-                                "the kernel would hold {walks} walks, at most {MOST_WALKS} on a GPU; it stays a loop"
+                                "the kernel would hold {walks} walks, at most {most} on a GPU; it stays a loop"
                             ),
                         });
                     } else {
                         inside = times.saturating_mul(copies);
                     }
                 }
-                roll(&mut l.body, at, inside, taken, notes);
+                roll(&mut l.body, at, inside, most, taken, notes);
             }
-            Op::Cases(c) => c.cases.iter_mut().for_each(|c| roll(&mut c.body, at, times, taken, notes)),
+            Op::Cases(c) => c.cases.iter_mut().for_each(|c| roll(&mut c.body, at, times, most, taken, notes)),
             Op::Walk(w) => *taken = taken.saturating_add(times.saturating_mul(lanes(w))),
             Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => {}
         }

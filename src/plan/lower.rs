@@ -9,7 +9,9 @@ use crate::{
     },
     layout::{self, Layout, LayoutKind, Packed},
     mir::{self, LoopNest},
-    schedule::{Device, MOST_CPU_WALKS, MOST_SIBLING_WALKS, MOST_UNROLLED_STEPS, Schedule, TreeOrder},
+    schedule::{
+        Device, MOST_CPU_WALKS, MOST_SIBLING_WALKS, MOST_UNROLLED_STEPS, STEPS_OF_A_WALK, Schedule, TreeOrder,
+    },
 };
 
 /// What is to be compiled for.
@@ -137,17 +139,14 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     };
     let trees = Trees::new(forest, &order, schedule.padding());
     let mut notes = Vec::new();
-    let mut loops = LoopNest::build(&nest, target);
-    if target == Target::Cube {
-        notes.extend(super::budget::within(&mut loops, order.len() as u32, request.threads));
-    }
+    let loops = LoopNest::build(&nest, target);
     let count = order.len() as u32;
     // What a walk's code depends on.
     let code = |walk: &mir::Walk, visited: &[u32]| {
         let Depths { deepest, first_leaf } = trees.depths(visited);
         (walk.unroll.is_some().then_some(deepest), walk.peel.map(|n| n.min(first_leaf)))
     };
-    let (loops, left) = loops.specialize(count, request.threads, most, code);
+    let (mut loops, left) = loops.specialize(count, request.threads, most, code);
     for name in left {
         notes.push(Note {
             directive: format!("specialize({name})"),
@@ -155,6 +154,10 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
                 "more than {most} walks would stand side by side, so one walk reads each tree's depth from the table of trees"
             ),
         });
+    }
+    let questions = asks_more(forest);
+    if target == Target::Cube {
+        notes.extend(super::budget::within(&mut loops, count, request.threads, questions));
     }
     let mut legal = loops.legalise();
     if let Device::Gpu(gpu) = request.device {
@@ -230,8 +233,12 @@ fn walks(
     walk_marks(&loops.body, 1, order.len() as u32, request.threads, &mut marked);
     let mut budget = match request.device {
         Device::Cpu => u32::MAX,
+        Device::Gpu(_) if asks_more(forest) => MOST_UNROLLED_STEPS / 4,
         Device::Gpu(_) => MOST_UNROLLED_STEPS,
     };
+    let lanes = |w: &mir::Walk| w.lanes.as_ref().map_or(1, |v| v.extent().constant().unwrap_or(1));
+    let all = marked.iter().map(|(w, times)| times.saturating_mul(lanes(w))).fold(0, u32::saturating_add);
+    budget = budget.saturating_sub(all.saturating_mul(STEPS_OF_A_WALK));
     let mut notes = Vec::new();
     let mut steps = Vec::new();
     for ((walk, times), visited) in marked.iter().zip(&visited) {
@@ -245,17 +252,16 @@ fn walks(
         };
         let peeled = walk.peel.map_or(0, |n| n.min(first_leaf));
         let wanted = unrolled.max(peeled);
-        let lanes = walk.lanes.as_ref().map_or(1, |v| v.extent().constant().unwrap_or(1));
-        let allowed = budget / lanes.saturating_mul(*times).max(1);
+        let copies = lanes(walk).saturating_mul(*times).max(1);
+        let allowed = budget / copies;
         let taken = wanted.min(allowed);
-        budget -= taken.saturating_mul(lanes.saturating_mul(*times)).min(budget);
+        budget -= taken.saturating_mul(copies).min(budget);
         if taken < wanted {
             notes.push(Note {
                 directive: "unrollWalk".into(),
                 instead: format!(
-                    "{wanted} straight-line steps in each of {} walks are more than a kernel's {MOST_UNROLLED_STEPS}; {taken} are, \
-                     the rest is a loop",
-                    lanes.saturating_mul(*times)
+                    "{wanted} straight-line steps in each of {copies} walks are more than a kernel may hold; {taken} are, the rest \
+                     is a loop"
                 ),
             });
         }
@@ -312,13 +318,18 @@ fn walk_marks<'a>(
     }
 }
 
-fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request) -> Plan {
+/// Whether some node asks more than a threshold.
+fn asks_more(forest: &Forest) -> bool {
     let asks = |n: &forest::Node| match n {
         forest::Node::Split { predicate, .. } => {
             !matches!(predicate, Predicate::Less { .. } | Predicate::Always)
         }
         forest::Node::Leaf { .. } => false,
     };
+    forest.trees.iter().any(|t| t.nodes.iter().any(asks))
+}
+
+fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request) -> Plan {
     Plan {
         target,
         emit: request.emit,
@@ -330,7 +341,7 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request)
             Aggregate::Min => Combine::Min,
             Aggregate::Max => Combine::Max,
         },
-        questions: forest.trees.iter().any(|t| t.nodes.iter().any(asks)),
+        questions: asks_more(forest),
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,
         features: 0,

@@ -2,6 +2,8 @@
 //!
 //! No unit returns early and barriers stand in uniform control flow: partial tiles bound loops, not barriers.
 
+// What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
+#![allow(clippy::too_many_arguments)]
 // `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
 #![allow(clippy::needless_range_loop, clippy::ptr_arg)]
 // What `#[cube]` makes of a recursive call.

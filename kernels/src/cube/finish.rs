@@ -1,5 +1,8 @@
 //! The last stage: what leaves came to as margins, and margins as values.
 
+// What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
+#![allow(clippy::too_many_arguments)]
+
 use cubecl::prelude::*;
 
 use super::memory::{combine, margin};

@@ -15,6 +15,8 @@
 //! a missing value left. There keys are compared without their low bits, which decides the same: a key below the
 //! threshold is below it in its high bits.
 
+// What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
+#![allow(clippy::too_many_arguments)]
 // A kernel knows neither ranges' methods nor a comptime condition joined to another.
 #![allow(clippy::manual_range_contains, clippy::collapsible_if)]
 

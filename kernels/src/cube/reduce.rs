@@ -1,5 +1,8 @@
 //! The launches round a plan's kernel: sums filled with their start, and global copies added up.
 
+// What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
+#![allow(clippy::too_many_arguments)]
+
 use cubecl::prelude::*;
 
 use super::memory::{combine, margin};

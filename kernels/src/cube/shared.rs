@@ -1,5 +1,7 @@
 //! What a cube's units do together: caches, and sums in shared memory.
 
+// What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
+#![allow(clippy::too_many_arguments)]
 // `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
 #![allow(clippy::needless_range_loop, clippy::ptr_arg)]
 // What `#[cube]` makes of a recursive call.

@@ -1,5 +1,7 @@
 //! `walkDecisionTree`: a walk, or the walks of all lanes in step.
 
+// What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
+#![allow(clippy::too_many_arguments)]
 // `#[cube]` unrolls index loops, and takes no iterators there.
 #![allow(clippy::needless_range_loop)]
 
