@@ -6,6 +6,8 @@
 #![allow(clippy::too_many_arguments)]
 // `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
 #![allow(clippy::needless_range_loop, clippy::ptr_arg)]
+// A comptime condition and one of the kernel are two, whatever follows them.
+#![allow(clippy::if_same_then_else)]
 // What `#[cube]` makes of a recursive call.
 #![allow(unused_qualifications)]
 

@@ -84,11 +84,11 @@ impl Local {
         }
         let mut nodes = Sequence::<Shared<[u32]>>::new();
         if comptime![plan.cached_trees.is_some()] {
-            nodes.push(Shared::new_slice(comptime![cached_tree_words(&plan)]));
+            nodes.push(Shared::new_slice(comptime![cached_tree_words(plan)]));
         }
         let mut sums = Sequence::<Shared<[f32]>>::new();
         if comptime![plan.shared_sums.is_some()] {
-            sums.push(Shared::new_slice(comptime![shared_len(&plan) as usize]));
+            sums.push(Shared::new_slice(comptime![shared_len(plan) as usize]));
         }
         Local {
             keys,
