@@ -10,9 +10,12 @@ use fangorn::{
     forest::reference,
     mir::{Mode, Visit},
     plan::{Emit, Extents, GpuDim, Request, RowType, lower},
-    schedule::{Preset, Schedule},
+    schedule::{Device, Gpu, Preset, Schedule},
 };
-use fangorn_kernels::cube::Rows;
+use fangorn_kernels::{
+    cube::{Rows, adders},
+    plan::Adders,
+};
 use support::{Specimen, assert_margins, named, reference_margins};
 
 fn client() -> Option<Client> {
@@ -236,6 +239,47 @@ fn traces_follow_the_loop_nest() {
     }
 }
 
+/// Sums by planes where the device has their operations, and by atomic additions where it has those. The software
+/// driver computes plane operations right and does not declare them, so the test says that it does.
+#[test]
+fn sums_by_planes_and_by_atomic_additions() {
+    let Some(client) = client() else { return };
+    let Device::Gpu(gpu) = fangorn::cube::device(&client) else { panic!("a cubecl device") };
+    let (planes, atomic) = (Gpu { plane_ops: true, ..gpu }, gpu.atomic_add);
+    let tahoe = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\ncache(batch)\nsharedReduce(tree)";
+    let grid = "tile(tree, t0, t1, 3)\nreorder(t0, batch, t1)\ngpuDimension(t0, grid.y)\ngpuDimension(batch, grid.x)\n";
+    let hierarchy = format!("{grid}gpuDimension(t1, block.x)\nsharedReduce(t1)\natomicReduce(t0)");
+    let added = format!("{grid}atomicReduce(t0)");
+    for model in ["logistic-missing", "softprob", "vector-leaf", "one-feature"] {
+        let s = named(model);
+        for (name, text, gpu) in
+            [("planes", tahoe, planes), ("hierarchy", &hierarchy, gpu), ("added", &added, gpu)]
+        {
+            let schedule = Schedule::parse(text).expect(name);
+            let request =
+                Request { device: Device::Gpu(gpu), emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+            let lowered = match lower(&s.forest, &schedule, request) {
+                Ok(lowered) => lowered,
+                Err(refused) if support::lacks_shared_memory(&refused) => continue,
+                Err(refused) => panic!("{name}: {refused}"),
+            };
+            let plan = lowered.plan().to_string();
+            match name {
+                "planes" => assert!(s.forest.outputs > 8 || plan.contains("by a plane a row"), "{plan}"),
+                _ => assert_eq!(lowered.plan().is_atomic(), atomic, "{plan}"),
+            }
+            let exe = Executable::from_lowered(&client, &s.forest, &lowered).expect(name);
+            for batch in [1, 7, 70] {
+                let found = run(&client, &exe, &s, batch, s.forest.outputs as usize);
+                let found: Vec<f32> = found.into_iter().map(f32::from_bits).collect();
+                let expected = reference_margins(&s);
+                let what = format!("{model} with {name}, batch {batch}");
+                assert_margins(&what, &s.forest, &found, |r| expected(r % s.count));
+            }
+        }
+    }
+}
+
 #[test]
 fn long_batches_go_in_pieces() {
     let Some(client) = client() else { return };
@@ -267,4 +311,38 @@ fn a_kernel_compares_integers_only() {
     let text = exe.source().expect("WGSL");
     assert!(text.contains("@compute"), "{text}");
     assert!(text.contains("workgroupBarrier"), "rows are cached:\n{text}");
+}
+
+/// Few rows of many copies are added up by cubes together, many rows by a unit each.
+#[test]
+fn copies_are_added_up_together_where_rows_are_few() {
+    assert_eq!(adders(1000, 1), Adders::Cube);
+    assert_eq!(adders(1000, 4096), Adders::Unit);
+    assert_eq!(adders(8, 1), Adders::Unit);
+}
+
+/// What a kernel looks like: an unrolled walk is straight-line code that loads each word of a node once a step; a walk
+/// with leaf tests has one loop, whose test is on a word that it loads anyway.
+#[test]
+#[cfg(all(feature = "wgpu", not(feature = "vulkan")))]
+fn a_walk_is_as_short_as_it_can_be() {
+    let Some(client) = client() else { return };
+    let s = named("logistic-missing");
+    let text = |walk: &str| {
+        let rows = "tile(batch, b0, b1, 64)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\n";
+        let schedule = Schedule::parse(&format!("{rows}{walk}")).expect("a schedule");
+        let exe = Executable::new(&client, &s.forest, &schedule, Emit::Margins, RowType::F32).expect("made");
+        exe.source().expect("WGSL")
+    };
+    let count = |text: &str, what: &str| text.matches(what).count();
+    // Loops over cubes' rows and over trees; a branch out of each, and one for units without a row.
+    let plain = text("layout(array)\nunrollWalk(tree, 0)");
+    assert_eq!((count(&plain, "loop {"), count(&plain, "if ")), (3, 4), "{plain}");
+    let [one, two] = [1, 2].map(|n| text(&format!("layout(array)\npad(10000)\nunrollWalk(tree, {n})")));
+    assert_eq!(count(&one, "loop {"), count(&two, "loop {"), "a step is no loop");
+    assert_eq!(count(&one, "if "), count(&two, "if "), "a step is no branch");
+    // Two words of the node, and the row's value.
+    let loads =
+        |text: &str| count(text, "let v") - count(&text.replace("&(*", ""), "let v") + count(text, "&(*");
+    assert_eq!(loads(&two) - loads(&one), 3, "loads of a step");
 }

@@ -4,8 +4,8 @@ mod generate;
 
 use fangorn::{
     Forest,
-    plan::{CopyDim, Emit, Map, Op, Plan, Request, RowType, SharedSums, Sum, Value, lower},
-    schedule::{Axis, Device, GpuDim, Preset, Schedule, Size},
+    plan::{Adders, CopyDim, Emit, Map, Op, Plan, Request, RowType, SharedSums, Sum, Value, lower},
+    schedule::{Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},
 };
 use generate::forest_of;
 
@@ -304,4 +304,22 @@ fn lowering_is_a_function() {
         matches!(&block.body[..], [Op::Accumulate { into: Sum::Result { first: true }, .. }]),
         "{direct}"
     );
+}
+
+/// One row and many trees are added up by the cube together, or by its planes; rows enough by a unit each.
+#[test]
+fn units_come_together_where_sums_are_few() {
+    let forest = forest_of("1000 x depth 1; features 5");
+    let one_row = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\nsharedReduce(tree)";
+    let many = "tile(batch, b0, b1, 32)\ntile(tree, t0, t1, trees/8)\nreorder(b0, b1, t0, t1)\ngpuDimension(b0, grid.x)\n\
+                gpuDimension(b1, block.x)\ngpuDimension(t0, block.y)\nsharedReduce(t0)";
+    let by = |text: &str, plane_ops: bool| {
+        let device = Device::Gpu(Gpu { plane_ops, ..Gpu::PORTABLE });
+        let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+        let lowered = lower(&forest, &Schedule::parse(text).expect("a schedule"), request).expect("lowered");
+        let by = |op: &&Op| if let Op::ReduceShared { by, .. } = op { Some(*by) } else { None };
+        lowered.plan().ops().iter().find_map(by).expect("shared sums")
+    };
+    assert_eq!([false, true].map(|planes| by(one_row, planes)), [Adders::Cube, Adders::Plane]);
+    assert_eq!([false, true].map(|planes| by(many, planes)), [Adders::Unit, Adders::Unit]);
 }

@@ -18,7 +18,7 @@ mod source;
 mod walk;
 
 pub use keys::{MISSING, key};
-pub use launch::{Model, Rows, cubes, launch, most_rows};
+pub use launch::{Model, Rows, adders, cubes, launch, most_rows};
 pub use memory::TREE_WORDS;
 pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
 pub use source::source;
