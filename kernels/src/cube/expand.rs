@@ -194,12 +194,14 @@ fn reached_by_none(limit: &Limit, most: Option<u32>) -> bool {
 /// Whether an offset is in range.
 #[cube]
 pub fn within(ends: &Ends, offset: u32) -> bool {
-    let mut fits = true.runtime();
+    // In integers: `&&` is a branch.
+    let mut outside = 0u32.runtime();
     #[unroll]
     for i in 0..ends.ends.len() {
-        fits = fits && offset + *ends.added.index(i) < *ends.ends.index(i);
+        let inside = offset + *ends.added.index(i) < *ends.ends.index(i);
+        outside |= select(inside, 0u32, 1u32);
     }
-    fits
+    outside == 0u32
 }
 
 /// The index of this unit, or of its cube, in a launch dimension.

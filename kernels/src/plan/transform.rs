@@ -136,6 +136,8 @@ impl Transform {
     /// The same where a row keeps its width; a transform that changes it leaves the margins as they are.
     pub fn apply_in_place(self, row: &mut [f32]) {
         match self {
+            // Of one output it is the first.
+            Self::Argmax if row.len() == 1 => row[0] = 0.0,
             Self::Identity | Self::Argmax | Self::SigmoidPair | Self::ComplementPair | Self::OppositePair => {
             }
             Self::Sigmoid => row.iter_mut().for_each(|m| *m = sigmoid(*m)),
