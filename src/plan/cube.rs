@@ -6,20 +6,24 @@
 //! second launch adds up.
 //!
 //! No directive is refused here. One that the device, the model or the rest of the schedule leaves no room for is
-//! carried out otherwise, and a [`Note`] says how: the plan is then built again without it.
+//! carried out otherwise, and a [`Note`](super::Note) says how: the plan is then built again without it.
 
 use super::{
-    Adders, CachedTrees, CopyDim, Extents, GpuDim, Loop, Map, Note, Op, Partial, SharedSums, Sum, Value,
+    Adders, CachedTrees, CopyDim, Extents, GpuDim, Loop, Map, Op, Partial, SharedSums, Sum, Value,
     lower::Builder,
 };
 use crate::{
-    error::Result,
-    forest::{Aggregate, Forest},
+    forest::Forest,
     mir::{self, BufferId, Dim, LoopNest, Mode, Private},
     schedule::{Axis, Gpu, IndexVar},
 };
 
+mod atomics;
 pub(crate) mod format;
+mod paths;
+
+pub(super) use atomics::without_atomics;
+use paths::{Around, Range, as_loop, buffers_of, each_op, entered, only_trees, owners, walk_paths};
 
 /// Units given to a block dimension whose extent only the call knows.
 const OPEN_EXTENT: u32 = 256;
@@ -27,30 +31,6 @@ const OPEN_EXTENT: u32 = 256;
 const FEW_COPIES: u32 = 8;
 /// The tree cache's room is a multiple of so many words, so that models of about a size share a kernel.
 const CACHE_STEP: u32 = 256;
-
-/// What surrounds the statement being lowered.
-#[derive(Clone, Default)]
-struct Around {
-    depth: usize,
-    /// Inside a block loop.
-    block: bool,
-    /// Inside a loop over trees, or beside another loop: a row's sum is added to more than once.
-    trees: bool,
-    /// Inside [`Op::Accumulate`].
-    accumulating: bool,
-    /// The loop immediately around, and the rows that its iteration can touch.
-    inside: Option<(String, Option<u32>)>,
-    /// Whether the rows, and the trees, are cached.
-    cached_rows: bool,
-    cached_trees: bool,
-    /// Launch dimensions of the loops round it, and those of which only the first unit or cube comes here.
-    dims: Vec<GpuDim>,
-    /// Mapped loops over rows round it: who has which rows.
-    owner: Vec<(GpuDim, Range)>,
-}
-
-/// Offsets of a mapped loop, without its name.
-type Range = (super::Size, super::Size, Vec<crate::schedule::Bound>);
 
 /// What a plan may have.
 #[derive(Clone, Copy)]
@@ -66,14 +46,7 @@ enum Less {
 }
 
 impl Builder {
-    pub(super) fn cube(
-        &mut self,
-        nest: &LoopNest,
-        forest: &Forest,
-        order: &[u32],
-        least: &[u32],
-        gpu: Gpu,
-    ) -> Result<()> {
+    pub(super) fn cube(&mut self, nest: &LoopNest, forest: &Forest, order: &[u32], least: &[u32], gpu: Gpu) {
         let mut allowed = Allowed { cached_rows: true, cached_trees: true, shared_sums: true };
         let (empty, before) = (self.plan.clone(), self.notes.len());
         let mut given_up = Vec::new();
@@ -104,7 +77,6 @@ impl Builder {
         }
         given_up.into_iter().for_each(|(directive, instead)| self.note(directive, instead));
         self.unheeded(nest);
-        Ok(())
     }
 
     fn attempt(
@@ -115,7 +87,7 @@ impl Builder {
         least: &[u32],
         gpu: Gpu,
         allowed: Allowed,
-    ) -> std::result::Result<(), Less> {
+    ) -> Result<(), Less> {
         self.launch(&nest.body, gpu.max_units, gpu.max_dim);
         let mut paths = Vec::new();
         walk_paths(&nest.body, &Around::default(), &mut paths);
@@ -225,68 +197,6 @@ impl Builder {
     }
 }
 
-/// The loops and their walks without atomic additions, where the device or the nest can't have them, and what is to be said
-/// of it.
-pub(super) fn without_atomics(
-    loops: &LoopNest,
-    legal: &LoopNest,
-    aggregate: Aggregate,
-    gpu: Gpu,
-) -> (Option<LoopNest>, Vec<Note>) {
-    let mut marked = Vec::new();
-    let mut walks = Vec::new();
-    each_op(&loops.body, &mut |op| match op {
-        mir::Op::Loop(l) if l.reduce.atomic && l.mode != Mode::Serial && l.var.dim == Dim::Tree => {
-            marked.push((l.var.name.clone(), l.reduce.shared));
-        }
-        _ => {}
-    });
-    each_op(&legal.body, &mut |op| {
-        if let mir::Op::Walk(w) = op {
-            walks.push((w.into, w.atomic));
-        }
-    });
-    let staged = "partial sums are private and added up in stages";
-    let why = if !gpu.atomic_add {
-        Some("the device does not add to f32 in buffers atomically")
-    } else if aggregate != Aggregate::Sum {
-        Some("atomic operations on f32 are only counted on for sums")
-    } else if walks.iter().any(|(into, atomic)| *atomic && *into != BufferId::Result) {
-        Some("a loop further out has private sums, to which nothing is added atomically on a GPU")
-    } else if walks.iter().any(|(_, atomic)| *atomic) && walks.iter().any(|(_, atomic)| !*atomic) {
-        Some("walks of another branch add to the same sums otherwise")
-    } else {
-        None
-    };
-    let mut notes = Vec::new();
-    for (name, shared) in &marked {
-        let why = why.or(shared.then_some("atomic additions in shared memory are not counted on"));
-        if let Some(why) = why {
-            let directive = format!("atomicReduce({name})");
-            notes.push(Note { directive, instead: format!("{why}; {staged}") });
-        }
-    }
-    if why.is_none() || marked.is_empty() {
-        return (None, notes);
-    }
-    let mut plain = loops.clone();
-    clear_atomic(&mut plain.body);
-    (Some(plain.legalise()), notes)
-}
-
-fn clear_atomic(ops: &mut [mir::Op]) {
-    for op in ops {
-        match op {
-            mir::Op::Loop(l) => {
-                l.reduce.atomic = false;
-                clear_atomic(&mut l.body);
-            }
-            mir::Op::Cases(c) => c.cases.iter_mut().for_each(|c| clear_atomic(&mut c.body)),
-            mir::Op::Walk(_) | mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
-        }
-    }
-}
-
 /// A plan's statements in the making.
 struct Lowering<'a> {
     builder: &'a mut Builder,
@@ -313,7 +223,7 @@ impl Lowering<'_> {
     }
 
     /// Shared sums are for all walks of a kernel, or for none: a row's copies are added up by any of the cube's units.
-    fn same_shared_sums(&mut self) -> std::result::Result<(), Less> {
+    fn same_shared_sums(&mut self) -> Result<(), Less> {
         let mut walks = Vec::new();
         each_op(&self.nest.body, &mut |op| {
             if let mir::Op::Walk(w) = op {
@@ -368,7 +278,7 @@ impl Lowering<'_> {
         axes
     }
 
-    fn ops(&mut self, ops: &[mir::Op], around: &Around) -> std::result::Result<Vec<Op>, Less> {
+    fn ops(&mut self, ops: &[mir::Op], around: &Around) -> Result<Vec<Op>, Less> {
         let loops: Vec<&mir::Op> =
             ops.iter().filter(|op| matches!(op, mir::Op::Loop(_) | mir::Op::Cases(_))).collect();
         let is_block =
@@ -455,7 +365,7 @@ impl Lowering<'_> {
         around: &Around,
         filled: usize,
         out: &mut Vec<Op>,
-    ) -> std::result::Result<(), Less> {
+    ) -> Result<(), Less> {
         let loops = || ops.iter().filter_map(as_loop);
         let open = |l: &mir::Loop| {
             let name = &l.var.name;
@@ -519,7 +429,7 @@ impl Lowering<'_> {
     }
 
     /// A statement, but for what stands round it.
-    fn one(&mut self, op: &mir::Op, around: &Around, out: &mut Vec<Op>) -> std::result::Result<(), Less> {
+    fn one(&mut self, op: &mir::Op, around: &Around, out: &mut Vec<Op>) -> Result<(), Less> {
         match op {
             mir::Op::Loop(l) => self.one_loop(l, around, out)?,
             mir::Op::Cases(c) => {
@@ -543,12 +453,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn one_loop(
-        &mut self,
-        l: &mir::Loop,
-        around: &Around,
-        out: &mut Vec<Op>,
-    ) -> std::result::Result<(), Less> {
+    fn one_loop(&mut self, l: &mir::Loop, around: &Around, out: &mut Vec<Op>) -> Result<(), Less> {
         let range = self.builder.range(&l.var);
         let map = match l.mode {
             Mode::Gpu(dim) => Map::Gpu { dim, single: self.single(l, dim) },
@@ -566,8 +471,8 @@ impl Lowering<'_> {
         &mut self,
         op: &mir::Op,
         inside: &mut Around,
-        make: impl FnOnce(&mut Self, &Around, &mut Vec<Op>) -> std::result::Result<(), Less>,
-    ) -> std::result::Result<Vec<Op>, Less> {
+        make: impl FnOnce(&mut Self, &Around, &mut Vec<Op>) -> Result<(), Less>,
+    ) -> Result<Vec<Op>, Less> {
         let dims = match self.has_barrier(op, inside) {
             true => Vec::new(),
             false => self.unmapped(std::slice::from_ref(op), inside),
@@ -730,51 +635,6 @@ fn one_window(ops: &mut [Op], window: u32) {
     }
 }
 
-/// What surrounds the statements inside a loop.
-fn entered(l: &mir::Loop, around: &Around) -> Around {
-    let mut inside = Around {
-        depth: around.depth + 1,
-        block: around.block || matches!(l.mode, Mode::Gpu(GpuDim::Block(_))),
-        trees: around.trees || l.var.dim == Dim::Tree,
-        inside: Some((l.var.name.clone(), l.window)),
-        ..around.clone()
-    };
-    if let Mode::Gpu(dim) = l.mode {
-        inside.dims.push(dim);
-        if l.var.dim == Dim::Batch {
-            inside.owner.push((dim, (l.var.start.clone(), l.var.step.clone(), l.var.bounds.clone())));
-        }
-    }
-    inside
-}
-
-/// What surrounds each walk.
-fn walk_paths(ops: &[mir::Op], around: &Around, out: &mut Vec<Around>) {
-    for op in ops {
-        match op {
-            mir::Op::Loop(l) => walk_paths(&l.body, &entered(l, around), out),
-            mir::Op::Cases(c) => c.cases.iter().for_each(|c| walk_paths(&c.body, around, out)),
-            mir::Op::Walk(_) => {
-                let mut path = around.clone();
-                path.dims.sort_unstable();
-                out.push(path);
-            }
-            mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
-        }
-    }
-}
-
-/// The different answers to who has which rows.
-fn owners(paths: &[Around]) -> Vec<Vec<(GpuDim, Range)>> {
-    let mut owners: Vec<Vec<(GpuDim, Range)>> = Vec::new();
-    for path in paths {
-        if !owners.contains(&path.owner) {
-            owners.push(path.owner.clone());
-        }
-    }
-    owners
-}
-
 fn larger(a: super::Size, b: super::Size) -> super::Size {
     match (a.constant(), b.constant()) {
         (Some(x), Some(y)) => super::Size::Const(x.max(y)),
@@ -789,38 +649,4 @@ fn last_offset(var: &IndexVar) -> Option<u32> {
     let end = var.bounds.iter().filter_map(|b| b.end.constant()).min()?;
     let step = var.step.constant()?.max(1);
     Some(end.saturating_sub(1) / step * step)
-}
-
-/// Whether a loop and all inside it go over trees, so that the row stays the same.
-fn only_trees(op: &mir::Op) -> bool {
-    let inside = || op.bodies().into_iter().flatten().all(only_trees);
-    match op {
-        mir::Op::Loop(l) => l.var.dim == Dim::Tree && inside(),
-        mir::Op::Walk(w) => w.lanes.as_ref().is_none_or(|v| v.dim == Dim::Tree),
-        mir::Op::Cases(_) => inside(),
-        mir::Op::CacheRows => false,
-        mir::Op::CacheTrees | mir::Op::Reduce(_) => true,
-    }
-}
-
-fn each_op(ops: &[mir::Op], visit: &mut impl FnMut(&mir::Op)) {
-    for op in ops {
-        visit(op);
-        op.bodies().into_iter().for_each(|body| each_op(body, visit));
-    }
-}
-
-/// The buffers that the walks in a statement reduce into, and whether atomically.
-fn buffers_of(op: &mir::Op, buffers: &mut Vec<(BufferId, bool)>) {
-    each_op(std::slice::from_ref(op), &mut |op| {
-        if let mir::Op::Walk(w) = op
-            && !buffers.contains(&(w.into, w.atomic))
-        {
-            buffers.push((w.into, w.atomic));
-        }
-    });
-}
-
-fn as_loop(op: &mir::Op) -> Option<&mir::Loop> {
-    if let mir::Op::Loop(l) = op { Some(l) } else { None }
 }

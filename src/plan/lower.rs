@@ -172,7 +172,7 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     let mut builder = Builder { plan, walks, next_walk: 0, notes, trees: count, threads: request.threads };
     match request.device {
         Device::Cpu => builder.cpu(&legal),
-        Device::Gpu(gpu) => builder.cube(&legal, forest, &order, &least, gpu)?,
+        Device::Gpu(gpu) => builder.cube(&legal, forest, &order, &least, gpu),
     }
     builder.plan.verify().map_err(Error::Internal)?;
     let Builder { plan, notes, .. } = builder;

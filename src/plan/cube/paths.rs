@@ -1,0 +1,109 @@
+//! The way to a walk: what surrounds it, and whose rows it has.
+
+use crate::{
+    mir::{self, BufferId, Dim, Mode},
+    plan::{GpuDim, Size},
+};
+
+/// What surrounds the statement being lowered.
+#[derive(Clone, Default)]
+pub(super) struct Around {
+    pub(super) depth: usize,
+    /// Inside a block loop.
+    pub(super) block: bool,
+    /// Inside a loop over trees, or beside another loop: a row's sum is added to more than once.
+    pub(super) trees: bool,
+    /// Inside [`Op::Accumulate`].
+    pub(super) accumulating: bool,
+    /// The loop immediately around, and the rows that its iteration can touch.
+    pub(super) inside: Option<(String, Option<u32>)>,
+    /// Whether the rows, and the trees, are cached.
+    pub(super) cached_rows: bool,
+    pub(super) cached_trees: bool,
+    /// Launch dimensions of the loops round it, and those of which only the first unit or cube comes here.
+    pub(super) dims: Vec<GpuDim>,
+    /// Mapped loops over rows round it: who has which rows.
+    pub(super) owner: Vec<(GpuDim, Range)>,
+}
+
+/// Offsets of a mapped loop, without its name.
+pub(super) type Range = (Size, Size, Vec<crate::schedule::Bound>);
+
+/// What surrounds the statements inside a loop.
+pub(super) fn entered(l: &mir::Loop, around: &Around) -> Around {
+    let mut inside = Around {
+        depth: around.depth + 1,
+        block: around.block || matches!(l.mode, Mode::Gpu(GpuDim::Block(_))),
+        trees: around.trees || l.var.dim == Dim::Tree,
+        inside: Some((l.var.name.clone(), l.window)),
+        ..around.clone()
+    };
+    if let Mode::Gpu(dim) = l.mode {
+        inside.dims.push(dim);
+        if l.var.dim == Dim::Batch {
+            inside.owner.push((dim, (l.var.start.clone(), l.var.step.clone(), l.var.bounds.clone())));
+        }
+    }
+    inside
+}
+
+/// What surrounds each walk.
+pub(super) fn walk_paths(ops: &[mir::Op], around: &Around, out: &mut Vec<Around>) {
+    for op in ops {
+        match op {
+            mir::Op::Loop(l) => walk_paths(&l.body, &entered(l, around), out),
+            mir::Op::Cases(c) => c.cases.iter().for_each(|c| walk_paths(&c.body, around, out)),
+            mir::Op::Walk(_) => {
+                let mut path = around.clone();
+                path.dims.sort_unstable();
+                out.push(path);
+            }
+            mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
+        }
+    }
+}
+
+/// The different answers to who has which rows.
+pub(super) fn owners(paths: &[Around]) -> Vec<Vec<(GpuDim, Range)>> {
+    let mut owners: Vec<Vec<(GpuDim, Range)>> = Vec::new();
+    for path in paths {
+        if !owners.contains(&path.owner) {
+            owners.push(path.owner.clone());
+        }
+    }
+    owners
+}
+
+/// Whether a loop and all inside it go over trees, so that the row stays the same.
+pub(super) fn only_trees(op: &mir::Op) -> bool {
+    let inside = || op.bodies().into_iter().flatten().all(only_trees);
+    match op {
+        mir::Op::Loop(l) => l.var.dim == Dim::Tree && inside(),
+        mir::Op::Walk(w) => w.lanes.as_ref().is_none_or(|v| v.dim == Dim::Tree),
+        mir::Op::Cases(_) => inside(),
+        mir::Op::CacheRows => false,
+        mir::Op::CacheTrees | mir::Op::Reduce(_) => true,
+    }
+}
+
+pub(super) fn each_op(ops: &[mir::Op], visit: &mut impl FnMut(&mir::Op)) {
+    for op in ops {
+        visit(op);
+        op.bodies().into_iter().for_each(|body| each_op(body, visit));
+    }
+}
+
+/// The buffers that the walks in a statement reduce into, and whether atomically.
+pub(super) fn buffers_of(op: &mir::Op, buffers: &mut Vec<(BufferId, bool)>) {
+    each_op(std::slice::from_ref(op), &mut |op| {
+        if let mir::Op::Walk(w) = op
+            && !buffers.contains(&(w.into, w.atomic))
+        {
+            buffers.push((w.into, w.atomic));
+        }
+    });
+}
+
+pub(super) fn as_loop(op: &mir::Op) -> Option<&mir::Loop> {
+    if let mir::Op::Loop(l) = op { Some(l) } else { None }
+}
