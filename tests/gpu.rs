@@ -2,13 +2,14 @@
 
 #![cfg(feature = "cube")]
 
+mod generate;
+mod runs;
 mod support;
 
 use cubecl::client::Client;
 use fangorn::{
     cube::Executable,
     forest::reference,
-    mir::{Mode, Visit},
     plan::{Emit, Extents, GpuDim, Request, RowType, lower},
     schedule::{Device, Gpu, Preset, Schedule},
 };
@@ -168,20 +169,6 @@ fn schedules_beyond_the_presets() {
     }
 }
 
-/// The number a kernel gives a visit's worker: its cube's place in the grid, then its unit's in the cube.
-fn worker(visit: &Visit, cubes: [u32; 3], units: [u32; 3]) -> u32 {
-    let index = |of: fn(usize) -> GpuDim, axis: usize| {
-        let on = |(mode, _): &&(Mode, u32)| *mode == Mode::Gpu(of(axis));
-        visit.worker.iter().find(on).map_or(0, |(_, k)| *k)
-    };
-    let grid = |a: usize| GpuDim::Grid(fangorn::schedule::Axis::ALL[a]);
-    let block = |a: usize| GpuDim::Block(fangorn::schedule::Axis::ALL[a]);
-    let linear = |of: fn(usize) -> GpuDim, size: [u32; 3]| {
-        index(of, 0) + size[0] * (index(of, 1) + size[1] * index(of, 2))
-    };
-    linear(grid, cubes) * units.iter().product::<u32>() + linear(block, units)
-}
-
 #[test]
 fn traces_follow_the_loop_nest() {
     let Some(client) = client() else { return };
@@ -218,7 +205,7 @@ fn traces_follow_the_loop_nest() {
         let mut clocks = std::collections::HashMap::new();
         let mut seen = 0;
         for visit in lowered.legal().visits(extents, size) {
-            let owner = worker(&visit, cubes, units);
+            let owner = runs::traces::unit_of(&visit, cubes, units);
             let tick = clocks.entry(owner).or_insert(0u32);
             let at = 2 * (visit.row as usize * trees + lowered.order()[visit.tree as usize] as usize);
             assert_eq!(found[at..at + 2], [owner, *tick], "{name}: row {}, tree {}", visit.row, visit.tree);

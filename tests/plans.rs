@@ -259,9 +259,16 @@ fn branches_share_a_dimension() {
          gpuDimension(t3, block.x)\ngpuDimension(t5, block.x)",
     );
     assert_eq!(plan.cube_dim, [8, 1, 1]);
-    let singles: Vec<bool> = mapped(&plan.body).into_iter().map(|(_, _, single)| single).collect();
-    assert_eq!(singles, [false, true, true]);
+    let singles =
+        |plan: &Plan| mapped(&plan.body).into_iter().map(|(_, _, single)| single).collect::<Vec<bool>>();
+    assert_eq!(singles(&plan), [false, true, true]);
     assert_eq!(plan.partials.len(), 1, "a unit adds both branches to its own copy");
+    // One iteration more than a cube has units, and a unit has a second one.
+    let rows = |n: u32| {
+        let text = format!("tile(batch, b0, b1, {n})\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)");
+        singles(&plan_as(&forest_of("depth 1"), &Schedule::parse(&text).expect("a schedule"), Emit::Margins))
+    };
+    assert_eq!([rows(256), rows(257)], [[false, true], [false, false]]);
 }
 
 /// Leaves and traces need no sums: neither copies nor shared sums, whatever the schedule says of them.

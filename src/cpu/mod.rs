@@ -11,6 +11,7 @@ mod block;
 pub mod nodes;
 mod program;
 mod rows;
+mod run;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 mod sink;

@@ -2,39 +2,33 @@
 
 use std::{cell::RefCell, sync::atomic::AtomicU32};
 
-use rayon::prelude::*;
-
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::{
-    block::{BlockLoop, Stage, Step, steps},
-    nodes::{Compare, LinkedNode, Node, Nodes, Rule, ShortNode},
-    rows::{Read, Row, Rows},
-    sink::{Leaves, Many, Moved, One, Shared, Sink, Slots, Trace},
-    walk::{self, Shape, Span},
-    window::{self, Used, Window},
+    block::{Step, steps},
+    nodes::{Compare, LinkedNode, Node, Nodes, ShortNode},
+    rows::{Row, Rows},
+    run::{Into, Run},
+    sink::Shared,
+    window::Used,
 };
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
-    plan::{Dim, Extents, Limit, Lowered, Op, Plan, Range, RowLoop, Size, Sum, Target, Value},
-    schedule::MOST_DEPTH,
+    plan::{Extents, Lowered, Op, Plan, Target},
 };
 
 /// Sizes a plan may leave to run time.
-const MOST_SLOTS: usize = 64;
+pub(super) const MOST_SLOTS: usize = 64;
 /// Slots held at a time where margins are made of them.
 const SLOTS_AT_A_TIME: usize = 1 << 16;
 /// Partial sums held at a time; longer batches go in pieces.
 const MOST_PARTIALS: usize = 1 << 26;
 
-/// Sums that a stage takes at a time, at most.
-const MOST_VECTOR: usize = 16;
-
 /// Nodes with thresholds of one type.
 #[derive(Clone, Debug)]
-enum Encoded<C> {
+pub(super) enum Encoded<C> {
     Affine(Nodes<Node<C>>),
     Linked(Nodes<LinkedNode<C>>),
     /// Of `f32` thresholds only.
@@ -78,28 +72,28 @@ impl Encoded<f32> {
 /// largest leaf).
 #[derive(Clone, Debug)]
 pub struct Program {
-    plan: Plan,
-    steps: Vec<Step>,
-    nodes: Encoded<f32>,
-    compare: CompareType,
+    pub(super) plan: Plan,
+    pub(super) steps: Vec<Step>,
+    pub(super) nodes: Encoded<f32>,
+    pub(super) compare: CompareType,
     /// For `f64` rows of a forest that compares in `f64`.
-    wide: Option<Encoded<f64>>,
-    aggregate: Aggregate,
+    pub(super) wide: Option<Encoded<f64>>,
+    pub(super) aggregate: Aggregate,
     /// The slot at each address.
-    slots: Vec<u32>,
+    pub(super) slots: Vec<u32>,
     /// The producer's index of the tree at each position.
-    order: Vec<u32>,
+    pub(super) order: Vec<u32>,
     /// The output of the tree at each position; `None` where leaves are vectors.
-    targets: Option<Vec<u32>>,
-    base: Vec<f32>,
-    leaf_values: usize,
-    features: usize,
+    pub(super) targets: Option<Vec<u32>>,
+    pub(super) base: Vec<f32>,
+    pub(super) leaf_values: usize,
+    pub(super) features: usize,
     /// What of a row the trees read.
-    used: Used,
-    threads: u32,
+    pub(super) used: Used,
+    pub(super) threads: u32,
     /// Whether the machine runs the vector kernels.
     #[cfg(target_arch = "x86_64")]
-    vectors: bool,
+    pub(super) vectors: bool,
 }
 
 impl Program {
@@ -327,7 +321,7 @@ impl Program {
         Extents { batch: batch as u32, trees: self.order.len() as u32, threads: self.threads }
     }
 
-    fn copies(&self, partial: &crate::plan::Partial, at: Extents) -> usize {
+    pub(super) fn copies(&self, partial: &crate::plan::Partial, at: Extents) -> usize {
         partial
             .dims
             .iter()
@@ -339,12 +333,7 @@ impl Program {
         if rows.is_empty() {
             return;
         }
-        let mut sizes = [0; MOST_SLOTS];
-        for (place, size) in sizes.iter_mut().zip(&self.plan.sizes) {
-            *place = Size::resolve(size, at);
-        }
-        let run = Run { program: self, rows, sizes, at, into };
-        run.steps(&self.steps, State { offsets: [0; 32], row: 0, tree: 0, worker: 0, window: None });
+        Run::new(self, rows, at, into).all();
     }
 }
 
@@ -386,7 +375,7 @@ pub fn worker(indices: impl IntoIterator<Item = u32>) -> u32 {
     indices.into_iter().fold(0, next_worker)
 }
 
-fn next_worker(outer: u32, index: u32) -> u32 {
+pub(super) fn next_worker(outer: u32, index: u32) -> u32 {
     outer.wrapping_mul(65_599).wrapping_add(index + 1)
 }
 
@@ -399,387 +388,4 @@ fn with_scratch(len: usize, f: impl FnOnce(&mut [f32])) {
     buffer.resize(len, 0.0);
     f(&mut buffer);
     SCRATCH.with(|s| s.replace(buffer));
-}
-
-/// What a run writes.
-#[derive(Clone, Copy)]
-enum Into<'a> {
-    Sums { leaves: &'a [f32], result: Shared<f32>, partials: Shared<f32> },
-    Slots(Shared<u32>),
-    Trace(Shared<u32>, &'a AtomicU32),
-}
-
-const _: () = assert!(MOST_DEPTH == 32, "a state holds the offset of every loop of the deepest nest");
-
-#[derive(Clone, Copy)]
-struct State<'w> {
-    offsets: [u32; 32],
-    row: u32,
-    tree: u32,
-    worker: u32,
-    /// Rows that are read from a copy.
-    window: Option<Window<'w>>,
-}
-
-struct Run<'a, T> {
-    program: &'a Program,
-    rows: &'a Rows<'a, T>,
-    sizes: [u32; MOST_SLOTS],
-    at: Extents,
-    into: Into<'a>,
-}
-
-impl<T: Row> Run<'_, T> {
-    fn value(&self, value: Value) -> u32 {
-        match value {
-            Value::Const(n) => n,
-            Value::Slot(s) => self.sizes[s as usize],
-        }
-    }
-
-    /// First offset, step and count of a range. No offset reaches past the rows or trees there are, so a tile larger
-    /// than that has no further iterations.
-    fn span(&self, range: &Range, dim: Dim, state: &State<'_>) -> (u32, u32, u32) {
-        let most = if dim == Dim::Batch { self.at.batch } else { self.at.trees };
-        let limit = |l: &Limit| {
-            l.minus.iter().fold(self.value(l.end), |end, r| end.saturating_sub(state.offsets[*r as usize]))
-        };
-        let end = range.limits.iter().map(limit).min().unwrap_or(0).min(most);
-        let start = self.value(range.start);
-        let step = self.value(range.step).max(1);
-        (start, step, end.saturating_sub(start).div_ceil(step))
-    }
-
-    fn steps(&self, steps: &[Step], state: State<'_>) {
-        for (i, step) in steps.iter().enumerate() {
-            if let Step::CacheRows { rows, copied } = step {
-                let first = (state.row as usize).min(self.rows.len());
-                let count = (*rows as usize).min(self.rows.len() - first);
-                let used = &self.program.used;
-                if !copied {
-                    window::prefetched(self.rows, first, count, used);
-                    continue;
-                }
-                // A few rows are close as they are; a copy holds `f32`, which not every forest compares `f64` rows as.
-                let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
-                if count < walk::FEW_ROWS || wide || !used.fits(count) {
-                    continue;
-                }
-                let rest = &steps[i + 1..];
-                window::copied(self.rows, first, count, used, |window| {
-                    self.steps(rest, State { window: Some(window), ..state });
-                });
-                return;
-            }
-            self.step(step, state);
-        }
-    }
-
-    fn step(&self, step: &Step, mut state: State<'_>) {
-        match step {
-            Step::Loop { dim, register, range, parallel, body } => {
-                let (start, step, count) = self.span(range, *dim, &state);
-                let iteration = |k: u32, worker: u32| {
-                    let offset = start + k * step;
-                    let mut inner = state;
-                    inner.worker = worker;
-                    inner.offsets[*register as usize] = offset;
-                    match dim {
-                        Dim::Batch => inner.row += offset,
-                        Dim::Tree => inner.tree += offset,
-                    }
-                    self.steps(body, inner);
-                };
-                match *parallel {
-                    false => (0..count).for_each(|k| iteration(k, state.worker)),
-                    true if count == 1 || self.program.threads == 1 => {
-                        (0..count).for_each(|k| iteration(k, next_worker(state.worker, k)));
-                    }
-                    true => {
-                        (0..count).into_par_iter().for_each(|k| iteration(k, next_worker(state.worker, k)))
-                    }
-                }
-            }
-            Step::Block { rows, trees, shape, into } => {
-                let span = |l: &Option<BlockLoop>, dim: Dim, base: u32| {
-                    let (start, step, count) =
-                        l.as_ref().map_or((0, 1, 1), |l| self.span(&l.range, dim, &state));
-                    Span { start: (base + start) as usize, step: step as usize, count: count as usize }
-                };
-                let (rows, trees) = (span(rows, Dim::Batch, state.row), span(trees, Dim::Tree, state.tree));
-                self.block(rows, trees, *shape, into, &state);
-            }
-            Step::Cases { register, cases } => {
-                let offset = state.offsets[*register as usize];
-                let taken = cases.iter().find(|(end, _)| offset < *end).or(cases.last());
-                if let Some((_, body)) = taken {
-                    self.steps(body, state);
-                }
-            }
-            // It is for all that follows it: see `steps`.
-            Step::CacheRows { .. } => {}
-            Step::Reduce { buffer, dimension, rows, into } => {
-                let here = state;
-                for chain in rows {
-                    // Rows side by side are reduced together: their sums lie side by side.
-                    let mut run = 0..0;
-                    self.each_row(chain, &mut state, &mut |row, _| {
-                        if row != run.end {
-                            self.reduce(*buffer, *dimension as usize, run.clone(), *into, &here);
-                            run = row..row;
-                        }
-                        run.end += 1;
-                    });
-                    self.reduce(*buffer, *dimension as usize, run, *into, &here);
-                }
-            }
-        }
-    }
-
-    fn block(&self, row: Span, tree: Span, shape: Shape, into: &Sum, state: &State<'_>) {
-        // What the unchecked loads of the micro-kernels rest on.
-        if row.count == 0
-            || tree.count == 0
-            || row.end() > self.rows.len()
-            || tree.end() > self.program.order.len()
-        {
-            debug_assert!(row.count == 0 || tree.count == 0, "a block past the rows or trees");
-            return;
-        }
-        let p = self.program;
-        let slots = &p.slots[..];
-        match self.into {
-            Into::Sums { leaves, result, partials } => {
-                let leaves = Leaves { slots, values: leaves };
-                let outputs = p.base.len();
-                let (out, base, atomic) = match into {
-                    Sum::Partial { buffer, atomic } => {
-                        (partials, self.partial(*buffer, state, None), *atomic)
-                    }
-                    Sum::Result { .. } | Sum::Shared => (result, 0, false),
-                    Sum::Atomic => (result, 0, true),
-                };
-                match outputs {
-                    1 => self.dispatch(row, tree, shape, One { leaves, out, base, atomic }, state),
-                    _ => self.dispatch(
-                        row,
-                        tree,
-                        shape,
-                        Many { leaves, out, base, atomic, outputs, targets: p.targets.as_deref() },
-                        state,
-                    ),
-                }
-            }
-            Into::Slots(out) => {
-                let leaves = Leaves { slots, values: &[] };
-                self.dispatch(row, tree, shape, Slots { leaves, out, order: &p.order }, state);
-            }
-            Into::Trace(out, clock) => {
-                self.dispatch(
-                    row,
-                    tree,
-                    shape,
-                    Trace { out, order: &p.order, worker: state.worker, clock },
-                    state,
-                );
-            }
-        }
-    }
-
-    /// Picks the micro-kernel.
-    fn dispatch<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S, state: &State<'_>) {
-        let p = self.program;
-        if let Some(window) = state.window.filter(|w| w.holds(row))
-            && self.in_window(window, row, tree, shape, sink)
-        {
-            return;
-        }
-        if let Some(rows) = T::doubles(self.rows) {
-            return match (&p.wide, &p.nodes) {
-                (Some(Encoded::Affine(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
-                (Some(Encoded::Linked(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::Affine(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::Linked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::Short(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-            };
-        }
-        let Some(rows) = T::singles(self.rows) else { return };
-        #[cfg(target_arch = "x86_64")]
-        if self.vectors(row, shape) && simd::fits(rows) {
-            // SAFETY: `vectors` and `fits` hold.
-            return unsafe { self.vector(rows, row, tree, shape, sink) };
-        }
-        self.portable(rows, row, tree, shape, sink);
-    }
-
-    /// The same for rows in a window, unless the walks' order has to be another than from block to block of it.
-    fn in_window<S: Sink>(&self, window: Window<'_>, row: Span, tree: Span, shape: Shape, sink: S) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if self.vectors(row, shape) {
-            // SAFETY: `vectors` holds, and the window has the rows.
-            unsafe { self.vector(window, row, tree, shape, sink) };
-            return true;
-        }
-        if S::ORDERED && !window.together(row) {
-            return false;
-        }
-        let mut done = 0;
-        while done < row.count {
-            let first = row.at(done);
-            let (rows, place) = window.rows(first);
-            let count = (rows.len() - place).div_ceil(row.step).min(row.count - done);
-            let part = Span { start: place, step: row.step, count };
-            self.portable(&rows, part, tree, shape, Moved { sink, by: first - place });
-            done += count;
-        }
-        true
-    }
-
-    /// The one kernel for `f64` rows: any strides, any question, whatever the interleaving.
-    fn plain<R: Rule, S: Sink>(
-        &self,
-        nodes: &Nodes<R>,
-        rows: &Rows<'_, f64>,
-        row: Span,
-        tree: Span,
-        shape: Shape,
-        sink: S,
-    ) where
-        f64: Read<R::Compare>,
-    {
-        // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
-        // settled steps that stay inside the nodes.
-        unsafe { walk::lanes::<R, f64, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }
-    }
-
-    /// Whether the vector kernels can run these rows through this forest.
-    #[cfg(target_arch = "x86_64")]
-    fn vectors(&self, row: Span, shape: Shape) -> bool {
-        let p = self.program;
-        // Addresses are gathered with 32-bit signed offsets of words.
-        let small = p.slots.len() < i32::MAX as usize / 12;
-        let rows = shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS;
-        // A step from a leaf reads a value, too.
-        rows && p.vectors && !p.plan.questions && small && p.features > 0
-    }
-
-    /// # Safety
-    /// [`Run::vectors`]; the rows are in the source, which [`simd::fits`] or is a window.
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn vector<F: simd::Source, S: Sink>(&self, rows: F, row: Span, tree: Span, shape: Shape, sink: S) {
-        // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
-        // settled steps that stay inside the nodes.
-        unsafe {
-            match &self.program.nodes {
-                Encoded::Affine(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                Encoded::Linked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                Encoded::Short(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-            }
-        }
-    }
-
-    fn portable<S: Sink>(&self, rows: &Rows<'_>, row: Span, tree: Span, shape: Shape, sink: S) {
-        match &self.program.nodes {
-            Encoded::Affine(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::Linked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::Short(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-        }
-    }
-
-    fn dispatch_rule<R: Rule<Compare = f32>, S: Sink>(
-        &self,
-        nodes: &Nodes<R>,
-        rows: &Rows<'_>,
-        row: Span,
-        tree: Span,
-        shape: Shape,
-        sink: S,
-    ) {
-        // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
-        // settled steps that stay inside the nodes.
-        unsafe {
-            match (self.program.plan.questions, rows.is_unit()) {
-                (false, true) => walk::block::<R, f32, S, false, true>(nodes, rows, row, tree, shape, sink),
-                (false, false) => walk::block::<R, f32, S, false, false>(nodes, rows, row, tree, shape, sink),
-                (true, _) => walk::block::<R, f32, S, true, false>(nodes, rows, row, tree, shape, sink),
-            }
-        }
-    }
-
-    /// Where row 0 of a private copy starts in the scratch: the copy of the current iterations, or the one in which
-    /// dimension `fixed.0` has index `fixed.1` and those after it index 0.
-    fn partial(&self, buffer: u32, state: &State<'_>, fixed: Option<(usize, u32)>) -> usize {
-        let p = self.program;
-        let row_width = self.rows.len() * p.base.len();
-        let before: usize =
-            p.plan.partials[..buffer as usize].iter().map(|b| p.copies(b, self.at) * row_width).sum();
-        let mut copy = 0usize;
-        for (i, dim) in p.plan.partials[buffer as usize].dims.iter().enumerate() {
-            let index = match fixed {
-                Some((d, k)) if i == d => k,
-                Some((d, _)) if i > d => 0,
-                _ => {
-                    let offset = state.offsets[dim.register as usize];
-                    offset.saturating_sub(self.value(dim.start)) / self.value(dim.step).max(1)
-                }
-            };
-            copy = copy * self.value(dim.count).clamp(1, self.at.trees.max(1)) as usize + index as usize;
-        }
-        before + copy * row_width
-    }
-
-    fn each_row(&self, chain: &[RowLoop], state: &mut State<'_>, f: &mut dyn FnMut(usize, &State<'_>)) {
-        let Some((outer, inner)) = chain.split_first() else {
-            f(state.row as usize, state);
-            return;
-        };
-        let (start, step, count) = self.span(&outer.range, Dim::Batch, state);
-        let row = state.row;
-        for k in 0..count {
-            let offset = start + k * step;
-            state.offsets[outer.register as usize] = offset;
-            state.row = row + offset;
-            self.each_row(inner, state, f);
-        }
-        state.row = row;
-        state.offsets[outer.register as usize] = 0;
-    }
-
-    /// Adds up the copies of rows over one dimension, and leaves them zero.
-    fn reduce(
-        &self,
-        buffer: u32,
-        dimension: usize,
-        rows: std::ops::Range<usize>,
-        stage: Stage,
-        state: &State<'_>,
-    ) {
-        let Into::Sums { result, partials, .. } = self.into else { return };
-        let p = self.program;
-        let outputs = p.base.len();
-        let copies = self.value(p.plan.partials[buffer as usize].dims[dimension].count).min(self.at.trees);
-        let place = |k: u32| self.partial(buffer, state, Some((dimension, k)));
-        let (first, stride) = (place(0), if copies > 1 { place(1) - place(0) } else { 0 });
-        let (mut at, end) = (rows.start * outputs, rows.end * outputs);
-        while at < end {
-            let width = stage.vector.clamp(1, MOST_VECTOR).min(end - at);
-            let mut sums = [0.0f32; MOST_VECTOR];
-            for k in 0..copies as usize {
-                for (i, sum) in sums[..width].iter_mut().enumerate() {
-                    // SAFETY: the copies of these rows belong to the iterations this stage ends.
-                    *sum += std::mem::take(unsafe { partials.at(first + k * stride + at + i) });
-                }
-            }
-            for (i, sum) in sums[..width].iter().enumerate() {
-                match (stage.in_place, stage.atomic) {
-                    // SAFETY: as above.
-                    (true, _) => unsafe { *partials.at(first + at + i) += sum },
-                    // SAFETY: the stage ends every loop that shares the rows' sums.
-                    (false, false) => unsafe { *result.at(at + i) += sum },
-                    (false, true) => result.add_atomic(at + i, *sum),
-                }
-            }
-            at += width;
-        }
-    }
 }

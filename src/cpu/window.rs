@@ -10,7 +10,7 @@ use super::{
     rows::{Row, Rows},
     walk::{FEW_ROWS, Span},
 };
-use crate::forest::{Forest, Node};
+use crate::forest::Forest;
 
 /// Rows that are copied side by side.
 pub(super) const BLOCK: usize = 64;
@@ -35,19 +35,16 @@ pub(super) struct Used {
 
 impl Used {
     pub(super) fn new(forest: &Forest) -> Self {
-        let mut used = vec![false; forest.features.len()];
-        for node in forest.trees.iter().flat_map(|t| &t.nodes) {
-            if let Node::Split { feature, .. } = node {
-                used[*feature as usize] = true;
+        let used = forest.used_columns();
+        let mut lines: Vec<(u32, u16)> = Vec::new();
+        for column in &used {
+            let (line, bit) = (column / LINE as u32 * LINE as u32, 1 << (column % LINE as u32));
+            match lines.last_mut().filter(|(last, _)| *last == line) {
+                Some((_, mask)) => *mask |= bit,
+                None => lines.push((line, bit)),
             }
         }
-        let mask = |line: &[bool]| line.iter().enumerate().fold(0u16, |m, (i, u)| m | u16::from(*u) << i);
-        let lines = used.chunks(LINE).enumerate().map(|(i, line)| ((i * LINE) as u32, mask(line)));
-        Self {
-            lines: lines.filter(|(_, mask)| *mask != 0).collect(),
-            columns: used.iter().filter(|u| **u).count(),
-            all: used.len(),
-        }
+        Self { lines, columns: used.len(), all: forest.features.len() }
     }
 
     /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: see the book's results.

@@ -1,11 +1,11 @@
 //! A packed forest as words: what the kernels' `node` module reads.
 
-use fangorn_kernels::cube::{LEAF, MISSING, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS, key};
+use fangorn_kernels::cube::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS};
 
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, Packed, PackedNode, Questions},
-    plan::{NodeFormat, Plan, used_columns},
+    plan::{MISSING, NodeFormat, Plan, key},
 };
 
 /// One buffer, and where its parts begin.
@@ -54,7 +54,7 @@ impl Encoded {
 /// counted in 32 bits.
 pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Plan) -> Option<Words> {
     let mut questions = Questions::new(forest);
-    let columns = if plan.used_columns { used_columns(forest) } else { Vec::new() };
+    let columns = if plan.used_columns { forest.used_columns() } else { Vec::new() };
     let place = |feature: u32| match plan.used_columns {
         true => columns.binary_search(&feature).unwrap_or(0) as u32,
         false => feature,

@@ -63,11 +63,10 @@ pub fn structure(tree: &Tree) -> Vec<bool> {
     shape
 }
 
-/// Nodes that putting every leaf of a tree at its greatest depth adds, each step of the way a node and a copy of the
-/// leaf (Treebeard, section 3.2).
-pub fn padding(tree: &Tree) -> u64 {
+/// Nodes that putting no leaf of a tree above `least` adds: at each step of the way down the way and a copy of the leaf
+/// as its sibling, which no walk reaches (Treebeard, section 3.2).
+pub fn padding(tree: &Tree, least: u32) -> u64 {
     let depths = tree.depths();
-    let deepest = depths.iter().copied().max().unwrap_or(0);
     let leaves = tree.nodes.iter().zip(&depths).filter(|(n, _)| n.slot().is_some());
-    leaves.map(|(_, d)| 2 * u64::from(deepest - d)).sum()
+    leaves.map(|(_, d)| 2 * u64::from(least.saturating_sub(*d))).sum()
 }

@@ -46,6 +46,17 @@ pub struct ForestStats {
 }
 
 impl Forest {
+    /// The columns that some split reads, ascending.
+    pub fn used_columns(&self) -> Vec<u32> {
+        let mut used = vec![false; self.features.len()];
+        for node in self.trees.iter().flat_map(|t| &t.nodes) {
+            if let Node::Split { feature, .. } = node {
+                used[*feature as usize] = true;
+            }
+        }
+        (0u32..).zip(used).filter(|(_, used)| *used).map(|(column, _)| column).collect()
+    }
+
     /// Counts the forest. Linear in its size, but for a sort of each feature's thresholds.
     pub fn stats(&self) -> ForestStats {
         let mut stats =

@@ -1,6 +1,6 @@
 //! `layout(array)`: every tree a full binary tree in level order (Treebeard; SilvanForge, section 6).
 
-use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode};
+use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, depths};
 use crate::forest::{Forest, Node};
 
 /// Level order: the children of node `i` of a tree are its nodes `2i + 1` and `2i + 2`.
@@ -68,23 +68,22 @@ impl Layout for Array {
         false
     }
 
-    fn depths(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Vec<u32>, LayoutError> {
-        let depth_of = |(k, t): (usize, &u32)| forest.trees[*t as usize].depth().max(least_depth[k]);
-        let depths: Vec<u32> = order.iter().enumerate().map(depth_of).collect();
-        allowed(LayoutKind::Array, forest, depths.iter().map(full).fold(0, u64::saturating_add))?;
-        Ok(depths)
+    fn sizes(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Sizes, LayoutError> {
+        let depths = depths(forest, order, least_depth);
+        let sizes = Sizes { nodes: depths.iter().map(full).collect(), depths };
+        allowed(LayoutKind::Array, forest, sizes.total())?;
+        Ok(sizes)
     }
 
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
-        let depths = self.depths(forest, order, least_depth)?;
-        let total: u64 = depths.iter().map(full).sum();
+        let sizes = self.sizes(forest, order, least_depth)?;
         let mut packed = Packed {
             kind: LayoutKind::Array,
             children: self.children(),
-            nodes: vec![PackedNode::Empty; total as usize],
+            nodes: vec![PackedNode::Empty; sizes.total() as usize],
             roots: Vec::with_capacity(order.len()),
             constants: Vec::with_capacity(order.len()),
-            depths,
+            depths: sizes.depths,
         };
         let mut root = 0u32;
         for (k, t) in order.iter().enumerate() {
@@ -92,7 +91,7 @@ impl Layout for Array {
             // left(root + i) = root + 2i + 1 = 2 (root + i) + 1 - root
             packed.constants.push(1u32.wrapping_sub(root));
             fill(forest, *t, least_depth[k], |at| root as usize + at, &mut packed.nodes);
-            root += full(&packed.depths[k]) as u32;
+            root += sizes.nodes[k] as u32;
         }
         Ok(packed)
     }

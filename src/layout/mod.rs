@@ -70,6 +70,27 @@ pub struct Packed {
     pub depths: Vec<u32>,
 }
 
+/// How large trees are when they are laid out, by position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Depth of each.
+    pub depths: Vec<u32>,
+    /// Places for nodes that each takes.
+    pub nodes: Vec<u64>,
+}
+
+impl Sizes {
+    /// Places in all.
+    pub fn total(&self) -> u64 {
+        self.nodes.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+}
+
+/// The depth of each tree with its leaves no higher than asked for.
+fn depths(forest: &Forest, order: &[u32], least_depth: &[u32]) -> Vec<u32> {
+    order.iter().zip(least_depth).map(|(t, least)| forest.trees[*t as usize].depth().max(*least)).collect()
+}
+
 /// A way to lay nodes in memory.
 pub trait Layout {
     /// Its name.
@@ -81,17 +102,17 @@ pub trait Layout {
     /// Whether a walk that steps on from a leaf stays there. Where it does not, `pack` has to push leaves down.
     fn leaves_hold(&self) -> bool;
 
-    /// The depth that each tree would have laid out, by position: what [`Layout::pack`] would give, without the nodes.
+    /// What [`Layout::pack`] would give, without the nodes.
     ///
     /// # Errors
     /// Trees that would take unreasonably more room than their nodes do.
-    fn depths(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Vec<u32>, LayoutError>;
+    fn sizes(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Sizes, LayoutError>;
 
     /// Lays out the trees `order[0]`, `order[1]`, … so that no leaf of the tree at position `k` is shallower than
     /// `least_depth[k]` (unless leaves hold).
     ///
     /// # Errors
-    /// What [`Layout::depths`] refuses.
+    /// What [`Layout::sizes`] refuses.
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
 }
 

@@ -3,8 +3,9 @@
 //! least.
 
 use super::{
-    Children, Layout, LayoutError, LayoutKind, Packed, PackedNode,
+    Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes,
     array::{allowed, fill, full},
+    depths,
 };
 use crate::forest::Forest;
 
@@ -24,18 +25,18 @@ impl Layout for Reorg {
         false
     }
 
-    fn depths(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Vec<u32>, LayoutError> {
-        let depth_of = |(k, t): (usize, &u32)| forest.trees[*t as usize].depth().max(least_depth[k]);
-        let depths: Vec<u32> = order.iter().enumerate().map(depth_of).collect();
-        let deepest = depths.iter().max().map_or(0, full);
-        allowed(LayoutKind::Reorg, forest, deepest.saturating_mul(order.len() as u64))?;
-        Ok(depths)
+    fn sizes(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Sizes, LayoutError> {
+        let depths = depths(forest, order, least_depth);
+        // Every tree has as many places as the deepest.
+        let sizes = Sizes { nodes: vec![depths.iter().max().map_or(0, full); order.len()], depths };
+        allowed(LayoutKind::Reorg, forest, sizes.total())?;
+        Ok(sizes)
     }
 
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
-        let depths = self.depths(forest, order, least_depth)?;
-        let (trees, deepest) = (order.len(), depths.iter().max().map_or(0, full));
-        let mut nodes = vec![PackedNode::Empty; trees * deepest as usize];
+        let sizes = self.sizes(forest, order, least_depth)?;
+        let trees = order.len();
+        let mut nodes = vec![PackedNode::Empty; sizes.total() as usize];
         for (k, t) in order.iter().enumerate() {
             fill(forest, *t, least_depth[k], |at| at * trees + k, &mut nodes);
         }
@@ -47,7 +48,7 @@ impl Layout for Reorg {
             roots: (0..trees).collect(),
             // left(i n + t) = (2i + 1) n + t = 2 (i n + t) + n - t
             constants: (0..trees).map(|t| trees - t).collect(),
-            depths,
+            depths: sizes.depths,
         })
     }
 }

@@ -1,8 +1,8 @@
 //! `layout(sparse)`: only the nodes there are; siblings side by side, so that a node names one child (Treebeard;
 //! SilvanForge, section 6).
 
-use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode};
-use crate::forest::{Forest, Node, Tree};
+use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, depths};
+use crate::forest::{Forest, Node, passes::padding};
 
 /// Breadth first: the nodes of a level follow each other, so the top of a tree, which every walk reads, is dense.
 pub struct Sparse;
@@ -20,32 +20,34 @@ impl Layout for Sparse {
         true
     }
 
-    fn depths(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Vec<u32>, LayoutError> {
-        let added = |(k, t): (usize, &u32)| match least_depth[k] {
-            0 => 0,
-            least => padding(&forest.trees[*t as usize], least),
+    fn sizes(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Sizes, LayoutError> {
+        let nodes = |(t, least): (&u32, &u32)| {
+            let tree = &forest.trees[*t as usize];
+            tree.nodes.len() as u64 + if *least == 0 { 0 } else { padding(tree, *least) }
         };
-        let present: u64 = forest.trees.iter().map(|t| t.nodes.len() as u64).sum();
-        let total = present.saturating_add(order.iter().enumerate().map(added).fold(0, u64::saturating_add));
+        let sizes = Sizes {
+            nodes: order.iter().zip(least_depth).map(nodes).collect(),
+            depths: depths(forest, order, least_depth),
+        };
+        let total = sizes.total();
         if total >= 1 << 31 {
             let remedy = format!(
                 "{total} nodes; fewer than 2^31 can be addressed, so split the forest or pad it less"
             );
             return Err(LayoutError { layout: LayoutKind::Sparse, remedy });
         }
-        let depth_of = |(k, t): (usize, &u32)| forest.trees[*t as usize].depth().max(least_depth[k]);
-        Ok(order.iter().enumerate().map(depth_of).collect())
+        Ok(sizes)
     }
 
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
-        let depths = self.depths(forest, order, least_depth)?;
+        let sizes = self.sizes(forest, order, least_depth)?;
         let mut packed = Packed {
             kind: LayoutKind::Sparse,
             children: self.children(),
-            nodes: Vec::with_capacity(forest.trees.iter().map(|t| t.nodes.len()).sum()),
+            nodes: Vec::with_capacity(sizes.total() as usize),
             roots: Vec::with_capacity(order.len()),
             constants: vec![0; order.len()],
-            depths,
+            depths: sizes.depths,
         };
         for (k, t) in order.iter().enumerate() {
             let nodes = &forest.trees[*t as usize].nodes;
@@ -71,12 +73,4 @@ impl Layout for Sparse {
         }
         Ok(packed)
     }
-}
-
-/// Nodes that pushing a tree's leaves down to `least` adds: at each step the way down, and a copy of the leaf as its
-/// sibling, which no walk reaches.
-fn padding(tree: &Tree, least: u32) -> u64 {
-    let depths = tree.depths();
-    let leaves = tree.nodes.iter().zip(&depths).filter(|(n, _)| n.slot().is_some());
-    leaves.map(|(_, d)| 2 * u64::from(least.saturating_sub(*d))).sum()
 }

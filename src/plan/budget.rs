@@ -6,16 +6,61 @@ use crate::{
     schedule::{Bound, IndexVar, ReduceMarks, Size},
 };
 
+/// Walks that `specialize` may make on the CPU, where a walk is a line of a program and not code.
+pub(super) const MOST_CPU_WALKS: usize = 256;
 /// Walks that may advance together in a unit.
 const MOST_LANES: u32 = 8;
-/// Walks that a kernel's text may hold in all: lanes, unrolled loops and branches multiplied out. A quarter of it where
-/// nodes ask more than thresholds.
+/// Walks that a kernel's text may hold in all: lanes, unrolled loops and branches multiplied out.
 const MOST_WALKS: u32 = 24;
+/// Straight-line steps that it may hold in all, each walk counting for some besides.
+const MOST_STEPS: u32 = 90;
+/// Steps that a walk counts for besides those it takes in straight-line code.
+const STEPS_OF_A_WALK: u32 = 3;
+/// Nodes that ask more than thresholds take so many times the code.
+const QUESTIONS: u32 = 4;
+
+/// The straight-line steps that a kernel's walks may still take.
+pub(super) struct Steps(Option<u32>);
+
+impl Steps {
+    /// Those of a kernel with so many walks; `None` on the CPU, where steps are no code.
+    pub(super) fn new(walks: Option<u32>, questions: bool) -> Self {
+        let most = if questions { MOST_STEPS / QUESTIONS } else { MOST_STEPS };
+        Self(walks.map(|n| most.saturating_sub(n.saturating_mul(STEPS_OF_A_WALK))))
+    }
+
+    /// As many of `wanted` as there is room for in each of `copies` walks.
+    pub(super) fn take(&mut self, wanted: u32, copies: u32) -> u32 {
+        let Some(left) = &mut self.0 else { return wanted };
+        let taken = wanted.min(*left / copies.max(1));
+        *left -= taken * copies;
+        taken
+    }
+}
+
+/// The walks in order, and how many of each a kernel's text holds: its lanes, and the copies of unrolled loops round it.
+pub(super) fn copies(ops: &[Op], trees: u32, threads: u32) -> Vec<(&Walk, u32)> {
+    fn each<'a>(ops: &'a [Op], at: Extents, times: u32, out: &mut Vec<(&'a Walk, u32)>) {
+        for op in ops {
+            match op {
+                Op::Walk(w) => out.push((w, times.saturating_mul(lanes(w)))),
+                Op::Loop(l) if l.unrolled => {
+                    let count = l.var.extent().resolve(at).max(1);
+                    each(&l.body, at, times.saturating_mul(count), out);
+                }
+                op => op.bodies().into_iter().for_each(|body| each(body, at, times, out)),
+            }
+        }
+    }
+    let mut out = Vec::new();
+    each(ops, Extents { batch: 1, trees, threads }, 1, &mut out);
+    out
+}
 
 /// Cuts lanes and unrolled loops down to what a kernel may hold, and says what was cut.
 pub(super) fn within(nest: &mut LoopNest, trees: u32, threads: u32, questions: bool) -> Vec<Note> {
     let mut notes = Vec::new();
-    let most = if questions { MOST_WALKS / 4 } else { MOST_WALKS };
+    let most = if questions { MOST_WALKS / QUESTIONS } else { MOST_WALKS };
     let side_by_side = statements(&nest.body).max(1);
     let lanes = 1 << (most / side_by_side).clamp(1, MOST_LANES).ilog2();
     narrow(&mut nest.body, 0, lanes, &mut notes);

@@ -14,12 +14,13 @@ use super::{
 };
 use crate::{
     forest::Forest,
+    layout::Sizes,
     mir::{self, BufferId, Dim, LoopNest, Mode, Private},
     schedule::{Axis, Gpu, IndexVar},
 };
 
 mod atomics;
-pub(crate) mod format;
+mod format;
 mod paths;
 
 pub(super) use atomics::without_atomics;
@@ -46,7 +47,7 @@ enum Less {
 }
 
 impl Builder {
-    pub(super) fn cube(&mut self, nest: &LoopNest, forest: &Forest, order: &[u32], least: &[u32], gpu: Gpu) {
+    pub(super) fn cube(&mut self, nest: &LoopNest, forest: &Forest, sizes: &Sizes, gpu: Gpu) {
         let mut allowed = Allowed { cached_rows: true, cached_trees: true, shared_sums: true };
         let (empty, before) = (self.plan.clone(), self.notes.len());
         let mut given_up = Vec::new();
@@ -54,7 +55,7 @@ impl Builder {
             self.plan = empty.clone();
             self.next_walk = 0;
             self.notes.truncate(before);
-            if let Err(Less::SharedSums(why)) = self.attempt(nest, forest, order, least, gpu, allowed) {
+            if let Err(Less::SharedSums(why)) = self.attempt(nest, forest, sizes, gpu, allowed) {
                 allowed.shared_sums = false;
                 given_up.push(("sharedReduce", format!("{why}; partial sums are global")));
                 continue;
@@ -83,8 +84,7 @@ impl Builder {
         &mut self,
         nest: &LoopNest,
         forest: &Forest,
-        order: &[u32],
-        least: &[u32],
+        sizes: &Sizes,
         gpu: Gpu,
         allowed: Allowed,
     ) -> Result<(), Less> {
@@ -110,10 +110,10 @@ impl Builder {
         let body = lowering.ops(&nest.body, &Around::default())?;
         let window = lowering.tree_window;
         self.plan.body = body;
-        self.format(forest, order, least);
+        self.format(forest, sizes);
         if let Some(trees) = window {
             one_window(&mut self.plan.body, trees);
-            let words = self.cached_words(forest, order, least, trees);
+            let words = self.cached_words(sizes, trees);
             self.plan.cached_trees = Some(CachedTrees { trees, words: words.next_multiple_of(CACHE_STEP) });
         }
         Ok(())

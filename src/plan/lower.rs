@@ -1,17 +1,15 @@
 //! From a forest and a schedule, through MIR and a layout, to a plan.
 
-use super::{Combine, Emit, Extents, NodeFormat, Plan, Rest, RowType, Size, Target, Value};
+use super::{Combine, Emit, Extents, NodeFormat, Plan, Rest, RowType, Size, Target, Value, budget};
 use crate::{
     error::{Error, Result},
     forest::{
         self, Aggregate, Forest, Predicate,
         passes::{self, Depths},
     },
-    layout::{self, Layout, LayoutKind, Packed},
+    layout::{self, Layout, LayoutKind, Packed, Sizes},
     mir::{self, LoopNest},
-    schedule::{
-        Device, MOST_CPU_WALKS, MOST_SIBLING_WALKS, MOST_UNROLLED_STEPS, STEPS_OF_A_WALK, Schedule, TreeOrder,
-    },
+    schedule::{Device, MOST_SIBLING_WALKS, Schedule, TreeOrder},
 };
 
 /// What is to be compiled for.
@@ -127,7 +125,7 @@ struct Settled {
 
 fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Settled> {
     let (target, most) = match request.device {
-        Device::Cpu => (Target::Cpu, MOST_CPU_WALKS),
+        Device::Cpu => (Target::Cpu, budget::MOST_CPU_WALKS),
         Device::Gpu(_) => (Target::Cube, MOST_SIBLING_WALKS),
     };
     let nest = schedule.verify(request.device)?;
@@ -157,7 +155,7 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     }
     let questions = asks_more(forest);
     if target == Target::Cube {
-        notes.extend(super::budget::within(&mut loops, count, request.threads, questions));
+        notes.extend(budget::within(&mut loops, count, request.threads, questions));
     }
     let mut legal = loops.legalise();
     if let Device::Gpu(gpu) = request.device {
@@ -166,13 +164,14 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
         legal = changed.unwrap_or(legal);
     }
     let layout = layout::layout(schedule.layout_kind().unwrap_or(LayoutKind::Sparse));
-    let (least, walks, more) = walks(forest, layout, &order, &trees, &loops, request)?;
+    let Walks { walks, least, sizes, notes: more } =
+        walks(forest, layout, &order, &trees, &loops, request, questions)?;
     notes.extend(more);
-    let plan = empty(forest, layout, target, request);
+    let plan = empty(forest, layout, target, request, questions);
     let mut builder = Builder { plan, walks, next_walk: 0, notes, trees: count, threads: request.threads };
     match request.device {
         Device::Cpu => builder.cpu(&legal),
-        Device::Gpu(gpu) => builder.cube(&legal, forest, &order, &least, gpu),
+        Device::Gpu(gpu) => builder.cube(&legal, forest, &sizes, gpu),
     }
     builder.plan.verify().map_err(Error::Internal)?;
     let Builder { plan, notes, .. } = builder;
@@ -189,11 +188,12 @@ impl Trees {
     fn new(forest: &Forest, order: &[u32], percent: Option<u32>) -> Self {
         let tree = |t: &u32| &forest.trees[*t as usize];
         let depths: Vec<Depths> = order.iter().map(|t| Depths::of(tree(t))).collect();
-        let pads = |t: &u32| {
-            let allowed = |p: u32| tree(t).nodes.len() as u64 * u64::from(p) / 100;
-            percent.is_some_and(|p| passes::padding(tree(t)) <= allowed(p))
+        let pads = |t: &forest::Tree, deepest: u32| {
+            let allowed = |p: u32| t.nodes.len() as u64 * u64::from(p) / 100;
+            percent.is_some_and(|p| passes::padding(t, deepest) <= allowed(p))
         };
-        Self { depths, padded: order.iter().map(pads).collect() }
+        let padded = order.iter().zip(&depths).map(|(t, d)| pads(tree(t), d.deepest)).collect();
+        Self { depths, padded }
     }
 
     /// Of these trees together. A padded tree has every leaf at its depth.
@@ -213,8 +213,16 @@ impl Trees {
 /// Straight-line steps of a walk, and what follows them.
 pub(super) type Steps = (u32, Rest);
 
+/// How walks go, and what that makes of the trees.
+struct Walks {
+    walks: Vec<Steps>,
+    /// The least depth of each tree's leaves, by position.
+    least: Vec<u32>,
+    sizes: Sizes,
+    notes: Vec<Note>,
+}
+
 /// Settles each walk's straight-line steps, and with them the least depth of each tree's leaves, by position.
-#[allow(clippy::type_complexity)]
 fn walks(
     forest: &Forest,
     layout: &dyn Layout,
@@ -222,26 +230,21 @@ fn walks(
     trees: &Trees,
     loops: &LoopNest,
     request: Request,
-) -> Result<(Vec<u32>, Vec<Steps>, Vec<Note>)> {
+    questions: bool,
+) -> Result<Walks> {
     let everything = || (0..order.len() as u32).collect::<Vec<_>>();
     let visited: Vec<Vec<u32>> = loops
         .trees_of_walks(order.len() as u32, request.threads)
         .into_iter()
         .map(|trees| trees.unwrap_or_else(everything))
         .collect();
-    let mut marked = Vec::new();
-    walk_marks(&loops.body, 1, order.len() as u32, request.threads, &mut marked);
-    let mut budget = match request.device {
-        Device::Cpu => u32::MAX,
-        Device::Gpu(_) if asks_more(forest) => MOST_UNROLLED_STEPS / 4,
-        Device::Gpu(_) => MOST_UNROLLED_STEPS,
-    };
-    let lanes = |w: &mir::Walk| w.lanes.as_ref().map_or(1, |v| v.extent().constant().unwrap_or(1));
-    let all = marked.iter().map(|(w, times)| times.saturating_mul(lanes(w))).fold(0, u32::saturating_add);
-    budget = budget.saturating_sub(all.saturating_mul(STEPS_OF_A_WALK));
+    let copies = budget::copies(&loops.body, order.len() as u32, request.threads);
+    let all = copies.iter().map(|(_, copies)| *copies).fold(0, u32::saturating_add);
+    let on_gpu = matches!(request.device, Device::Gpu(_));
+    let mut left = budget::Steps::new(on_gpu.then_some(all), questions);
     let mut notes = Vec::new();
     let mut steps = Vec::new();
-    for ((walk, times), visited) in marked.iter().zip(&visited) {
+    for ((walk, copies), visited) in copies.iter().zip(&visited) {
         let Depths { deepest, first_leaf } = trees.depths(visited);
         let unrolled = match walk.unroll {
             Some(None) if walk.table => 0,
@@ -252,13 +255,10 @@ fn walks(
         };
         let peeled = walk.peel.map_or(0, |n| n.min(first_leaf));
         let wanted = unrolled.max(peeled);
-        let copies = lanes(walk).saturating_mul(*times).max(1);
-        let allowed = budget / copies;
-        let taken = wanted.min(allowed);
-        budget -= taken.saturating_mul(copies).min(budget);
+        let taken = left.take(wanted, *copies);
         if taken < wanted {
             notes.push(Note {
-                directive: "unrollWalk".into(),
+                directive: if unrolled < peeled { "peelWalk" } else { "unrollWalk" }.into(),
                 instead: format!(
                     "{wanted} straight-line steps in each of {copies} walks are more than a kernel may hold; {taken} are, the rest \
                      is a loop"
@@ -284,9 +284,9 @@ fn walks(
             }
         }
     }
-    let laid = layout.depths(forest, order, &least)?;
+    let sizes = layout.sizes(forest, order, &least)?;
     let rest = |((n, counted), visited): (&(u32, bool), &Vec<u32>)| {
-        let complete = visited.iter().all(|k| laid[*k as usize] <= *n);
+        let complete = visited.iter().all(|k| sizes.depths[*k as usize] <= *n);
         let rest = match (complete, counted) {
             (true, _) => Rest::Nothing,
             (false, true) => Rest::Counted,
@@ -295,27 +295,7 @@ fn walks(
         (*n, rest)
     };
     let walks = steps.iter().zip(&visited).map(rest).collect();
-    Ok((least, walks, notes))
-}
-
-/// The walks in order, and how often unrolled loops round each repeat it.
-fn walk_marks<'a>(
-    ops: &'a [mir::Op],
-    times: u32,
-    trees: u32,
-    threads: u32,
-    out: &mut Vec<(&'a mir::Walk, u32)>,
-) {
-    for op in ops {
-        match op {
-            mir::Op::Walk(w) => out.push((w, times)),
-            mir::Op::Loop(l) if l.unrolled => {
-                let count = l.var.extent().resolve(Extents { batch: 1, trees, threads });
-                walk_marks(&l.body, times.saturating_mul(count.max(1)), trees, threads, out);
-            }
-            op => op.bodies().into_iter().for_each(|body| walk_marks(body, times, trees, threads, out)),
-        }
-    }
+    Ok(Walks { walks, least, sizes, notes })
 }
 
 /// Whether some node asks more than a threshold.
@@ -329,7 +309,7 @@ fn asks_more(forest: &Forest) -> bool {
     forest.trees.iter().any(|t| t.nodes.iter().any(asks))
 }
 
-fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request) -> Plan {
+fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request, questions: bool) -> Plan {
     Plan {
         target,
         emit: request.emit,
@@ -341,7 +321,7 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request)
             Aggregate::Min => Combine::Min,
             Aggregate::Max => Combine::Max,
         },
-        questions: asks_more(forest),
+        questions,
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,
         features: 0,

@@ -6,7 +6,5 @@ mod cpu;
 mod cube;
 mod lower;
 
-#[cfg(feature = "cube")]
-pub(crate) use cube::format::used_columns;
 pub use fangorn_kernels::plan::*;
 pub use lower::{Lowered, Note, Request, check, lower};

@@ -31,9 +31,7 @@ pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;
 pub use presets::Preset;
 pub use template::Template;
-pub use verify::{
-    Device, Gpu, MOST_CPU_WALKS, MOST_SIBLING_WALKS, MOST_UNROLLED_STEPS, STEPS_OF_A_WALK, ScheduleError,
-};
+pub use verify::{Device, Gpu, MOST_SIBLING_WALKS, ScheduleError};
 
 pub use fangorn_kernels::plan::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
 

@@ -69,15 +69,6 @@ impl Device {
 
 /// Innermost loops a GPU kernel may hold side by side: compile time grows far faster than the kernel.
 pub const MOST_SIBLING_WALKS: usize = 8;
-/// Straight-line walk steps a GPU kernel may hold in all, lanes and unrolled loops counted, each walk as three; a quarter
-/// of it where nodes ask more than thresholds, which takes four times the code. Mesa's software driver compiles that in
-/// under three seconds, and 112 in more than five.
-pub const MOST_UNROLLED_STEPS: u32 = 90;
-/// Steps that a walk counts for besides those it takes in straight-line code.
-pub const STEPS_OF_A_WALK: u32 = 3;
-/// Walks that `specialize` may make on the CPU, where a walk is a line of a program and not code.
-pub const MOST_CPU_WALKS: usize = 256;
-
 impl Schedule {
     /// Checks the schedule against a device, and gives its loops.
     ///

@@ -113,21 +113,9 @@ fn read(lines: &[&str], words: &[usize]) -> Forest {
     assert_eq!(head("transform="), "identity", "no other transform is drawn");
     let (features, outputs): (usize, u32) = (number_of(head("features=")), number_of(head("outputs=")));
     let compare = if head("compare=") == "f64" { CompareType::F64 } else { CompareType::F32 };
-    let mut forest = Forest {
-        producer: Producer::default(),
-        features: vec![Feature::default(); features],
-        outputs,
-        trees: Vec::new(),
-        targets: Targets::All,
-        leaf_values: Vec::new(),
-        sets: Vec::new(),
-        base_score: Vec::new(),
-        aggregate: Aggregate::Sum,
-        compare,
-        scale: Real(1.0),
-        transform: Transform::Identity,
-        classes: Classes::default(),
-    };
+    let empty = Forest::builder(features, outputs).compare(compare).build().expect("a forest without trees");
+    let mut forest = Forest { producer: Producer::default(), targets: Targets::All, ..empty };
+    forest.base_score.clear();
     let mut one = Vec::new();
     let mut leaves: Vec<(usize, Vec<f64>)> = Vec::new();
     for line in &lines[1..] {

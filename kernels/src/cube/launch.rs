@@ -6,9 +6,9 @@ use super::{
     expand::forest,
     finish::{LastStage, finish},
     memory::{BuffersLaunch, CallLaunch},
-    reduce::{TOGETHER, add_base, fill_out, fill_partial, reduce_copies},
+    reduce::{TOGETHER, fill_out, fill_partial, reduce_copies},
 };
-use crate::plan::{Adders, Combine, Emit, Extents, GpuDim, Partial, PlanRef, RowType};
+use crate::plan::{Adders, Combine, Emit, Extents, Facts, GpuDim, Partial, PlanRef, RowType, Transform};
 
 /// A forest on a device: nodes, trees, slots, category sets and base scores in one buffer of words.
 #[derive(Clone, Debug)]
@@ -129,11 +129,18 @@ fn launch_piece(
     if rows.batch == 0 {
         return;
     }
-    // Values that need more than their own sum are made of margins, by the last launch.
-    let last = match plan.emit {
-        Emit::Values(transform) if plan.fused().is_none() => Some((transform, out.clone())),
-        _ => None,
+    let Facts { sums_once, is_atomic, fused } = plan.facts();
+    let sums = plan.emit.sums();
+    let from_base = plan.combine == Combine::Sum;
+    // Sums that began as those of no leaves, and values that need more than their own sum, take a last launch.
+    let add_base = sums && !sums_once && !from_base;
+    let (transform, scale) = match plan.emit {
+        Emit::Values(transform) if fused.is_none() => (Some(transform), model.scale),
+        _ => (add_base.then_some(Transform::Identity), 1.0),
     };
+    let last = transform.map(|transform| {
+        (LastStage { combine: plan.combine, add_base, outputs: plan.outputs, transform }, out.clone())
+    });
     let out = match last {
         Some(_) => {
             let margins = rows.batch as usize * plan.outputs as usize;
@@ -160,10 +167,7 @@ fn launch_piece(
             fill_partial::launch_unchecked(client, count, dim, words, partial, nothing_at, partial_len);
         }
     }
-    let margins = plan.emit.sums();
-    let sums_once = plan.sums_once();
-    let from_base = plan.combine == Combine::Sum;
-    if margins && !sums_once {
+    if sums && !sums_once {
         let (count, dim) = flat(row_sums);
         // SAFETY: the model's base scores and the output's rows are in range.
         unsafe {
@@ -198,7 +202,7 @@ fn launch_piece(
         partials_at.iter().copied().collect(),
     );
     // Sums that are added to atomically are bound as atomics, and nowhere else.
-    let atomic = margins && plan.is_atomic();
+    let atomic = sums && is_atomic;
     let none = || client.empty(4);
     // SAFETY: loops are bounded by the rows and trees, walks by the layout (checked when it was packed), and the
     // buffers were made for them.
@@ -257,50 +261,25 @@ fn launch_piece(
             );
         }
     }
-    let base_left = margins && !sums_once && !from_base;
-    if let Some((transform, values)) = last {
-        let what = LastStage { combine: plan.combine, add_base: base_left, outputs: plan.outputs, transform };
+    if let Some((what, values)) = last {
         let (count, dim) = flat(rows.batch);
-        // SAFETY: `out` holds the margins of these rows, `values` has room for their values, the copies left lie in the
-        // partial buffer.
+        // SAFETY: `out` holds the sums of these rows, `values` has room for what becomes of them, the copies left lie in
+        // the partial buffer.
         unsafe {
-            let buffers = (
-                buffer(&model.words, model.len),
-                buffer(&out.0, out.1),
-                buffer(&partial, partial_len.max(1) as usize),
-                buffer(&values.0, values.1),
-            );
             finish::launch_unchecked(
                 client,
                 count,
                 dim,
-                buffers.0,
-                buffers.1,
-                buffers.2,
-                buffers.3,
+                buffer(&model.words, model.len),
+                buffer(&out.0, out.1),
+                buffer(&partial, partial_len.max(1) as usize),
+                buffer(&values.0, values.1),
                 model.base_at,
                 left.0,
                 left.1,
                 rows.batch,
-                model.scale,
+                scale,
                 what,
-            );
-        }
-    } else if base_left {
-        let (count, dim) = flat(row_sums);
-        // SAFETY: as for `fill_out`.
-        unsafe {
-            let (words, out) = (buffer(&model.words, model.len), buffer(&out.0, out.1));
-            add_base::launch_unchecked(
-                client,
-                count,
-                dim,
-                words,
-                out,
-                model.base_at,
-                plan.outputs,
-                row_sums,
-                plan.combine,
             );
         }
     }

@@ -17,7 +17,6 @@ mod shared;
 mod source;
 mod walk;
 
-pub use keys::{MISSING, key};
 pub use launch::{Model, Rows, adders, cubes, launch, most_rows};
 pub use memory::TREE_WORDS;
 pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};

@@ -22,11 +22,8 @@
 
 use cubecl::prelude::*;
 
-use super::{
-    keys::{self, MISSING},
-    memory::{Buffers, Call, Local},
-};
-use crate::plan::{Children, PlanRef, question};
+use super::memory::{Buffers, Call, Local};
+use crate::plan::{Children, MISSING, PlanRef, key as key_of, question};
 
 /// A missing value goes left.
 pub const MISSING_LEFT: u32 = 1 << 31;
@@ -78,8 +75,8 @@ fn question_right(b: &Buffers, call: &Call, key: u32, place: u32, meta: u32) -> 
     let mut named = key == first;
     if kind == comptime![question::ZERO_ASIDE] {
         // Keys of -1e-35 and 1e-35.
-        let zero = key >= comptime![keys::key(-question::ZERO_ZONE)]
-            && key <= comptime![keys::key(question::ZERO_ZONE)];
+        let zero =
+            key >= comptime![key_of(-question::ZERO_ZONE)] && key <= comptime![key_of(question::ZERO_ZONE)];
         // One or the other, in integers: SPIR-V does not compare booleans.
         named = select(key < first, 1u32, 0u32) != select(zero, 1u32, 0u32);
     }

@@ -5,7 +5,7 @@
 
 use cubecl::prelude::*;
 
-use super::memory::{combine, margin};
+use super::memory::combine;
 use crate::plan::{Adders, Combine};
 
 /// `out[row][output] = base[output]`, or every sum that of no leaves.
@@ -79,24 +79,5 @@ pub fn reduce_copies(
     let mine = if together { UNIT_POS == 0u32 } else { true.runtime() };
     if mine && i < len {
         out[i as usize] = u32::reinterpret(combine(f32::reinterpret(out[i as usize]), total, how));
-    }
-}
-
-/// The base score and what the leaves came to, for sums that began as those of no leaves.
-#[cube(launch_unchecked)]
-pub fn add_base(
-    model: &[u32],
-    out: &mut [u32],
-    base_at: u32,
-    outputs: u32,
-    len: u32,
-    #[comptime] how: Combine,
-) {
-    let i = ABSOLUTE_POS as u32;
-    if i < len {
-        let base = f32::reinterpret(model[(base_at + i % outputs) as usize]);
-        let nothing = f32::reinterpret(model[(base_at + outputs) as usize]);
-        let sum = f32::reinterpret(out[i as usize]);
-        out[i as usize] = u32::reinterpret(margin(base, sum, nothing, how));
     }
 }

@@ -43,12 +43,6 @@ fn start(
     }
 }
 
-/// A tree's depth, from the table of trees.
-#[cube]
-fn depth(b: &Buffers, call: &Call, tree: u32) -> u32 {
-    b.model[(call.trees_at + tree * TREE_WORDS + 4u32) as usize]
-}
-
 /// One walk, or all lanes.
 #[cube]
 pub fn walk(
@@ -68,12 +62,7 @@ pub fn walk(
                 one_step(&*b, call, &*local, state, state.row, constant, &at, w, plan);
             }
             if comptime![w.rest == Rest::Counted] {
-                let depth = depth(&*b, call, state.tree);
-                let mut taken = comptime![w.steps].runtime();
-                while taken < depth {
-                    one_step(&*b, call, &*local, state, state.row, constant, &at, w, plan);
-                    taken += 1u32;
-                }
+                counted(&*b, call, &*local, state, state.row, state.tree, constant, &at, w, plan);
             }
             if comptime![w.rest == Rest::UntilLeaf] {
                 until_leaf(&*b, call, &*local, state, state.row, constant, &at, w, plan);
@@ -141,12 +130,8 @@ fn walk_lanes(
             // Lanes of shallower trees end before the others.
             #[unroll]
             for l in 0..count {
-                let depth = depth(&*b, call, tree_of[l]);
-                let mut taken = comptime![w.steps].runtime();
-                while taken < depth {
-                    one_step(&*b, call, &*local, state, row_of[l], constants[l], ats.index(l), w, plan);
-                    taken += 1u32;
-                }
+                let (row, tree) = (row_of[l], tree_of[l]);
+                counted(&*b, call, &*local, state, row, tree, constants[l], ats.index(l), w, plan);
             }
         }
         if comptime![w.rest == Rest::UntilLeaf] {
@@ -200,6 +185,28 @@ fn step_on(
     let key = key(b, call, local, state.window, row, column, w.cached_rows, plan);
     let next = node::step(b, local, &state.place, call, at.read(), constant, meta, key, w.cached_trees, plan);
     at.store(next);
+}
+
+/// As many steps as the table of trees has for this one, less those taken.
+#[cube]
+fn counted(
+    b: &Buffers,
+    call: &Call,
+    local: &Local,
+    state: &State,
+    row: u32,
+    tree: u32,
+    constant: u32,
+    at: &RuntimeCell<u32>,
+    #[comptime] w: &Walk,
+    #[comptime] plan: &PlanRef,
+) {
+    let depth = b.model[(call.trees_at + tree * TREE_WORDS + 4u32) as usize];
+    let mut taken = comptime![w.steps].runtime();
+    while taken < depth {
+        one_step(b, call, local, state, row, constant, at, w, plan);
+        taken += 1u32;
+    }
 }
 
 /// Steps until the leaf: one load of a node's flags a step.
