@@ -28,6 +28,9 @@ pub enum Error {
     /// A schedule's text that can't be read.
     #[error(transparent)]
     ScheduleText(#[from] crate::schedule::ParseError),
+    /// A name that no architecture of GPUs has.
+    #[error(transparent)]
+    Architecture(#[from] crate::schedule::UnknownArchitecture),
     /// A schedule that can't be carried out.
     #[error(transparent)]
     Schedule(#[from] crate::schedule::ScheduleError),

@@ -205,7 +205,7 @@ fn traces_follow_the_loop_nest() {
         let mut clocks = std::collections::HashMap::new();
         let mut seen = 0;
         for visit in lowered.legal().visits(extents, size) {
-            let owner = runs::traces::unit_of(&visit, cubes, units);
+            let owner = runs::unit_of(&visit, cubes, units);
             let tick = clocks.entry(owner).or_insert(0u32);
             let at = 2 * (visit.row as usize * trees + lowered.order()[visit.tree as usize] as usize);
             assert_eq!(found[at..at + 2], [owner, *tick], "{name}: row {}, tree {}", visit.row, visit.tree);

@@ -114,10 +114,11 @@ impl Executable {
         launch(&self.client, &self.plan, &self.model, rows, leaves, out, most);
     }
 
-    /// The kernel's text in the device's language, without a launch.
+    /// The kernel's text in the device's language, as a launch gives it to the driver.
     ///
     /// # Errors
-    /// A backend whose kernels have no text here, or the compiler's refusal.
+    /// A backend whose kernels have no text here (those of CUDA and ROCm have it [by
+    /// architecture](crate::cube::offline)), or the compiler's refusal.
     pub fn source(&self) -> Result<String> {
         let name = self.client.name();
         #[cfg(feature = "vulkan")]
@@ -136,7 +137,8 @@ impl Executable {
 
     #[cfg(feature = "wgpu")]
     fn compile<C: cubecl::Compiler>(&self, compiler: C) -> Result<String> {
-        let text = fangorn_kernels::cube::source(&self.client, &self.plan, compiler, &Default::default());
-        text.map_err(|e| Error::Device(e.to_string()))
+        let device = self.client.properties_shared();
+        let made = fangorn_kernels::cube::compile(device, &self.plan, compiler, &Default::default());
+        made.map(|kernel| kernel.to_string()).map_err(|e| Error::Device(e.to_string()))
     }
 }

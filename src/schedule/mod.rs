@@ -17,6 +17,7 @@
 //! # Ok::<(), fangorn::Error>(())
 //! ```
 
+mod architecture;
 mod nest;
 mod parse;
 mod presets;
@@ -26,6 +27,7 @@ mod verify;
 
 use std::fmt;
 
+pub use architecture::{Architecture, UnknownArchitecture};
 pub(crate) use nest::MOST_DEPTH;
 pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;

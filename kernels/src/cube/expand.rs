@@ -39,7 +39,7 @@ pub struct State {
 }
 
 /// The kernel of a plan.
-#[cube(launch_unchecked, create_dummy_kernel)]
+#[cube(launch_unchecked)]
 pub fn forest(mut buffers: Buffers, call: &Call, #[comptime] plan: PlanRef) {
     let mut local = Local::new(&plan);
     let place = Place { from: 0u32, tree: 0u32 };

@@ -6,6 +6,7 @@
 //!
 //! Where is a threshold compared? In `node::right`.
 
+mod compile;
 mod expand;
 mod finish;
 mod keys;
@@ -14,10 +15,9 @@ mod memory;
 mod node;
 mod reduce;
 mod shared;
-mod source;
 mod walk;
 
+pub use compile::compile;
 pub use launch::{Model, Rows, adders, cubes, launch, most_rows};
 pub use memory::TREE_WORDS;
 pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
-pub use source::source;
