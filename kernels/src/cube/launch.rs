@@ -25,7 +25,8 @@ pub struct Model {
     pub questions_at: u32,
     /// Where the columns that the model uses begin.
     pub columns_at: u32,
-    /// Where the base scores begin, by their bits; after them the sum of no leaves.
+    /// Where the base scores begin, as words of sums; after them the sum of no leaves, and of sums that are whole numbers
+    /// the bits of a low word and each output's exponent.
     pub base_at: u32,
     /// Number of trees.
     pub trees: u32,
@@ -64,10 +65,10 @@ const PIECE: u32 = 128;
 /// the cube's units have stay below their limit.
 pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u32 {
     let words = most_bytes.min(1 << 33) / 4;
-    let width = plan.emit.width(plan.outputs, trees).max(plan.outputs);
+    let width = plan.emit.width(plan.outputs, trees).max(plan.sum_words());
     let of_unit = |p: &Partial| {
         let block = p.dims.iter().filter(|d| matches!(d.gpu, Some(GpuDim::Block(_))));
-        block.map(|d| u64::from(copies_of(plan, d.gpu, [1; 3]))).product::<u64>() * u64::from(plan.outputs)
+        block.map(|d| u64::from(copies_of(plan, d.gpu, [1; 3]))).product::<u64>() * u64::from(plan.sum_words())
     };
     let partials = plan.partials.iter().map(of_unit).sum::<u64>();
     let limits = [
@@ -131,25 +132,27 @@ fn launch_piece(
     }
     let Facts { sums_once, is_atomic, fused } = plan.facts();
     let sums = plan.emit.sums();
-    let from_base = plan.combine == Combine::Sum;
-    // Sums that began as those of no leaves, and values that need more than their own sum, take a last launch.
+    let fixed = sums && plan.combine == Combine::Fixed;
+    let from_base = matches!(plan.combine, Combine::Sum | Combine::Fixed);
+    // Sums that began as those of no leaves, whole numbers, and values that need more than their own sum, take a last
+    // launch.
     let add_base = sums && !sums_once && !from_base;
     let (transform, scale) = match plan.emit {
         Emit::Values(transform) if fused.is_none() => (Some(transform), model.scale),
-        _ => (add_base.then_some(Transform::Identity), 1.0),
+        _ => ((add_base || fixed).then_some(Transform::Identity), 1.0),
     };
     let last = transform.map(|transform| {
         (LastStage { combine: plan.combine, add_base, outputs: plan.outputs, transform }, out.clone())
     });
     let out = match last {
         Some(_) => {
-            let margins = rows.batch as usize * plan.outputs as usize;
-            (client.empty(margins * 4), margins)
+            let words = rows.batch as usize * plan.sum_words() as usize;
+            (client.empty(words * 4), words)
         }
         None => out,
     };
     let at = Extents { batch: rows.batch, trees: model.trees, threads: 1 };
-    let row_sums = rows.batch * plan.outputs;
+    let row_sums = rows.batch * plan.sum_words();
     let count = cubes(plan, at);
     let copies = |p: &Partial| p.dims.iter().map(|d| copies_of(plan, d.gpu, count)).product::<u32>();
     let mut partials_at = vec![0u32];
@@ -158,7 +161,7 @@ fn launch_piece(
     }
     let partial_len = partials_at.pop().unwrap_or(0);
     let partial = client.empty(partial_len.max(1) as usize * 4);
-    let nothing_at = model.base_at + plan.outputs;
+    let nothing_at = model.base_at + plan.sum_words();
     if partial_len > 0 {
         let (count, dim) = flat(partial_len);
         // SAFETY: the buffer was made for this many values, the model's words hold the sum of no leaves.
@@ -179,7 +182,7 @@ fn launch_piece(
                 words,
                 out,
                 model.base_at,
-                plan.outputs,
+                plan.sum_words(),
                 row_sums,
                 from_base,
             );
@@ -208,14 +211,15 @@ fn launch_piece(
     // buffers were made for them.
     unsafe {
         let written = if atomic { buffer(&none(), 1) } else { buffer(&out.0, out.1) };
-        let added_to = if atomic { vec![buffer(&out.0, out.1)] } else { Vec::new() };
+        let added_to = |whole: bool| (atomic && fixed == whole).then(|| buffer(&out.0, out.1));
         let buffers = BuffersLaunch::new(
             buffer(&rows.words, rows.len),
             buffer(&model.words, model.len),
             buffer(&leaves.0, leaves.1),
             written,
             buffer(&partial, partial_len.max(1) as usize),
-            added_to.into_iter().collect(),
+            added_to(false).into_iter().collect(),
+            added_to(true).into_iter().collect(),
         );
         forest::launch_unchecked(
             client,
@@ -302,7 +306,7 @@ unsafe fn buffer(handle: &Handle, len: usize) -> BufferArg {
 /// the sums, the axes are cut until the copies fit.
 pub fn cubes(plan: &PlanRef, at: Extents) -> [u32; 3] {
     let mut count = plan.grid.map(|g| g.map_or(1, |v| plan.resolve(v, at)).clamp(1, MOST_CUBES));
-    let sums = u64::from(at.batch) * u64::from(plan.outputs);
+    let sums = u64::from(at.batch) * u64::from(plan.sum_words());
     for partial in &plan.partials {
         let total = |count: [u32; 3]| {
             sums * partial.dims.iter().map(|d| u64::from(copies_of(plan, d.gpu, count))).product::<u64>()

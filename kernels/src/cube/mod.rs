@@ -9,6 +9,7 @@
 mod compile;
 mod expand;
 mod finish;
+mod fixed;
 mod keys;
 mod launch;
 mod memory;

@@ -375,6 +375,15 @@ pub enum Combine {
     Min,
     /// The largest.
     Max,
+    /// They are added up as whole numbers of two words each, in any order the same sum.
+    Fixed,
+}
+
+impl Combine {
+    /// Words of a sum.
+    pub fn words(self) -> u32 {
+        if self == Self::Fixed { 2 } else { 1 }
+    }
 }
 
 /// A node's words on a cube target: as few as the model allows.
@@ -559,8 +568,13 @@ impl Plan {
         let sums = self
             .shared_sums
             .as_ref()
-            .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.outputs));
+            .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.sum_words()));
         cache.saturating_add(trees).saturating_add(sums).saturating_mul(4)
+    }
+
+    /// Words of a row's sums.
+    pub fn sum_words(&self) -> u32 {
+        self.outputs.saturating_mul(self.combine.words())
     }
 
     /// Every statement, outermost first.
@@ -592,7 +606,11 @@ impl Plan {
     /// Any other is a launch of its own, the last stage.
     pub fn fused(&self) -> Option<Transform> {
         match self.emit {
-            Emit::Values(t) if self.outputs == 1 && t.is_each() && self.sums_once() => Some(t),
+            Emit::Values(t)
+                if self.outputs == 1 && t.is_each() && self.sums_once() && self.combine != Combine::Fixed =>
+            {
+                Some(t)
+            }
             _ => None,
         }
     }
