@@ -17,6 +17,7 @@ pub mod mir;
 pub mod op;
 pub mod plan;
 mod predictor;
+pub mod ranks;
 pub mod schedule;
 
 pub use error::Error;

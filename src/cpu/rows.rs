@@ -148,6 +148,18 @@ impl<'a, T: Row> Rows<'a, T> {
         Self { data: self.from(first), rows: count.min(self.rows - first), ..*self }
     }
 
+    /// Reads a column, below [`Rows::columns`], as it is compared: of as many rows from `first` on as `into` has room
+    /// for. Room past the last row stays as it is.
+    pub(crate) fn read_column<C>(&self, first: usize, column: usize, into: &mut [C])
+    where
+        T: Read<C>,
+    {
+        let count = self.rows.saturating_sub(first).min(into.len());
+        for (row, value) in into[..count].iter_mut().enumerate() {
+            *value = self.data[(first + row) * self.row_stride + column * self.column_stride].read();
+        }
+    }
+
     /// The value at a row and a column.
     ///
     /// # Safety
