@@ -5,7 +5,7 @@ use fangorn_kernels::cube::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORD
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, Packed, PackedNode, Questions},
-    plan::{MISSING, NodeFormat, Plan, key},
+    plan::{MISSING, Plan, key},
 };
 
 /// One buffer, and where its parts begin.
@@ -29,18 +29,24 @@ struct Encoded {
 }
 
 impl Encoded {
-    fn write(&self, address: u32, children: Children, format: NodeFormat, words: &mut Vec<u32>) {
+    fn write(&self, address: u32, plan: &Plan, words: &mut Vec<u32>) {
         let Self { asked, column, flags, link } = *self;
+        let format = plan.node;
+        let linked = plan.children == Children::Linked;
+        let spare = (1 << format.spare_bits) - 1;
+        let leaf = u32::from(flags & LEAF != 0) << format.column_bits;
         match format.words {
+            1 if plan.rows.rank_shift().is_some() => {
+                let ahead = if linked { link.wrapping_sub(address) << (format.column_bits + 1) } else { 0 };
+                words.push(asked & !spare | ahead | leaf | column);
+            }
             1 => {
-                let spare = (1 << format.spare_bits) - 1;
-                let leaf = u32::from(flags & LEAF != 0) << format.column_bits;
                 let missing_left = u32::from(flags & MISSING_LEFT != 0) << (format.column_bits + 1);
                 // The one that a missing value going left adds is not wanted here.
                 let asked = if asked == u32::MAX { asked } else { asked - (flags >> 31) };
                 words.push(asked & !spare | missing_left | leaf | column);
             }
-            2 if children == Children::Linked => {
+            2 if linked => {
                 let ahead = link.wrapping_sub(address) << format.column_bits;
                 words.extend([asked, flags | ahead | column]);
             }
@@ -69,8 +75,14 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Pla
             PackedNode::Through { link } => still(0, link),
             PackedNode::Leaf { .. } => still(LEAF, address),
             PackedNode::Split { feature, predicate, missing, link } => {
-                let missing_left = if missing == Side::Left { MISSING_LEFT } else { 0 };
+                // Nothing is missing in a row of ranks.
+                let rank_shift = plan.rows.rank_shift();
+                let missing_left =
+                    if missing == Side::Left && rank_shift.is_none() { MISSING_LEFT } else { 0 };
                 let threshold = |t: f64| match predicate {
+                    Predicate::Less { .. } if rank_shift.is_some() => {
+                        [(t as u32) << rank_shift.unwrap_or(0)]
+                    }
                     // No f32 has an f64's value that none can hold, nor has any the key of a missing one.
                     Predicate::Equal { .. } if f64::from(t as f32) != t => [MISSING],
                     Predicate::Equal { .. } => [key(t as f32)],
@@ -90,7 +102,7 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Pla
                 Encoded { asked, column: place(feature), flags, link }
             }
         };
-        encoded.write(address, packed.children, plan.node, &mut words);
+        encoded.write(address, plan, &mut words);
     }
     let trees_at = words.len();
     for (position, original) in order.iter().enumerate() {

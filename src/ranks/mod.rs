@@ -85,6 +85,15 @@ pub enum Choice {
 impl Choice {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::U8, Self::U16, Self::Auto];
+
+    /// The name in a schedule's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 /// What a [`Column`] says of its feature.

@@ -110,6 +110,12 @@ fn directive(name: &str, arguments: &[&str]) -> Result<Directive, String> {
             Ok(Directive::Pad { percent: percent.map_err(|_| format!("`{n}` is no number of percent"))? })
         }
         ("pad", _) => Err(usage("pad(percent)")),
+        ("ranks", ["off"]) => Ok(Directive::Ranks { choice: None }),
+        ("ranks", [name]) => {
+            let choice = Choice::ALL.into_iter().find(|c| c.name() == *name);
+            choice.map(|c| Directive::Ranks { choice: Some(c) }).ok_or(format!("`{name}` is no width of ranks: u8, u16, auto or off"))
+        }
+        ("ranks", _) => Err(usage("ranks(auto)")),
         ("unroll", [v]) => Ok(Directive::Unroll { var: variable(v)? }),
         ("unroll", _) => Err(usage("unroll(variable)")),
         ("specialize", [v]) => Ok(Directive::Specialize { var: variable(v)? }),

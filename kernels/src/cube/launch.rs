@@ -6,6 +6,7 @@ use super::{
     expand::forest,
     finish::{LastStage, finish},
     memory::{BuffersLaunch, CallLaunch},
+    rank::rank_rows,
     reduce::{TOGETHER, fill_out, fill_partial, reduce_copies},
 };
 use crate::plan::{Adders, Combine, Emit, Extents, Facts, GpuDim, Partial, PlanRef, RowType, Transform};
@@ -93,19 +94,29 @@ pub fn launch(
     out: (Handle, usize),
     most: u32,
 ) {
-    if rows.batch <= most {
-        return launch_piece(client, plan, model, rows, leaves, out);
+    for (rows, out) in pieces(plan.rows, rows, out, most) {
+        launch_piece(client, plan, model, &rows, leaves.clone(), out);
     }
-    let most = (most / PIECE * PIECE).max(PIECE);
-    let width = out.1 / rows.batch as usize;
-    let per_word = match plan.rows {
-        RowType::F32 => 1,
-        RowType::F16 | RowType::BF16 => 2,
-    };
-    let mut first = 0;
-    while first < rows.batch {
+}
+
+/// Rows of a type, and room for what becomes of them, in pieces of at most `most` rows, which is rounded to whole
+/// bindings.
+pub fn pieces(
+    of: RowType,
+    rows: &Rows,
+    out: (Handle, usize),
+    most: u32,
+) -> impl Iterator<Item = (Rows, (Handle, usize))> {
+    let whole = rows.batch <= most;
+    let most = if whole { rows.batch.max(1) } else { (most / PIECE * PIECE).max(PIECE) };
+    let width = out.1 / rows.batch.max(1) as usize;
+    let rows = rows.clone();
+    (0..rows.batch).step_by(most as usize).map(move |first| {
+        if whole {
+            return (rows.clone(), out.clone());
+        }
         let batch = most.min(rows.batch - first);
-        let skipped = first as usize * rows.row_stride as usize / per_word;
+        let skipped = first as usize * rows.row_stride as usize / of.per_word() as usize;
         let piece = Rows {
             words: rows.words.clone().offset_start(skipped as u64 * 4),
             len: rows.len - skipped,
@@ -113,9 +124,63 @@ pub fn launch(
             ..rows.clone()
         };
         let at = first as usize * width;
-        let out = (out.0.clone().offset_start(at as u64 * 4), batch as usize * width);
-        launch_piece(client, plan, model, &piece, leaves.clone(), out);
-        first += batch;
+        (piece, (out.0.clone().offset_start(at as u64 * 4), batch as usize * width))
+    })
+}
+
+/// What makes rows ranks on a device: a record of [`COLUMN_WORDS`](super::COLUMN_WORDS) a column, then keys and questions.
+#[derive(Clone, Debug)]
+pub struct RankTables {
+    /// The buffer.
+    pub words: Handle,
+    /// Its length.
+    pub len: usize,
+    /// Rank columns.
+    pub columns: u32,
+    /// The type of the rows that are ranked.
+    pub from: RowType,
+    /// The type of the ranks.
+    pub to: RowType,
+}
+
+impl RankTables {
+    /// Words of a ranked row.
+    pub fn row_words(&self) -> u32 {
+        self.columns.div_ceil(self.to.per_word())
+    }
+}
+
+/// Ranks rows, one launch: a batch of at least one row, few enough that the ranks fit a binding.
+pub fn rank(client: &Client, tables: &RankTables, rows: &Rows) -> Rows {
+    let len = rows.batch as usize * tables.row_words() as usize;
+    let ranked = client.empty(len.max(1) * 4);
+    let (count, dim) = flat(len as u32);
+    // SAFETY: features are columns of the rows, keys and questions lie in the tables, and there is a word for each unit
+    // that has a row.
+    unsafe {
+        rank_rows::launch_unchecked(
+            client,
+            count,
+            dim,
+            buffer(&rows.words, rows.len),
+            buffer(&tables.words, tables.len),
+            buffer(&ranked, len),
+            rows.batch,
+            tables.columns,
+            rows.row_stride,
+            rows.column_stride,
+            rows.offset,
+            tables.from,
+            tables.to,
+        );
+    }
+    Rows {
+        words: ranked,
+        len,
+        batch: rows.batch,
+        row_stride: tables.row_words() * tables.to.per_word(),
+        column_stride: 1,
+        offset: 0,
     }
 }
 

@@ -11,7 +11,7 @@ use cubecl::prelude::*;
 
 use super::{
     expand::{State, add, ends_of, index_of, value, within},
-    keys::{key_of_bits, load_bits},
+    keys::load_key,
     memory::{Buffers, Call, Local, TREE_WORDS, combine, nothing, shared_len},
     node::{self, Place},
 };
@@ -39,7 +39,7 @@ pub fn cache_rows(
                 i % features
             };
             let at = call.row_offset + row * call.row_stride + column * call.column_stride;
-            local.keys.index_mut(0)[i as usize] = key_of_bits(load_bits(&b.rows, at, plan.rows));
+            local.keys.index_mut(0)[i as usize] = load_key(&b.rows, at, plan.rows);
         }
         i += CUBE_DIM;
     }

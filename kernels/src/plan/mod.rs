@@ -390,7 +390,7 @@ impl Combine {
 ///
 /// | words | what they hold |
 /// |---|---|
-/// | 1 | the threshold's high bits; below them flags and the column |
+/// | 1 | the threshold's high bits; below them flags and the column, and where children are linked the way to the left one |
 /// | 2 | the threshold; flags and the column, and where children are linked the way to the left one |
 /// | 3 | the threshold; flags and the column; the left child's address |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -410,9 +410,12 @@ impl NodeFormat {
         Self { words, column_bits: 24, spare_bits: 0 }
     }
 
-    /// Bits of a second word that hold the way to the left child.
+    /// Bits that hold the way to the left child: of a second word, or, of ranks, of the only one.
     pub fn link_bits(self) -> u32 {
-        28 - self.column_bits
+        match self.words {
+            1 => self.spare_bits.saturating_sub(self.column_bits + 1),
+            _ => 28 - self.column_bits,
+        }
     }
 }
 
@@ -504,7 +507,7 @@ pub enum Target {
     Cube,
 }
 
-/// The type of the rows in memory; each is widened exactly.
+/// The type of the rows in memory; values of each are widened exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowType {
     /// 32-bit.
@@ -513,6 +516,31 @@ pub enum RowType {
     F16,
     /// bfloat16.
     BF16,
+    /// Ranks of one byte.
+    U8,
+    /// Ranks of two bytes.
+    U16,
+}
+
+impl RowType {
+    /// Values in a word.
+    pub fn per_word(self) -> u32 {
+        match self {
+            Self::F32 => 1,
+            Self::F16 | Self::BF16 | Self::U16 => 2,
+            Self::U8 => 4,
+        }
+    }
+
+    /// Of ranks, the bits of a key below the rank; all of them are set. There is one bit more above than a rank takes, so
+    /// that a word can stand above every key.
+    pub fn rank_shift(self) -> Option<u32> {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => None,
+            Self::U8 => Some(23),
+            Self::U16 => Some(15),
+        }
+    }
 }
 
 /// A kernel's shape.
