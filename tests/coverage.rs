@@ -19,7 +19,7 @@ use proptest::strategy::{Strategy, ValueTree};
 const LEAST: usize = 5;
 
 /// The directives, those with several meanings once for each.
-const DIRECTIVES: [&str; 22] = [
+const DIRECTIVES: [&str; 23] = [
     "tile",
     "split",
     "reorder",
@@ -42,6 +42,7 @@ const DIRECTIVES: [&str; 22] = [
     "sort(first_leaf)",
     "sort(structure)",
     "pad",
+    "ranks",
 ];
 
 /// Where each stands in [`DIRECTIVES`].
@@ -71,6 +72,7 @@ fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
         Directive::Sort { by: TreeOrder::FirstLeaf } => 19,
         Directive::Sort { by: TreeOrder::Structure } => 20,
         Directive::Pad { .. } => 21,
+        Directive::Ranks { .. } => 22,
     }
 }
 

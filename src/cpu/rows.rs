@@ -7,9 +7,11 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
+    impl Sealed for u8 {}
+    impl Sealed for u16 {}
 }
 
-/// A type rows come in: `f32` or `f64`.
+/// A type rows come in: `f32` or `f64`, or small whole numbers.
 pub trait Row:
     sealed::Sealed + crate::forest::reference::Input + Read<f32> + Send + Sync + std::fmt::Debug + 'static
 {
@@ -36,6 +38,32 @@ impl Row for f64 {
         Some(rows)
     }
 }
+
+macro_rules! whole {
+    ($($t:ty)*) => {$(
+        impl Row for $t {
+            fn singles<'r, 'a>(_: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f32>> {
+                None
+            }
+            fn doubles<'r, 'a>(_: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f64>> {
+                None
+            }
+        }
+        impl Read<f32> for $t {
+            #[inline(always)]
+            fn read(self) -> f32 {
+                self.into()
+            }
+        }
+        impl Read<f64> for $t {
+            #[inline(always)]
+            fn read(self) -> f64 {
+                self.into()
+            }
+        }
+    )*};
+}
+whole!(u8 u16);
 
 /// Casts a value of a row to the type in which it is compared.
 pub trait Read<C> {

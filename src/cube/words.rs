@@ -1,11 +1,12 @@
 //! A packed forest as words: what the kernels' `node` module reads.
 
-use fangorn_kernels::cube::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS};
+use fangorn_kernels::cube::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS};
 
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, Packed, PackedNode, Questions},
     plan::{MISSING, Plan, key},
+    ranks::{Asks, Ranks},
 };
 
 /// One buffer, and where its parts begin.
@@ -79,14 +80,9 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Pla
                 let rank_shift = plan.rows.rank_shift();
                 let missing_left =
                     if missing == Side::Left && rank_shift.is_none() { MISSING_LEFT } else { 0 };
-                let threshold = |t: f64| match predicate {
-                    Predicate::Less { .. } if rank_shift.is_some() => {
-                        [(t as u32) << rank_shift.unwrap_or(0)]
-                    }
-                    // No f32 has an f64's value that none can hold, nor has any the key of a missing one.
-                    Predicate::Equal { .. } if f64::from(t as f32) != t => [MISSING],
-                    Predicate::Equal { .. } => [key(t as f32)],
-                    _ => [key(least_f32_not_below(t))],
+                let threshold = |t: f64| match rank_shift {
+                    Some(shift) => [(t as u32) << shift],
+                    None => threshold_word(predicate, t),
                 };
                 let (asked, flags) = match (predicate, questions.place(predicate, threshold)) {
                     (_, Some((place, named))) => {
@@ -135,4 +131,43 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Pla
     let [trees_at, slots_at, questions_at, columns_at, base_at] =
         [trees_at, slots_at, questions_at, columns_at, base_at].map(|n| n as u32);
     Some(Words { words, trees_at, slots_at, questions_at, columns_at, base_at })
+}
+
+/// What makes rows ranks, as the kernels' `rank` module reads it; `None` where it takes more words than can be counted in
+/// 32 bits.
+pub(super) fn rank_tables(ranks: &Ranks) -> Option<Vec<u32>> {
+    let keys_at = ranks.columns().len() * COLUMN_WORDS as usize;
+    let keys = ranks.threshold_keys();
+    let questions_at = keys_at + keys.len();
+    let mut questions = Questions::of_sets(ranks.sets());
+    let mut words = Vec::with_capacity(questions_at);
+    for column in ranks.columns() {
+        let missing = if column.missing == Side::Left { MISSING_LEFT } else { 0 };
+        let (at, count, flags) = match column.asks {
+            Asks::Thresholds { first, count } => (keys_at + first as usize, count, 0),
+            Asks::Question { predicate } => {
+                let value = |t: f64| threshold_word(predicate, t);
+                let (place, named) = questions.place(predicate, value)?;
+                let side = if named == Side::Right { NAMED_RIGHT } else { 0 };
+                (questions_at + place as usize, 0, QUESTION | side)
+            }
+        };
+        words.extend([column.feature, u32::try_from(at).ok()?, count, missing | flags]);
+    }
+    words.extend(keys);
+    words.extend(questions.words);
+    // A lookup past a set's end reads its first word, which an empty last set must have.
+    words.push(0);
+    u32::try_from(words.len()).ok()?;
+    Some(words)
+}
+
+/// The key of a threshold, or of a question's value.
+fn threshold_word(predicate: Predicate, t: f64) -> [u32; 1] {
+    match predicate {
+        // No f32 has an f64's value that none can hold, nor has any the key of a missing one.
+        Predicate::Equal { .. } if f64::from(t as f32) != t => [MISSING],
+        Predicate::Equal { .. } => [key(t as f32)],
+        _ => [key(least_f32_not_below(t))],
+    }
 }

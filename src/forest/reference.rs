@@ -11,6 +11,8 @@ use super::{Aggregate, CategorySet, ClassRule, Forest, Node, Predicate, Side, Ta
 pub trait Input: Copy + Into<f64> {}
 impl Input for f32 {}
 impl Input for f64 {}
+impl Input for u8 {}
+impl Input for u16 {}
 
 /// The side a split sends the value `x` to.
 pub fn side(forest: &Forest, predicate: Predicate, missing: Side, x: impl Input) -> Side {

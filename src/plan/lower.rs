@@ -128,7 +128,9 @@ pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<L
 }
 
 fn ranks(forest: &Forest, schedule: &Schedule) -> Result<Option<Ranks>> {
-    Ok(schedule.rank_choice().map(|choice| Ranks::new(forest, choice)).transpose()?)
+    let ranks = schedule.rank_choice().map(|choice| Ranks::new(forest, choice)).transpose()?;
+    // A forest of leaves reads no column.
+    Ok(ranks.filter(|ranks| !ranks.columns().is_empty()))
 }
 
 /// The forest that is walked, and in which type its rows are.

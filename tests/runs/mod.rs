@@ -15,7 +15,8 @@ use fangorn::{
     Error, Forest, Predictor,
     cpu::Rows,
     forest::reference,
-    plan::{Emit, Request, RowType},
+    plan::{Emit, Lowered, Request, RowType},
+    ranks::{Rank, Ranks, Width},
     schedule::Device,
 };
 
@@ -25,6 +26,21 @@ pub use traces::{Walks, difference, prescribed, recorded, unit_of};
 
 pub fn request(device: Device, threads: u32) -> Request {
     Request { device, emit: Emit::Margins, rows: RowType::F32, threads }
+}
+
+/// The rows as they are walked: ranks, where the schedule wants them.
+pub fn walked_rows(case: &Case, lowered: &Lowered) -> Vec<Vec<f32>> {
+    fn ranked<R: Rank>(ranks: &Ranks, row: &[f32]) -> Vec<f32> {
+        let mut out = vec![R::default(); ranks.columns().len()];
+        ranks.ranker().rank(&Rows::new(row, row.len()).unwrap(), &mut out).unwrap();
+        out.into_iter().map(|rank| rank.into() as f32).collect()
+    }
+    let walked = |r: usize| match lowered.ranks() {
+        None => case.row(r).to_vec(),
+        Some(ranks) if ranks.width() == Width::U8 => ranked::<u8>(ranks, case.row(r)),
+        Some(ranks) => ranked::<u16>(ranks, case.row(r)),
+    };
+    (0..case.batch).map(walked).collect()
 }
 
 /// Leaf slots exactly as the reference's.

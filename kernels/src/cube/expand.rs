@@ -397,15 +397,12 @@ pub fn add(
     match comptime![into.clone()] {
         Sum::Result { first } => {
             let at = (row * words + word) as usize;
-            if comptime![
-                first && (matches!(plan.combine, Combine::Sum | Combine::Fixed) || plan.sums_once())
-            ] {
+            if comptime![first && (matches!(plan.combine, Combine::Sum | Combine::Fixed) || plan.sums_once())]
+            {
                 let base = b.model[(call.base_at + word) as usize];
                 let sum = margin(base, amount, nothing(&*b, call, plan), plan.combine);
                 b.out[at] = match comptime![plan.fused()] {
-                    Some(transform) => {
-                        u32::reinterpret(apply(call.scale * f32::reinterpret(sum), transform))
-                    }
+                    Some(transform) => u32::reinterpret(apply(call.scale * f32::reinterpret(sum), transform)),
                     None => sum,
                 };
             } else {

@@ -69,7 +69,8 @@ pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u3
     let width = plan.emit.width(plan.outputs, trees).max(plan.sum_words());
     let of_unit = |p: &Partial| {
         let block = p.dims.iter().filter(|d| matches!(d.gpu, Some(GpuDim::Block(_))));
-        block.map(|d| u64::from(copies_of(plan, d.gpu, [1; 3]))).product::<u64>() * u64::from(plan.sum_words())
+        block.map(|d| u64::from(copies_of(plan, d.gpu, [1; 3]))).product::<u64>()
+            * u64::from(plan.sum_words())
     };
     let partials = plan.partials.iter().map(of_unit).sum::<u64>();
     let limits = [

@@ -10,14 +10,7 @@ use crate::plan::{Adders, Combine};
 
 /// `out[row][word] = base[word]`, or every sum that of no leaves.
 #[cube(launch_unchecked)]
-pub fn fill_out(
-    model: &[u32],
-    out: &mut [u32],
-    base_at: u32,
-    words: u32,
-    len: u32,
-    #[comptime] base: bool,
-) {
+pub fn fill_out(model: &[u32], out: &mut [u32], base_at: u32, words: u32, len: u32, #[comptime] base: bool) {
     let i = ABSOLUTE_POS as u32;
     if i < len {
         let from = if base { base_at + i % words } else { base_at + words };
