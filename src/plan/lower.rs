@@ -13,6 +13,7 @@ use crate::{
     mir::{self, LoopNest},
     ranks::{Ranks, Width},
     schedule::{Device, MOST_SIBLING_WALKS, Schedule, TreeOrder},
+    sum::Contract,
 };
 
 /// What is to be compiled for.
@@ -26,13 +27,15 @@ pub struct Request {
     pub rows: RowType,
     /// Worker threads, what `threads` means in a schedule.
     pub threads: u32,
+    /// What sums promise.
+    pub sum: Contract,
 }
 
 impl Request {
     /// Margins of `f32` rows on the CPU, on all threads of the current pool.
     pub fn cpu() -> Self {
         let threads = rayon::current_num_threads() as u32;
-        Self { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads }
+        Self { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads, sum: Contract::Any }
     }
 }
 
@@ -358,6 +361,7 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request,
         children: layout.children(),
         node: NodeFormat::whole(layout.children()),
         combine: match forest.aggregate {
+            Aggregate::Sum if target == Target::Cube && request.sum == Contract::Exact => Combine::Fixed,
             Aggregate::Sum => Combine::Sum,
             Aggregate::Min => Combine::Min,
             Aggregate::Max => Combine::Max,
