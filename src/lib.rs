@@ -18,6 +18,7 @@ pub mod op;
 pub mod plan;
 mod predictor;
 pub mod schedule;
+pub mod sum;
 
 pub use error::Error;
 pub use forest::Forest;
