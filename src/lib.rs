@@ -19,6 +19,7 @@ pub mod plan;
 mod predictor;
 pub mod ranks;
 pub mod schedule;
+pub mod sum;
 
 pub use error::Error;
 pub use forest::Forest;

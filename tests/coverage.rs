@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt::Write, path::Path};
 use fangorn::{
     Forest,
     forest::{Aggregate, CompareType, Node, Predicate, Targets},
-    plan::{Emit, Request, RowType, check},
+    plan::{Request, check},
     schedule::{Device, Dim, Directive, LayoutKind, Schedule, TreeOrder},
 };
 use generate::{Case, Kind};
@@ -141,7 +141,7 @@ fn accepted(kind: Kind) -> Vec<Case> {
     let mut runner = generate::runner_of(0, generate::IN_CI);
     let strategy = generate::case(kind);
     let draws = (0..generate::IN_CI).map(|_| strategy.new_tree(&mut runner).expect("a draw").current());
-    let request = Request { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads: 2 };
+    let request = Request { threads: 2, ..Request::cpu() };
     draws.filter(|case| check(&case.forest, &case.schedule, request).is_ok()).collect()
 }
 

@@ -7,7 +7,7 @@ mod support;
 
 use fangorn::{
     cube::offline::{self, Kernel},
-    plan::{Emit, Request, RowType, lower},
+    plan::{Request, lower},
     schedule::{Architecture, Preset},
 };
 
@@ -21,12 +21,7 @@ fn kernels(name: &str, mut check: impl FnMut(&str, Kernel)) {
     for model in MODELS {
         let forest = support::named(model).forest;
         for preset in Preset::ALL {
-            let request = Request {
-                device: architecture.device(),
-                emit: Emit::Margins,
-                rows: RowType::F32,
-                threads: 1,
-            };
+            let request = Request { device: architecture.device(), threads: 1, ..Request::cpu() };
             let what = format!("{name}, {model}, {}", preset.name());
             let lowered = lower(&forest, &preset.schedule(&forest, true), request);
             let kernel = offline::kernel(architecture, &lowered.unwrap_or_else(|e| panic!("{what}: {e}")));

@@ -10,8 +10,9 @@ use super::words;
 use crate::{
     error::{Error, Result},
     forest::Forest,
-    plan::{Emit, Extents, Lowered, Request, RowType, lower},
+    plan::{Combine, Emit, Extents, Lowered, Request, RowType, lower},
     schedule::Schedule,
+    sum::{Contract, FixedPoint},
 };
 
 /// A forest compiled for a device and lying in its memory: immutable, launched without a lock.
@@ -22,6 +23,8 @@ pub struct Executable {
     model: Model,
     /// What rows become before they are walked, where the schedule wants that.
     ranks: Option<RankTables>,
+    /// The leaves as whole numbers, where those are added up.
+    leaves: Option<(Handle, usize)>,
     /// Rows of a launch, where fewer are wanted than the device allows.
     most_rows: Option<u32>,
 }
@@ -47,7 +50,22 @@ impl Executable {
         emit: Emit,
         rows: RowType,
     ) -> Result<Self> {
-        let request = Request { device: super::device(client), emit, rows, threads: 1 };
+        Self::with_sum(client, forest, schedule, emit, rows, Contract::Any)
+    }
+
+    /// The same with sums that keep a contract.
+    ///
+    /// # Errors
+    /// As [`Executable::new`], and a forest whose sums can't be [exact](FixedPoint).
+    pub fn with_sum(
+        client: &Client,
+        forest: &Forest,
+        schedule: &Schedule,
+        emit: Emit,
+        rows: RowType,
+        sum: Contract,
+    ) -> Result<Self> {
+        let request = Request { device: super::device(client), emit, rows, threads: 1, sum };
         Self::from_lowered(client, forest, &lower(forest, schedule, request)?)
     }
 
@@ -58,9 +76,18 @@ impl Executable {
     pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
         let too_large =
             || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
-        let walked = lowered.walked(forest);
-        let words =
-            words::encode(walked, lowered.packed(), lowered.order(), lowered.plan()).ok_or_else(too_large)?;
+        let fixed = match lowered.plan().combine {
+            Combine::Fixed => Some(FixedPoint::new(forest)?),
+            Combine::Sum | Combine::Min | Combine::Max => None,
+        };
+        let words = words::encode(forest, lowered, fixed.as_ref()).ok_or_else(too_large)?;
+        let leaves = match &fixed {
+            Some(fixed) => {
+                let words: Vec<u32> = fixed.leaves().iter().flat_map(|v| fixed.split(*v)).collect();
+                Some((upload(client, &words)?, words.len()))
+            }
+            None => None,
+        };
         let ranks = match lowered.ranks() {
             Some(ranks) => {
                 let tables = words::rank_tables(ranks).ok_or_else(too_large)?;
@@ -90,6 +117,7 @@ impl Executable {
             plan: PlanRef::new(lowered.plan().clone()),
             model,
             ranks,
+            leaves,
             most_rows: None,
         })
     }
@@ -113,9 +141,10 @@ impl Executable {
 
     /// Runs over `rows`, whose values have the type it was made for, into `out`. Nothing is read back.
     ///
-    /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written); `out` has
-    /// room for [`Emit::width`] words a row.
+    /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written, or where sums are
+    /// exact: those are of the forest's own leaves); `out` has room for [`Emit::width`] words a row.
     pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
+        let leaves = self.leaves.clone().unwrap_or(leaves);
         let bytes = self.client.properties().memory.max_page_size;
         let most = |rows: &Rows| {
             let most = most_rows(&self.plan, rows, self.model.trees, bytes);

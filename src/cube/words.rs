@@ -4,9 +4,10 @@ use fangorn_kernels::cube::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUEST
 
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
-    layout::{Children, Packed, PackedNode, Questions},
-    plan::{MISSING, Plan, key},
+    layout::{Children, PackedNode, Questions},
+    plan::{Lowered, MISSING, Plan, key},
     ranks::{Asks, Ranks},
+    sum::FixedPoint,
 };
 
 /// One buffer, and where its parts begin.
@@ -59,7 +60,9 @@ impl Encoded {
 
 /// Encodes nodes, trees, slots, questions, columns and base scores; `None` where they need more words than can be
 /// counted in 32 bits.
-pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Plan) -> Option<Words> {
+pub(super) fn encode(forest: &Forest, lowered: &Lowered, fixed: Option<&FixedPoint>) -> Option<Words> {
+    let forest = lowered.walked(forest);
+    let (packed, order, plan) = (lowered.packed(), lowered.order(), lowered.plan());
     let mut questions = Questions::new(forest);
     let columns = if plan.used_columns { forest.used_columns() } else { Vec::new() };
     let place = |feature: u32| match plan.used_columns {
@@ -121,12 +124,19 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Pla
     let columns_at = words.len();
     words.extend(columns);
     let base_at = words.len();
-    words.extend(forest.base_score.iter().map(|b| (b.0 as f32).to_bits()));
+    match fixed {
+        None => words.extend(forest.base_score.iter().map(|b| (b.0 as f32).to_bits())),
+        Some(fixed) => words.extend(fixed.base().iter().flat_map(|b| fixed.split(*b))),
+    }
     words.push(match forest.aggregate {
         Aggregate::Sum => 0,
         Aggregate::Min => f32::INFINITY.to_bits(),
         Aggregate::Max => f32::NEG_INFINITY.to_bits(),
     });
+    if let Some(fixed) = fixed {
+        words.push(fixed.low_bits());
+        words.extend(fixed.exponents().iter().map(|s| *s as u32));
+    }
     u32::try_from(words.len()).ok()?;
     let [trees_at, slots_at, questions_at, columns_at, base_at] =
         [trees_at, slots_at, questions_at, columns_at, base_at].map(|n| n as u32);

@@ -203,7 +203,8 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     }
     let mut legal = loops.legalise();
     if let Device::Gpu(gpu) = request.device {
-        let (changed, more) = super::cube::without_atomics(&loops, &legal, forest.aggregate, gpu);
+        let (changed, more) =
+            super::cube::without_atomics(&loops, &legal, combine(forest, target, request), gpu);
         notes.extend(more);
         legal = changed.unwrap_or(legal);
     }
@@ -353,6 +354,16 @@ fn asks_more(forest: &Forest) -> bool {
     forest.trees.iter().any(|t| t.nodes.iter().any(asks))
 }
 
+/// How leaves become margins. The CPU's program settles by itself in which type it adds.
+fn combine(forest: &Forest, target: Target, request: Request) -> Combine {
+    match forest.aggregate {
+        Aggregate::Sum if target == Target::Cube && request.sum == Contract::Exact => Combine::Fixed,
+        Aggregate::Sum => Combine::Sum,
+        Aggregate::Min => Combine::Min,
+        Aggregate::Max => Combine::Max,
+    }
+}
+
 fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request, questions: bool) -> Plan {
     Plan {
         target,
@@ -360,12 +371,7 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request,
         layout: layout.kind(),
         children: layout.children(),
         node: NodeFormat::whole(layout.children()),
-        combine: match forest.aggregate {
-            Aggregate::Sum if target == Target::Cube && request.sum == Contract::Exact => Combine::Fixed,
-            Aggregate::Sum => Combine::Sum,
-            Aggregate::Min => Combine::Min,
-            Aggregate::Max => Combine::Max,
-        },
+        combine: combine(forest, target, request),
         questions,
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,

@@ -6,7 +6,7 @@ use cubecl::client::Client;
 use fangorn::{
     Error,
     cube::Executable,
-    plan::{Emit, Extents, GpuDim, Lowered, Request, RowType, lower},
+    plan::{Emit, Extents, GpuDim, Lowered, Request, lower},
 };
 use fangorn_kernels::cube::Rows;
 
@@ -38,7 +38,7 @@ pub enum Ran {
 pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
     let Case { forest, schedule, batch, .. } = case;
     for emit in [Emit::Slots, Emit::Margins, Emit::Trace] {
-        let request = Request { device: fangorn::cube::device(client), emit, rows: RowType::F32, threads: 1 };
+        let request = Request { device: fangorn::cube::device(client), emit, threads: 1, ..Request::cpu() };
         let lowered = match lower(forest, schedule, request) {
             Ok(lowered) => lowered,
             Err(refused) if support::lacks_shared_memory(&refused) => return Ok(Ran::LacksSharedMemory),

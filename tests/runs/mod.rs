@@ -15,7 +15,7 @@ use fangorn::{
     Error, Forest, Predictor,
     cpu::Rows,
     forest::reference,
-    plan::{Emit, Lowered, Request, RowType},
+    plan::{Lowered, Request},
     ranks::{Rank, Ranks, Width},
     schedule::Device,
 };
@@ -25,7 +25,7 @@ use crate::generate::{Case, forest_of};
 pub use traces::{Walks, difference, prescribed, recorded, unit_of};
 
 pub fn request(device: Device, threads: u32) -> Request {
-    Request { device, emit: Emit::Margins, rows: RowType::F32, threads }
+    Request { device, threads, ..Request::cpu() }
 }
 
 /// The rows as they are walked: ranks, where the schedule wants them.
