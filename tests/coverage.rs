@@ -10,7 +10,7 @@ use fangorn::{
     Forest,
     forest::{Aggregate, CompareType, Node, Predicate, Targets},
     plan::{Request, check},
-    schedule::{Device, Dim, Directive, LayoutKind, Schedule, TreeOrder},
+    schedule::{Dim, Directive, LayoutKind, Schedule, TreeOrder},
 };
 use generate::{Case, Kind};
 use proptest::strategy::{Strategy, ValueTree};
