@@ -37,6 +37,12 @@ pub enum Error {
     /// A forest that a layout can't hold.
     #[error(transparent)]
     Layout(#[from] crate::layout::LayoutError),
+    /// A forest that can't be put on ranks.
+    #[error(transparent)]
+    Ranks(#[from] crate::ranks::RanksError),
+    /// A forest whose sum can't keep the contract.
+    #[error("sum: {0}")]
+    Sum(#[from] crate::sum::SumError),
     /// A stage handed over something that breaks its rules: a defect of Fangorn, not of the input.
     #[error("internal: {0}; this is a defect of fangorn, please report it with the model and the schedule")]
     Internal(String),

@@ -17,7 +17,9 @@ pub mod mir;
 pub mod op;
 pub mod plan;
 mod predictor;
+pub mod ranks;
 pub mod schedule;
+pub mod sum;
 
 pub use error::Error;
 pub use forest::Forest;

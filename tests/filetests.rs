@@ -19,7 +19,7 @@ use std::{fmt::Write, path::Path};
 
 use fangorn::{
     Forest,
-    plan::{Emit, Request, RowType, lower},
+    plan::{Request, lower},
     schedule::{Device, Schedule},
 };
 
@@ -30,7 +30,7 @@ fn pass(forest: &Forest, schedule: &str, pass: &str) -> String {
         "gpu" => Device::PORTABLE_GPU,
         _ => panic!("`{target}`: cpu or gpu"),
     };
-    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { device, threads: 1, ..Request::cpu() };
     let lowered = Schedule::parse(schedule).and_then(|schedule| lower(forest, &schedule, request));
     match (lowered, pass) {
         (Err(e), _) => format!("refused: {e}\n"),

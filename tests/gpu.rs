@@ -185,8 +185,8 @@ fn traces_follow_the_loop_nest() {
         let request = Request {
             device: fangorn::cube::device(&client),
             emit: Emit::Trace,
-            rows: RowType::F32,
             threads: 1,
+            ..Request::cpu()
         };
         let lowered = match lower(&s.forest, &schedule, request) {
             Ok(lowered) => lowered,
@@ -243,8 +243,7 @@ fn sums_by_planes_and_by_atomic_additions() {
             [("planes", tahoe, planes), ("hierarchy", &hierarchy, gpu), ("added", &added, gpu)]
         {
             let schedule = Schedule::parse(text).expect(name);
-            let request =
-                Request { device: Device::Gpu(gpu), emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+            let request = Request { device: Device::Gpu(gpu), threads: 1, ..Request::cpu() };
             let lowered = match lower(&s.forest, &schedule, request) {
                 Ok(lowered) => lowered,
                 Err(refused) if support::lacks_shared_memory(&refused) => continue,

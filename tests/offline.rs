@@ -7,7 +7,7 @@ mod support;
 
 use fangorn::{
     cube::offline::{self, Kernel},
-    plan::{Emit, Request, RowType, lower},
+    plan::{Request, lower},
     schedule::{Architecture, Preset},
 };
 
@@ -21,8 +21,7 @@ fn kernels(name: &str, mut check: impl FnMut(&str, Kernel)) {
     for model in MODELS {
         let forest = support::named(model).forest;
         for preset in Preset::ALL {
-            let request =
-                Request { device: architecture.device(), emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+            let request = Request { device: architecture.device(), threads: 1, ..Request::cpu() };
             let what = format!("{name}, {model}, {}", preset.name());
             let lowered = lower(&forest, &preset.schedule(&forest, true), request);
             let kernel = offline::kernel(architecture, &lowered.unwrap_or_else(|e| panic!("{what}: {e}")));
@@ -36,7 +35,9 @@ fn kernels(name: &str, mut check: impl FnMut(&str, Kernel)) {
 fn assembler() -> Option<std::path::PathBuf> {
     let path = std::env::var_os("FANGORN_PTXAS").map(Into::into);
     if path.is_none() {
-        eprintln!("skipped: FANGORN_PTXAS does not name NVIDIA's assembler, so PTX is made and not assembled");
+        eprintln!(
+            "skipped: FANGORN_PTXAS does not name NVIDIA's assembler, so PTX is made and not assembled"
+        );
     }
     path
 }
@@ -94,7 +95,10 @@ fn code_objects_of_every_preset_keep_to_registers() {
             assert_eq!(&kernel.binary[..4], b"\x7fELF", "{what}");
             // EM_AMDGPU
             assert_eq!(kernel.binary[18..20], [224, 0], "{what}");
-            assert!(kernel.binary.windows(name.len()).any(|w| w == name.as_bytes()), "{what}: not for {name}");
+            assert!(
+                kernel.binary.windows(name.len()).any(|w| w == name.as_bytes()),
+                "{what}: not for {name}"
+            );
             for count in [".vgpr_spill_count", ".sgpr_spill_count", ".private_segment_fixed_size"] {
                 assert_eq!(metadata(&kernel.binary, count), 0, "{what}: {count}");
             }

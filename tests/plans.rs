@@ -4,13 +4,13 @@ mod generate;
 
 use fangorn::{
     Forest,
-    plan::{Adders, CopyDim, Emit, Map, Op, Plan, Request, RowType, SharedSums, Sum, Value, lower},
+    plan::{Adders, CopyDim, Emit, Map, Op, Plan, Request, SharedSums, Sum, Value, lower},
     schedule::{Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},
 };
 use generate::forest_of;
 
 fn plan_as(forest: &Forest, schedule: &Schedule, emit: Emit) -> Plan {
-    let request = Request { device: Device::PORTABLE_GPU, emit, rows: RowType::F32, threads: 1 };
+    let request = Request { device: Device::PORTABLE_GPU, emit, threads: 1, ..Request::cpu() };
     let lowered = lower(forest, schedule, request).unwrap_or_else(|e| panic!("{e}\n{schedule}"));
     lowered.plan().clone()
 }
@@ -322,7 +322,7 @@ fn units_come_together_where_sums_are_few() {
                 gpuDimension(b1, block.x)\ngpuDimension(t0, block.y)\nsharedReduce(t0)";
     let by = |text: &str, plane_ops: bool| {
         let device = Device::Gpu(Gpu { plane_ops, ..Gpu::PORTABLE });
-        let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+        let request = Request { device, threads: 1, ..Request::cpu() };
         let lowered = lower(&forest, &Schedule::parse(text).expect("a schedule"), request).expect("lowered");
         let by = |op: &&Op| if let Op::ReduceShared { by, .. } = op { Some(*by) } else { None };
         lowered.plan().ops().iter().find_map(by).expect("shared sums")

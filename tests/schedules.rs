@@ -4,7 +4,7 @@ mod generate;
 
 use fangorn::{
     Error, Forest,
-    plan::{Emit, Request, RowType, lower},
+    plan::{Request, lower},
     schedule::{Axis, Device, Directive, Gpu, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
 };
 use generate::{Kind, forest_of};
@@ -73,7 +73,7 @@ proptest! {
 
 /// The message for a text on a device, or what it became.
 fn refusal(forest: &Forest, text: &str, device: Device) -> String {
-    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 2 };
+    let request = Request { device, threads: 2, ..Request::cpu() };
     match Schedule::parse(text).and_then(|schedule| lower(forest, &schedule, request)) {
         Ok(lowered) => panic!("not refused:\n{text}\n{}", lowered.plan()),
         Err(Error::Internal(e)) => panic!("a defect: {e}\n{text}"),
@@ -209,7 +209,7 @@ fn what_a_gpu_cannot_do_is_named_with_a_remedy() {
 fn what_is_carried_out_otherwise_is_said() {
     let forest = forest_of("40 x depth 6; features 4");
     let noted_on = |device: Device, text: &str, parts: &[&str]| {
-        let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+        let request = Request { device, threads: 1, ..Request::cpu() };
         let lowered = lower(&forest, &parse(text), request).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let notes: Vec<String> = lowered.notes().iter().map(ToString::to_string).collect();
         for part in parts {
@@ -280,8 +280,7 @@ fn what_is_carried_out_otherwise_is_said() {
     let chains = forest_of(
         "2 x depth 1, 2 x depth 2, 2 x depth 3, 2 x depth 4, 2 x depth 5, chain 6, chain 7, chain 8, chain 9",
     );
-    let request =
-        Request { device: Device::PORTABLE_GPU, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { device: Device::PORTABLE_GPU, threads: 1, ..Request::cpu() };
     let deep = lower(
         &forest_of("8 x chain 60"),
         &parse("tile(tree, t0, t1, 8)\ngpuDimension(batch, grid.x)\ninterleave(t1)\nunrollWalk(t1)"),
@@ -319,7 +318,7 @@ fn shared_memory_is_refused_where_it_is_miscompiled() {
             &["directive 3", directive, "take the wgpu build, or leave the directive out"],
         );
     }
-    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { device, threads: 1, ..Request::cpu() };
     let without = lower(&forest_of("40 x depth 6; features 4"), &parse(mapped), request);
     assert!(without.is_ok(), "global copies need no shared memory: {without:?}");
 }

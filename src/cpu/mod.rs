@@ -10,6 +10,7 @@
 mod block;
 pub mod nodes;
 mod program;
+mod ranked;
 mod rows;
 mod run;
 #[cfg(target_arch = "x86_64")]

@@ -7,6 +7,7 @@ use super::simd;
 use super::{
     block::{Step, steps},
     nodes::{Compare, LinkedNode, Node, Nodes, ShortNode},
+    ranked::{Ranked, ranked},
     rows::{Row, Rows},
     run::{Into, Run},
     sink::Shared,
@@ -17,6 +18,7 @@ use crate::{
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
     plan::{Extents, Lowered, Op, Plan, Target},
+    ranks::Ranker,
 };
 
 /// Sizes a plan may leave to run time.
@@ -87,7 +89,10 @@ pub struct Program {
     pub(super) targets: Option<Vec<u32>>,
     pub(super) base: Vec<f32>,
     pub(super) leaf_values: usize,
+    /// Columns of a row as it is handed over.
     pub(super) features: usize,
+    /// What makes a row ranks before it is walked, where the schedule wants that.
+    ranker: Option<Ranker>,
     /// What of a row the trees read.
     pub(super) used: Used,
     pub(super) threads: u32,
@@ -113,6 +118,8 @@ impl Program {
             );
             return Err(crate::schedule::ScheduleError::whole(remedy).into());
         }
+        let features = forest.features.len();
+        let forest = lowered.walked(forest);
         let packed = lowered.packed();
         let targets = match &forest.targets {
             Targets::One(outputs) => Some(lowered.order().iter().map(|t| outputs[*t as usize]).collect()),
@@ -136,7 +143,8 @@ impl Program {
             targets,
             base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
             leaf_values: forest.leaf_values.len(),
-            features: forest.features.len(),
+            features,
+            ranker: lowered.ranks().map(|ranks| ranks.ranker()),
             threads,
             #[cfg(target_arch = "x86_64")]
             vectors,
@@ -190,8 +198,19 @@ impl Program {
     /// # Errors
     /// Rows, leaves or output of another shape than the forest's.
     pub fn margins<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        self.check(rows, out.len(), self.outputs())?;
+        match &self.ranker {
+            None => self.margins_of(rows, leaves, out),
+            Some(ranker) => ranked(ranker, rows, self.threads, |rows| match rows {
+                Ranked::U8(rows) => self.margins_of(rows, leaves, out),
+                Ranked::U16(rows) => self.margins_of(rows, leaves, out),
+            }),
+        }
+    }
+
+    /// The margins of rows as they are walked.
+    fn margins_of<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
         let outputs = self.outputs();
-        self.check(rows, out.len(), outputs)?;
         if leaves.len() != self.leaf_values {
             return Err(Error::Rows(format!(
                 "{} leaf values, the forest has {}",
@@ -284,8 +303,8 @@ impl Program {
     /// Rows or output of another shape than the forest's.
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
-        self.run(rows, self.extents(rows.len()), Into::Slots(Shared::new(out)));
-        Ok(())
+        let (at, into) = (self.extents(rows.len()), Into::Slots(Shared::new(out)));
+        self.rank_and_run(rows, at, into)
     }
 
     /// Writes for each row and tree, in the producer's tree order, the worker that visits it ([`worker`]) and the
@@ -296,8 +315,22 @@ impl Program {
     pub fn trace<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees() * 2)?;
         let clock = AtomicU32::new(0);
-        self.run(rows, self.extents(rows.len()), Into::Trace(Shared::new(out), &clock));
-        Ok(())
+        let (at, into) = (self.extents(rows.len()), Into::Trace(Shared::new(out), &clock));
+        self.rank_and_run(rows, at, into)
+    }
+
+    fn rank_and_run<T: Row>(&self, rows: &Rows<'_, T>, at: Extents, into: Into<'_>) -> Result<()> {
+        let Some(ranker) = &self.ranker else {
+            self.run(rows, at, into);
+            return Ok(());
+        };
+        ranked(ranker, rows, self.threads, |rows| {
+            match rows {
+                Ranked::U8(rows) => self.run(rows, at, into),
+                Ranked::U16(rows) => self.run(rows, at, into),
+            }
+            Ok(())
+        })
     }
 
     fn check<T: Row>(&self, rows: &Rows<'_, T>, out: usize, width: usize) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use cubecl::{client::Client, server::Handle};
 use fangorn_kernels::{
-    cube::{Model, Rows, cubes, launch, most_rows},
+    cube::{Model, RankTables, Rows, cubes, launch, most_rows, pieces, rank},
     plan::PlanRef,
 };
 
@@ -10,8 +10,9 @@ use super::words;
 use crate::{
     error::{Error, Result},
     forest::Forest,
-    plan::{Emit, Extents, Lowered, Request, RowType, lower},
+    plan::{Combine, Emit, Extents, Lowered, Request, RowType, lower},
     schedule::Schedule,
+    sum::{Contract, FixedPoint},
 };
 
 /// A forest compiled for a device and lying in its memory: immutable, launched without a lock.
@@ -20,6 +21,10 @@ pub struct Executable {
     client: Client,
     plan: PlanRef,
     model: Model,
+    /// What rows become before they are walked, where the schedule wants that.
+    ranks: Option<RankTables>,
+    /// The leaves as whole numbers, where those are added up.
+    leaves: Option<(Handle, usize)>,
     /// Rows of a launch, where fewer are wanted than the device allows.
     most_rows: Option<u32>,
 }
@@ -45,7 +50,22 @@ impl Executable {
         emit: Emit,
         rows: RowType,
     ) -> Result<Self> {
-        let request = Request { device: super::device(client), emit, rows, threads: 1 };
+        Self::with_sum(client, forest, schedule, emit, rows, Contract::Any)
+    }
+
+    /// The same with sums that keep a contract.
+    ///
+    /// # Errors
+    /// As [`Executable::new`], and a forest whose sums can't be [exact](FixedPoint).
+    pub fn with_sum(
+        client: &Client,
+        forest: &Forest,
+        schedule: &Schedule,
+        emit: Emit,
+        rows: RowType,
+        sum: Contract,
+    ) -> Result<Self> {
+        let request = Request { device: super::device(client), emit, rows, threads: 1, sum };
         Self::from_lowered(client, forest, &lower(forest, schedule, request)?)
     }
 
@@ -56,19 +76,33 @@ impl Executable {
     pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
         let too_large =
             || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
-        let words =
-            words::encode(forest, lowered.packed(), lowered.order(), lowered.plan()).ok_or_else(too_large)?;
-        let bytes: Vec<u8> = words.words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let most = client.properties().memory.max_page_size;
-        if bytes.len() as u64 > most {
-            let remedy = format!(
-                "the forest takes {} bytes, the device binds {most}; use layout(sparse) or the CPU",
-                bytes.len()
-            );
-            return Err(Error::Device(remedy));
-        }
+        let fixed = match lowered.plan().combine {
+            Combine::Fixed => Some(FixedPoint::new(forest)?),
+            Combine::Sum | Combine::Min | Combine::Max => None,
+        };
+        let words = words::encode(forest, lowered, fixed.as_ref()).ok_or_else(too_large)?;
+        let leaves = match &fixed {
+            Some(fixed) => {
+                let words: Vec<u32> = fixed.leaves().iter().flat_map(|v| fixed.split(*v)).collect();
+                Some((upload(client, &words)?, words.len()))
+            }
+            None => None,
+        };
+        let ranks = match lowered.ranks() {
+            Some(ranks) => {
+                let tables = words::rank_tables(ranks).ok_or_else(too_large)?;
+                Some(RankTables {
+                    words: upload(client, &tables)?,
+                    len: tables.len(),
+                    columns: ranks.columns().len() as u32,
+                    from: lowered.rows(),
+                    to: lowered.plan().rows,
+                })
+            }
+            None => None,
+        };
         let model = Model {
-            words: client.create_from_slice(&bytes),
+            words: upload(client, &words.words)?,
             len: words.words.len(),
             trees_at: words.trees_at,
             slots_at: words.slots_at,
@@ -82,6 +116,8 @@ impl Executable {
             client: client.clone(),
             plan: PlanRef::new(lowered.plan().clone()),
             model,
+            ranks,
+            leaves,
             most_rows: None,
         })
     }
@@ -105,13 +141,27 @@ impl Executable {
 
     /// Runs over `rows`, whose values have the type it was made for, into `out`. Nothing is read back.
     ///
-    /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written); `out` has
-    /// room for [`Emit::width`] words a row.
+    /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written, or where sums are
+    /// exact: those are of the forest's own leaves); `out` has room for [`Emit::width`] words a row.
     pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
+        let leaves = self.leaves.clone().unwrap_or(leaves);
         let bytes = self.client.properties().memory.max_page_size;
-        let most = most_rows(&self.plan, rows, self.model.trees, bytes);
-        let most = self.most_rows.map_or(most, |m| m.min(most));
-        launch(&self.client, &self.plan, &self.model, rows, leaves, out, most);
+        let most = |rows: &Rows| {
+            let most = most_rows(&self.plan, rows, self.model.trees, bytes);
+            self.most_rows.map_or(most, |m| m.min(most))
+        };
+        let run = |rows: &Rows, out| {
+            launch(&self.client, &self.plan, &self.model, rows, leaves.clone(), out, most(rows));
+        };
+        match &self.ranks {
+            None => run(rows, out),
+            Some(tables) => {
+                let ranked = Rows { row_stride: tables.row_words() * tables.to.per_word(), ..rows.clone() };
+                for (rows, out) in pieces(tables.from, rows, out, most(rows).min(most(&ranked))) {
+                    run(&rank(&self.client, tables, &rows), out);
+                }
+            }
+        }
     }
 
     /// The kernel's text in the device's language, as a launch gives it to the driver.
@@ -141,4 +191,18 @@ impl Executable {
         let made = fangorn_kernels::cube::compile(device, &self.plan, compiler, &Default::default());
         made.map(|kernel| kernel.to_string()).map_err(|e| Error::Device(e.to_string()))
     }
+}
+
+/// Words in the device's memory.
+fn upload(client: &Client, words: &[u32]) -> Result<Handle> {
+    let most = client.properties().memory.max_page_size;
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    if bytes.len() as u64 > most {
+        let remedy = format!(
+            "the forest takes {} bytes, the device binds {most}; use layout(sparse) or the CPU",
+            bytes.len()
+        );
+        return Err(Error::Device(remedy));
+    }
+    Ok(client.create_from_slice(&bytes))
 }

@@ -331,16 +331,23 @@ impl Forest {
     /// The margin's error bound for a sum in `f32` in any order, for each output:
     /// `(trees + 1) x 2^-24 x (|base| + Σ over trees of the largest |leaf|)`.
     pub fn sum_bound(&self) -> Vec<f64> {
-        let mut total: Vec<f64> = self.base_score.iter().map(|b| b.0.abs()).collect();
+        let unit = (self.trees.len() + 1) as f64 * 2f64.powi(-24);
+        self.magnitudes(1.0).into_iter().map(|total| total * unit).collect()
+    }
+
+    /// `|base| + Σ over trees of the largest |leaf|`, each times `unit`, for each output: what no partial sum is beyond.
+    pub(crate) fn magnitudes(&self, unit: f64) -> Vec<f64> {
+        let mut total: Vec<f64> = self.base_score.iter().map(|b| b.0.abs() * unit).collect();
         for (t, tree) in self.trees.iter().enumerate() {
             let slots = || tree.nodes.iter().filter_map(|n| n.slot());
-            let largest = |lane: usize| slots().map(|s| self.leaf(s)[lane].0.abs()).fold(0.0, f64::max);
+            let largest =
+                |lane: usize| slots().map(|s| self.leaf(s)[lane].0.abs()).fold(0.0, f64::max) * unit;
             match &self.targets {
                 Targets::One(outputs) => total[outputs[t] as usize] += largest(0),
                 Targets::All => total.iter_mut().enumerate().for_each(|(o, total)| *total += largest(o)),
             }
         }
-        total.iter().map(|t| (self.trees.len() + 1) as f64 * t * 2f64.powi(-24)).collect()
+        total
     }
 }
 

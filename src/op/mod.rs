@@ -46,6 +46,7 @@ use crate::{
     forest::{Aggregate, Forest, Targets, Transform},
     plan::Emit,
     schedule::{Preset, Schedule},
+    sum::{Contract, FixedPoint},
 };
 
 /// A forest compiled, once for each device it meets, into a burn operator. Share it as an [`Arc`].
@@ -54,6 +55,7 @@ use crate::{
 pub struct ForestOp {
     forest: Forest,
     schedule: Option<Schedule>,
+    sum: Contract,
     leaves: Vec<f32>,
     /// The leaf values where they have been used.
     leaves_on: once_list::OnceList<Device, Tensor<1>>,
@@ -99,12 +101,36 @@ impl ForestOp {
         Ok(Self {
             forest,
             schedule,
+            sum: Contract::Any,
             leaves,
             leaves_on: once_list::OnceList::default(),
             cpu: OnceLock::new(),
             #[cfg(feature = "cube")]
             cube: once_list::OnceList::default(),
         })
+    }
+
+    /// The same with sums that keep a contract. Under [`Contract::Exact`] those are sums of the forest's own leaves, whatever
+    /// leaf values a call hands over.
+    ///
+    /// # Errors
+    /// A forest whose sums can't keep it.
+    pub fn with_sum(mut self, sum: Contract) -> Result<Self> {
+        if sum == Contract::Exact && self.forest.aggregate == Aggregate::Sum {
+            FixedPoint::new(&self.forest)?;
+        }
+        self.sum = sum;
+        self.cpu = OnceLock::new();
+        #[cfg(feature = "cube")]
+        {
+            self.cube = once_list::OnceList::default();
+        }
+        Ok(self)
+    }
+
+    /// What its sums promise.
+    pub fn sum(&self) -> Contract {
+        self.sum
     }
 
     /// The forest.

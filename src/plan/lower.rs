@@ -1,5 +1,7 @@
 //! From a forest and a schedule, through MIR and a layout, to a plan.
 
+use std::sync::Arc;
+
 use super::{Combine, Emit, Extents, NodeFormat, Plan, Rest, RowType, Size, Target, Value, budget};
 use crate::{
     error::{Error, Result},
@@ -9,7 +11,9 @@ use crate::{
     },
     layout::{self, Layout, LayoutKind, Packed, Sizes},
     mir::{self, LoopNest},
+    ranks::{Ranks, Width},
     schedule::{Device, MOST_SIBLING_WALKS, Schedule, TreeOrder},
+    sum::Contract,
 };
 
 /// What is to be compiled for.
@@ -23,13 +27,15 @@ pub struct Request {
     pub rows: RowType,
     /// Worker threads, what `threads` means in a schedule.
     pub threads: u32,
+    /// What sums promise.
+    pub sum: Contract,
 }
 
 impl Request {
     /// Margins of `f32` rows on the CPU, on all threads of the current pool.
     pub fn cpu() -> Self {
         let threads = rayon::current_num_threads() as u32;
-        Self { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads }
+        Self { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads, sum: Contract::Any }
     }
 }
 
@@ -43,6 +49,8 @@ pub struct Lowered {
     legal: LoopNest,
     packed: Packed,
     plan: Plan,
+    ranks: Option<Arc<Ranks>>,
+    rows: RowType,
 }
 
 /// A directive that was carried out otherwise than it says, since the device or the model leaves nothing else. The result
@@ -91,6 +99,22 @@ impl Lowered {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
+
+    /// What rows become ranks by before they are walked, where the schedule wants that. The plan is then one of
+    /// [`Ranks::forest`], and its rows are ranks.
+    pub fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.ranks.as_ref()
+    }
+
+    /// The type of the rows as they are handed over.
+    pub fn rows(&self) -> RowType {
+        self.rows
+    }
+
+    /// The forest that is walked, for the one that was lowered.
+    pub fn walked<'a>(&'a self, forest: &'a Forest) -> &'a Forest {
+        self.ranks.as_ref().map_or(forest, |ranks| ranks.forest())
+    }
 }
 
 /// Lowers a forest that verifies. A pure function: the same input gives the same plan.
@@ -98,10 +122,28 @@ impl Lowered {
 /// # Errors
 /// A schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
-    let Settled { notes, order, loops, legal, layout, least, plan } = settle(forest, schedule, request)?;
+    let ranks = ranks(forest, schedule)?;
+    let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
+    let Settled { notes, order, loops, legal, layout, least, plan } = settle(forest, schedule, inner)?;
     let packed = layout.pack(forest, &order, &least)?;
     packed.verify().map_err(Error::Internal)?;
-    Ok(Lowered { notes, order, loops, legal, packed, plan })
+    Ok(Lowered { notes, order, loops, legal, packed, plan, ranks: ranks.map(Arc::new), rows: request.rows })
+}
+
+fn ranks(forest: &Forest, schedule: &Schedule) -> Result<Option<Ranks>> {
+    let ranks = schedule.rank_choice().map(|choice| Ranks::new(forest, choice)).transpose()?;
+    // A forest of leaves reads no column.
+    Ok(ranks.filter(|ranks| !ranks.columns().is_empty()))
+}
+
+/// The forest that is walked, and in which type its rows are.
+fn on_ranks<'a>(forest: &'a Forest, request: Request, ranks: Option<&'a Ranks>) -> (&'a Forest, Request) {
+    let Some(ranks) = ranks else { return (forest, request) };
+    let rows = match ranks.width() {
+        Width::U8 => RowType::U8,
+        Width::U16 => RowType::U16,
+    };
+    (ranks.forest(), Request { rows, ..request })
 }
 
 /// Whether [`lower`] would do it, without laying nodes out.
@@ -109,6 +151,8 @@ pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<L
 /// # Errors
 /// As [`lower`].
 pub fn check(forest: &Forest, schedule: &Schedule, request: Request) -> Result<()> {
+    let ranks = ranks(forest, schedule)?;
+    let (forest, request) = on_ranks(forest, request, ranks.as_ref());
     settle(forest, schedule, request).map(drop)
 }
 
@@ -159,7 +203,8 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     }
     let mut legal = loops.legalise();
     if let Device::Gpu(gpu) = request.device {
-        let (changed, more) = super::cube::without_atomics(&loops, &legal, forest.aggregate, gpu);
+        let (changed, more) =
+            super::cube::without_atomics(&loops, &legal, combine(forest, target, request), gpu);
         notes.extend(more);
         legal = changed.unwrap_or(legal);
     }
@@ -309,6 +354,16 @@ fn asks_more(forest: &Forest) -> bool {
     forest.trees.iter().any(|t| t.nodes.iter().any(asks))
 }
 
+/// How leaves become margins. The CPU's program settles by itself in which type it adds.
+fn combine(forest: &Forest, target: Target, request: Request) -> Combine {
+    match forest.aggregate {
+        Aggregate::Sum if target == Target::Cube && request.sum == Contract::Exact => Combine::Fixed,
+        Aggregate::Sum => Combine::Sum,
+        Aggregate::Min => Combine::Min,
+        Aggregate::Max => Combine::Max,
+    }
+}
+
 fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request, questions: bool) -> Plan {
     Plan {
         target,
@@ -316,11 +371,7 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request,
         layout: layout.kind(),
         children: layout.children(),
         node: NodeFormat::whole(layout.children()),
-        combine: match forest.aggregate {
-            Aggregate::Sum => Combine::Sum,
-            Aggregate::Min => Combine::Min,
-            Aggregate::Max => Combine::Max,
-        },
+        combine: combine(forest, target, request),
         questions,
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,

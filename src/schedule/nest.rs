@@ -403,7 +403,10 @@ impl Building {
                 let found = self.over_trees(var)?;
                 self.mark(found, |m| m.reduce.vector = Some(*width))
             }
-            Directive::Layout { .. } | Directive::Sort { .. } | Directive::Pad { .. } => Ok(()),
+            Directive::Layout { .. }
+            | Directive::Sort { .. }
+            | Directive::Pad { .. }
+            | Directive::Ranks { .. } => Ok(()),
         }
     }
 

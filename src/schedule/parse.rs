@@ -4,7 +4,7 @@
 //! directive, a semicolon after it, `schedule.Tile(…)` with braces round a reorder's list, declarations of index
 //! variables (which say nothing), and the papers' names for sizes.
 
-use super::{Directive, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, TreeOrder};
+use super::{Choice, Directive, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, TreeOrder};
 
 /// The sizes that listings in the papers name without saying: rows a chunk of XGBoost's loop (64 in its sources)
 /// and rows a thread block of Tahoe's.
@@ -110,6 +110,14 @@ fn directive(name: &str, arguments: &[&str]) -> Result<Directive, String> {
             Ok(Directive::Pad { percent: percent.map_err(|_| format!("`{n}` is no number of percent"))? })
         }
         ("pad", _) => Err(usage("pad(percent)")),
+        ("ranks", ["off"]) => Ok(Directive::Ranks { choice: None }),
+        ("ranks", [name]) => {
+            let choice = Choice::ALL.into_iter().find(|c| c.name() == *name);
+            choice
+                .map(|c| Directive::Ranks { choice: Some(c) })
+                .ok_or(format!("`{name}` is no width of ranks: u8, u16, auto or off"))
+        }
+        ("ranks", _) => Err(usage("ranks(auto)")),
         ("unroll", [v]) => Ok(Directive::Unroll { var: variable(v)? }),
         ("unroll", _) => Err(usage("unroll(variable)")),
         ("specialize", [v]) => Ok(Directive::Specialize { var: variable(v)? }),

@@ -223,6 +223,22 @@ pub fn assert_values<T: Copy + Into<f64>>(
     }
 }
 
+/// The sum of finite numbers, rounded to `f64` about once: partial sums that overlap in no bit hold it without error
+/// (Shewchuk, 1997).
+pub fn exact_sum(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut partials: Vec<f64> = Vec::new();
+    for mut x in values {
+        partials.retain_mut(|y| {
+            let (large, small) = if x.abs() < y.abs() { (*y, x) } else { (x, *y) };
+            x = large + small;
+            *y = small - (x - large);
+            *y != 0.0
+        });
+        partials.push(x);
+    }
+    partials.iter().sum()
+}
+
 /// The reference's margins of a specimen's row.
 pub fn reference_margins(s: &Specimen) -> impl Fn(usize) -> Vec<f64> {
     |r| reference::margins(&s.forest, s.row(r))

@@ -8,7 +8,7 @@ use super::{
     expand::forest,
     memory::{BuffersCompilationArg, CallCompilationArg},
 };
-use crate::plan::PlanRef;
+use crate::plan::{Combine, PlanRef};
 
 /// What a compiler makes of a plan: WGSL, SPIR-V, PTX, a code object. It is what a launch gives it.
 ///
@@ -21,14 +21,16 @@ pub fn compile<C: Compiler>(
     options: &C::CompilationOptions,
 ) -> Result<C::Representation, CompilationError> {
     let buffer = || BufferCompilationArg { inplace: None };
-    let atomic = (plan.emit.sums() && plan.is_atomic()).then(buffer).into_iter().collect();
+    let atomic = plan.emit.sums() && plan.is_atomic();
+    let whole = plan.combine == Combine::Fixed;
     let buffers = BuffersCompilationArg {
         rows: buffer(),
         model: buffer(),
         leaves: buffer(),
         out: buffer(),
         partial: buffer(),
-        atomic,
+        atomic: (atomic && !whole).then(buffer).into_iter().collect(),
+        atomic_words: (atomic && whole).then(buffer).into_iter().collect(),
     };
     let numbers = |count: usize| std::iter::repeat_n((), count).collect();
     let call = CallCompilationArg {

@@ -9,15 +9,18 @@
 mod compile;
 mod expand;
 mod finish;
+mod fixed;
 mod keys;
 mod launch;
 mod memory;
 mod node;
+mod rank;
 mod reduce;
 mod shared;
 mod walk;
 
 pub use compile::compile;
-pub use launch::{Model, Rows, adders, cubes, launch, most_rows};
+pub use launch::{Model, RankTables, Rows, adders, cubes, launch, most_rows, pieces, rank};
 pub use memory::TREE_WORDS;
 pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
+pub use rank::COLUMN_WORDS;

@@ -11,7 +11,7 @@ use cubecl::prelude::*;
 
 use super::{
     expand::{State, add, ends_of, index_of, value, within},
-    keys::{key_of_bits, load_bits},
+    keys::load_key,
     memory::{Buffers, Call, Local, TREE_WORDS, combine, nothing, shared_len},
     node::{self, Place},
 };
@@ -39,7 +39,7 @@ pub fn cache_rows(
                 i % features
             };
             let at = call.row_offset + row * call.row_stride + column * call.column_stride;
-            local.keys.index_mut(0)[i as usize] = key_of_bits(load_bits(&b.rows, at, plan.rows));
+            local.keys.index_mut(0)[i as usize] = load_key(&b.rows, at, plan.rows);
         }
         i += CUBE_DIM;
     }
@@ -125,9 +125,9 @@ pub fn my_copy(#[comptime] plan: &PlanRef) -> u32 {
 
 /// Where a sum lies.
 #[cube]
-pub fn sum_at(copy: u32, row: u32, output: u32, #[comptime] plan: &PlanRef) -> u32 {
+pub fn sum_at(copy: u32, row: u32, word: u32, #[comptime] plan: &PlanRef) -> u32 {
     let rows = comptime![plan.shared_sums.as_ref().map_or(1, |s| s.rows)];
-    (copy * rows + row) * plan.outputs + output
+    (copy * rows + row) * comptime![plan.sum_words()] + word
 }
 
 /// Every sum as that of no leaves.
@@ -219,7 +219,7 @@ fn team(#[comptime] by: Adders) -> Team {
 }
 
 /// The rows of a chain from its loop `depth` on. The first loop is shared out over the teams; a chain without loops is
-/// one row, whose outputs are.
+/// one row, whose sums' words are.
 #[cube]
 fn reduce_rows(
     b: &mut Buffers,
@@ -253,27 +253,27 @@ fn reduce_rows(
         }
     } else {
         let shared_out = comptime![chain.is_empty()];
-        let mut output = if shared_out {
-            select(team.index < team.count, team.index, comptime![plan.outputs].runtime())
+        let mut word = if shared_out {
+            select(team.index < team.count, team.index, comptime![plan.sum_words()].runtime())
         } else {
             0u32.runtime()
         };
         let stride = if shared_out { team.count } else { 1u32.runtime() };
-        while output < plan.outputs {
+        while word < comptime![plan.sum_words()] {
             let copies = comptime![plan.shared_sums.as_ref().map_or(1, |s| s.copies())];
             let none = nothing(&*b, call, plan);
             let mut total = none;
             let row = state.row - state.sums_row;
             match by {
                 Adders::Cube => {
-                    let at = sum_at(0u32.runtime(), row, output, plan) as usize;
+                    let at = sum_at(0u32.runtime(), row, word, plan) as usize;
                     total = local.sums[0][at];
                     local.sums.index_mut(0)[at] = none;
                 }
                 Adders::Unit | Adders::Plane => {
                     let mut copy = team.lane;
                     while copy < copies {
-                        let at = sum_at(copy, row, output, plan) as usize;
+                        let at = sum_at(copy, row, word, plan) as usize;
                         total = combine(total, local.sums[0][at], plan.combine);
                         local.sums.index_mut(0)[at] = none;
                         copy += team.lanes;
@@ -282,15 +282,16 @@ fn reduce_rows(
             }
             if comptime![by == Adders::Plane] {
                 total = match comptime![plan.combine] {
-                    Combine::Sum => plane_sum(total),
-                    Combine::Min => plane_min(total),
-                    Combine::Max => plane_max(total),
+                    Combine::Sum => u32::reinterpret(plane_sum(f32::reinterpret(total))),
+                    Combine::Min => u32::reinterpret(plane_min(f32::reinterpret(total))),
+                    Combine::Max => u32::reinterpret(plane_max(f32::reinterpret(total))),
+                    Combine::Fixed => plane_sum(total),
                 };
             }
             if team.lane == 0u32 {
-                add(b, call, local, state, state.row, output, total, into, plan);
+                add(b, call, local, state, state.row, word, total, into, plan);
             }
-            output += stride;
+            word += stride;
         }
     }
 }

@@ -375,13 +375,22 @@ pub enum Combine {
     Min,
     /// The largest.
     Max,
+    /// They are added up as whole numbers of two words each, in any order the same sum.
+    Fixed,
+}
+
+impl Combine {
+    /// Words of a sum.
+    pub fn words(self) -> u32 {
+        if self == Self::Fixed { 2 } else { 1 }
+    }
 }
 
 /// A node's words on a cube target: as few as the model allows.
 ///
 /// | words | what they hold |
 /// |---|---|
-/// | 1 | the threshold's high bits; below them flags and the column |
+/// | 1 | the threshold's high bits; below them flags and the column, and where children are linked the way to the left one |
 /// | 2 | the threshold; flags and the column, and where children are linked the way to the left one |
 /// | 3 | the threshold; flags and the column; the left child's address |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -401,9 +410,12 @@ impl NodeFormat {
         Self { words, column_bits: 24, spare_bits: 0 }
     }
 
-    /// Bits of a second word that hold the way to the left child.
+    /// Bits that hold the way to the left child: of a second word, or, of ranks, of the only one.
     pub fn link_bits(self) -> u32 {
-        28 - self.column_bits
+        match self.words {
+            1 => self.spare_bits.saturating_sub(self.column_bits + 1),
+            _ => 28 - self.column_bits,
+        }
     }
 }
 
@@ -495,7 +507,7 @@ pub enum Target {
     Cube,
 }
 
-/// The type of the rows in memory; each is widened exactly.
+/// The type of the rows in memory; values of each are widened exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowType {
     /// 32-bit.
@@ -504,6 +516,31 @@ pub enum RowType {
     F16,
     /// bfloat16.
     BF16,
+    /// Ranks of one byte.
+    U8,
+    /// Ranks of two bytes.
+    U16,
+}
+
+impl RowType {
+    /// Values in a word.
+    pub fn per_word(self) -> u32 {
+        match self {
+            Self::F32 => 1,
+            Self::F16 | Self::BF16 | Self::U16 => 2,
+            Self::U8 => 4,
+        }
+    }
+
+    /// Of ranks, the bits of a key below the rank; all of them are set. There is one bit more above than a rank takes, so
+    /// that a word can stand above every key.
+    pub fn rank_shift(self) -> Option<u32> {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => None,
+            Self::U8 => Some(23),
+            Self::U16 => Some(15),
+        }
+    }
 }
 
 /// A kernel's shape.
@@ -559,8 +596,13 @@ impl Plan {
         let sums = self
             .shared_sums
             .as_ref()
-            .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.outputs));
+            .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.sum_words()));
         cache.saturating_add(trees).saturating_add(sums).saturating_mul(4)
+    }
+
+    /// Words of a row's sums.
+    pub fn sum_words(&self) -> u32 {
+        self.outputs.saturating_mul(self.combine.words())
     }
 
     /// Every statement, outermost first.
@@ -592,7 +634,11 @@ impl Plan {
     /// Any other is a launch of its own, the last stage.
     pub fn fused(&self) -> Option<Transform> {
         match self.emit {
-            Emit::Values(t) if self.outputs == 1 && t.is_each() && self.sums_once() => Some(t),
+            Emit::Values(t)
+                if self.outputs == 1 && t.is_each() && self.sums_once() && self.combine != Combine::Fixed =>
+            {
+                Some(t)
+            }
             _ => None,
         }
     }

@@ -41,6 +41,7 @@ impl fmt::Display for Plan {
             Combine::Sum => writeln!(f)?,
             Combine::Min => writeln!(f, " combine=min")?,
             Combine::Max => writeln!(f, " combine=max")?,
+            Combine::Fixed => writeln!(f, " combine=fixed")?,
         }
         if self.target == Target::Cube {
             let grid = self.grid.map(|g| g.map_or("1".to_owned(), |v| self.value(v)));

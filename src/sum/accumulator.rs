@@ -1,0 +1,48 @@
+//! The type that a producer adds leaves in.
+
+use std::fmt;
+
+use crate::forest::{CompareType, Forest};
+
+/// The type of a running sum under the contract [`tree`](super::Contract::Tree).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Accumulator {
+    /// Leaves are rounded to `f32`, and so is each addition.
+    F32,
+    /// Each addition is rounded to `f64`, and the margin to `f32` once.
+    F64,
+}
+
+impl Accumulator {
+    /// The producer's, by its name in [`Forest::producer`](crate::forest::Forest::producer).
+    ///
+    /// | producer | adds in |
+    /// |---|---|
+    /// | XGBoost | `f32` |
+    /// | ONNX, treelite | the type of the model's thresholds |
+    /// | LightGBM, CatBoost, scikit-learn | `f64` |
+    /// | anything else | `f64`, as the [reference interpreter](crate::forest::reference) does |
+    ///
+    /// ```
+    /// use fangorn::{Forest, sum::Accumulator};
+    ///
+    /// let boosted = Forest::builder(1, 1).producer("xgboost", "3.0.0", "reg:squarederror").build()?;
+    /// assert_eq!(Accumulator::of(&boosted), Accumulator::F32);
+    /// # Ok::<(), fangorn::forest::VerifyError>(())
+    /// ```
+    pub fn of(forest: &Forest) -> Self {
+        match (&forest.producer.library[..], forest.compare) {
+            ("xgboost", _) | ("onnx" | "treelite", CompareType::F32) => Self::F32,
+            _ => Self::F64,
+        }
+    }
+}
+
+impl fmt::Display for Accumulator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        })
+    }
+}
