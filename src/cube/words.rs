@@ -36,11 +36,12 @@ impl Encoded {
         let format = plan.node;
         let linked = plan.children == Children::Linked;
         let spare = (1 << format.spare_bits) - 1;
-        let leaf = u32::from(flags & LEAF != 0) << format.column_bits;
+        let shift = format.column_shift(plan.children);
+        let leaf = u32::from(flags & LEAF != 0) << (shift + format.column_bits);
         match format.words {
             1 if plan.rows.rank_shift().is_some() => {
-                let ahead = if linked { link.wrapping_sub(address) << (format.column_bits + 1) } else { 0 };
-                words.push(asked & !spare | ahead | leaf | column);
+                let ahead = if linked { link.wrapping_sub(address) } else { 0 };
+                words.push(asked & !spare | leaf | column << shift | ahead);
             }
             1 => {
                 let missing_left = u32::from(flags & MISSING_LEFT != 0) << (format.column_bits + 1);

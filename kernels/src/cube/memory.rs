@@ -62,7 +62,7 @@ pub struct Call {
 /// What a cube shares, and a unit keeps.
 #[derive(CubeType)]
 pub struct Local {
-    /// The row cache: keys.
+    /// The row cache: keys, column after column.
     pub keys: Sequence<Shared<[u32]>>,
     /// The tree cache: nodes' words.
     pub nodes: Sequence<Shared<[u32]>>,
@@ -82,9 +82,7 @@ impl Local {
     pub fn new(#[comptime] plan: &PlanRef) -> Self {
         let mut keys = Sequence::<Shared<[u32]>>::new();
         if comptime![plan.cached_rows.is_some()] {
-            keys.push(Shared::new_slice(comptime![
-                (plan.cached_rows.unwrap_or(0) * plan.features).max(1) as usize
-            ]));
+            keys.push(Shared::new_slice(comptime![plan.cached_keys().max(1) as usize]));
         }
         let mut nodes = Sequence::<Shared<[u32]>>::new();
         if comptime![plan.cached_trees.is_some()] {

@@ -17,8 +17,8 @@
 //!
 //! Where rows are ranks, nothing is missing, and a key is the rank with all low bits set
 //! ([`RowType::rank_shift`](crate::plan::RowType::rank_shift)). A node of one word has the threshold above those bits, and
-//! column, leaf flag and, where children are linked, the way to the left one in them. So a value goes left where
-//! `key < word`, whatever stands in the low bits.
+//! in them, from below, the way to the left child where children are linked, the column and a leaf's flag. So a value goes
+//! left where `key < word`, whatever stands in the low bits.
 
 // What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
 #![allow(clippy::too_many_arguments)]
@@ -146,13 +146,17 @@ pub fn meta(
 /// The column in a node's flags.
 #[cube]
 pub fn column(meta: u32, #[comptime] plan: &PlanRef) -> u32 {
-    meta & comptime![(1u32 << plan.node.column_bits) - 1]
+    let shift = comptime![plan.node.column_shift(plan.children)];
+    (meta >> shift) & comptime![(1u32 << plan.node.column_bits) - 1]
 }
 
 /// Whether a node with these flags is a leaf.
 #[cube]
 pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
-    let flag = comptime![if plan.node.words == 1 { 1u32 << plan.node.column_bits } else { LEAF }];
+    let flag = comptime![match plan.node.words {
+        1 => 1u32 << (plan.node.column_shift(plan.children) + plan.node.column_bits),
+        _ => LEAF,
+    }];
     (meta & flag) != 0u32
 }
 
@@ -211,8 +215,7 @@ pub fn step(
             if comptime![plan.node.words == 3] {
                 word(b, local, place, at, 2u32, cached, plan) + side
             } else {
-                // Between them stands a leaf's flag where there is one word.
-                let below = comptime![plan.node.column_bits + if plan.node.words == 1 { 1 } else { 0 }];
+                let below = comptime![if plan.node.words == 1 { 0 } else { plan.node.column_bits }];
                 let ahead = (meta >> below) & comptime![(1u32 << plan.node.link_bits()) - 1];
                 at + ahead + side
             }

@@ -17,6 +17,11 @@ use super::{
 };
 use crate::plan::{Adders, Children, Combine, Dim, GpuDim, PlanRef, Range, RowLoop, Sum};
 
+/// Values of a patch of rows that units side by side load, …
+const PATCH: u32 = 32;
+/// … and its rows, where there are so many: a line of memory holds as many columns as are left.
+const PATCH_ROWS: u32 = 4;
+
 /// `cacheRows`: the cube's units load the window's values side by side, as keys.
 #[cube]
 pub fn cache_rows(
@@ -27,19 +32,28 @@ pub fn cache_rows(
     #[comptime] count: u32,
     #[comptime] plan: &PlanRef,
 ) {
-    let features = comptime![plan.features.max(1)];
+    // Units side by side load a patch of the rows: values that lie together, yet few of one column's bank.
+    let height = comptime![count.clamp(1, PATCH_ROWS).next_power_of_two().min(PATCH_ROWS)];
+    let width = comptime![PATCH / height];
+    let across = comptime![plan.features.div_ceil(width).max(1)];
     sync_cube();
     let mut i = UNIT_POS;
-    while i < comptime![count * plan.features] {
-        let row = state.window + i / features;
-        if row < call.batch {
-            let column = if comptime![plan.used_columns] {
-                b.model[(call.columns_at + i % features) as usize]
-            } else {
-                i % features
-            };
+    while i < comptime![count.div_ceil(height) * across * PATCH] {
+        let patch = i / PATCH;
+        let place = i % PATCH;
+        let r = (patch / across) * height + place / width;
+        let c = (patch % across) * width + place % width;
+        let row = state.window + r;
+        // In integers: `&&` is a branch.
+        let outside = select(r < count, 0u32, 1u32)
+            | select(c < plan.features, 0u32, 1u32)
+            | select(row < call.batch, 0u32, 1u32);
+        if outside == 0u32 {
+            let column =
+                if comptime![plan.used_columns] { b.model[(call.columns_at + c) as usize] } else { c };
             let at = call.row_offset + row * call.row_stride + column * call.column_stride;
-            local.keys.index_mut(0)[i as usize] = load_key(&b.rows, at, plan.rows);
+            let key = load_key(&b.rows, at, plan.rows);
+            local.keys.index_mut(0)[(c * comptime![plan.cached_stride()] + r) as usize] = key;
         }
         i += CUBE_DIM;
     }

@@ -242,7 +242,7 @@ fn key(
     #[comptime] plan: &PlanRef,
 ) -> u32 {
     if cached {
-        local.keys[0][((row - window) * comptime![plan.features] + column) as usize]
+        local.keys[0][(column * comptime![plan.cached_stride()] + (row - window)) as usize]
     } else {
         let column =
             if comptime![plan.used_columns] { b.model[(call.columns_at + column) as usize] } else { column };

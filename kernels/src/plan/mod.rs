@@ -410,6 +410,12 @@ impl NodeFormat {
         Self { words, column_bits: 24, spare_bits: 0 }
     }
 
+    /// Bits below the column in a linked node's only word: the way to the left child, lowest, so that it takes one operation
+    /// to read.
+    pub fn column_shift(self, children: Children) -> u32 {
+        if self.words == 1 && children == Children::Linked { self.link_bits() } else { 0 }
+    }
+
     /// Bits that hold the way to the left child: of a second word, or, of ranks, of the only one.
     pub fn link_bits(self) -> u32 {
         match self.words {
@@ -543,6 +549,9 @@ impl RowType {
     }
 }
 
+/// Banks of shared memory, on every GPU there is.
+const BANKS: u32 = 32;
+
 /// A kernel's shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
@@ -591,13 +600,27 @@ pub struct Plan {
 impl Plan {
     /// Shared memory in bytes.
     pub fn shared_bytes(&self) -> u32 {
-        let cache = self.cached_rows.map_or(0, |rows| rows.saturating_mul(self.features));
+        let cache = self.cached_keys();
         let trees = self.cached_trees.map_or(0, |c| c.words);
         let sums = self
             .shared_sums
             .as_ref()
             .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.sum_words()));
         cache.saturating_add(trees).saturating_add(sums).saturating_mul(4)
+    }
+
+    /// From column to column of the row cache: rows, where there are many as many as shared memory has banks, or a multiple
+    /// of that, so that units with rows of their own never ask one bank for two keys.
+    pub fn cached_stride(&self) -> u32 {
+        match self.cached_rows.unwrap_or(0) {
+            rows if rows < BANKS => rows,
+            rows => rows.checked_next_multiple_of(BANKS).unwrap_or(rows),
+        }
+    }
+
+    /// Keys that the row cache has room for.
+    pub fn cached_keys(&self) -> u32 {
+        self.cached_stride().saturating_mul(self.features)
     }
 
     /// Words of a row's sums.

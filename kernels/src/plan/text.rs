@@ -51,9 +51,9 @@ impl fmt::Display for Plan {
         for (i, size) in self.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
         }
-        if let Some(rows) = self.cached_rows {
+        if self.cached_rows.is_some() {
             let which = if self.used_columns { "used " } else { "" };
-            writeln!(f, "  row cache: keys[{rows}, {which}{}]", self.features)?;
+            writeln!(f, "  row cache: keys[{which}{}, {}]", self.features, self.cached_stride())?;
         }
         if let Some(CachedTrees { trees, words }) = self.cached_trees {
             writeln!(f, "  tree cache: {words} words for {trees} trees")?;
