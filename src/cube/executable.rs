@@ -21,7 +21,7 @@ pub struct Executable {
     client: Client,
     plan: PlanRef,
     model: Model,
-    /// What rows become before they are walked, where the schedule wants that.
+    /// What rows become before they are walked, where the schedule wants that and their cache does not make it of them.
     ranks: Option<RankTables>,
     /// The leaves as whole numbers, where those are added up.
     leaves: Option<(Handle, usize)>,
@@ -80,7 +80,13 @@ impl Executable {
             Combine::Fixed => Some(FixedPoint::new(forest)?),
             Combine::Sum | Combine::Min | Combine::Max => None,
         };
-        let words = words::encode(forest, lowered, fixed.as_ref()).ok_or_else(too_large)?;
+        let tables = match lowered.ranks() {
+            Some(ranks) => words::rank_tables(ranks).ok_or_else(too_large)?,
+            None => Vec::new(),
+        };
+        let fused = lowered.plan().ranks_from.is_some();
+        let words = words::encode(forest, lowered, fixed.as_ref(), if fused { &tables } else { &[] });
+        let words = words.ok_or_else(too_large)?;
         let leaves = match &fixed {
             Some(fixed) => {
                 let words: Vec<u32> = fixed.leaves().iter().flat_map(|v| fixed.split(*v)).collect();
@@ -89,17 +95,14 @@ impl Executable {
             None => None,
         };
         let ranks = match lowered.ranks() {
-            Some(ranks) => {
-                let tables = words::rank_tables(ranks).ok_or_else(too_large)?;
-                Some(RankTables {
-                    words: upload(client, &tables)?,
-                    len: tables.len(),
-                    columns: ranks.columns().len() as u32,
-                    from: lowered.rows(),
-                    to: lowered.plan().rows,
-                })
-            }
-            None => None,
+            Some(ranks) if !fused => Some(RankTables {
+                words: upload(client, &tables)?,
+                len: tables.len(),
+                columns: ranks.columns().len() as u32,
+                from: lowered.rows(),
+                to: lowered.plan().rows,
+            }),
+            _ => None,
         };
         let model = Model {
             words: upload(client, &words.words)?,
@@ -108,6 +111,7 @@ impl Executable {
             slots_at: words.slots_at,
             questions_at: words.questions_at,
             columns_at: words.columns_at,
+            ranks_at: words.ranks_at,
             base_at: words.base_at,
             trees: lowered.order().len() as u32,
             scale: forest.scale.0 as f32,

@@ -17,6 +17,7 @@ pub(super) struct Words {
     pub(super) slots_at: u32,
     pub(super) questions_at: u32,
     pub(super) columns_at: u32,
+    pub(super) ranks_at: u32,
     pub(super) base_at: u32,
 }
 
@@ -61,7 +62,12 @@ impl Encoded {
 
 /// Encodes nodes, trees, slots, questions, columns and base scores; `None` where they need more words than can be
 /// counted in 32 bits.
-pub(super) fn encode(forest: &Forest, lowered: &Lowered, fixed: Option<&FixedPoint>) -> Option<Words> {
+pub(super) fn encode(
+    forest: &Forest,
+    lowered: &Lowered,
+    fixed: Option<&FixedPoint>,
+    tables: &[u32],
+) -> Option<Words> {
     let forest = lowered.walked(forest);
     let (packed, order, plan) = (lowered.packed(), lowered.order(), lowered.plan());
     let mut questions = Questions::new(forest);
@@ -124,6 +130,8 @@ pub(super) fn encode(forest: &Forest, lowered: &Lowered, fixed: Option<&FixedPoi
     words.push(0);
     let columns_at = words.len();
     words.extend(columns);
+    let ranks_at = words.len();
+    words.extend(tables);
     let base_at = words.len();
     match fixed {
         None => words.extend(forest.base_score.iter().map(|b| (b.0 as f32).to_bits())),
@@ -139,9 +147,9 @@ pub(super) fn encode(forest: &Forest, lowered: &Lowered, fixed: Option<&FixedPoi
         words.extend(fixed.exponents().iter().map(|s| *s as u32));
     }
     u32::try_from(words.len()).ok()?;
-    let [trees_at, slots_at, questions_at, columns_at, base_at] =
-        [trees_at, slots_at, questions_at, columns_at, base_at].map(|n| n as u32);
-    Some(Words { words, trees_at, slots_at, questions_at, columns_at, base_at })
+    let [trees_at, slots_at, questions_at, columns_at, ranks_at, base_at] =
+        [trees_at, slots_at, questions_at, columns_at, ranks_at, base_at].map(|n| n as u32);
+    Some(Words { words, trees_at, slots_at, questions_at, columns_at, ranks_at, base_at })
 }
 
 /// What makes rows ranks, as the kernels' `rank` module reads it; `None` where it takes more words than can be counted in

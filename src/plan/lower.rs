@@ -124,7 +124,11 @@ impl Lowered {
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
     let ranks = ranks(forest, schedule)?;
     let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
-    let Settled { notes, order, loops, legal, layout, least, plan } = settle(forest, schedule, inner)?;
+    let Settled { notes, order, loops, legal, layout, least, mut plan } = settle(forest, schedule, inner)?;
+    // A table of the columns in use is one of ranks' too: all of them are.
+    if ranks.is_some() && plan.target == Target::Cube && !plan.used_columns && plan.caches_each_row_once() {
+        plan.ranks_from = Some(request.rows);
+    }
     let packed = layout.pack(forest, &order, &least)?;
     packed.verify().map_err(Error::Internal)?;
     Ok(Lowered { notes, order, loops, legal, packed, plan, ranks: ranks.map(Arc::new), rows: request.rows })
@@ -378,6 +382,7 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request,
         features: 0,
         used_columns: false,
         rows: request.rows,
+        ranks_from: None,
         cube_dim: [1; 3],
         grid: [None; 3],
         cached_rows: None,

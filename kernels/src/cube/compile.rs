@@ -43,6 +43,7 @@ pub fn compile<C: Compiler>(
         slots_at: (),
         questions_at: (),
         columns_at: (),
+        ranks_at: (),
         base_at: (),
         scale: (),
         sizes: numbers(plan.sizes.len()),

@@ -28,7 +28,7 @@ pub fn load_key(rows: &[u32], at: u32, #[comptime] row_type: RowType) -> u32 {
 
 /// A rank, every bit below it set.
 #[cube]
-fn key_of_rank(rank: u32, #[comptime] row_type: RowType) -> u32 {
+pub fn key_of_rank(rank: u32, #[comptime] row_type: RowType) -> u32 {
     let shift = comptime![row_type.rank_shift().unwrap_or(0)];
     (rank << shift) | comptime![(1u32 << shift) - 1]
 }

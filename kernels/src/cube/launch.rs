@@ -26,6 +26,8 @@ pub struct Model {
     pub questions_at: u32,
     /// Where the columns that the model uses begin.
     pub columns_at: u32,
+    /// Where the tables begin by which rows become ranks as they are cached.
+    pub ranks_at: u32,
     /// Where the base scores begin, as words of sums; after them the sum of no leaves, and of sums that are whole numbers
     /// the bits of a low word and each output's exponent.
     pub base_at: u32,
@@ -95,7 +97,7 @@ pub fn launch(
     out: (Handle, usize),
     most: u32,
 ) {
-    for (rows, out) in pieces(plan.rows, rows, out, most) {
+    for (rows, out) in pieces(plan.input(), rows, out, most) {
         launch_piece(client, plan, model, &rows, leaves.clone(), out);
     }
 }
@@ -265,6 +267,7 @@ fn launch_piece(
         model.slots_at,
         model.questions_at,
         model.columns_at,
+        model.ranks_at,
         model.base_at,
         model.scale,
         plan.sizes.iter().map(|s| s.resolve(at)).collect(),

@@ -49,6 +49,8 @@ pub struct Call {
     pub questions_at: u32,
     /// … the columns that the model uses, …
     pub columns_at: u32,
+    /// … what rows become ranks by, …
+    pub ranks_at: u32,
     /// … and base scores, after which the sum of no leaves stands.
     pub base_at: u32,
     /// What margins are multiplied with before a transform.

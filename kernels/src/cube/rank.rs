@@ -43,17 +43,17 @@ pub fn rank_rows(
                 let record = column * COLUMN_WORDS;
                 let feature = tables[record as usize];
                 let key = load_key(rows, row_offset + row * row_stride + feature * column_stride, from);
-                packed |= rank(tables, record, key) << comptime![c * (32 / per_word)];
+                packed |= rank(tables, 0u32, record, key) << comptime![c * (32 / per_word)];
             }
         }
         ranked[i as usize] = packed;
     }
 }
 
-/// The rank of a value in the column whose record is given.
+/// The rank of a value in the column whose record is given, with tables that begin at `tables_at`.
 #[cube]
-fn rank(tables: &[u32], record: u32, key: u32) -> u32 {
-    let at = tables[(record + 1u32) as usize];
+pub fn rank(tables: &[u32], tables_at: u32, record: u32, key: u32) -> u32 {
+    let at = tables_at + tables[(record + 1u32) as usize];
     let count = tables[(record + 2u32) as usize];
     let flags = tables[(record + 3u32) as usize];
     let mut found = 0u32;

@@ -11,9 +11,10 @@ use cubecl::prelude::*;
 
 use super::{
     expand::{State, add, ends_of, index_of, value, within},
-    keys::load_key,
+    keys::{key_of_rank, load_key},
     memory::{Buffers, Call, Local, TREE_WORDS, combine, nothing, shared_len},
     node::{self, Place},
+    rank::{COLUMN_WORDS, rank},
 };
 use crate::plan::{Adders, Children, Combine, Dim, GpuDim, PlanRef, Range, RowLoop, Sum};
 
@@ -49,10 +50,19 @@ pub fn cache_rows(
             | select(c < plan.features, 0u32, 1u32)
             | select(row < call.batch, 0u32, 1u32);
         if outside == 0u32 {
-            let column =
-                if comptime![plan.used_columns] { b.model[(call.columns_at + c) as usize] } else { c };
+            let record = call.ranks_at + c * COLUMN_WORDS;
+            let column = if comptime![plan.ranks_from.is_some()] {
+                b.model[record as usize]
+            } else if comptime![plan.used_columns] {
+                b.model[(call.columns_at + c) as usize]
+            } else {
+                c
+            };
             let at = call.row_offset + row * call.row_stride + column * call.column_stride;
-            let key = load_key(&b.rows, at, plan.rows);
+            let mut key = load_key(&b.rows, at, comptime![plan.input()]);
+            if comptime![plan.ranks_from.is_some()] {
+                key = key_of_rank(rank(&b.model, call.ranks_at, record, key), plan.rows);
+            }
             local.keys.index_mut(0)[(c * comptime![plan.cached_stride()] + r) as usize] = key;
         }
         i += CUBE_DIM;

@@ -5,6 +5,7 @@
 //! whatever is a number here is compiled in, whatever is a slot of [`Plan::sizes`] is read at run time, so that one
 //! kernel serves every batch and every model of the same shape.
 
+mod cache;
 mod interned;
 mod key;
 pub mod question;
@@ -549,9 +550,6 @@ impl RowType {
     }
 }
 
-/// Banks of shared memory, on every GPU there is.
-const BANKS: u32 = 32;
-
 /// A kernel's shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
@@ -577,8 +575,10 @@ pub struct Plan {
     pub features: u32,
     /// Whether nodes count columns among those the model uses, which a table of the model names.
     pub used_columns: bool,
-    /// The type of the rows.
+    /// The type of the rows that are walked.
     pub rows: RowType,
+    /// Where those are ranks that are made as rows are cached: the type of the rows in memory.
+    pub ranks_from: Option<RowType>,
     /// Units of a cube; `[1, 1, 1]` on a CPU.
     pub cube_dim: [u32; 3],
     /// Iterations mapped to each axis of the grid.
@@ -607,20 +607,6 @@ impl Plan {
             .as_ref()
             .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.sum_words()));
         cache.saturating_add(trees).saturating_add(sums).saturating_mul(4)
-    }
-
-    /// From column to column of the row cache: rows, where there are many as many as shared memory has banks, or a multiple
-    /// of that, so that units with rows of their own never ask one bank for two keys.
-    pub fn cached_stride(&self) -> u32 {
-        match self.cached_rows.unwrap_or(0) {
-            rows if rows < BANKS => rows,
-            rows => rows.checked_next_multiple_of(BANKS).unwrap_or(rows),
-        }
-    }
-
-    /// Keys that the row cache has room for.
-    pub fn cached_keys(&self) -> u32 {
-        self.cached_stride().saturating_mul(self.features)
     }
 
     /// Words of a row's sums.

@@ -53,7 +53,8 @@ impl fmt::Display for Plan {
         }
         if self.cached_rows.is_some() {
             let which = if self.used_columns { "used " } else { "" };
-            writeln!(f, "  row cache: keys[{which}{}, {}]", self.features, self.cached_stride())?;
+            let from = self.ranks_from.map_or(String::new(), |from| format!(", ranks of {from:?} rows"));
+            writeln!(f, "  row cache: keys[{which}{}, {}]{from}", self.features, self.cached_stride())?;
         }
         if let Some(CachedTrees { trees, words }) = self.cached_trees {
             writeln!(f, "  tree cache: {words} words for {trees} trees")?;
