@@ -104,7 +104,7 @@ fn unreadable_lines_are_named() {
     cpu("tile(batch, b0, b1, 0)", &["line 1", "a size is at least 1"]);
     cpu("tile(batch, b0, b1, batch/0)", &["line 1", "a size is at least 1"]);
     cpu("split(tree, t0, t1, 0)", &["line 1", "a size is at least 1"]);
-    cpu("tile(batch, b0, b1, many)", &["line 1", "`many` is no size", "a number, batch, trees, threads"]);
+    cpu("tile(batch, b0, b1, many)", &["line 1", "`many` is no size", "below 2^32, batch, trees, threads"]);
     cpu("tile(batch, b0, b1, 4294967296)", &["line 1", "`4294967296` is no size"]);
     cpu("tile(batch, 0b, b1, 4)", &["line 1", "`0b` is no name for a new variable"]);
     cpu("tile(batch, a.b, b1, 4)", &["line 1", "`a.b` is no name for a new variable"]);
@@ -119,7 +119,105 @@ fn unreadable_lines_are_named() {
     cpu("pad(some)", &["line 1", "`some` is no number of percent"]);
     cpu("vectorReduce(tree, 3)", &["line 1", "`3` is no vector width", "1, 2, 4, 8 or 16"]);
     cpu("peelWalk(tree)", &["line 1", "expected `peelWalk(variable, steps)`"]);
-    cpu("tile(batch, b0, b1, 4", &["line 1", "`tile(` is not closed"]);
+    cpu("tile(batch, b0, b1, 4", &["line 1, column 1", "`tile(` is not closed"]);
+}
+
+#[test]
+fn brackets_and_braces_come_in_pairs() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    cpu(
+        "reorder({tree, batch)",
+        &["line 1, column 9", "`{` is not closed", "end the arguments with `}`, or leave it out"],
+    );
+    cpu("reorder(tree, batch})", &["line 1, column 20", "`}` stands alone", "round all arguments, once"]);
+    cpu("reorder({{tree, batch}})", &["line 1, column 10", "`{` stands alone"]);
+    cpu("reorder({tree}, {batch})", &["line 1, column 14", "`}` stands alone"]);
+    cpu("reorder({tree, batch}", &["line 1, column 1", "`reorder(` is not closed; end it with `)`"]);
+    cpu("\n  parallel(batch))", &["line 2, column 18", "`)` stands behind the directive"]);
+    cpu("{parallel(batch)}", &["line 1, column 17", "`}` stands behind the directive"]);
+    assert_eq!(parse("Reorder( { tree , batch } ) ; ;"), Schedule::new().reorder(["tree", "batch"]));
+    assert_eq!(parse("pad({})"), parse("pad()"));
+}
+
+#[test]
+fn commas_stand_between_arguments_and_a_line_between_directives() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    cpu(
+        "reorder(tree, batch,)",
+        &["line 1, column 21", "an argument is missing here", "leave the comma out"],
+    );
+    cpu("reorder(,tree)", &["line 1, column 9", "an argument is missing here"]);
+    cpu("tile(batch, , b1, 4)", &["line 1, column 12", "an argument is missing here"]);
+    cpu("pad(,)", &["line 1, column 5", "an argument is missing here"]);
+    cpu("reorder(tree batch)", &["line 1, column 9", "`tree batch` is no variable's name"]);
+    cpu(
+        "parallel(batch) cache(batch)",
+        &["line 1, column 17", "`cache(batch)` stands behind the directive", "write one directive a line"],
+    );
+    cpu("parallel(batch); cache(batch)", &["line 1, column 18", "write one directive a line"]);
+    cpu("cache(é)", &["line 1, column 7", "`é` is no variable's name"]);
+    cpu("1 2 cache(batch)", &["line 1, column 3", "`2 cache` is no directive"]);
+    cpu("5", &["line 1, column 1", "expected a directive", "found `5`"]);
+    cpu(";", &["line 1, column 1", "expected a directive", "found `;`"]);
+}
+
+#[test]
+fn numbers_are_whole_and_below_two_to_the_32() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    let tile = |size: &str| format!("tile(batch, b0, b1, {size})");
+    for size in ["4294967296", "-4", "4.0", "1e3", "0x10", "4 4", "٤"] {
+        cpu(&tile(size), &["line 1, column 21", &format!("`{size}` is no size: a number below 2^32")]);
+    }
+    cpu(&tile("trees/2/2"), &["line 1, column 27", "`2/2` is no size"]);
+    cpu(&tile("/4"), &["line 1, column 21", "`` is no size"]);
+    cpu(&tile("4/"), &["line 1, column 23", "`` is no size"]);
+    cpu("unrollWalk(tree, 4294967296)", &["line 1, column 18", "no number of steps below 2^32"]);
+    cpu("peelWalk(tree, two)", &["line 1, column 16", "`two` is no number of steps"]);
+    cpu("pad(10%%)", &["line 1, column 5", "`10%` is no number of percent"]);
+    cpu("vectorReduce(tree, 4294967300)", &["line 1, column 20", "no vector width"]);
+    let most = Schedule::new().tile("batch", "b0", "b1", u32::MAX);
+    assert_eq!(parse(&tile("4294967295")), most);
+    assert_eq!(parse(&tile("+04294967295")), most);
+    assert_eq!(parse("pad( 10 % )"), Schedule::new().pad(10));
+}
+
+/// The papers' declarations say nothing, so one that says something is no declaration.
+#[test]
+fn declarations_of_variables_hide_no_directive() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    cpu("auto b = schedule.Parallel(batch);", &["line 1, column 6", "a directive stands without `auto`"]);
+    cpu("auto& tree = schedule.GetBatchIndex();", &["line 1, column 7", "the rows are `batch`"]);
+    cpu("auto& rows = schedule.GetBatchIndex();", &["line 1, column 7", "the rows are `batch`"]);
+    cpu("IndexVar b0 b1;", &["line 1, column 10", "expected `IndexVar b0, b1;`", "`b0 b1`"]);
+    cpu("IndexVar b0, parallel(batch);", &["line 1, column 14", "`parallel(batch)`"]);
+    let declared =
+        "3 IndexVar b0, b1 ;\nauto batch = schedule.GetBatchIndex() ;\nauto& tree=schedule.GetTreeIndex()";
+    assert_eq!(parse(declared), Schedule::new());
+}
+
+/// A loop is mapped once; other marks may be given again, and of two numbers the last counts.
+#[test]
+fn a_mark_given_twice_is_given_once() {
+    let loops = |text: &str| parse(text).nest().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let tiled = "tile(tree, t0, t1, 4)\n";
+    for mark in ["cache(t0)", "specialize(t0)", "unroll(t1)", "interleave(t1)", "unrollWalk(t1)"] {
+        assert_eq!(loops(&format!("{tiled}{mark}\n{mark}")), loops(&format!("{tiled}{mark}")), "{mark}");
+    }
+    for mark in ["atomicReduce(t0)", "sharedReduce(t0)"] {
+        assert_eq!(loops(&format!("{tiled}{mark}\n{mark}")), loops(&format!("{tiled}{mark}")), "{mark}");
+    }
+    for (first, last) in [
+        ("unrollWalk(t1, 2)", "unrollWalk(t1, 5)"),
+        ("unrollWalk(t1, 2)", "unrollWalk(t1)"),
+        ("peelWalk(t1, 5)", "peelWalk(t1, 2)"),
+        ("vectorReduce(t0, 8)", "vectorReduce(t0, 4)"),
+    ] {
+        assert_eq!(loops(&format!("{tiled}{first}\n{last}")), loops(&format!("{tiled}{last}")), "{first}");
+        assert_ne!(loops(&format!("{tiled}{first}")), loops(&format!("{tiled}{last}")), "{first}");
+    }
+    for mapping in ["parallel(t0)", "gpuDimension(t0, grid.x)"] {
+        assert_refused(&format!("{tiled}{mapping}\n{mapping}"), Device::Cpu, &["mapped already", "once"]);
+    }
 }
 
 #[test]
