@@ -390,6 +390,19 @@ fn what_is_carried_out_otherwise_is_said() {
         note.contains("60 straight-line steps in each of 8 walks are more than a kernel may hold; 8 are"),
         "{note}"
     );
+    for device in [Device::Cpu, Device::PORTABLE_GPU] {
+        let rows = "gpuDimension(batch, grid.x)\nspecialize(batch)\nunrollWalk(tree)";
+        noted_on(device, rows, &["specialize(batch): it goes over rows", "its iterations share theirs"]);
+        let trees = "tile(tree, t0, t1, batch)\ngpuDimension(t0, grid.x)\nspecialize(t0)\nspecialize(t1)";
+        let why = "the batch says which trees an iteration visits";
+        noted_on(device, trees, &[&format!("specialize(t0): {why}"), &format!("specialize(t1): {why}")]);
+        // Nothing is different about full trees of one depth.
+        noted_on(device, "gpuDimension(batch, grid.x)\nspecialize(tree)\nunrollWalk(tree)", &[]);
+    }
+    // Two loops of one name are one directive.
+    let cpu = Request { device: Device::Cpu, ..request };
+    let copies = parse("reorder(tree, batch)\nsplit(tree, t0, t1, 2)\nspecialize(batch)");
+    assert_eq!(lower(&forest, &copies, cpu).expect("lowered").notes().len(), 1);
     let text = "specialize(tree)\ngpuDimension(batch, grid.x)\nunrollWalk(tree)";
     let lowered = lower(&chains, &parse(text), request).expect("lowered");
     let note = lowered.notes().first().expect("a note").to_string();
