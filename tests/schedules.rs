@@ -410,6 +410,54 @@ fn what_is_carried_out_otherwise_is_said() {
     assert!(lowered.plan().to_string().contains("to the tree's depth"), "{}", lowered.plan());
 }
 
+/// Schedules that a program could write: what they take is bounded by the limits, whatever they say.
+#[test]
+fn splits_of_splits_and_tiles_of_tiles_take_bounded_room() {
+    let schedule = |lines: &[String]| lines.join("\n");
+    // Each split from the inside out doubles the loops inside it.
+    let tiles = (0..14).map(|i| {
+        let var = if i == 0 { "batch".to_owned() } else { format!("r{}", i - 1) };
+        format!("tile({var}, a{i}, r{i}, 2)")
+    });
+    let splits = (0..14).rev().map(|i| format!("split(a{i}, x{i}, y{i}, 1)"));
+    let doubling: Vec<String> = tiles.chain(splits).collect();
+    assert_refused(&schedule(&doubling), Device::Cpu, &["directive 24", "more than 4096 loops", "less"]);
+    let before = parse(&schedule(&doubling[..23])).nest().expect("nested").loops().len();
+    assert!((2049..=4096).contains(&before), "{before} loops");
+    // Sizes that are no numbers add up: the first parts' ends by their starts, the second parts' starts by one.
+    let alternating = |of: &str| -> Vec<String> {
+        let var = |i: usize| match (i, i % 2) {
+            (0, _) => "tree".to_owned(),
+            (_, 0) => format!("b{}", i - 1),
+            _ => format!("a{}", i - 1),
+        };
+        (0..4000).map(|i| format!("split({}, a{i}, b{i}, {of})", var(i))).collect()
+    };
+    assert_refused(&schedule(&alternating("trees/3")), Device::Cpu, &["would be made of more than 64 sizes"]);
+    assert_refused(&schedule(&alternating("3")), Device::Cpu, &["tile and split by numbers, or less"]);
+    // Numbers fold: two hundred parts one after the other are nothing.
+    let parts: Vec<String> = (1..200).map(|i| format!("split(t{}, p{i}, t{i}, 1)", i - 1)).collect();
+    let parts = format!("tile(tree, t0, inside, 1)\n{}", parts.join("\n"));
+    assert_eq!(parse(&parts).nest().expect("nested").loops().len(), 401);
+}
+
+/// Thirty tiles inside each other, none of which divides the next: each loop has a second iteration, nearly all of them
+/// without a tree, and lowering must not go through them all.
+#[test]
+fn iterations_without_a_tree_take_no_time() {
+    let tiles = (0..30).map(|i| {
+        let var = if i == 0 { "tree".to_owned() } else { format!("r{}", i - 1) };
+        format!("tile({var}, a{i}, r{i}, {})", 38 - i)
+    });
+    let text: String =
+        tiles.chain(["specialize(a0)".into(), "unrollWalk(r29)".into()]).collect::<Vec<_>>().join("\n");
+    let request = Request { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let forest = forest_of("39 x depth 1; features 2");
+    let lowered = lower(&forest, &parse(&text), request).expect("lowered");
+    let trees = lowered.loops().trees_of_walks(39, 1);
+    assert_eq!(trees, [Some((0..39).collect::<Vec<u32>>())]);
+}
+
 /// Each directive's own number is in its message, wherever in the schedule it stands.
 #[test]
 fn errors_count_directives_not_lines() {
