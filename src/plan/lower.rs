@@ -10,7 +10,7 @@ use crate::{
         passes::{self, Depths},
     },
     layout::{self, Layout, LayoutKind, Packed, Sizes},
-    mir::{self, LoopNest},
+    mir::{self, LoopNest, Unspecialized, WhyNot},
     ranks::{Ranks, Width},
     schedule::{Device, MOST_SIBLING_WALKS, Schedule, TreeOrder},
     sum::Contract,
@@ -193,13 +193,26 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
         (walk.unroll.is_some().then_some(deepest), walk.peel.map(|n| n.min(first_leaf)))
     };
     let (mut loops, left) = loops.specialize(count, request.threads, most, code);
-    for name in left {
-        notes.push(Note {
-            directive: format!("specialize({name})"),
-            instead: format!(
+    for Unspecialized { name, why } in left {
+        let instead = match why {
+            WhyNot::Table => format!(
                 "more than {most} walks would stand side by side, so one walk reads each tree's depth from the table of trees"
             ),
-        });
+            WhyNot::Rows => {
+                "it goes over rows, which are not known when code is made; its iterations share theirs"
+                    .to_owned()
+            }
+            WhyNot::Batch => {
+                "the batch says which trees an iteration visits, and is not known when code is made; \
+                                 its iterations share theirs"
+                    .to_owned()
+            }
+        };
+        let note = Note { directive: format!("specialize({name})"), instead };
+        // Copies of a loop have its name.
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
     let questions = asks_more(forest);
     if target == Target::Cube {

@@ -204,7 +204,7 @@ impl Schedule {
     /// Reads the text form, one directive a line, `#` to the end of a line a comment.
     ///
     /// # Errors
-    /// A [`ParseError`] that names the line and what was expected there.
+    /// A [`ParseError`] that names the line, the column and what was expected there.
     pub fn parse(text: &str) -> crate::error::Result<Self> {
         Ok(parse::parse(text)?)
     }
