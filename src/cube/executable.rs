@@ -2,17 +2,19 @@
 
 use cubecl::{client::Client, server::Handle};
 use fangorn_kernels::{
-    cube::{Model, RankTables, Rows, cubes, launch, most_rows, pieces, rank},
+    cube::{
+        Leaves, Model, Order, RankTables, Rows, cubes, launch, margins_in_order, most_rows, pieces, rank,
+    },
     plan::PlanRef,
 };
 
 use super::words;
 use crate::{
     error::{Error, Result},
-    forest::Forest,
+    forest::{Aggregate, Forest, Real, Targets},
     plan::{Combine, Emit, Extents, Lowered, Request, RowType, lower},
     schedule::Schedule,
-    sum::{Contract, FixedPoint},
+    sum::{Accumulator, Contract, FixedPoint},
 };
 
 /// A forest compiled for a device and lying in its memory: immutable, launched without a lock.
@@ -25,6 +27,8 @@ pub struct Executable {
     ranks: Option<RankTables>,
     /// The leaves as whole numbers, where those are added up.
     leaves: Option<(Handle, usize)>,
+    /// The leaves as they are added in the order of the trees, and what is written then: the plan writes slots.
+    ordered: Option<(Leaves, Emit)>,
     /// Rows of a launch, where fewer are wanted than the device allows.
     most_rows: Option<u32>,
 }
@@ -65,8 +69,14 @@ impl Executable {
         rows: RowType,
         sum: Contract,
     ) -> Result<Self> {
-        let request = Request { device: super::device(client), emit, rows, threads: 1, sum };
-        Self::from_lowered(client, forest, &lower(forest, schedule, request)?)
+        let in_order = sum == Contract::Tree && emit.sums() && forest.aggregate == Aggregate::Sum;
+        let walks = if in_order { Emit::Slots } else { emit };
+        let request = Request { device: super::device(client), emit: walks, rows, threads: 1, sum };
+        let mut made = Self::from_lowered(client, forest, &lower(forest, schedule, request)?)?;
+        if in_order {
+            made.ordered = Some((ordered(client, forest)?, emit));
+        }
+        Ok(made)
     }
 
     /// Uploads what [`lower`] made of the same forest for this device.
@@ -122,6 +132,7 @@ impl Executable {
             model,
             ranks,
             leaves,
+            ordered: None,
             most_rows: None,
         })
     }
@@ -148,6 +159,23 @@ impl Executable {
     /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written, or where sums are
     /// exact: those are of the forest's own leaves); `out` has room for [`Emit::width`] words a row.
     pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
+        let Some((ordered, emit)) = &self.ordered else { return self.walk(rows, leaves, out) };
+        let transform = if let Emit::Values(transform) = emit { Some(*transform) } else { None };
+        let trees = self.model.trees.max(1);
+        let bytes = self.client.properties().memory.max_page_size.min(1 << 33);
+        let slots_bind = (bytes / 4 / u64::from(trees)).min(1 << 31) as u32;
+        let most = most_rows(&self.plan, rows, self.model.trees, bytes).min(slots_bind);
+        let most = self.most_rows.map_or(most, |m| m.min(most));
+        for (rows, out) in pieces(self.plan.input(), rows, out, most) {
+            let len = rows.batch as usize * trees as usize;
+            let slots = (self.client.empty(len * 4), len);
+            self.walk(&rows, leaves.clone(), slots.clone());
+            margins_in_order(&self.client, ordered, slots, rows.batch, transform, out);
+        }
+    }
+
+    /// What the plan writes.
+    fn walk(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
         let leaves = self.leaves.clone().unwrap_or(leaves);
         let bytes = self.client.properties().memory.max_page_size;
         let most = |rows: &Rows| {
@@ -197,6 +225,32 @@ impl Executable {
     }
 }
 
+/// A forest's leaves as they are added in the order of the trees.
+fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
+    let single = Accumulator::of(forest) == Accumulator::F32;
+    let words = |values: &[Real]| -> Result<(Handle, usize)> {
+        let value = |v: &Real| if single { f64::from(v.0 as f32) } else { v.0 };
+        let words: Vec<u32> = values
+            .iter()
+            .map(|v| value(v).to_bits())
+            .flat_map(|bits| [bits as u32, (bits >> 32) as u32])
+            .collect();
+        Ok((upload(client, &words)?, words.len()))
+    };
+    let (targets, vector_leaves) = match &forest.targets {
+        Targets::One(outputs) => (outputs.clone(), false),
+        Targets::All => (Vec::new(), true),
+    };
+    Ok(Leaves {
+        values: words(&forest.leaf_values)?,
+        base: words(&forest.base_score)?,
+        targets: (upload(client, &targets)?, targets.len()),
+        order: Order { outputs: forest.outputs, vector_leaves, single },
+        trees: forest.trees.len() as u32,
+        scale: forest.scale.0 as f32,
+    })
+}
+
 /// Words in the device's memory.
 fn upload(client: &Client, words: &[u32]) -> Result<Handle> {
     let most = client.properties().memory.max_page_size;
@@ -208,5 +262,6 @@ fn upload(client: &Client, words: &[u32]) -> Result<Handle> {
         );
         return Err(Error::Device(remedy));
     }
-    Ok(client.create_from_slice(&bytes))
+    // No binding is empty.
+    Ok(client.create_from_slice(if bytes.is_empty() { &[0; 4] } else { &bytes }))
 }

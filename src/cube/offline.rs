@@ -2,13 +2,14 @@
 //!
 //! ```no_run
 //! use fangorn::{
-//!     Forest, cube::offline,
+//!     cube::offline,
+//!     import,
 //!     plan::{Request, lower},
 //!     schedule::{Architecture, Schedule},
 //! };
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let forest = Forest::load("model.ubj")?;
-//! let schedule: Schedule = std::fs::read_to_string("schedule.txt")?.parse()?;
+//! let forest = import::load("model.ubj".as_ref(), &Default::default())?;
+//! let schedule = Schedule::parse(&std::fs::read_to_string("schedule.txt")?)?;
 //! let hopper: Architecture = "sm_90a".parse()?;
 //! let request = Request { device: hopper.device(), ..Request::cpu() };
 //! let kernel = offline::kernel(hopper, &lower(&forest, &schedule, request)?)?;

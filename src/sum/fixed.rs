@@ -14,7 +14,7 @@
 //! # Two words
 //!
 //! A GPU without 64-bit integers adds two words of 32 bits, and no carry between them while it adds: a value is
-//! `high x 2^L + low` with `0 <= low < 2^L`. Where at most `n` values meet, `L = 32 - ceil(log2(n))`, so that the sum of
+//! `high x 2^L + low` with `0 <= low < 2^L`. Where at most `n` values meet, `L = 32 - ceil(log2(n))` (31 at most), so that the sum of
 //! the lows stays below `2^32`. `n` counts the base score and the trees of the output that has the most. The sum of the
 //! highs stays within `2^30 + n` in magnitude, which an `i32` holds for `n <= 2^30`.
 //!

@@ -6,6 +6,7 @@ use super::{
     expand::forest,
     finish::{LastStage, finish},
     memory::{BuffersLaunch, CallLaunch},
+    ordered::{Order, add_in_order},
     rank::rank_rows,
     reduce::{TOGETHER, fill_out, fill_partial, reduce_copies},
 };
@@ -184,6 +185,74 @@ pub fn rank(client: &Client, tables: &RankTables, rows: &Rows) -> Rows {
         row_stride: tables.row_words() * tables.to.per_word(),
         column_stride: 1,
         offset: 0,
+    }
+}
+
+/// What sums in the order of the trees are made of: doubles as two words, the lower first.
+#[derive(Clone, Debug)]
+pub struct Leaves {
+    /// Leaf values by slot.
+    pub values: (Handle, usize),
+    /// Base scores.
+    pub base: (Handle, usize),
+    /// Each tree's output; of no meaning where leaves are vectors.
+    pub targets: (Handle, usize),
+    /// How they are added.
+    pub order: Order,
+    /// Number of trees.
+    pub trees: u32,
+    /// What margins are multiplied with before a transform.
+    pub scale: f32,
+}
+
+/// Writes margins, or values, of `rows` rows whose `slots` were found, trees in the producer's order.
+pub fn margins_in_order(
+    client: &Client,
+    leaves: &Leaves,
+    slots: (Handle, usize),
+    rows: u32,
+    transform: Option<Transform>,
+    out: (Handle, usize),
+) {
+    let len = rows as usize * leaves.order.outputs as usize;
+    let margins = if transform.is_some() { (client.empty(len.max(1) * 4), len) } else { out.clone() };
+    let (count, dim) = flat(len as u32);
+    // SAFETY: there are slots of all rows and trees, and every slot has its leaf.
+    unsafe {
+        add_in_order::launch_unchecked(
+            client,
+            count,
+            dim,
+            buffer(&slots.0, slots.1),
+            buffer(&leaves.values.0, leaves.values.1),
+            buffer(&leaves.base.0, leaves.base.1),
+            buffer(&leaves.targets.0, leaves.targets.1),
+            buffer(&margins.0, margins.1),
+            rows,
+            leaves.trees,
+            leaves.order,
+        );
+    }
+    let Some(transform) = transform else { return };
+    let what = LastStage { combine: Combine::Sum, add_base: false, outputs: leaves.order.outputs, transform };
+    let (count, dim) = flat(rows);
+    // SAFETY: the margins of all rows, and room for what becomes of them; no copies are left.
+    unsafe {
+        finish::launch_unchecked(
+            client,
+            count,
+            dim,
+            buffer(&leaves.base.0, leaves.base.1),
+            buffer(&margins.0, margins.1),
+            buffer(&client.empty(4), 1),
+            buffer(&out.0, out.1),
+            0,
+            0,
+            0,
+            rows,
+            leaves.scale,
+            what,
+        );
     }
 }
 
