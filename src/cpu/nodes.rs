@@ -89,6 +89,24 @@ pub(super) const SHORT_SHIFT: u32 = 16;
 pub(super) const SHORT_FEATURE: u32 = (1 << 12) - 1;
 /// The way to a [`ShortNode`]'s left child; any longer one does not fit.
 pub(super) const SHORT_LINK: u32 = (1 << SHORT_SHIFT) - 1;
+/// A node on ranks that names its left child, in four bytes. Not every forest fits: columns and ways are below 2048.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct RankNode {
+    /// From above: the threshold (9 bits), a leaf's flag, the column (11) and how far on the left child is (11). A leaf's
+    /// is itself. Where everything goes left, the threshold is above every rank.
+    word: u32,
+}
+
+/// Where a [`RankNode`]'s threshold starts, and its column.
+pub(super) const RANK_SHIFTS: [u32; 2] = [23, 11];
+/// A [`RankNode`]'s column or way; any greater one does not fit.
+pub(super) const RANK_MASK: u32 = (1 << 11) - 1;
+/// From a [`RankNode`]'s leaf flag up to [`LEAF`].
+pub(super) const RANK_LEAF_SHIFT: u32 = 8;
+/// Above every rank of a byte.
+const NO_RANK: u32 = (1 << 9) - 1;
+
 /// Flags of any node.
 const FLAGS: u32 = 15 << 28;
 
@@ -141,6 +159,21 @@ impl Rule for ShortNode {
     #[inline(always)]
     fn left(&self, address: u32, _constant: u32) -> u32 {
         address + (self.meta & SHORT_LINK)
+    }
+}
+
+impl Rule for RankNode {
+    type Compare = f32;
+    const HOLDS: bool = true;
+    #[inline(always)]
+    fn node(&self) -> Node {
+        let column = self.word >> RANK_SHIFTS[1] & RANK_MASK;
+        let threshold = (self.word >> RANK_SHIFTS[0]) as f32;
+        Node { threshold, meta: self.word << RANK_LEAF_SHIFT & LEAF | column }
+    }
+    #[inline(always)]
+    fn left(&self, address: u32, _constant: u32) -> u32 {
+        address + (self.word & RANK_MASK)
     }
 }
 
@@ -332,6 +365,29 @@ impl Nodes<ShortNode> {
             depths: nodes.depths.clone(),
             stride: nodes.stride,
             questions: nodes.questions.clone(),
+            tops: Vec::new(),
+        })
+    }
+}
+
+impl Nodes<RankNode> {
+    /// The nodes of a forest on ranks of a byte in four; `None` where a column or a way is too long.
+    pub fn ranked(nodes: &Nodes<LinkedNode>) -> Option<Self> {
+        let ranked = |(address, at): (usize, &LinkedNode)| {
+            let way = at.link.checked_sub(address as u32).filter(|way| *way <= RANK_MASK)?;
+            let column = at.node.meta & FEATURE;
+            let threshold = if at.node.threshold.is_nan() { NO_RANK } else { at.node.threshold as u32 };
+            let leaf = (at.node.meta & LEAF) >> RANK_LEAF_SHIFT;
+            let word = threshold << RANK_SHIFTS[0] | leaf | column << RANK_SHIFTS[1] | way;
+            (column <= RANK_MASK).then_some(RankNode { word })
+        };
+        Some(Self {
+            nodes: nodes.nodes.iter().enumerate().map(ranked).collect::<Option<_>>()?,
+            roots: nodes.roots.clone(),
+            constants: nodes.constants.clone(),
+            depths: nodes.depths.clone(),
+            stride: nodes.stride,
+            questions: Vec::new(),
             tops: Vec::new(),
         })
     }

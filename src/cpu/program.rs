@@ -6,7 +6,7 @@ use std::{cell::RefCell, sync::atomic::AtomicU32};
 use super::simd;
 use super::{
     block::{Step, steps},
-    nodes::{Compare, LinkedNode, Node, Nodes, ShortNode},
+    nodes::{Compare, LinkedNode, Node, Nodes, RankNode, ShortNode},
     ranked::{Ranked, ranked},
     rows::{Row, Rows},
     run::{Into, Run},
@@ -17,7 +17,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
-    plan::{Extents, Lowered, Op, Plan, Target},
+    plan::{Extents, Lowered, Op, Plan, RowType, Target},
     ranks::Ranker,
 };
 
@@ -35,6 +35,8 @@ pub(super) enum Encoded<C> {
     Linked(Nodes<LinkedNode<C>>),
     /// Of `f32` thresholds only.
     Short(Nodes<ShortNode>),
+    /// Of ranks of a byte only.
+    Ranked(Nodes<RankNode>),
 }
 
 impl<C: Compare> Encoded<C> {
@@ -50,20 +52,27 @@ impl<C: Compare> Encoded<C> {
             Self::Affine(n) => size_of_val(&n.nodes[..]),
             Self::Linked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
             Self::Short(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
+            Self::Ranked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
         }
     }
 }
 
 impl Encoded<f32> {
     /// With what the vector kernels want.
-    fn for_vectors(self, vectors: bool) -> Self {
+    fn for_vectors(self, vectors: bool, rows: RowType) -> Self {
+        let ranked = |nodes: &Nodes<LinkedNode>| {
+            (rows == RowType::U8).then(|| Nodes::ranked(nodes)).flatten().map(Self::Ranked)
+        };
         let nodes = match self {
-            Self::Linked(nodes) => Nodes::short(&nodes).map_or(Self::Linked(nodes), Self::Short),
+            Self::Linked(nodes) => ranked(&nodes)
+                .or_else(|| Nodes::short(&nodes).map(Self::Short))
+                .unwrap_or(Self::Linked(nodes)),
             nodes => nodes,
         };
         match nodes {
             Self::Linked(nodes) if vectors => Self::Linked(nodes.with_tops()),
             Self::Short(nodes) if vectors => Self::Short(nodes.with_tops()),
+            Self::Ranked(nodes) if vectors => Self::Ranked(nodes.with_tops()),
             nodes => nodes,
         }
     }
@@ -134,7 +143,7 @@ impl Program {
         Ok(Self {
             steps: steps(&plan.body, &used, able),
             used,
-            nodes: Encoded::new(forest, packed).for_vectors(able),
+            nodes: Encoded::new(forest, packed).for_vectors(able, plan.rows),
             compare: forest.compare,
             wide: None,
             aggregate: forest.aggregate,

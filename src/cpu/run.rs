@@ -237,6 +237,7 @@ impl<'a, T: Row> Run<'a, T> {
                 (_, Encoded::Affine(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Linked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Short(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+                (_, Encoded::Ranked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
             };
         }
         let Some(rows) = T::singles(self.rows) else {
@@ -244,6 +245,7 @@ impl<'a, T: Row> Run<'a, T> {
                 Encoded::Affine(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
                 Encoded::Linked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
                 Encoded::Short(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
+                Encoded::Ranked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
             };
         };
         #[cfg(target_arch = "x86_64")]
@@ -316,6 +318,7 @@ impl<'a, T: Row> Run<'a, T> {
                 Encoded::Affine(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
                 Encoded::Linked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
                 Encoded::Short(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
+                Encoded::Ranked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
             }
         }
     }
@@ -325,6 +328,7 @@ impl<'a, T: Row> Run<'a, T> {
             Encoded::Affine(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
             Encoded::Linked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
             Encoded::Short(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+            Encoded::Ranked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
         }
     }
 

@@ -15,7 +15,8 @@ use top::top;
 
 use super::{
     nodes::{
-        FEATURE, LEAF, LinkedNode, Node, Nodes, Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
+        FEATURE, LEAF, LinkedNode, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode, Rule,
+        SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
     },
     rows::Rows,
     sink::Sink,
@@ -172,6 +173,21 @@ impl VectorRule for ShortNode {
         let column = _mm512_and_si512(column, _mm512_set1_epi32(SHORT_FEATURE as i32));
         let way = _mm512_and_si512(meta, _mm512_set1_epi32(SHORT_LINK as i32));
         Gathered { threshold, meta, column, left: _mm512_add_epi32(at, way) }
+    }
+}
+
+impl VectorRule for RankNode {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, _constant: __m512i) -> Gathered {
+        // SAFETY: addresses are in range; a node is four bytes.
+        let word = unsafe { _mm512_i32gather_epi32::<4>(at, nodes.nodes.as_ptr().cast()) };
+        let threshold = _mm512_cvtepi32_ps(_mm512_srli_epi32::<{ RANK_SHIFTS[0] }>(word));
+        let mask = _mm512_set1_epi32(RANK_MASK as i32);
+        let column = _mm512_and_si512(_mm512_srli_epi32::<{ RANK_SHIFTS[1] }>(word), mask);
+        let leaf = _mm512_slli_epi32::<RANK_LEAF_SHIFT>(word);
+        let meta = _mm512_and_si512(leaf, _mm512_set1_epi32(LEAF as i32));
+        Gathered { threshold, meta, column, left: _mm512_add_epi32(at, _mm512_and_si512(word, mask)) }
     }
 }
 
