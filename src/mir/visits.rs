@@ -49,6 +49,17 @@ impl LoopNest {
         of
     }
 
+    /// Whether each row's walks come one after the other, by position; `false` where that depends on the batch, or where
+    /// loops over rows stand side by side.
+    pub fn keeps_order(&self, trees: u32, threads: u32) -> bool {
+        fn conflicts(ops: &[Op]) -> bool {
+            let own = |op: &Op| matches!(op, Op::Loop(l) if l.mode != Mode::Serial && l.var.dim == Dim::Tree);
+            ops.iter().any(|op| own(op) || op.bodies().into_iter().any(conflicts))
+        }
+        let visits = || self.tree_visits(Extents { batch: 1, trees, threads });
+        !conflicts(&self.body) && visits().is_some_and(|visits| visits.iter().map(|v| v.tree).eq(0..trees))
+    }
+
     /// The visits with every loop over rows at its first; `None` where the trees depend on the batch.
     pub(super) fn tree_visits(&self, extents: Extents) -> Option<Vec<Visit>> {
         if self.trees_depend_on_batch(&self.body) {
