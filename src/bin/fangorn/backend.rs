@@ -1,6 +1,6 @@
 //! What runs a forest: the reference interpreter, the native CPU target, or a device of burn's.
 
-use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device};
+use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device, sum::Contract};
 
 use crate::{
     error::{Error, Result},
@@ -104,6 +104,23 @@ impl Backend {
         matches!(self, Self::Reference | Self::Cpu)
     }
 
+    /// Refuses a contract of sums that the backend does not keep.
+    ///
+    /// # Errors
+    /// Any but `any` on a backend other than the native CPU target.
+    pub fn require_sum(self, sum: Contract) -> Result<()> {
+        match sum {
+            Contract::Any => Ok(()),
+            Contract::Tree | Contract::Exact if self == Self::Cpu => Ok(()),
+            Contract::Tree | Contract::Exact => {
+                let name = self.name();
+                Err(Error::Request(format!(
+                    "--sum {sum}: the backend {name} does not keep it; use --backend cpu, or --sum any"
+                )))
+            }
+        }
+    }
+
     /// What schedules are checked against where no device is at hand.
     pub fn portable_device(self) -> Device {
         if self.is_gpu() { Device::PORTABLE_GPU } else { Device::Cpu }
@@ -131,14 +148,16 @@ impl<'f> Engine<'f> {
     /// Compiles a forest for a backend, and opens its device, for the threads of the current rayon pool.
     ///
     /// # Errors
-    /// A backend that is not built in or does not answer, or a schedule that can't be carried out.
-    pub fn open(backend: Backend, forest: &'f Forest, choice: &Choice) -> Result<Self> {
+    /// A backend that is not built in, does not answer or does not keep the contract, or a schedule that can't be carried
+    /// out.
+    pub fn open(backend: Backend, forest: &'f Forest, choice: &Choice, sum: Contract) -> Result<Self> {
         backend.require()?;
+        backend.require_sum(sum)?;
         let runs = match backend {
             Backend::Reference => Runs::Reference,
             Backend::Cpu => {
                 let threads = rayon::current_num_threads();
-                let made = Predictor::with_threads(forest, &choice.schedule, threads);
+                let made = Predictor::with_sum(forest, &choice.schedule, threads, sum);
                 Runs::Cpu(Box::new(made.map_err(|e| choice.blame(e))?))
             }
             #[cfg(feature = "burn")]
