@@ -5,16 +5,18 @@ use std::cell::RefCell;
 use rayon::prelude::*;
 
 use crate::{
-    cpu::{Program, Row, Rows},
+    cpu::{Program, Row, Rows, Summing},
     error::{Error, Result},
     forest::{Forest, Transform},
     plan::{Request, lower},
     schedule::{Preset, Schedule},
+    sum::Contract,
 };
 
 /// A forest ready to predict on the CPU: immutable, `Send + Sync`, no lock and no allocation beyond the output on the
 /// way of a prediction (but for scratch that each thread keeps: margins where a row has more or fewer values, partial sums
-/// where the schedule runs trees in parallel, slots where margins are the least or largest leaf).
+/// where the schedule runs trees in parallel, totals where a sum is not in `f32`, slots where margins are the least or
+/// largest leaf or the walks come in another order than the sum).
 ///
 /// ```
 /// use fangorn::{Predictor, import};
@@ -30,6 +32,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Predictor {
     program: Program,
+    contract: Contract,
+    summing: Summing,
     leaves: Vec<f32>,
     leaf_width: usize,
     scale: f32,
@@ -64,19 +68,50 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::with_schedule`].
     pub fn with_threads(forest: &Forest, schedule: &Schedule, threads: usize) -> Result<Self> {
+        Self::with_sum(forest, schedule, threads, Contract::Any)
+    }
+
+    /// The same with what its sums are to promise, whatever the schedule: all margins and values keep to it.
+    ///
+    /// ```
+    /// use fangorn::{Forest, Predictor, cpu::Rows, schedule::Preset, sum::Contract};
+    ///
+    /// let mut forest = Forest::builder(1, 1).base_score([1.0]);
+    /// for value in [2f64.powi(-25); 4] {
+    ///     forest.tree(0).leaf(0, &[value]);
+    /// }
+    /// let forest = forest.build()?;
+    /// let schedule = Preset::Default.schedule(&forest, false);
+    /// let exact = Predictor::with_sum(&forest, &schedule, 1, Contract::Exact)?;
+    /// // Each leaf by itself is lost in an f32 sum from 1 on; together they are one unit in its last place.
+    /// assert_eq!(exact.margins(&Rows::new(&[0.0f32], 1)?)?, [1.0 + f32::EPSILON]);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Predictor::with_schedule`], or a forest that [`FixedPoint`](crate::sum::FixedPoint) can't hold.
+    pub fn with_sum(
+        forest: &Forest,
+        schedule: &Schedule,
+        threads: usize,
+        contract: Contract,
+    ) -> Result<Self> {
         forest.verify()?;
         let threads = threads.clamp(1, 1 << 16) as u32;
         let lowered = lower(forest, schedule, Request { threads, ..Request::cpu() })?;
         let program = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
-        Ok(Self::of_program(forest, program))
+        let summing = Summing::new(contract, forest, &lowered, threads)?;
+        Ok(Self { contract, summing, ..Self::of_program(forest, program) })
     }
 
     /// For `f32` rows only, which keeps one set of nodes.
     #[cfg(feature = "burn")]
-    pub(crate) fn for_singles(forest: &Forest, schedule: &Schedule) -> Result<Self> {
+    pub(crate) fn for_singles(forest: &Forest, schedule: &Schedule, contract: Contract) -> Result<Self> {
         let request = Request::cpu();
         let lowered = lower(forest, schedule, request)?;
-        Ok(Self::of_program(forest, Program::new(forest, &lowered, request.threads)?))
+        let summing = Summing::new(contract, forest, &lowered, request.threads)?;
+        let program = Program::new(forest, &lowered, request.threads)?;
+        Ok(Self { contract, summing, ..Self::of_program(forest, program) })
     }
 
     fn of_program(forest: &Forest, program: Program) -> Self {
@@ -90,12 +125,19 @@ impl Predictor {
         }
         let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
         let (scale, transform) = (forest.scale.0 as f32, forest.transform);
-        Self { program, leaves, leaf_width: forest.leaf_width(), scale, transform, ids }
+        let (contract, summing) = (Contract::Any, Summing::Any);
+        let leaf_width = forest.leaf_width();
+        Self { program, contract, summing, leaves, leaf_width, scale, transform, ids }
     }
 
     /// The program that runs.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// What its sums promise.
+    pub fn contract(&self) -> Contract {
+        self.contract
     }
 
     /// Values a row gives ([`Transform::width`]).
@@ -122,12 +164,29 @@ impl Predictor {
     /// # Errors
     /// Rows with another number of columns than the forest has features, or `out` of another length.
     pub fn predict_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.values_of(rows, &self.leaves, out)
+        self.values_by(&self.summing, rows, &self.leaves, out)
     }
 
-    /// The same with other leaf values, by slot.
-    pub(crate) fn values_of<T: Row>(
+    /// The same with other leaf values, by slot. Contracts but `any` are of the forest's own.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(crate) fn values_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        self.values_by(&self.summing, rows, self.leaves_of(leaves), out)
+    }
+
+    /// The margins with such leaf values.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(crate) fn margins_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        self.program.margins_by(&self.summing, rows, self.leaves_of(leaves), out)
+    }
+
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn leaves_of<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
+        if self.contract == Contract::Any { leaves } else { &self.leaves }
+    }
+
+    fn values_by<T: Row>(
         &self,
+        summing: &Summing,
         rows: &Rows<'_, T>,
         leaves: &[f32],
         out: &mut [f32],
@@ -143,7 +202,7 @@ impl Predictor {
             )));
         }
         if width == outputs {
-            self.program.margins(rows, leaves, out)?;
+            self.program.margins_by(summing, rows, leaves, out)?;
             self.transform_in_place(out, outputs);
             return Ok(());
         }
@@ -151,7 +210,7 @@ impl Predictor {
         thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut margins = MARGINS.with(RefCell::take);
         margins.resize(rows.len() * outputs, 0.0);
-        let done = self.program.margins(rows, leaves, &mut margins);
+        let done = self.program.margins_by(summing, rows, leaves, &mut margins);
         let task = |(margins, values): (&mut [f32], &mut [f32])| {
             self.scale(margins);
             let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));
@@ -198,7 +257,7 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict_into`].
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.program.margins(rows, &self.leaves, out)
+        self.program.margins_by(&self.summing, rows, &self.leaves, out)
     }
 
     /// Raw margins, `rows x outputs`.

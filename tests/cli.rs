@@ -451,6 +451,57 @@ fn backends_that_are_not_built_in_are_refused() {
 }
 
 #[test]
+fn sums_keep_the_contract_that_is_asked_for() {
+    let (model, rows) = (model("softprob"), zoo("softprob", "rows.npy"));
+    let predict = ["predict", &model, "--rows", &rows, "--output", "margin"];
+    let with =
+        |sum: &str, schedule: &str| prints(&[&predict[..], &["--sum", sum, "--schedule", schedule]].concat());
+    let presets = ["default", "treebeard_one_row", "tahoe_shared_data", "hummingbird"];
+    for sum in ["tree", "exact"] {
+        for preset in presets {
+            assert_eq!(with(sum, preset), with(sum, "xgboost"), "{sum} with {preset}");
+        }
+    }
+    // Each contract rounds in places of its own.
+    let [any, tree, exact] = ["any", "tree", "exact"].map(|sum| with(sum, "hummingbird"));
+    assert!(any != tree && tree != exact && any != exact);
+    assert_eq!(prints(&predict), with("any", "default"));
+    for command in ["predict", "bench"] {
+        let arguments = [command, &model, "--rows", &rows, "--sum"];
+        let reference = [&arguments[..], &["exact", "--backend", "reference"]].concat();
+        refuses(&reference, &["--sum exact", "reference", "--backend cpu"]);
+        assert_eq!(fangorn(&[&arguments[..], &["most"]].concat()).status.code(), Some(2));
+    }
+    let bench = ["bench", &model, "--rows", &rows, "--batch", "64", "--seconds", "0.05", "--sum", "tree"];
+    assert!(prints(&bench).contains("sum tree"));
+    let report: Value = serde_json::from_str(&prints(&[&bench[..], &["--json"]].concat())).expect("JSON");
+    assert_eq!(report["sum"], "tree");
+}
+
+#[test]
+#[cfg(feature = "flex")]
+fn contracts_of_sums_hold_on_flex() {
+    let (model, rows) = (model("softprob"), zoo("softprob", "rows.npy"));
+    for sum in ["tree", "exact"] {
+        let on = |backend: &str| {
+            prints(&[
+                "predict",
+                &model,
+                "--rows",
+                &rows,
+                "--output",
+                "margin",
+                "--backend",
+                backend,
+                "--sum",
+                sum,
+            ])
+        };
+        assert_eq!(on("flex"), on("cpu"), "{sum}");
+    }
+}
+
+#[test]
 #[cfg(feature = "flex")]
 fn flex_predicts_the_same() {
     for name in MODELS {

@@ -10,6 +10,7 @@ use fangorn::{
     Forest,
     cube::Executable,
     forest::{Aggregate, CompareType, Side, Targets, reference},
+    op::ForestOp,
     plan::{Emit, RowType},
     schedule::{Preset, Schedule},
     sum::{Accumulator, Contract},
@@ -149,4 +150,36 @@ fn doubles_are_added_in_integers_as_the_standard_says() {
     let models: Vec<Specimen> =
         ["lightgbm", "xgboost"].into_iter().flat_map(|l| (0..4).map(move |seed| stumps(l, seed))).collect();
     same_bytes(&models, Contract::Tree, in_order);
+}
+
+#[test]
+fn operators_keep_contracts_on_every_backend() {
+    use burn::tensor::{Tensor, TensorData};
+    type Margins = fn(&Forest, &[u32]) -> Vec<f32>;
+    let kept: [(Contract, Margins); 2] = [(Contract::Exact, runs::exact_margins), (Contract::Tree, in_order)];
+    for s in zoo().iter().filter(|s| s.forest.aggregate == Aggregate::Sum && s.count > 0) {
+        let rows = s.count.min(40);
+        for (sum, margins) in kept {
+            let expected: Vec<u32> = (0..rows)
+                .flat_map(|r| margins(&s.forest, &reference::slots(&s.forest, s.row(r))))
+                .map(f32::to_bits)
+                .collect();
+            for (name, device) in support::devices() {
+                let op = ForestOp::new(s.forest.clone()).and_then(|op| op.with_sum(sum)).expect("made");
+                let op = std::sync::Arc::new(op);
+                for piece in [rows, 1, 7] {
+                    let part = |first: usize| {
+                        let count = piece.min(rows - first);
+                        let values = s.rows[first * s.columns()..][..count * s.columns()].to_vec();
+                        let x =
+                            Tensor::<2>::from_data(TensorData::new(values, [count, s.columns()]), &device);
+                        let margins = op.margins(x).expect("margins").into_data();
+                        margins.try_to_vec::<f32>().expect("floats").into_iter().map(f32::to_bits)
+                    };
+                    let found: Vec<u32> = (0..rows).step_by(piece).flat_map(part).collect();
+                    assert!(found == expected, "{}, {sum}, {name}, pieces of {piece}", s.name);
+                }
+            }
+        }
+    }
 }

@@ -13,6 +13,7 @@ use fangorn::{
     forest::reference,
     plan::{Request, lower},
     schedule::{Preset, Schedule},
+    sum::Contract,
 };
 use support::{assert_margins, named, reference_margins};
 
@@ -64,16 +65,16 @@ fn allocates_nothing_beyond_the_output() {
         let copies = "tile(tree, t0, t1, trees/3)\nreorder(t0, batch, t1)\nparallel(t0)";
         let mut schedules: Vec<Schedule> = Preset::ALL.iter().map(|p| p.schedule(&s.forest, false)).collect();
         schedules.push(Schedule::parse(copies).expect("a schedule"));
-        for schedule in schedules {
-            let predictor = Predictor::with_threads(&s.forest, &schedule, 1).expect("compiled");
+        for (schedule, sum) in schedules.iter().flat_map(|s| Contract::ALL.map(|sum| (s, sum))) {
+            let predictor = Predictor::with_sum(&s.forest, schedule, 1, sum).expect("compiled");
             let rows = Rows::new(&s.rows, s.columns()).expect("rows");
             let mut out = vec![0.0; rows.len() * predictor.width()];
             // The first call of a thread may set its scratch up.
             predictor.predict_into(&rows, &mut out).expect("predicted");
             let count = allocations(|| predictor.predict_into(&rows, &mut out).expect("predicted"));
-            assert_eq!(count, 0, "{model} with\n{schedule}");
+            assert_eq!(count, 0, "{model}, {sum}, with\n{schedule}");
             let count = allocations(|| drop(predictor.predict(&s.rows, s.columns())));
-            assert_eq!(count, 1, "{model} with\n{schedule}");
+            assert_eq!(count, 1, "{model}, {sum}, with\n{schedule}");
         }
     }
 }

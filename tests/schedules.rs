@@ -450,7 +450,7 @@ fn iterations_without_a_tree_take_no_time() {
     });
     let text: String =
         tiles.chain(["specialize(a0)".into(), "unrollWalk(r29)".into()]).collect::<Vec<_>>().join("\n");
-    let request = Request { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { threads: 1, ..Request::cpu() };
     let forest = forest_of("39 x depth 1; features 2");
     let lowered = lower(&forest, &parse(&text), request).expect("lowered");
     let trees = lowered.loops().trees_of_walks(39, 1);

@@ -7,7 +7,9 @@
 //!
 //! Where is a threshold compared? In [`nodes::Node::right`].
 
+mod addend;
 mod block;
+mod emit;
 pub mod nodes;
 mod program;
 mod ranked;
@@ -16,8 +18,10 @@ mod run;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 mod sink;
+mod sums;
 mod walk;
 mod window;
 
 pub use program::{Program, worker};
 pub use rows::{Read, Row, Rows};
+pub(crate) use sums::Summing;

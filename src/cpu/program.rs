@@ -1,15 +1,16 @@
 //! A compiled plan, and its run.
 
-use std::{cell::RefCell, sync::atomic::AtomicU32};
+use std::sync::atomic::AtomicU32;
 
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::{
     block::{Step, steps},
+    emit::{Emission, LeafSlots, Visits},
     nodes::{Compare, LinkedNode, Node, Nodes, RankNode, ShortNode},
     ranked::{Ranked, ranked},
     rows::{Row, Rows},
-    run::{Into, Run},
+    run::Run,
     sink::Shared,
     window::Used,
 };
@@ -23,10 +24,6 @@ use crate::{
 
 /// Sizes a plan may leave to run time.
 pub(super) const MOST_SLOTS: usize = 64;
-/// Slots held at a time where margins are made of them.
-const SLOTS_AT_A_TIME: usize = 1 << 16;
-/// Partial sums held at a time; longer batches go in pieces.
-const MOST_PARTIALS: usize = 1 << 26;
 
 /// Nodes with thresholds of one type.
 #[derive(Clone, Debug)]
@@ -101,7 +98,7 @@ pub struct Program {
     /// Columns of a row as it is handed over.
     pub(super) features: usize,
     /// What makes a row ranks before it is walked, where the schedule wants that.
-    ranker: Option<Ranker>,
+    pub(super) ranker: Option<Ranker>,
     /// What of a row the trees read.
     pub(super) used: Used,
     pub(super) threads: u32,
@@ -202,118 +199,13 @@ impl Program {
         self.nodes.bytes() + self.wide.as_ref().map_or(0, Encoded::bytes) + size_of_val(&self.slots[..])
     }
 
-    /// Writes `rows x outputs` margins; `leaves` are the leaf values by slot.
-    ///
-    /// # Errors
-    /// Rows, leaves or output of another shape than the forest's.
-    pub fn margins<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.check(rows, out.len(), self.outputs())?;
-        match &self.ranker {
-            None => self.margins_of(rows, leaves, out),
-            Some(ranker) => ranked(ranker, rows, self.threads, |rows| match rows {
-                Ranked::U8(rows) => self.margins_of(rows, leaves, out),
-                Ranked::U16(rows) => self.margins_of(rows, leaves, out),
-            }),
-        }
-    }
-
-    /// The margins of rows as they are walked.
-    fn margins_of<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        let outputs = self.outputs();
-        if leaves.len() != self.leaf_values {
-            return Err(Error::Rows(format!(
-                "{} leaf values, the forest has {}",
-                leaves.len(),
-                self.leaf_values
-            )));
-        }
-        if self.aggregate != Aggregate::Sum {
-            self.extremes(rows, leaves, out);
-            return Ok(());
-        }
-        for row in out.chunks_exact_mut(outputs) {
-            row.copy_from_slice(&self.base);
-        }
-        let per_row =
-            |at: Extents| self.plan.partials.iter().map(|p| self.copies(p, at) * outputs).sum::<usize>();
-        let needed = per_row(self.extents(rows.len()));
-        if needed > MOST_PARTIALS {
-            return Err(Error::Rows(format!(
-                "the schedule keeps {needed} partial sums a row, at most {MOST_PARTIALS}; make fewer loops over trees parallel"
-            )));
-        }
-        // Rows do not depend on each other, so a batch whose copies are too many goes in pieces.
-        let piece = MOST_PARTIALS.checked_div(needed).map_or(rows.len(), |n| n.clamp(1, rows.len().max(1)));
-        let mut first = 0;
-        while first < rows.len() {
-            let count = piece.min(rows.len() - first);
-            let part = rows.slice(first, count);
-            let sums = &mut out[first * outputs..][..count * outputs];
-            let at = self.extents(count);
-            with_scratch(per_row(at) * count, |partials| {
-                let into = Into::Sums { leaves, result: Shared::new(sums), partials: Shared::new(partials) };
-                self.run(&part, at, into);
-            });
-            first += count;
-        }
-        Ok(())
-    }
-
-    /// Margins that are the least or the largest leaf: slots first, which every schedule gives, then their values.
-    fn extremes<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) {
-        let (outputs, trees) = (self.outputs(), self.trees());
-        let piece = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
-        thread_local!(static SLOTS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) });
-        let mut slots = SLOTS.with(RefCell::take);
-        for (p, sums) in out.chunks_mut(piece * outputs).enumerate() {
-            let part = rows.slice(p * piece, piece);
-            slots.clear();
-            slots.resize(part.len() * trees, 0);
-            self.run(&part, self.extents(part.len()), Into::Slots(Shared::new(&mut slots)));
-            for (r, row) in sums.chunks_exact_mut(outputs).enumerate() {
-                self.extreme(&slots[r * trees..][..trees], leaves, row);
-            }
-        }
-        SLOTS.with(|s| s.replace(slots));
-    }
-
-    fn extreme(&self, slots: &[u32], leaves: &[f32], row: &mut [f32]) {
-        let least = self.aggregate == Aggregate::Min;
-        let start = if least { f32::INFINITY } else { f32::NEG_INFINITY };
-        row.fill(start);
-        let mut take = |output: usize, value: f32| {
-            let have = &mut row[output];
-            *have = if least { have.min(value) } else { have.max(value) };
-        };
-        // Targets stand by position, slots in the producer's order.
-        let outputs = self.outputs();
-        match &self.targets {
-            Some(targets) => {
-                for (target, tree) in targets.iter().zip(&self.order) {
-                    take(*target as usize, leaves[slots[*tree as usize] as usize]);
-                }
-            }
-            None => {
-                for slot in slots {
-                    let leaf = &leaves[*slot as usize * outputs..][..outputs];
-                    leaf.iter().enumerate().for_each(|(o, value)| take(o, *value));
-                }
-            }
-        }
-        for (sum, base) in row.iter_mut().zip(&self.base) {
-            // An output without trees is its base score.
-            *sum = if *sum == start { *base } else { *sum + base };
-        }
-    }
-
     /// Writes `rows x trees` leaf slots, trees in the producer's order.
     ///
     /// # Errors
     /// Rows or output of another shape than the forest's.
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
-        let (at, into) = (self.extents(rows.len()), Into::Slots(Shared::new(out)));
-        self.rank_and_run(rows, at, into)
+        self.rank_and_run(rows, self.extents(rows.len()), LeafSlots(Shared::new(out)))
     }
 
     /// Writes for each row and tree, in the producer's tree order, the worker that visits it ([`worker`]) and the
@@ -324,11 +216,11 @@ impl Program {
     pub fn trace<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees() * 2)?;
         let clock = AtomicU32::new(0);
-        let (at, into) = (self.extents(rows.len()), Into::Trace(Shared::new(out), &clock));
-        self.rank_and_run(rows, at, into)
+        let visits = Visits { out: Shared::new(out), clock: &clock };
+        self.rank_and_run(rows, self.extents(rows.len()), visits)
     }
 
-    fn rank_and_run<T: Row>(&self, rows: &Rows<'_, T>, at: Extents, into: Into<'_>) -> Result<()> {
+    fn rank_and_run<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, at: Extents, into: E) -> Result<()> {
         let Some(ranker) = &self.ranker else {
             self.run(rows, at, into);
             return Ok(());
@@ -342,7 +234,7 @@ impl Program {
         })
     }
 
-    fn check<T: Row>(&self, rows: &Rows<'_, T>, out: usize, width: usize) -> Result<()> {
+    pub(super) fn check<T: Row>(&self, rows: &Rows<'_, T>, out: usize, width: usize) -> Result<()> {
         if rows.columns() != self.features {
             return Err(Error::Columns { found: rows.columns(), expected: self.features });
         }
@@ -359,7 +251,7 @@ impl Program {
         Ok(())
     }
 
-    fn extents(&self, batch: usize) -> Extents {
+    pub(super) fn extents(&self, batch: usize) -> Extents {
         Extents { batch: batch as u32, trees: self.order.len() as u32, threads: self.threads }
     }
 
@@ -371,7 +263,7 @@ impl Program {
             .product()
     }
 
-    fn run<T: Row>(&self, rows: &Rows<'_, T>, at: Extents, into: Into<'_>) {
+    pub(super) fn run<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, at: Extents, into: E) {
         if rows.is_empty() {
             return;
         }
@@ -419,15 +311,4 @@ pub fn worker(indices: impl IntoIterator<Item = u32>) -> u32 {
 
 pub(super) fn next_worker(outer: u32, index: u32) -> u32 {
     outer.wrapping_mul(65_599).wrapping_add(index + 1)
-}
-
-/// Lends `f` a zeroed buffer that the thread keeps for its next call.
-fn with_scratch(len: usize, f: impl FnOnce(&mut [f32])) {
-    thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
-    // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
-    let mut buffer = SCRATCH.with(RefCell::take);
-    buffer.clear();
-    buffer.resize(len, 0.0);
-    f(&mut buffer);
-    SCRATCH.with(|s| s.replace(buffer));
 }

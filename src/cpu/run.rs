@@ -1,17 +1,16 @@
 //! A program's run: loops over rows and trees down to the micro-kernels' calls.
 
-use std::sync::atomic::AtomicU32;
-
 use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::{
-    block::{BlockLoop, Stage, Step},
+    block::{BlockLoop, Step},
+    emit::Emission,
     nodes::{Nodes, Rule},
     program::{Encoded, MOST_SLOTS, Program, next_worker},
     rows::{Read, Row, Rows},
-    sink::{Leaves, Many, Moved, One, Shared, Sink, Slots, Trace},
+    sink::{Moved, Sink},
     walk::{self, Shape, Span},
     window::{self, Window},
 };
@@ -20,39 +19,38 @@ use crate::{
     schedule::MOST_DEPTH,
 };
 
-/// Sums that a stage takes at a time, at most.
-const MOST_VECTOR: usize = 16;
-
-/// What a run writes.
-#[derive(Clone, Copy)]
-pub(super) enum Into<'a> {
-    Sums { leaves: &'a [f32], result: Shared<f32>, partials: Shared<f32> },
-    Slots(Shared<u32>),
-    Trace(Shared<u32>, &'a AtomicU32),
-}
-
 const _: () = assert!(MOST_DEPTH == 32, "a state holds the offset of every loop of the deepest nest");
 
+/// How far a worker has come.
 #[derive(Clone, Copy)]
-struct State<'w> {
+pub(super) struct State<'w> {
     offsets: [u32; 32],
     row: u32,
     tree: u32,
-    worker: u32,
+    pub(super) worker: u32,
     /// Rows that are read from a copy.
     window: Option<Window<'w>>,
 }
 
-pub(super) struct Run<'a, T> {
-    program: &'a Program,
-    rows: &'a Rows<'a, T>,
+/// A program, rows, and what is written of them.
+pub(super) struct Run<'a, T, E> {
+    pub(super) program: &'a Program,
+    pub(super) rows: &'a Rows<'a, T>,
     sizes: [u32; MOST_SLOTS],
-    at: Extents,
-    into: Into<'a>,
+    pub(super) at: Extents,
+    into: E,
 }
 
-impl<'a, T: Row> Run<'a, T> {
-    pub(super) fn new(program: &'a Program, rows: &'a Rows<'a, T>, at: Extents, into: Into<'a>) -> Self {
+/// Rows against trees, and how their walks go.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub(super) row: Span,
+    pub(super) tree: Span,
+    pub(super) shape: Shape,
+}
+
+impl<'a, T: Row, E: Emission> Run<'a, T, E> {
+    pub(super) fn new(program: &'a Program, rows: &'a Rows<'a, T>, at: Extents, into: E) -> Self {
         let mut sizes = [0; MOST_SLOTS];
         for (place, size) in sizes.iter_mut().zip(&program.plan.sizes) {
             *place = Size::resolve(size, at);
@@ -66,7 +64,7 @@ impl<'a, T: Row> Run<'a, T> {
         self.steps(&self.program.steps, begin);
     }
 
-    fn value(&self, value: Value) -> u32 {
+    pub(super) fn value(&self, value: Value) -> u32 {
         match value {
             Value::Const(n) => n,
             Value::Slot(s) => self.sizes[s as usize],
@@ -161,12 +159,12 @@ impl<'a, T: Row> Run<'a, T> {
                     let mut run = 0..0;
                     self.each_row(chain, &mut state, &mut |row, _| {
                         if row != run.end {
-                            self.reduce(*buffer, *dimension as usize, run.clone(), *into, &here);
+                            self.into.reduce(self, (*buffer, *dimension as usize), run.clone(), *into, &here);
                             run = row..row;
                         }
                         run.end += 1;
                     });
-                    self.reduce(*buffer, *dimension as usize, run, *into, &here);
+                    self.into.reduce(self, (*buffer, *dimension as usize), run, *into, &here);
                 }
             }
         }
@@ -182,49 +180,12 @@ impl<'a, T: Row> Run<'a, T> {
             debug_assert!(row.count == 0 || tree.count == 0, "a block past the rows or trees");
             return;
         }
-        let p = self.program;
-        let slots = &p.slots[..];
-        match self.into {
-            Into::Sums { leaves, result, partials } => {
-                let leaves = Leaves { slots, values: leaves };
-                let outputs = p.base.len();
-                let (out, base, atomic) = match into {
-                    Sum::Partial { buffer, atomic } => {
-                        (partials, self.partial(*buffer, state, None), *atomic)
-                    }
-                    Sum::Result { .. } | Sum::Shared => (result, 0, false),
-                    Sum::Atomic => (result, 0, true),
-                };
-                match outputs {
-                    1 => self.dispatch(row, tree, shape, One { leaves, out, base, atomic }, state),
-                    _ => self.dispatch(
-                        row,
-                        tree,
-                        shape,
-                        Many { leaves, out, base, atomic, outputs, targets: p.targets.as_deref() },
-                        state,
-                    ),
-                }
-            }
-            Into::Slots(out) => {
-                let leaves = Leaves { slots, values: &[] };
-                self.dispatch(row, tree, shape, Slots { leaves, out, order: &p.order }, state);
-            }
-            Into::Trace(out, clock) => {
-                self.dispatch(
-                    row,
-                    tree,
-                    shape,
-                    Trace { out, order: &p.order, worker: state.worker, clock },
-                    state,
-                );
-            }
-        }
+        self.into.block(self, Block { row, tree, shape }, into, state);
     }
 
     /// Picks the micro-kernel.
-    fn dispatch<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S, state: &State<'_>) {
-        let p = self.program;
+    pub(super) fn dispatch<S: Sink>(&self, block: Block, sink: S, state: &State<'_>) {
+        let (p, Block { row, tree, shape }) = (self.program, block);
         if let Some(window) = state.window.filter(|w| w.holds(row))
             && self.in_window(window, row, tree, shape, sink)
         {
@@ -354,7 +315,7 @@ impl<'a, T: Row> Run<'a, T> {
 
     /// Where row 0 of a private copy starts in the scratch: the copy of the current iterations, or the one in which
     /// dimension `fixed.0` has index `fixed.1` and those after it index 0.
-    fn partial(&self, buffer: u32, state: &State<'_>, fixed: Option<(usize, u32)>) -> usize {
+    pub(super) fn partial(&self, buffer: u32, state: &State<'_>, fixed: Option<(usize, u32)>) -> usize {
         let p = self.program;
         let row_width = self.rows.len() * p.base.len();
         let before: usize =
@@ -389,43 +350,5 @@ impl<'a, T: Row> Run<'a, T> {
         }
         state.row = row;
         state.offsets[outer.register as usize] = 0;
-    }
-
-    /// Adds up the copies of rows over one dimension, and leaves them zero.
-    fn reduce(
-        &self,
-        buffer: u32,
-        dimension: usize,
-        rows: std::ops::Range<usize>,
-        stage: Stage,
-        state: &State<'_>,
-    ) {
-        let Into::Sums { result, partials, .. } = self.into else { return };
-        let p = self.program;
-        let outputs = p.base.len();
-        let copies = self.value(p.plan.partials[buffer as usize].dims[dimension].count).min(self.at.trees);
-        let place = |k: u32| self.partial(buffer, state, Some((dimension, k)));
-        let (first, stride) = (place(0), if copies > 1 { place(1) - place(0) } else { 0 });
-        let (mut at, end) = (rows.start * outputs, rows.end * outputs);
-        while at < end {
-            let width = stage.vector.clamp(1, MOST_VECTOR).min(end - at);
-            let mut sums = [0.0f32; MOST_VECTOR];
-            for k in 0..copies as usize {
-                for (i, sum) in sums[..width].iter_mut().enumerate() {
-                    // SAFETY: the copies of these rows belong to the iterations this stage ends.
-                    *sum += std::mem::take(unsafe { partials.at(first + k * stride + at + i) });
-                }
-            }
-            for (i, sum) in sums[..width].iter().enumerate() {
-                match (stage.in_place, stage.atomic) {
-                    // SAFETY: as above.
-                    (true, _) => unsafe { *partials.at(first + at + i) += sum },
-                    // SAFETY: the stage ends every loop that shares the rows' sums.
-                    (false, false) => unsafe { *result.at(at + i) += sum },
-                    (false, true) => result.add_atomic(at + i, *sum),
-                }
-            }
-            at += width;
-        }
     }
 }

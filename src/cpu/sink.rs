@@ -1,6 +1,11 @@
 //! What becomes of the leaf that a walk finds.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    ops::AddAssign,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::addend::Addend;
 
 /// A buffer that several workers write, each its own places.
 #[derive(Clone, Copy)]
@@ -32,22 +37,20 @@ impl<T> Shared<T> {
     }
 }
 
-impl Shared<f32> {
+impl<A: Addend> Shared<A> {
     /// Adds to the place at `index` while other workers may, too.
     #[inline(always)]
-    pub(super) fn add_atomic(&self, index: usize, amount: f32) {
+    pub(super) fn add_atomic(&self, index: usize, amount: A) {
         assert!(index < self.len);
-        // SAFETY: the place is in the buffer (above), an f32's bits are a u32's, and while workers add atomically to a
-        // place none reads or writes it otherwise.
-        let place = unsafe { AtomicU32::from_ptr(self.start.add(index).cast()) };
-        let sum = |bits| Some((f32::from_bits(bits) + amount).to_bits());
-        // The closure always gives a value, so this ends well.
-        let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
+        // SAFETY: the place is in the buffer (above), and sums that workers share are added to atomically only.
+        unsafe { A::add_atomic(self.start.add(index), amount) };
     }
 }
 
 /// What is done with leaves.
 pub(super) trait Sink: Copy {
+    /// What a leaf is worth.
+    type Value: Copy + Default + AddAssign;
     /// Whether a row's leaves can be added up before they are handed over.
     const ONE_VALUE: bool;
     /// Whether it matters in which order leaves come.
@@ -55,24 +58,28 @@ pub(super) trait Sink: Copy {
     /// The walk of the tree at `position` for `row` ended at `address`.
     fn leaf(&self, row: usize, position: usize, address: u32);
     /// The value of the leaf at `address`, where there is one.
-    fn value(&self, address: u32) -> f32;
+    fn value(&self, address: u32) -> Self::Value;
     /// Adds a sum of values to a row.
-    fn add(&self, row: usize, sum: f32);
+    fn add(&self, row: usize, sum: Self::Value);
+}
+
+/// The slot at each address.
+#[derive(Clone, Copy)]
+pub(super) struct SlotTable<'a>(pub(super) &'a [u32]);
+
+impl SlotTable<'_> {
+    #[inline(always)]
+    fn at(&self, address: u32) -> usize {
+        // SAFETY: a slot is stored for every address, and walks stay inside the addresses.
+        unsafe { *self.0.get_unchecked(address as usize) as usize }
+    }
 }
 
 /// The leaves of a forest, by slot, and the slot at each address.
 #[derive(Clone, Copy)]
-pub(super) struct Leaves<'a> {
-    pub(super) slots: &'a [u32],
-    pub(super) values: &'a [f32],
-}
-
-impl Leaves<'_> {
-    #[inline(always)]
-    fn slot(&self, address: u32) -> usize {
-        // SAFETY: a slot is stored for every address, and walks stay inside the addresses.
-        unsafe { *self.slots.get_unchecked(address as usize) as usize }
-    }
+pub(super) struct Leaves<'a, A> {
+    pub(super) slots: SlotTable<'a>,
+    pub(super) values: &'a [A],
 }
 
 /// Rows that a kernel counts from row `by` on.
@@ -85,44 +92,46 @@ pub(super) struct Moved<S> {
 impl<S: Sink> Sink for Moved<S> {
     const ONE_VALUE: bool = S::ONE_VALUE;
     const ORDERED: bool = S::ORDERED;
+    type Value = S::Value;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
         self.sink.leaf(row + self.by, position, address);
     }
     #[inline(always)]
-    fn value(&self, address: u32) -> f32 {
+    fn value(&self, address: u32) -> S::Value {
         self.sink.value(address)
     }
     #[inline(always)]
-    fn add(&self, row: usize, sum: f32) {
+    fn add(&self, row: usize, sum: S::Value) {
         self.sink.add(row + self.by, sum);
     }
 }
 
-/// Sums of a single output.
+/// Sums of a single output, which a row's leaves may come to in groups.
 #[derive(Clone, Copy)]
-pub(super) struct One<'a> {
-    pub(super) leaves: Leaves<'a>,
-    pub(super) out: Shared<f32>,
+pub(super) struct One<'a, A> {
+    pub(super) leaves: Leaves<'a, A>,
+    pub(super) out: Shared<A>,
     /// Where row 0's sum is in `out`.
     pub(super) base: usize,
     /// Whether others add to the same sums.
     pub(super) atomic: bool,
 }
 
-impl Sink for One<'_> {
+impl<A: Addend> Sink for One<'_, A> {
     const ONE_VALUE: bool = true;
+    type Value = A;
     #[inline(always)]
     fn leaf(&self, row: usize, _position: usize, address: u32) {
         self.add(row, self.value(address));
     }
     #[inline(always)]
-    fn value(&self, address: u32) -> f32 {
+    fn value(&self, address: u32) -> A {
         // SAFETY: slots index the leaf values (checked when the program is called).
-        unsafe { *self.leaves.values.get_unchecked(self.leaves.slot(address)) }
+        unsafe { *self.leaves.values.get_unchecked(self.leaves.slots.at(address)) }
     }
     #[inline(always)]
-    fn add(&self, row: usize, sum: f32) {
+    fn add(&self, row: usize, sum: A) {
         match self.atomic {
             true => self.out.add_atomic(self.base + row, sum),
             // SAFETY: the row is this worker's.
@@ -131,11 +140,11 @@ impl Sink for One<'_> {
     }
 }
 
-/// Sums of several outputs.
+/// Sums of several outputs, to which each leaf is added by itself.
 #[derive(Clone, Copy)]
-pub(super) struct Many<'a> {
-    pub(super) leaves: Leaves<'a>,
-    pub(super) out: Shared<f32>,
+pub(super) struct Many<'a, A> {
+    pub(super) leaves: Leaves<'a, A>,
+    pub(super) out: Shared<A>,
     pub(super) base: usize,
     pub(super) atomic: bool,
     pub(super) outputs: usize,
@@ -143,13 +152,14 @@ pub(super) struct Many<'a> {
     pub(super) targets: Option<&'a [u32]>,
 }
 
-impl Sink for Many<'_> {
+impl<A: Addend> Sink for Many<'_, A> {
     const ONE_VALUE: bool = false;
+    type Value = A;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
-        let slot = self.leaves.slot(address);
+        let slot = self.leaves.slots.at(address);
         let at = self.base + row * self.outputs;
-        let add = |output: usize, value: f32| match self.atomic {
+        let add = |output: usize, value: A| match self.atomic {
             true => self.out.add_atomic(at + output, value),
             // SAFETY: the row is this worker's; targets are below `outputs` (`Forest::verify`).
             false => unsafe { *self.out.at(at + output) += value },
@@ -162,32 +172,33 @@ impl Sink for Many<'_> {
             }
         }
     }
-    fn value(&self, _address: u32) -> f32 {
-        0.0
+    fn value(&self, _address: u32) -> A {
+        A::default()
     }
-    fn add(&self, _row: usize, _sum: f32) {}
+    fn add(&self, _row: usize, _sum: A) {}
 }
 
 /// Leaf slots, in the producer's tree order.
 #[derive(Clone, Copy)]
 pub(super) struct Slots<'a> {
-    pub(super) leaves: Leaves<'a>,
+    pub(super) slots: SlotTable<'a>,
     pub(super) out: Shared<u32>,
     pub(super) order: &'a [u32],
 }
 
 impl Sink for Slots<'_> {
     const ONE_VALUE: bool = false;
+    type Value = u32;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
         let at = row * self.order.len() + self.order[position] as usize;
         // SAFETY: each row and tree is visited by one worker.
-        unsafe { *self.out.at(at) = self.leaves.slot(address) as u32 };
+        unsafe { *self.out.at(at) = self.slots.at(address) as u32 };
     }
-    fn value(&self, _address: u32) -> f32 {
-        0.0
+    fn value(&self, _address: u32) -> u32 {
+        0
     }
-    fn add(&self, _row: usize, _sum: f32) {}
+    fn add(&self, _row: usize, _sum: u32) {}
 }
 
 /// Who visited, and when: the worker's number and the visit's place in the whole run.
@@ -202,6 +213,7 @@ pub(super) struct Trace<'a> {
 impl Sink for Trace<'_> {
     const ONE_VALUE: bool = false;
     const ORDERED: bool = true;
+    type Value = u32;
     fn leaf(&self, row: usize, position: usize, _address: u32) {
         let at = 2 * (row * self.order.len() + self.order[position] as usize);
         // One worker's ticks ascend whatever the others do.
@@ -212,8 +224,8 @@ impl Sink for Trace<'_> {
             *self.out.at(at + 1) = tick;
         }
     }
-    fn value(&self, _address: u32) -> f32 {
-        0.0
+    fn value(&self, _address: u32) -> u32 {
+        0
     }
-    fn add(&self, _row: usize, _sum: f32) {}
+    fn add(&self, _row: usize, _sum: u32) {}
 }

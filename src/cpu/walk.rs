@@ -179,7 +179,7 @@ pub(super) unsafe fn lanes<
     } else {
         for r in 0..row.count {
             let row = row.at(r);
-            let mut sum = 0.0;
+            let mut sum = S::Value::default();
             let mut take = |position: usize, address: u32| match S::ONE_VALUE {
                 true => sum += sink.value(address),
                 false => sink.leaf(row, position, address),

@@ -43,6 +43,24 @@ impl LoopNest {
         });
         of
     }
+
+    /// Whether each row's walks come one after the other, by position; `false` where that depends on the batch, or where
+    /// loops over rows stand side by side.
+    pub fn keeps_order(&self, trees: u32, threads: u32) -> bool {
+        fn conflicts(ops: &[Op]) -> bool {
+            let own = |op: &Op| matches!(op, Op::Loop(l) if l.mode != Mode::Serial && l.var.dim == Dim::Tree);
+            ops.iter().any(|op| own(op) || op.bodies().into_iter().any(conflicts))
+        }
+        if conflicts(&self.body) || trees_depend_on_batch(&self.body) {
+            return false;
+        }
+        let (mut next, mut ordered) = (0, true);
+        tree_visits(&self.body, Extents { batch: 1, trees, threads }, |_, _, tree| {
+            ordered &= tree == next;
+            next += 1;
+        });
+        ordered && next == trees
+    }
 }
 
 /// Hands each visit, with every loop over rows at its first, to `each`: the worker, the walk statement, and the tree. The

@@ -110,8 +110,8 @@ impl ForestOp {
         })
     }
 
-    /// The same with sums that keep a contract. Under [`Contract::Exact`] those are sums of the forest's own leaves, whatever
-    /// leaf values a call hands over.
+    /// The same with sums that keep a contract. Under any but [`Contract::Any`] those are sums of the forest's own leaves,
+    /// whatever leaf values a call hands over.
     ///
     /// # Errors
     /// A forest whose sums can't keep it.
@@ -296,7 +296,8 @@ impl ForestOp {
         if let Some(predictor) = self.cpu.get() {
             return Ok(predictor);
         }
-        let made = Predictor::for_singles(&self.forest, &self.schedule(&crate::schedule::Device::Cpu))?;
+        let made =
+            Predictor::for_singles(&self.forest, &self.schedule(&crate::schedule::Device::Cpu), self.sum)?;
         Ok(self.cpu.get_or_init(|| made))
     }
 
@@ -305,7 +306,7 @@ impl ForestOp {
     fn cpu_margins(&self, rows: &crate::cpu::Rows<'_>, leaves: &[f32]) -> TensorData {
         let mut out = vec![0.0f32; rows.len() * self.outputs()];
         let predictor = self.predictor().expect("prepared by the caller");
-        predictor.program().margins(rows, leaves, &mut out).expect("checked by the caller");
+        predictor.margins_of(rows, leaves, &mut out).expect("checked by the caller");
         TensorData::new(out, [rows.len(), self.outputs()])
     }
 

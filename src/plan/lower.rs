@@ -90,6 +90,11 @@ impl Lowered {
         &self.legal
     }
 
+    /// Whether each row's leaves come in the producer's tree order, on so many threads.
+    pub fn keeps_tree_order(&self, threads: u32) -> bool {
+        self.order.is_sorted() && self.loops.keeps_order(self.order.len() as u32, threads)
+    }
+
     /// The nodes in memory.
     pub fn packed(&self) -> &Packed {
         &self.packed

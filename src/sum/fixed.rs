@@ -74,6 +74,11 @@ impl FixedPoint {
     /// largest leaf, or 2^30 trees and more for one output.
     pub fn new(forest: &Forest) -> Result<Self, SumError> {
         forest.verify()?;
+        Self::of_verified(forest)
+    }
+
+    /// The same for a forest that verifies.
+    pub(crate) fn of_verified(forest: &Forest) -> Result<Self, SumError> {
         if forest.aggregate != Aggregate::Sum {
             return Err(SumError::Aggregate(forest.aggregate));
         }

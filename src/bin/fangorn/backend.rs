@@ -1,6 +1,6 @@
 //! What runs a forest: the reference interpreter, the native CPU target, or a device of burn's.
 
-use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device};
+use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device, sum::Contract};
 
 use crate::{
     error::{Error, Result},
@@ -104,6 +104,22 @@ impl Backend {
         matches!(self, Self::Reference | Self::Cpu)
     }
 
+    /// Refuses a contract of sums that the backend does not keep.
+    ///
+    /// # Errors
+    /// Any but `any` by the reference, which adds in `f64` in the order of the trees.
+    pub fn require_sum(self, sum: Contract) -> Result<()> {
+        match sum {
+            Contract::Tree | Contract::Exact if self == Self::Reference => {
+                let name = self.name();
+                Err(Error::Request(format!(
+                    "--sum {sum}: the backend {name} does not keep it; use --backend cpu, or --sum any"
+                )))
+            }
+            Contract::Any | Contract::Tree | Contract::Exact => Ok(()),
+        }
+    }
+
     /// What schedules are checked against where no device is at hand.
     pub fn portable_device(self) -> Device {
         if self.is_gpu() { Device::PORTABLE_GPU } else { Device::Cpu }
@@ -131,18 +147,20 @@ impl<'f> Engine<'f> {
     /// Compiles a forest for a backend, and opens its device, for the threads of the current rayon pool.
     ///
     /// # Errors
-    /// A backend that is not built in or does not answer, or a schedule that can't be carried out.
-    pub fn open(backend: Backend, forest: &'f Forest, choice: &Choice) -> Result<Self> {
+    /// A backend that is not built in, does not answer or does not keep the contract, or a schedule that can't be carried
+    /// out.
+    pub fn open(backend: Backend, forest: &'f Forest, choice: &Choice, sum: Contract) -> Result<Self> {
         backend.require()?;
+        backend.require_sum(sum)?;
         let runs = match backend {
             Backend::Reference => Runs::Reference,
             Backend::Cpu => {
                 let threads = rayon::current_num_threads();
-                let made = Predictor::with_threads(forest, &choice.schedule, threads);
+                let made = Predictor::with_sum(forest, &choice.schedule, threads, sum);
                 Runs::Cpu(Box::new(made.map_err(|e| choice.blame(e))?))
             }
             #[cfg(feature = "burn")]
-            _ => Runs::Burn(on_burn::Op::open(backend, forest, choice)?),
+            _ => Runs::Burn(on_burn::Op::open(backend, forest, choice, sum)?),
             #[cfg(not(feature = "burn"))]
             _ => return Err(Error::NotBuiltIn { name: backend.name() }),
         };
@@ -238,7 +256,7 @@ fn each<C: Cell, V, T>(
 /// What the backend refuses.
 #[cfg(feature = "cube")]
 pub fn kernel_text(backend: Backend, forest: &Forest, choice: &Choice) -> Result<String> {
-    on_burn::Op::open(backend, forest, choice)?.source(choice)
+    on_burn::Op::open(backend, forest, choice, Contract::Any)?.source(choice)
 }
 
 /// The part that needs burn.
@@ -247,7 +265,7 @@ mod on_burn {
     use std::sync::Arc;
 
     use burn::tensor::{Device, Tensor, TensorData};
-    use fangorn::{Forest, op::ForestOp};
+    use fangorn::{Forest, op::ForestOp, sum::Contract};
 
     use super::{Again, Backend};
     use crate::{
@@ -297,12 +315,12 @@ mod on_burn {
     }
 
     impl Op {
-        pub fn open(backend: Backend, forest: &Forest, choice: &Choice) -> Result<Self> {
+        pub fn open(backend: Backend, forest: &Forest, choice: &Choice, sum: Contract) -> Result<Self> {
             let op = match choice.is_default {
                 true => ForestOp::new(forest.clone()),
                 false => ForestOp::with_schedule(forest.clone(), choice.schedule.clone()),
             };
-            let op = Arc::new(op.map_err(|e| choice.blame(e))?);
+            let op = Arc::new(op.and_then(|op| op.with_sum(sum)).map_err(|e| choice.blame(e))?);
             guard(backend, || {
                 let device = device(backend).ok_or(Error::NotBuiltIn { name: backend.name() })?;
                 let opened = Self { backend, op, device };

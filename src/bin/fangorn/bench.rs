@@ -24,6 +24,7 @@ use crate::{
     load_model, output,
     rows::{self, Matrix},
     schedule::Choice,
+    sum::SumChoice,
 };
 
 /// Time predictions.
@@ -45,6 +46,8 @@ pub struct Bench {
     /// A preset's name, or a file with one directive a line
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
+    #[command(flatten)]
+    sum: SumChoice,
     /// Worker threads; 1 keeps to the calling thread
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
@@ -61,6 +64,7 @@ struct Report {
     model: String,
     backend: &'static str,
     threads: u16,
+    sum: &'static str,
     load_ms: f64,
     compile_ms: f64,
     results: Vec<Timing>,
@@ -83,6 +87,7 @@ struct Timing {
 pub fn run(args: &Bench) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     backend.require()?;
+    backend.require_sum(args.sum.sum)?;
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
     }
@@ -98,8 +103,8 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     let pool = pool.map_err(|e| Error::Request(format!("--threads {}: {e}; ask for fewer", args.threads)))?;
     let (compile_ms, results) = pool.install(|| time_all(args, backend, &forest, &choice, &rows))?;
     let model = args.model.display().to_string();
-    let report =
-        Report { model, backend: backend.name(), threads: args.threads, load_ms, compile_ms, results };
+    let (sum, threads) = (args.sum.sum.name(), args.threads);
+    let report = Report { model, backend: backend.name(), threads, sum, load_ms, compile_ms, results };
     let text = match args.json {
         true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
         false => table(&report),
@@ -117,7 +122,7 @@ fn time_all(
     rows: &Matrix<f32>,
 ) -> Result<(f64, Vec<Timing>)> {
     let start = Instant::now();
-    let engine = Engine::open(backend, forest, choice)?;
+    let engine = Engine::open(backend, forest, choice, args.sum.sum)?;
     // Devices compile at the first call.
     engine.margins(&Matrix { rows: 1, columns: rows.columns, values: rows.row(0).to_vec() })?;
     let compile_ms = start.elapsed().as_secs_f64() * 1e3;
@@ -260,7 +265,7 @@ fn table(report: &Report) -> String {
 
 fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(out, "model     {}", one_line(&report.model))?;
-    writeln!(out, "backend   {}, {} thread(s)", report.backend, report.threads)?;
+    writeln!(out, "backend   {}, {} thread(s), sum {}", report.backend, report.threads, report.sum)?;
     if let Some(timing) = report.results.first() {
         writeln!(out, "schedule  {}", timing.schedule)?;
     }

@@ -15,6 +15,7 @@ mod output;
 mod predict;
 mod rows;
 mod schedule;
+mod sum;
 
 use std::{path::Path, process::ExitCode};
 

@@ -17,6 +17,7 @@ use crate::{
     output::{self, Sink, Table, Values},
     rows::{self, Cell, Matrix},
     schedule::Choice,
+    sum::SumChoice,
 };
 
 /// What is predicted.
@@ -53,6 +54,8 @@ pub struct Predict {
     /// A preset's name, or a file with one directive a line
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
+    #[command(flatten)]
+    sum: SumChoice,
     /// Where to write, .npy or .csv; CSV on standard output without
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
@@ -69,6 +72,7 @@ pub struct Predict {
 pub fn run(args: &Predict) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     backend.require()?;
+    backend.require_sum(args.sum.sum)?;
     let sink = Sink::new(args.o.as_deref())?;
     let forest = load_model(&args.model)?;
     let choice = Choice::new(&args.schedule, &forest, backend.is_gpu())?;
@@ -76,7 +80,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         classes(&forest).map_err(|what| Error::file(&args.model, what))?;
     }
     let features = forest.features.len();
-    let engine = || Engine::open(backend, &forest, &choice);
+    let engine = || Engine::open(backend, &forest, &choice, args.sum.sum);
     // Where the producer compares in f64 it matters what a value was before it became an f32.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     let table = match doubles && !rows::holds_singles(&args.rows) {

@@ -1,0 +1,21 @@
+//! What `--sum` asks for.
+
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use fangorn::sum::Contract;
+
+/// The contract of the sums that margins and values are made of.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct SumChoice {
+    /// What sums promise: `any` the fastest order, `tree` the producer's own order and type, `exact` the same bytes for
+    /// every schedule, batch and device
+    #[arg(long, value_name = "any|tree|exact", default_value = "any", value_parser = contract())]
+    pub sum: Contract,
+}
+
+fn contract() -> impl TypedValueParser<Value = Contract> {
+    let names = PossibleValuesParser::new(Contract::ALL.map(Contract::name));
+    names.map(|name| Contract::parse(&name).unwrap_or_default())
+}

@@ -1,0 +1,126 @@
+//! What a run writes: sums, leaf slots, or a trace of its visits.
+
+use std::{ops::Range, sync::atomic::AtomicU32};
+
+use super::{
+    addend::Addend,
+    block::Stage,
+    rows::Row,
+    run::{Block, Run, State},
+    sink::{Leaves, Many, One, Shared, SlotTable, Slots, Trace},
+};
+use crate::plan::Sum;
+
+/// Sums that a stage takes at a time, at most.
+const MOST_VECTOR: usize = 16;
+
+/// What a run writes.
+pub(super) trait Emission: Copy + Sync {
+    /// Runs a block of walks into what takes their leaves.
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: &Sum, state: &State<'_>);
+    /// Ends a dimension of a buffer of private sums, for these rows.
+    fn reduce<T: Row>(
+        self,
+        run: &Run<'_, T, Self>,
+        dimension: (u32, usize),
+        rows: Range<usize>,
+        stage: Stage,
+        state: &State<'_>,
+    ) {
+        let _ = (run, dimension, rows, stage, state);
+    }
+}
+
+/// `rows x outputs` sums.
+#[derive(Clone, Copy)]
+pub(super) struct Sums<'a, A> {
+    /// By slot.
+    pub(super) leaves: &'a [A],
+    pub(super) result: Shared<A>,
+    pub(super) partials: Shared<A>,
+    /// Whether each leaf is added to its row's sum by itself, since the order of additions counts.
+    pub(super) one_by_one: bool,
+}
+
+impl<A: Addend> Emission for Sums<'_, A> {
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: &Sum, state: &State<'_>) {
+        let p = run.program;
+        let leaves = Leaves { slots: SlotTable(&p.slots), values: self.leaves };
+        let outputs = p.base.len();
+        let (out, base, atomic) = match into {
+            Sum::Partial { buffer, atomic } => (self.partials, run.partial(*buffer, state, None), *atomic),
+            Sum::Result { .. } | Sum::Shared => (self.result, 0, false),
+            Sum::Atomic => (self.result, 0, true),
+        };
+        match outputs == 1 && !self.one_by_one {
+            true => run.dispatch(block, One { leaves, out, base, atomic }, state),
+            false => {
+                let targets = p.targets.as_deref();
+                run.dispatch(block, Many { leaves, out, base, atomic, outputs, targets }, state);
+            }
+        }
+    }
+
+    /// Adds up the copies of rows over one dimension, and leaves them zero.
+    fn reduce<T: Row>(
+        self,
+        run: &Run<'_, T, Self>,
+        (buffer, dimension): (u32, usize),
+        rows: Range<usize>,
+        stage: Stage,
+        state: &State<'_>,
+    ) {
+        let p = run.program;
+        let outputs = p.base.len();
+        let copies = run.value(p.plan.partials[buffer as usize].dims[dimension].count).min(run.at.trees);
+        let place = |k: u32| run.partial(buffer, state, Some((dimension, k)));
+        let (first, stride) = (place(0), if copies > 1 { place(1) - place(0) } else { 0 });
+        let (mut at, end) = (rows.start * outputs, rows.end * outputs);
+        while at < end {
+            let width = stage.vector.clamp(1, MOST_VECTOR).min(end - at);
+            let mut sums = [A::default(); MOST_VECTOR];
+            for k in 0..copies as usize {
+                for (i, sum) in sums[..width].iter_mut().enumerate() {
+                    // SAFETY: the copies of these rows belong to the iterations this stage ends.
+                    *sum += std::mem::take(unsafe { self.partials.at(first + k * stride + at + i) });
+                }
+            }
+            for (i, sum) in sums[..width].iter().enumerate() {
+                match (stage.in_place, stage.atomic) {
+                    // SAFETY: as above.
+                    (true, _) => unsafe { *self.partials.at(first + at + i) += *sum },
+                    // SAFETY: the stage ends every loop that shares the rows' sums.
+                    (false, false) => unsafe { *self.result.at(at + i) += *sum },
+                    (false, true) => self.result.add_atomic(at + i, *sum),
+                }
+            }
+            at += width;
+        }
+    }
+}
+
+/// `rows x trees` leaf slots, trees in the producer's order.
+#[derive(Clone, Copy)]
+pub(super) struct LeafSlots(pub(super) Shared<u32>);
+
+impl Emission for LeafSlots {
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: &Sum, state: &State<'_>) {
+        let p = run.program;
+        run.dispatch(block, Slots { slots: SlotTable(&p.slots), out: self.0, order: &p.order }, state);
+    }
+}
+
+/// `rows x trees x 2`: who visited, and when.
+#[derive(Clone, Copy)]
+pub(super) struct Visits<'a> {
+    pub(super) out: Shared<u32>,
+    pub(super) clock: &'a AtomicU32,
+}
+
+impl Emission for Visits<'_> {
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: &Sum, state: &State<'_>) {
+        let Self { out, clock } = self;
+        let order = &run.program.order;
+        run.dispatch(block, Trace { out, order, worker: state.worker, clock }, state);
+    }
+}

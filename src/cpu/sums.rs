@@ -1,0 +1,325 @@
+//! Margins: how a row's leaves become a number for each output, by the contract that the sum has.
+
+use std::{cell::RefCell, ops::Range};
+
+use rayon::prelude::*;
+
+use super::{
+    addend::{Addend, with_scratch},
+    emit::{LeafSlots, Sums},
+    program::Program,
+    ranked::{Ranked, ranked},
+    rows::{Row, Rows},
+    sink::Shared,
+};
+use crate::{
+    error::{Error, Result},
+    forest::{Aggregate, Forest, Real, Targets},
+    plan::{Extents, Lowered},
+    sum::{Accumulator, Contract, FixedPoint},
+};
+
+/// Slots that a thread has at a time where margins are made of them.
+const SLOTS_AT_A_TIME: usize = 1 << 16;
+/// Partial sums held at a time; longer batches go in pieces.
+const MOST_PARTIALS: usize = 1 << 26;
+/// Sums in another type than the result's held at a time.
+const MOST_TOTALS: usize = 1 << 20;
+
+/// How a program adds up a forest's leaves, with what a contract needs beside their `f32` values.
+#[derive(Clone, Debug)]
+pub(crate) enum Summing {
+    /// In `f32`, in the order of the walks.
+    Any,
+    /// In `f32`, in the producer's order.
+    Singles { order: Order },
+    /// In `f64`, in the producer's order.
+    Doubles { leaves: Vec<f64>, base: Vec<f64>, order: Order },
+    /// In whole numbers.
+    Fixed(FixedPoint),
+}
+
+/// How the producer's order of additions comes about.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    /// The walks of each row come in it.
+    Walks,
+    /// Slots are written first; the output of each tree, where leaves are no vectors, says where their leaves go.
+    Slots(Option<Vec<u32>>),
+}
+
+impl Summing {
+    /// What a contract comes to for a forest that verifies and a plan for so many threads.
+    ///
+    /// # Errors
+    /// As [`FixedPoint::new`], for a sum.
+    pub(crate) fn new(contract: Contract, forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
+        let order = || match (lowered.keeps_tree_order(threads), &forest.targets) {
+            (true, _) => Order::Walks,
+            (false, Targets::One(outputs)) => Order::Slots(Some(outputs.clone())),
+            (false, Targets::All) => Order::Slots(None),
+        };
+        Ok(match contract {
+            // A least or largest leaf is the same in every order.
+            _ if forest.aggregate != Aggregate::Sum => Self::Any,
+            Contract::Any => Self::Any,
+            Contract::Exact => Self::Fixed(FixedPoint::of_verified(forest)?),
+            Contract::Tree => match Accumulator::of(forest) {
+                Accumulator::F32 => Self::Singles { order: order() },
+                Accumulator::F64 => {
+                    let reals = |values: &[Real]| values.iter().map(|v| v.0).collect();
+                    let (leaves, base) = (reals(&forest.leaf_values), reals(&forest.base_score));
+                    Self::Doubles { leaves, base, order: order() }
+                }
+            },
+        })
+    }
+}
+
+impl Program {
+    /// Writes `rows x outputs` margins; `leaves` are the leaf values by slot, added up in `f32` in the order of the walks.
+    ///
+    /// # Errors
+    /// Rows, leaves or output of another shape than the forest's.
+    pub fn margins<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        self.margins_by(&Summing::Any, rows, leaves, out)
+    }
+
+    /// The same by a contract; `leaves` are for those that add `f32` values.
+    pub(crate) fn margins_by<T: Row>(
+        &self,
+        summing: &Summing,
+        rows: &Rows<'_, T>,
+        leaves: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.check(rows, out.len(), self.outputs())?;
+        if leaves.len() != self.leaf_values {
+            return Err(Error::Rows(format!(
+                "{} leaf values, the forest has {}",
+                leaves.len(),
+                self.leaf_values
+            )));
+        }
+        match &self.ranker {
+            None => self.summed(summing, rows, leaves, out),
+            Some(ranker) => ranked(ranker, rows, self.threads, |rows| match rows {
+                Ranked::U8(rows) => self.summed(summing, rows, leaves, out),
+                Ranked::U16(rows) => self.summed(summing, rows, leaves, out),
+            }),
+        }
+    }
+
+    /// The margins of rows as they are walked.
+    fn summed<T: Row>(
+        &self,
+        summing: &Summing,
+        rows: &Rows<'_, T>,
+        leaves: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        if self.aggregate != Aggregate::Sum {
+            self.extremes(rows, leaves, out);
+            return Ok(());
+        }
+        match summing {
+            Summing::Any => self.singles(rows, leaves, false, out),
+            Summing::Singles { order: Order::Walks } => self.singles(rows, leaves, true, out),
+            Summing::Singles { order: Order::Slots(targets) } => {
+                self.in_order(rows, (leaves, &self.base), targets.as_deref(), out, |sum| sum);
+                Ok(())
+            }
+            Summing::Doubles { leaves, base, order: Order::Walks } => {
+                self.totals(rows, (leaves, base), true, out, |sum, _| sum as f32)
+            }
+            Summing::Doubles { leaves, base, order: Order::Slots(targets) } => {
+                self.in_order(rows, (leaves, base), targets.as_deref(), out, |sum| sum as f32);
+                Ok(())
+            }
+            Summing::Fixed(fixed) => {
+                let round = |total, output| fixed.round(total, output);
+                self.totals(rows, (fixed.leaves(), fixed.base()), false, out, round)
+            }
+        }
+    }
+
+    /// Sums in `f32`, which need no room but the result's.
+    fn singles<T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        leaves: &[f32],
+        one_by_one: bool,
+        out: &mut [f32],
+    ) -> Result<()> {
+        let outputs = self.outputs();
+        self.in_pieces(rows, 0, |part, at, range, partials| {
+            let sums = &mut out[range.start * outputs..range.end * outputs];
+            with_scratch(partials, |partials| {
+                self.add_up(part, at, (leaves, &self.base), one_by_one, sums, partials)
+            });
+        })
+    }
+
+    /// Sums in another type than the result's, and each rounded to it at the end.
+    fn totals<A: Addend, T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        values: (&[A], &[A]),
+        one_by_one: bool,
+        out: &mut [f32],
+        round: impl Fn(A, usize) -> f32,
+    ) -> Result<()> {
+        let outputs = self.outputs();
+        self.in_pieces(rows, outputs, |part, at, range, partials| {
+            let out = &mut out[range.start * outputs..range.end * outputs];
+            with_scratch(out.len() + partials, |room| {
+                let (sums, partials) = room.split_at_mut(out.len());
+                self.add_up(part, at, values, one_by_one, sums, partials);
+                for (out, sums) in out.chunks_exact_mut(outputs).zip(sums.chunks_exact(outputs)) {
+                    let each = out.iter_mut().zip(sums).enumerate();
+                    each.for_each(|(o, (out, sum))| *out = round(*sum, o));
+                }
+            });
+        })
+    }
+
+    /// Base scores, and the leaves of each row's walks: `values` are leaves by slot, and base scores by output.
+    fn add_up<A: Addend, T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        at: Extents,
+        (leaves, base): (&[A], &[A]),
+        one_by_one: bool,
+        sums: &mut [A],
+        partials: &mut [A],
+    ) {
+        sums.chunks_exact_mut(base.len()).for_each(|row| row.copy_from_slice(base));
+        let (result, partials) = (Shared::new(sums), Shared::new(partials));
+        self.run(rows, at, Sums { leaves, result, partials, one_by_one });
+    }
+
+    /// Rows do not depend on each other, so a batch that needs too much room goes in pieces. `own` is how many totals a
+    /// row has beside its partial sums, whose number in a piece `f` is given last.
+    fn in_pieces<T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        own: usize,
+        mut f: impl FnMut(&Rows<'_, T>, Extents, Range<usize>, usize),
+    ) -> Result<()> {
+        let outputs = self.outputs();
+        let partials =
+            |at: Extents| self.plan.partials.iter().map(|p| self.copies(p, at) * outputs).sum::<usize>();
+        let needed = partials(self.extents(rows.len()));
+        if needed > MOST_PARTIALS {
+            return Err(Error::Rows(format!(
+                "the schedule keeps {needed} partial sums a row, at most {MOST_PARTIALS}; make fewer loops over trees parallel"
+            )));
+        }
+        let fit = |most: usize, each: usize| most.checked_div(each).unwrap_or(rows.len());
+        let piece = fit(MOST_PARTIALS, needed).min(fit(MOST_TOTALS, own)).clamp(1, rows.len().max(1));
+        let mut first = 0;
+        while first < rows.len() {
+            let count = piece.min(rows.len() - first);
+            let at = self.extents(count);
+            f(&rows.slice(first, count), at, first..first + count, partials(at) * count);
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// Sums in the producer's order for a program whose walks come in another: slots first, which every schedule gives,
+    /// then their leaves.
+    fn in_order<A: Addend, T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        (leaves, base): (&[A], &[A]),
+        targets: Option<&[u32]>,
+        out: &mut [f32],
+        round: impl Fn(A) -> f32 + Sync,
+    ) {
+        let (outputs, trees) = (self.outputs(), self.trees());
+        self.by_slots(rows, out, |slots, out| {
+            with_scratch(outputs, |sums| {
+                for (r, out) in out.chunks_exact_mut(outputs).enumerate() {
+                    let slots = &slots[r * trees..][..trees];
+                    sums.copy_from_slice(base);
+                    match targets {
+                        Some(targets) => {
+                            let each = slots.iter().zip(targets);
+                            each.for_each(|(slot, o)| sums[*o as usize] += leaves[*slot as usize]);
+                        }
+                        None => {
+                            for slot in slots {
+                                let leaf = &leaves[*slot as usize * outputs..][..outputs];
+                                sums.iter_mut().zip(leaf).for_each(|(sum, value)| *sum += *value);
+                            }
+                        }
+                    }
+                    out.iter_mut().zip(&sums[..]).for_each(|(out, sum)| *out = round(*sum));
+                }
+            });
+        });
+    }
+
+    /// Margins that are the least or the largest leaf.
+    fn extremes<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) {
+        let (outputs, trees) = (self.outputs(), self.trees());
+        self.by_slots(rows, out, |slots, out| {
+            for (r, row) in out.chunks_exact_mut(outputs).enumerate() {
+                self.extreme(&slots[r * trees..][..trees], leaves, row);
+            }
+        });
+    }
+
+    /// Gives `f` the slots of some rows, trees in the producer's order, and their margins to write, on every thread.
+    fn by_slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32], f: impl Fn(&[u32], &mut [f32]) + Sync) {
+        let (outputs, trees) = (self.outputs(), self.trees());
+        let own = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
+        let piece = own.saturating_mul(self.threads as usize).min(rows.len().max(1));
+        thread_local!(static SLOTS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) });
+        let mut slots = SLOTS.with(RefCell::take);
+        for (p, out) in out.chunks_mut(piece * outputs).enumerate() {
+            let part = rows.slice(p * piece, piece.min(out.len() / outputs));
+            slots.clear();
+            slots.resize(part.len() * trees, 0);
+            self.run(&part, self.extents(part.len()), LeafSlots(Shared::new(&mut slots)));
+            match self.threads > 1 && trees > 0 {
+                true => {
+                    let each = slots.par_chunks(own * trees).zip(out.par_chunks_mut(own * outputs));
+                    each.for_each(|(slots, out)| f(slots, out));
+                }
+                false => f(&slots, out),
+            }
+        }
+        SLOTS.with(|s| s.replace(slots));
+    }
+
+    fn extreme(&self, slots: &[u32], leaves: &[f32], row: &mut [f32]) {
+        let least = self.aggregate == Aggregate::Min;
+        let start = if least { f32::INFINITY } else { f32::NEG_INFINITY };
+        row.fill(start);
+        let mut take = |output: usize, value: f32| {
+            let have = &mut row[output];
+            *have = if least { have.min(value) } else { have.max(value) };
+        };
+        // Targets stand by position, slots in the producer's order.
+        let outputs = self.outputs();
+        match &self.targets {
+            Some(targets) => {
+                for (target, tree) in targets.iter().zip(&self.order) {
+                    take(*target as usize, leaves[slots[*tree as usize] as usize]);
+                }
+            }
+            None => {
+                for slot in slots {
+                    let leaf = &leaves[*slot as usize * outputs..][..outputs];
+                    leaf.iter().enumerate().for_each(|(o, value)| take(o, *value));
+                }
+            }
+        }
+        for (sum, base) in row.iter_mut().zip(&self.base) {
+            // An output without trees is its base score.
+            *sum = if *sum == start { *base } else { *sum + base };
+        }
+    }
+}
