@@ -8,7 +8,7 @@ mod support;
 use fangorn::{
     cube::offline::{self, Kernel},
     plan::{Request, lower},
-    schedule::{Architecture, Preset},
+    schedule::{Architecture, Preset, Schedule},
 };
 
 /// Models whose kernels differ: few and many columns, one and several outputs, deep and shallow, categories.
@@ -104,4 +104,52 @@ fn code_objects_of_every_preset_keep_to_registers() {
             }
         });
     }
+}
+
+/// A row's trees over the units of a cube, whose sums a plane adds up where the device has planes.
+const BY_PLANES: &str = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\nsharedReduce(tree)";
+
+/// What the kernel of a schedule is for an architecture, on a model of one output.
+fn kernel_of(name: &str, schedule: &str) -> (String, Kernel) {
+    let architecture: Architecture = name.parse().unwrap();
+    let forest = support::named("churn").forest;
+    let request = Request { device: architecture.device(), threads: 1, ..Request::cpu() };
+    let lowered = lower(&forest, &Schedule::parse(schedule).unwrap(), request).unwrap();
+    (lowered.plan().to_string(), offline::kernel(architecture, &lowered).unwrap())
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn planes_of_32_add_up_by_shuffles() {
+    let (plan, kernel) = kernel_of("sm_90a", BY_PLANES);
+    assert!(plan.contains("by a plane a row"), "{plan}");
+    let shuffles = kernel.text.matches("shfl.sync").count();
+    assert!(shuffles >= 5, "{shuffles} shuffles halve 32 units: {}", kernel.text);
+}
+
+#[cfg(feature = "rocm")]
+#[test]
+fn planes_of_64_and_of_32_add_up_in_their_own_width() {
+    for (name, units) in [("gfx942", 64), ("gfx1100", 32)] {
+        let (plan, kernel) = kernel_of(name, BY_PLANES);
+        assert!(plan.contains("by a plane a row"), "{plan}");
+        assert!(kernel.text.contains("call i32 @llvm.amdgcn.ds.bpermute"), "{name}: {}", kernel.text);
+        assert_eq!(metadata(&kernel.binary, ".wavefront_size"), units, "{name}");
+    }
+}
+
+/// Of a step in straight-line code on ranks: one load of a node, one of a key, and no branch.
+#[cfg(feature = "cuda")]
+#[test]
+fn a_step_on_ranks_loads_a_word_and_a_key() {
+    let text = |steps: u32| {
+        let schedule = format!(
+            "ranks(u8)\ntile(batch, b0, b1, 128)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\ncache(b0)\n\
+             unrollWalk(tree, {steps})"
+        );
+        kernel_of("sm_90a", &schedule).1.text
+    };
+    let (more, less) = (text(5), text(4));
+    let added = |what: &str| more.matches(what).count() as i64 - less.matches(what).count() as i64;
+    assert_eq!((added("ld.global"), added("ld.shared"), added("bra")), (1, 1, 0), "{more}");
 }

@@ -102,7 +102,10 @@ impl Preset {
                 mapped.interleave("b3").unroll_walk("b3", None).layout(layout)
             }
             Self::TreebeardOneRow => {
-                let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).tile("tree", "t0", "t1", 8u32);
+                // Trees with outputs of their own keep more at hand; eight of them spill on a GPU.
+                let together = if gpu && forest.outputs > 1 { 4u32 } else { 8 };
+                let tiled =
+                    Schedule::new().tile("batch", "b0", "b1", 64u32).tile("tree", "t0", "t1", together);
                 chunks(tiled).interleave("t1").unroll_walk("t1", None).layout(layout)
             }
             Self::TahoeDirect => {
