@@ -1,10 +1,21 @@
 #!/usr/bin/env bash
-# The builds that need LLVM 23, outside the ordinary run of .ci/run: the GPU tests on cubecl's CPU runtime, and that
-# `cuda` and `rocm` compile. Takes half an hour on two cores the first time.
+# What needs LLVM 23, outside the ordinary run of .ci/run: the GPU tests on cubecl's CPU runtime; every preset's kernel as
+# PTX through NVIDIA's assembler, and as AMD's code objects; that `cuda` and `rocm` build. Takes half an hour on two cores
+# the first time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/fangorn
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/llvm-target} CARGO_INCREMENTAL=0
+export CUDARC_CUDA_VERSION=${CUDARC_CUDA_VERSION:-13000} FANGORN_REQUIRE_GPU=1 FANGORN_TEST_DEVICE=cubecl-cpu
 scripts/setup-llvm23.sh
-export CUDARC_CUDA_VERSION=${CUDARC_CUDA_VERSION:-13000} FANGORN_REQUIRE_GPU=1
-cargo test -p fangorn --no-default-features --features cubecl-cpu --test gpu --test op
-cargo check -p fangorn --no-default-features --features cuda
-cargo check -p fangorn --no-default-features --features rocm
+
+# NVIDIA's assembler, from the Python registry.
+if [ -z "${FANGORN_PTXAS:-}" ]; then
+  [ -d "$cache/tools/nvcc" ] || python3 -m venv "$cache/tools/nvcc"
+  "$cache/tools/nvcc/bin/pip" install --quiet nvidia-cuda-nvcc==13.0.88
+  FANGORN_PTXAS=$(find "$cache/tools/nvcc" -name ptxas -type f | head -1)
+fi
+export FANGORN_PTXAS
+
+cargo test --locked -p fangorn --no-default-features --features cli,cuda,rocm,cubecl-cpu \
+  --test offline --test gpu --test op

@@ -28,12 +28,18 @@ pub enum Error {
     /// A schedule's text that can't be read.
     #[error(transparent)]
     ScheduleText(#[from] crate::schedule::ParseError),
+    /// A name that no architecture of GPUs has.
+    #[error(transparent)]
+    Architecture(#[from] crate::schedule::UnknownArchitecture),
     /// A schedule that can't be carried out.
     #[error(transparent)]
     Schedule(#[from] crate::schedule::ScheduleError),
     /// A forest that a layout can't hold.
     #[error(transparent)]
     Layout(#[from] crate::layout::LayoutError),
+    /// A forest that can't be put on ranks.
+    #[error(transparent)]
+    Ranks(#[from] crate::ranks::RanksError),
     /// A forest whose sum can't keep the contract.
     #[error("sum: {0}")]
     Sum(#[from] crate::sum::SumError),

@@ -17,6 +17,7 @@ pub mod mir;
 pub mod op;
 pub mod plan;
 mod predictor;
+pub mod ranks;
 pub mod schedule;
 pub mod sum;
 
@@ -29,3 +30,8 @@ pub use predictor::Predictor;
 #[cfg(all(doctest, feature = "flex"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The book's example of ranks.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/ranks.md")]
+struct BookOnRanks;

@@ -4,6 +4,11 @@
 
 use std::{path::Path, process::Command};
 
+use fangorn::{
+    import::{self, LoadOptions},
+    schedule::{Preset, Schedule},
+};
+
 /// What a console block shows: a command, and the lines that it prints.
 struct Shown {
     place: String,
@@ -82,4 +87,46 @@ fn commands_print_what_the_book_says() {
     let _ = std::fs::remove_dir_all(&scratch);
     assert!(wrong.is_empty(), "{} of {run} differ:\n{}", wrong.len(), wrong.join("\n\n"));
     assert!(run >= 6, "{run} commands were found");
+}
+
+/// The directives that a cell of a table shows, a line each.
+fn directives(cell: &str) -> Vec<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn presets_are_what_the_book_says() {
+    let text = include_str!("../book/src/schedule/presets.md");
+    let (_, section) = text.split_once("## What they are").expect("the section");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let forest =
+        import::load(&root.join("tests/zoo/churn/model.ubj"), &LoadOptions::default()).expect("the model");
+    let mut rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let mut before = Vec::new();
+    for preset in Preset::ALL {
+        let (name, cells) = rows.next().expect("a row for each preset");
+        assert_eq!(name, preset.name());
+        let (on_gpu, on_cpu) = cells.trim_end_matches(" |").split_once(" | ").expect("two cells");
+        let mut gpu = directives(on_gpu);
+        if on_gpu.starts_with("the same with") {
+            let last = gpu.pop().expect("what is different");
+            gpu = before[..before.len() - 1].to_vec();
+            gpu.push(last);
+        }
+        let cpu = match on_cpu {
+            "the same" => gpu.clone(),
+            "`parallel(b0)` instead of the two" => {
+                let mut cpu = gpu.clone();
+                let two = cpu.iter().position(|d| d.starts_with("gpuDimension")).expect("the first of them");
+                cpu.splice(two..two + 2, ["parallel(b0)".to_owned()]);
+                cpu
+            }
+            shown => directives(shown),
+        };
+        for (shown, is_gpu) in [(&gpu, true), (&cpu, false)] {
+            let schedule = Schedule::parse(&shown.join("\n")).expect("the book's schedule");
+            assert_eq!(schedule, preset.schedule(&forest, is_gpu), "{name}, on a GPU: {is_gpu}");
+        }
+        before = gpu;
+    }
 }

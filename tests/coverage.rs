@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, fmt::Write, path::Path};
 use fangorn::{
     Forest,
     forest::{Aggregate, CompareType, Node, Predicate, Targets},
-    plan::{Emit, Request, RowType, check},
-    schedule::{Device, Dim, Directive, LayoutKind, Schedule, TreeOrder},
+    plan::{Request, check},
+    schedule::{Dim, Directive, LayoutKind, Schedule, TreeOrder},
 };
 use generate::{Case, Kind};
 use proptest::strategy::{Strategy, ValueTree};
@@ -19,7 +19,7 @@ use proptest::strategy::{Strategy, ValueTree};
 const LEAST: usize = 5;
 
 /// The directives, those with several meanings once for each.
-const DIRECTIVES: [&str; 22] = [
+const DIRECTIVES: [&str; 23] = [
     "tile",
     "split",
     "reorder",
@@ -42,6 +42,7 @@ const DIRECTIVES: [&str; 22] = [
     "sort(first_leaf)",
     "sort(structure)",
     "pad",
+    "ranks",
 ];
 
 /// Where each stands in [`DIRECTIVES`].
@@ -71,6 +72,7 @@ fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
         Directive::Sort { by: TreeOrder::FirstLeaf } => 19,
         Directive::Sort { by: TreeOrder::Structure } => 20,
         Directive::Pad { .. } => 21,
+        Directive::Ranks { .. } => 22,
     }
 }
 
@@ -139,7 +141,7 @@ fn accepted(kind: Kind) -> Vec<Case> {
     let mut runner = generate::runner_of(0, generate::IN_CI);
     let strategy = generate::case(kind);
     let draws = (0..generate::IN_CI).map(|_| strategy.new_tree(&mut runner).expect("a draw").current());
-    let request = Request { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads: 2 };
+    let request = Request { threads: 2, ..Request::cpu() };
     draws.filter(|case| check(&case.forest, &case.schedule, request).is_ok()).collect()
 }
 

@@ -10,7 +10,7 @@ use fangorn::{
     cpu::Rows,
     forest::{Node, Tree},
     layout::PackedNode,
-    plan::{Emit, Lowered, Map, Op, Plan, Request, Rest, RowType, Sum, Walk, lower},
+    plan::{Lowered, Map, Op, Plan, Request, Rest, Sum, Walk, lower},
     schedule::{Device, Gpu, Schedule},
 };
 use generate::{Case, Kind, forest_of};
@@ -18,7 +18,7 @@ use proptest::{prelude::*, test_runner::Config};
 
 fn lowered_for(device: Device, forest: &Forest, text: &str) -> Lowered {
     let schedule = Schedule::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 2 };
+    let request = Request { device, threads: 2, ..Request::cpu() };
     lower(forest, &schedule, request).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 

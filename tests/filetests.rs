@@ -9,18 +9,22 @@
 //! result: f32[batch, outputs]
 //! ```
 //!
-//! A pass is `cpu` or `gpu`, then `loops` (MIR as the schedule spells it out), `legalise` (MIR with legal
-//! reductions) or `plan` (LIR); what follows is compared exactly. A refusal is its message after `refused: `. Run
-//! with `FANGORN_BLESS=1` to write what is found into the files, and read it before it is kept.
+//! A pass is `cpu`, `gpu` or `gpu-atomics` (which adds to `f32` in buffers), then `loops` (MIR as the schedule spells it
+//! out), `legalise` (MIR with legal reductions), `plan` (LIR) or `notes` (what is carried out otherwise, a line each);
+//! what follows is compared exactly. A refusal is its message after `refused: `. Run with `FANGORN_BLESS=1` to write
+//! what is found into the files, and read it before it is kept.
 
 mod generate;
 
-use std::{fmt::Write, path::Path};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
 
 use fangorn::{
     Forest,
-    plan::{Emit, Request, RowType, lower},
-    schedule::{Device, Schedule},
+    plan::{Request, lower},
+    schedule::{Device, Gpu, Schedule},
 };
 
 fn pass(forest: &Forest, schedule: &str, pass: &str) -> String {
@@ -28,16 +32,18 @@ fn pass(forest: &Forest, schedule: &str, pass: &str) -> String {
     let device = match target {
         "cpu" => Device::Cpu,
         "gpu" => Device::PORTABLE_GPU,
-        _ => panic!("`{target}`: cpu or gpu"),
+        "gpu-atomics" => Device::Gpu(Gpu { atomic_add: true, ..Gpu::PORTABLE }),
+        _ => panic!("`{target}`: cpu, gpu or gpu-atomics"),
     };
-    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { device, threads: 1, ..Request::cpu() };
     let lowered = Schedule::parse(schedule).and_then(|schedule| lower(forest, &schedule, request));
     match (lowered, pass) {
         (Err(e), _) => format!("refused: {e}\n"),
         (Ok(lowered), "loops") => lowered.loops().to_string(),
         (Ok(lowered), "legalise") => lowered.legal().to_string(),
         (Ok(lowered), "plan") => lowered.plan().to_string(),
-        _ => panic!("`{pass}`: loops, legalise or plan"),
+        (Ok(lowered), "notes") => lowered.notes().iter().map(|note| format!("{note}\n")).collect(),
+        _ => panic!("`{pass}`: loops, legalise, plan or notes"),
     }
 }
 
@@ -58,17 +64,32 @@ fn run(text: &str) -> String {
     out
 }
 
-#[test]
-fn passes_give_what_the_files_say() {
-    let bless = std::env::var_os("FANGORN_BLESS").is_some();
+fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests");
     let mut files: Vec<_> =
         std::fs::read_dir(folder).expect("the files").flatten().map(|e| e.path()).collect();
     files.retain(|p| p.extension().is_some_and(|e| e == "txt"));
     files.sort();
-    assert!(files.len() >= 9, "the files are there");
+    files
+}
+
+#[test]
+fn each_directive_has_a_file() {
+    // The parser's own list.
+    let refusal = Schedule::parse("nothing()").expect_err("no directive").to_string();
+    let (_, names) = refusal.rsplit_once(": ").expect("the names there are");
+    let texts: Vec<String> =
+        files().iter().map(|f| std::fs::read_to_string(f).expect("a text file")).collect();
+    let said = |name: &&str| texts.iter().any(|text| text.contains(&format!("\n  {name}(")));
+    let unsaid: Vec<&str> = names.split(", ").filter(|name| !said(name)).collect();
+    assert!(names.contains("peelWalk") && unsaid.is_empty(), "no file has {unsaid:?}");
+}
+
+#[test]
+fn passes_give_what_the_files_say() {
+    let bless = std::env::var_os("FANGORN_BLESS").is_some();
     let mut wrong = String::new();
-    for file in files {
+    for file in files() {
         let expected = std::fs::read_to_string(&file).expect("a text file");
         assert!(expected.contains("\n== "), "{}: no pass", file.display());
         let found = run(&expected);

@@ -163,7 +163,7 @@ fn units_follow_the_range() {
     assert_eq!((fixed.low_bits(), fixed.exponents()), (30, &[56, 126][..]));
     // No values but zeros: the finest unit, and a margin of +0.
     let fixed = FixedPoint::new(&forest(&[], &[-0.0])).expect("fixed point");
-    assert_eq!((fixed.low_bits(), fixed.exponents(), fixed.base()), (32, &[126][..], &[0][..]));
+    assert_eq!((fixed.low_bits(), fixed.exponents(), fixed.base()), (31, &[126][..], &[0][..]));
     assert_eq!(fixed.round(0, 0).to_bits(), 0);
 }
 

@@ -185,8 +185,8 @@ fn traces_follow_the_loop_nest() {
         let request = Request {
             device: fangorn::cube::device(&client),
             emit: Emit::Trace,
-            rows: RowType::F32,
             threads: 1,
+            ..Request::cpu()
         };
         let lowered = match lower(&s.forest, &schedule, request) {
             Ok(lowered) => lowered,
@@ -205,7 +205,7 @@ fn traces_follow_the_loop_nest() {
         let mut clocks = std::collections::HashMap::new();
         let mut seen = 0;
         for visit in lowered.legal().visits(extents, size) {
-            let owner = runs::traces::unit_of(&visit, cubes, units);
+            let owner = runs::unit_of(&visit, cubes, units);
             let tick = clocks.entry(owner).or_insert(0u32);
             let at = 2 * (visit.row as usize * trees + lowered.order()[visit.tree as usize] as usize);
             assert_eq!(found[at..at + 2], [owner, *tick], "{name}: row {}, tree {}", visit.row, visit.tree);
@@ -243,8 +243,7 @@ fn sums_by_planes_and_by_atomic_additions() {
             [("planes", tahoe, planes), ("hierarchy", &hierarchy, gpu), ("added", &added, gpu)]
         {
             let schedule = Schedule::parse(text).expect(name);
-            let request =
-                Request { device: Device::Gpu(gpu), emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+            let request = Request { device: Device::Gpu(gpu), threads: 1, ..Request::cpu() };
             let lowered = match lower(&s.forest, &schedule, request) {
                 Ok(lowered) => lowered,
                 Err(refused) if support::lacks_shared_memory(&refused) => continue,

@@ -47,10 +47,12 @@ fn carried_out(case: &Case, lowered: &Lowered, most: u32) -> Result<(), String> 
     let (made, cubes) = launch(plan, extents, most)?;
     let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     let slots: Vec<Vec<u32>> = (0..case.batch).map(|r| reference::slots(forest, case.row(r))).collect();
+    let rows = runs::walked_rows(case, lowered);
+    let walked = lowered.walked(forest);
     for Made { unit, row, tree, steps } in made {
         found.entry(unit).or_default().push((row, tree));
         let expected = slots[row as usize][lowered.order()[tree as usize] as usize];
-        let slot = packed::end(forest, lowered.packed(), tree as usize, case.row(row as usize), steps);
+        let slot = packed::end(walked, lowered.packed(), tree as usize, &rows[row as usize], steps);
         match slot {
             Ok(slot) if slot == expected => {}
             other => return Err(format!("row {row}, position {tree}: {other:?}, should be {expected}")),

@@ -10,7 +10,7 @@ use fangorn::{
 use generate::forest_of;
 
 fn plan_as(forest: &Forest, schedule: &Schedule, emit: Emit) -> Plan {
-    let request = Request { device: Device::PORTABLE_GPU, emit, rows: RowType::F32, threads: 1 };
+    let request = Request { device: Device::PORTABLE_GPU, emit, threads: 1, ..Request::cpu() };
     let lowered = lower(forest, schedule, request).unwrap_or_else(|e| panic!("{e}\n{schedule}"));
     lowered.plan().clone()
 }
@@ -322,11 +322,35 @@ fn units_come_together_where_sums_are_few() {
                 gpuDimension(b1, block.x)\ngpuDimension(t0, block.y)\nsharedReduce(t0)";
     let by = |text: &str, plane_ops: bool| {
         let device = Device::Gpu(Gpu { plane_ops, ..Gpu::PORTABLE });
-        let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+        let request = Request { device, threads: 1, ..Request::cpu() };
         let lowered = lower(&forest, &Schedule::parse(text).expect("a schedule"), request).expect("lowered");
         let by = |op: &&Op| if let Op::ReduceShared { by, .. } = op { Some(*by) } else { None };
         lowered.plan().ops().iter().find_map(by).expect("shared sums")
     };
     assert_eq!([false, true].map(|planes| by(one_row, planes)), [Adders::Cube, Adders::Plane]);
     assert_eq!([false, true].map(|planes| by(many, planes)), [Adders::Unit, Adders::Unit]);
+}
+
+#[test]
+fn ranks_are_made_as_rows_are_cached_where_each_is_cached_once() {
+    let forest = forest_of("40 x depth 3; features 5");
+    let by_row =
+        "tile(batch, b0, b1, 64); gpuDimension(b0, grid.x); gpuDimension(b1, block.x); ranks(u8); cache(b0)";
+    let shared_out =
+        "tile(batch, b0, b1, 64); tile(tree, t0, t1, 8); reorder(b0, t0, b1, t1); ranks(u8); cache(b0)
+                      gpuDimension(b0, grid.x); gpuDimension(b1, block.x)";
+    let from = |text: &str| {
+        let plan = plan(&forest, &text.replace("; ", "\n"));
+        assert_eq!(plan.rows, RowType::U8, "{plan}");
+        plan.ranks_from
+    };
+    assert_eq!(from(by_row), Some(RowType::F32));
+    assert_eq!(from(&by_row.replace("; cache(b0)", "")), None, "there is no cache");
+    assert_eq!(from(shared_out), Some(RowType::F32), "all trees of a cube's rows are its own");
+    let other_cubes = format!("{shared_out}; gpuDimension(t0, grid.y)");
+    assert_eq!(from(&other_cubes), None, "cubes with other trees cache the same rows");
+    let again = shared_out
+        .replace("cache(b0)", "cache(b1)")
+        .replace("reorder(b0, t0, b1, t1)", "reorder(t0, b0, b1, t1)");
+    assert_eq!(from(&again), None, "rows are cached for each group of trees");
 }

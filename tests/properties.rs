@@ -10,7 +10,7 @@ use fangorn::{
     Error, Forest, Predictor,
     cpu::Rows,
     forest::reference,
-    plan::{Emit, Op, Request, RowType, Sum, lower},
+    plan::{Op, Request, Sum, lower},
     schedule::{Device, Preset, Schedule},
 };
 use generate::{Case, Kind};
@@ -102,8 +102,7 @@ fn shared_sums_are_reduced(ops: &[Op], cleared: bool, accumulating: bool) -> Res
 
 /// Lowers for the portable GPU: a plan that verifies, or a refusal that a user can act on.
 fn lower_for_gpu(forest: &Forest, schedule: &Schedule) -> Result<bool, TestCaseError> {
-    let request =
-        Request { device: Device::PORTABLE_GPU, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { device: Device::PORTABLE_GPU, threads: 1, ..Request::cpu() };
     match lower(forest, schedule, request) {
         Ok(lowered) => {
             let plan = lowered.plan();

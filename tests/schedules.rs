@@ -4,7 +4,7 @@ mod generate;
 
 use fangorn::{
     Error, Forest,
-    plan::{Emit, Request, RowType, lower},
+    plan::{Request, lower},
     schedule::{Axis, Device, Directive, Gpu, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
 };
 use generate::{Kind, forest_of};
@@ -73,7 +73,7 @@ proptest! {
 
 /// The message for a text on a device, or what it became.
 fn refusal(forest: &Forest, text: &str, device: Device) -> String {
-    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 2 };
+    let request = Request { device, threads: 2, ..Request::cpu() };
     match Schedule::parse(text).and_then(|schedule| lower(forest, &schedule, request)) {
         Ok(lowered) => panic!("not refused:\n{text}\n{}", lowered.plan()),
         Err(Error::Internal(e)) => panic!("a defect: {e}\n{text}"),
@@ -104,7 +104,7 @@ fn unreadable_lines_are_named() {
     cpu("tile(batch, b0, b1, 0)", &["line 1", "a size is at least 1"]);
     cpu("tile(batch, b0, b1, batch/0)", &["line 1", "a size is at least 1"]);
     cpu("split(tree, t0, t1, 0)", &["line 1", "a size is at least 1"]);
-    cpu("tile(batch, b0, b1, many)", &["line 1", "`many` is no size", "a number, batch, trees, threads"]);
+    cpu("tile(batch, b0, b1, many)", &["line 1", "`many` is no size", "below 2^32, batch, trees, threads"]);
     cpu("tile(batch, b0, b1, 4294967296)", &["line 1", "`4294967296` is no size"]);
     cpu("tile(batch, 0b, b1, 4)", &["line 1", "`0b` is no name for a new variable"]);
     cpu("tile(batch, a.b, b1, 4)", &["line 1", "`a.b` is no name for a new variable"]);
@@ -119,7 +119,105 @@ fn unreadable_lines_are_named() {
     cpu("pad(some)", &["line 1", "`some` is no number of percent"]);
     cpu("vectorReduce(tree, 3)", &["line 1", "`3` is no vector width", "1, 2, 4, 8 or 16"]);
     cpu("peelWalk(tree)", &["line 1", "expected `peelWalk(variable, steps)`"]);
-    cpu("tile(batch, b0, b1, 4", &["line 1", "`tile(` is not closed"]);
+    cpu("tile(batch, b0, b1, 4", &["line 1, column 1", "`tile(` is not closed"]);
+}
+
+#[test]
+fn brackets_and_braces_come_in_pairs() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    cpu(
+        "reorder({tree, batch)",
+        &["line 1, column 9", "`{` is not closed", "end the arguments with `}`, or leave it out"],
+    );
+    cpu("reorder(tree, batch})", &["line 1, column 20", "`}` stands alone", "round all arguments, once"]);
+    cpu("reorder({{tree, batch}})", &["line 1, column 10", "`{` stands alone"]);
+    cpu("reorder({tree}, {batch})", &["line 1, column 14", "`}` stands alone"]);
+    cpu("reorder({tree, batch}", &["line 1, column 1", "`reorder(` is not closed; end it with `)`"]);
+    cpu("\n  parallel(batch))", &["line 2, column 18", "`)` stands behind the directive"]);
+    cpu("{parallel(batch)}", &["line 1, column 17", "`}` stands behind the directive"]);
+    assert_eq!(parse("Reorder( { tree , batch } ) ; ;"), Schedule::new().reorder(["tree", "batch"]));
+    assert_eq!(parse("pad({})"), parse("pad()"));
+}
+
+#[test]
+fn commas_stand_between_arguments_and_a_line_between_directives() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    cpu(
+        "reorder(tree, batch,)",
+        &["line 1, column 21", "an argument is missing here", "leave the comma out"],
+    );
+    cpu("reorder(,tree)", &["line 1, column 9", "an argument is missing here"]);
+    cpu("tile(batch, , b1, 4)", &["line 1, column 12", "an argument is missing here"]);
+    cpu("pad(,)", &["line 1, column 5", "an argument is missing here"]);
+    cpu("reorder(tree batch)", &["line 1, column 9", "`tree batch` is no variable's name"]);
+    cpu(
+        "parallel(batch) cache(batch)",
+        &["line 1, column 17", "`cache(batch)` stands behind the directive", "write one directive a line"],
+    );
+    cpu("parallel(batch); cache(batch)", &["line 1, column 18", "write one directive a line"]);
+    cpu("cache(é)", &["line 1, column 7", "`é` is no variable's name"]);
+    cpu("1 2 cache(batch)", &["line 1, column 3", "`2 cache` is no directive"]);
+    cpu("5", &["line 1, column 1", "expected a directive", "found `5`"]);
+    cpu(";", &["line 1, column 1", "expected a directive", "found `;`"]);
+}
+
+#[test]
+fn numbers_are_whole_and_below_two_to_the_32() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    let tile = |size: &str| format!("tile(batch, b0, b1, {size})");
+    for size in ["4294967296", "-4", "4.0", "1e3", "0x10", "4 4", "٤"] {
+        cpu(&tile(size), &["line 1, column 21", &format!("`{size}` is no size: a number below 2^32")]);
+    }
+    cpu(&tile("trees/2/2"), &["line 1, column 27", "`2/2` is no size"]);
+    cpu(&tile("/4"), &["line 1, column 21", "`` is no size"]);
+    cpu(&tile("4/"), &["line 1, column 23", "`` is no size"]);
+    cpu("unrollWalk(tree, 4294967296)", &["line 1, column 18", "no number of steps below 2^32"]);
+    cpu("peelWalk(tree, two)", &["line 1, column 16", "`two` is no number of steps"]);
+    cpu("pad(10%%)", &["line 1, column 5", "`10%` is no number of percent"]);
+    cpu("vectorReduce(tree, 4294967300)", &["line 1, column 20", "no vector width"]);
+    let most = Schedule::new().tile("batch", "b0", "b1", u32::MAX);
+    assert_eq!(parse(&tile("4294967295")), most);
+    assert_eq!(parse(&tile("+04294967295")), most);
+    assert_eq!(parse("pad( 10 % )"), Schedule::new().pad(10));
+}
+
+/// The papers' declarations say nothing, so one that says something is no declaration.
+#[test]
+fn declarations_of_variables_hide_no_directive() {
+    let cpu = |text: &str, parts: &[&str]| assert_refused(text, Device::Cpu, parts);
+    cpu("auto b = schedule.Parallel(batch);", &["line 1, column 6", "a directive stands without `auto`"]);
+    cpu("auto& tree = schedule.GetBatchIndex();", &["line 1, column 7", "the rows are `batch`"]);
+    cpu("auto& rows = schedule.GetBatchIndex();", &["line 1, column 7", "the rows are `batch`"]);
+    cpu("IndexVar b0 b1;", &["line 1, column 10", "expected `IndexVar b0, b1;`", "`b0 b1`"]);
+    cpu("IndexVar b0, parallel(batch);", &["line 1, column 14", "`parallel(batch)`"]);
+    let declared =
+        "3 IndexVar b0, b1 ;\nauto batch = schedule.GetBatchIndex() ;\nauto& tree=schedule.GetTreeIndex()";
+    assert_eq!(parse(declared), Schedule::new());
+}
+
+/// A loop is mapped once; other marks may be given again, and of two numbers the last counts.
+#[test]
+fn a_mark_given_twice_is_given_once() {
+    let loops = |text: &str| parse(text).nest().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let tiled = "tile(tree, t0, t1, 4)\n";
+    for mark in ["cache(t0)", "specialize(t0)", "unroll(t1)", "interleave(t1)", "unrollWalk(t1)"] {
+        assert_eq!(loops(&format!("{tiled}{mark}\n{mark}")), loops(&format!("{tiled}{mark}")), "{mark}");
+    }
+    for mark in ["atomicReduce(t0)", "sharedReduce(t0)"] {
+        assert_eq!(loops(&format!("{tiled}{mark}\n{mark}")), loops(&format!("{tiled}{mark}")), "{mark}");
+    }
+    for (first, last) in [
+        ("unrollWalk(t1, 2)", "unrollWalk(t1, 5)"),
+        ("unrollWalk(t1, 2)", "unrollWalk(t1)"),
+        ("peelWalk(t1, 5)", "peelWalk(t1, 2)"),
+        ("vectorReduce(t0, 8)", "vectorReduce(t0, 4)"),
+    ] {
+        assert_eq!(loops(&format!("{tiled}{first}\n{last}")), loops(&format!("{tiled}{last}")), "{first}");
+        assert_ne!(loops(&format!("{tiled}{first}")), loops(&format!("{tiled}{last}")), "{first}");
+    }
+    for mapping in ["parallel(t0)", "gpuDimension(t0, grid.x)"] {
+        assert_refused(&format!("{tiled}{mapping}\n{mapping}"), Device::Cpu, &["mapped already", "once"]);
+    }
 }
 
 #[test]
@@ -209,7 +307,7 @@ fn what_a_gpu_cannot_do_is_named_with_a_remedy() {
 fn what_is_carried_out_otherwise_is_said() {
     let forest = forest_of("40 x depth 6; features 4");
     let noted_on = |device: Device, text: &str, parts: &[&str]| {
-        let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+        let request = Request { device, threads: 1, ..Request::cpu() };
         let lowered = lower(&forest, &parse(text), request).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let notes: Vec<String> = lowered.notes().iter().map(ToString::to_string).collect();
         for part in parts {
@@ -280,8 +378,7 @@ fn what_is_carried_out_otherwise_is_said() {
     let chains = forest_of(
         "2 x depth 1, 2 x depth 2, 2 x depth 3, 2 x depth 4, 2 x depth 5, chain 6, chain 7, chain 8, chain 9",
     );
-    let request =
-        Request { device: Device::PORTABLE_GPU, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { device: Device::PORTABLE_GPU, threads: 1, ..Request::cpu() };
     let deep = lower(
         &forest_of("8 x chain 60"),
         &parse("tile(tree, t0, t1, 8)\ngpuDimension(batch, grid.x)\ninterleave(t1)\nunrollWalk(t1)"),
@@ -292,11 +389,72 @@ fn what_is_carried_out_otherwise_is_said() {
         note.contains("60 straight-line steps in each of 8 walks are more than a kernel may hold; 8 are"),
         "{note}"
     );
+    for device in [Device::Cpu, Device::PORTABLE_GPU] {
+        let rows = "gpuDimension(batch, grid.x)\nspecialize(batch)\nunrollWalk(tree)";
+        noted_on(device, rows, &["specialize(batch): it goes over rows", "its iterations share theirs"]);
+        let trees = "tile(tree, t0, t1, batch)\ngpuDimension(t0, grid.x)\nspecialize(t0)\nspecialize(t1)";
+        let why = "the batch says which trees an iteration visits";
+        noted_on(device, trees, &[&format!("specialize(t0): {why}"), &format!("specialize(t1): {why}")]);
+        // Nothing is different about full trees of one depth.
+        noted_on(device, "gpuDimension(batch, grid.x)\nspecialize(tree)\nunrollWalk(tree)", &[]);
+    }
+    // Two loops of one name are one directive.
+    let cpu = Request { device: Device::Cpu, ..request };
+    let copies = parse("reorder(tree, batch)\nsplit(tree, t0, t1, 2)\nspecialize(batch)");
+    assert_eq!(lower(&forest, &copies, cpu).expect("lowered").notes().len(), 1);
     let text = "specialize(tree)\ngpuDimension(batch, grid.x)\nunrollWalk(tree)";
     let lowered = lower(&chains, &parse(text), request).expect("lowered");
     let note = lowered.notes().first().expect("a note").to_string();
     assert!(note.contains("specialize(tree)") && note.contains("table of trees"), "{note}");
     assert!(lowered.plan().to_string().contains("to the tree's depth"), "{}", lowered.plan());
+}
+
+/// Schedules that a program could write: what they take is bounded by the limits, whatever they say.
+#[test]
+fn splits_of_splits_and_tiles_of_tiles_take_bounded_room() {
+    let schedule = |lines: &[String]| lines.join("\n");
+    // Each split from the inside out doubles the loops inside it.
+    let tiles = (0..14).map(|i| {
+        let var = if i == 0 { "batch".to_owned() } else { format!("r{}", i - 1) };
+        format!("tile({var}, a{i}, r{i}, 2)")
+    });
+    let splits = (0..14).rev().map(|i| format!("split(a{i}, x{i}, y{i}, 1)"));
+    let doubling: Vec<String> = tiles.chain(splits).collect();
+    assert_refused(&schedule(&doubling), Device::Cpu, &["directive 24", "more than 4096 loops", "less"]);
+    let before = parse(&schedule(&doubling[..23])).nest().expect("nested").loops().len();
+    assert!((2049..=4096).contains(&before), "{before} loops");
+    // Sizes that are no numbers add up: the first parts' ends by their starts, the second parts' starts by one.
+    let alternating = |of: &str| -> Vec<String> {
+        let var = |i: usize| match (i, i % 2) {
+            (0, _) => "tree".to_owned(),
+            (_, 0) => format!("b{}", i - 1),
+            _ => format!("a{}", i - 1),
+        };
+        (0..4000).map(|i| format!("split({}, a{i}, b{i}, {of})", var(i))).collect()
+    };
+    assert_refused(&schedule(&alternating("trees/3")), Device::Cpu, &["would be made of more than 64 sizes"]);
+    assert_refused(&schedule(&alternating("3")), Device::Cpu, &["tile and split by numbers, or less"]);
+    // Numbers fold: two hundred parts one after the other are nothing.
+    let parts: Vec<String> = (1..200).map(|i| format!("split(t{}, p{i}, t{i}, 1)", i - 1)).collect();
+    let parts = format!("tile(tree, t0, inside, 1)\n{}", parts.join("\n"));
+    assert_eq!(parse(&parts).nest().expect("nested").loops().len(), 401);
+}
+
+/// Thirty tiles inside each other, none of which divides the next: each loop has a second iteration, nearly all of them
+/// without a tree, and lowering must not go through them all.
+#[test]
+fn iterations_without_a_tree_take_no_time() {
+    let tiles = (0..30).map(|i| {
+        let var = if i == 0 { "tree".to_owned() } else { format!("r{}", i - 1) };
+        format!("tile({var}, a{i}, r{i}, {})", 38 - i)
+    });
+    let text: String =
+        tiles.chain(["specialize(a0)".into(), "unrollWalk(r29)".into()]).collect::<Vec<_>>().join("\n");
+    let request = Request { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let forest = forest_of("39 x depth 1; features 2");
+    let lowered = lower(&forest, &parse(&text), request).expect("lowered");
+    let trees = lowered.loops().trees_of_walks(39, 1);
+    assert_eq!(trees, [Some((0..39).collect::<Vec<u32>>())]);
 }
 
 /// Each directive's own number is in its message, wherever in the schedule it stands.
@@ -319,7 +477,7 @@ fn shared_memory_is_refused_where_it_is_miscompiled() {
             &["directive 3", directive, "take the wgpu build, or leave the directive out"],
         );
     }
-    let request = Request { device, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { device, threads: 1, ..Request::cpu() };
     let without = lower(&forest_of("40 x depth 6; features 4"), &parse(mapped), request);
     assert!(without.is_ok(), "global copies need no shared memory: {without:?}");
 }

@@ -7,7 +7,7 @@ use fangorn::{
     Predictor,
     cpu::Rows,
     forest::reference,
-    plan::{Emit, Request, RowType, check},
+    plan::{Request, check},
     schedule::{Device, Template},
 };
 use generate::forest_of;
@@ -15,8 +15,7 @@ use generate::forest_of;
 #[test]
 fn every_combination_is_carried_out() {
     let forest = forest_of("40 x depth 3, 20 x chain 5; features 6");
-    let request =
-        Request { device: Device::PORTABLE_GPU, emit: Emit::Margins, rows: RowType::F32, threads: 1 };
+    let request = Request { device: Device::PORTABLE_GPU, threads: 1, ..Request::cpu() };
     let mut distinct = std::collections::HashSet::new();
     for template in Template::all() {
         let schedule = template.schedule();

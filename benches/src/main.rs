@@ -3,13 +3,17 @@
 //! ```text
 //! cargo run --release -p fangorn-benches -- MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- cache MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches -- ranking MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! ```
 //!
 //! Prints microseconds a row, one thread, the least of many calls, for each preset on the CPU target. The peers'
 //! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `cache` times
-//! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians. `load` times reading
-//! models, each also as a `.fangorn` file, beside `benches/peers/load.py`.
+//! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians.
+//! `ranking` says what a model's ranks come to and times ranking rows, the same way. `load` times reading models, each
+//! also as a `.fangorn` file, beside `benches/peers/load.py`.
+
+mod ranking;
 
 use std::{hint::black_box, path::Path, process::ExitCode, time::Instant};
 
@@ -35,8 +39,14 @@ fn main() -> ExitCode {
         let batches = rest.first().map_or("64,4096", String::as_str);
         return done(cache(Path::new(model), Path::new(rows), batches));
     }
+    if let [first, model, rows, rest @ ..] = &arguments[..]
+        && first == "ranking"
+    {
+        let batches = rest.first().map_or("1,64,4096", String::as_str);
+        return done(ranking::ranking(Path::new(model), Path::new(rows), batches));
+    }
     let [model, rows, rest @ ..] = &arguments[..] else {
-        eprintln!("usage: fangorn-benches [cache] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL…");
+        eprintln!("usage: fangorn-benches [cache|ranking] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL…");
         return ExitCode::from(2);
     };
     let batches = rest.first().map_or("1,64,4096", String::as_str);

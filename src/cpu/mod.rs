@@ -12,6 +12,7 @@ mod block;
 mod emit;
 pub mod nodes;
 mod program;
+mod ranked;
 mod rows;
 mod run;
 #[cfg(target_arch = "x86_64")]

@@ -8,6 +8,7 @@ use super::{
     block::{Step, steps},
     emit::{Emission, LeafSlots, Visits},
     nodes::{Compare, LinkedNode, Node, Nodes, ShortNode},
+    ranked::{Ranked, ranked},
     rows::{Row, Rows},
     run::Run,
     sink::Shared,
@@ -18,6 +19,7 @@ use crate::{
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
     plan::{Extents, Lowered, Op, Plan, Target},
+    ranks::Ranker,
 };
 
 /// Sizes a plan may leave to run time.
@@ -84,7 +86,10 @@ pub struct Program {
     pub(super) targets: Option<Vec<u32>>,
     pub(super) base: Vec<f32>,
     pub(super) leaf_values: usize,
+    /// Columns of a row as it is handed over.
     pub(super) features: usize,
+    /// What makes a row ranks before it is walked, where the schedule wants that.
+    pub(super) ranker: Option<Ranker>,
     /// What of a row the trees read.
     pub(super) used: Used,
     pub(super) threads: u32,
@@ -110,6 +115,8 @@ impl Program {
             );
             return Err(crate::schedule::ScheduleError::whole(remedy).into());
         }
+        let features = forest.features.len();
+        let forest = lowered.walked(forest);
         let packed = lowered.packed();
         let targets = match &forest.targets {
             Targets::One(outputs) => Some(lowered.order().iter().map(|t| outputs[*t as usize]).collect()),
@@ -133,7 +140,8 @@ impl Program {
             targets,
             base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
             leaf_values: forest.leaf_values.len(),
-            features: forest.features.len(),
+            features,
+            ranker: lowered.ranks().map(|ranks| ranks.ranker()),
             threads,
             #[cfg(target_arch = "x86_64")]
             vectors,
@@ -188,8 +196,7 @@ impl Program {
     /// Rows or output of another shape than the forest's.
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
-        self.run(rows, self.extents(rows.len()), LeafSlots(Shared::new(out)));
-        Ok(())
+        self.rank_and_run(rows, self.extents(rows.len()), LeafSlots(Shared::new(out)))
     }
 
     /// Writes for each row and tree, in the producer's tree order, the worker that visits it ([`worker`]) and the
@@ -201,8 +208,21 @@ impl Program {
         self.check(rows, out.len(), self.trees() * 2)?;
         let clock = AtomicU32::new(0);
         let visits = Visits { out: Shared::new(out), clock: &clock };
-        self.run(rows, self.extents(rows.len()), visits);
-        Ok(())
+        self.rank_and_run(rows, self.extents(rows.len()), visits)
+    }
+
+    fn rank_and_run<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, at: Extents, into: E) -> Result<()> {
+        let Some(ranker) = &self.ranker else {
+            self.run(rows, at, into);
+            return Ok(());
+        };
+        ranked(ranker, rows, self.threads, |rows| {
+            match rows {
+                Ranked::U8(rows) => self.run(rows, at, into),
+                Ranked::U16(rows) => self.run(rows, at, into),
+            }
+            Ok(())
+        })
     }
 
     pub(super) fn check<T: Row>(&self, rows: &Rows<'_, T>, out: usize, width: usize) -> Result<()> {

@@ -7,9 +7,11 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
+    impl Sealed for u8 {}
+    impl Sealed for u16 {}
 }
 
-/// A type rows come in: `f32` or `f64`.
+/// A type rows come in: `f32` or `f64`, or small whole numbers.
 pub trait Row:
     sealed::Sealed + crate::forest::reference::Input + Read<f32> + Send + Sync + std::fmt::Debug + 'static
 {
@@ -36,6 +38,32 @@ impl Row for f64 {
         Some(rows)
     }
 }
+
+macro_rules! whole {
+    ($($t:ty)*) => {$(
+        impl Row for $t {
+            fn singles<'r, 'a>(_: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f32>> {
+                None
+            }
+            fn doubles<'r, 'a>(_: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f64>> {
+                None
+            }
+        }
+        impl Read<f32> for $t {
+            #[inline(always)]
+            fn read(self) -> f32 {
+                self.into()
+            }
+        }
+        impl Read<f64> for $t {
+            #[inline(always)]
+            fn read(self) -> f64 {
+                self.into()
+            }
+        }
+    )*};
+}
+whole!(u8 u16);
 
 /// Casts a value of a row to the type in which it is compared.
 pub trait Read<C> {
@@ -146,6 +174,18 @@ impl<'a, T: Row> Rows<'a, T> {
     pub fn slice(&self, first: usize, count: usize) -> Self {
         let first = first.min(self.rows);
         Self { data: self.from(first), rows: count.min(self.rows - first), ..*self }
+    }
+
+    /// Reads a column, below [`Rows::columns`], as it is compared: of as many rows from `first` on as `into` has room
+    /// for. Room past the last row stays as it is.
+    pub(crate) fn read_column<C>(&self, first: usize, column: usize, into: &mut [C])
+    where
+        T: Read<C>,
+    {
+        let count = self.rows.saturating_sub(first).min(into.len());
+        for (row, value) in into[..count].iter_mut().enumerate() {
+            *value = self.data[(first + row) * self.row_stride + column * self.column_stride].read();
+        }
     }
 
     /// The value at a row and a column.

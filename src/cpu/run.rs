@@ -200,7 +200,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 (_, Encoded::Short(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
             };
         }
-        let Some(rows) = T::singles(self.rows) else { return };
+        let Some(rows) = T::singles(self.rows) else {
+            return match &p.nodes {
+                Encoded::Affine(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
+                Encoded::Linked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
+                Encoded::Short(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
+            };
+        };
         #[cfg(target_arch = "x86_64")]
         if self.vectors(row, shape) && simd::fits(rows) {
             // SAFETY: `vectors` and `fits` hold.
@@ -232,21 +238,21 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         true
     }
 
-    /// The one kernel for `f64` rows: any strides, any question, whatever the interleaving.
-    fn plain<R: Rule, S: Sink>(
+    /// The one kernel for rows other than `f32`: any strides, any question, whatever the interleaving.
+    fn plain<R: Rule, D: Row, S: Sink>(
         &self,
         nodes: &Nodes<R>,
-        rows: &Rows<'_, f64>,
+        rows: &Rows<'_, D>,
         row: Span,
         tree: Span,
         shape: Shape,
         sink: S,
     ) where
-        f64: Read<R::Compare>,
+        D: Read<R::Compare>,
     {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
-        unsafe { walk::lanes::<R, f64, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }
+        unsafe { walk::lanes::<R, D, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }
     }
 
     /// Whether the vector kernels can run these rows through this forest.

@@ -2,16 +2,19 @@
 
 use cubecl::{client::Client, server::Handle};
 use fangorn_kernels::{
-    cube::{Model, Rows, cubes, launch, most_rows},
+    cube::{
+        Leaves, Model, Order, RankTables, Rows, cubes, launch, margins_in_order, most_rows, pieces, rank,
+    },
     plan::PlanRef,
 };
 
 use super::words;
 use crate::{
     error::{Error, Result},
-    forest::Forest,
-    plan::{Emit, Extents, Lowered, Request, RowType, lower},
+    forest::{Aggregate, Forest, Real, Targets},
+    plan::{Combine, Emit, Extents, Lowered, Request, RowType, lower},
     schedule::Schedule,
+    sum::{Accumulator, Contract, FixedPoint},
 };
 
 /// A forest compiled for a device and lying in its memory: immutable, launched without a lock.
@@ -20,6 +23,12 @@ pub struct Executable {
     client: Client,
     plan: PlanRef,
     model: Model,
+    /// What rows become before they are walked, where the schedule wants that and their cache does not make it of them.
+    ranks: Option<RankTables>,
+    /// The leaves as whole numbers, where those are added up.
+    leaves: Option<(Handle, usize)>,
+    /// The leaves as they are added in the order of the trees, and what is written then: the plan writes slots.
+    ordered: Option<(Leaves, Emit)>,
     /// Rows of a launch, where fewer are wanted than the device allows.
     most_rows: Option<u32>,
 }
@@ -45,8 +54,29 @@ impl Executable {
         emit: Emit,
         rows: RowType,
     ) -> Result<Self> {
-        let request = Request { device: super::device(client), emit, rows, threads: 1 };
-        Self::from_lowered(client, forest, &lower(forest, schedule, request)?)
+        Self::with_sum(client, forest, schedule, emit, rows, Contract::Any)
+    }
+
+    /// The same with sums that keep a contract.
+    ///
+    /// # Errors
+    /// As [`Executable::new`], and a forest whose sums can't be [exact](FixedPoint).
+    pub fn with_sum(
+        client: &Client,
+        forest: &Forest,
+        schedule: &Schedule,
+        emit: Emit,
+        rows: RowType,
+        sum: Contract,
+    ) -> Result<Self> {
+        let in_order = sum == Contract::Tree && emit.sums() && forest.aggregate == Aggregate::Sum;
+        let walks = if in_order { Emit::Slots } else { emit };
+        let request = Request { device: super::device(client), emit: walks, rows, threads: 1, sum };
+        let mut made = Self::from_lowered(client, forest, &lower(forest, schedule, request)?)?;
+        if in_order {
+            made.ordered = Some((ordered(client, forest)?, emit));
+        }
+        Ok(made)
     }
 
     /// Uploads what [`lower`] made of the same forest for this device.
@@ -56,24 +86,42 @@ impl Executable {
     pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
         let too_large =
             || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
-        let words =
-            words::encode(forest, lowered.packed(), lowered.order(), lowered.plan()).ok_or_else(too_large)?;
-        let bytes: Vec<u8> = words.words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        let most = client.properties().memory.max_page_size;
-        if bytes.len() as u64 > most {
-            let remedy = format!(
-                "the forest takes {} bytes, the device binds {most}; use layout(sparse) or the CPU",
-                bytes.len()
-            );
-            return Err(Error::Device(remedy));
-        }
+        let fixed = match lowered.plan().combine {
+            Combine::Fixed => Some(FixedPoint::new(forest)?),
+            Combine::Sum | Combine::Min | Combine::Max => None,
+        };
+        let tables = match lowered.ranks() {
+            Some(ranks) => words::rank_tables(ranks).ok_or_else(too_large)?,
+            None => Vec::new(),
+        };
+        let fused = lowered.plan().ranks_from.is_some();
+        let words = words::encode(forest, lowered, fixed.as_ref(), if fused { &tables } else { &[] });
+        let words = words.ok_or_else(too_large)?;
+        let leaves = match &fixed {
+            Some(fixed) => {
+                let words: Vec<u32> = fixed.leaves().iter().flat_map(|v| fixed.split(*v)).collect();
+                Some((upload(client, &words)?, words.len()))
+            }
+            None => None,
+        };
+        let ranks = match lowered.ranks() {
+            Some(ranks) if !fused => Some(RankTables {
+                words: upload(client, &tables)?,
+                len: tables.len(),
+                columns: ranks.columns().len() as u32,
+                from: lowered.rows(),
+                to: lowered.plan().rows,
+            }),
+            _ => None,
+        };
         let model = Model {
-            words: client.create_from_slice(&bytes),
+            words: upload(client, &words.words)?,
             len: words.words.len(),
             trees_at: words.trees_at,
             slots_at: words.slots_at,
             questions_at: words.questions_at,
             columns_at: words.columns_at,
+            ranks_at: words.ranks_at,
             base_at: words.base_at,
             trees: lowered.order().len() as u32,
             scale: forest.scale.0 as f32,
@@ -82,6 +130,9 @@ impl Executable {
             client: client.clone(),
             plan: PlanRef::new(lowered.plan().clone()),
             model,
+            ranks,
+            leaves,
+            ordered: None,
             most_rows: None,
         })
     }
@@ -105,19 +156,51 @@ impl Executable {
 
     /// Runs over `rows`, whose values have the type it was made for, into `out`. Nothing is read back.
     ///
-    /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written); `out` has
-    /// room for [`Emit::width`] words a row.
+    /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written, or where sums are
+    /// exact: those are of the forest's own leaves); `out` has room for [`Emit::width`] words a row.
     pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
-        let bytes = self.client.properties().memory.max_page_size;
-        let most = most_rows(&self.plan, rows, self.model.trees, bytes);
+        let Some((ordered, emit)) = &self.ordered else { return self.walk(rows, leaves, out) };
+        let transform = if let Emit::Values(transform) = emit { Some(*transform) } else { None };
+        let trees = self.model.trees.max(1);
+        let bytes = self.client.properties().memory.max_page_size.min(1 << 33);
+        let slots_bind = (bytes / 4 / u64::from(trees)).min(1 << 31) as u32;
+        let most = most_rows(&self.plan, rows, self.model.trees, bytes).min(slots_bind);
         let most = self.most_rows.map_or(most, |m| m.min(most));
-        launch(&self.client, &self.plan, &self.model, rows, leaves, out, most);
+        for (rows, out) in pieces(self.plan.input(), rows, out, most) {
+            let len = rows.batch as usize * trees as usize;
+            let slots = (self.client.empty(len * 4), len);
+            self.walk(&rows, leaves.clone(), slots.clone());
+            margins_in_order(&self.client, ordered, slots, rows.batch, transform, out);
+        }
     }
 
-    /// The kernel's text in the device's language, without a launch.
+    /// What the plan writes.
+    fn walk(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
+        let leaves = self.leaves.clone().unwrap_or(leaves);
+        let bytes = self.client.properties().memory.max_page_size;
+        let most = |rows: &Rows| {
+            let most = most_rows(&self.plan, rows, self.model.trees, bytes);
+            self.most_rows.map_or(most, |m| m.min(most))
+        };
+        let run = |rows: &Rows, out| {
+            launch(&self.client, &self.plan, &self.model, rows, leaves.clone(), out, most(rows));
+        };
+        match &self.ranks {
+            None => run(rows, out),
+            Some(tables) => {
+                let ranked = Rows { row_stride: tables.row_words() * tables.to.per_word(), ..rows.clone() };
+                for (rows, out) in pieces(tables.from, rows, out, most(rows).min(most(&ranked))) {
+                    run(&rank(&self.client, tables, &rows), out);
+                }
+            }
+        }
+    }
+
+    /// The kernel's text in the device's language, as a launch gives it to the driver.
     ///
     /// # Errors
-    /// A backend whose kernels have no text here, or the compiler's refusal.
+    /// A backend whose kernels have no text here (those of CUDA and ROCm have it [by
+    /// architecture](crate::cube::offline)), or the compiler's refusal.
     pub fn source(&self) -> Result<String> {
         let name = self.client.name();
         #[cfg(feature = "vulkan")]
@@ -136,7 +219,49 @@ impl Executable {
 
     #[cfg(feature = "wgpu")]
     fn compile<C: cubecl::Compiler>(&self, compiler: C) -> Result<String> {
-        let text = fangorn_kernels::cube::source(&self.client, &self.plan, compiler, &Default::default());
-        text.map_err(|e| Error::Device(e.to_string()))
+        let device = self.client.properties_shared();
+        let made = fangorn_kernels::cube::compile(device, &self.plan, compiler, &Default::default());
+        made.map(|kernel| kernel.to_string()).map_err(|e| Error::Device(e.to_string()))
     }
+}
+
+/// A forest's leaves as they are added in the order of the trees.
+fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
+    let single = Accumulator::of(forest) == Accumulator::F32;
+    let words = |values: &[Real]| -> Result<(Handle, usize)> {
+        let value = |v: &Real| if single { f64::from(v.0 as f32) } else { v.0 };
+        let words: Vec<u32> = values
+            .iter()
+            .map(|v| value(v).to_bits())
+            .flat_map(|bits| [bits as u32, (bits >> 32) as u32])
+            .collect();
+        Ok((upload(client, &words)?, words.len()))
+    };
+    let (targets, vector_leaves) = match &forest.targets {
+        Targets::One(outputs) => (outputs.clone(), false),
+        Targets::All => (Vec::new(), true),
+    };
+    Ok(Leaves {
+        values: words(&forest.leaf_values)?,
+        base: words(&forest.base_score)?,
+        targets: (upload(client, &targets)?, targets.len()),
+        order: Order { outputs: forest.outputs, vector_leaves, single },
+        trees: forest.trees.len() as u32,
+        scale: forest.scale.0 as f32,
+    })
+}
+
+/// Words in the device's memory.
+fn upload(client: &Client, words: &[u32]) -> Result<Handle> {
+    let most = client.properties().memory.max_page_size;
+    let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    if bytes.len() as u64 > most {
+        let remedy = format!(
+            "the forest takes {} bytes, the device binds {most}; use layout(sparse) or the CPU",
+            bytes.len()
+        );
+        return Err(Error::Device(remedy));
+    }
+    // No binding is empty.
+    Ok(client.create_from_slice(if bytes.is_empty() { &[0; 4] } else { &bytes }))
 }

@@ -4,6 +4,7 @@
 
 mod device;
 mod executable;
+pub mod offline;
 mod words;
 
 pub use device::device;

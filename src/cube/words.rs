@@ -1,11 +1,13 @@
 //! A packed forest as words: what the kernels' `node` module reads.
 
-use fangorn_kernels::cube::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS};
+use fangorn_kernels::cube::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS};
 
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
-    layout::{Children, Packed, PackedNode, Questions},
-    plan::{MISSING, NodeFormat, Plan, key},
+    layout::{Children, PackedNode, Questions},
+    plan::{Lowered, MISSING, Plan, key},
+    ranks::{Asks, Ranks},
+    sum::FixedPoint,
 };
 
 /// One buffer, and where its parts begin.
@@ -15,6 +17,7 @@ pub(super) struct Words {
     pub(super) slots_at: u32,
     pub(super) questions_at: u32,
     pub(super) columns_at: u32,
+    pub(super) ranks_at: u32,
     pub(super) base_at: u32,
 }
 
@@ -29,18 +32,25 @@ struct Encoded {
 }
 
 impl Encoded {
-    fn write(&self, address: u32, children: Children, format: NodeFormat, words: &mut Vec<u32>) {
+    fn write(&self, address: u32, plan: &Plan, words: &mut Vec<u32>) {
         let Self { asked, column, flags, link } = *self;
+        let format = plan.node;
+        let linked = plan.children == Children::Linked;
+        let spare = (1 << format.spare_bits) - 1;
+        let shift = format.column_shift(plan.children);
+        let leaf = u32::from(flags & LEAF != 0) << (shift + format.column_bits);
         match format.words {
+            1 if plan.rows.rank_shift().is_some() => {
+                let ahead = if linked { link.wrapping_sub(address) } else { 0 };
+                words.push(asked & !spare | leaf | column << shift | ahead);
+            }
             1 => {
-                let spare = (1 << format.spare_bits) - 1;
-                let leaf = u32::from(flags & LEAF != 0) << format.column_bits;
                 let missing_left = u32::from(flags & MISSING_LEFT != 0) << (format.column_bits + 1);
                 // The one that a missing value going left adds is not wanted here.
                 let asked = if asked == u32::MAX { asked } else { asked - (flags >> 31) };
                 words.push(asked & !spare | missing_left | leaf | column);
             }
-            2 if children == Children::Linked => {
+            2 if linked => {
                 let ahead = link.wrapping_sub(address) << format.column_bits;
                 words.extend([asked, flags | ahead | column]);
             }
@@ -52,7 +62,14 @@ impl Encoded {
 
 /// Encodes nodes, trees, slots, questions, columns and base scores; `None` where they need more words than can be
 /// counted in 32 bits.
-pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Plan) -> Option<Words> {
+pub(super) fn encode(
+    forest: &Forest,
+    lowered: &Lowered,
+    fixed: Option<&FixedPoint>,
+    tables: &[u32],
+) -> Option<Words> {
+    let forest = lowered.walked(forest);
+    let (packed, order, plan) = (lowered.packed(), lowered.order(), lowered.plan());
     let mut questions = Questions::new(forest);
     let columns = if plan.used_columns { forest.used_columns() } else { Vec::new() };
     let place = |feature: u32| match plan.used_columns {
@@ -69,12 +86,13 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Pla
             PackedNode::Through { link } => still(0, link),
             PackedNode::Leaf { .. } => still(LEAF, address),
             PackedNode::Split { feature, predicate, missing, link } => {
-                let missing_left = if missing == Side::Left { MISSING_LEFT } else { 0 };
-                let threshold = |t: f64| match predicate {
-                    // No f32 has an f64's value that none can hold, nor has any the key of a missing one.
-                    Predicate::Equal { .. } if f64::from(t as f32) != t => [MISSING],
-                    Predicate::Equal { .. } => [key(t as f32)],
-                    _ => [key(least_f32_not_below(t))],
+                // Nothing is missing in a row of ranks.
+                let rank_shift = plan.rows.rank_shift();
+                let missing_left =
+                    if missing == Side::Left && rank_shift.is_none() { MISSING_LEFT } else { 0 };
+                let threshold = |t: f64| match rank_shift {
+                    Some(shift) => [(t as u32) << shift],
+                    None => threshold_word(predicate, t),
                 };
                 let (asked, flags) = match (predicate, questions.place(predicate, threshold)) {
                     (_, Some((place, named))) => {
@@ -90,7 +108,7 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Pla
                 Encoded { asked, column: place(feature), flags, link }
             }
         };
-        encoded.write(address, packed.children, plan.node, &mut words);
+        encoded.write(address, plan, &mut words);
     }
     let trees_at = words.len();
     for (position, original) in order.iter().enumerate() {
@@ -112,15 +130,63 @@ pub(super) fn encode(forest: &Forest, packed: &Packed, order: &[u32], plan: &Pla
     words.push(0);
     let columns_at = words.len();
     words.extend(columns);
+    let ranks_at = words.len();
+    words.extend(tables);
     let base_at = words.len();
-    words.extend(forest.base_score.iter().map(|b| (b.0 as f32).to_bits()));
+    match fixed {
+        None => words.extend(forest.base_score.iter().map(|b| (b.0 as f32).to_bits())),
+        Some(fixed) => words.extend(fixed.base().iter().flat_map(|b| fixed.split(*b))),
+    }
     words.push(match forest.aggregate {
         Aggregate::Sum => 0,
         Aggregate::Min => f32::INFINITY.to_bits(),
         Aggregate::Max => f32::NEG_INFINITY.to_bits(),
     });
+    if let Some(fixed) = fixed {
+        words.push(fixed.low_bits());
+        words.extend(fixed.exponents().iter().map(|s| *s as u32));
+    }
     u32::try_from(words.len()).ok()?;
-    let [trees_at, slots_at, questions_at, columns_at, base_at] =
-        [trees_at, slots_at, questions_at, columns_at, base_at].map(|n| n as u32);
-    Some(Words { words, trees_at, slots_at, questions_at, columns_at, base_at })
+    let [trees_at, slots_at, questions_at, columns_at, ranks_at, base_at] =
+        [trees_at, slots_at, questions_at, columns_at, ranks_at, base_at].map(|n| n as u32);
+    Some(Words { words, trees_at, slots_at, questions_at, columns_at, ranks_at, base_at })
+}
+
+/// What makes rows ranks, as the kernels' `rank` module reads it; `None` where it takes more words than can be counted in
+/// 32 bits.
+pub(super) fn rank_tables(ranks: &Ranks) -> Option<Vec<u32>> {
+    let keys_at = ranks.columns().len() * COLUMN_WORDS as usize;
+    let keys = ranks.threshold_keys();
+    let questions_at = keys_at + keys.len();
+    let mut questions = Questions::of_sets(ranks.sets());
+    let mut words = Vec::with_capacity(questions_at);
+    for column in ranks.columns() {
+        let missing = if column.missing == Side::Left { MISSING_LEFT } else { 0 };
+        let (at, count, flags) = match column.asks {
+            Asks::Thresholds { first, count } => (keys_at + first as usize, count, 0),
+            Asks::Question { predicate } => {
+                let value = |t: f64| threshold_word(predicate, t);
+                let (place, named) = questions.place(predicate, value)?;
+                let side = if named == Side::Right { NAMED_RIGHT } else { 0 };
+                (questions_at + place as usize, 0, QUESTION | side)
+            }
+        };
+        words.extend([column.feature, u32::try_from(at).ok()?, count, missing | flags]);
+    }
+    words.extend(keys);
+    words.extend(questions.words);
+    // A lookup past a set's end reads its first word, which an empty last set must have.
+    words.push(0);
+    u32::try_from(words.len()).ok()?;
+    Some(words)
+}
+
+/// The key of a threshold, or of a question's value.
+fn threshold_word(predicate: Predicate, t: f64) -> [u32; 1] {
+    match predicate {
+        // No f32 has an f64's value that none can hold, nor has any the key of a missing one.
+        Predicate::Equal { .. } if f64::from(t as f32) != t => [MISSING],
+        Predicate::Equal { .. } => [key(t as f32)],
+        _ => [key(least_f32_not_below(t))],
+    }
 }

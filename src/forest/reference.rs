@@ -5,16 +5,22 @@
 
 use fangorn_kernels::plan::argmax;
 
-use super::{Aggregate, ClassRule, Forest, Node, Predicate, Side, Targets, ZERO_ZONE};
+use super::{Aggregate, CategorySet, ClassRule, Forest, Node, Predicate, Side, Targets, ZERO_ZONE};
 
 /// A type rows come in: `f32` or `f64`.
 pub trait Input: Copy + Into<f64> {}
 impl Input for f32 {}
 impl Input for f64 {}
+impl Input for u8 {}
+impl Input for u16 {}
 
 /// The side a split sends the value `x` to.
 pub fn side(forest: &Forest, predicate: Predicate, missing: Side, x: impl Input) -> Side {
-    let x = forest.compare.cast(x.into());
+    side_of_cast(&forest.sets, predicate, missing, forest.compare.cast(x.into()))
+}
+
+/// The same for a value that is cast already, with a forest's sets alone.
+pub(crate) fn side_of_cast(sets: &[CategorySet], predicate: Predicate, missing: Side, x: f64) -> Side {
     let side_if = |left: bool| if left { Side::Left } else { Side::Right };
     if x.is_nan() {
         return missing;
@@ -27,7 +33,7 @@ pub fn side(forest: &Forest, predicate: Predicate, missing: Side, x: impl Input)
         }
         Predicate::Equal { value } => side_if(x == value.0),
         Predicate::InSet { set, inside } => {
-            let set = &forest.sets[set as usize];
+            let set = &sets[set as usize];
             let member = set.rule.category(x).is_some_and(|c| set.contains(c));
             side_if(member == (inside == Side::Left))
         }

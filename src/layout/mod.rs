@@ -13,7 +13,7 @@ pub use fangorn_kernels::plan::{Children, LayoutKind, question};
 pub use reorg::Reorg;
 pub use sparse::Sparse;
 
-use crate::forest::{CategoryRule, Forest, Predicate, Side, ZERO_ZONE};
+use crate::forest::{CategoryRule, CategorySet, Forest, Predicate, Side, ZERO_ZONE};
 
 /// A forest that a layout can't hold, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -135,8 +135,13 @@ const _: () = assert!(question::ZERO_ZONE.to_bits() == ZERO_ZONE.to_bits());
 impl Questions {
     /// The forest's category sets.
     pub fn new(forest: &Forest) -> Self {
+        Self::of_sets(&forest.sets)
+    }
+
+    /// These category sets.
+    pub fn of_sets(sets: &[CategorySet]) -> Self {
         let mut questions = Self::default();
-        for set in &forest.sets {
+        for set in sets {
             questions.places.push(questions.words.len() as u32);
             let reads = match set.rule {
                 CategoryRule::NotNegative => question::NOT_NEGATIVE,

@@ -12,6 +12,7 @@ mod text;
 mod visits;
 
 pub use fangorn_kernels::plan::{Dim, Extents, Size, Target};
+pub use specialize::{Unspecialized, WhyNot};
 pub use visits::Visit;
 
 use crate::schedule::{GpuDim, IndexVar, ReduceMarks};

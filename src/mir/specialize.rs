@@ -7,6 +7,26 @@
 use super::{Case, Cases, Dim, Extents, Loop, LoopNest, Mode, Op, Walk, visits};
 use crate::schedule::{Bound, Size};
 
+/// A marked loop that stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unspecialized {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: WhyNot,
+}
+
+/// Why its iterations share their code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WhyNot {
+    /// There would be too many walks: one reads each tree's depth from the table of trees.
+    Table,
+    /// The loop goes over rows.
+    Rows,
+    /// Which trees its iterations visit depends on the batch.
+    Batch,
+}
+
 /// The way to a statement: its place in each body from the outside in, with the case where the statement is
 /// [`Cases`].
 type Path = Vec<(usize, usize)>;
@@ -14,7 +34,8 @@ type Path = Vec<(usize, usize)>;
 impl LoopNest {
     /// Gives the iterations of loops that are marked code of their own, as far as `differ` tells their walks apart: it
     /// is handed each walk inside, and the positions of the trees that it visits in an iteration. At most `most` walks
-    /// stand in the result; loops that would need more are handed to the table, and their names returned.
+    /// stand in the result; loops that would need more are handed to the table. Beside the result come the loops that stay
+    /// as they are, but for those whose iterations are all alike.
     #[must_use]
     pub fn specialize<K: PartialEq>(
         &self,
@@ -22,26 +43,37 @@ impl LoopNest {
         threads: u32,
         most: usize,
         differ: impl Fn(&Walk, &[u32]) -> K,
-    ) -> (Self, Vec<String>) {
+    ) -> (Self, Vec<Unspecialized>) {
         let mut nest = self.clone();
         let mut left = Vec::new();
         while let Some(path) = marked(&nest.body) {
             let at = Extents { batch: 1, trees, threads };
-            let groups = nest.groups(&path, at, &differ);
+            let on_batch = visits::trees_depend_on_batch(&nest.body);
+            let all = visits::walks(&nest.body);
             let l = loop_at(&mut nest.body, &path);
             l.specialize = false;
-            let (Some(groups), Some(step)) = (groups, fixed(&l.var.step, at)) else { continue };
-            if groups.len() < 2 {
-                continue;
-            }
-            let name = l.var.name.clone();
+            let (name, step) = (l.var.name.clone(), fixed(&l.var.step, at));
             let inside = visits::walks(&l.body);
-            let all = visits::walks(&nest.body);
-            if all - inside + inside * groups.len() > most {
-                read_from_table(&mut loop_at(&mut nest.body, &path).body);
-                left.push(name);
+            let why = match l.var.dim {
+                Dim::Batch => Some(WhyNot::Rows),
+                Dim::Tree if on_batch => Some(WhyNot::Batch),
+                Dim::Tree => None,
+            };
+            if let Some(why) = why {
+                left.push(Unspecialized { name, why });
                 continue;
             }
+            let Some(step) = step else { continue };
+            // More than there may be need not be told apart, which takes room for each in each iteration.
+            let groups = if inside > most { None } else { Some(nest.groups(&path, at, &differ)) };
+            if groups.as_ref().is_some_and(|g| g.len() < 2) {
+                continue;
+            }
+            let Some(groups) = groups.filter(|g| all - inside + inside * g.len() <= most) else {
+                read_from_table(&mut loop_at(&mut nest.body, &path).body);
+                left.push(Unspecialized { name, why: WhyNot::Table });
+                continue;
+            };
             let start = fixed(&loop_at(&mut nest.body, &path).var.start, at).unwrap_or(0);
             let end = |k: u32| start.saturating_add(k.saturating_mul(step));
             let l = loop_at(&mut nest.body, &path).clone();
@@ -72,36 +104,31 @@ impl LoopNest {
         (nest, left)
     }
 
-    /// Neighbouring iterations of the loop at `path` whose walks are the same, as ranges; `None` where the trees depend
-    /// on the batch.
+    /// Neighbouring iterations of the loop at `path`, one over trees that don't depend on the batch, whose walks are the
+    /// same, as ranges.
     fn groups<K: PartialEq>(
         &self,
         path: &Path,
         at: Extents,
         differ: &impl Fn(&Walk, &[u32]) -> K,
-    ) -> Option<Vec<(u32, u32)>> {
-        let mut alone = self.clone();
-        serial(&mut alone.body);
-        let l = loop_at(&mut alone.body, path);
-        if l.var.dim == Dim::Batch {
-            return None;
-        }
+    ) -> Vec<(u32, u32)> {
+        let mut alone = alone(&self.body, path);
+        serial(&mut alone);
+        let at_first: Path = path.iter().map(|(_, case)| (0, *case)).collect();
+        let l = loop_at(&mut alone, &at_first);
         // The only one that is parallel, so that its iteration is each visit's worker.
         l.mode = Mode::Parallel;
         let mut walks = Vec::new();
         walks_of(&l.body, &mut walks);
-        let inside = walks.len();
-        let visits = alone.tree_visits(at)?;
         let mut iterations: Vec<Vec<Vec<u32>>> = Vec::new();
-        let first = visits.iter().filter(|v| !v.worker.is_empty()).map(|v| v.walk).min()?;
-        for visit in &visits {
-            let Some((_, k)) = visit.worker.first() else { continue };
+        visits::tree_visits(&alone, at, |worker, walk, tree| {
+            let Some((_, k)) = worker.first() else { return };
             let k = *k as usize;
             if iterations.len() <= k {
-                iterations.resize(k + 1, vec![Vec::new(); inside]);
+                iterations.resize(k + 1, vec![Vec::new(); walks.len()]);
             }
-            iterations[k][visit.walk - first].push(visit.tree);
-        }
+            iterations[k][walk].push(tree);
+        });
         let kind = |of: &Vec<Vec<u32>>| {
             walks.iter().zip(of).map(|(walk, trees)| differ(walk, trees)).collect::<Vec<K>>()
         };
@@ -113,7 +140,28 @@ impl LoopNest {
                 _ => groups.push((k as u32, k as u32 + 1)),
             }
         }
-        Some(groups)
+        groups
+    }
+}
+
+/// The statement at `path` and the loops and cases round it, without what stands beside them.
+fn alone(ops: &[Op], path: &[(usize, usize)]) -> Vec<Op> {
+    let ((place, case), rest) = path.split_first().expect("a path has a first place");
+    match &ops[*place] {
+        op if rest.is_empty() => vec![op.clone()],
+        Op::Loop(l) => {
+            let Loop { ref var, mode, unrolled, specialize, reduce, window, ref body } = *l;
+            let (var, body) = (var.clone(), alone(body, rest));
+            vec![Op::Loop(Loop { var, mode, unrolled, specialize, reduce, window, body })]
+        }
+        Op::Cases(c) => {
+            let of = |(i, c): (usize, &Case)| {
+                let body = if i == *case { alone(&c.body, rest) } else { Vec::new() };
+                Case { end: c.end, body }
+            };
+            vec![Op::Cases(Cases { depth: c.depth, cases: c.cases.iter().enumerate().map(of).collect() })]
+        }
+        Op::Walk(_) | Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The order a loop nest prescribes, spelled out: what a traced run is held against.
 
 use super::{Dim, Extents, LoopNest, Mode, Op};
-use crate::schedule::{GpuDim, IndexVar};
+use crate::schedule::{Bound, GpuDim, IndexVar};
 
 /// A walk of one tree for one row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,32 +20,27 @@ impl LoopNest {
     /// Every visit, in an order in which each worker's visits keep theirs. `size` gives the units or cubes of a
     /// launch dimension, over which longer loops wrap; `u32::MAX` for dimensions that never wrap.
     pub fn visits(&self, extents: Extents, size: impl Fn(GpuDim) -> u32) -> Vec<Visit> {
-        let mut all = Enumeration {
-            extents,
-            size,
-            rows: true,
-            offsets: Vec::new(),
-            worker: Vec::new(),
-            walk: 0,
-            out: Vec::new(),
+        let mut out = Vec::new();
+        let mut each = |worker: &[(Mode, u32)], walk, row, tree| {
+            out.push(Visit { worker: worker.to_vec(), walk, row, tree });
         };
-        all.ops(&self.body);
-        all.out
+        Enumeration::new(extents, size, true, &mut each).ops(&self.body);
+        out
     }
 
     /// The positions of the trees that each walk statement visits, by the statement's number; `None` where they
     /// depend on the batch.
     pub fn trees_of_walks(&self, trees: u32, threads: u32) -> Vec<Option<Vec<u32>>> {
         let count = walks(&self.body);
-        let Some(visits) = self.tree_visits(Extents { batch: 1, trees, threads }) else {
+        if trees_depend_on_batch(&self.body) {
             return vec![None; count];
-        };
-        let mut of = vec![Some(Vec::new()); count];
-        for visit in visits {
-            if let Some(Some(trees)) = of.get_mut(visit.walk) {
-                trees.push(visit.tree);
-            }
         }
+        let mut of = vec![Some(Vec::new()); count];
+        tree_visits(&self.body, Extents { batch: 1, trees, threads }, |_, walk, tree| {
+            if let Some(Some(trees)) = of.get_mut(walk) {
+                trees.push(tree);
+            }
+        });
         of
     }
 
@@ -56,43 +51,40 @@ impl LoopNest {
             let own = |op: &Op| matches!(op, Op::Loop(l) if l.mode != Mode::Serial && l.var.dim == Dim::Tree);
             ops.iter().any(|op| own(op) || op.bodies().into_iter().any(conflicts))
         }
-        let visits = || self.tree_visits(Extents { batch: 1, trees, threads });
-        !conflicts(&self.body) && visits().is_some_and(|visits| visits.iter().map(|v| v.tree).eq(0..trees))
-    }
-
-    /// The visits with every loop over rows at its first; `None` where the trees depend on the batch.
-    pub(super) fn tree_visits(&self, extents: Extents) -> Option<Vec<Visit>> {
-        if self.trees_depend_on_batch(&self.body) {
-            return None;
+        if conflicts(&self.body) || trees_depend_on_batch(&self.body) {
+            return false;
         }
-        let mut all = Enumeration {
-            extents,
-            size: |_| u32::MAX,
-            rows: false,
-            offsets: Vec::new(),
-            worker: Vec::new(),
-            walk: 0,
-            out: Vec::new(),
-        };
-        all.ops(&self.body);
-        Some(all.out)
-    }
-
-    fn trees_depend_on_batch(&self, ops: &[Op]) -> bool {
-        let depends = |v: &IndexVar| {
-            let sizes = [&v.start, &v.step].into_iter().chain(v.bounds.iter().map(|b| &b.end));
-            v.dim == Dim::Tree && sizes.into_iter().any(|s| s.depends_on_batch())
-        };
-        ops.iter().any(|op| match op {
-            Op::Loop(l) => depends(&l.var) || self.trees_depend_on_batch(&l.body),
-            Op::Walk(w) => w.lanes.as_ref().is_some_and(depends),
-            Op::Cases(c) => c.cases.iter().any(|c| self.trees_depend_on_batch(&c.body)),
-            Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => false,
-        })
+        let (mut next, mut ordered) = (0, true);
+        tree_visits(&self.body, Extents { batch: 1, trees, threads }, |_, _, tree| {
+            ordered &= tree == next;
+            next += 1;
+        });
+        ordered && next == trees
     }
 }
 
-struct Enumeration<F> {
+/// Hands each visit, with every loop over rows at its first, to `each`: the worker, the walk statement, and the tree. The
+/// trees must not depend on the batch.
+pub(super) fn tree_visits(ops: &[Op], extents: Extents, mut each: impl FnMut(&[(Mode, u32)], usize, u32)) {
+    let mut each = |worker: &[(Mode, u32)], walk, _, tree| each(worker, walk, tree);
+    Enumeration::new(extents, |_| u32::MAX, false, &mut each).ops(ops);
+}
+
+/// Whether the batch says which trees an iteration of some loop visits.
+pub(super) fn trees_depend_on_batch(ops: &[Op]) -> bool {
+    let depends = |v: &IndexVar| {
+        let sizes = [&v.start, &v.step].into_iter().chain(v.bounds.iter().map(|b| &b.end));
+        v.dim == Dim::Tree && sizes.into_iter().any(|s| s.depends_on_batch())
+    };
+    ops.iter().any(|op| match op {
+        Op::Loop(l) => depends(&l.var) || trees_depend_on_batch(&l.body),
+        Op::Walk(w) => w.lanes.as_ref().is_some_and(depends),
+        Op::Cases(c) => c.cases.iter().any(|c| trees_depend_on_batch(&c.body)),
+        Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => false,
+    })
+}
+
+struct Enumeration<'a, F, E> {
     extents: Extents,
     size: F,
     /// Whether loops over rows run; otherwise each stands at its first row.
@@ -100,10 +92,19 @@ struct Enumeration<F> {
     offsets: Vec<(Dim, u32)>,
     worker: Vec<(Mode, u32)>,
     walk: usize,
-    out: Vec<Visit>,
+    /// Takes a visit: the worker, the walk, the row and the tree.
+    each: &'a mut E,
 }
 
-impl<F: Fn(GpuDim) -> u32> Enumeration<F> {
+impl<'a, F, E> Enumeration<'a, F, E>
+where
+    F: Fn(GpuDim) -> u32,
+    E: FnMut(&[(Mode, u32)], usize, u32, u32),
+{
+    fn new(extents: Extents, size: F, rows: bool, each: &'a mut E) -> Self {
+        Self { extents, size, rows, offsets: Vec::new(), worker: Vec::new(), walk: 0, each }
+    }
+
     fn ops(&mut self, ops: &[Op]) {
         for op in ops {
             match op {
@@ -114,6 +115,11 @@ impl<F: Fn(GpuDim) -> u32> Enumeration<F> {
                     for (k, offset) in offsets.into_iter().enumerate() {
                         self.walk = first_walk;
                         self.offsets.push((l.var.dim, offset));
+                        // Tiles that divide nothing have iterations without a visit, and nests of them exponentially many.
+                        if !self.visits_any(&l.body) {
+                            self.offsets.pop();
+                            continue;
+                        }
                         match l.mode {
                             Mode::Serial => self.ops(&l.body),
                             mode => {
@@ -139,13 +145,7 @@ impl<F: Fn(GpuDim) -> u32> Enumeration<F> {
                             let all = self.offsets.iter().chain(&lane);
                             all.filter(|(d, _)| *d == dim).map(|(_, o)| o).sum()
                         };
-                        let visit = Visit {
-                            worker: self.worker.clone(),
-                            walk: self.walk,
-                            row: at(Dim::Batch),
-                            tree: at(Dim::Tree),
-                        };
-                        self.out.push(visit);
+                        (self.each)(&self.worker, self.walk, at(Dim::Batch), at(Dim::Tree));
                     }
                     self.walk += 1;
                 }
@@ -164,20 +164,41 @@ impl<F: Fn(GpuDim) -> u32> Enumeration<F> {
         }
     }
 
+    /// Whether some walk in these is in range with the offsets so far and the least of the loops further in.
+    fn visits_any(&self, ops: &[Op]) -> bool {
+        ops.iter().any(|op| match op {
+            Op::Loop(l) => self.end_of(&l.var) > self.start_of(&l.var) && self.visits_any(&l.body),
+            Op::Walk(w) => w.lanes.as_ref().is_none_or(|v| self.end_of(v) > self.start_of(v)),
+            Op::Cases(c) => c.cases.iter().any(|c| self.visits_any(&c.body)),
+            Op::CacheRows | Op::CacheTrees | Op::Reduce(_) => false,
+        })
+    }
+
+    fn start_of(&self, var: &IndexVar) -> u64 {
+        u64::from(var.start.resolve(self.extents))
+    }
+
+    /// One past the last offset; the most it can be, where loops round it have no offset yet.
+    fn end_of(&self, var: &IndexVar) -> u64 {
+        if !self.rows && var.dim == Dim::Batch {
+            return u64::MAX;
+        }
+        let limit = |b: &Bound| {
+            let known = b.minus.iter().filter_map(|d| self.offsets.get(*d));
+            let taken: u64 = known.map(|(_, offset)| u64::from(*offset)).sum();
+            u64::from(b.end.resolve(self.extents)).saturating_sub(taken)
+        };
+        // A tile longer than what it tiles has no further iterations.
+        let most = if var.dim == Dim::Batch { self.extents.batch } else { self.extents.trees };
+        var.bounds.iter().map(limit).min().unwrap_or(0).min(u64::from(most))
+    }
+
     fn offsets_of(&self, var: &IndexVar) -> Vec<u32> {
         if !self.rows && var.dim == Dim::Batch {
             return vec![0];
         }
-        let at = self.extents;
-        let limit = |b: &crate::schedule::Bound| {
-            let taken: u64 = b.minus.iter().map(|d| u64::from(self.offsets[*d].1)).sum();
-            u64::from(b.end.resolve(at)).saturating_sub(taken)
-        };
-        // A tile longer than what it tiles has no further iterations.
-        let most = if var.dim == Dim::Batch { at.batch } else { at.trees };
-        let end = var.bounds.iter().map(limit).min().unwrap_or(0).min(u64::from(most));
-        let step = var.step.resolve(at).max(1);
-        (u64::from(var.start.resolve(at))..end).step_by(step as usize).map(|o| o as u32).collect()
+        let step = var.step.resolve(self.extents).max(1);
+        (self.start_of(var)..self.end_of(var)).step_by(step as usize).map(|o| o as u32).collect()
     }
 }
 

@@ -39,7 +39,7 @@ impl ForestOp {
         self.cube.get_or_try_init(&key, || {
             let client = device.client();
             let schedule = self.schedule(&crate::cube::device(&client));
-            Executable::new(&client, &self.forest, &schedule, emit, rows)
+            Executable::with_sum(&client, &self.forest, &schedule, emit, rows, self.sum)
         })
     }
 }

@@ -46,6 +46,7 @@ use crate::{
     forest::{Aggregate, Forest, Targets, Transform},
     plan::Emit,
     schedule::{Preset, Schedule},
+    sum::{Contract, FixedPoint},
 };
 
 /// A forest compiled, once for each device it meets, into a burn operator. Share it as an [`Arc`].
@@ -54,6 +55,7 @@ use crate::{
 pub struct ForestOp {
     forest: Forest,
     schedule: Option<Schedule>,
+    sum: Contract,
     leaves: Vec<f32>,
     /// The leaf values where they have been used.
     leaves_on: once_list::OnceList<Device, Tensor<1>>,
@@ -99,12 +101,36 @@ impl ForestOp {
         Ok(Self {
             forest,
             schedule,
+            sum: Contract::Any,
             leaves,
             leaves_on: once_list::OnceList::default(),
             cpu: OnceLock::new(),
             #[cfg(feature = "cube")]
             cube: once_list::OnceList::default(),
         })
+    }
+
+    /// The same with sums that keep a contract. Any but [`Contract::Any`] is about sums of the forest's own leaves, whatever
+    /// leaf values a call hands over.
+    ///
+    /// # Errors
+    /// A forest whose sums can't keep it.
+    pub fn with_sum(mut self, sum: Contract) -> Result<Self> {
+        if sum == Contract::Exact && self.forest.aggregate == Aggregate::Sum {
+            FixedPoint::new(&self.forest)?;
+        }
+        self.sum = sum;
+        self.cpu = OnceLock::new();
+        #[cfg(feature = "cube")]
+        {
+            self.cube = once_list::OnceList::default();
+        }
+        Ok(self)
+    }
+
+    /// What its sums promise.
+    pub fn sum(&self) -> Contract {
+        self.sum
     }
 
     /// The forest.
@@ -270,7 +296,8 @@ impl ForestOp {
         if let Some(predictor) = self.cpu.get() {
             return Ok(predictor);
         }
-        let made = Predictor::for_singles(&self.forest, &self.schedule(&crate::schedule::Device::Cpu))?;
+        let schedule = self.schedule(&crate::schedule::Device::Cpu);
+        let made = Predictor::for_singles(&self.forest, &schedule, self.sum)?;
         Ok(self.cpu.get_or_init(|| made))
     }
 
@@ -279,7 +306,7 @@ impl ForestOp {
     fn cpu_margins(&self, rows: &crate::cpu::Rows<'_>, leaves: &[f32]) -> TensorData {
         let mut out = vec![0.0f32; rows.len() * self.outputs()];
         let predictor = self.predictor().expect("prepared by the caller");
-        predictor.program().margins(rows, leaves, &mut out).expect("checked by the caller");
+        predictor.margins_of(rows, leaves, &mut out).expect("checked by the caller");
         TensorData::new(out, [rows.len(), self.outputs()])
     }
 

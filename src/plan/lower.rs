@@ -1,5 +1,7 @@
 //! From a forest and a schedule, through MIR and a layout, to a plan.
 
+use std::sync::Arc;
+
 use super::{Combine, Emit, Extents, NodeFormat, Plan, Rest, RowType, Size, Target, Value, budget};
 use crate::{
     error::{Error, Result},
@@ -8,8 +10,10 @@ use crate::{
         passes::{self, Depths},
     },
     layout::{self, Layout, LayoutKind, Packed, Sizes},
-    mir::{self, LoopNest},
+    mir::{self, LoopNest, Unspecialized, WhyNot},
+    ranks::{Ranks, Width},
     schedule::{Device, MOST_SIBLING_WALKS, Schedule, TreeOrder},
+    sum::Contract,
 };
 
 /// What is to be compiled for.
@@ -23,13 +27,15 @@ pub struct Request {
     pub rows: RowType,
     /// Worker threads, what `threads` means in a schedule.
     pub threads: u32,
+    /// What sums promise.
+    pub sum: Contract,
 }
 
 impl Request {
     /// Margins of `f32` rows on the CPU, on all threads of the current pool.
     pub fn cpu() -> Self {
         let threads = rayon::current_num_threads() as u32;
-        Self { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads }
+        Self { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads, sum: Contract::Any }
     }
 }
 
@@ -43,6 +49,8 @@ pub struct Lowered {
     legal: LoopNest,
     packed: Packed,
     plan: Plan,
+    ranks: Option<Arc<Ranks>>,
+    rows: RowType,
 }
 
 /// A directive that was carried out otherwise than it says, since the device or the model leaves nothing else. The result
@@ -96,6 +104,22 @@ impl Lowered {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
+
+    /// What rows become ranks by before they are walked, where the schedule wants that. The plan is then one of
+    /// [`Ranks::forest`], and its rows are ranks.
+    pub fn ranks(&self) -> Option<&Arc<Ranks>> {
+        self.ranks.as_ref()
+    }
+
+    /// The type of the rows as they are handed over.
+    pub fn rows(&self) -> RowType {
+        self.rows
+    }
+
+    /// The forest that is walked, for the one that was lowered.
+    pub fn walked<'a>(&'a self, forest: &'a Forest) -> &'a Forest {
+        self.ranks.as_ref().map_or(forest, |ranks| ranks.forest())
+    }
 }
 
 /// Lowers a forest that verifies. A pure function: the same input gives the same plan.
@@ -103,10 +127,32 @@ impl Lowered {
 /// # Errors
 /// A schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
-    let Settled { notes, order, loops, legal, layout, least, plan } = settle(forest, schedule, request)?;
+    let ranks = ranks(forest, schedule)?;
+    let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
+    let Settled { notes, order, loops, legal, layout, least, mut plan } = settle(forest, schedule, inner)?;
+    // A table of the columns in use is one of ranks' too: all of them are.
+    if ranks.is_some() && plan.target == Target::Cube && !plan.used_columns && plan.caches_each_row_once() {
+        plan.ranks_from = Some(request.rows);
+    }
     let packed = layout.pack(forest, &order, &least)?;
     packed.verify().map_err(Error::Internal)?;
-    Ok(Lowered { notes, order, loops, legal, packed, plan })
+    Ok(Lowered { notes, order, loops, legal, packed, plan, ranks: ranks.map(Arc::new), rows: request.rows })
+}
+
+fn ranks(forest: &Forest, schedule: &Schedule) -> Result<Option<Ranks>> {
+    let ranks = schedule.rank_choice().map(|choice| Ranks::new(forest, choice)).transpose()?;
+    // A forest of leaves reads no column.
+    Ok(ranks.filter(|ranks| !ranks.columns().is_empty()))
+}
+
+/// The forest that is walked, and in which type its rows are.
+fn on_ranks<'a>(forest: &'a Forest, request: Request, ranks: Option<&'a Ranks>) -> (&'a Forest, Request) {
+    let Some(ranks) = ranks else { return (forest, request) };
+    let rows = match ranks.width() {
+        Width::U8 => RowType::U8,
+        Width::U16 => RowType::U16,
+    };
+    (ranks.forest(), Request { rows, ..request })
 }
 
 /// Whether [`lower`] would do it, without laying nodes out.
@@ -114,6 +160,8 @@ pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<L
 /// # Errors
 /// As [`lower`].
 pub fn check(forest: &Forest, schedule: &Schedule, request: Request) -> Result<()> {
+    let ranks = ranks(forest, schedule)?;
+    let (forest, request) = on_ranks(forest, request, ranks.as_ref());
     settle(forest, schedule, request).map(drop)
 }
 
@@ -150,13 +198,26 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
         (walk.unroll.is_some().then_some(deepest), walk.peel.map(|n| n.min(first_leaf)))
     };
     let (mut loops, left) = loops.specialize(count, request.threads, most, code);
-    for name in left {
-        notes.push(Note {
-            directive: format!("specialize({name})"),
-            instead: format!(
+    for Unspecialized { name, why } in left {
+        let instead = match why {
+            WhyNot::Table => format!(
                 "more than {most} walks would stand side by side, so one walk reads each tree's depth from the table of trees"
             ),
-        });
+            WhyNot::Rows => {
+                "it goes over rows, which are not known when code is made; its iterations share theirs"
+                    .to_owned()
+            }
+            WhyNot::Batch => {
+                "the batch says which trees an iteration visits, and is not known when code is made; \
+                                 its iterations share theirs"
+                    .to_owned()
+            }
+        };
+        let note = Note { directive: format!("specialize({name})"), instead };
+        // Copies of a loop have its name.
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
     let questions = asks_more(forest);
     if target == Target::Cube {
@@ -164,7 +225,8 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     }
     let mut legal = loops.legalise();
     if let Device::Gpu(gpu) = request.device {
-        let (changed, more) = super::cube::without_atomics(&loops, &legal, forest.aggregate, gpu);
+        let (changed, more) =
+            super::cube::without_atomics(&loops, &legal, combine(forest, target, request), gpu);
         notes.extend(more);
         legal = changed.unwrap_or(legal);
     }
@@ -314,6 +376,16 @@ fn asks_more(forest: &Forest) -> bool {
     forest.trees.iter().any(|t| t.nodes.iter().any(asks))
 }
 
+/// How leaves become margins. The CPU's program settles by itself in which type it adds.
+fn combine(forest: &Forest, target: Target, request: Request) -> Combine {
+    match forest.aggregate {
+        Aggregate::Sum if target == Target::Cube && request.sum == Contract::Exact => Combine::Fixed,
+        Aggregate::Sum => Combine::Sum,
+        Aggregate::Min => Combine::Min,
+        Aggregate::Max => Combine::Max,
+    }
+}
+
 fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request, questions: bool) -> Plan {
     Plan {
         target,
@@ -321,17 +393,14 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request,
         layout: layout.kind(),
         children: layout.children(),
         node: NodeFormat::whole(layout.children()),
-        combine: match forest.aggregate {
-            Aggregate::Sum => Combine::Sum,
-            Aggregate::Min => Combine::Min,
-            Aggregate::Max => Combine::Max,
-        },
+        combine: combine(forest, target, request),
         questions,
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,
         features: 0,
         used_columns: false,
         rows: request.rows,
+        ranks_from: None,
         cube_dim: [1; 3],
         grid: [None; 3],
         cached_rows: None,

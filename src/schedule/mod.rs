@@ -17,6 +17,7 @@
 //! # Ok::<(), fangorn::Error>(())
 //! ```
 
+mod architecture;
 mod nest;
 mod parse;
 mod presets;
@@ -26,6 +27,7 @@ mod verify;
 
 use std::fmt;
 
+pub use architecture::{Architecture, UnknownArchitecture};
 pub(crate) use nest::MOST_DEPTH;
 pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;
@@ -34,6 +36,8 @@ pub use template::Template;
 pub use verify::{Device, Gpu, MOST_SIBLING_WALKS, ScheduleError};
 
 pub use fangorn_kernels::plan::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
+
+use crate::ranks::Choice;
 
 /// A schedule: directives, applied in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -183,6 +187,12 @@ pub enum Directive {
         /// Nodes added, in percent of those there are.
         percent: u32,
     },
+    /// `ranks(u8)`, `ranks(u16)`, `ranks(auto)`, `ranks(off)`: rows and thresholds become [ranks](crate::ranks) before
+    /// trees are walked.
+    Ranks {
+        /// Their width; `None` leaves values as they are.
+        choice: Option<Choice>,
+    },
 }
 
 impl Schedule {
@@ -194,7 +204,7 @@ impl Schedule {
     /// Reads the text form, one directive a line, `#` to the end of a line a comment.
     ///
     /// # Errors
-    /// A [`ParseError`] that names the line and what was expected there.
+    /// A [`ParseError`] that names the line, the column and what was expected there.
     pub fn parse(text: &str) -> crate::error::Result<Self> {
         Ok(parse::parse(text)?)
     }
@@ -306,6 +316,21 @@ impl Schedule {
     #[must_use]
     pub fn pad(self, percent: u32) -> Self {
         self.with(Directive::Pad { percent })
+    }
+
+    /// Adds [`Directive::Ranks`].
+    #[must_use]
+    pub fn ranks(self, choice: Option<Choice>) -> Self {
+        self.with(Directive::Ranks { choice })
+    }
+
+    /// The ranks that the schedule names last, if it wants any.
+    pub fn rank_choice(&self) -> Option<Choice> {
+        let named = self.directives.iter().rev().find_map(|d| match d {
+            Directive::Ranks { choice } => Some(*choice),
+            _ => None,
+        });
+        named.flatten()
     }
 
     /// The growth in percent that the schedule's last `pad` allows, if it has one.

@@ -169,6 +169,16 @@ struct Node {
     children: Vec<usize>,
 }
 
+/// Numbers and names that a size is made of.
+fn terms(size: &Size) -> usize {
+    match size {
+        Size::Const(_) | Size::Batch | Size::Trees | Size::Threads => 1,
+        Size::Div(a, b) | Size::Mul(a, b) | Size::Add(a, b) | Size::Sub(a, b) | Size::Min(a, b) => {
+            terms(a) + terms(b)
+        }
+    }
+}
+
 struct Building {
     vars: Vec<Var>,
     nodes: Vec<Node>,
@@ -179,6 +189,9 @@ struct Building {
 const MOST_LOOPS: usize = 4096;
 /// Loops inside each other, likewise.
 pub(crate) const MOST_DEPTH: usize = 32;
+/// Sizes that the start, the step or the end of a loop may be made of. Splits of splits by sizes that are no numbers add
+/// up, and without a limit `n` of them take room by its cube.
+const MOST_TERMS: usize = 64;
 
 impl Building {
     fn new() -> Self {
@@ -207,10 +220,21 @@ impl Building {
         self.nodes.len() - 1
     }
 
-    fn derive(&mut self, of: usize, name: &str, start: Size, step: Size, end: Size, limited: bool) -> usize {
+    fn derive(
+        &mut self,
+        of: usize,
+        name: &str,
+        [start, step, end]: [Size; 3],
+        limited: bool,
+    ) -> Result<usize, String> {
+        if [&start, &step, &end].iter().any(|size| terms(size) > MOST_TERMS) {
+            return Err(format!(
+                "the range of `{name}` would be made of more than {MOST_TERMS} sizes; tile and split by numbers, or less"
+            ));
+        }
         let dim = self.vars[of].dim;
         self.vars.push(Var { name: name.to_owned(), dim, start, step, end, parent: Some(of), limited });
-        self.vars.len() - 1
+        Ok(self.vars.len() - 1)
     }
 
     fn name(&self, node: usize) -> &str {
@@ -258,12 +282,17 @@ impl Building {
         if names[0] == names[1] {
             return Err(format!("`{}` names two new loops; give them two names", names[0]));
         }
-        if self.nodes.len() > MOST_LOOPS {
-            return Err(format!("more than {MOST_LOOPS} loops; split and tile less"));
-        }
         match names.iter().find(|n| self.live().into_iter().any(|l| self.name(l) == **n)) {
             Some(taken) => Err(format!("there is a loop `{taken}` already; choose another name")),
             None => Ok(()),
+        }
+    }
+
+    /// Whether so many more loops may be made.
+    fn room(&self, more: usize) -> Result<(), String> {
+        match self.nodes.len() + more > MOST_LOOPS {
+            true => Err(format!("more than {MOST_LOOPS} loops; split and tile less")),
+            false => Ok(()),
         }
     }
 
@@ -307,11 +336,13 @@ impl Building {
             Directive::Tile { var, outer, inner, size } => {
                 let found = self.find(var)?;
                 self.fresh([outer, inner])?;
+                self.room(found.len())?;
                 found.into_iter().try_for_each(|n| self.tile(n, outer, inner, size))
             }
             Directive::Split { var, first, second, at } => {
                 let found = self.find(var)?;
                 self.fresh([first, second])?;
+                self.room(found.iter().map(|n| self.count(*n)).sum())?;
                 // Inner copies first: splitting an outer one clones them.
                 found.into_iter().rev().try_for_each(|n| self.split(n, first, second, at))
             }
@@ -403,7 +434,10 @@ impl Building {
                 let found = self.over_trees(var)?;
                 self.mark(found, |m| m.reduce.vector = Some(*width))
             }
-            Directive::Layout { .. } | Directive::Sort { .. } | Directive::Pad { .. } => Ok(()),
+            Directive::Layout { .. }
+            | Directive::Sort { .. }
+            | Directive::Pad { .. }
+            | Directive::Ranks { .. } => Ok(()),
         }
     }
 
@@ -419,8 +453,8 @@ impl Building {
             }
             _ => false,
         };
-        let o = self.derive(of, outer, start, span.clone(), end, !divides);
-        let i = self.derive(of, inner, Size::Const(0), step, span, !divides);
+        let o = self.derive(of, outer, [start, span.clone(), end], !divides)?;
+        let i = self.derive(of, inner, [Size::Const(0), step, span], !divides)?;
         if self.depth(node) + self.height(node) >= MOST_DEPTH {
             return Err(format!("more than {MOST_DEPTH} loops inside each other; tile less"));
         }
@@ -433,6 +467,11 @@ impl Building {
         self.nodes[node].var = o;
         self.nodes[node].children = vec![below];
         Ok(())
+    }
+
+    /// A node and all below it.
+    fn count(&self, node: usize) -> usize {
+        1 + self.nodes[node].children.iter().map(|c| self.count(*c)).sum::<usize>()
     }
 
     /// Loops round a node.
@@ -451,8 +490,8 @@ impl Building {
         let v = &self.vars[of];
         let (start, step, end) = (v.start.clone(), v.step.clone(), v.end.clone());
         let cut = start.clone().plus(at.clone().times(step.clone()));
-        let a = self.derive(of, first, start, step.clone(), end.clone().min(cut.clone()), false);
-        let b = self.derive(of, second, cut, step, end, false);
+        let a = self.derive(of, first, [start, step.clone(), end.clone().min(cut.clone())], false)?;
+        let b = self.derive(of, second, [cut, step, end], false)?;
         let parent = self.nodes[node].parent;
         let copy = self.clone_below(node, parent);
         self.nodes[node].var = a;

@@ -1,10 +1,10 @@
 //! The text form of a schedule, read.
 //!
 //! One directive a line: `name(argument, …)`. What the papers print is read as it stands: a line number before the
-//! directive, a semicolon after it, `schedule.Tile(…)` with braces round a reorder's list, declarations of index
+//! directive, a semicolon after it, `schedule.Tile(…)` with braces round its arguments, declarations of index
 //! variables (which say nothing), and the papers' names for sizes.
 
-use super::{Directive, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, TreeOrder};
+use super::{Choice, Directive, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, TreeOrder};
 
 /// The sizes that listings in the papers name without saying: rows a chunk of XGBoost's loop (64 in its sources)
 /// and rows a thread block of Tahoe's.
@@ -12,49 +12,126 @@ const NAMED: [(&str, u32); 2] = [("CHUNK_SIZE", 64), ("ROWS_PER_TB", 64)];
 
 /// A line of a schedule that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("schedule, line {line}: {what}")]
+#[error("schedule, line {line}, column {column}: {what}")]
 pub struct ParseError {
     /// Its number, from 1.
     pub line: usize,
+    /// The character in it where reading stopped, from 1.
+    pub column: usize,
     /// What is wrong and what was expected.
     pub what: String,
+}
+
+/// What can't be read: a part of the line, and why.
+struct Wrong<'a> {
+    at: &'a str,
+    what: String,
+}
+
+type Read<'a, T> = Result<T, Wrong<'a>>;
+
+fn wrong<T>(at: &str, what: impl Into<String>) -> Read<'_, T> {
+    Err(Wrong { at, what: what.into() })
 }
 
 /// Reads a whole text.
 pub(super) fn parse(text: &str) -> Result<Schedule, ParseError> {
     let mut directives = Vec::new();
     for (i, line) in text.lines().enumerate() {
-        let read = parse_line(line).map_err(|what| ParseError { line: i + 1, what })?;
+        let read = parse_line(line).map_err(|Wrong { at, what }| ParseError {
+            line: i + 1,
+            column: column(line, at),
+            what,
+        })?;
         directives.extend(read);
     }
     Ok(Schedule { directives })
 }
 
-fn parse_line(line: &str) -> Result<Option<Directive>, String> {
-    let line = line.split('#').next().unwrap_or("").trim().trim_end_matches(';').trim();
+/// Where in the line its part `at` begins.
+fn column(line: &str, at: &str) -> usize {
+    let before = (at.as_ptr() as usize).saturating_sub(line.as_ptr() as usize);
+    line.char_indices().take_while(|(i, _)| *i < before).count() + 1
+}
+
+fn parse_line(whole: &str) -> Read<'_, Option<Directive>> {
+    let line = whole.split('#').next().unwrap_or(whole).trim();
+    if line.is_empty() {
+        return Ok(None);
+    }
     // Listings number their lines.
     let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let line = if line[digits..].starts_with(char::is_whitespace) { line[digits..].trim() } else { line };
-    if line.is_empty()
-        || line.starts_with("IndexVar ")
-        || line.starts_with("auto ")
-        || line.starts_with("auto& ")
-    {
-        return Ok(None);
+    if let Some(declared) = line.strip_prefix("IndexVar ") {
+        return index_variables(declared).map(|()| None);
     }
-    let line = line.strip_prefix("schedule.").unwrap_or(line);
-    let (name, rest) = line
-        .split_once('(')
-        .ok_or(format!("expected a directive, `tile(batch, b0, b1, 64)` say, found `{line}`"))?;
-    let inside = rest.trim_end().strip_suffix(')').ok_or(format!("`{}(` is not closed", name.trim()))?;
-    let inside = inside.trim().trim_start_matches('{').trim_end_matches('}');
+    if let Some(declared) = line.strip_prefix("auto ").or_else(|| line.strip_prefix("auto& ")) {
+        return given_variable(declared).map(|()| None);
+    }
+    let statement = line.strip_prefix("schedule.").unwrap_or(line);
+    let Some((name, rest)) = statement.split_once('(') else {
+        return wrong(line, format!("expected a directive, `tile(batch, b0, b1, 64)` say, found `{line}`"));
+    };
+    let name = name.trim();
+    let Some((inside, behind)) = rest.split_once(')') else {
+        return wrong(statement, format!("`{name}(` is not closed; end it with `)`"));
+    };
+    let behind = behind.trim_start_matches([';', ' ', '\t']);
+    if !behind.is_empty() {
+        return wrong(behind, format!("`{behind}` stands behind the directive; write one directive a line"));
+    }
+    let inside = unbraced(inside)?;
     let arguments: Vec<&str> =
-        if inside.trim().is_empty() { Vec::new() } else { inside.split(',').map(str::trim).collect() };
-    directive(name.trim(), &arguments).map(Some)
+        if inside.is_empty() { Vec::new() } else { inside.split(',').map(str::trim).collect() };
+    if let Some(missing) = arguments.iter().find(|a| a.is_empty()) {
+        return wrong(missing, "an argument is missing here; write it, or leave the comma out");
+    }
+    directive(name, &arguments).map(Some)
 }
 
-fn directive(name: &str, arguments: &[&str]) -> Result<Directive, String> {
-    let usage = |form: &str| format!("expected `{form}`, found {} argument(s)", arguments.len());
+/// The arguments without the braces round all of them.
+fn unbraced(inside: &str) -> Read<'_, &str> {
+    let inside = inside.trim();
+    let list = match inside.strip_prefix('{') {
+        None => inside,
+        Some(open) => match open.strip_suffix('}') {
+            Some(list) => list.trim(),
+            None => return wrong(inside, "`{` is not closed; end the arguments with `}`, or leave it out"),
+        },
+    };
+    match list.find(['{', '}']) {
+        None => Ok(list),
+        Some(at) => wrong(
+            &list[at..],
+            format!("`{}` stands alone; braces go round all arguments, once", &list[at..=at]),
+        ),
+    }
+}
+
+/// `i0, i1, t0;`: says nothing, since `tile` and `split` name what they make.
+fn index_variables(declared: &str) -> Read<'_, ()> {
+    let names = declared.trim_end_matches([';', ' ', '\t']);
+    match names.split(',').map(str::trim).find(|n| !is_name(n)) {
+        None => Ok(()),
+        Some(other) => wrong(other, format!("expected `IndexVar b0, b1;`, found `{other}` for a name")),
+    }
+}
+
+/// `batch = schedule.GetBatchIndex();` or the same of `tree`: says nothing, since these are their names already.
+fn given_variable(declared: &str) -> Read<'_, ()> {
+    let statement = declared.trim_end_matches([';', ' ', '\t']);
+    match statement.split_once('=').map(|(name, of)| (name.trim(), of.trim())) {
+        Some(("batch", "schedule.GetBatchIndex()") | ("tree", "schedule.GetTreeIndex()")) => Ok(()),
+        _ => wrong(
+            declared,
+            "expected `auto& batch = schedule.GetBatchIndex();` or `auto& tree = schedule.GetTreeIndex();`; the rows \
+             are `batch`, the trees `tree`, and a directive stands without `auto`",
+        ),
+    }
+}
+
+fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
+    let usage = |form: &str| wrong(name, format!("expected `{form}`, found {} argument(s)", arguments.len()));
     let mut lower = name.to_owned();
     // Listings in C++ capitalise the first letter.
     if let Some(first) = lower.get_mut(..1) {
@@ -64,72 +141,78 @@ fn directive(name: &str, arguments: &[&str]) -> Result<Directive, String> {
         ("tile", [v, o, i, s]) => {
             Ok(Directive::Tile { var: variable(v)?, outer: fresh(o)?, inner: fresh(i)?, size: size(s)? })
         }
-        ("tile", _) => Err(usage("tile(variable, outer, inner, size)")),
+        ("tile", _) => usage("tile(variable, outer, inner, size)"),
         ("split", [v, a, b, s]) => {
             Ok(Directive::Split { var: variable(v)?, first: fresh(a)?, second: fresh(b)?, at: size(s)? })
         }
-        ("split", _) => Err(usage("split(variable, first, second, iterations)")),
+        ("split", _) => usage("split(variable, first, second, iterations)"),
         ("reorder", vars) if !vars.is_empty() => {
             Ok(Directive::Reorder { vars: vars.iter().map(|v| variable(v)).collect::<Result<_, _>>()? })
         }
-        ("reorder", _) => Err(usage("reorder(outermost, …, innermost)")),
+        ("reorder", _) => usage("reorder(outermost, …, innermost)"),
         ("parallel", [v]) => Ok(Directive::Parallel { var: variable(v)? }),
-        ("parallel", _) => Err(usage("parallel(variable)")),
+        ("parallel", _) => usage("parallel(variable)"),
         ("gpuDimension", [v, d]) => {
-            let dim =
-                GpuDim::parse(d).ok_or(format!("`{d}` is no GPU dimension: grid.x/y/z or block.x/y/z"))?;
-            Ok(Directive::GpuDimension { var: variable(v)?, dim })
+            let var = variable(v)?;
+            match GpuDim::parse(d) {
+                Some(dim) => Ok(Directive::GpuDimension { var, dim }),
+                None => wrong(d, format!("`{d}` is no GPU dimension: grid.x/y/z or block.x/y/z")),
+            }
         }
-        ("gpuDimension", _) => Err(usage("gpuDimension(variable, grid.x)")),
+        ("gpuDimension", _) => usage("gpuDimension(variable, grid.x)"),
         ("cache", [v]) => Ok(Directive::Cache { var: variable(v)? }),
-        ("cache", _) => Err(usage("cache(variable)")),
+        ("cache", _) => usage("cache(variable)"),
         ("interleave", [v]) => Ok(Directive::Interleave { var: variable(v)? }),
-        ("interleave", _) => Err(usage("interleave(variable)")),
+        ("interleave", _) => usage("interleave(variable)"),
         ("unrollWalk", [v]) => Ok(Directive::UnrollWalk { var: variable(v)?, steps: None }),
         ("unrollWalk", [v, n]) => {
-            let steps = n.parse().map_err(|_| format!("`{n}` is no number of steps"))?;
-            Ok(Directive::UnrollWalk { var: variable(v)?, steps: Some(steps) })
+            Ok(Directive::UnrollWalk { var: variable(v)?, steps: Some(number(n, "of steps")?) })
         }
-        ("unrollWalk", _) => Err(usage("unrollWalk(variable, steps)")),
+        ("unrollWalk", _) => usage("unrollWalk(variable, steps)"),
         ("sharedReduce", [v]) => Ok(Directive::SharedReduce { var: variable(v)? }),
-        ("sharedReduce", _) => Err(usage("sharedReduce(variable)")),
-        ("layout", [k]) => {
-            let kind = LayoutKind::parse(k).ok_or(format!("`{k}` is no layout: array, sparse or reorg"))?;
-            Ok(Directive::Layout { kind })
-        }
-        ("layout", _) => Err(usage("layout(array)")),
-        ("sort", [order]) => {
-            let by = TreeOrder::ALL.into_iter().find(|o| o.name() == *order);
-            let by = by.ok_or(format!("`{order}` is no order: depth, first_leaf or structure"))?;
-            Ok(Directive::Sort { by })
-        }
-        ("sort", _) => Err(usage("sort(depth)")),
+        ("sharedReduce", _) => usage("sharedReduce(variable)"),
+        ("layout", [k]) => match LayoutKind::parse(k) {
+            Some(kind) => Ok(Directive::Layout { kind }),
+            None => wrong(k, format!("`{k}` is no layout: array, sparse or reorg")),
+        },
+        ("layout", _) => usage("layout(array)"),
+        ("sort", [order]) => match TreeOrder::ALL.into_iter().find(|o| o.name() == *order) {
+            Some(by) => Ok(Directive::Sort { by }),
+            None => wrong(order, format!("`{order}` is no order: depth, first_leaf or structure")),
+        },
+        ("sort", _) => usage("sort(depth)"),
         ("pad", []) => Ok(Directive::Pad { percent: PAD_PERCENT }),
         ("pad", [n]) => {
-            let percent = n.strip_suffix('%').unwrap_or(n).parse();
-            Ok(Directive::Pad { percent: percent.map_err(|_| format!("`{n}` is no number of percent"))? })
+            let percent = n.strip_suffix('%').unwrap_or(n).trim_end();
+            Ok(Directive::Pad { percent: number(percent, "of percent")? })
         }
-        ("pad", _) => Err(usage("pad(percent)")),
+        ("pad", _) => usage("pad(percent)"),
+        ("ranks", ["off"]) => Ok(Directive::Ranks { choice: None }),
+        ("ranks", [width]) => match Choice::ALL.into_iter().find(|c| c.name() == *width) {
+            Some(choice) => Ok(Directive::Ranks { choice: Some(choice) }),
+            None => wrong(width, format!("`{width}` is no width of ranks: u8, u16, auto or off")),
+        },
+        ("ranks", _) => usage("ranks(auto)"),
         ("unroll", [v]) => Ok(Directive::Unroll { var: variable(v)? }),
-        ("unroll", _) => Err(usage("unroll(variable)")),
+        ("unroll", _) => usage("unroll(variable)"),
         ("specialize", [v]) => Ok(Directive::Specialize { var: variable(v)? }),
-        ("specialize", _) => Err(usage("specialize(variable)")),
-        ("peelWalk", [v, n]) => {
-            let steps = n.parse().map_err(|_| format!("`{n}` is no number of steps"))?;
-            Ok(Directive::PeelWalk { var: variable(v)?, steps })
-        }
-        ("peelWalk", _) => Err(usage("peelWalk(variable, steps)")),
+        ("specialize", _) => usage("specialize(variable)"),
+        ("peelWalk", [v, n]) => Ok(Directive::PeelWalk { var: variable(v)?, steps: number(n, "of steps")? }),
+        ("peelWalk", _) => usage("peelWalk(variable, steps)"),
         ("atomicReduce", [v]) => Ok(Directive::AtomicReduce { var: variable(v)? }),
-        ("atomicReduce", _) => Err(usage("atomicReduce(variable)")),
+        ("atomicReduce", _) => usage("atomicReduce(variable)"),
         ("vectorReduce", [v, n]) => match n.parse() {
             Ok(width @ (1 | 2 | 4 | 8 | 16)) => Ok(Directive::VectorReduce { var: variable(v)?, width }),
-            _ => Err(format!("`{n}` is no vector width: 1, 2, 4, 8 or 16")),
+            _ => wrong(n, format!("`{n}` is no vector width: 1, 2, 4, 8 or 16")),
         },
-        ("vectorReduce", _) => Err(usage("vectorReduce(variable, width)")),
-        _ => Err(format!(
-            "`{name}` is no directive: tile, split, reorder, unroll, specialize, gpuDimension, parallel, cache, \
-             interleave, unrollWalk, peelWalk, atomicReduce, sharedReduce, vectorReduce, layout, sort, pad"
-        )),
+        ("vectorReduce", _) => usage("vectorReduce(variable, width)"),
+        _ => wrong(
+            name,
+            format!(
+                "`{name}` is no directive: tile, split, reorder, unroll, specialize, gpuDimension, parallel, cache, \
+                 interleave, unrollWalk, peelWalk, atomicReduce, sharedReduce, vectorReduce, layout, sort, pad, ranks"
+            ),
+        ),
     }
 }
 
@@ -139,28 +222,40 @@ fn is_name(name: &str) -> bool {
 }
 
 /// A variable in use: a name, or the path to a copy of it, `t0.batch`.
-fn variable(name: &str) -> Result<String, String> {
-    if name.split('.').all(is_name) {
-        Ok(name.to_owned())
-    } else {
-        Err(format!("`{name}` is no variable's name"))
+fn variable(name: &str) -> Read<'_, String> {
+    match name.split('.').all(is_name) {
+        true => Ok(name.to_owned()),
+        false => wrong(
+            name,
+            format!("`{name}` is no variable's name: letters, digits and _, and dots in the path to a copy"),
+        ),
     }
 }
 
 /// A name for a new variable.
-fn fresh(name: &str) -> Result<String, String> {
-    if is_name(name) { Ok(name.to_owned()) } else { Err(format!("`{name}` is no name for a new variable")) }
+fn fresh(name: &str) -> Read<'_, String> {
+    match is_name(name) {
+        true => Ok(name.to_owned()),
+        false => wrong(
+            name,
+            format!("`{name}` is no name for a new variable: letters, digits and _, no digit first"),
+        ),
+    }
+}
+
+fn number<'a>(text: &'a str, of: &str) -> Read<'a, u32> {
+    text.parse().or_else(|_| wrong(text, format!("`{text}` is no number {of} below 2^32")))
 }
 
 /// `term` or `term/term`.
-fn size(text: &str) -> Result<Size, String> {
+fn size(text: &str) -> Read<'_, Size> {
     match text.split_once('/') {
         None => term(text),
         Some((a, b)) => Ok(term(a)? / term(b)?),
     }
 }
 
-fn term(text: &str) -> Result<Size, String> {
+fn term(text: &str) -> Read<'_, Size> {
     let text = text.trim();
     match text {
         "batch" | "batch_size" | "N_batch" => return Ok(Size::Batch),
@@ -172,10 +267,13 @@ fn term(text: &str) -> Result<Size, String> {
         return Ok(Size::Const(*n));
     }
     match text.parse::<u32>() {
-        Ok(0) => Err("a size is at least 1".to_owned()),
+        Ok(0) => wrong(text, "a size is at least 1"),
         Ok(n) => Ok(Size::Const(n)),
-        Err(_) => {
-            Err(format!("`{text}` is no size: a number, batch, trees, threads, or one divided by another"))
-        }
+        Err(_) => wrong(
+            text,
+            format!(
+                "`{text}` is no size: a number below 2^32, batch, trees, threads, or one divided by another"
+            ),
+        ),
     }
 }

@@ -25,6 +25,7 @@ impl fmt::Display for Directive {
             Self::Layout { kind } => write!(f, "layout({kind})"),
             Self::Sort { by } => write!(f, "sort({})", by.name()),
             Self::Pad { percent } => write!(f, "pad({percent})"),
+            Self::Ranks { choice } => write!(f, "ranks({})", choice.map_or("off", |c| c.name())),
         }
     }
 }

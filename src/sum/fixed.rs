@@ -14,7 +14,7 @@
 //! # Two words
 //!
 //! A GPU without 64-bit integers adds two words of 32 bits, and no carry between them while it adds: a value is
-//! `high x 2^L + low` with `0 <= low < 2^L`. Where at most `n` values meet, `L = 32 - ceil(log2(n))`, so that the sum of
+//! `high x 2^L + low` with `0 <= low < 2^L`. Where at most `n` values meet, `L = 32 - ceil(log2(n))` (31 at most), so that the sum of
 //! the lows stays below `2^32`. `n` counts the base score and the trees of the output that has the most. The sum of the
 //! highs stays within `2^30 + n` in magnitude, which an `i32` holds for `n <= 2^30`.
 //!
@@ -87,7 +87,8 @@ impl FixedPoint {
             return Err(SumError::Trees { output, trees: values[output] - 1 });
         }
         let most = values.iter().copied().max().unwrap_or(1);
-        let low_bits = 32 - most.next_power_of_two().ilog2();
+        // At most 31: a GPU shifts a word by no more.
+        let low_bits = (32 - most.next_power_of_two().ilog2()).min(31);
         let range = forest.magnitudes(SMALL);
         let exponents: Vec<i32> = range.iter().map(|t| scale_exponent(*t, low_bits)).collect();
         let width = forest.leaf_width();
@@ -125,7 +126,7 @@ impl FixedPoint {
         &self.exponents
     }
 
-    /// Bits of a value's low word, 2 to 32.
+    /// Bits of a value's low word, 2 to 31.
     pub fn low_bits(&self) -> u32 {
         self.low_bits
     }

@@ -1,6 +1,9 @@
 //! Random schedules that shrink: moves, each a directive if the language's rules allow it where it would stand.
 
-use fangorn::schedule::{Dim, Directive, GpuDim, LayoutKind, Schedule, TreeOrder};
+use fangorn::{
+    ranks::Choice,
+    schedule::{Dim, Directive, GpuDim, LayoutKind, Schedule, TreeOrder},
+};
 use proptest::prelude::*;
 
 use super::Seeded;
@@ -35,6 +38,7 @@ enum Move {
     Layout(LayoutKind),
     Sort(TreeOrder),
     Pad(u8),
+    Ranks(Option<Choice>),
 }
 
 /// A move that makes other loops.
@@ -65,6 +69,7 @@ fn mark(kind: Kind) -> impl Strategy<Value = Move> {
         3 => prop::sample::select(LayoutKind::ALL.to_vec()).prop_map(Move::Layout),
         3 => prop::sample::select(TreeOrder::ALL.to_vec()).prop_map(Move::Sort),
         2 => prop::sample::select(vec![0, 10, 50, 200]).prop_map(Move::Pad),
+        2 => prop::option::weighted(0.9, prop::sample::select(Choice::ALL.to_vec())).prop_map(Move::Ranks),
     ]
 }
 
@@ -135,6 +140,7 @@ fn apply(step: &Move, w: &mut Writer) {
         }
         Move::Layout(kind) => w.out.directives.push(Directive::Layout { kind }),
         Move::Sort(by) => w.out.directives.push(Directive::Sort { by }),
+        Move::Ranks(choice) => w.out.directives.push(Directive::Ranks { choice }),
         Move::Pad(percent) => w.out.directives.push(Directive::Pad { percent: u32::from(percent) }),
     }
 }

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use cubecl::client::Client;
 use fangorn::{
-    Error,
+    Error, Forest,
     cube::Executable,
-    plan::{Emit, Extents, GpuDim, Lowered, Request, RowType, lower},
+    plan::{Emit, Extents, GpuDim, Lowered, Request, lower},
+    sum::Contract,
 };
 use fangorn_kernels::cube::Rows;
 
-use super::{near_margins, same_slots, unit_of};
+use super::{near_margins, same_margins, same_slots, unit_of};
 use crate::{generate::Case, support};
 
 /// The device under test, if its driver answers.
@@ -38,7 +39,11 @@ pub enum Ran {
 pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
     let Case { forest, schedule, batch, .. } = case;
     for emit in [Emit::Slots, Emit::Margins, Emit::Trace] {
-        let request = Request { device: fangorn::cube::device(client), emit, rows: RowType::F32, threads: 1 };
+        // Whole numbers take the place of floats in one case of three.
+        let exact = emit == Emit::Margins && (case.rows.len() + batch) % 3 == 0;
+        let sum = if exact { Contract::Exact } else { Contract::Any };
+        let request =
+            Request { device: fangorn::cube::device(client), emit, threads: 1, sum, ..Request::cpu() };
         let lowered = match lower(forest, schedule, request) {
             Ok(lowered) => lowered,
             Err(refused) if support::lacks_shared_memory(&refused) => return Ok(Ran::LacksSharedMemory),
@@ -47,12 +52,15 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
         };
         let exe = Executable::from_lowered(client, forest, &lowered).map_err(|e| e.to_string())?;
         let width = emit.width(forest.outputs, forest.trees.len() as u32) as usize;
-        let found = run(client, &exe, case, width);
+        let found = words(client, &exe, forest, &case.rows, *batch, batch * width);
         let what = |e: String| format!("{emit:?} on the GPU: {e}");
         match emit {
             Emit::Slots => same_slots(case, &found).map_err(what)?,
             Emit::Margins | Emit::Values(_) => {
                 let found: Vec<f32> = found.into_iter().map(f32::from_bits).collect();
+                if exact {
+                    same_margins(case, &found).map_err(what)?;
+                }
                 near_margins(case, &found).map_err(what)?;
             }
             Emit::Trace => follows(case, &lowered, &exe, *batch as u32, &found).map_err(what)?,
@@ -67,23 +75,30 @@ fn bytes(values: impl Iterator<Item = f32>) -> Vec<u8> {
     if bytes.is_empty() { vec![0; 4] } else { bytes }
 }
 
-fn run(client: &Client, exe: &Executable, case: &Case, width: usize) -> Vec<u32> {
-    let Case { forest, batch, .. } = case;
+/// The first `len` words that an executable writes for `batch` rows.
+pub fn words(
+    client: &Client,
+    exe: &Executable,
+    forest: &Forest,
+    rows: &[f32],
+    batch: usize,
+    len: usize,
+) -> Vec<u32> {
     let columns = forest.features.len();
     let rows = Rows {
-        words: client.create_from_slice(&bytes(case.rows.iter().copied())),
+        words: client.create_from_slice(&bytes(rows.iter().copied())),
         len: batch * columns,
-        batch: *batch as u32,
+        batch: batch as u32,
         row_stride: columns as u32,
         column_stride: 1,
         offset: 0,
     };
     let leaves = client.create_from_slice(&bytes(forest.leaf_values.iter().map(|v| v.0 as f32)));
     // Not zero, so that a place no kernel writes shows.
-    let out = client.create_from_slice(&vec![0xfe; (batch * width).max(1) * 4]);
-    exe.run(&rows, (leaves, forest.leaf_values.len()), (out.clone(), batch * width));
+    let out = client.create_from_slice(&vec![0xfe; len.max(1) * 4]);
+    exe.run(&rows, (leaves, forest.leaf_values.len()), (out.clone(), len));
     let bytes = client.read_one(out).expect("the launch went well");
-    bytes.chunks_exact(4).take(batch * width).map(|c| u32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect()
+    bytes.chunks_exact(4).take(len).map(|c| u32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect()
 }
 
 /// Each visit by the worker, and at the time, that the nest prescribes.

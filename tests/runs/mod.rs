@@ -14,9 +14,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use fangorn::{
     Error, Forest, Predictor,
     cpu::Rows,
-    forest::reference,
-    plan::{Emit, Request, RowType},
+    forest::{Aggregate, Targets, reference},
+    plan::{Lowered, Request},
+    ranks::{Rank, Ranks, Width},
     schedule::Device,
+    sum::FixedPoint,
 };
 
 use crate::generate::{Case, forest_of};
@@ -24,7 +26,22 @@ use crate::generate::{Case, forest_of};
 pub use traces::{Walks, difference, prescribed, recorded, unit_of};
 
 pub fn request(device: Device, threads: u32) -> Request {
-    Request { device, emit: Emit::Margins, rows: RowType::F32, threads }
+    Request { device, threads, ..Request::cpu() }
+}
+
+/// The rows as they are walked: ranks, where the schedule wants them.
+pub fn walked_rows(case: &Case, lowered: &Lowered) -> Vec<Vec<f32>> {
+    fn ranked<R: Rank>(ranks: &Ranks, row: &[f32]) -> Vec<f32> {
+        let mut out = vec![R::default(); ranks.columns().len()];
+        ranks.ranker().rank(&Rows::new(row, row.len()).unwrap(), &mut out).unwrap();
+        out.into_iter().map(|rank| rank.into() as f32).collect()
+    }
+    let walked = |r: usize| match lowered.ranks() {
+        None => case.row(r).to_vec(),
+        Some(ranks) if ranks.width() == Width::U8 => ranked::<u8>(ranks, case.row(r)),
+        Some(ranks) => ranked::<u16>(ranks, case.row(r)),
+    };
+    (0..case.batch).map(walked).collect()
 }
 
 /// Leaf slots exactly as the reference's.
@@ -37,6 +54,37 @@ pub fn same_slots(case: &Case, found: &[u32]) -> Result<(), String> {
         let (found, expected) = (&found[r * trees..][..trees], reference::slots(&case.forest, case.row(r)));
         if let Some(t) = (0..trees).find(|t| found[*t] != expected[*t]) {
             return Err(format!("row {r}, tree {t}: slot {}, should be {}", found[t], expected[t]));
+        }
+    }
+    Ok(())
+}
+
+/// The exact margins of a row that ends in these slots.
+pub fn exact_margins(forest: &Forest, slots: &[u32]) -> Vec<f32> {
+    let fixed = FixedPoint::new(forest).expect("leaves are finite");
+    let mut totals = fixed.base().to_vec();
+    for (t, slot) in slots.iter().enumerate() {
+        let leaf = &fixed.leaves()[*slot as usize * forest.leaf_width()..][..forest.leaf_width()];
+        match &forest.targets {
+            Targets::One(outputs) => totals[outputs[t] as usize] += leaf[0],
+            Targets::All => totals.iter_mut().zip(leaf).for_each(|(total, v)| *total += v),
+        }
+    }
+    totals.into_iter().enumerate().map(|(o, total)| fixed.round(total, o)).collect()
+}
+
+/// Exact margins to the bit, of a forest that adds leaves up.
+pub fn same_margins(case: &Case, found: &[f32]) -> Result<(), String> {
+    if case.forest.aggregate != Aggregate::Sum {
+        return Ok(());
+    }
+    let outputs = case.forest.outputs as usize;
+    for r in 0..case.batch {
+        let expected = exact_margins(&case.forest, &reference::slots(&case.forest, case.row(r)));
+        for (o, (found, expected)) in found[r * outputs..].iter().zip(expected).enumerate() {
+            if found.to_bits() != expected.to_bits() {
+                return Err(format!("row {r}, output {o}: {found:?}, should be exactly {expected:?}"));
+            }
         }
     }
     Ok(())
@@ -96,7 +144,7 @@ pub fn file_of(case: &Case, check: impl Fn(&Case) -> Result<bool, String>) -> St
     let own = case.forest.trees.len();
     let counts = [1, 2, 3, 4, 5, 7, 12, 40, own];
     let shapes = ["depth 0", "depth 1", "depth 2", "chain 2", "depth 3", "chain 3"];
-    let vector = if case.forest.targets == fangorn::forest::Targets::All { "; vector" } else { "" };
+    let vector = if case.forest.targets == Targets::All { "; vector" } else { "" };
     let ends = [String::new(), format!("; features 3; outputs {}{vector}", case.forest.outputs)];
     for count in counts.into_iter().filter(|n| *n <= own.max(1)) {
         for (shape, end) in shapes.iter().flat_map(|s| ends.iter().map(move |e| (s, e))) {

@@ -260,11 +260,16 @@ pub fn devices() -> Vec<(&'static str, burn::tensor::Device)> {
     found
 }
 
-/// The cubecl device under test, if its driver answers.
+/// The cubecl device under test, if its driver answers: the first that is built in, or cubecl's CPU runtime where
+/// `FANGORN_TEST_DEVICE` is `cubecl-cpu`.
 #[cfg(feature = "cube")]
 pub fn gpu() -> Option<(&'static str, burn::tensor::Device)> {
     use burn::tensor::Device;
     let open = || {
+        #[cfg(feature = "cubecl-cpu")]
+        if std::env::var("FANGORN_TEST_DEVICE").is_ok_and(|v| v == "cubecl-cpu") {
+            return ("cubecl-cpu", Device::cpu());
+        }
         #[cfg(feature = "vulkan")]
         let found = ("vulkan", Device::vulkan(burn::tensor::DeviceKind::DefaultDevice));
         #[cfg(all(feature = "wgpu", not(feature = "vulkan")))]

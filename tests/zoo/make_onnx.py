@@ -36,7 +36,7 @@ MODELS = {}
 WITH_LABELS = {
     "onnx-" + name
     for name in (
-        "one-score-positive one-score-logistic one-score-mixed opposite-softmax integers members-softmax"
+        "one-score-positive one-score-logistic one-score-mixed second-score opposite-softmax integers members-softmax"
         " sklearn-forest boosted-binary catboost-classes"
     ).split()
 }
@@ -284,6 +284,14 @@ def one_score_mixed():
 
 
 @model
+def second_score():
+    rng = np.random.default_rng(20)
+    trees = [grow(rng, MODES, lambda: {1: float(np.float32(rng.normal()))}) for _ in range(3)]
+    made = classifier(trees, [3, 7], post_transform="SOFTMAX")
+    return Model(made, "two classes, weights of both signs for the second alone, SOFTMAX of 0 and s")
+
+
+@model
 def opposite_softmax():
     rng = np.random.default_rng(15)
 
@@ -519,7 +527,8 @@ def fields(node):
 
 
 def margins(made, rows):
-    """The operator's sums, before its post transform: of two classes with one score between them, that score."""
+    """The operator's sums, before its post transform: of two classes with one score between them, that score; where the
+    score is the second's, ONNX Runtime's 0 of the first beside it."""
     cut = onnx.ModelProto()
     cut.CopyFrom(made)
     node = operator(cut)
@@ -532,7 +541,7 @@ def margins(made, rows):
     is_classifier = node.op_type == "TreeEnsembleClassifier"
     cut.graph.output.append(helper.make_tensor_value_info(node.output[int(is_classifier)], T.FLOAT, None))
     sums = np.asarray(run(cut, rows)[0]).reshape(len(rows), -1)
-    if is_classifier and sums.shape[1] == 2:
+    if is_classifier and sums.shape[1] == 2 and set(fields(node)["class_ids"]) != {1}:
         return sums[:, 1:]
     return sums
 

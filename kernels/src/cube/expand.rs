@@ -39,7 +39,7 @@ pub struct State {
 }
 
 /// The kernel of a plan.
-#[cube(launch_unchecked, create_dummy_kernel)]
+#[cube(launch_unchecked)]
 pub fn forest(mut buffers: Buffers, call: &Call, #[comptime] plan: PlanRef) {
     let mut local = Local::new(&plan);
     let place = Place { from: 0u32, tree: 0u32 };
@@ -79,9 +79,14 @@ fn run(
             Op::Walk(w) => walk::walk(b, call, local, &here, &w, plan),
             Op::Accumulate { body, into } => {
                 local.sum.store(nothing(&*b, call, plan));
+                local.high.store(0u32);
                 run(b, call, local, &here, &body, plan);
                 let sum = local.sum.read();
                 add(b, call, local, &here, here.row, 0u32, sum, &into, plan);
+                if comptime![plan.combine == Combine::Fixed] {
+                    let high = local.high.read();
+                    add(b, call, local, &here, here.row, 1u32, high, &into, plan);
+                }
             }
             Op::Cases { register, cases } => {
                 let offset = *here.offsets.index(comptime![register as usize]);
@@ -330,16 +335,21 @@ pub fn found(
     match comptime![plan.emit] {
         Emit::Margins | Emit::Values(_) => {
             let slot = b.model[(call.slots_at + at) as usize];
+            let words = comptime![plan.combine.words()];
             match comptime![into.clone()] {
                 None => {
-                    let leaf = b.leaves[slot as usize];
+                    let leaf = b.leaves[(slot * words) as usize];
                     local.sum.store(combine(local.sum.read(), leaf, plan.combine));
+                    if comptime![words == 2] {
+                        let high = b.leaves[(slot * words + 1u32) as usize];
+                        local.high.store(local.high.read() + high);
+                    }
                 }
                 Some(into) => {
                     if comptime![plan.vector_leaves] {
-                        for o in 0..plan.outputs {
-                            let leaf = b.leaves[(slot * plan.outputs + o) as usize];
-                            add(b, call, local, state, row, o, leaf, &into, plan);
+                        for word in 0..comptime![plan.sum_words()] {
+                            let leaf = b.leaves[(slot * comptime![plan.sum_words()] + word) as usize];
+                            add(b, call, local, state, row, word, leaf, &into, plan);
                         }
                     } else {
                         let output = if comptime![plan.outputs == 1] {
@@ -347,8 +357,11 @@ pub fn found(
                         } else {
                             b.model[(entry + 2u32) as usize]
                         };
-                        let leaf = b.leaves[slot as usize];
-                        add(b, call, local, state, row, output, leaf, &into, plan);
+                        #[unroll]
+                        for word in 0..words {
+                            let leaf = b.leaves[(slot * words + word) as usize];
+                            add(b, call, local, state, row, output * words + word, leaf, &into, plan);
+                        }
                     }
                 }
             }
@@ -367,7 +380,7 @@ pub fn found(
     }
 }
 
-/// Adds to a sum.
+/// Adds to a word of a row's sums.
 #[cube]
 pub fn add(
     b: &mut Buffers,
@@ -375,31 +388,34 @@ pub fn add(
     local: &mut Local,
     state: &State,
     row: u32,
-    output: u32,
-    amount: f32,
+    word: u32,
+    amount: u32,
     #[comptime] into: &Sum,
     #[comptime] plan: &PlanRef,
 ) {
-    let outputs = comptime![plan.outputs];
+    let words = comptime![plan.sum_words()];
     match comptime![into.clone()] {
         Sum::Result { first } => {
-            let at = (row * outputs + output) as usize;
-            if comptime![first && (plan.combine == Combine::Sum || plan.sums_once())] {
-                let base = f32::reinterpret(b.model[(call.base_at + output) as usize]);
+            let at = (row * words + word) as usize;
+            if comptime![first && (matches!(plan.combine, Combine::Sum | Combine::Fixed) || plan.sums_once())]
+            {
+                let base = b.model[(call.base_at + word) as usize];
                 let sum = margin(base, amount, nothing(&*b, call, plan), plan.combine);
-                let value = match comptime![plan.fused()] {
-                    Some(transform) => apply(call.scale * sum, transform),
+                b.out[at] = match comptime![plan.fused()] {
+                    Some(transform) => u32::reinterpret(apply(call.scale * f32::reinterpret(sum), transform)),
                     None => sum,
                 };
-                b.out[at] = u32::reinterpret(value);
             } else {
-                let sum = combine(f32::reinterpret(b.out[at]), amount, plan.combine);
-                b.out[at] = u32::reinterpret(sum);
+                b.out[at] = combine(b.out[at], amount, plan.combine);
             }
         }
         Sum::Atomic => {
-            let at = (row * outputs + output) as usize;
-            b.atomic[0][at].fetch_add(amount);
+            let at = (row * words + word) as usize;
+            if comptime![plan.combine == Combine::Fixed] {
+                b.atomic_words[0][at].fetch_add(amount);
+            } else {
+                b.atomic[0][at].fetch_add(f32::reinterpret(amount));
+            }
         }
         Sum::Partial { buffer, .. } => {
             let dims = comptime![plan.partials[buffer as usize].dims.clone()];
@@ -412,11 +428,11 @@ pub fn add(
                 }
             }
             let from = *call.partials_at.index(buffer as usize);
-            let at = (from + (copy * call.batch + row) * outputs + output) as usize;
+            let at = (from + (copy * call.batch + row) * words + word) as usize;
             b.partial[at] = combine(b.partial[at], amount, plan.combine);
         }
         Sum::Shared => {
-            let at = shared::sum_at(shared::my_copy(plan), row - state.sums_row, output, plan) as usize;
+            let at = shared::sum_at(shared::my_copy(plan), row - state.sums_row, word, plan) as usize;
             let have = local.sums[0][at];
             local.sums.index_mut(0)[at] = combine(have, amount, plan.combine);
         }

@@ -7,7 +7,10 @@
 
 use cubecl::prelude::*;
 
-use super::memory::{combine, margin};
+use super::{
+    fixed,
+    memory::{combine, margin},
+};
 use crate::plan::{Combine, Transform};
 
 /// What a [`finish`] does, besides what only the call knows.
@@ -27,8 +30,8 @@ pub struct LastStage {
 #[cube(launch_unchecked)]
 pub fn finish(
     model: &[u32],
-    margins: &[u32],
-    partial: &[f32],
+    sums: &[u32],
+    partial: &[u32],
     values: &mut [f32],
     base_at: u32,
     partial_at: u32,
@@ -46,7 +49,7 @@ pub fn finish(
         let mut best = 0u32;
         let mut top = 0.0f32;
         for o in 0..outputs {
-            let m = scale * total(model, margins, partial, base_at, partial_at, copies, rows, row, o, what);
+            let m = scale * total(model, sums, partial, base_at, partial_at, copies, rows, row, o, what);
             if comptime![matches!(transform, Transform::Softmax | Transform::SoftmaxZero | Transform::Argmax)]
             {
                 if o == 0u32 || m > top {
@@ -90,8 +93,8 @@ pub fn finish(
 #[cube]
 fn total(
     model: &[u32],
-    margins: &[u32],
-    partial: &[f32],
+    sums: &[u32],
+    partial: &[u32],
     base_at: u32,
     partial_at: u32,
     copies: u32,
@@ -100,20 +103,31 @@ fn total(
     output: u32,
     #[comptime] what: LastStage,
 ) -> f32 {
-    let outputs = comptime![what.outputs];
-    let at = row * outputs + output;
-    let mut sum = f32::reinterpret(margins[at as usize]);
+    let fixed = comptime![what.combine == Combine::Fixed];
+    let words = comptime![what.outputs * what.combine.words()];
+    let first = row * words + output * comptime![what.combine.words()];
+    let mut low = sums[first as usize];
+    let mut high = if fixed { sums[(first + 1u32) as usize] } else { 0u32.runtime() };
     let mut copy = 0u32.runtime();
     while copy < copies {
-        sum = combine(sum, partial[(partial_at + copy * rows * outputs + at) as usize], what.combine);
+        let at = partial_at + copy * rows * words + first;
+        low = combine(low, partial[at as usize], what.combine);
+        if fixed {
+            high += partial[(at + 1u32) as usize];
+        }
         copy += 1u32;
     }
     if comptime![what.add_base] {
-        let base = f32::reinterpret(model[(base_at + output) as usize]);
-        let nothing = f32::reinterpret(model[(base_at + outputs) as usize]);
-        sum = margin(base, sum, nothing, what.combine);
+        let base = model[(base_at + output) as usize];
+        low = margin(base, low, model[(base_at + words) as usize], what.combine);
     }
-    sum
+    if fixed {
+        // After the base scores and the sum of no leaves stand the bits of a low word, and each output's exponent.
+        let low_bits = model[(base_at + words + 1u32) as usize];
+        fixed::round(low, high, low_bits, model[(base_at + words + 2u32 + output) as usize])
+    } else {
+        f32::reinterpret(low)
+    }
 }
 
 /// The transform of one margin on its own; those of a whole row leave it as it is.

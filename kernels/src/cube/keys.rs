@@ -6,7 +6,7 @@ use crate::plan::RowType;
 
 /// The same on the device, from the value's bits: NaN is found by them, since a device may assume there is none.
 #[cube]
-pub fn key_of_bits(bits: u32) -> u32 {
+fn key_of_bits(bits: u32) -> u32 {
     let magnitude = bits & 0x7fff_ffffu32;
     let bits = select(magnitude == 0u32, 0u32, bits);
     let negative = bits >> 31u32;
@@ -14,14 +14,23 @@ pub fn key_of_bits(bits: u32) -> u32 {
     select(magnitude > 0x7f80_0000u32, 0xffff_ffffu32, bits ^ flip)
 }
 
-/// The bits of the `f32` that the value at `at` widens to.
+/// The key of the value at `at`.
 #[cube]
-pub fn load_bits(rows: &[u32], at: u32, #[comptime] row_type: RowType) -> u32 {
+pub fn load_key(rows: &[u32], at: u32, #[comptime] row_type: RowType) -> u32 {
     match row_type {
-        RowType::F32 => rows[at as usize],
-        RowType::BF16 => half_word(rows, at) << 16u32,
-        RowType::F16 => widen_half(half_word(rows, at)),
+        RowType::F32 => key_of_bits(rows[at as usize]),
+        RowType::BF16 => key_of_bits(half_word(rows, at) << 16u32),
+        RowType::F16 => key_of_bits(widen_half(half_word(rows, at))),
+        RowType::U8 => key_of_rank((rows[(at >> 2u32) as usize] >> ((at & 3u32) * 8u32)) & 0xffu32, row_type),
+        RowType::U16 => key_of_rank(half_word(rows, at), row_type),
     }
+}
+
+/// A rank, every bit below it set.
+#[cube]
+pub fn key_of_rank(rank: u32, #[comptime] row_type: RowType) -> u32 {
+    let shift = comptime![row_type.rank_shift().unwrap_or(0)];
+    (rank << shift) | comptime![(1u32 << shift) - 1]
 }
 
 /// Two halves share a word, the first in its low bits.

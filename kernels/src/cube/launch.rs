@@ -6,6 +6,8 @@ use super::{
     expand::forest,
     finish::{LastStage, finish},
     memory::{BuffersLaunch, CallLaunch},
+    ordered::{Order, add_in_order},
+    rank::rank_rows,
     reduce::{TOGETHER, fill_out, fill_partial, reduce_copies},
 };
 use crate::plan::{Adders, Combine, Emit, Extents, Facts, GpuDim, Partial, PlanRef, RowType, Transform};
@@ -25,7 +27,10 @@ pub struct Model {
     pub questions_at: u32,
     /// Where the columns that the model uses begin.
     pub columns_at: u32,
-    /// Where the base scores begin, by their bits; after them the sum of no leaves.
+    /// Where the tables begin by which rows become ranks as they are cached.
+    pub ranks_at: u32,
+    /// Where the base scores begin, as words of sums; after them the sum of no leaves, and of sums that are whole numbers
+    /// the bits of a low word and each output's exponent.
     pub base_at: u32,
     /// Number of trees.
     pub trees: u32,
@@ -64,10 +69,11 @@ const PIECE: u32 = 128;
 /// the cube's units have stay below their limit.
 pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u32 {
     let words = most_bytes.min(1 << 33) / 4;
-    let width = plan.emit.width(plan.outputs, trees).max(plan.outputs);
+    let width = plan.emit.width(plan.outputs, trees).max(plan.sum_words());
     let of_unit = |p: &Partial| {
         let block = p.dims.iter().filter(|d| matches!(d.gpu, Some(GpuDim::Block(_))));
-        block.map(|d| u64::from(copies_of(plan, d.gpu, [1; 3]))).product::<u64>() * u64::from(plan.outputs)
+        block.map(|d| u64::from(copies_of(plan, d.gpu, [1; 3]))).product::<u64>()
+            * u64::from(plan.sum_words())
     };
     let partials = plan.partials.iter().map(of_unit).sum::<u64>();
     let limits = [
@@ -92,19 +98,29 @@ pub fn launch(
     out: (Handle, usize),
     most: u32,
 ) {
-    if rows.batch <= most {
-        return launch_piece(client, plan, model, rows, leaves, out);
+    for (rows, out) in pieces(plan.input(), rows, out, most) {
+        launch_piece(client, plan, model, &rows, leaves.clone(), out);
     }
-    let most = (most / PIECE * PIECE).max(PIECE);
-    let width = out.1 / rows.batch as usize;
-    let per_word = match plan.rows {
-        RowType::F32 => 1,
-        RowType::F16 | RowType::BF16 => 2,
-    };
-    let mut first = 0;
-    while first < rows.batch {
+}
+
+/// Rows of a type, and room for what becomes of them, in pieces of at most `most` rows, which is rounded to whole
+/// bindings.
+pub fn pieces(
+    of: RowType,
+    rows: &Rows,
+    out: (Handle, usize),
+    most: u32,
+) -> impl Iterator<Item = (Rows, (Handle, usize))> {
+    let whole = rows.batch <= most;
+    let most = if whole { rows.batch.max(1) } else { (most / PIECE * PIECE).max(PIECE) };
+    let width = out.1 / rows.batch.max(1) as usize;
+    let rows = rows.clone();
+    (0..rows.batch).step_by(most as usize).map(move |first| {
+        if whole {
+            return (rows.clone(), out.clone());
+        }
         let batch = most.min(rows.batch - first);
-        let skipped = first as usize * rows.row_stride as usize / per_word;
+        let skipped = first as usize * rows.row_stride as usize / of.per_word() as usize;
         let piece = Rows {
             words: rows.words.clone().offset_start(skipped as u64 * 4),
             len: rows.len - skipped,
@@ -112,9 +128,131 @@ pub fn launch(
             ..rows.clone()
         };
         let at = first as usize * width;
-        let out = (out.0.clone().offset_start(at as u64 * 4), batch as usize * width);
-        launch_piece(client, plan, model, &piece, leaves.clone(), out);
-        first += batch;
+        (piece, (out.0.clone().offset_start(at as u64 * 4), batch as usize * width))
+    })
+}
+
+/// What makes rows ranks on a device: a record of [`COLUMN_WORDS`](super::COLUMN_WORDS) a column, then keys and questions.
+#[derive(Clone, Debug)]
+pub struct RankTables {
+    /// The buffer.
+    pub words: Handle,
+    /// Its length.
+    pub len: usize,
+    /// Rank columns.
+    pub columns: u32,
+    /// The type of the rows that are ranked.
+    pub from: RowType,
+    /// The type of the ranks.
+    pub to: RowType,
+}
+
+impl RankTables {
+    /// Words of a ranked row.
+    pub fn row_words(&self) -> u32 {
+        self.columns.div_ceil(self.to.per_word())
+    }
+}
+
+/// Ranks rows, one launch: a batch of at least one row, few enough that the ranks fit a binding.
+pub fn rank(client: &Client, tables: &RankTables, rows: &Rows) -> Rows {
+    let len = rows.batch as usize * tables.row_words() as usize;
+    let ranked = client.empty(len.max(1) * 4);
+    let (count, dim) = flat(len as u32);
+    // SAFETY: features are columns of the rows, keys and questions lie in the tables, and there is a word for each unit
+    // that has a row.
+    unsafe {
+        rank_rows::launch_unchecked(
+            client,
+            count,
+            dim,
+            buffer(&rows.words, rows.len),
+            buffer(&tables.words, tables.len),
+            buffer(&ranked, len),
+            rows.batch,
+            tables.columns,
+            rows.row_stride,
+            rows.column_stride,
+            rows.offset,
+            tables.from,
+            tables.to,
+        );
+    }
+    Rows {
+        words: ranked,
+        len,
+        batch: rows.batch,
+        row_stride: tables.row_words() * tables.to.per_word(),
+        column_stride: 1,
+        offset: 0,
+    }
+}
+
+/// What sums in the order of the trees are made of: doubles as two words, the lower first.
+#[derive(Clone, Debug)]
+pub struct Leaves {
+    /// Leaf values by slot.
+    pub values: (Handle, usize),
+    /// Base scores.
+    pub base: (Handle, usize),
+    /// Each tree's output; of no meaning where leaves are vectors.
+    pub targets: (Handle, usize),
+    /// How they are added.
+    pub order: Order,
+    /// Number of trees.
+    pub trees: u32,
+    /// What margins are multiplied with before a transform.
+    pub scale: f32,
+}
+
+/// Writes margins, or values, of `rows` rows whose `slots` were found, trees in the producer's order.
+pub fn margins_in_order(
+    client: &Client,
+    leaves: &Leaves,
+    slots: (Handle, usize),
+    rows: u32,
+    transform: Option<Transform>,
+    out: (Handle, usize),
+) {
+    let len = rows as usize * leaves.order.outputs as usize;
+    let margins = if transform.is_some() { (client.empty(len.max(1) * 4), len) } else { out.clone() };
+    let (count, dim) = flat(len as u32);
+    // SAFETY: there are slots of all rows and trees, and every slot has its leaf.
+    unsafe {
+        add_in_order::launch_unchecked(
+            client,
+            count,
+            dim,
+            buffer(&slots.0, slots.1),
+            buffer(&leaves.values.0, leaves.values.1),
+            buffer(&leaves.base.0, leaves.base.1),
+            buffer(&leaves.targets.0, leaves.targets.1),
+            buffer(&margins.0, margins.1),
+            rows,
+            leaves.trees,
+            leaves.order,
+        );
+    }
+    let Some(transform) = transform else { return };
+    let what = LastStage { combine: Combine::Sum, add_base: false, outputs: leaves.order.outputs, transform };
+    let (count, dim) = flat(rows);
+    // SAFETY: the margins of all rows, and room for what becomes of them; no copies are left.
+    unsafe {
+        finish::launch_unchecked(
+            client,
+            count,
+            dim,
+            buffer(&leaves.base.0, leaves.base.1),
+            buffer(&margins.0, margins.1),
+            buffer(&client.empty(4), 1),
+            buffer(&out.0, out.1),
+            0,
+            0,
+            0,
+            rows,
+            leaves.scale,
+            what,
+        );
     }
 }
 
@@ -131,25 +269,27 @@ fn launch_piece(
     }
     let Facts { sums_once, is_atomic, fused } = plan.facts();
     let sums = plan.emit.sums();
-    let from_base = plan.combine == Combine::Sum;
-    // Sums that began as those of no leaves, and values that need more than their own sum, take a last launch.
+    let fixed = sums && plan.combine == Combine::Fixed;
+    let from_base = matches!(plan.combine, Combine::Sum | Combine::Fixed);
+    // Sums that began as those of no leaves, whole numbers, and values that need more than their own sum, take a last
+    // launch.
     let add_base = sums && !sums_once && !from_base;
     let (transform, scale) = match plan.emit {
         Emit::Values(transform) if fused.is_none() => (Some(transform), model.scale),
-        _ => (add_base.then_some(Transform::Identity), 1.0),
+        _ => ((add_base || fixed).then_some(Transform::Identity), 1.0),
     };
     let last = transform.map(|transform| {
         (LastStage { combine: plan.combine, add_base, outputs: plan.outputs, transform }, out.clone())
     });
     let out = match last {
         Some(_) => {
-            let margins = rows.batch as usize * plan.outputs as usize;
-            (client.empty(margins * 4), margins)
+            let words = rows.batch as usize * plan.sum_words() as usize;
+            (client.empty(words * 4), words)
         }
         None => out,
     };
     let at = Extents { batch: rows.batch, trees: model.trees, threads: 1 };
-    let row_sums = rows.batch * plan.outputs;
+    let row_sums = rows.batch * plan.sum_words();
     let count = cubes(plan, at);
     let copies = |p: &Partial| p.dims.iter().map(|d| copies_of(plan, d.gpu, count)).product::<u32>();
     let mut partials_at = vec![0u32];
@@ -158,7 +298,7 @@ fn launch_piece(
     }
     let partial_len = partials_at.pop().unwrap_or(0);
     let partial = client.empty(partial_len.max(1) as usize * 4);
-    let nothing_at = model.base_at + plan.outputs;
+    let nothing_at = model.base_at + plan.sum_words();
     if partial_len > 0 {
         let (count, dim) = flat(partial_len);
         // SAFETY: the buffer was made for this many values, the model's words hold the sum of no leaves.
@@ -179,7 +319,7 @@ fn launch_piece(
                 words,
                 out,
                 model.base_at,
-                plan.outputs,
+                plan.sum_words(),
                 row_sums,
                 from_base,
             );
@@ -196,6 +336,7 @@ fn launch_piece(
         model.slots_at,
         model.questions_at,
         model.columns_at,
+        model.ranks_at,
         model.base_at,
         model.scale,
         plan.sizes.iter().map(|s| s.resolve(at)).collect(),
@@ -208,14 +349,15 @@ fn launch_piece(
     // buffers were made for them.
     unsafe {
         let written = if atomic { buffer(&none(), 1) } else { buffer(&out.0, out.1) };
-        let added_to = if atomic { vec![buffer(&out.0, out.1)] } else { Vec::new() };
+        let added_to = |whole: bool| (atomic && fixed == whole).then(|| buffer(&out.0, out.1));
         let buffers = BuffersLaunch::new(
             buffer(&rows.words, rows.len),
             buffer(&model.words, model.len),
             buffer(&leaves.0, leaves.1),
             written,
             buffer(&partial, partial_len.max(1) as usize),
-            added_to.into_iter().collect(),
+            added_to(false).into_iter().collect(),
+            added_to(true).into_iter().collect(),
         );
         forest::launch_unchecked(
             client,
@@ -302,7 +444,7 @@ unsafe fn buffer(handle: &Handle, len: usize) -> BufferArg {
 /// the sums, the axes are cut until the copies fit.
 pub fn cubes(plan: &PlanRef, at: Extents) -> [u32; 3] {
     let mut count = plan.grid.map(|g| g.map_or(1, |v| plan.resolve(v, at)).clamp(1, MOST_CUBES));
-    let sums = u64::from(at.batch) * u64::from(plan.outputs);
+    let sums = u64::from(at.batch) * u64::from(plan.sum_words());
     for partial in &plan.partials {
         let total = |count: [u32; 3]| {
             sums * partial.dims.iter().map(|d| u64::from(copies_of(plan, d.gpu, count))).product::<u64>()

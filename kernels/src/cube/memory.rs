@@ -16,14 +16,16 @@ pub struct Buffers {
     pub rows: Box<[u32]>,
     /// Nodes, trees, slots, questions, columns and base scores.
     pub model: Box<[u32]>,
-    /// Leaf values, by slot.
-    pub leaves: Box<[f32]>,
+    /// Leaf values by slot, as words: an `f32` by its bits, or the two of a whole number.
+    pub leaves: Box<[u32]>,
     /// Margins by their bits, slots, or a trace.
     pub out: Box<[u32]>,
-    /// Private copies of sums.
-    pub partial: Box<[f32]>,
+    /// Private copies of sums, as words.
+    pub partial: Box<[u32]>,
     /// The margins, where they are added to atomically: then `out` is not written.
     pub atomic: Sequence<Box<[Atomic<f32>]>>,
+    /// The same where sums are whole numbers.
+    pub atomic_words: Sequence<Box<[Atomic<u32>]>>,
 }
 
 /// What only the call knows.
@@ -47,6 +49,8 @@ pub struct Call {
     pub questions_at: u32,
     /// … the columns that the model uses, …
     pub columns_at: u32,
+    /// … what rows become ranks by, …
+    pub ranks_at: u32,
     /// … and base scores, after which the sum of no leaves stands.
     pub base_at: u32,
     /// What margins are multiplied with before a transform.
@@ -60,16 +64,18 @@ pub struct Call {
 /// What a cube shares, and a unit keeps.
 #[derive(CubeType)]
 pub struct Local {
-    /// The row cache: keys.
+    /// The row cache: keys, column after column.
     pub keys: Sequence<Shared<[u32]>>,
     /// The tree cache: nodes' words.
     pub nodes: Sequence<Shared<[u32]>>,
-    /// Partial sums.
-    pub sums: Sequence<Shared<[f32]>>,
+    /// Partial sums, as words.
+    pub sums: Sequence<Shared<[u32]>>,
     /// Visits so far, for a trace.
     pub clock: RuntimeCell<u32>,
-    /// The register sum.
-    pub sum: RuntimeCell<f32>,
+    /// The register sum, …
+    pub sum: RuntimeCell<u32>,
+    /// … and its second word, where it has one.
+    pub high: RuntimeCell<u32>,
 }
 
 #[cube]
@@ -78,15 +84,13 @@ impl Local {
     pub fn new(#[comptime] plan: &PlanRef) -> Self {
         let mut keys = Sequence::<Shared<[u32]>>::new();
         if comptime![plan.cached_rows.is_some()] {
-            keys.push(Shared::new_slice(comptime![
-                (plan.cached_rows.unwrap_or(0) * plan.features).max(1) as usize
-            ]));
+            keys.push(Shared::new_slice(comptime![plan.cached_keys().max(1) as usize]));
         }
         let mut nodes = Sequence::<Shared<[u32]>>::new();
         if comptime![plan.cached_trees.is_some()] {
             nodes.push(Shared::new_slice(comptime![cached_tree_words(plan)]));
         }
-        let mut sums = Sequence::<Shared<[f32]>>::new();
+        let mut sums = Sequence::<Shared<[u32]>>::new();
         if comptime![plan.shared_sums.is_some()] {
             sums.push(Shared::new_slice(comptime![shared_len(plan) as usize]));
         }
@@ -95,7 +99,8 @@ impl Local {
             nodes,
             sums,
             clock: RuntimeCell::<u32>::new(0u32),
-            sum: RuntimeCell::<f32>::new(0.0f32),
+            sum: RuntimeCell::<u32>::new(0u32),
+            high: RuntimeCell::<u32>::new(0u32),
         }
     }
 }
@@ -104,38 +109,38 @@ fn cached_tree_words(plan: &PlanRef) -> usize {
     plan.cached_trees.map_or(1, |CachedTrees { words, .. }| words.max(1)) as usize
 }
 
-/// Values of the shared sums.
+/// Words of the shared sums.
 pub fn shared_len(plan: &PlanRef) -> u32 {
-    plan.shared_sums.as_ref().map_or(0, |s| s.copies() * s.rows * plan.outputs)
+    plan.shared_sums.as_ref().map_or(0, |s| s.copies() * s.rows * plan.sum_words())
 }
 
 /// The sum of no leaves: zero, or what any leaf is below or above.
 #[cube]
-pub fn nothing(b: &Buffers, call: &Call, #[comptime] plan: &PlanRef) -> f32 {
-    if comptime![plan.combine == Combine::Sum] {
-        0.0f32.runtime()
+pub fn nothing(b: &Buffers, call: &Call, #[comptime] plan: &PlanRef) -> u32 {
+    if comptime![matches!(plan.combine, Combine::Sum | Combine::Fixed)] {
+        0u32.runtime()
     } else {
-        f32::reinterpret(b.model[(call.base_at + plan.outputs) as usize])
+        b.model[(call.base_at + plan.outputs) as usize]
     }
 }
 
-/// Two sums as one.
+/// Two sums as one, word by word.
 #[cube]
-pub fn combine(a: f32, b: f32, #[comptime] how: Combine) -> f32 {
+pub fn combine(a: u32, b: u32, #[comptime] how: Combine) -> u32 {
     match how {
-        Combine::Sum => a + b,
-        Combine::Min => select(b < a, b, a),
-        Combine::Max => select(b > a, b, a),
+        Combine::Sum => u32::reinterpret(f32::reinterpret(a) + f32::reinterpret(b)),
+        Combine::Min => select(f32::reinterpret(b) < f32::reinterpret(a), b, a),
+        Combine::Max => select(f32::reinterpret(b) > f32::reinterpret(a), b, a),
+        Combine::Fixed => a + b,
     }
 }
 
 /// A margin: the base score and what the leaves come to, if there were any.
 #[cube]
-pub fn margin(base: f32, sum: f32, nothing: f32, #[comptime] how: Combine) -> f32 {
-    if comptime![how == Combine::Sum] {
-        base + sum
-    } else {
+pub fn margin(base: u32, sum: u32, nothing: u32, #[comptime] how: Combine) -> u32 {
+    match how {
+        Combine::Sum | Combine::Fixed => combine(base, sum, how),
         // By their bits: a device may assume that there is no infinity.
-        select(u32::reinterpret(sum) == u32::reinterpret(nothing), base, base + sum)
+        Combine::Min | Combine::Max => select(sum == nothing, base, combine(base, sum, Combine::Sum)),
     }
 }

@@ -6,18 +6,26 @@
 //!
 //! Where is a threshold compared? In `node::right`.
 
+mod compile;
+mod double;
 mod expand;
 mod finish;
+mod fixed;
 mod keys;
 mod launch;
 mod memory;
 mod node;
+mod ordered;
+mod rank;
 mod reduce;
 mod shared;
-mod source;
 mod walk;
 
-pub use launch::{Model, Rows, adders, cubes, launch, most_rows};
+pub use compile::compile;
+pub use launch::{
+    Leaves, Model, RankTables, Rows, adders, cubes, launch, margins_in_order, most_rows, pieces, rank,
+};
 pub use memory::TREE_WORDS;
 pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
-pub use source::source;
+pub use ordered::Order;
+pub use rank::COLUMN_WORDS;

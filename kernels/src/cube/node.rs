@@ -14,6 +14,11 @@
 //! [`NodeFormat::spare_bits`](crate::plan::NodeFormat) are zero, hold the column, a bit that marks a leaf, and one that sends
 //! a missing value left. There keys are compared without their low bits, which decides the same: a key below the
 //! threshold is below it in its high bits.
+//!
+//! Where rows are ranks, nothing is missing, and a key is the rank with all low bits set
+//! ([`RowType::rank_shift`](crate::plan::RowType::rank_shift)). A node of one word has the threshold above those bits, and
+//! in them, from below, the way to the left child where children are linked, the column and a leaf's flag. So a value goes
+//! left where `key < word`, whatever stands in the low bits.
 
 // What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
 #![allow(clippy::too_many_arguments)]
@@ -64,14 +69,14 @@ fn right_in_one_word(key: u32, word: u32, #[comptime] spare: u32) -> u32 {
     select(key >> spare < word >> spare, 0u32, 1u32)
 }
 
-/// The same for a node that asks more: a category's set, equality, or a threshold with the zeros on the other side.
+/// The same for a node that asks more: a category's set, equality, or a threshold with the zeros on the other side. The
+/// question is at `at` in the model's words.
 #[cube]
-fn question_right(b: &Buffers, call: &Call, key: u32, place: u32, meta: u32) -> u32 {
-    let at = call.questions_at + place;
-    let asked = b.model[at as usize];
+pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
+    let asked = model[at as usize];
     let kind = asked & comptime![question::KIND];
     // The threshold, or the set's first word.
-    let first = b.model[(at + 1u32) as usize];
+    let first = model[(at + 1u32) as usize];
     let mut named = key == first;
     if kind == comptime![question::ZERO_ASIDE] {
         // Keys of -1e-35 and 1e-35.
@@ -98,7 +103,7 @@ fn question_right(b: &Buffers, call: &Call, key: u32, place: u32, meta: u32) -> 
         let valid = (positive && (whole || kind != comptime![question::WHOLE])) || nearly;
         let word = category >> 5u32;
         let known = valid && word < words;
-        let bitset = b.model[(at + 1u32 + select(known, word, 0u32)) as usize];
+        let bitset = model[(at + 1u32 + select(known, word, 0u32)) as usize];
         named = known && ((bitset >> (category & 31u32)) & 1u32) == 1u32;
     }
     let named_right = (meta >> 28u32) & 1u32;
@@ -141,13 +146,17 @@ pub fn meta(
 /// The column in a node's flags.
 #[cube]
 pub fn column(meta: u32, #[comptime] plan: &PlanRef) -> u32 {
-    meta & comptime![(1u32 << plan.node.column_bits) - 1]
+    let shift = comptime![plan.node.column_shift(plan.children)];
+    (meta >> shift) & comptime![(1u32 << plan.node.column_bits) - 1]
 }
 
 /// Whether a node with these flags is a leaf.
 #[cube]
 pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
-    let flag = comptime![if plan.node.words == 1 { 1u32 << plan.node.column_bits } else { LEAF }];
+    let flag = comptime![match plan.node.words {
+        1 => 1u32 << (plan.node.column_shift(plan.children) + plan.node.column_bits),
+        _ => LEAF,
+    }];
     (meta & flag) != 0u32
 }
 
@@ -164,14 +173,16 @@ fn side(
     #[comptime] cached: bool,
     #[comptime] plan: &PlanRef,
 ) -> u32 {
-    if comptime![plan.node.words == 1] {
+    if comptime![plan.node.words == 1 && plan.rows.rank_shift().is_some()] {
+        select(key < meta, 0u32, 1u32)
+    } else if comptime![plan.node.words == 1] {
         right_in_one_word(key, meta, comptime![plan.node.spare_bits])
     } else {
         let asked = word(b, local, place, at, 0u32, cached, plan);
         let mut side = right(key, asked, meta);
         if comptime![plan.questions] {
             if (meta & comptime![QUESTION]) != 0u32 {
-                side = question_right(b, call, key, asked, meta);
+                side = question_right(&b.model, call.questions_at + asked, key, meta);
             }
         }
         side
@@ -204,8 +215,8 @@ pub fn step(
             if comptime![plan.node.words == 3] {
                 word(b, local, place, at, 2u32, cached, plan) + side
             } else {
-                let ahead = (meta >> comptime![plan.node.column_bits])
-                    & comptime![(1u32 << plan.node.link_bits()) - 1];
+                let below = comptime![if plan.node.words == 1 { 0 } else { plan.node.column_bits }];
+                let ahead = (meta >> below) & comptime![(1u32 << plan.node.link_bits()) - 1];
                 at + ahead + side
             }
         }

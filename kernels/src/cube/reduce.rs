@@ -8,29 +8,22 @@ use cubecl::prelude::*;
 use super::memory::combine;
 use crate::plan::{Adders, Combine};
 
-/// `out[row][output] = base[output]`, or every sum that of no leaves.
+/// `out[row][word] = base[word]`, or every sum that of no leaves.
 #[cube(launch_unchecked)]
-pub fn fill_out(
-    model: &[u32],
-    out: &mut [u32],
-    base_at: u32,
-    outputs: u32,
-    len: u32,
-    #[comptime] base: bool,
-) {
+pub fn fill_out(model: &[u32], out: &mut [u32], base_at: u32, words: u32, len: u32, #[comptime] base: bool) {
     let i = ABSOLUTE_POS as u32;
     if i < len {
-        let from = if base { base_at + i % outputs } else { base_at + outputs };
+        let from = if base { base_at + i % words } else { base_at + words };
         out[i as usize] = model[from as usize];
     }
 }
 
 /// Every private copy as the sum of no leaves, which stands in the model.
 #[cube(launch_unchecked)]
-pub fn fill_partial(model: &[u32], buffer: &mut [f32], nothing_at: u32, len: u32) {
+pub fn fill_partial(model: &[u32], buffer: &mut [u32], nothing_at: u32, len: u32) {
     let i = ABSOLUTE_POS as u32;
     if i < len {
-        buffer[i as usize] = f32::reinterpret(model[nothing_at as usize]);
+        buffer[i as usize] = model[nothing_at as usize];
     }
 }
 
@@ -42,7 +35,7 @@ pub const TOGETHER: u32 = 256;
 #[cube(launch_unchecked)]
 pub fn reduce_copies(
     model: &[u32],
-    partial: &[f32],
+    partial: &[u32],
     out: &mut [u32],
     nothing_at: u32,
     at: u32,
@@ -53,7 +46,7 @@ pub fn reduce_copies(
 ) {
     let together = comptime![by == Adders::Cube];
     let i = if together { CUBE_POS as u32 } else { ABSOLUTE_POS as u32 };
-    let mut total = f32::reinterpret(model[nothing_at as usize]);
+    let mut total = model[nothing_at as usize];
     if i < len {
         let mut copy = if together { UNIT_POS } else { 0u32.runtime() };
         let stride = if together { TOGETHER } else { 1u32 };
@@ -63,7 +56,7 @@ pub fn reduce_copies(
         }
     }
     if together {
-        let mut sums = Shared::<[f32]>::new_slice(comptime![TOGETHER as usize]);
+        let mut sums = Shared::<[u32]>::new_slice(comptime![TOGETHER as usize]);
         sums[UNIT_POS as usize] = total;
         let mut half = comptime![TOGETHER / 2].runtime();
         while half > 0u32 {
@@ -78,6 +71,6 @@ pub fn reduce_copies(
     }
     let mine = if together { UNIT_POS == 0u32 } else { true.runtime() };
     if mine && i < len {
-        out[i as usize] = u32::reinterpret(combine(f32::reinterpret(out[i as usize]), total, how));
+        out[i as usize] = combine(out[i as usize], total, how);
     }
 }

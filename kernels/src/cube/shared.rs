@@ -11,11 +11,17 @@ use cubecl::prelude::*;
 
 use super::{
     expand::{State, add, ends_of, index_of, value, within},
-    keys::{key_of_bits, load_bits},
+    keys::{key_of_rank, load_key},
     memory::{Buffers, Call, Local, TREE_WORDS, combine, nothing, shared_len},
     node::{self, Place},
+    rank::{COLUMN_WORDS, rank},
 };
 use crate::plan::{Adders, Children, Combine, Dim, GpuDim, PlanRef, Range, RowLoop, Sum};
+
+/// Values of a patch of rows that units side by side load, …
+const PATCH: u32 = 32;
+/// … and its rows, where there are so many: a line of memory holds as many columns as are left.
+const PATCH_ROWS: u32 = 4;
 
 /// `cacheRows`: the cube's units load the window's values side by side, as keys.
 #[cube]
@@ -27,19 +33,37 @@ pub fn cache_rows(
     #[comptime] count: u32,
     #[comptime] plan: &PlanRef,
 ) {
-    let features = comptime![plan.features.max(1)];
+    // Units side by side load a patch of the rows: values that lie together, yet few of one column's bank.
+    let height = comptime![count.clamp(1, PATCH_ROWS).next_power_of_two().min(PATCH_ROWS)];
+    let width = comptime![PATCH / height];
+    let across = comptime![plan.features.div_ceil(width).max(1)];
     sync_cube();
     let mut i = UNIT_POS;
-    while i < comptime![count * plan.features] {
-        let row = state.window + i / features;
-        if row < call.batch {
-            let column = if comptime![plan.used_columns] {
-                b.model[(call.columns_at + i % features) as usize]
+    while i < comptime![count.div_ceil(height) * across * PATCH] {
+        let patch = i / PATCH;
+        let place = i % PATCH;
+        let r = (patch / across) * height + place / width;
+        let c = (patch % across) * width + place % width;
+        let row = state.window + r;
+        // In integers: `&&` is a branch.
+        let outside = select(r < count, 0u32, 1u32)
+            | select(c < plan.features, 0u32, 1u32)
+            | select(row < call.batch, 0u32, 1u32);
+        if outside == 0u32 {
+            let record = call.ranks_at + c * COLUMN_WORDS;
+            let column = if comptime![plan.ranks_from.is_some()] {
+                b.model[record as usize]
+            } else if comptime![plan.used_columns] {
+                b.model[(call.columns_at + c) as usize]
             } else {
-                i % features
+                c
             };
             let at = call.row_offset + row * call.row_stride + column * call.column_stride;
-            local.keys.index_mut(0)[i as usize] = key_of_bits(load_bits(&b.rows, at, plan.rows));
+            let mut key = load_key(&b.rows, at, comptime![plan.input()]);
+            if comptime![plan.ranks_from.is_some()] {
+                key = key_of_rank(rank(&b.model, call.ranks_at, record, key), plan.rows);
+            }
+            local.keys.index_mut(0)[(c * comptime![plan.cached_stride()] + r) as usize] = key;
         }
         i += CUBE_DIM;
     }
@@ -125,9 +149,9 @@ pub fn my_copy(#[comptime] plan: &PlanRef) -> u32 {
 
 /// Where a sum lies.
 #[cube]
-pub fn sum_at(copy: u32, row: u32, output: u32, #[comptime] plan: &PlanRef) -> u32 {
+pub fn sum_at(copy: u32, row: u32, word: u32, #[comptime] plan: &PlanRef) -> u32 {
     let rows = comptime![plan.shared_sums.as_ref().map_or(1, |s| s.rows)];
-    (copy * rows + row) * plan.outputs + output
+    (copy * rows + row) * comptime![plan.sum_words()] + word
 }
 
 /// Every sum as that of no leaves.
@@ -219,7 +243,7 @@ fn team(#[comptime] by: Adders) -> Team {
 }
 
 /// The rows of a chain from its loop `depth` on. The first loop is shared out over the teams; a chain without loops is
-/// one row, whose outputs are.
+/// one row, whose sums' words are.
 #[cube]
 fn reduce_rows(
     b: &mut Buffers,
@@ -253,27 +277,27 @@ fn reduce_rows(
         }
     } else {
         let shared_out = comptime![chain.is_empty()];
-        let mut output = if shared_out {
-            select(team.index < team.count, team.index, comptime![plan.outputs].runtime())
+        let mut word = if shared_out {
+            select(team.index < team.count, team.index, comptime![plan.sum_words()].runtime())
         } else {
             0u32.runtime()
         };
         let stride = if shared_out { team.count } else { 1u32.runtime() };
-        while output < plan.outputs {
+        while word < comptime![plan.sum_words()] {
             let copies = comptime![plan.shared_sums.as_ref().map_or(1, |s| s.copies())];
             let none = nothing(&*b, call, plan);
             let mut total = none;
             let row = state.row - state.sums_row;
             match by {
                 Adders::Cube => {
-                    let at = sum_at(0u32.runtime(), row, output, plan) as usize;
+                    let at = sum_at(0u32.runtime(), row, word, plan) as usize;
                     total = local.sums[0][at];
                     local.sums.index_mut(0)[at] = none;
                 }
                 Adders::Unit | Adders::Plane => {
                     let mut copy = team.lane;
                     while copy < copies {
-                        let at = sum_at(copy, row, output, plan) as usize;
+                        let at = sum_at(copy, row, word, plan) as usize;
                         total = combine(total, local.sums[0][at], plan.combine);
                         local.sums.index_mut(0)[at] = none;
                         copy += team.lanes;
@@ -282,15 +306,16 @@ fn reduce_rows(
             }
             if comptime![by == Adders::Plane] {
                 total = match comptime![plan.combine] {
-                    Combine::Sum => plane_sum(total),
-                    Combine::Min => plane_min(total),
-                    Combine::Max => plane_max(total),
+                    Combine::Sum => u32::reinterpret(plane_sum(f32::reinterpret(total))),
+                    Combine::Min => u32::reinterpret(plane_min(f32::reinterpret(total))),
+                    Combine::Max => u32::reinterpret(plane_max(f32::reinterpret(total))),
+                    Combine::Fixed => plane_sum(total),
                 };
             }
             if team.lane == 0u32 {
-                add(b, call, local, state, state.row, output, total, into, plan);
+                add(b, call, local, state, state.row, word, total, into, plan);
             }
-            output += stride;
+            word += stride;
         }
     }
 }

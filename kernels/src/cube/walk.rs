@@ -9,7 +9,7 @@ use cubecl::prelude::*;
 
 use super::{
     expand::{State, ends_of, found, value, within},
-    keys::{key_of_bits, load_bits},
+    keys::load_key,
     memory::{Buffers, Call, Local, TREE_WORDS},
     node::{self, Place},
     shared,
@@ -242,11 +242,11 @@ fn key(
     #[comptime] plan: &PlanRef,
 ) -> u32 {
     if cached {
-        local.keys[0][((row - window) * comptime![plan.features] + column) as usize]
+        local.keys[0][(column * comptime![plan.cached_stride()] + (row - window)) as usize]
     } else {
         let column =
             if comptime![plan.used_columns] { b.model[(call.columns_at + column) as usize] } else { column };
         let at = call.row_offset + row * call.row_stride + column * call.column_stride;
-        key_of_bits(load_bits(&b.rows, at, plan.rows))
+        load_key(&b.rows, at, plan.rows)
     }
 }

@@ -5,6 +5,7 @@
 //! whatever is a number here is compiled in, whatever is a slot of [`Plan::sizes`] is read at run time, so that one
 //! kernel serves every batch and every model of the same shape.
 
+mod cache;
 mod interned;
 mod key;
 pub mod question;
@@ -375,13 +376,22 @@ pub enum Combine {
     Min,
     /// The largest.
     Max,
+    /// They are added up as whole numbers of two words each, in any order the same sum.
+    Fixed,
+}
+
+impl Combine {
+    /// Words of a sum.
+    pub fn words(self) -> u32 {
+        if self == Self::Fixed { 2 } else { 1 }
+    }
 }
 
 /// A node's words on a cube target: as few as the model allows.
 ///
 /// | words | what they hold |
 /// |---|---|
-/// | 1 | the threshold's high bits; below them flags and the column |
+/// | 1 | the threshold's high bits; below them flags and the column, and where children are linked the way to the left one |
 /// | 2 | the threshold; flags and the column, and where children are linked the way to the left one |
 /// | 3 | the threshold; flags and the column; the left child's address |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -401,9 +411,18 @@ impl NodeFormat {
         Self { words, column_bits: 24, spare_bits: 0 }
     }
 
-    /// Bits of a second word that hold the way to the left child.
+    /// Bits below the column in a linked node's only word: the way to the left child, lowest, so that it takes one operation
+    /// to read.
+    pub fn column_shift(self, children: Children) -> u32 {
+        if self.words == 1 && children == Children::Linked { self.link_bits() } else { 0 }
+    }
+
+    /// Bits that hold the way to the left child: of a second word, or, of ranks, of the only one.
     pub fn link_bits(self) -> u32 {
-        28 - self.column_bits
+        match self.words {
+            1 => self.spare_bits.saturating_sub(self.column_bits + 1),
+            _ => 28 - self.column_bits,
+        }
     }
 }
 
@@ -495,7 +514,7 @@ pub enum Target {
     Cube,
 }
 
-/// The type of the rows in memory; each is widened exactly.
+/// The type of the rows in memory; values of each are widened exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowType {
     /// 32-bit.
@@ -504,6 +523,31 @@ pub enum RowType {
     F16,
     /// bfloat16.
     BF16,
+    /// Ranks of one byte.
+    U8,
+    /// Ranks of two bytes.
+    U16,
+}
+
+impl RowType {
+    /// Values in a word.
+    pub fn per_word(self) -> u32 {
+        match self {
+            Self::F32 => 1,
+            Self::F16 | Self::BF16 | Self::U16 => 2,
+            Self::U8 => 4,
+        }
+    }
+
+    /// Of ranks, the bits of a key below the rank; all of them are set. There is one bit more above than a rank takes, so
+    /// that a word can stand above every key.
+    pub fn rank_shift(self) -> Option<u32> {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => None,
+            Self::U8 => Some(23),
+            Self::U16 => Some(15),
+        }
+    }
 }
 
 /// A kernel's shape.
@@ -531,8 +575,10 @@ pub struct Plan {
     pub features: u32,
     /// Whether nodes count columns among those the model uses, which a table of the model names.
     pub used_columns: bool,
-    /// The type of the rows.
+    /// The type of the rows that are walked.
     pub rows: RowType,
+    /// Where those are ranks that are made as rows are cached: the type of the rows in memory.
+    pub ranks_from: Option<RowType>,
     /// Units of a cube; `[1, 1, 1]` on a CPU.
     pub cube_dim: [u32; 3],
     /// Iterations mapped to each axis of the grid.
@@ -554,13 +600,18 @@ pub struct Plan {
 impl Plan {
     /// Shared memory in bytes.
     pub fn shared_bytes(&self) -> u32 {
-        let cache = self.cached_rows.map_or(0, |rows| rows.saturating_mul(self.features));
+        let cache = self.cached_keys();
         let trees = self.cached_trees.map_or(0, |c| c.words);
         let sums = self
             .shared_sums
             .as_ref()
-            .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.outputs));
+            .map_or(0, |s| s.copies().saturating_mul(s.rows).saturating_mul(self.sum_words()));
         cache.saturating_add(trees).saturating_add(sums).saturating_mul(4)
+    }
+
+    /// Words of a row's sums.
+    pub fn sum_words(&self) -> u32 {
+        self.outputs.saturating_mul(self.combine.words())
     }
 
     /// Every statement, outermost first.
@@ -592,7 +643,11 @@ impl Plan {
     /// Any other is a launch of its own, the last stage.
     pub fn fused(&self) -> Option<Transform> {
         match self.emit {
-            Emit::Values(t) if self.outputs == 1 && t.is_each() && self.sums_once() => Some(t),
+            Emit::Values(t)
+                if self.outputs == 1 && t.is_each() && self.sums_once() && self.combine != Combine::Fixed =>
+            {
+                Some(t)
+            }
             _ => None,
         }
     }

@@ -41,6 +41,7 @@ impl fmt::Display for Plan {
             Combine::Sum => writeln!(f)?,
             Combine::Min => writeln!(f, " combine=min")?,
             Combine::Max => writeln!(f, " combine=max")?,
+            Combine::Fixed => writeln!(f, " combine=fixed")?,
         }
         if self.target == Target::Cube {
             let grid = self.grid.map(|g| g.map_or("1".to_owned(), |v| self.value(v)));
@@ -50,9 +51,10 @@ impl fmt::Display for Plan {
         for (i, size) in self.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
         }
-        if let Some(rows) = self.cached_rows {
+        if self.cached_rows.is_some() {
             let which = if self.used_columns { "used " } else { "" };
-            writeln!(f, "  row cache: keys[{rows}, {which}{}]", self.features)?;
+            let from = self.ranks_from.map_or(String::new(), |from| format!(", ranks of {from:?} rows"));
+            writeln!(f, "  row cache: keys[{which}{}, {}]{from}", self.features, self.cached_stride())?;
         }
         if let Some(CachedTrees { trees, words }) = self.cached_trees {
             writeln!(f, "  tree cache: {words} words for {trees} trees")?;

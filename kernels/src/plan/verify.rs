@@ -6,6 +6,9 @@ impl Plan {
     /// What is wrong with the plan, if anything is: a register read before it is set, a slot or a buffer that
     /// is not there, a statement of the other target, a barrier inside a block loop.
     pub fn verify(&self) -> Result<(), String> {
+        if self.ranks_from.is_some() && !(self.target == Target::Cube && self.caches_each_row_once()) {
+            return Err("rows become ranks in a cache that not each of them is read into once".into());
+        }
         self.verify_ops(&self.body, 0, false)
     }
 

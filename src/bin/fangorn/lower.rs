@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use fangorn::{
     Forest, Predictor, plan,
     plan::{Lowered, Request},
+    schedule::{Architecture, Device},
 };
 
 use crate::{
@@ -27,13 +28,14 @@ enum Stage {
     Loops,
     /// The loops on a layout
     Plan,
-    /// What the backend runs
+    /// What the backend runs: WGSL, SPIR-V, PTX, LLVM's IR for AMD's, or the CPU's program
     Kernel,
 }
 
 /// Print a stage of the compiler.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  fangorn lower model.ubj --schedule treebeard_one_tree --emit loops")]
+#[command(after_help = "Example:\n  fangorn lower model.ubj --schedule treebeard_one_tree --emit loops
+  fangorn lower model.ubj --schedule rapids_fil --backend cuda --arch sm_90a --emit kernel --output kernel.ptx")]
 pub struct Lower {
     /// The model file, of any format that is read
     model: PathBuf,
@@ -46,6 +48,12 @@ pub struct Lower {
     /// The stage to print
     #[arg(long, value_enum)]
     emit: Stage,
+    /// The architecture to lower for, of the backends cuda [default: sm_90a] and rocm [default: gfx942]; no GPU is needed
+    #[arg(long, value_name = "NAME")]
+    arch: Option<String>,
+    /// Write to a file instead of standard output; of an architecture's kernel what its driver loads, PTX or a code object
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -54,6 +62,8 @@ pub struct Lower {
 /// Whatever is wrong with what was handed in.
 pub fn run(args: &Lower) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
+    let arch = architecture(args, backend)?;
+    let device = arch.map_or(backend.portable_device(), Architecture::device);
     if args.emit == Stage::Kernel {
         backend.require()?;
     }
@@ -63,18 +73,53 @@ pub fn run(args: &Lower) -> Result<Outcome> {
         Stage::Forest => forest.to_text(),
         Stage::Schedule => choice.schedule.to_string(),
         Stage::Loops => {
-            let lowered = lowered(&forest, backend, &choice)?;
+            let lowered = lowered(&forest, backend, device, &choice)?;
             format!("{}# legalised\n{}", ended(lowered.loops()), ended(lowered.legal()))
         }
         Stage::Plan => {
-            let lowered = lowered(&forest, backend, &choice)?;
+            let lowered = lowered(&forest, backend, device, &choice)?;
             let notes: String = lowered.notes().iter().map(|n| format!("# {n}\n")).collect();
             format!("{}{notes}", ended(lowered.plan()))
         }
-        Stage::Kernel => kernel_text(&forest, backend, &choice)?,
+        Stage::Kernel => match arch {
+            #[cfg(feature = "cube")]
+            Some(arch) => {
+                let lowered = lowered(&forest, backend, device, &choice)?;
+                let kernel = fangorn::cube::offline::kernel(arch, &lowered)?;
+                return write(args, &ended(&kernel.text), &kernel.binary);
+            }
+            _ => kernel_text(&forest, backend, &choice)?,
+        },
     };
-    output::print(&text)?;
+    write(args, &text, text.as_bytes())
+}
+
+/// Writes the text to standard output, or the bytes to a file.
+fn write(args: &Lower, text: &str, bytes: &[u8]) -> Result<Outcome> {
+    match &args.output {
+        Some(path) => std::fs::write(path, bytes).map_err(|e| Error::file(path, e.to_string()))?,
+        None => output::print(text)?,
+    }
     Ok(Outcome::Done)
+}
+
+/// The architecture to lower for, of a backend that has several.
+fn architecture(args: &Lower, backend: Backend) -> Result<Option<Architecture>> {
+    let name = match (&args.arch, backend) {
+        (Some(name), Backend::Cuda | Backend::Rocm) => name,
+        (None, Backend::Cuda) => "sm_90a",
+        (None, Backend::Rocm) => "gfx942",
+        (Some(_), _) => {
+            let what = format!("--arch goes with --backend cuda and rocm, not {}", backend.name());
+            return Err(Error::Request(what));
+        }
+        (None, _) => return Ok(None),
+    };
+    let arch: Architecture = name.parse().map_err(fangorn::Error::from)?;
+    if matches!(arch, Architecture::Nvidia(_)) != (backend == Backend::Cuda) {
+        return Err(Error::Request(format!("{name} is no architecture of the backend {}", backend.name())));
+    }
+    Ok(Some(arch))
 }
 
 /// The text of an IR, its last line ended.
@@ -90,10 +135,10 @@ fn not_reference(backend: Backend) -> Result<()> {
     Ok(())
 }
 
-fn lowered(forest: &Forest, backend: Backend, choice: &Choice) -> Result<Lowered> {
+fn lowered(forest: &Forest, backend: Backend, device: Device, choice: &Choice) -> Result<Lowered> {
     not_reference(backend)?;
     let threads = if backend.is_gpu() { 1 } else { Request::cpu().threads };
-    let request = Request { device: backend.portable_device(), threads, ..Request::cpu() };
+    let request = Request { device, threads, ..Request::cpu() };
     plan::lower(forest, &choice.schedule, request).map_err(|e| choice.blame(e))
 }
 

@@ -2,9 +2,8 @@
 
 use super::paths::each_op;
 use crate::{
-    forest::Aggregate,
     mir::{self, BufferId, Dim, LoopNest, Mode},
-    plan::Note,
+    plan::{Combine, Note},
     schedule::Gpu,
 };
 
@@ -13,7 +12,7 @@ use crate::{
 pub(in crate::plan) fn without_atomics(
     loops: &LoopNest,
     legal: &LoopNest,
-    aggregate: Aggregate,
+    combine: Combine,
     gpu: Gpu,
 ) -> (Option<LoopNest>, Vec<Note>) {
     let mut marked = Vec::new();
@@ -30,9 +29,10 @@ pub(in crate::plan) fn without_atomics(
         }
     });
     let staged = "partial sums are private and added up in stages";
-    let why = if !gpu.atomic_add {
+    // Every device adds to whole words atomically.
+    let why = if combine == Combine::Sum && !gpu.atomic_add {
         Some("the device does not add to f32 in buffers atomically")
-    } else if aggregate != Aggregate::Sum {
+    } else if !matches!(combine, Combine::Sum | Combine::Fixed) {
         Some("atomic operations on f32 are only counted on for sums")
     } else if walks.iter().any(|(into, atomic)| *atomic && *into != BufferId::Result) {
         Some("a loop further out has private sums, to which nothing is added atomically on a GPU")

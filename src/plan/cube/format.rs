@@ -33,12 +33,23 @@ impl Builder {
 /// As few words as the model allows.
 fn node_format(plan: &Plan, forest: &Forest, columns: u32, sizes: &Sizes) -> NodeFormat {
     let whole = NodeFormat::whole(plan.children);
+    // The way to a child is shorter than the tree.
+    let most = sizes.nodes.iter().copied().max().unwrap_or(0);
+    if let Some(spare_bits) = plan.rows.rank_shift() {
+        let column_bits = columns.max(2).next_power_of_two().ilog2();
+        let one = NodeFormat { words: 1, column_bits, spare_bits };
+        let linked = plan.children == Children::Linked;
+        if column_bits < spare_bits && (!linked || most < 1 << one.link_bits()) {
+            return one;
+        }
+    }
     let Some(column_bits) = [8, 16].into_iter().find(|bits| columns <= 1 << bits) else { return whole };
     if plan.children == Children::Linked {
         let room = NodeFormat { words: 2, column_bits, spare_bits: 0 };
-        // The way to a child is shorter than the tree.
-        let most = sizes.nodes.iter().copied().max().unwrap_or(0);
         return if most < 1 << room.link_bits() { room } else { whole };
+    }
+    if plan.rows.rank_shift().is_some() {
+        return NodeFormat { words: 2, column_bits, spare_bits: 0 };
     }
     // Column, leaf flag and the missing value's side.
     let spare_bits = column_bits + 2;

@@ -1,0 +1,64 @@
+//! A kernel for a compiler, without a launch and without a device.
+
+use std::sync::Arc;
+
+use cubecl::{CompilationError, Compiler, define_kernel, ir::DeviceProperties, prelude::*};
+
+use super::{
+    expand::forest,
+    memory::{BuffersCompilationArg, CallCompilationArg},
+};
+use crate::plan::{Combine, PlanRef};
+
+/// What a compiler makes of a plan: WGSL, SPIR-V, PTX, a code object. It is what a launch gives it.
+///
+/// # Errors
+/// The compiler's refusal.
+pub fn compile<C: Compiler>(
+    device: Arc<DeviceProperties>,
+    plan: &PlanRef,
+    mut compiler: C,
+    options: &C::CompilationOptions,
+) -> Result<C::Representation, CompilationError> {
+    let buffer = || BufferCompilationArg { inplace: None };
+    let atomic = plan.emit.sums() && plan.is_atomic();
+    let whole = plan.combine == Combine::Fixed;
+    let buffers = BuffersCompilationArg {
+        rows: buffer(),
+        model: buffer(),
+        leaves: buffer(),
+        out: buffer(),
+        partial: buffer(),
+        atomic: (atomic && !whole).then(buffer).into_iter().collect(),
+        atomic_words: (atomic && whole).then(buffer).into_iter().collect(),
+    };
+    let numbers = |count: usize| std::iter::repeat_n((), count).collect();
+    let call = CallCompilationArg {
+        batch: (),
+        trees: (),
+        row_stride: (),
+        column_stride: (),
+        row_offset: (),
+        trees_at: (),
+        slots_at: (),
+        questions_at: (),
+        columns_at: (),
+        ranks_at: (),
+        base_at: (),
+        scale: (),
+        sizes: numbers(plan.sizes.len()),
+        partials_at: numbers(plan.partials.len()),
+    };
+    let [x, y, z] = plan.cube_dim;
+    let settings =
+        KernelSettings::new(CubeDim::new_3d(x, y, z).into(), ExecutionMode::Unchecked, AddressType::U32);
+    let kernel = forest::Forest::new(
+        settings,
+        device,
+        Arc::new(TargetProperties::default()),
+        buffers,
+        call,
+        plan.clone(),
+    );
+    compiler.compile(define_kernel(&kernel)?, options)
+}

@@ -1,0 +1,59 @@
+//! Rows as ranks before they are walked.
+
+use std::{cell::RefCell, thread::LocalKey};
+
+use rayon::prelude::*;
+
+use super::rows::{Row, Rows};
+use crate::{
+    error::Result,
+    ranks::{Rank, Ranker, Width},
+};
+
+/// Rows that a task ranks.
+const ROWS_A_TASK: usize = 4096;
+
+/// Ranked rows.
+pub(super) enum Ranked<'r, 'a> {
+    U8(&'r Rows<'a, u8>),
+    U16(&'r Rows<'a, u16>),
+}
+
+/// Lends `f` the ranks of rows, in scratch that the thread keeps.
+pub(super) fn ranked<T: Row>(
+    ranker: &Ranker,
+    rows: &Rows<'_, T>,
+    threads: u32,
+    f: impl FnOnce(Ranked<'_, '_>) -> Result<()>,
+) -> Result<()> {
+    thread_local! {
+        static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static PAIRS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
+    }
+    match ranker.shape().0 {
+        Width::U8 => of_width(&BYTES, ranker, rows, threads, |rows| f(Ranked::U8(rows))),
+        Width::U16 => of_width(&PAIRS, ranker, rows, threads, |rows| f(Ranked::U16(rows))),
+    }
+}
+
+fn of_width<T: Row, R: Rank + Row>(
+    scratch: &'static LocalKey<RefCell<Vec<R>>>,
+    ranker: &Ranker,
+    rows: &Rows<'_, T>,
+    threads: u32,
+    f: impl FnOnce(&Rows<'_, R>) -> Result<()>,
+) -> Result<()> {
+    // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
+    let mut ranks = scratch.with(RefCell::take);
+    let columns = ranker.shape().1;
+    ranks.resize(rows.len() * columns, R::default());
+    let task = |(k, ranks): (usize, &mut [R])| ranker.rank(&rows.slice(k * ROWS_A_TASK, ROWS_A_TASK), ranks);
+    let tasks = ROWS_A_TASK * columns;
+    let done = match rows.len() > ROWS_A_TASK && threads > 1 {
+        true => ranks.par_chunks_mut(tasks).enumerate().try_for_each(task),
+        false => ranks.chunks_mut(tasks).enumerate().try_for_each(task),
+    };
+    let done = done.and_then(|()| f(&Rows::strided(&ranks, [rows.len(), columns], [columns, 1])?));
+    scratch.with(|s| s.replace(ranks));
+    done
+}

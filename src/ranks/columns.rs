@@ -1,0 +1,183 @@
+//! Everything a forest asks, gathered by feature and missing side, and the columns that come of it.
+
+use std::collections::HashMap;
+
+use super::{
+    Asks, Column, RanksError, Width,
+    split::{Sets, Split},
+};
+use crate::forest::{Forest, Node, Predicate, Real, Side};
+
+/// Columns a node can name are below this.
+const MOST_COLUMNS: usize = 1 << 24;
+
+/// The thresholds of a feature and a missing side.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    feature: u32,
+    missing: Side,
+    /// Index of the least in [`Asked::thresholds`].
+    first: u32,
+    count: u32,
+}
+
+/// A question of one bit, and whom it is put to.
+type Question = (u32, Side, Predicate);
+
+/// Everything a forest asks, each thing once.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// Of all groups, ascending within each.
+    pub(super) thresholds: Vec<Real>,
+    pub(super) sets: Sets,
+    /// By feature, missing left before missing right.
+    groups: Vec<Group>,
+    /// In order of first appearance.
+    questions: Vec<Question>,
+    /// What a split of a forest reads that has constant splits only.
+    alone: Option<u32>,
+}
+
+/// Which columns there are, and where to find the one that answers a split.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    pub(super) columns: Vec<Column>,
+    /// A group's first column, and the group's place in [`Asked::groups`].
+    groups: HashMap<(u32, Side), (u32, usize)>,
+    questions: HashMap<Question, u32>,
+    width: Width,
+}
+
+impl Asked {
+    pub(super) fn of(forest: &Forest) -> Result<Self, RanksError> {
+        let sets = Sets::of(forest);
+        let mut thresholds: Vec<(u32, bool, f64)> = Vec::new();
+        let (mut questions, mut known) = (Vec::new(), HashMap::new());
+        let mut alone = None;
+        for node in forest.trees.iter().flat_map(|t| &t.nodes) {
+            let Node::Split { feature, predicate, missing, .. } = *node else { continue };
+            match Split::of(predicate, missing, &sets) {
+                Split::Constant(_) => alone = alone.or(Some(feature)),
+                Split::Threshold(t) => thresholds.push((feature, missing == Side::Right, t)),
+                Split::Question(predicate) => {
+                    let question = (feature, missing, predicate);
+                    known.entry(question).or_insert_with(|| questions.push(question));
+                }
+            }
+        }
+        // In this order NaN, the threshold above infinity, is last. There is no -0.
+        thresholds.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+        thresholds.dedup_by(|a, b| (a.0, a.1, a.2.to_bits()) == (b.0, b.1, b.2.to_bits()));
+        if u32::try_from(thresholds.len()).is_err() {
+            return Err(RanksError::Thresholds { thresholds: thresholds.len() });
+        }
+        let mut groups: Vec<Group> = Vec::new();
+        for of_group in thresholds.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let first = groups.last().map_or(0, |g| g.first + g.count);
+            let missing = if of_group[0].1 { Side::Right } else { Side::Left };
+            groups.push(Group { feature: of_group[0].0, missing, first, count: of_group.len() as u32 });
+        }
+        if !groups.is_empty() || !questions.is_empty() {
+            alone = None;
+        }
+        let thresholds = thresholds.into_iter().map(|(_, _, t)| Real(t)).collect();
+        Ok(Self { thresholds, sets, groups, questions, alone })
+    }
+
+    /// Columns that ranks of this width take.
+    fn columns(&self, width: Width) -> usize {
+        let slices: usize = self.groups.iter().map(|g| g.count.div_ceil(width.largest()) as usize).sum();
+        slices + self.questions.len() + usize::from(self.alone.is_some())
+    }
+
+    /// Bytes that a row of them takes.
+    pub(super) fn bytes(&self, width: Width) -> usize {
+        self.columns(width) * width.bytes()
+    }
+
+    /// The columns, by feature; those of a feature in the order missing left, missing right, questions.
+    ///
+    /// # Errors
+    /// More of them than a node can name.
+    pub(super) fn places(&self, width: Width) -> Result<Places, RanksError> {
+        let columns = self.columns(width);
+        if columns >= MOST_COLUMNS {
+            return Err(RanksError::Columns { columns, width });
+        }
+        let mut questions = self.questions.clone();
+        // A stable sort keeps those of one feature in their order.
+        questions.sort_by_key(|(feature, ..)| *feature);
+        let mut questions = questions.into_iter().peekable();
+        let mut places = Places {
+            columns: Vec::with_capacity(columns),
+            groups: HashMap::new(),
+            questions: HashMap::new(),
+            width,
+        };
+        for (g, group) in self.groups.iter().enumerate() {
+            while let Some(question) = questions.next_if(|(feature, ..)| *feature < group.feature) {
+                places.push_question(question);
+            }
+            places.groups.insert((group.feature, group.missing), (places.columns.len() as u32, g));
+            places.push_slices(*group);
+        }
+        questions.for_each(|question| places.push_question(question));
+        if let Some(feature) = self.alone {
+            // A split has to read something: a column without thresholds, whose ranks are all 0.
+            places.columns.push(Column {
+                feature,
+                missing: Side::Left,
+                asks: Asks::Thresholds { first: 0, count: 0 },
+            });
+        }
+        Ok(places)
+    }
+
+    /// The column and the whole threshold that decide as a split does, and whether rows that are at least it go left.
+    pub(super) fn decides(&self, places: &Places, node: (u32, Side, Predicate)) -> Decision {
+        let (feature, missing, predicate) = node;
+        match Split::of(predicate, missing, &self.sets) {
+            // No rank is below 0.
+            Split::Constant(side) => Decision { column: 0, threshold: 0, swapped: side == Side::Left },
+            Split::Question(predicate) => {
+                let column = places.questions[&(feature, missing, predicate)];
+                Decision { column, threshold: 1, swapped: false }
+            }
+            Split::Threshold(t) => {
+                let (first_column, group) = places.groups[&(feature, missing)];
+                let Group { first, count, .. } = self.groups[group];
+                let of_group = &self.thresholds[first as usize..][..count as usize];
+                let k = of_group.partition_point(|other| other.0.total_cmp(&t).is_lt()) as u32;
+                let largest = places.width.largest();
+                Decision { column: first_column + k / largest, threshold: k % largest + 1, swapped: false }
+            }
+        }
+    }
+}
+
+/// What decides as a split does: `rank of column < threshold` goes left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decision {
+    pub(super) column: u32,
+    /// At most [`Width::largest`].
+    pub(super) threshold: u32,
+    /// Whether the children have to change places.
+    pub(super) swapped: bool,
+}
+
+impl Places {
+    fn push_slices(&mut self, group: Group) {
+        let largest = self.width.largest();
+        for slice in 0..group.count.div_ceil(largest) {
+            let done = slice * largest;
+            let asks = Asks::Thresholds { first: group.first + done, count: largest.min(group.count - done) };
+            self.columns.push(Column { feature: group.feature, missing: group.missing, asks });
+        }
+    }
+
+    fn push_question(&mut self, question: Question) {
+        let (feature, missing, predicate) = question;
+        self.questions.insert(question, self.columns.len() as u32);
+        self.columns.push(Column { feature, missing, asks: Asks::Question { predicate } });
+    }
+}

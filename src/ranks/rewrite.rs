@@ -1,0 +1,56 @@
+//! The forest on ranks.
+
+use super::{
+    Asks, Column,
+    columns::{Asked, Decision, Places},
+};
+use crate::forest::{CompareType, Feature, Forest, Node, Predicate, Real, Side, Tree};
+
+/// The same trees, each split a compare of a rank column.
+pub(super) fn on_ranks(forest: &Forest, asked: &Asked, places: &Places) -> Forest {
+    let node = |node: &Node| match *node {
+        Node::Leaf { .. } => *node,
+        Node::Split { feature, predicate, missing, left, right } => {
+            let Decision { column, threshold, swapped } =
+                asked.decides(places, (feature, missing, predicate));
+            let (left, right) = if swapped { (right, left) } else { (left, right) };
+            let threshold = Real(f64::from(threshold));
+            let missing = places.columns[column as usize].missing;
+            Node::Split { feature: column, predicate: Predicate::Less { threshold }, missing, left, right }
+        }
+    };
+    let tree = |tree: &Tree| Tree { nodes: tree.nodes.iter().map(node).collect(), ids: tree.ids.clone() };
+    Forest {
+        producer: forest.producer.clone(),
+        features: places.columns.iter().map(|column| feature(forest, column)).collect(),
+        outputs: forest.outputs,
+        trees: forest.trees.iter().map(tree).collect(),
+        targets: forest.targets.clone(),
+        leaf_values: forest.leaf_values.clone(),
+        sets: Vec::new(),
+        base_score: forest.base_score.clone(),
+        aggregate: forest.aggregate,
+        // Ranks are whole numbers below 2^24, so an f32 holds each.
+        compare: CompareType::F32,
+        scale: forest.scale,
+        transform: forest.transform,
+        classes: forest.classes.clone(),
+    }
+}
+
+/// A rank column's name: its feature's own, and what tells it from other columns of that feature.
+fn feature(forest: &Forest, column: &Column) -> Feature {
+    let own = forest.features[column.feature as usize].name.clone();
+    let own = own.unwrap_or_else(|| format!("x[{}]", column.feature));
+    let missing = if column.missing == Side::Left { "left" } else { "right" };
+    let name = match column.asks {
+        Asks::Thresholds { first, count } => {
+            format!(
+                "{own} among thresholds {first}..{}, missing {missing}",
+                u64::from(first) + u64::from(count)
+            )
+        }
+        Asks::Question { predicate } => format!("{own} {predicate}, missing {missing}"),
+    };
+    Feature { name: Some(name), categories: Vec::new() }
+}
