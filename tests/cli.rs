@@ -478,13 +478,17 @@ fn sums_keep_the_contract_that_is_asked_for() {
     assert_eq!(report["sum"], "tree");
 }
 
-/// Until their kernels and operator know the contracts.
 #[test]
 #[cfg(feature = "flex")]
-fn sums_of_burn_backends_are_refused() {
+fn sums_of_flex_are_those_of_the_cpu() {
     let (model, rows) = (model("softprob"), zoo("softprob", "rows.npy"));
-    let flex = ["predict", &model, "--rows", &rows, "--backend", "flex", "--sum", "exact"];
-    refuses(&flex, &["--sum exact", "flex", "--backend cpu"]);
+    for (output, sum) in [("margin", "tree"), ("margin", "exact"), ("value", "tree"), ("value", "exact")] {
+        let predict = ["predict", &model, "--rows", &rows, "--output", output, "--sum", sum];
+        let with = |backend, schedule| {
+            prints(&[&predict[..], &["--backend", backend, "--schedule", schedule]].concat())
+        };
+        assert_eq!(with("flex", "hummingbird"), with("cpu", "default"), "{output}, {sum}");
+    }
 }
 
 #[test]

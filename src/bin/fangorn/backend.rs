@@ -107,17 +107,13 @@ impl Backend {
     /// Refuses a contract of sums that the backend does not keep.
     ///
     /// # Errors
-    /// Any but `any` on a backend other than the native CPU target.
+    /// Any but `any` on the reference interpreter, which sums in f64.
     pub fn require_sum(self, sum: Contract) -> Result<()> {
-        match sum {
-            Contract::Any => Ok(()),
-            Contract::Tree | Contract::Exact if self == Self::Cpu => Ok(()),
-            Contract::Tree | Contract::Exact => {
-                let name = self.name();
-                Err(Error::Request(format!(
-                    "--sum {sum}: the backend {name} does not keep it; use --backend cpu, or --sum any"
-                )))
-            }
+        match (self, sum) {
+            (Self::Reference, Contract::Tree | Contract::Exact) => Err(Error::Request(format!(
+                "--sum {sum}: the reference adds in f64, base score last; use --backend cpu, or --sum any"
+            ))),
+            _ => Ok(()),
         }
     }
 
@@ -161,7 +157,7 @@ impl<'f> Engine<'f> {
                 Runs::Cpu(Box::new(made.map_err(|e| choice.blame(e))?))
             }
             #[cfg(feature = "burn")]
-            _ => Runs::Burn(on_burn::Op::open(backend, forest, choice)?),
+            _ => Runs::Burn(on_burn::Op::open(backend, forest, choice, sum)?),
             #[cfg(not(feature = "burn"))]
             _ => return Err(Error::NotBuiltIn { name: backend.name() }),
         };
@@ -257,7 +253,7 @@ fn each<C: Cell, V, T>(
 /// What the backend refuses.
 #[cfg(feature = "cube")]
 pub fn kernel_text(backend: Backend, forest: &Forest, choice: &Choice) -> Result<String> {
-    on_burn::Op::open(backend, forest, choice)?.source(choice)
+    on_burn::Op::open(backend, forest, choice, Contract::Any)?.source(choice)
 }
 
 /// The part that needs burn.
@@ -266,7 +262,7 @@ mod on_burn {
     use std::sync::Arc;
 
     use burn::tensor::{Device, Tensor, TensorData};
-    use fangorn::{Forest, op::ForestOp};
+    use fangorn::{Forest, op::ForestOp, sum::Contract};
 
     use super::{Again, Backend};
     use crate::{
@@ -316,12 +312,12 @@ mod on_burn {
     }
 
     impl Op {
-        pub fn open(backend: Backend, forest: &Forest, choice: &Choice) -> Result<Self> {
+        pub fn open(backend: Backend, forest: &Forest, choice: &Choice, sum: Contract) -> Result<Self> {
             let op = match choice.is_default {
                 true => ForestOp::new(forest.clone()),
                 false => ForestOp::with_schedule(forest.clone(), choice.schedule.clone()),
             };
-            let op = Arc::new(op.map_err(|e| choice.blame(e))?);
+            let op = Arc::new(op.and_then(|op| op.with_sum(sum)).map_err(|e| choice.blame(e))?);
             guard(backend, || {
                 let device = device(backend).ok_or(Error::NotBuiltIn { name: backend.name() })?;
                 let opened = Self { backend, op, device };
