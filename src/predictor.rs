@@ -98,7 +98,7 @@ impl Predictor {
     ) -> Result<Self> {
         forest.verify()?;
         let threads = threads.clamp(1, 1 << 16) as u32;
-        let lowered = lower(forest, schedule, Request { threads, ..Request::cpu() })?;
+        let lowered = lower(forest, schedule, Request { threads, sum: contract, ..Request::cpu() })?;
         let program = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
         let summing = Summing::new(contract, forest, &lowered, threads)?;
         Ok(Self { contract, summing, ..Self::of_program(forest, program) })
@@ -107,10 +107,10 @@ impl Predictor {
     /// For `f32` rows only, which keeps one set of nodes.
     #[cfg(feature = "burn")]
     pub(crate) fn for_singles(forest: &Forest, schedule: &Schedule, contract: Contract) -> Result<Self> {
-        let request = Request::cpu();
+        let request = Request { sum: contract, ..Request::cpu() };
         let lowered = lower(forest, schedule, request)?;
-        let summing = Summing::new(contract, forest, &lowered, request.threads)?;
         let program = Program::new(forest, &lowered, request.threads)?;
+        let summing = Summing::new(contract, forest, &lowered, request.threads)?;
         Ok(Self { contract, summing, ..Self::of_program(forest, program) })
     }
 
@@ -164,33 +164,29 @@ impl Predictor {
     /// # Errors
     /// Rows with another number of columns than the forest has features, or `out` of another length.
     pub fn predict_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.values_by(&self.summing, rows, &self.leaves, out)
+        self.values_by(rows, &self.leaves, out)
     }
 
-    /// The same with other leaf values, by slot. Contracts but `any` are of the forest's own.
+    /// The same with other leaf values, by slot, where sums may be in any order; a stricter contract is about the forest's
+    /// own leaves.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn values_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.values_by(&self.summing, rows, self.leaves_of(leaves), out)
+        self.values_by(rows, self.promised(leaves), out)
     }
 
-    /// The margins with such leaf values.
+    /// Margins, as [`Predictor::values_of`].
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn margins_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.program.margins_by(&self.summing, rows, self.leaves_of(leaves), out)
+        self.program.margins_by(&self.summing, rows, self.promised(leaves), out)
     }
 
+    /// The leaves that the contract is about, where these are handed over.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
-    fn leaves_of<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
+    fn promised<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
         if self.contract == Contract::Any { leaves } else { &self.leaves }
     }
 
-    fn values_by<T: Row>(
-        &self,
-        summing: &Summing,
-        rows: &Rows<'_, T>,
-        leaves: &[f32],
-        out: &mut [f32],
-    ) -> Result<()> {
+    fn values_by<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
         let outputs = self.program.outputs();
         let width = self.width();
         if out.len() != rows.len() * width {
@@ -202,7 +198,7 @@ impl Predictor {
             )));
         }
         if width == outputs {
-            self.program.margins_by(summing, rows, leaves, out)?;
+            self.program.margins_by(&self.summing, rows, leaves, out)?;
             self.transform_in_place(out, outputs);
             return Ok(());
         }
@@ -210,7 +206,7 @@ impl Predictor {
         thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut margins = MARGINS.with(RefCell::take);
         margins.resize(rows.len() * outputs, 0.0);
-        let done = self.program.margins_by(summing, rows, leaves, &mut margins);
+        let done = self.program.margins_by(&self.summing, rows, leaves, &mut margins);
         let task = |(margins, values): (&mut [f32], &mut [f32])| {
             self.scale(margins);
             let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));

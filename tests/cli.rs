@@ -480,24 +480,14 @@ fn sums_keep_the_contract_that_is_asked_for() {
 
 #[test]
 #[cfg(feature = "flex")]
-fn contracts_of_sums_hold_on_flex() {
+fn sums_of_flex_are_those_of_the_cpu() {
     let (model, rows) = (model("softprob"), zoo("softprob", "rows.npy"));
-    for sum in ["tree", "exact"] {
-        let on = |backend: &str| {
-            prints(&[
-                "predict",
-                &model,
-                "--rows",
-                &rows,
-                "--output",
-                "margin",
-                "--backend",
-                backend,
-                "--sum",
-                sum,
-            ])
+    for (output, sum) in [("margin", "tree"), ("margin", "exact"), ("value", "tree"), ("value", "exact")] {
+        let predict = ["predict", &model, "--rows", &rows, "--output", output, "--sum", sum];
+        let with = |backend, schedule| {
+            prints(&[&predict[..], &["--backend", backend, "--schedule", schedule]].concat())
         };
-        assert_eq!(on("flex"), on("cpu"), "{sum}");
+        assert_eq!(with("flex", "hummingbird"), with("cpu", "default"), "{output}, {sum}");
     }
 }
 

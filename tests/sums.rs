@@ -24,6 +24,7 @@ fn schedules(forest: &Forest) -> Vec<Schedule> {
         "tile(tree, t0, t1, trees/3)\nreorder(t0, batch, t1)\nparallel(t0)",
         "parallel(tree)\natomicReduce(tree)\ntile(batch, b0, b1, 16)\nreorder(b0, tree, b1)",
         "reorder(tree, batch)\nsort(depth)",
+        "ranks(auto)",
     ];
     let presets = [Preset::Default, Preset::TreebeardOneRow].map(|p| p.schedule(forest, false));
     let text = text.map(|t| Schedule::parse(t).unwrap_or_else(|e| panic!("{t}: {e}")));

@@ -31,18 +31,17 @@ pub(super) trait Emission: Copy + Sync {
     }
 }
 
-/// `rows x outputs` sums.
+/// `rows x outputs` sums. Where they are not `GROUPED`, each leaf is added to its row's sum by itself, since the order of
+/// additions counts.
 #[derive(Clone, Copy)]
-pub(super) struct Sums<'a, A> {
+pub(super) struct Sums<'a, A, const GROUPED: bool> {
     /// By slot.
     pub(super) leaves: &'a [A],
     pub(super) result: Shared<A>,
     pub(super) partials: Shared<A>,
-    /// Whether each leaf is added to its row's sum by itself, since the order of additions counts.
-    pub(super) one_by_one: bool,
 }
 
-impl<A: Addend> Emission for Sums<'_, A> {
+impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
     fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: &Sum, state: &State<'_>) {
         let p = run.program;
         let leaves = Leaves { slots: SlotTable(&p.slots), values: self.leaves };
@@ -52,9 +51,9 @@ impl<A: Addend> Emission for Sums<'_, A> {
             Sum::Result { .. } | Sum::Shared => (self.result, 0, false),
             Sum::Atomic => (self.result, 0, true),
         };
-        match outputs == 1 && !self.one_by_one {
-            true => run.dispatch(block, One { leaves, out, base, atomic }, state),
-            false => {
+        match outputs {
+            1 => run.dispatch(block, One::<A, GROUPED> { leaves, out, base, atomic }, state),
+            _ => {
                 let targets = p.targets.as_deref();
                 run.dispatch(block, Many { leaves, out, base, atomic, outputs, targets }, state);
             }

@@ -107,9 +107,9 @@ impl<S: Sink> Sink for Moved<S> {
     }
 }
 
-/// Sums of a single output, which a row's leaves may come to in groups.
+/// Sums of a single output. `GROUPED` says whether some of a row's leaves may be added up before they are added to its sum.
 #[derive(Clone, Copy)]
-pub(super) struct One<'a, A> {
+pub(super) struct One<'a, A, const GROUPED: bool> {
     pub(super) leaves: Leaves<'a, A>,
     pub(super) out: Shared<A>,
     /// Where row 0's sum is in `out`.
@@ -118,8 +118,8 @@ pub(super) struct One<'a, A> {
     pub(super) atomic: bool,
 }
 
-impl<A: Addend> Sink for One<'_, A> {
-    const ONE_VALUE: bool = true;
+impl<A: Addend, const GROUPED: bool> Sink for One<'_, A, GROUPED> {
+    const ONE_VALUE: bool = GROUPED;
     type Value = A;
     #[inline(always)]
     fn leaf(&self, row: usize, _position: usize, address: u32) {

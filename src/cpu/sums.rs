@@ -102,16 +102,16 @@ impl Program {
             )));
         }
         match &self.ranker {
-            None => self.summed(summing, rows, leaves, out),
+            None => self.margins_of(summing, rows, leaves, out),
             Some(ranker) => ranked(ranker, rows, self.threads, |rows| match rows {
-                Ranked::U8(rows) => self.summed(summing, rows, leaves, out),
-                Ranked::U16(rows) => self.summed(summing, rows, leaves, out),
+                Ranked::U8(rows) => self.margins_of(summing, rows, leaves, out),
+                Ranked::U16(rows) => self.margins_of(summing, rows, leaves, out),
             }),
         }
     }
 
     /// The margins of rows as they are walked.
-    fn summed<T: Row>(
+    fn margins_of<T: Row>(
         &self,
         summing: &Summing,
         rows: &Rows<'_, T>,
@@ -123,14 +123,14 @@ impl Program {
             return Ok(());
         }
         match summing {
-            Summing::Any => self.singles(rows, leaves, false, out),
-            Summing::Singles { order: Order::Walks } => self.singles(rows, leaves, true, out),
+            Summing::Any => self.singles::<T, true>(rows, leaves, out),
+            Summing::Singles { order: Order::Walks } => self.singles::<T, false>(rows, leaves, out),
             Summing::Singles { order: Order::Slots(targets) } => {
                 self.in_order(rows, (leaves, &self.base), targets.as_deref(), out, |sum| sum);
                 Ok(())
             }
             Summing::Doubles { leaves, base, order: Order::Walks } => {
-                self.totals(rows, (leaves, base), true, out, |sum, _| sum as f32)
+                self.totals::<_, T, false>(rows, (leaves, base), out, |sum, _| sum as f32)
             }
             Summing::Doubles { leaves, base, order: Order::Slots(targets) } => {
                 self.in_order(rows, (leaves, base), targets.as_deref(), out, |sum| sum as f32);
@@ -138,34 +138,32 @@ impl Program {
             }
             Summing::Fixed(fixed) => {
                 let round = |total, output| fixed.round(total, output);
-                self.totals(rows, (fixed.leaves(), fixed.base()), false, out, round)
+                self.totals::<_, T, true>(rows, (fixed.leaves(), fixed.base()), out, round)
             }
         }
     }
 
     /// Sums in `f32`, which need no room but the result's.
-    fn singles<T: Row>(
+    fn singles<T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
         leaves: &[f32],
-        one_by_one: bool,
         out: &mut [f32],
     ) -> Result<()> {
         let outputs = self.outputs();
         self.in_pieces(rows, 0, |part, at, range, partials| {
             let sums = &mut out[range.start * outputs..range.end * outputs];
             with_scratch(partials, |partials| {
-                self.add_up(part, at, (leaves, &self.base), one_by_one, sums, partials)
+                self.add_up::<_, T, GROUPED>(part, at, (leaves, &self.base), sums, partials)
             });
         })
     }
 
     /// Sums in another type than the result's, and each rounded to it at the end.
-    fn totals<A: Addend, T: Row>(
+    fn totals<A: Addend, T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
         values: (&[A], &[A]),
-        one_by_one: bool,
         out: &mut [f32],
         round: impl Fn(A, usize) -> f32,
     ) -> Result<()> {
@@ -174,7 +172,7 @@ impl Program {
             let out = &mut out[range.start * outputs..range.end * outputs];
             with_scratch(out.len() + partials, |room| {
                 let (sums, partials) = room.split_at_mut(out.len());
-                self.add_up(part, at, values, one_by_one, sums, partials);
+                self.add_up::<_, T, GROUPED>(part, at, values, sums, partials);
                 for (out, sums) in out.chunks_exact_mut(outputs).zip(sums.chunks_exact(outputs)) {
                     let each = out.iter_mut().zip(sums).enumerate();
                     each.for_each(|(o, (out, sum))| *out = round(*sum, o));
@@ -184,18 +182,17 @@ impl Program {
     }
 
     /// Base scores, and the leaves of each row's walks: `values` are leaves by slot, and base scores by output.
-    fn add_up<A: Addend, T: Row>(
+    fn add_up<A: Addend, T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
         at: Extents,
         (leaves, base): (&[A], &[A]),
-        one_by_one: bool,
         sums: &mut [A],
         partials: &mut [A],
     ) {
         sums.chunks_exact_mut(base.len()).for_each(|row| row.copy_from_slice(base));
         let (result, partials) = (Shared::new(sums), Shared::new(partials));
-        self.run(rows, at, Sums { leaves, result, partials, one_by_one });
+        self.run(rows, at, Sums::<_, GROUPED> { leaves, result, partials });
     }
 
     /// Rows do not depend on each other, so a batch that needs too much room goes in pieces. `own` is how many totals a

@@ -110,8 +110,8 @@ impl ForestOp {
         })
     }
 
-    /// The same with sums that keep a contract. Under any but [`Contract::Any`] those are sums of the forest's own leaves,
-    /// whatever leaf values a call hands over.
+    /// The same with sums that keep a contract. Any but [`Contract::Any`] is about sums of the forest's own leaves, whatever
+    /// leaf values a call hands over.
     ///
     /// # Errors
     /// A forest whose sums can't keep it.
@@ -296,8 +296,8 @@ impl ForestOp {
         if let Some(predictor) = self.cpu.get() {
             return Ok(predictor);
         }
-        let made =
-            Predictor::for_singles(&self.forest, &self.schedule(&crate::schedule::Device::Cpu), self.sum)?;
+        let schedule = self.schedule(&crate::schedule::Device::Cpu);
+        let made = Predictor::for_singles(&self.forest, &schedule, self.sum)?;
         Ok(self.cpu.get_or_init(|| made))
     }
 

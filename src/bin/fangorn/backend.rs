@@ -107,16 +107,13 @@ impl Backend {
     /// Refuses a contract of sums that the backend does not keep.
     ///
     /// # Errors
-    /// Any but `any` by the reference, which adds in `f64` in the order of the trees.
+    /// Any but `any` on the reference interpreter, which sums in f64.
     pub fn require_sum(self, sum: Contract) -> Result<()> {
-        match sum {
-            Contract::Tree | Contract::Exact if self == Self::Reference => {
-                let name = self.name();
-                Err(Error::Request(format!(
-                    "--sum {sum}: the backend {name} does not keep it; use --backend cpu, or --sum any"
-                )))
-            }
-            Contract::Any | Contract::Tree | Contract::Exact => Ok(()),
+        match (self, sum) {
+            (Self::Reference, Contract::Tree | Contract::Exact) => Err(Error::Request(format!(
+                "--sum {sum}: the reference adds in f64, base score last; use --backend cpu, or --sum any"
+            ))),
+            _ => Ok(()),
         }
     }
 

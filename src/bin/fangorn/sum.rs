@@ -10,7 +10,7 @@ use fangorn::sum::Contract;
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SumChoice {
     /// What sums promise: `any` the fastest order, `tree` the producer's own order and type, `exact` the same bytes for
-    /// every schedule, batch and device
+    /// every schedule, batch and device. The backend reference takes `any` only
     #[arg(long, value_name = "any|tree|exact", default_value = "any", value_parser = contract())]
     pub sum: Contract,
 }
