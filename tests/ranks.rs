@@ -174,7 +174,7 @@ fn decides_alike<T: Value>(what: &str, forest: &Forest, ranks: &Ranks, slots: us
                         Predicate::Less { threshold } => threshold.0,
                         _ => x,
                     };
-                    count < 2000 || (x - t).abs() <= 1e-5 * t.abs() || r < EDGES.len() || r % 17 == 0
+                    count < 2000 || (x - t).abs() <= 1e-5 * t.abs() || r < EDGES.len() || r.is_multiple_of(17)
                 };
                 for r in (0..count).filter(|r| near(*r)) {
                     let row = row(&values, columns, r);

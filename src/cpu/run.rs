@@ -241,7 +241,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     }
 
     /// The one kernel for rows other than `f32`: any strides, any question, whatever the interleaving.
-    fn plain<R: Rule, D: Row, S: Sink>(
+    fn plain<R: Rule, D: Row + Read<R::Compare>, S: Sink>(
         &self,
         nodes: &Nodes<R>,
         rows: &Rows<'_, D>,
@@ -249,9 +249,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         tree: Span,
         shape: Shape,
         sink: S,
-    ) where
-        D: Read<R::Compare>,
-    {
+    ) {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
         unsafe { walk::lanes::<R, D, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }

@@ -40,7 +40,7 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
     let Case { forest, schedule, batch, .. } = case;
     for emit in [Emit::Slots, Emit::Margins, Emit::Trace] {
         // Whole numbers take the place of floats in one case of three.
-        let exact = emit == Emit::Margins && (case.rows.len() + batch) % 3 == 0;
+        let exact = emit == Emit::Margins && (case.rows.len() + batch).is_multiple_of(3);
         let sum = if exact { Contract::Exact } else { Contract::Any };
         let request =
             Request { device: fangorn::cube::device(client), emit, threads: 1, sum, ..Request::cpu() };
