@@ -11,7 +11,9 @@ use fangorn::{
     cube::Executable,
     forest::reference,
     plan::{Emit, Extents, GpuDim, Request, RowType, lower},
+    ranks::Choice,
     schedule::{Device, Gpu, Preset, Schedule},
+    sum::Contract,
 };
 use fangorn_kernels::{
     cube::{Rows, adders},
@@ -270,12 +272,25 @@ fn sums_by_planes_and_by_atomic_additions() {
 fn long_batches_go_in_pieces() {
     let Some(client) = client() else { return };
     let s = named("softprob");
-    let schedule = Preset::TahoeDirect.schedule(&s.forest, true);
-    let exe = Executable::new(&client, &s.forest, &schedule, Emit::Margins, RowType::F32).expect("made");
+    let direct = Preset::TahoeDirect.schedule(&s.forest, true);
+    let ranked = direct.clone().ranks(Some(Choice::U8));
     let (batch, outputs) = (300, s.forest.outputs as usize);
-    let whole = run(&client, &exe, &s, batch, outputs);
-    let pieces = run(&client, &exe.clone().with_most_rows(128), &s, batch, outputs);
-    assert_eq!(whole, pieces);
+    for schedule in [direct, ranked.clone(), ranked.cache("b0")] {
+        for sum in Contract::ALL {
+            let made = Executable::with_sum(&client, &s.forest, &schedule, Emit::Margins, RowType::F32, sum);
+            let exe = match made {
+                Ok(exe) => exe,
+                Err(refused) if support::lacks_shared_memory(&refused) => continue,
+                Err(refused) => panic!("{schedule}, {sum}: {refused}"),
+            };
+            let whole = run(&client, &exe, &s, batch, outputs);
+            let pieces = run(&client, &exe.clone().with_most_rows(128), &s, batch, outputs);
+            assert_eq!(whole, pieces, "{schedule}, {sum}");
+            let found: Vec<f32> = whole.into_iter().map(f32::from_bits).collect();
+            let expected = reference_margins(&s);
+            assert_margins(&format!("{schedule}, {sum}"), &s.forest, &found, |r| expected(r % s.count));
+        }
+    }
 }
 
 #[test]

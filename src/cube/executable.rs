@@ -166,7 +166,8 @@ impl Executable {
         let slots_bind = (bytes / 4 / u64::from(trees)).min(1 << 31) as u32;
         let most = most_rows(&self.plan, rows, self.model.trees, bytes).min(slots_bind);
         let most = self.most_rows.map_or(most, |m| m.min(most));
-        for (rows, out) in pieces(self.plan.input(), rows, out, most) {
+        let input = self.ranks.as_ref().map_or(self.plan.input(), |tables| tables.from);
+        for (rows, out) in pieces(input, rows, out, most) {
             let len = rows.batch as usize * trees as usize;
             let slots = (self.client.empty(len * 4), len);
             self.walk(&rows, leaves.clone(), slots.clone());

@@ -26,8 +26,8 @@ impl Plan {
         ops.iter().filter(|op| caches(op)).count() == 1 && ops.iter().all(once)
     }
 
-    /// From column to column of the row cache: rows, where there are many as many as shared memory has banks, or a multiple
-    /// of that, so that units with rows of their own never ask one bank for two keys.
+    /// From column to column of the row cache: the window's rows, rounded up to a multiple of shared memory's banks where
+    /// there are as many, so that units with rows of their own never ask one bank for two keys.
     pub fn cached_stride(&self) -> u32 {
         match self.cached_rows.unwrap_or(0) {
             rows if rows < BANKS => rows,
