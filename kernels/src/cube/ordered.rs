@@ -7,7 +7,7 @@ use cubecl::prelude::*;
 
 use super::double::{self, Pair};
 
-/// How the sums of [`add_in_order`] are made.
+/// How sums in the order of the trees are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Order {
     /// Sums a row.
