@@ -5,14 +5,21 @@
 //! cargo run --release -p fangorn-benches -- cache MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- ranking MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
+//! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches --features wgpu -- gpu --model MODEL --rows ROWS.npy --backend wgpu
 //! ```
 //!
 //! Prints microseconds a row, one thread, the least of many calls, for each preset on the CPU target. The peers'
 //! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `cache` times
 //! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians.
 //! `ranking` says what a model's ranks come to and times ranking rows, the same way. `load` times reading models, each
-//! also as a `.fangorn` file, beside `benches/peers/load.py`.
+//! also as a `.fangorn` file, beside `benches/peers/load.py`. `gpu` times a device (`gpu --help`); `benches/gpu` compares
+//! it with other engines. `matrices` times walks and matrix products of small trees in turns.
 
+#[cfg(feature = "gpu")]
+mod gpu;
+#[cfg(feature = "matrices")]
+mod matrices;
 mod ranking;
 
 use std::{hint::black_box, path::Path, process::ExitCode, time::Instant};
@@ -33,6 +40,11 @@ fn main() -> ExitCode {
     {
         return done(models.iter().try_for_each(|model| load(Path::new(model))));
     }
+    if let [first, rest @ ..] = &arguments[..]
+        && first == "gpu"
+    {
+        return gpu(rest);
+    }
     if let [first, model, rows, rest @ ..] = &arguments[..]
         && first == "cache"
     {
@@ -45,12 +57,34 @@ fn main() -> ExitCode {
         let batches = rest.first().map_or("1,64,4096", String::as_str);
         return done(ranking::ranking(Path::new(model), Path::new(rows), batches));
     }
+    #[cfg(feature = "matrices")]
+    if let [first, model, rows, rest @ ..] = &arguments[..]
+        && first == "matrices"
+    {
+        let batches = rest.first().map_or("1,64,4096", String::as_str);
+        return done(matrices::matrices(Path::new(model), Path::new(rows), batches));
+    }
     let [model, rows, rest @ ..] = &arguments[..] else {
-        eprintln!("usage: fangorn-benches [cache|ranking] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL…");
+        eprintln!(
+            "usage: fangorn-benches [cache|ranking] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | gpu --help"
+        );
         return ExitCode::from(2);
     };
     let batches = rest.first().map_or("1,64,4096", String::as_str);
     done(run(Path::new(model), Path::new(rows), batches))
+}
+
+#[cfg(feature = "gpu")]
+fn gpu(arguments: &[String]) -> ExitCode {
+    gpu::run(arguments)
+}
+
+#[cfg(not(feature = "gpu"))]
+fn gpu(_: &[String]) -> ExitCode {
+    eprintln!(
+        "fangorn-benches: no device is in this build; build with --features cuda, vulkan, wgpu, metal or rocm"
+    );
+    ExitCode::from(2)
 }
 
 fn done(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {

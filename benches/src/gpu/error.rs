@@ -1,0 +1,67 @@
+//! What can go wrong here, and panics of drivers caught.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, set_hook},
+    path::PathBuf,
+    sync::Mutex,
+};
+
+/// A `Result` whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One line that names the thing and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A request that can't be met.
+    #[error("{0}")]
+    Request(String),
+    /// A backend that this build leaves out.
+    #[error("the backend {0} is not in this build; build with --features {0}")]
+    NotBuiltIn(&'static str),
+    /// A device that does not answer, or fails.
+    #[error("{backend}: {cause}")]
+    Device {
+        /// The backend's name.
+        backend: &'static str,
+        /// What it said.
+        cause: String,
+    },
+    /// A file that can't be read or written, or holds something else than it should.
+    #[error("{}: {cause}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// What the library refuses.
+    #[error("{0}")]
+    Fangorn(#[from] fangorn::Error),
+    /// Standard input or output that is gone.
+    #[error("standard input or output: {0}")]
+    Stream(#[from] std::io::Error),
+}
+
+/// The first panic's message: later ones, on other threads, mostly follow from it.
+static FIRST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Keeps panics from writing to standard error; [`caught`] hands them on.
+pub fn silence_panics() {
+    set_hook(Box::new(|info| {
+        if let Ok(mut first) = FIRST_PANIC.lock() {
+            let text = info.payload_as_str().unwrap_or("a panic without a message");
+            first.get_or_insert_with(|| text.to_owned());
+        }
+    }));
+}
+
+/// Runs what talks to a driver, which panics where it is missing or out of memory.
+pub fn caught<T>(backend: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    let first = || FIRST_PANIC.lock().ok().and_then(|mut first| first.take());
+    first();
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        let text = first().unwrap_or_else(|| "a panic without a message".to_owned());
+        let cause = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Err(Error::Device { backend, cause })
+    })
+}

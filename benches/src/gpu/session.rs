@@ -1,0 +1,379 @@
+//! A forest on a device: its schedules, the rows of a batch, and the ways to time them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+
+use burn::tensor::{Device, ProfileOptions, Tensor, TensorData, TimingMethod};
+use fangorn::{
+    Forest, Predictor,
+    cpu::Rows,
+    forest::Targets,
+    op::ForestOp,
+    schedule::{Preset, Schedule},
+};
+use serde::Serialize;
+
+use super::{
+    error::{Error, Result, caught},
+    npy,
+    time::{Summary, samples, wall},
+};
+
+/// The devices there are features for.
+pub const BACKENDS: [&str; 5] = ["cuda", "vulkan", "wgpu", "metal", "rocm"];
+
+/// A schedule with a name, compiled at its first use.
+pub struct Candidate {
+    /// A preset's name, or a file's.
+    pub name: String,
+    /// The schedule, one directive after the other.
+    pub directives: String,
+    op: Arc<ForestOp>,
+    /// Milliseconds from the forest to the first margins.
+    pub first_ms: Option<f64>,
+    /// Why it is no longer run.
+    pub refused: Option<String>,
+}
+
+/// Microseconds of many calls.
+#[derive(Debug, Default, Serialize)]
+pub struct Times {
+    /// A call, and the wait until the device is done; rows and margins stay on the device.
+    pub resident: Vec<f64>,
+    /// The same by the device's own clock; empty where it has none.
+    pub device: Vec<f64>,
+    /// A call of several in a row before one wait.
+    pub queued: Vec<f64>,
+    /// Rows from the host's memory, a call, margins in the host's memory.
+    pub total: Vec<f64>,
+}
+
+/// The middle and the least of [`Times`].
+#[derive(Debug, Serialize)]
+pub struct Summaries {
+    resident_us: Option<Summary>,
+    device_us: Option<Summary>,
+    queued_us: Option<Summary>,
+    total_us: Option<Summary>,
+}
+
+impl Times {
+    /// The summaries.
+    pub fn summaries(&self) -> Summaries {
+        Summaries {
+            resident_us: Summary::of(&self.resident),
+            device_us: Summary::of(&self.device),
+            queued_us: Summary::of(&self.queued),
+            total_us: Summary::of(&self.total),
+        }
+    }
+}
+
+/// What was written of a batch's results, for others to compare with.
+#[derive(Debug, Serialize)]
+pub struct Written {
+    /// Margins of all rows.
+    margins: PathBuf,
+    /// The producer's numbers of the leaves that the first rows reach.
+    leaves: PathBuf,
+    /// For the same rows: how far two correct sums of them may be from the exact one, by output.
+    row_bound: PathBuf,
+    /// The same for any row.
+    bound: Vec<f64>,
+    /// Leaves of those rows that are others on the native CPU target.
+    leaves_unlike_cpu: usize,
+}
+
+/// Calls before one wait, where calls are queued.
+const QUEUED: usize = 16;
+/// Bytes of margins that queued calls may take.
+const QUEUED_BYTES: usize = 512 << 20;
+/// Leaves that are written.
+const MOST_LEAVES: usize = 1 << 24;
+
+/// A forest on a device.
+pub struct Session {
+    /// The backend's name.
+    pub backend: &'static str,
+    device: Device,
+    forest: Forest,
+    cpu: Predictor,
+    /// The schedules.
+    pub candidates: Vec<Candidate>,
+    host: Vec<f32>,
+    x: Option<Tensor<2>>,
+}
+
+impl Session {
+    /// Opens a backend's default device.
+    ///
+    /// # Errors
+    /// A backend that is not built in or does not answer, or a schedule that can't be read.
+    pub fn open(backend: &str, forest: Forest, schedules: &[String], skipped: &[String]) -> Result<Self> {
+        let name = BACKENDS.into_iter().find(|b| *b == backend).ok_or_else(|| {
+            let names = BACKENDS.join(", ");
+            Error::Request(format!("unknown backend {backend}; the backends are {names}"))
+        })?;
+        let cpu = Predictor::new(&forest)?;
+        let mut candidates = Vec::new();
+        for schedule in schedules {
+            candidates.extend(named(schedule, &forest)?);
+        }
+        candidates.retain(|c| !skipped.contains(&c.name));
+        if candidates.is_empty() {
+            return Err(Error::Request("every schedule is skipped; leave one".into()));
+        }
+        caught(name, || {
+            let device = device(name).ok_or(Error::NotBuiltIn(name))?;
+            let session = Self { backend: name, device, forest, cpu, candidates, host: Vec::new(), x: None };
+            session.sync()?;
+            Ok(session)
+        })
+    }
+
+    /// What the device calls itself.
+    pub fn device_name(&self) -> String {
+        let identity = caught(self.backend, || Ok(self.device.identity()));
+        identity.ok().flatten().map_or_else(|| format!("{:?}", self.device), |identity| identity.name)
+    }
+
+    /// The forest.
+    pub fn forest(&self) -> &Forest {
+        &self.forest
+    }
+
+    /// Waits until the device is done.
+    pub fn sync(&self) -> Result<()> {
+        let failed = |e| Error::Device { backend: self.backend, cause: format!("{e:?}") };
+        caught(self.backend, || self.device.sync().map_err(failed))
+    }
+
+    /// Puts rows on the device in place of those before.
+    ///
+    /// # Errors
+    /// A device that has no room for them.
+    pub fn load(&mut self, rows: Vec<f32>) -> Result<()> {
+        self.x = None;
+        self.host = rows;
+        caught(self.backend, || {
+            self.device.memory_cleanup();
+            self.x = Some(self.upload(self.host.clone()));
+            self.sync()
+        })
+    }
+
+    fn upload(&self, rows: Vec<f32>) -> Tensor<2> {
+        let columns = self.forest.features.len();
+        let shape = [rows.len() / columns.max(1), columns];
+        Tensor::from_data(TensorData::new(rows, shape), &self.device)
+    }
+
+    fn rows(&self) -> Result<&Tensor<2>> {
+        self.x.as_ref().ok_or_else(|| Error::Request("no rows are loaded; open a batch first".into()))
+    }
+
+    /// Runs a schedule over the rows, for the first time or again; compiles it where that has not been done.
+    ///
+    /// # Errors
+    /// What the device refuses, or fails at.
+    pub fn first(&mut self, candidate: usize) -> Result<()> {
+        let start = Instant::now();
+        let op = &self.candidates[candidate].op;
+        caught(self.backend, || {
+            let margins = op.margins(self.rows()?.clone())?;
+            self.sync()?;
+            drop(margins);
+            Ok(())
+        })?;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        self.candidates[candidate].first_ms.get_or_insert(ms);
+        Ok(())
+    }
+
+    /// Times a schedule for about so many seconds in all.
+    ///
+    /// # Errors
+    /// What the device fails at.
+    pub fn time(&self, candidate: usize, seconds: f64) -> Result<Times> {
+        let op = &self.candidates[candidate].op;
+        let x = self.rows()?;
+        let bytes = x.dims()[0] * op.outputs() * 4;
+        let queued = (QUEUED_BYTES / bytes.max(1)).clamp(1, QUEUED);
+        caught(self.backend, || {
+            let mut times = Times { resident: self.resident(candidate, 0.4 * seconds)?, ..Times::default() };
+            times.queued = samples(0.2 * seconds, || {
+                let took = wall(|| {
+                    let run = |_| op.margins(x.clone());
+                    // Kept until the device is done, so that nothing is skipped as unused.
+                    let margins = (0..queued).map(run).collect::<Result<Vec<_>, _>>()?;
+                    self.sync()?;
+                    drop(margins);
+                    Ok(())
+                })?;
+                Ok(Some(took / queued as f64))
+            })?;
+            times.device = samples(0.1 * seconds, || self.device_time(op, x))?;
+            times.total = samples(0.3 * seconds, || {
+                // The copy that the upload consumes is made before the clock starts.
+                let rows = self.host.clone();
+                let took = wall(|| {
+                    std::hint::black_box(op.margins(self.upload(rows))?.into_data());
+                    Ok(())
+                })?;
+                Ok(Some(took))
+            })?;
+            Ok(times)
+        })
+    }
+
+    /// The part of [`Session::time`] that schedules are compared by.
+    ///
+    /// # Errors
+    /// What the device fails at.
+    pub fn resident(&self, candidate: usize, seconds: f64) -> Result<Vec<f64>> {
+        let op = &self.candidates[candidate].op;
+        let x = self.rows()?;
+        let call = || {
+            let margins = op.margins(x.clone())?;
+            self.sync()?;
+            drop(margins);
+            Ok(())
+        };
+        caught(self.backend, || {
+            samples(0.1 * seconds, || wall(call).map(Some))?;
+            samples(0.9 * seconds, || wall(call).map(Some))
+        })
+    }
+
+    /// Microseconds of one call by the device's clock, where it has one.
+    fn device_time(&self, op: &Arc<ForestOp>, x: &Tensor<2>) -> Result<Option<f64>> {
+        let (op, x) = (op.clone(), x.clone());
+        let failed = |e| Error::Device { backend: self.backend, cause: format!("{e:?}") };
+        let timed = self.device.profile_with(ProfileOptions::default().flush(), move || op.margins(x));
+        let (margins, duration) = timed.map_err(failed)?;
+        let margins = margins?;
+        let own_clock = duration.timing_method() == TimingMethod::Device;
+        let ticks = wait(duration.into_future());
+        drop(margins);
+        Ok(ticks.filter(|_| own_clock).map(|t| t.duration().as_secs_f64() * 1e6))
+    }
+
+    /// Writes a schedule's margins of the rows, and the leaves that the first `most` of them reach.
+    ///
+    /// # Errors
+    /// What the device fails at, or a file that can't be written.
+    pub fn write(&self, candidate: usize, folder: &Path, most: usize) -> Result<Written> {
+        let op = &self.candidates[candidate].op;
+        let x = self.rows()?;
+        let [batch, columns] = x.dims();
+        let trees = op.trees();
+        let count = batch.min(most).min(MOST_LEAVES / trees.max(1)).max(1);
+        let failed =
+            |e: &dyn std::fmt::Debug| Error::Device { backend: self.backend, cause: format!("{e:?}") };
+        let (margins, slots) = caught(self.backend, || {
+            let margins = op.margins(x.clone())?.into_data().try_to_vec::<f32>().map_err(|e| failed(&e))?;
+            let slots = op.slots(x.clone().slice([0..count, 0..columns]))?.into_data().convert::<i32>();
+            Ok((margins, slots.try_to_vec::<i32>().map_err(|e| failed(&e))?))
+        })?;
+        let written = Written {
+            margins: folder.join("margins.npy"),
+            leaves: folder.join("leaves.npy"),
+            row_bound: folder.join("row-bound.npy"),
+            bound: self.forest.sum_bound(),
+            leaves_unlike_cpu: {
+                let first = Rows::new(&self.host[..count * columns], columns)?;
+                let own = self.cpu.slots(&first)?;
+                own.iter().zip(&slots).filter(|(own, slot)| **own != **slot as u32).count()
+            },
+        };
+        npy::write(&written.margins, op.outputs(), margins.into_iter())?;
+        let ids = leaf_ids(&self.forest);
+        npy::write(&written.leaves, trees, slots.iter().map(|slot| ids[*slot as usize]))?;
+        let bounds: Vec<f32> = slots.chunks_exact(trees.max(1)).flat_map(|row| self.row_bound(row)).collect();
+        npy::write(&written.row_bound, op.outputs(), bounds.into_iter())?;
+        Ok(written)
+    }
+
+    /// `(trees + 1) x 2^-24 x (|base| + Σ |leaf|)` for each output of a row.
+    fn row_bound(&self, slots: &[i32]) -> Vec<f32> {
+        let forest = &self.forest;
+        let mut sums: Vec<f64> = forest.base_score.iter().map(|b| b.0.abs()).collect();
+        for (tree, slot) in slots.iter().enumerate() {
+            let leaf = forest.leaf(*slot as u32);
+            match &forest.targets {
+                Targets::One(outputs) => sums[outputs[tree] as usize] += leaf[0].0.abs(),
+                Targets::All => sums.iter_mut().zip(leaf).for_each(|(sum, v)| *sum += v.0.abs()),
+            }
+        }
+        let unit = (slots.len() + 1) as f64 * 2f64.powi(-24);
+        sums.into_iter().map(|sum| (sum * unit) as f32).collect()
+    }
+}
+
+/// The schedules that a name stands for: a preset, a file, or all presets.
+fn named(name: &str, forest: &Forest) -> Result<Vec<Candidate>> {
+    let candidate = |name: &str, schedule: Schedule| -> Result<Candidate> {
+        let directives = schedule.to_string().lines().collect::<Vec<_>>().join("; ");
+        let op = Arc::new(ForestOp::with_schedule(forest.clone(), schedule)?);
+        Ok(Candidate { name: name.to_owned(), directives, op, first_ms: None, refused: None })
+    };
+    let preset = |preset: Preset| candidate(preset.name(), preset.schedule(forest, true));
+    if name == "all" {
+        return Preset::ALL.into_iter().map(preset).collect();
+    }
+    if let Some(of_name) = Preset::parse(name) {
+        return Ok(vec![preset(of_name)?]);
+    }
+    let wrong = |cause: String| Error::File { path: name.into(), cause };
+    let text = std::fs::read_to_string(name).map_err(|e| {
+        let presets = Preset::ALL.map(Preset::name).join(", ");
+        wrong(format!("{e}; give a file of directives, all, or one of {presets}"))
+    })?;
+    let schedule = Schedule::parse(&text).map_err(|e| wrong(e.to_string()))?;
+    Ok(vec![candidate(name, schedule)?])
+}
+
+/// The producer's number of the leaf with each slot.
+fn leaf_ids(forest: &Forest) -> Vec<i32> {
+    let mut ids = vec![0; forest.slots()];
+    for tree in &forest.trees {
+        for (node, id) in tree.nodes.iter().zip(&tree.ids) {
+            if let Some(slot) = node.slot() {
+                ids[slot as usize] = *id as i32;
+            }
+        }
+    }
+    ids
+}
+
+/// The default device of a backend, where it is built in.
+fn device(backend: &str) -> Option<Device> {
+    match backend {
+        #[cfg(feature = "cuda")]
+        "cuda" => Some(Device::cuda(0)),
+        #[cfg(feature = "vulkan")]
+        "vulkan" => Some(Device::vulkan(burn::tensor::DeviceKind::DefaultDevice)),
+        #[cfg(feature = "wgpu")]
+        "wgpu" => Some(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
+        #[cfg(feature = "metal")]
+        "metal" => Some(Device::metal(burn::tensor::DeviceKind::DefaultDevice)),
+        #[cfg(feature = "rocm")]
+        "rocm" => Some(Device::rocm(0)),
+        _ => None,
+    }
+}
+
+/// The value of a future, asked for again and again.
+fn wait<F: Future + Unpin>(mut future: F) -> F::Output {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        match std::pin::Pin::new(&mut future).poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
