@@ -95,7 +95,7 @@ fn go(args: &Args) -> Result<()> {
         return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
     }
     let start = Instant::now();
-    let forest = import::load(&args.model, &Default::default()).map_err(fangorn::Error::from)?;
+    let forest = import::load(&args.model, &Default::default())?;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let mut rows = RowFile::open(&args.rows, forest.features.len())?;
     let mut session = Session::open(&args.backend, forest, &args.schedule, &args.skip)?;

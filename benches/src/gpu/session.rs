@@ -172,6 +172,12 @@ impl Session {
         Tensor::from_data(TensorData::new(rows, shape), &self.device)
     }
 
+    /// Margins in the host's memory. They are copied: what a read hands out may be fetched when it is first looked at.
+    fn download(&self, margins: Tensor<2>) -> Result<Vec<f32>> {
+        let failed = |e| Error::Device { backend: self.backend, cause: format!("{e:?}") };
+        margins.into_data().try_to_vec::<f32>().map_err(failed)
+    }
+
     fn rows(&self) -> Result<&Tensor<2>> {
         self.x.as_ref().ok_or_else(|| Error::Request("no rows are loaded; open a batch first".into()))
     }
@@ -221,7 +227,7 @@ impl Session {
                 // The copy that the upload consumes is made before the clock starts.
                 let rows = self.host.clone();
                 let took = wall(|| {
-                    std::hint::black_box(op.margins(self.upload(rows))?.into_data());
+                    std::hint::black_box(self.download(op.margins(self.upload(rows))?)?);
                     Ok(())
                 })?;
                 Ok(Some(took))
@@ -275,7 +281,7 @@ impl Session {
         let failed =
             |e: &dyn std::fmt::Debug| Error::Device { backend: self.backend, cause: format!("{e:?}") };
         let (margins, slots) = caught(self.backend, || {
-            let margins = op.margins(x.clone())?.into_data().try_to_vec::<f32>().map_err(|e| failed(&e))?;
+            let margins = self.download(op.margins(x.clone())?)?;
             let slots = op.slots(x.clone().slice([0..count, 0..columns]))?.into_data().convert::<i32>();
             Ok((margins, slots.try_to_vec::<i32>().map_err(|e| failed(&e))?))
         })?;
