@@ -1,7 +1,7 @@
 //! Schedules with a name: what known engines do, in this language.
 
 use super::{Axis, GpuDim, LayoutKind, Schedule, Size};
-use crate::forest::{Forest, ForestStats};
+use crate::forest::{Forest, ForestStats, Targets};
 
 /// A named schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,7 +103,8 @@ impl Preset {
             }
             Self::TreebeardOneRow => {
                 // Trees with outputs of their own keep more at hand; eight of them spill on a GPU.
-                let together = if gpu && forest.outputs > 1 { 4u32 } else { 8 };
+                let own_outputs = forest.outputs > 1 && forest.targets != Targets::All;
+                let together = if gpu && own_outputs { 4u32 } else { 8 };
                 let tiled =
                     Schedule::new().tile("batch", "b0", "b1", 64u32).tile("tree", "t0", "t1", together);
                 chunks(tiled).interleave("t1").unroll_walk("t1", None).layout(layout)
