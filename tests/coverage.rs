@@ -19,7 +19,7 @@ use proptest::strategy::{Strategy, ValueTree};
 const LEAST: usize = 5;
 
 /// The directives, those with several meanings once for each.
-const DIRECTIVES: [&str; 23] = [
+const DIRECTIVES: [&str; 24] = [
     "tile",
     "split",
     "reorder",
@@ -38,6 +38,7 @@ const DIRECTIVES: [&str; 23] = [
     "layout(array)",
     "layout(sparse)",
     "layout(reorg)",
+    "layout(depth_first)",
     "sort(depth)",
     "sort(first_leaf)",
     "sort(structure)",
@@ -68,11 +69,12 @@ fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
         Directive::Layout { kind: LayoutKind::Array } => 15,
         Directive::Layout { kind: LayoutKind::Sparse } => 16,
         Directive::Layout { kind: LayoutKind::Reorg } => 17,
-        Directive::Sort { by: TreeOrder::Depth } => 18,
-        Directive::Sort { by: TreeOrder::FirstLeaf } => 19,
-        Directive::Sort { by: TreeOrder::Structure } => 20,
-        Directive::Pad { .. } => 21,
-        Directive::Ranks { .. } => 22,
+        Directive::Layout { kind: LayoutKind::DepthFirst } => 18,
+        Directive::Sort { by: TreeOrder::Depth } => 19,
+        Directive::Sort { by: TreeOrder::FirstLeaf } => 20,
+        Directive::Sort { by: TreeOrder::Structure } => 21,
+        Directive::Pad { .. } => 22,
+        Directive::Ranks { .. } => 23,
     }
 }
 

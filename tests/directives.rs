@@ -374,6 +374,60 @@ fn caches_stand_where_they_are_said_to() {
     assert!(cpu.contains("cacheRows") && cpu.contains("cacheTrees"), "{cpu}");
 }
 
+/// A cube that walks a group of trees caches the columns of those, whose places its nodes then name.
+#[test]
+fn rows_are_cached_for_the_trees_of_a_cube() {
+    let forest = forest_of("12 x depth 2; features 36");
+    let of = |marks: &str| {
+        let text =
+            format!("tile(batch, b0, b1, 16)\n{marks}\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)");
+        lowered_for(Device::PORTABLE_GPU, &forest, &text).plan().clone()
+    };
+    let groups = "tile(tree, t0, t1, 4)\nreorder(t0, b0, b1, t1)\ngpuDimension(t0, grid.y)\ncache(b0)";
+    let (all, grouped) = (of("cache(b0)"), of(groups));
+    assert_eq!((all.column_group, all.features, all.cached_keys()), (None, 36, 16 * 36), "{all}");
+    // Three splits a tree, each on a column of its own.
+    assert_eq!((grouped.column_group, grouped.features, grouped.cached_keys()), (Some(4), 12, 16 * 12));
+    assert!(grouped.to_string().contains("keys[used 12 of each 4 trees, 16]"), "{grouped}");
+    // A last group of one tree.
+    assert_eq!(of(&groups.replace("t1, 4", "t1, 11")).column_group, Some(11));
+    // Where a loop begins between two groups, a cache's trees are those of no one group.
+    let text = "tile(batch, b0, b1, 16)\nreorder(tree, b0, b1)\nsplit(tree, ta, tb, 3)\ntile(tb, t0, t1, 4)\n\
+                reorder(t0, t1.b0, t1.b1, t1)\ncache(t0.b0)\ngpuDimension(ta.b1, block.x)\n\
+                gpuDimension(t0.b1, block.x)";
+    let plan = lowered_for(Device::PORTABLE_GPU, &forest, text).plan().clone();
+    assert!(plan.cached_rows.is_some() && plan.column_group.is_none(), "{plan}");
+}
+
+/// Each node of `layout(depth_first)` is followed by its left child, and names its right one.
+#[test]
+fn depth_first_nodes_lie_beside_their_left_child() {
+    let forest = forest_of("depth 3, chain 3, depth 0, chain 2; features 5");
+    let lowered = lowered(&forest, "sort(first_leaf)\nlayout(depth_first)");
+    let packed = lowered.packed();
+    let mut next = 0;
+    for (t, tree) in lowered.order().iter().map(|t| &forest.trees[*t as usize]).enumerate() {
+        assert_eq!(packed.roots[t], next);
+        // What is laid out in preorder, and whom it is right child of.
+        let mut open = vec![(0u32, None::<u32>)];
+        while let Some((node, above)) = open.pop() {
+            if let Some(PackedNode::Split { link, .. }) = above.map(|a| packed.nodes[a as usize]) {
+                assert_eq!(link, next, "tree {t}");
+            }
+            match (tree.nodes[node as usize], packed.nodes[next as usize]) {
+                (Node::Split { left, right, feature, .. }, PackedNode::Split { feature: found, .. }) => {
+                    assert_eq!(feature, found, "tree {t}");
+                    open.extend([(right, Some(next)), (left, None)]);
+                }
+                (Node::Leaf { slot }, PackedNode::Leaf { slot: found }) => assert_eq!(slot, found),
+                (node, found) => panic!("tree {t}, address {next}: {found:?} for {node:?}"),
+            }
+            next += 1;
+        }
+    }
+    assert_eq!(packed.nodes.len() as u32, next);
+}
+
 /// What is drawn of these directives matters: most that a draw has change its plan or its notes.
 #[test]
 fn directives_are_not_ignored() {
@@ -392,6 +446,7 @@ fn directives_are_not_ignored() {
         "vectorReduce(t0, 4)",
         "layout(array)",
         "layout(reorg)",
+        "layout(depth_first)",
         "gpuDimension(b0, grid.x)",
         "parallel(b0)",
     ] {

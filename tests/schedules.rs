@@ -113,7 +113,7 @@ fn unreadable_lines_are_named() {
         "gpuDimension(batch, grid.w)",
         &["line 1", "`grid.w` is no GPU dimension", "grid.x/y/z or block.x/y/z"],
     );
-    cpu("layout(hashed)", &["line 1", "`hashed` is no layout", "array, sparse or reorg"]);
+    cpu("layout(hashed)", &["line 1", "`hashed` is no layout", "array, sparse, reorg or depth_first"]);
     cpu("sort(size)", &["line 1", "`size` is no order", "depth, first_leaf or structure"]);
     cpu("sort()", &["line 1", "expected `sort(depth)`"]);
     cpu("pad(some)", &["line 1", "`some` is no number of percent"]);

@@ -3,7 +3,7 @@
 use super::rows::{Read, Row, Rows};
 use crate::{
     forest::{CategoryRule, Forest, Predicate, Side, ZERO_ZONE, least_f32_not_below},
-    layout::{Packed, PackedNode, Questions, question},
+    layout::{Children, Packed, PackedNode, Questions, question},
 };
 
 /// A missing value goes right.
@@ -21,6 +21,8 @@ pub(super) const FEATURE: u32 = (1 << 24) - 1;
 pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug + 'static {
     /// Stands in nodes that send everything left.
     const NAN: Self;
+    /// Stands in nodes that send everything right.
+    const LEAST: Self;
     /// The threshold that decides this type's values as `t` does.
     fn threshold(t: f64) -> Self;
     /// A question's place, in a threshold's stead.
@@ -31,6 +33,7 @@ pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug
 
 impl Compare for f32 {
     const NAN: Self = Self::NAN;
+    const LEAST: Self = Self::NEG_INFINITY;
     fn threshold(t: f64) -> Self {
         least_f32_not_below(t)
     }
@@ -44,6 +47,7 @@ impl Compare for f32 {
 
 impl Compare for f64 {
     const NAN: Self = Self::NAN;
+    const LEAST: Self = Self::NEG_INFINITY;
     fn threshold(t: f64) -> Self {
         t
     }
@@ -65,7 +69,7 @@ pub struct Node<C = f32> {
     meta: u32,
 }
 
-/// A node that names its left child.
+/// A node that names one of its children: the left one, unless it is in a [`Near`].
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LinkedNode<C = f32> {
@@ -107,6 +111,12 @@ pub(super) const RANK_LEAF_SHIFT: u32 = 8;
 /// Above every rank of a byte.
 const NO_RANK: u32 = (1 << 9) - 1;
 
+/// A node whose left child lies behind it: the child that it names is the right one. A leaf sends everything right, to
+/// itself.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Near<N>(pub(super) N);
+
 /// Flags of any node.
 const FLAGS: u32 = 15 << 28;
 
@@ -116,10 +126,17 @@ pub trait Rule: Copy + Send + Sync + 'static {
     type Compare: Compare;
     /// Whether a step from a leaf stays there.
     const HOLDS: bool;
+    /// Whether [`Rule::apart`] is a node's own.
+    const NEAR: bool = false;
     /// What lies at an address.
     fn node(&self) -> Node<Self::Compare>;
     /// The left child's address, given its own and the tree's constant.
     fn left(&self, address: u32, constant: u32) -> u32;
+    /// From the left child to the right one, which `stride` is wherever it is the same for all nodes.
+    #[inline(always)]
+    fn apart(&self, _address: u32, stride: u32) -> u32 {
+        stride
+    }
 }
 
 impl<C: Compare> Rule for Node<C> {
@@ -174,6 +191,24 @@ impl Rule for RankNode {
     #[inline(always)]
     fn left(&self, address: u32, _constant: u32) -> u32 {
         address + (self.word & RANK_MASK)
+    }
+}
+
+impl<N: Rule> Rule for Near<N> {
+    type Compare = N::Compare;
+    const HOLDS: bool = true;
+    const NEAR: bool = true;
+    #[inline(always)]
+    fn node(&self) -> Node<N::Compare> {
+        self.0.node()
+    }
+    #[inline(always)]
+    fn left(&self, address: u32, _constant: u32) -> u32 {
+        address + 1
+    }
+    #[inline(always)]
+    fn apart(&self, address: u32, _stride: u32) -> u32 {
+        self.0.left(address, 0).wrapping_sub(address + 1)
     }
 }
 
@@ -262,7 +297,7 @@ pub(super) struct Top {
 }
 
 impl<R: Rule<Compare = f32>> Nodes<R> {
-    /// Lays out the top of every tree, whose right children are their left one's neighbours and whose leaves hold.
+    /// Lays out the top of every tree, whose leaves hold.
     #[must_use]
     pub(super) fn with_tops(mut self) -> Self {
         self.tops = (0..self.roots.len()).map(|position| self.top(position)).collect();
@@ -279,10 +314,10 @@ impl<R: Rule<Compare = f32>> Nodes<R> {
             let address = addresses[place];
             let at = &self.nodes[address as usize];
             top.nodes[place] = at.node();
-            // No row goes right where nothing is asked, and there may be no neighbour.
+            // A leaf may have no neighbour.
             let left = at.left(address, self.constants[position]);
-            let right = if at.node().is_leaf() { left } else { left + 1 };
-            addresses.extend([left, right]);
+            let leaf = at.node().is_leaf();
+            addresses.extend(if leaf { [address; 2] } else { [left, left + at.apart(address, 1)] });
         }
         let exits = &addresses[(1 << levels) - 1..];
         top.exits[..exits.len().min(full)].copy_from_slice(exits);
@@ -303,6 +338,9 @@ fn encode<C: Compare, R>(
     let nodes = packed.nodes.iter().enumerate().map(|(address, node)| match *node {
         PackedNode::Empty => make(still(0), address as u32),
         PackedNode::Through { link } => make(still(0), link),
+        PackedNode::Leaf { .. } if packed.children == Children::Near => {
+            make(Node { threshold: C::LEAST, meta: LEAF | MISSING_RIGHT }, address as u32)
+        }
         PackedNode::Leaf { .. } => make(still(LEAF), address as u32),
         PackedNode::Split { feature, predicate, missing, link } => {
             let mut meta = feature;
@@ -352,20 +390,11 @@ impl<C: Compare> Nodes<LinkedNode<C>> {
 impl Nodes<ShortNode> {
     /// The same nodes in fewer words; `None` where a column or a way is too long.
     pub fn short(nodes: &Nodes<LinkedNode>) -> Option<Self> {
-        let short = |(address, at): (usize, &LinkedNode)| {
-            let way = at.link.checked_sub(address as u32).filter(|way| *way <= SHORT_LINK)?;
+        nodes.each(|address, at| {
+            let way = at.link.checked_sub(address).filter(|way| *way <= SHORT_LINK)?;
             let column = at.node.meta & FEATURE;
             let meta = at.node.meta & FLAGS | column << SHORT_SHIFT | way;
             (column <= SHORT_FEATURE).then_some(ShortNode { threshold: at.node.threshold, meta })
-        };
-        Some(Self {
-            nodes: nodes.nodes.iter().enumerate().map(short).collect::<Option<_>>()?,
-            roots: nodes.roots.clone(),
-            constants: nodes.constants.clone(),
-            depths: nodes.depths.clone(),
-            stride: nodes.stride,
-            questions: nodes.questions.clone(),
-            tops: Vec::new(),
         })
     }
 }
@@ -373,21 +402,46 @@ impl Nodes<ShortNode> {
 impl Nodes<RankNode> {
     /// The nodes of a forest on ranks of a byte in four; `None` where a column or a way is too long.
     pub fn ranked(nodes: &Nodes<LinkedNode>) -> Option<Self> {
-        let ranked = |(address, at): (usize, &LinkedNode)| {
-            let way = at.link.checked_sub(address as u32).filter(|way| *way <= RANK_MASK)?;
-            let column = at.node.meta & FEATURE;
-            let threshold = if at.node.threshold.is_nan() { NO_RANK } else { at.node.threshold as u32 };
-            let leaf = (at.node.meta & LEAF) >> RANK_LEAF_SHIFT;
-            let word = threshold << RANK_SHIFTS[0] | leaf | column << RANK_SHIFTS[1] | way;
-            (column <= RANK_MASK).then_some(RankNode { word })
-        };
-        Some(Self {
-            nodes: nodes.nodes.iter().enumerate().map(ranked).collect::<Option<_>>()?,
-            roots: nodes.roots.clone(),
-            constants: nodes.constants.clone(),
-            depths: nodes.depths.clone(),
-            stride: nodes.stride,
-            questions: Vec::new(),
+        nodes.each(RankNode::new)
+    }
+}
+
+impl<C: Compare> Nodes<Near<LinkedNode<C>>> {
+    /// For the rule that has a node name its right child.
+    pub fn near(forest: &Forest, packed: &Packed) -> Self {
+        encode(forest, packed, 1, |node, link| Near(LinkedNode { node, link }))
+    }
+}
+
+impl Nodes<Near<RankNode>> {
+    /// The nodes of a forest on ranks of a byte in four; `None` where a column or a way is too long.
+    pub fn near_ranked(nodes: &Nodes<Near<LinkedNode>>) -> Option<Self> {
+        nodes.each(|address, at| RankNode::new(address, &at.0).map(Near))
+    }
+}
+
+impl RankNode {
+    fn new(address: u32, at: &LinkedNode) -> Option<Self> {
+        let way = at.link.checked_sub(address).filter(|way| *way <= RANK_MASK)?;
+        let column = at.node.meta & FEATURE;
+        let threshold = if at.node.threshold.is_nan() { NO_RANK } else { at.node.threshold as u32 };
+        let leaf = (at.node.meta & LEAF) >> RANK_LEAF_SHIFT;
+        let word = threshold << RANK_SHIFTS[0] | leaf | column << RANK_SHIFTS[1] | way;
+        (column <= RANK_MASK).then_some(Self { word })
+    }
+}
+
+impl<N> Nodes<N> {
+    /// The same forest in other nodes; `None` where one has no other.
+    fn each<M>(&self, other: impl Fn(u32, &N) -> Option<M>) -> Option<Nodes<M>> {
+        let nodes = self.nodes.iter().enumerate().map(|(address, at)| other(address as u32, at));
+        Some(Nodes {
+            nodes: nodes.collect::<Option<_>>()?,
+            roots: self.roots.clone(),
+            constants: self.constants.clone(),
+            depths: self.depths.clone(),
+            stride: self.stride,
+            questions: self.questions.clone(),
             tops: Vec::new(),
         })
     }
@@ -412,8 +466,9 @@ impl<R: Rule> Nodes<R> {
         // SAFETY: a verified forest's features are columns, which `Rows` has checked against its data.
         let x = unsafe { rows.get::<UNIT>(row, node.feature()) }.read();
         let right = node.right::<QUESTIONS>(x, &self.questions);
-        at.left(address, constant).wrapping_add(if QUESTIONS || self.stride != 1 {
-            right * self.stride
+        let apart = at.apart(address, self.stride);
+        at.left(address, constant).wrapping_add(if R::NEAR || QUESTIONS || self.stride != 1 {
+            right.wrapping_mul(apart)
         } else {
             right
         })

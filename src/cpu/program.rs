@@ -7,7 +7,7 @@ use super::simd;
 use super::{
     block::{Step, steps},
     emit::{Emission, LeafSlots, Visits},
-    nodes::{Compare, LinkedNode, Node, Nodes, RankNode, ShortNode},
+    nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
     ranked::{Ranked, ranked},
     rows::{Row, Rows},
     run::Run,
@@ -34,6 +34,9 @@ pub(super) enum Encoded<C> {
     Short(Nodes<ShortNode>),
     /// Of ranks of a byte only.
     Ranked(Nodes<RankNode>),
+    Near(Nodes<Near<LinkedNode<C>>>),
+    /// Of ranks of a byte only.
+    NearRanked(Nodes<Near<RankNode>>),
 }
 
 impl<C: Compare> Encoded<C> {
@@ -41,6 +44,7 @@ impl<C: Compare> Encoded<C> {
         match packed.children {
             Children::Affine { .. } | Children::Interleaved => Self::Affine(Nodes::affine(forest, packed)),
             Children::Linked => Self::Linked(Nodes::linked(forest, packed)),
+            Children::Near => Self::Near(Nodes::near(forest, packed)),
         }
     }
 
@@ -50,6 +54,8 @@ impl<C: Compare> Encoded<C> {
             Self::Linked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
             Self::Short(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
             Self::Ranked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
+            Self::Near(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
+            Self::NearRanked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
         }
     }
 }
@@ -57,19 +63,27 @@ impl<C: Compare> Encoded<C> {
 impl Encoded<f32> {
     /// With what the vector kernels want.
     fn for_vectors(self, vectors: bool, rows: RowType) -> Self {
-        let ranked = |nodes: &Nodes<LinkedNode>| {
-            (rows == RowType::U8).then(|| Nodes::ranked(nodes)).flatten().map(Self::Ranked)
-        };
+        let ranks = rows == RowType::U8;
         let nodes = match self {
-            Self::Linked(nodes) => ranked(&nodes)
-                .or_else(|| Nodes::short(&nodes).map(Self::Short))
-                .unwrap_or(Self::Linked(nodes)),
+            Self::Linked(nodes) => match ranks.then(|| Nodes::ranked(&nodes)).flatten() {
+                Some(ranked) => Self::Ranked(ranked),
+                None => match Nodes::short(&nodes) {
+                    Some(short) => Self::Short(short),
+                    None => Self::Linked(nodes),
+                },
+            },
+            Self::Near(nodes) => match ranks.then(|| Nodes::near_ranked(&nodes)).flatten() {
+                Some(ranked) => Self::NearRanked(ranked),
+                None => Self::Near(nodes),
+            },
             nodes => nodes,
         };
         match nodes {
             Self::Linked(nodes) if vectors => Self::Linked(nodes.with_tops()),
             Self::Short(nodes) if vectors => Self::Short(nodes.with_tops()),
             Self::Ranked(nodes) if vectors => Self::Ranked(nodes.with_tops()),
+            Self::Near(nodes) if vectors => Self::Near(nodes.with_tops()),
+            Self::NearRanked(nodes) if vectors => Self::NearRanked(nodes.with_tops()),
             nodes => nodes,
         }
     }

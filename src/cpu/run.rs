@@ -195,10 +195,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             return match (&p.wide, &p.nodes) {
                 (Some(Encoded::Affine(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
                 (Some(Encoded::Linked(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
+                (Some(Encoded::Near(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Affine(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Linked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Short(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Ranked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+                (_, Encoded::Near(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+                (_, Encoded::NearRanked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
             };
         }
         let Some(rows) = T::singles(self.rows) else {
@@ -207,6 +210,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 Encoded::Linked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
                 Encoded::Short(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
                 Encoded::Ranked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
+                Encoded::Near(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
+                Encoded::NearRanked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
             };
         };
         #[cfg(target_arch = "x86_64")]
@@ -278,6 +283,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 Encoded::Linked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
                 Encoded::Short(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
                 Encoded::Ranked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
+                Encoded::Near(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
+                Encoded::NearRanked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
             }
         }
     }
@@ -288,6 +295,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             Encoded::Linked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
             Encoded::Short(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
             Encoded::Ranked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+            Encoded::Near(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+            Encoded::NearRanked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
         }
     }
 

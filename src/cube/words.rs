@@ -5,7 +5,7 @@ use fangorn_kernels::cube::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUEST
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, PackedNode, Questions},
-    plan::{Lowered, MISSING, Plan, key},
+    plan::{Lowered, MISSING, Plan, group_columns, key},
     ranks::{Asks, Ranks},
     sum::FixedPoint,
 };
@@ -27,7 +27,7 @@ struct Encoded {
     asked: u32,
     column: u32,
     flags: u32,
-    /// The left child's address, where children are linked.
+    /// The address of the child that is named, where one is.
     link: u32,
 }
 
@@ -35,13 +35,13 @@ impl Encoded {
     fn write(&self, address: u32, plan: &Plan, words: &mut Vec<u32>) {
         let Self { asked, column, flags, link } = *self;
         let format = plan.node;
-        let linked = plan.children == Children::Linked;
+        let named = plan.children.named();
         let spare = (1 << format.spare_bits) - 1;
         let shift = format.column_shift(plan.children);
         let leaf = u32::from(flags & LEAF != 0) << (shift + format.column_bits);
         match format.words {
             1 if plan.rows.rank_shift().is_some() => {
-                let ahead = if linked { link.wrapping_sub(address) } else { 0 };
+                let ahead = if named { link.wrapping_sub(address) } else { 0 };
                 words.push(asked & !spare | leaf | column << shift | ahead);
             }
             1 => {
@@ -50,12 +50,45 @@ impl Encoded {
                 let asked = if asked == u32::MAX { asked } else { asked - (flags >> 31) };
                 words.push(asked & !spare | missing_left | leaf | column);
             }
-            2 if linked => {
+            2 if named => {
                 let ahead = link.wrapping_sub(address) << format.column_bits;
                 words.extend([asked, flags | ahead | column]);
             }
             2 => words.extend([asked, flags | column]),
             _ => words.extend([asked, flags | column, link]),
+        }
+    }
+}
+
+/// The lists of columns that nodes name theirs by, where rows are cached without the others.
+struct Columns {
+    /// Of each group of trees; one of all.
+    lists: Vec<Vec<u32>>,
+    /// Trees of a group.
+    group: u32,
+}
+
+impl Columns {
+    fn new(forest: &Forest, lowered: &Lowered) -> Self {
+        let plan = lowered.plan();
+        match plan.column_group {
+            Some(group) => Self { lists: group_columns(forest, lowered.order(), group), group },
+            None if plan.used_columns => Self { lists: vec![forest.used_columns()], group: u32::MAX },
+            None => Self { lists: Vec::new(), group: u32::MAX },
+        }
+    }
+
+    /// What a node of the tree at a position calls its column.
+    fn place(&self, position: u32, feature: u32) -> u32 {
+        let list = self.lists.get((position / self.group) as usize);
+        list.map_or(feature, |list| list.binary_search(&feature).unwrap_or(0) as u32)
+    }
+
+    /// Writes the lists, each of `width` columns: a shorter one's last are never asked for.
+    fn write(&self, width: u32, words: &mut Vec<u32>) {
+        for list in &self.lists {
+            let end = if self.lists.len() > 1 { width as usize } else { list.len() };
+            words.extend((0..end).map(|c| list.get(c).copied().unwrap_or(0)));
         }
     }
 }
@@ -71,11 +104,7 @@ pub(super) fn encode(
     let forest = lowered.walked(forest);
     let (packed, order, plan) = (lowered.packed(), lowered.order(), lowered.plan());
     let mut questions = Questions::new(forest);
-    let columns = if plan.used_columns { forest.used_columns() } else { Vec::new() };
-    let place = |feature: u32| match plan.used_columns {
-        true => columns.binary_search(&feature).unwrap_or(0) as u32,
-        false => feature,
-    };
+    let columns = Columns::new(forest, lowered);
     let mut words = Vec::with_capacity(packed.nodes.len() * plan.node.words as usize);
     for (address, node) in packed.nodes.iter().enumerate() {
         let address = address as u32;
@@ -84,6 +113,10 @@ pub(super) fn encode(
         let encoded = match *node {
             PackedNode::Empty => still(0, address),
             PackedNode::Through { link } => still(0, link),
+            PackedNode::Leaf { .. } if plan.children == Children::Near => {
+                // Everything goes right.
+                Encoded { asked: 0, column: 0, flags: LEAF, link: address }
+            }
             PackedNode::Leaf { .. } => still(LEAF, address),
             PackedNode::Split { feature, predicate, missing, link } => {
                 // Nothing is missing in a row of ranks.
@@ -105,7 +138,7 @@ pub(super) fn encode(
                     // Every key but that of a missing value is below it, and stays so when it is one more.
                     (_, None) => (MISSING, missing_left),
                 };
-                Encoded { asked, column: place(feature), flags, link }
+                Encoded { asked, column: columns.place(packed.position(address), feature), flags, link }
             }
         };
         encoded.write(address, plan, &mut words);
@@ -129,7 +162,7 @@ pub(super) fn encode(
     // A lookup past a set's end reads its first word, which an empty last set must have.
     words.push(0);
     let columns_at = words.len();
-    words.extend(columns);
+    columns.write(plan.features, &mut words);
     let ranks_at = words.len();
     words.extend(tables);
     let base_at = words.len();

@@ -5,10 +5,12 @@
 //! of their own and step by the rule, so a layout that fits the rules needs no line in a target.
 
 mod array;
+mod depth_first;
 mod reorg;
 mod sparse;
 
 pub use array::Array;
+pub use depth_first::DepthFirst;
 pub use fangorn_kernels::plan::{Children, LayoutKind, question};
 pub use reorg::Reorg;
 pub use sparse::Sparse;
@@ -38,15 +40,15 @@ pub enum PackedNode {
         predicate: Predicate,
         /// Where a missing value goes.
         missing: Side,
-        /// The left child's address, where the rule is [`Children::Linked`]; otherwise 0.
+        /// The address of the child that the rule has a node name ([`Children::named`]); otherwise 0.
         link: u32,
     },
     /// Padding above a leaf that was pushed down: every row goes left.
     Through {
-        /// The left child's address, where the rule is [`Children::Linked`]; otherwise 0.
+        /// The left child's address, where the rule has a node name a child; otherwise 0.
         link: u32,
     },
-    /// A leaf. Where the rule is [`Children::Linked`] a step from it stays.
+    /// A leaf. Where the rule has nodes name a child a step from it stays.
     Leaf {
         /// Its slot; copies of a leaf share it.
         slot: u32,
@@ -89,6 +91,17 @@ impl Sizes {
 /// The depth of each tree with its leaves no higher than asked for.
 fn depths(forest: &Forest, order: &[u32], least_depth: &[u32]) -> Vec<u32> {
     order.iter().zip(least_depth).map(|(t, least)| forest.trees[*t as usize].depth().max(*least)).collect()
+}
+
+/// Refuses more nodes than addresses reach.
+fn addressable(layout: LayoutKind, sizes: &Sizes) -> Result<(), LayoutError> {
+    let total = sizes.total();
+    if total < 1 << 31 {
+        return Ok(());
+    }
+    let remedy =
+        format!("{total} nodes; fewer than 2^31 can be addressed, so split the forest or pad it less");
+    Err(LayoutError { layout, remedy })
 }
 
 /// A way to lay nodes in memory.
@@ -187,16 +200,17 @@ pub fn layout(kind: LayoutKind) -> &'static dyn Layout {
         LayoutKind::Array => &Array,
         LayoutKind::Sparse => &Sparse,
         LayoutKind::Reorg => &Reorg,
+        LayoutKind::DepthFirst => &DepthFirst,
     }
 }
 
 impl Packed {
-    /// From a left child to its right sibling.
+    /// From a left child to its right sibling, where that is the same for every node; otherwise 1.
     pub fn stride(&self) -> u32 {
         match self.children {
             Children::Affine { stride } => stride,
             Children::Interleaved => self.roots.len() as u32,
-            Children::Linked => 1,
+            Children::Linked | Children::Near => 1,
         }
     }
 
@@ -204,13 +218,24 @@ impl Packed {
     pub fn step(&self, position: usize, address: u32, side: Side) -> u32 {
         let right = u32::from(side == Side::Right);
         match (self.nodes[address as usize], self.children) {
-            (PackedNode::Leaf { .. }, Children::Linked) => address,
+            (PackedNode::Leaf { .. } | PackedNode::Empty, Children::Linked | Children::Near) => address,
             (PackedNode::Split { link, .. } | PackedNode::Through { link }, Children::Linked) => link + right,
-            (PackedNode::Empty, Children::Linked) => address,
+            (PackedNode::Split { link, .. }, Children::Near) if side == Side::Right => link,
+            (_, Children::Near) => address + 1,
             (_, Children::Affine { .. } | Children::Interleaved) => {
                 let left = address.wrapping_mul(2).wrapping_add(self.constants[position]);
                 left.wrapping_add(right * self.stride())
             }
+        }
+    }
+
+    /// The position of the tree whose node lies at an address.
+    pub fn position(&self, address: u32) -> u32 {
+        let trees = self.roots.len() as u32;
+        match self.children {
+            Children::Interleaved => address % trees.max(1),
+            // Tree by tree, each from its root on.
+            _ => self.roots.partition_point(|root| *root <= address) as u32 - 1,
         }
     }
 

@@ -1,7 +1,7 @@
 //! `layout(sparse)`: only the nodes there are; siblings side by side, so that a node names one child (Treebeard;
 //! SilvanForge, section 6).
 
-use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, depths};
+use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, addressable, depths};
 use crate::forest::{Forest, Node, passes::padding};
 
 /// Breadth first: the nodes of a level follow each other, so the top of a tree, which every walk reads, is dense.
@@ -29,13 +29,7 @@ impl Layout for Sparse {
             nodes: order.iter().zip(least_depth).map(nodes).collect(),
             depths: depths(forest, order, least_depth),
         };
-        let total = sizes.total();
-        if total >= 1 << 31 {
-            let remedy = format!(
-                "{total} nodes; fewer than 2^31 can be addressed, so split the forest or pad it less"
-            );
-            return Err(LayoutError { layout: LayoutKind::Sparse, remedy });
-        }
+        addressable(LayoutKind::Sparse, &sizes)?;
         Ok(sizes)
     }
 

@@ -24,6 +24,7 @@ mod format;
 mod paths;
 
 pub(super) use atomics::without_atomics;
+pub(crate) use format::group_columns;
 use paths::{Around, Range, as_loop, buffers_of, each_op, entered, only_trees, owners, walk_paths};
 
 /// Units given to a block dimension whose extent only the call knows.
@@ -47,7 +48,7 @@ enum Less {
 }
 
 impl Builder {
-    pub(super) fn cube(&mut self, nest: &LoopNest, forest: &Forest, sizes: &Sizes, gpu: Gpu) {
+    pub(super) fn cube(&mut self, nest: &LoopNest, forest: &Forest, order: &[u32], sizes: &Sizes, gpu: Gpu) {
         let mut allowed = Allowed { cached_rows: true, cached_trees: true, shared_sums: true };
         let (empty, before) = (self.plan.clone(), self.notes.len());
         let mut given_up = Vec::new();
@@ -55,7 +56,7 @@ impl Builder {
             self.plan = empty.clone();
             self.next_walk = 0;
             self.notes.truncate(before);
-            if let Err(Less::SharedSums(why)) = self.attempt(nest, forest, sizes, gpu, allowed) {
+            if let Err(Less::SharedSums(why)) = self.attempt(nest, (forest, order), sizes, gpu, allowed) {
                 allowed.shared_sums = false;
                 given_up.push(("sharedReduce", format!("{why}; partial sums are global")));
                 continue;
@@ -83,7 +84,7 @@ impl Builder {
     fn attempt(
         &mut self,
         nest: &LoopNest,
-        forest: &Forest,
+        (forest, order): (&Forest, &[u32]),
         sizes: &Sizes,
         gpu: Gpu,
         allowed: Allowed,
@@ -103,14 +104,16 @@ impl Builder {
             allowed,
             forest,
             tree_window: None,
+            groups: Vec::new(),
         };
         if allowed.shared_sums {
             lowering.same_shared_sums()?;
         }
         let body = lowering.ops(&nest.body, &Around::default())?;
-        let window = lowering.tree_window;
+        let (window, groups) = (lowering.tree_window, lowering.groups);
         self.plan.body = body;
-        self.format(forest, sizes);
+        let same = groups.windows(2).all(|pair| pair[0] == pair[1]);
+        self.format(forest, order, sizes, groups.first().copied().flatten().filter(|_| same));
         if let Some(trees) = window {
             one_window(&mut self.plan.body, trees);
             let words = self.cached_words(sizes, trees);
@@ -210,6 +213,9 @@ struct Lowering<'a> {
     owners: Vec<Vec<(GpuDim, Range)>>,
     /// Trees of the tree cache's window.
     tree_window: Option<u32>,
+    /// For each row cache, of how many trees side by side those are that walk its rows, where that is always the same
+    /// groups of trees.
+    groups: Vec<Option<u32>>,
 }
 
 impl Lowering<'_> {
@@ -325,7 +331,7 @@ impl Lowering<'_> {
         // What is filled together comes first.
         for op in ops {
             match op {
-                mir::Op::CacheRows => self.cache_rows(&mut inside, &mut out),
+                mir::Op::CacheRows => self.cache_rows(ops, &mut inside, &mut out),
                 mir::Op::CacheTrees => self.cache_trees(ops, &mut inside, &mut out),
                 _ => {}
             }
@@ -510,7 +516,7 @@ impl Lowering<'_> {
         self.dims.iter().copied().filter(none).collect()
     }
 
-    fn cache_rows(&mut self, around: &mut Around, out: &mut Vec<Op>) {
+    fn cache_rows(&mut self, ops: &[mir::Op], around: &mut Around, out: &mut Vec<Op>) {
         let Some((name, window)) = &around.inside else { return };
         let directive = format!("cache({name})");
         if !self.allowed.cached_rows {
@@ -529,12 +535,25 @@ impl Lowering<'_> {
                 let rows = *rows;
                 let plan = &mut self.builder.plan;
                 plan.cached_rows = Some(plan.cached_rows.map_or(rows, |r| r.max(rows)));
+                let group = self.group(ops, around);
+                self.groups.push(group);
                 around.cached_rows = true;
                 out.push(Op::CacheRows { rows });
                 return;
             }
         };
         self.builder.note(directive, why);
+    }
+
+    /// How many trees side by side these statements walk, where loops round them deal the forest out in groups of so
+    /// many: the running tree is then always the first of its group.
+    fn group(&self, ops: &[mir::Op], around: &Around) -> Option<u32> {
+        let at = Extents { batch: 1, trees: self.builder.trees, threads: self.builder.threads };
+        let number = |size: &super::Size| (!size.depends_on_batch()).then(|| size.resolve(at));
+        let (_, step) = around.tree_loops.last()?;
+        let group = number(step).filter(|n| *n >= self.builder.tree_window(ops))?;
+        let whole = |size| number(size).is_some_and(|n| n.is_multiple_of(group));
+        around.tree_loops.iter().all(|(start, step)| whole(start) && whole(step)).then_some(group)
     }
 
     fn cache_trees(&mut self, ops: &[mir::Op], around: &mut Around, out: &mut Vec<Op>) {

@@ -238,7 +238,7 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     let mut builder = Builder { plan, walks, next_walk: 0, notes, trees: count, threads: request.threads };
     match request.device {
         Device::Cpu => builder.cpu(&legal),
-        Device::Gpu(gpu) => builder.cube(&legal, forest, &sizes, gpu),
+        Device::Gpu(gpu) => builder.cube(&legal, forest, &order, &sizes, gpu),
     }
     builder.plan.verify().map_err(Error::Internal)?;
     let Builder { plan, notes, .. } = builder;
@@ -399,6 +399,7 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request,
         vector_leaves: forest.targets == forest::Targets::All,
         features: 0,
         used_columns: false,
+        column_group: None,
         rows: request.rows,
         ranks_from: None,
         cube_dim: [1; 3],

@@ -6,5 +6,6 @@ mod cpu;
 mod cube;
 mod lower;
 
+pub(crate) use cube::group_columns;
 pub use fangorn_kernels::plan::*;
 pub use lower::{Lowered, Note, Request, check, lower};

@@ -172,7 +172,7 @@ pub enum Directive {
         /// Sums at a time: 1, 2, 4, 8 or 16.
         width: u32,
     },
-    /// `layout(array)`, `layout(sparse)`, `layout(reorg)`: how nodes lie in memory.
+    /// `layout(array)`, `layout(sparse)`, `layout(reorg)`, `layout(depth_first)`: how nodes lie in memory.
     Layout {
         /// The layout.
         kind: LayoutKind,

@@ -173,7 +173,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
         ("sharedReduce", _) => usage("sharedReduce(variable)"),
         ("layout", [k]) => match LayoutKind::parse(k) {
             Some(kind) => Ok(Directive::Layout { kind }),
-            None => wrong(k, format!("`{k}` is no layout: array, sparse or reorg")),
+            None => wrong(k, format!("`{k}` is no layout: array, sparse, reorg or depth_first")),
         },
         ("layout", _) => usage("layout(array)"),
         ("sort", [order]) => match TreeOrder::ALL.into_iter().find(|o| o.name() == *order) {

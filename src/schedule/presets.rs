@@ -27,6 +27,8 @@ pub enum Preset {
     RapidsFil,
     /// nvForest with its breadth-first layout: a few rows a cube, each row's trees over many units.
     Nvforest,
+    /// nvForest with its depth-first layout: the same with each node followed by its left child.
+    NvforestDepthFirst,
     /// nvForest with its layered layout: the same with the trees' levels interleaved.
     NvforestLayered,
     /// Hummingbird's perfect-tree traversal: every pair of a row and a tree at once, trees filled up to one depth, sums
@@ -36,7 +38,7 @@ pub enum Preset {
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Default,
         Self::Xgboost,
         Self::TreebeardOneTree,
@@ -47,6 +49,7 @@ impl Preset {
         Self::TahoeSharedPartialForest,
         Self::RapidsFil,
         Self::Nvforest,
+        Self::NvforestDepthFirst,
         Self::NvforestLayered,
         Self::Hummingbird,
     ];
@@ -64,6 +67,7 @@ impl Preset {
             Self::TahoeSharedPartialForest => "tahoe_shared_partial_forest",
             Self::RapidsFil => "rapids_fil",
             Self::Nvforest => "nvforest",
+            Self::NvforestDepthFirst => "nvforest_depth_first",
             Self::NvforestLayered => "nvforest_layered",
             Self::Hummingbird => "hummingbird",
         }
@@ -140,6 +144,7 @@ impl Preset {
                 mapped.cache("batch").shared_reduce("t1").layout(interleaved(&stats))
             }
             Self::Nvforest => nvforest().layout(LayoutKind::Sparse),
+            Self::NvforestDepthFirst => nvforest().layout(LayoutKind::DepthFirst),
             Self::NvforestLayered => nvforest().layout(interleaved(&stats)),
             Self::Hummingbird => {
                 let tiled = Schedule::new().tile("batch", "b0", "b1", 256u32).reorder(["b0", "tree", "b1"]);

@@ -60,6 +60,17 @@ impl Case {
         Self { forest, schedule, batch, seed, rows }
     }
 
+    /// The case of its first rows only.
+    pub fn first(&self, batch: usize) -> Self {
+        let rows = self.rows[..batch * self.forest.features.len()].to_vec();
+        Self { batch, rows, ..self.clone() }
+    }
+
+    /// Batches of its rows: all, and each usual number that is less.
+    pub fn batches(&self) -> Vec<usize> {
+        BATCHES.into_iter().filter(|batch| *batch < self.batch).chain([self.batch]).collect()
+    }
+
     pub fn row(&self, r: usize) -> &[f32] {
         &self.rows[r * self.forest.features.len()..][..self.forest.features.len()]
     }
@@ -76,7 +87,15 @@ const BATCHES: [usize; 7] = [0, 1, 2, 63, 64, 65, 1000];
 
 /// A forest, a schedule for it, and rows: as many as drawn, or the next fewer that keep the case within milliseconds.
 pub fn case(kind: Kind) -> impl Strategy<Value = Case> {
-    let batch = prop_oneof![1 => 0..1usize, 12 => 1..BATCHES.len()];
+    case_of(kind, prop_oneof![1 => 0..1usize, 12 => 1..BATCHES.len()])
+}
+
+/// The same with as many rows as keep the case within milliseconds, for runs of [`Case::batches`].
+pub fn case_of_batches(kind: Kind) -> impl Strategy<Value = Case> {
+    case_of(kind, BATCHES.len() - 1..BATCHES.len())
+}
+
+fn case_of(kind: Kind, batch: impl Strategy<Value = usize>) -> impl Strategy<Value = Case> {
     (forest(), schedule(kind), batch, any::<u64>()).prop_map(|(forest, schedule, batch, seed)| {
         let cheap = |rows: &&usize| affordable(&forest, &schedule, **rows);
         let batch = BATCHES[..=batch].iter().rev().find(cheap).copied().unwrap_or(0);

@@ -35,9 +35,11 @@ pub enum Ran {
     TooLarge,
 }
 
-/// Runs a case for slots, margins and its trace, and holds them against the reference and the loop nest.
+/// Runs a case, and batches of fewer of its rows by the same kernels, for slots, margins and traces, and holds them against
+/// the reference and the loop nest.
 pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
     let Case { forest, schedule, batch, .. } = case;
+    let parts: Vec<Case> = case.batches().into_iter().map(|batch| case.first(batch)).collect();
     for emit in [Emit::Slots, Emit::Margins, Emit::Trace] {
         // Whole numbers take the place of floats in one case of three.
         let exact = emit == Emit::Margins && (case.rows.len() + batch).is_multiple_of(3);
@@ -52,18 +54,21 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
         };
         let exe = Executable::from_lowered(client, forest, &lowered).map_err(|e| e.to_string())?;
         let width = emit.width(forest.outputs, forest.trees.len() as u32) as usize;
-        let found = words(client, &exe, forest, &case.rows, *batch, batch * width);
-        let what = |e: String| format!("{emit:?} on the GPU: {e}");
-        match emit {
-            Emit::Slots => same_slots(case, &found).map_err(what)?,
-            Emit::Margins | Emit::Values(_) => {
-                let found: Vec<f32> = found.into_iter().map(f32::from_bits).collect();
-                if exact {
-                    same_margins(case, &found).map_err(what)?;
+        for case in &parts {
+            let batch = case.batch;
+            let found = words(client, &exe, forest, &case.rows, batch, batch * width);
+            let what = |e: String| format!("{emit:?} of {batch} rows on the GPU: {e}");
+            match emit {
+                Emit::Slots => same_slots(case, &found).map_err(what)?,
+                Emit::Margins | Emit::Values(_) => {
+                    let found: Vec<f32> = found.into_iter().map(f32::from_bits).collect();
+                    if exact {
+                        same_margins(case, &found).map_err(what)?;
+                    }
+                    near_margins(case, &found).map_err(what)?;
                 }
-                near_margins(case, &found).map_err(what)?;
+                Emit::Trace => follows(case, &lowered, &exe, batch as u32, &found).map_err(what)?,
             }
-            Emit::Trace => follows(case, &lowered, &exe, *batch as u32, &found).map_err(what)?,
         }
     }
     Ok(Ran::Right)

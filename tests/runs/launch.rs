@@ -52,6 +52,8 @@ pub struct Launch<'a> {
     shared: HashMap<(Vec<u32>, u32), Place>,
     shared_from: Option<u32>,
     rows_from: Option<u32>,
+    /// The running tree as rows were cached.
+    rows_of: u32,
     trees_from: Option<u32>,
     made: Vec<Made>,
 }
@@ -81,6 +83,7 @@ pub fn launch(plan: &Plan, extents: Extents, most: u32) -> Result<(Vec<Made>, [u
         shared: HashMap::new(),
         shared_from: None,
         rows_from: None,
+        rows_of: 0,
         trees_from: None,
         made: Vec::new(),
     };
@@ -167,6 +170,7 @@ impl Launch<'_> {
                 Op::CacheRows { .. } => {
                     self.barriers += 1;
                     self.rows_from = Some(units[0].row);
+                    self.rows_of = units[0].tree;
                 }
                 Op::CacheTrees { .. } => {
                     self.barriers += 1;
@@ -281,6 +285,11 @@ impl Launch<'_> {
             };
             if walk.cached_rows {
                 within("row", row, self.rows_from, self.plan.cached_rows)?;
+                if let Some(group) = self.plan.column_group
+                    && tree / group != self.rows_of / group
+                {
+                    return Err(format!("tree {tree} reads the columns cached for tree {}", self.rows_of));
+                }
             }
             if walk.cached_trees {
                 within("tree", tree, self.trees_from, self.plan.cached_trees.map(|c| c.trees))?;

@@ -3,7 +3,7 @@
 use fangorn::{
     Forest,
     forest::{Side, reference},
-    layout::{Children, Packed, PackedNode},
+    layout::{Packed, PackedNode},
     plan::Rest,
 };
 
@@ -24,7 +24,7 @@ pub fn end(
         }
         Some(PackedNode::Through { .. }) => Ok(packed.step(position, at, Side::Left)),
         // Where children are computed, what lies past a leaf is anything.
-        Some(PackedNode::Leaf { .. }) if packed.children == Children::Linked => Ok(at),
+        Some(PackedNode::Leaf { .. }) if packed.children.named() => Ok(at),
         other => Err(format!("a step from {other:?} at address {at}")),
     };
     let counted = match rest {

@@ -3,12 +3,13 @@
 //! | word | split | leaf |
 //! |---|---|---|
 //! | 0 | the threshold's key, plus 1 where a missing value goes left; or the place of a question | `u32::MAX` |
-//! | 1 | flags and column; in linked nodes of two words, between them, how far the left child lies ahead | `MISSING_LEFT`, `LEAF` |
-//! | 2 | linked nodes of three words: the left child's address | its own address |
+//! | 1 | flags and column; between them in two words that name a child, how far it lies ahead | `MISSING_LEFT`, `LEAF` |
+//! | 2 | of three words: the address of the child that is named | its own address |
 //!
 //! A value goes left where `key + d < word 0`, with `d` 1 where a missing value goes left, otherwise 0. The key of a
 //! missing value is `u32::MAX`, so with `d` it wraps to 0 and goes left, and without it goes right; no other key
-//! wraps. In a leaf everything goes left, to itself.
+//! wraps. In a leaf everything goes left, to itself; where nodes name their right child, word 0 of a leaf is 0 and
+//! `MISSING_LEFT` is not set, so everything goes right, to itself.
 //!
 //! A node of one word has the threshold's key in its high bits; the key's low bits, of which
 //! [`NodeFormat::spare_bits`](crate::plan::NodeFormat) are zero, hold the column, a bit that marks a leaf, and one that sends
@@ -17,7 +18,7 @@
 //!
 //! Where rows are ranks, nothing is missing, and a key is the rank with all low bits set
 //! ([`RowType::rank_shift`](crate::plan::RowType::rank_shift)). A node of one word has the threshold above those bits, and
-//! in them, from below, the way to the left child where children are linked, the column and a leaf's flag. So a value goes
+//! in them, from below, the way to the child where one is named, the column and a leaf's flag. So a value goes
 //! left where `key < word`, whatever stands in the low bits.
 
 // What a kernel works on is its arguments: buffers, what only the call knows, and what its cube keeps.
@@ -211,14 +212,29 @@ pub fn step(
             let stride = if cached { window.runtime() } else { call.trees };
             at * 2u32 + constant + side * stride
         }
-        Children::Linked => {
-            if comptime![plan.node.words == 3] {
-                word(b, local, place, at, 2u32, cached, plan) + side
-            } else {
-                let below = comptime![if plan.node.words == 1 { 0 } else { plan.node.column_bits }];
-                let ahead = (meta >> below) & comptime![(1u32 << plan.node.link_bits()) - 1];
-                at + ahead + side
-            }
+        Children::Linked => named(b, local, place, at, meta, cached, plan) + side,
+        Children::Near => {
+            let right = named(b, local, place, at, meta, cached, plan);
+            select(side == 0u32, at + 1u32, right)
         }
+    }
+}
+
+/// The address of the child that the node at `at` names.
+#[cube]
+fn named(
+    b: &Buffers,
+    local: &Local,
+    place: &Place,
+    at: u32,
+    meta: u32,
+    #[comptime] cached: bool,
+    #[comptime] plan: &PlanRef,
+) -> u32 {
+    if comptime![plan.node.words == 3] {
+        word(b, local, place, at, 2u32, cached, plan)
+    } else {
+        let below = comptime![if plan.node.words == 1 { 0 } else { plan.node.column_bits }];
+        at + ((meta >> below) & comptime![(1u32 << plan.node.link_bits()) - 1])
     }
 }

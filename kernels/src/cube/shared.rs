@@ -37,6 +37,7 @@ pub fn cache_rows(
     let height = comptime![count.clamp(1, PATCH_ROWS).next_power_of_two().min(PATCH_ROWS)];
     let width = comptime![PATCH / height];
     let across = comptime![plan.features.div_ceil(width).max(1)];
+    let columns = call.columns_at + group_of(state.tree, plan) * comptime![plan.features];
     sync_cube();
     let mut i = UNIT_POS;
     while i < comptime![count.div_ceil(height) * across * PATCH] {
@@ -54,7 +55,7 @@ pub fn cache_rows(
             let column = if comptime![plan.ranks_from.is_some()] {
                 b.model[record as usize]
             } else if comptime![plan.used_columns] {
-                b.model[(call.columns_at + c) as usize]
+                b.model[(columns + c) as usize]
             } else {
                 c
             };
@@ -68,6 +69,15 @@ pub fn cache_rows(
         i += CUBE_DIM;
     }
     sync_cube();
+}
+
+/// The group of trees that has a list of columns of its own.
+#[cube]
+fn group_of(tree: u32, #[comptime] plan: &PlanRef) -> u32 {
+    match comptime![plan.column_group] {
+        Some(trees) => tree / trees,
+        None => 0u32.runtime(),
+    }
 }
 
 /// Where the nodes of the window from `tree` on lie.

@@ -83,11 +83,13 @@ pub enum LayoutKind {
     Sparse,
     /// Full binary trees, interleaved: all roots, then all their left children, and so on.
     Reorg,
+    /// Only the nodes there are, each followed by its left child; a node names its right one.
+    DepthFirst,
 }
 
 impl LayoutKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Array, Self::Sparse, Self::Reorg];
+    pub const ALL: [Self; 4] = [Self::Array, Self::Sparse, Self::Reorg, Self::DepthFirst];
 
     /// Reads a layout's name.
     pub fn parse(text: &str) -> Option<Self> {
@@ -101,6 +103,7 @@ impl fmt::Display for LayoutKind {
             Self::Array => "array",
             Self::Sparse => "sparse",
             Self::Reorg => "reorg",
+            Self::DepthFirst => "depth_first",
         })
     }
 }
@@ -117,6 +120,15 @@ pub enum Children {
     Interleaved,
     /// The node holds its left child's address; `right = left + 1`.
     Linked,
+    /// `left = address + 1`; the node holds its right child's address.
+    Near,
+}
+
+impl Children {
+    /// Whether a node names one of its children.
+    pub fn named(self) -> bool {
+        matches!(self, Self::Linked | Self::Near)
+    }
 }
 
 /// What a loop goes over.
@@ -391,9 +403,9 @@ impl Combine {
 ///
 /// | words | what they hold |
 /// |---|---|
-/// | 1 | the threshold's high bits; below them flags and the column, and where children are linked the way to the left one |
-/// | 2 | the threshold; flags and the column, and where children are linked the way to the left one |
-/// | 3 | the threshold; flags and the column; the left child's address |
+/// | 1 | the threshold's high bits; below them flags and the column, and where a child is named the way to it |
+/// | 2 | the threshold; flags and the column, and where a child is named the way to it |
+/// | 3 | the threshold; flags and the column; the named child's address |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeFormat {
     /// Words (u32).
@@ -405,19 +417,19 @@ pub struct NodeFormat {
 }
 
 impl NodeFormat {
-    /// Room for everything: the threshold, the column, and the left child's address where children are linked.
+    /// Room for everything: the threshold, the column, and a child's address where one is named.
     pub fn whole(children: Children) -> Self {
-        let words = if children == Children::Linked { 3 } else { 2 };
+        let words = if children.named() { 3 } else { 2 };
         Self { words, column_bits: 24, spare_bits: 0 }
     }
 
-    /// Bits below the column in a linked node's only word: the way to the left child, lowest, so that it takes one operation
-    /// to read.
+    /// Bits below the column in the only word of a node that names a child: the way to it, lowest, so that it takes one
+    /// operation to read.
     pub fn column_shift(self, children: Children) -> u32 {
-        if self.words == 1 && children == Children::Linked { self.link_bits() } else { 0 }
+        if self.words == 1 && children.named() { self.link_bits() } else { 0 }
     }
 
-    /// Bits that hold the way to the left child: of a second word, or, of ranks, of the only one.
+    /// Bits that hold the way to the named child: of a second word, or, of ranks, of the only one.
     pub fn link_bits(self) -> u32 {
         match self.words {
             1 => self.spare_bits.saturating_sub(self.column_bits + 1),
@@ -575,6 +587,9 @@ pub struct Plan {
     pub features: u32,
     /// Whether nodes count columns among those the model uses, which a table of the model names.
     pub used_columns: bool,
+    /// Trees of a group, where the row cache holds the columns of the running group's trees only: their places are in the
+    /// group's own list.
+    pub column_group: Option<u32>,
     /// The type of the rows that are walked.
     pub rows: RowType,
     /// Where those are ranks that are made as rows are cached: the type of the rows in memory.

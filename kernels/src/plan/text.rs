@@ -28,6 +28,7 @@ impl fmt::Display for Plan {
             Children::Affine { stride } => write!(f, "left=2*a+c right=left+{stride}")?,
             Children::Interleaved => write!(f, "left=2*a+c right=left+trees")?,
             Children::Linked => write!(f, "left=node.link right=left+1")?,
+            Children::Near => write!(f, "left=a+1 right=node.link")?,
         }
         if self.target == Target::Cube {
             let NodeFormat { words, column_bits, spare_bits } = self.node;
@@ -54,7 +55,13 @@ impl fmt::Display for Plan {
         if self.cached_rows.is_some() {
             let which = if self.used_columns { "used " } else { "" };
             let from = self.ranks_from.map_or(String::new(), |from| format!(", ranks of {from:?} rows"));
-            writeln!(f, "  row cache: keys[{which}{}, {}]{from}", self.features, self.cached_stride())?;
+            let group = self.column_group.map_or(String::new(), |trees| format!(" of each {trees} trees"));
+            writeln!(
+                f,
+                "  row cache: keys[{which}{}{group}, {}]{from}",
+                self.features,
+                self.cached_stride()
+            )?;
         }
         if let Some(CachedTrees { trees, words }) = self.cached_trees {
             writeln!(f, "  tree cache: {words} words for {trees} trees")?;

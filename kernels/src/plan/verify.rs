@@ -9,6 +9,13 @@ impl Plan {
         if self.ranks_from.is_some() && !(self.target == Target::Cube && self.caches_each_row_once()) {
             return Err("rows become ranks in a cache that not each of them is read into once".into());
         }
+        let cached = |op: &&Op| matches!(op, Op::Walk(w) if w.cached_rows);
+        let walks = || self.ops().into_iter().filter(|op| matches!(op, Op::Walk(_)));
+        if self.column_group.is_some() && (!self.used_columns || !walks().all(|op| cached(&op))) {
+            return Err(
+                "groups of trees have columns of their own, and a walk reads a row where it lies".into()
+            );
+        }
         self.verify_ops(&self.body, 0, false)
     }
 

@@ -15,8 +15,8 @@ use top::top;
 
 use super::{
     nodes::{
-        FEATURE, LEAF, LinkedNode, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode, Rule,
-        SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
+        FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
+        Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
     },
     rows::Rows,
     sink::Sink,
@@ -112,15 +112,17 @@ pub(super) struct Gathered {
     column: __m512i,
     /// The left child's address.
     left: __m512i,
+    /// From there to the right one.
+    apart: __m512i,
 }
 
 /// A layout rule with a vector step.
 pub(super) trait VectorRule: Rule<Compare = f32> {
-    /// The nodes at these addresses.
+    /// Of the nodes from there on those at these addresses, in a tree with this constant, of a layout with this stride.
     ///
     /// # Safety
     /// AVX-512 F and DQ; addresses are reachable.
-    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, constant: __m512i) -> Gathered;
+    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, stride: __m512i) -> Gathered;
 }
 
 /// The two words of the nodes at `base`, `SCALE x index` bytes on.
@@ -154,55 +156,67 @@ fn words(low: __m512i, high: __m512i) -> (__m512i, __m512i) {
 impl VectorRule for Node {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, constant: __m512i) -> Gathered {
+    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> Gathered {
         // SAFETY: addresses are in range; a node is a threshold and its flags, eight bytes.
-        let (threshold, meta) = unsafe { pairs::<8>(nodes.nodes.as_ptr().cast(), at) };
+        let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
         let left = _mm512_add_epi32(_mm512_add_epi32(at, at), constant);
-        Gathered { threshold, meta, column, left }
+        Gathered { threshold, meta, column, left, apart }
     }
 }
 
 impl VectorRule for ShortNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, _constant: __m512i) -> Gathered {
+    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
         // SAFETY: addresses are in range; a node is eight bytes.
-        let (threshold, meta) = unsafe { pairs::<8>(nodes.nodes.as_ptr().cast(), at) };
+        let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm512_srli_epi32::<SHORT_SHIFT>(meta);
         let column = _mm512_and_si512(column, _mm512_set1_epi32(SHORT_FEATURE as i32));
         let way = _mm512_and_si512(meta, _mm512_set1_epi32(SHORT_LINK as i32));
-        Gathered { threshold, meta, column, left: _mm512_add_epi32(at, way) }
+        Gathered { threshold, meta, column, left: _mm512_add_epi32(at, way), apart }
     }
 }
 
 impl VectorRule for RankNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, _constant: __m512i) -> Gathered {
+    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
         // SAFETY: addresses are in range; a node is four bytes.
-        let word = unsafe { _mm512_i32gather_epi32::<4>(at, nodes.nodes.as_ptr().cast()) };
+        let word = unsafe { _mm512_i32gather_epi32::<4>(at, nodes.cast()) };
         let threshold = _mm512_cvtepi32_ps(_mm512_srli_epi32::<{ RANK_SHIFTS[0] }>(word));
         let mask = _mm512_set1_epi32(RANK_MASK as i32);
         let column = _mm512_and_si512(_mm512_srli_epi32::<{ RANK_SHIFTS[1] }>(word), mask);
         let leaf = _mm512_slli_epi32::<RANK_LEAF_SHIFT>(word);
         let meta = _mm512_and_si512(leaf, _mm512_set1_epi32(LEAF as i32));
-        Gathered { threshold, meta, column, left: _mm512_add_epi32(at, _mm512_and_si512(word, mask)) }
+        let left = _mm512_add_epi32(at, _mm512_and_si512(word, mask));
+        Gathered { threshold, meta, column, left, apart }
     }
 }
 
 impl VectorRule for LinkedNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: &Nodes<Self>, at: __m512i, _constant: __m512i) -> Gathered {
-        let base: *const i32 = nodes.nodes.as_ptr().cast();
+    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
+        let base: *const i32 = nodes.cast();
         // A node is a threshold, its flags and a link, twelve bytes.
         let index = _mm512_add_epi32(_mm512_add_epi32(at, at), at);
         // SAFETY: addresses are in range.
         let ((threshold, meta), left) =
             unsafe { (pairs::<4>(base.cast(), index), _mm512_i32gather_epi32::<4>(index, base.add(2))) };
         let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
-        Gathered { threshold, meta, column, left }
+        Gathered { threshold, meta, column, left, apart }
+    }
+}
+
+impl<N: VectorRule> VectorRule for Near<N> {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> Gathered {
+        // SAFETY: as promised to this function; a `Near` is what it holds.
+        let named = unsafe { N::gather(nodes.cast(), at, constant, apart) };
+        let left = _mm512_add_epi32(at, _mm512_set1_epi32(1));
+        Gathered { left, apart: _mm512_sub_epi32(named.left, left), ..named }
     }
 }
 
@@ -234,11 +248,11 @@ fn right(x: __m512, threshold: __m512, meta: __m512i) -> __mmask16 {
 /// AVX-512 F and DQ; the columns are the rows'.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn next<F: Source>(node: Gathered, stride: __m512i, rows: Lanes) -> __m512i {
+unsafe fn next<F: Source>(node: Gathered, rows: Lanes) -> __m512i {
     // SAFETY: as promised to this function.
     let x = unsafe { values::<F>(node.column, rows) };
     let right = right(x, node.threshold, node.meta);
-    _mm512_mask_add_epi32(node.left, right, node.left, stride)
+    _mm512_mask_add_epi32(node.left, right, node.left, node.apart)
 }
 
 /// A block with rows inside, `row.step` 1: each tree against 64 rows at a time.
@@ -295,6 +309,7 @@ unsafe fn walk<R: VectorRule, F: Source>(
     let stride = _mm512_set1_epi32(nodes.stride as i32);
     let root = _mm512_set1_epi32(nodes.roots[position] as i32);
     let mut at = [root; GROUPS];
+    let base = nodes.nodes.as_ptr();
     let (steps, rest) = match shape.rest {
         Rest::Counted => (nodes.depths[position], Rest::Nothing),
         // Where leaves hold, the tree's own depth bounds its walks.
@@ -308,19 +323,19 @@ unsafe fn walk<R: VectorRule, F: Source>(
             for _ in taken..steps {
                 // What does not wait for each other comes first.
                 let node = [
-                    R::gather(nodes, at[0], constant),
-                    R::gather(nodes, at[1], constant),
-                    R::gather(nodes, at[2], constant),
-                    R::gather(nodes, at[3], constant),
+                    R::gather(base, at[0], constant, stride),
+                    R::gather(base, at[1], constant, stride),
+                    R::gather(base, at[2], constant, stride),
+                    R::gather(base, at[3], constant, stride),
                 ];
                 for g in 0..GROUPS {
-                    at[g] = next::<F>(node[g], stride, rows[g]);
+                    at[g] = next::<F>(node[g], rows[g]);
                 }
             }
         } else {
             for _ in taken..steps {
                 for g in 0..groups {
-                    at[g] = next::<F>(R::gather(nodes, at[g], constant), stride, rows[g]);
+                    at[g] = next::<F>(R::gather(base, at[g], constant, stride), rows[g]);
                 }
             }
         }
@@ -346,17 +361,19 @@ unsafe fn step<R: VectorRule, F: Source, const G: usize>(
 ) -> [__mmask16; GROUPS] {
     let leaf = _mm512_set1_epi32(LEAF as i32);
     let mut open = [0; GROUPS];
+    let base = nodes.nodes.as_ptr();
     // SAFETY: as promised to this function.
     unsafe {
         let zero = _mm512_setzero_si512();
-        let none = Gathered { threshold: _mm512_setzero_ps(), meta: zero, column: zero, left: zero };
+        let none =
+            Gathered { threshold: _mm512_setzero_ps(), meta: zero, column: zero, left: zero, apart: zero };
         let mut node = [none; GROUPS];
         for g in 0..G {
-            node[g] = R::gather(nodes, at[g], constant);
+            node[g] = R::gather(base, at[g], constant, stride);
         }
         for g in 0..G {
             open[g] = _mm512_testn_epi32_mask(node[g].meta, leaf);
-            let next = next::<F>(node[g], stride, rows[g]);
+            let next = next::<F>(node[g], rows[g]);
             at[g] = if R::HOLDS { next } else { _mm512_mask_mov_epi32(at[g], open[g], next) };
         }
     }

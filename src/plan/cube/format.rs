@@ -1,21 +1,31 @@
 //! What a node's words are, and what the caches take: the numbers of a model that a kernel's shape depends on.
 
-use super::super::{Children, NodeFormat, Plan, key, lower::Builder};
+use super::super::{NodeFormat, Op, Plan, key, lower::Builder};
 use crate::{
     forest::{Forest, Node, Predicate, least_f32_not_below},
     layout::Sizes,
 };
 
+/// Columns that the tables of all groups may hold: 16 MiB of them.
+const MOST_GROUPED: u64 = 1 << 22;
+
 impl Builder {
-    /// Settles a node's words, and which columns are cached.
-    pub(super) fn format(&mut self, forest: &Forest, sizes: &Sizes) {
-        let plan = &mut self.plan;
+    /// Settles a node's words, and which columns are cached: those in use, of trees in groups of `group` those of a group.
+    pub(super) fn format(&mut self, forest: &Forest, order: &[u32], sizes: &Sizes, group: Option<u32>) {
         let mut columns = forest.features.len() as u32;
+        let every_walk = self.plan.ops().iter().all(|op| !matches!(op, Op::Walk(w) if !w.cached_rows));
+        let plan = &mut self.plan;
         if plan.cached_rows.is_some() {
             let used = forest.used_columns().len() as u32;
-            plan.used_columns = used < columns;
-            plan.features = used;
-            columns = used;
+            let grouped =
+                group.filter(|_| every_walk).map(|group| (group, most_of_a_group(forest, order, group)));
+            let fewer = grouped.filter(|(group, most)| {
+                let groups = (order.len() as u64).div_ceil(u64::from(*group));
+                (1..used).contains(most) && groups * u64::from(*most) <= MOST_GROUPED
+            });
+            (plan.column_group, columns) = fewer.map_or((None, used), |(group, most)| (Some(group), most));
+            plan.used_columns = columns < forest.features.len() as u32;
+            plan.features = columns;
         }
         plan.node = node_format(plan, forest, columns, sizes);
     }
@@ -30,6 +40,26 @@ impl Builder {
     }
 }
 
+/// The columns that each group of trees side by side reads.
+pub(crate) fn group_columns(forest: &Forest, order: &[u32], group: u32) -> Vec<Vec<u32>> {
+    let column = |node: &Node| match node {
+        Node::Split { feature, .. } => Some(*feature),
+        Node::Leaf { .. } => None,
+    };
+    let of = |trees: &[u32]| {
+        let nodes = trees.iter().flat_map(|t| &forest.trees[*t as usize].nodes);
+        let mut columns: Vec<u32> = nodes.filter_map(column).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        columns
+    };
+    order.chunks(group.max(1) as usize).map(of).collect()
+}
+
+fn most_of_a_group(forest: &Forest, order: &[u32], group: u32) -> u32 {
+    group_columns(forest, order, group).iter().map(Vec::len).max().unwrap_or(0) as u32
+}
+
 /// As few words as the model allows.
 fn node_format(plan: &Plan, forest: &Forest, columns: u32, sizes: &Sizes) -> NodeFormat {
     let whole = NodeFormat::whole(plan.children);
@@ -38,13 +68,13 @@ fn node_format(plan: &Plan, forest: &Forest, columns: u32, sizes: &Sizes) -> Nod
     if let Some(spare_bits) = plan.rows.rank_shift() {
         let column_bits = columns.max(2).next_power_of_two().ilog2();
         let one = NodeFormat { words: 1, column_bits, spare_bits };
-        let linked = plan.children == Children::Linked;
-        if column_bits < spare_bits && (!linked || most < 1 << one.link_bits()) {
+        let named = plan.children.named();
+        if column_bits < spare_bits && (!named || most < 1 << one.link_bits()) {
             return one;
         }
     }
     let Some(column_bits) = [8, 16].into_iter().find(|bits| columns <= 1 << bits) else { return whole };
-    if plan.children == Children::Linked {
+    if plan.children.named() {
         let room = NodeFormat { words: 2, column_bits, spare_bits: 0 };
         return if most < 1 << room.link_bits() { room } else { whole };
     }

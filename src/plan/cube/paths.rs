@@ -24,6 +24,8 @@ pub(super) struct Around {
     pub(super) dims: Vec<GpuDim>,
     /// Mapped loops over rows round it: who has which rows.
     pub(super) owner: Vec<(GpuDim, Range)>,
+    /// First offset and step of each loop over trees round it.
+    pub(super) tree_loops: Vec<(Size, Size)>,
 }
 
 /// Offsets of a mapped loop, without its name.
@@ -38,6 +40,9 @@ pub(super) fn entered(l: &mir::Loop, around: &Around) -> Around {
         inside: Some((l.var.name.clone(), l.window)),
         ..around.clone()
     };
+    if l.var.dim == Dim::Tree {
+        inside.tree_loops.push((l.var.start.clone(), l.var.step.clone()));
+    }
     if let Mode::Gpu(dim) = l.mode {
         inside.dims.push(dim);
         if l.var.dim == Dim::Batch {
