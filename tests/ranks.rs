@@ -1,6 +1,7 @@
 //! A forest on ranks: every split decides every value as it did, and rows reach the same leaves.
 
 mod generate;
+mod probes;
 mod support;
 
 use std::collections::HashMap;
@@ -12,87 +13,8 @@ use fangorn::{
     ranks::{Asks, Choice, Rank, Ranks, RanksError, Width},
     schedule::Preset,
 };
+use probes::{Value, pools, probes, telling};
 use proptest::test_runner::TestCaseError;
-
-/// Numbers at which something changes that is no threshold: zeros, denormals, infinities, ends of categories.
-const EDGES: [f64; 24] = [
-    f64::NAN,
-    0.0,
-    -0.0,
-    1e-45,
-    -1e-45,
-    5e-324,
-    1e-35,
-    -1e-35,
-    f64::INFINITY,
-    f64::NEG_INFINITY,
-    f32::MAX as f64,
-    f32::MIN as f64,
-    1e300,
-    -1e300,
-    1e30,
-    -0.5,
-    -1.0,
-    -1.5,
-    0.5,
-    1.0,
-    2.7,
-    16_777_215.0,
-    16_777_216.0,
-    1.2e-38,
-];
-
-/// A type of rows under test.
-trait Value: Row {
-    fn of(x: f64) -> Self;
-    fn near(self) -> [Self; 3];
-}
-impl Value for f32 {
-    fn of(x: f64) -> Self {
-        x as f32
-    }
-    fn near(self) -> [Self; 3] {
-        [self.next_down(), self, self.next_up()]
-    }
-}
-impl Value for f64 {
-    fn of(x: f64) -> Self {
-        x
-    }
-    fn near(self) -> [Self; 3] {
-        [self.next_down(), self, self.next_up()]
-    }
-}
-
-/// Rows in which each feature takes, from the top down, each edge, each number its splits name with both neighbours, and
-/// the categories of its sets; shorter columns begin anew.
-fn probes<T: Value>(forest: &Forest) -> Vec<T> {
-    let mut pools: Vec<Vec<T>> = vec![EDGES.iter().map(|x| T::of(*x)).collect(); forest.features.len()];
-    let mut sets = vec![Vec::new(); forest.features.len()];
-    for node in forest.trees.iter().flat_map(|t| &t.nodes) {
-        let Node::Split { feature, predicate, .. } = *node else { continue };
-        match predicate {
-            Predicate::Less { threshold: t }
-            | Predicate::LessZeroAside { threshold: t }
-            | Predicate::Equal { value: t } => pools[feature as usize].extend(T::of(t.0).near()),
-            Predicate::InSet { set, .. } => sets[feature as usize].push(set),
-            Predicate::Always => {}
-        }
-    }
-    for (pool, mut sets) in pools.iter_mut().zip(sets) {
-        sets.sort_unstable();
-        sets.dedup();
-        for set in sets.iter().map(|s| &forest.sets[*s as usize]).take(40) {
-            let codes = set.members().take(20).chain([32 * set.words.len() as u32]);
-            pool.extend(codes.flat_map(|c| [0.0, 0.25, -1.0].map(|off| T::of(f64::from(c) + off))));
-        }
-        let bits = |x: &T| (*x).into().to_bits();
-        pool[EDGES.len()..].sort_unstable_by_key(bits);
-        pool.dedup_by_key(|x| bits(x));
-    }
-    let rows = pools.iter().map(Vec::len).max().unwrap_or(1);
-    (0..rows).flat_map(|r| pools.iter().map(move |pool| pool[r % pool.len()])).collect()
-}
 
 fn rank_as<T: Row, R: Rank>(ranks: &Ranks, rows: &Rows<'_, T>) -> Vec<f64> {
     let mut out = vec![R::default(); rows.len() * ranks.columns().len()];
@@ -153,7 +75,8 @@ fn keeps_its_word(forest: &Forest, ranks: &Ranks) {
 /// Each split decides each probe as it did, and so do `slots` rows as a whole.
 fn decides_alike<T: Value>(what: &str, forest: &Forest, ranks: &Ranks, slots: usize) {
     let (columns, rank_columns) = (forest.features.len(), ranks.columns().len());
-    let values = probes::<T>(forest);
+    let pools = pools::<T>(forest);
+    let values = probes(&pools);
     let count = values.len().checked_div(columns).unwrap_or(0);
     let rows = Rows::strided(&values, [count, columns], [columns, 1]).expect("rows");
     let on_ranks = ranked(ranks, &rows);
@@ -167,16 +90,7 @@ fn decides_alike<T: Value>(what: &str, forest: &Forest, ranks: &Ranks, slots: us
             };
             let key = (feature, predicate, missing, column, asks, left == on_left);
             known.entry(key).or_insert_with(|| {
-                // A node of a long column is held against every row near it, and every seventeenth other.
-                let near = |r: usize| {
-                    let x: f64 = values[r * columns + feature as usize].into();
-                    let t = match predicate {
-                        Predicate::Less { threshold } => threshold.0,
-                        _ => x,
-                    };
-                    count < 2000 || (x - t).abs() <= 1e-5 * t.abs() || r < EDGES.len() || r.is_multiple_of(17)
-                };
-                for r in (0..count).filter(|r| near(*r)) {
+                for r in telling(&pools[feature as usize], predicate) {
                     let row = row(&values, columns, r);
                     let found = child(ranks.forest(), *on, self::row(&on_ranks, rank_columns, r));
                     assert_eq!(found, child(forest, *node, row), "{what}: {predicate} of {row:?}");
@@ -387,7 +301,7 @@ fn keys_rank_every_f32_as_the_ranker_does() {
     support::for_each_specimen(|s| {
         let ranks = Ranks::new(&s.forest, Choice::Auto).expect(&s.name);
         let keys = ranks.threshold_keys();
-        let values = probes::<f32>(&s.forest);
+        let values = probes(&pools::<f32>(&s.forest));
         let columns = s.forest.features.len();
         let count = (values.len().checked_div(columns).unwrap_or(0)).min(2000);
         let rows = Rows::strided(&values, [count, columns], [columns, 1]).expect("rows");

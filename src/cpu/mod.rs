@@ -9,6 +9,7 @@
 
 mod addend;
 mod block;
+mod count;
 mod emit;
 pub mod nodes;
 mod program;
@@ -22,6 +23,7 @@ mod sums;
 mod walk;
 mod window;
 
+pub(crate) use count::{FAN, count_at_most};
 pub use program::{Program, worker};
 pub use rows::{Read, Row, Rows};
 pub(crate) use sums::Summing;

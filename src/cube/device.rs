@@ -33,7 +33,17 @@ pub fn device(client: &Client) -> Device {
 /// cubecl-spirv 0.11.3 miscompiles shared memory where the driver lacks the extension, which Mesa's software driver
 /// does and the drivers of GPUs do not. The extension itself is not to be asked for through cubecl.
 fn shared_memory_is_right(name: &str, fingerprint: &str) -> bool {
-    let software = ["llvmpipe", "lavapipe", "softpipe"].iter().any(|n| name.to_lowercase().contains(n));
+    let software = software(name);
     let spirv = cfg!(feature = "vulkan") && !fingerprint.to_lowercase().contains("wgsl");
     !(software && spirv) || std::env::var_os(SPIRV_SHARED_MEMORY).is_some_and(|v| v == "1")
+}
+
+fn software(name: &str) -> bool {
+    ["llvmpipe", "lavapipe", "softpipe"].iter().any(|n| name.to_lowercase().contains(n))
+}
+
+/// Whether the driver is Mesa's software one.
+#[cfg(feature = "vulkan")]
+pub(super) fn is_software(client: &Client) -> bool {
+    software(&client.properties().identity.name)
 }

@@ -207,11 +207,11 @@ impl Executable {
         #[cfg(feature = "vulkan")]
         if name.starts_with("wgpu") && !self.client.properties().identity.fingerprint.contains("wgsl") {
             let compiler = cubecl::wgpu::AutoCompiler::SpirV(Default::default());
-            return self.compile(compiler);
+            return self.compile(compiler, &spirv_options(&self.client));
         }
         #[cfg(feature = "wgpu")]
         if name.starts_with("wgpu") {
-            return self.compile(cubecl::wgpu::WgslCompiler);
+            return self.compile(cubecl::wgpu::WgslCompiler, &Default::default());
         }
         Err(Error::Device(format!(
             "the text of {name} kernels can't be shown; build with wgpu for WGSL, vulkan for SPIR-V"
@@ -219,11 +219,22 @@ impl Executable {
     }
 
     #[cfg(feature = "wgpu")]
-    fn compile<C: cubecl::Compiler>(&self, compiler: C) -> Result<String> {
+    fn compile<C: cubecl::Compiler>(&self, compiler: C, options: &C::CompilationOptions) -> Result<String> {
         let device = self.client.properties_shared();
-        let made = fangorn_kernels::cube::compile(device, &self.plan, compiler, &Default::default());
+        let made = fangorn_kernels::cube::compile(device, &self.plan, compiler, options);
         made.map(|kernel| kernel.to_string()).map_err(|e| Error::Device(e.to_string()))
     }
+}
+
+/// What SPIR-V is made for: Vulkan 1.3, and of its extensions those that a client says something of.
+#[cfg(feature = "vulkan")]
+fn spirv_options(client: &Client) -> cubecl::WgpuCompilationOptions {
+    let mut options = cubecl::WgpuCompilationOptions { supports_vulkan_compiler: true, ..Default::default() };
+    options.vulkan.max_spirv_version = (1, 6);
+    options.vulkan.max_vector_size = 4;
+    options.vulkan.push_constant_size = 128;
+    options.vulkan.supports_explicit_smem = !super::device::is_software(client);
+    options
 }
 
 /// A forest's leaves as they are added in the order of the trees.

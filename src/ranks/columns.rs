@@ -42,8 +42,8 @@ pub(super) struct Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) columns: Vec<Column>,
-    /// A group's first column, and the group's place in [`Asked::groups`].
-    groups: HashMap<(u32, Side), (u32, usize)>,
+    /// The first column of each of [`Asked::groups`].
+    first: Vec<u32>,
     questions: HashMap<Question, u32>,
     width: Width,
 }
@@ -110,15 +110,15 @@ impl Asked {
         let mut questions = questions.into_iter().peekable();
         let mut places = Places {
             columns: Vec::with_capacity(columns),
-            groups: HashMap::new(),
+            first: Vec::with_capacity(self.groups.len()),
             questions: HashMap::new(),
             width,
         };
-        for (g, group) in self.groups.iter().enumerate() {
+        for group in &self.groups {
             while let Some(question) = questions.next_if(|(feature, ..)| *feature < group.feature) {
                 places.push_question(question);
             }
-            places.groups.insert((group.feature, group.missing), (places.columns.len() as u32, g));
+            places.first.push(places.columns.len() as u32);
             places.push_slices(*group);
         }
         questions.for_each(|question| places.push_question(question));
@@ -144,12 +144,18 @@ impl Asked {
                 Decision { column, threshold: 1, swapped: false }
             }
             Split::Threshold(t) => {
-                let (first_column, group) = places.groups[&(feature, missing)];
+                let key = |feature, missing| (feature, missing == Side::Right);
+                let wanted = key(feature, missing);
+                let group = self.groups.partition_point(|g| key(g.feature, g.missing) < wanted);
                 let Group { first, count, .. } = self.groups[group];
                 let of_group = &self.thresholds[first as usize..][..count as usize];
                 let k = of_group.partition_point(|other| other.0.total_cmp(&t).is_lt()) as u32;
                 let largest = places.width.largest();
-                Decision { column: first_column + k / largest, threshold: k % largest + 1, swapped: false }
+                Decision {
+                    column: places.first[group] + k / largest,
+                    threshold: k % largest + 1,
+                    swapped: false,
+                }
             }
         }
     }

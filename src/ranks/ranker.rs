@@ -1,6 +1,9 @@
 //! Ranks rows on the CPU: 64 rows of one column at a time.
 
-use super::{Asks, Ranks, Width, search::Search};
+use super::{
+    Asks, Column, Ranks, Width,
+    search::{Table, Tables},
+};
 use crate::{
     cpu::{Read, Row, Rows, nodes::Compare},
     error::{Error, Result},
@@ -9,6 +12,8 @@ use crate::{
 
 /// Rows that are ranked together.
 const BLOCK: usize = 64;
+/// Fewer rows are ranked one by one.
+const FEW_ROWS: usize = 16;
 
 mod sealed {
     /// What a ranker writes is what its columns' width says, so nobody else implements it.
@@ -52,26 +57,31 @@ pub struct Ranker {
     /// Columns of ranks.
     columns: usize,
     sets: Vec<CategorySet>,
-    singles: Vec<Reading<f32>>,
+    singles: Answers<f32>,
     /// For `f64` rows of a forest that compares there.
-    doubles: Option<Vec<Reading<f64>>>,
+    doubles: Option<Answers<f64>>,
 }
 
-/// What is made of a column of the rows.
+/// How ranks come about in a type of compare.
 #[derive(Clone, Debug)]
-struct Reading<C> {
-    feature: usize,
-    /// Its rank columns, from `first` on.
-    first: usize,
-    answers: Vec<Answer<C>>,
+struct Answers<C> {
+    tables: Tables<C>,
+    /// By rank column, those of a feature side by side.
+    columns: Vec<Answer>,
 }
 
 /// How a rank comes about.
-#[derive(Clone, Debug)]
-enum Answer<C> {
-    /// By a search; a missing value has the rank `missing`.
-    Search {
-        search: Search<C>,
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    feature: u32,
+    by: By,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// A count of thresholds; a missing value has the rank `missing`.
+    Count {
+        table: Table,
         missing: u32,
     },
     Question {
@@ -87,8 +97,8 @@ impl Ranker {
             features: ranks.features,
             columns: ranks.columns.len(),
             sets: ranks.sets.clone(),
-            singles: readings(ranks),
-            doubles: (ranks.compare == CompareType::F64).then(|| readings(ranks)),
+            singles: Answers::new(ranks),
+            doubles: (ranks.compare == CompareType::F64).then(|| Answers::new(ranks)),
         }
     }
 
@@ -105,13 +115,13 @@ impl Ranker {
     /// Rows with another number of columns than the forest has features; `out` of another length, or of another type
     /// than the ranks' [`Width`].
     pub fn rank<T: Row, R: Rank>(&self, rows: &Rows<'_, T>, out: &mut [R]) -> Result<()> {
-        if out.len() != rows.len() * self.columns {
+        if out.len() != rows.len().saturating_mul(self.columns) {
             return Err(Error::Rows(format!(
                 "room for {} ranks, {} rows of {} rank columns need {}",
                 out.len(),
                 rows.len(),
                 self.columns,
-                rows.len() * self.columns
+                rows.len().saturating_mul(self.columns)
             )));
         }
         self.rank_strided(rows, out, [self.columns, 1])
@@ -154,7 +164,7 @@ impl Ranker {
             )));
         }
         match (&self.doubles, T::doubles(rows)) {
-            (Some(readings), Some(rows)) => self.all(readings, rows, out, strides),
+            (Some(answers), Some(rows)) => self.all(answers, rows, out, strides),
             _ => self.all(&self.singles, rows, out, strides),
         }
         Ok(())
@@ -162,87 +172,83 @@ impl Ranker {
 
     fn all<T: Row + Read<C>, C: Compare, R: Rank>(
         &self,
-        readings: &[Reading<C>],
+        answers: &Answers<C>,
         rows: &Rows<'_, T>,
         out: &mut [R],
         strides: [usize; 2],
     ) {
-        let whole = rows.len() / BLOCK * BLOCK;
-        for first in (0..whole).step_by(BLOCK) {
-            self.some::<T, C, R, BLOCK>(readings, rows, first, out, strides);
-        }
-        for row in whole..rows.len() {
-            self.some::<T, C, R, 1>(readings, rows, row, out, strides);
+        let mut first = 0;
+        while first < rows.len() {
+            let left = rows.len() - first;
+            if left >= FEW_ROWS {
+                self.some::<T, C, R, BLOCK>(answers, rows, first, out, strides);
+                first += BLOCK.min(left);
+            } else {
+                self.some::<T, C, R, 1>(answers, rows, first, out, strides);
+                first += 1;
+            }
         }
     }
 
-    /// Ranks `N` rows from `first` on, all of which are there.
+    /// Ranks `N` rows from `first` on, or as many as there are.
     fn some<T: Row + Read<C>, C: Compare, R: Rank, const N: usize>(
         &self,
-        readings: &[Reading<C>],
+        answers: &Answers<C>,
         rows: &Rows<'_, T>,
         first: usize,
         out: &mut [R],
         strides: [usize; 2],
     ) {
+        let count = N.min(rows.len() - first);
         let mut values = [C::NAN; N];
         let mut ranks = [0u32; N];
-        for reading in readings {
-            rows.read_column(first, reading.feature, &mut values);
-            for (c, answer) in reading.answers.iter().enumerate() {
-                answer.ranks(&self.sets, &values, &mut ranks);
-                let begin = first * strides[0] + (reading.first + c) * strides[1];
-                for (r, rank) in ranks.iter().enumerate() {
-                    out[begin + r * strides[0]] = R::of(*rank);
+        let mut close = None;
+        for (c, answer) in answers.columns.iter().enumerate() {
+            if close != Some(answer.feature) {
+                rows.read_column(first, answer.feature as usize, &mut values);
+                close = Some(answer.feature);
+            }
+            match answer.by {
+                By::Count { table, missing } => {
+                    answers.tables.count(table, &values, &mut ranks);
+                    for (rank, value) in ranks.iter_mut().zip(&values) {
+                        // Only NaN differs from itself, and no threshold is at most it.
+                        #[allow(clippy::eq_op)]
+                        let is_missing = *value != *value;
+                        *rank |= if is_missing { missing } else { 0 };
+                    }
                 }
+                By::Question { predicate, missing } => {
+                    for (rank, value) in ranks.iter_mut().zip(&values) {
+                        let side = side_of_cast(&self.sets, predicate, missing, (*value).into());
+                        *rank = u32::from(side == Side::Right);
+                    }
+                }
+            }
+            let begin = first * strides[0] + c * strides[1];
+            for (r, rank) in ranks[..count].iter().enumerate() {
+                out[begin + r * strides[0]] = R::of(*rank);
             }
         }
     }
 }
 
-impl<C: Compare> Answer<C> {
-    #[inline(always)]
-    fn ranks<const N: usize>(&self, sets: &[CategorySet], values: &[C; N], ranks: &mut [u32; N]) {
-        match self {
-            Self::Search { search, missing } => {
-                search.count(values, ranks);
-                for (rank, value) in ranks.iter_mut().zip(values) {
-                    // Only NaN differs from itself, and no threshold is at most it.
-                    #[allow(clippy::eq_op)]
-                    let is_missing = *value != *value;
-                    *rank |= if is_missing { *missing } else { 0 };
+impl<C: Compare> Answers<C> {
+    fn new(ranks: &Ranks) -> Self {
+        let mut tables = Tables::new();
+        let answer = |column: &Column| {
+            let by = match column.asks {
+                Asks::Thresholds { first, count } => {
+                    let own = &ranks.thresholds[first as usize..][..count as usize];
+                    let narrowed: Vec<C> = own.iter().map(|t| C::threshold(t.0)).collect();
+                    let missing = if column.missing == Side::Right { count } else { 0 };
+                    By::Count { table: tables.push(&narrowed), missing }
                 }
-            }
-            Self::Question { predicate, missing } => {
-                for (rank, value) in ranks.iter_mut().zip(values) {
-                    let side = side_of_cast(sets, *predicate, *missing, (*value).into());
-                    *rank = u32::from(side == Side::Right);
-                }
-            }
-        }
-    }
-}
-
-/// The features that are read, with their columns, which lie side by side.
-fn readings<C: Compare>(ranks: &Ranks) -> Vec<Reading<C>> {
-    let mut readings: Vec<Reading<C>> = Vec::new();
-    for (c, column) in ranks.columns.iter().enumerate() {
-        let feature = column.feature as usize;
-        if readings.last().is_none_or(|last| last.feature != feature) {
-            readings.push(Reading { feature, first: c, answers: Vec::new() });
-        }
-        let answer = match column.asks {
-            Asks::Thresholds { first, count } => {
-                let own = &ranks.thresholds[first as usize..][..count as usize];
-                let narrowed: Vec<C> = own.iter().map(|t| C::threshold(t.0)).collect();
-                let missing = if column.missing == Side::Right { count } else { 0 };
-                Answer::Search { search: Search::new(&narrowed), missing }
-            }
-            Asks::Question { predicate } => Answer::Question { predicate, missing: column.missing },
+                Asks::Question { predicate } => By::Question { predicate, missing: column.missing },
+            };
+            Answer { feature: column.feature, by }
         };
-        if let Some(last) = readings.last_mut() {
-            last.answers.push(answer);
-        }
+        let columns = ranks.columns.iter().map(answer).collect();
+        Self { tables, columns }
     }
-    readings
 }

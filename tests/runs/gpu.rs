@@ -33,6 +33,8 @@ pub enum Ran {
     LacksSharedMemory,
     /// The layout can't hold the forest.
     TooLarge,
+    /// No loop of the schedule is mapped to the device.
+    Unmapped,
 }
 
 /// Runs a case, and batches of fewer of its rows by the same kernels, for slots, margins and traces, and holds them against
@@ -50,6 +52,7 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
             Ok(lowered) => lowered,
             Err(refused) if support::lacks_shared_memory(&refused) => return Ok(Ran::LacksSharedMemory),
             Err(Error::Layout(_)) => return Ok(Ran::TooLarge),
+            Err(Error::Schedule(_)) if !schedule.is_mapped() => return Ok(Ran::Unmapped),
             Err(refused) => return Err(refused.to_string()),
         };
         let exe = Executable::from_lowered(client, forest, &lowered).map_err(|e| e.to_string())?;

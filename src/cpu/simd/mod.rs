@@ -6,6 +6,7 @@
 //! of a value.
 
 mod copy;
+pub(super) mod count;
 mod top;
 
 use std::arch::x86_64::*;

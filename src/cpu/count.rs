@@ -1,0 +1,56 @@
+//! How many thresholds of a sorted table are at most a value: what rows are ranked by.
+//!
+//! A table is a tree of blocks of [`FAN`] ascending thresholds, a block's children one after the other on the level
+//! below. A value's place among a block's thresholds is the number of the child it goes on to.
+
+use super::nodes::Compare;
+
+/// Thresholds of a block.
+pub(crate) const FAN: usize = 16;
+/// Values that are counted together.
+const LANES: usize = 16;
+
+/// Writes each value's count. `levels` says where in `blocks` each level begins, the root's first; `root` counts the root's
+/// thresholds. `found` is zeros when it comes in.
+#[inline(always)]
+pub(crate) fn count_at_most<C: Compare, const N: usize>(
+    blocks: &[[C; FAN]],
+    levels: &[u32],
+    root: usize,
+    values: &[C; N],
+    found: &mut [u32; N],
+) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some((blocks, values)) = C::singles(blocks, values)
+        && super::simd::count::count(blocks, levels, root, values, found)
+    {
+        return;
+    }
+    let mut levels = levels;
+    if let (true, Some((first, below))) = (N.is_multiple_of(LANES), levels.split_first()) {
+        let root = &blocks[*first as usize][..root];
+        for (values, found) in values.as_chunks().0.iter().zip(found.as_chunks_mut().0) {
+            *found = counts(root, values);
+        }
+        levels = below;
+    }
+    for level in levels {
+        let blocks = &blocks[*level as usize..];
+        for (value, found) in values.iter().zip(found.iter_mut()) {
+            let within: u32 = blocks[*found as usize].iter().map(|t| u32::from(*t <= *value)).sum();
+            *found = *found * FAN as u32 + within;
+        }
+    }
+}
+
+/// How many thresholds are at most each of sixteen values.
+#[inline(always)]
+fn counts<C: Compare>(thresholds: &[C], values: &[C; LANES]) -> [u32; LANES] {
+    let mut counts = [0; LANES];
+    for t in thresholds {
+        for (count, value) in counts.iter_mut().zip(values) {
+            *count += u32::from(*t <= *value);
+        }
+    }
+    counts
+}
