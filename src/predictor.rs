@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use rayon::prelude::*;
 
 use crate::{
-    cpu::{Program, Row, Rows, Summing},
+    cpu::{FEW_ROWS, Program, Row, Rows, Summing},
     error::{Error, Result},
     forest::{Forest, Transform},
     plan::{Request, lower},
@@ -32,9 +32,10 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Predictor {
     program: Program,
+    /// For batches too small for what the schedule does: the same loops on values and not on ranks.
+    few: Option<Program>,
     contract: Contract,
     summing: Summing,
-    leaves: Vec<f32>,
     leaf_width: usize,
     scale: f32,
     transform: Transform,
@@ -98,10 +99,18 @@ impl Predictor {
     ) -> Result<Self> {
         forest.verify()?;
         let threads = threads.clamp(1, 1 << 16) as u32;
-        let lowered = lower(forest, schedule, Request { threads, sum: contract, ..Request::cpu() })?;
+        let request = Request { threads, sum: contract, ..Request::cpu() };
+        let lowered = lower(forest, schedule, request)?;
         let program = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
         let summing = Summing::new(contract, forest, &lowered, threads)?;
-        Ok(Self { contract, summing, ..Self::of_program(forest, program) })
+        let few = match program.wants_many_rows() {
+            true => {
+                let lowered = lower(forest, &schedule.unranked(), request)?;
+                Some(Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered))
+            }
+            false => None,
+        };
+        Ok(Self { contract, summing, few, ..Self::of_program(forest, program) })
     }
 
     /// For `f32` rows only, which keeps one set of nodes.
@@ -111,7 +120,13 @@ impl Predictor {
         let lowered = lower(forest, schedule, request)?;
         let program = Program::new(forest, &lowered, request.threads)?;
         let summing = Summing::new(contract, forest, &lowered, request.threads)?;
-        Ok(Self { contract, summing, ..Self::of_program(forest, program) })
+        let few = match program.wants_many_rows() {
+            true => {
+                Some(Program::new(forest, &lower(forest, &schedule.unranked(), request)?, request.threads)?)
+            }
+            false => None,
+        };
+        Ok(Self { contract, summing, few, ..Self::of_program(forest, program) })
     }
 
     fn of_program(forest: &Forest, program: Program) -> Self {
@@ -123,11 +138,10 @@ impl Predictor {
                 }
             }
         }
-        let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
         let (scale, transform) = (forest.scale.0 as f32, forest.transform);
         let (contract, summing) = (Contract::Any, Summing::Any);
         let leaf_width = forest.leaf_width();
-        Self { program, contract, summing, leaves, leaf_width, scale, transform, ids }
+        Self { program, few: None, contract, summing, leaf_width, scale, transform, ids }
     }
 
     /// The program that runs.
@@ -164,7 +178,7 @@ impl Predictor {
     /// # Errors
     /// Rows with another number of columns than the forest has features, or `out` of another length.
     pub fn predict_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.values_by(rows, &self.leaves, out)
+        self.values_by(rows, self.program.leaves(), out)
     }
 
     /// The same with other leaf values, by slot, where sums may be in any order; a stricter contract is about the forest's
@@ -177,13 +191,18 @@ impl Predictor {
     /// Margins, as [`Predictor::values_of`].
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn margins_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.program.margins_by(&self.summing, rows, self.promised(leaves), out)
+        self.program_for(rows.len()).margins_by(&self.summing, rows, self.promised(leaves), out)
     }
 
     /// The leaves that the contract is about, where these are handed over.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn promised<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
-        if self.contract == Contract::Any { leaves } else { &self.leaves }
+        if self.contract == Contract::Any { leaves } else { self.program.leaves() }
+    }
+
+    /// The program for a batch of so many rows.
+    fn program_for(&self, rows: usize) -> &Program {
+        self.few.as_ref().filter(|_| rows < FEW_ROWS).unwrap_or(&self.program)
     }
 
     fn values_by<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
@@ -198,7 +217,7 @@ impl Predictor {
             )));
         }
         if width == outputs {
-            self.program.margins_by(&self.summing, rows, leaves, out)?;
+            self.program_for(rows.len()).margins_by(&self.summing, rows, leaves, out)?;
             self.transform_in_place(out, outputs);
             return Ok(());
         }
@@ -206,7 +225,7 @@ impl Predictor {
         thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut margins = MARGINS.with(RefCell::take);
         margins.resize(rows.len() * outputs, 0.0);
-        let done = self.program.margins_by(&self.summing, rows, leaves, &mut margins);
+        let done = self.program_for(rows.len()).margins_by(&self.summing, rows, leaves, &mut margins);
         let task = |(margins, values): (&mut [f32], &mut [f32])| {
             self.scale(margins);
             let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));
@@ -253,7 +272,7 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict_into`].
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.program.margins_by(&self.summing, rows, &self.leaves, out)
+        self.program_for(rows.len()).margins_by(&self.summing, rows, self.program.leaves(), out)
     }
 
     /// Raw margins, `rows x outputs`.
@@ -282,7 +301,7 @@ impl Predictor {
     /// As [`Predictor::predict`].
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
         let mut out = vec![0; rows.len() * self.program.trees()];
-        self.program.slots(rows, &mut out)?;
+        self.program_for(rows.len()).slots(rows, &mut out)?;
         Ok(out)
     }
 
@@ -293,6 +312,10 @@ impl Predictor {
     pub fn tree_values<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         let slots = self.slots(rows)?;
         let width = self.leaf_width;
-        Ok(slots.into_iter().flat_map(|s| &self.leaves[s as usize * width..][..width]).copied().collect())
+        Ok(slots
+            .into_iter()
+            .flat_map(|s| &self.program.leaves()[s as usize * width..][..width])
+            .copied()
+            .collect())
     }
 }

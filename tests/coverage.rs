@@ -19,7 +19,7 @@ use proptest::strategy::{Strategy, ValueTree};
 const LEAST: usize = 5;
 
 /// The directives, those with several meanings once for each.
-const DIRECTIVES: [&str; 24] = [
+const DIRECTIVES: [&str; 25] = [
     "tile",
     "split",
     "reorder",
@@ -44,6 +44,7 @@ const DIRECTIVES: [&str; 24] = [
     "sort(structure)",
     "pad",
     "ranks",
+    "evaluate",
 ];
 
 /// Where each stands in [`DIRECTIVES`].
@@ -75,6 +76,7 @@ fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
         Directive::Sort { by: TreeOrder::Structure } => 21,
         Directive::Pad { .. } => 22,
         Directive::Ranks { .. } => 23,
+        Directive::Evaluate { .. } => 24,
     }
 }
 

@@ -7,10 +7,24 @@ use std::{
     thread::LocalKey,
 };
 
+use super::blend;
+
 /// A type that leaves are added up in.
 pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {
     /// Sums that a thread keeps the room of.
     const SCRATCH: &'static LocalKey<RefCell<Vec<Self>>>;
+    /// Sums of this type as `f32`, where they are.
+    fn singles(_sums: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
+    /// Values of this type as `f32`, where they are.
+    fn all_singles(_values: &[Self]) -> Option<&[f32]> {
+        None
+    }
+    /// The values of a tree's leaves, of all by slot, where they are `f32`.
+    fn filled<'r>(_values: &[Self], leaves: blend::Leaves<'r>, _room: &'r mut blend::Room) -> &'r [f32] {
+        leaves.values
+    }
     /// Adds to a place while other workers may, too.
     ///
     /// # Safety
@@ -26,6 +40,15 @@ thread_local! {
 
 impl Addend for f32 {
     const SCRATCH: &'static LocalKey<RefCell<Vec<Self>>> = &SINGLES;
+    fn singles(sums: &mut [Self]) -> Option<&mut [f32]> {
+        Some(sums)
+    }
+    fn all_singles(values: &[Self]) -> Option<&[f32]> {
+        Some(values)
+    }
+    fn filled<'r>(values: &[Self], leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> &'r [f32] {
+        leaves.filled(values, room)
+    }
     #[inline(always)]
     unsafe fn add_atomic(place: *mut Self, amount: Self) {
         // SAFETY: as promised to this function; an f32's bits are a u32's.

@@ -135,7 +135,8 @@ fn close(chain: &[Chain], walk: &Walk) -> Step {
         chain.push(Chain { dim, register, range, map: Map::Serial, lanes: lanes.count });
     }
     let mut chain = join(&chain, &[]);
-    let mut shape = Shape { rows_inside: true, lanes: 1, steps: walk.steps, rest: walk.rest };
+    let mut shape =
+        Shape { rows_inside: true, lanes: 1, steps: walk.steps, rest: walk.rest, blend: walk.blend };
     let (mut rows, mut trees) = (None, None);
     for place in 0..2 {
         let fits =
@@ -270,15 +271,12 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
             let order = if shape.rows_inside { "trees { rows }" } else { "rows { trees }" };
             write!(f, "{} block {order} rows {} trees {}", plan.sum_text(into), text(rows), text(trees))?;
             write!(f, " lanes {} unrolled {}", shape.lanes, shape.steps)?;
-            writeln!(
-                f,
-                "{}",
-                match shape.rest {
-                    Rest::Nothing => "",
-                    Rest::UntilLeaf => " until leaf",
-                    Rest::Counted => " to the tree's depth",
-                }
-            )
+            let rest = match shape.rest {
+                Rest::Nothing => "",
+                Rest::UntilLeaf => " until leaf",
+                Rest::Counted => " to the tree's depth",
+            };
+            writeln!(f, "{rest}{}", if shape.blend { ", or blend" } else { "" })
         }
         Step::Cases { register, cases } => {
             for (i, (end, body)) in cases.iter().enumerate() {

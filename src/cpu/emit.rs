@@ -3,11 +3,11 @@
 use std::{ops::Range, sync::atomic::AtomicU32};
 
 use super::{
-    addend::Addend,
+    addend::{Addend, with_scratch},
     block::Stage,
     rows::Row,
     run::{Block, Run, State},
-    sink::{Leaves, Many, One, Shared, SlotTable, Slots, Trace},
+    sink::{ByOutput, Leaves, Many, One, Shared, SlotTable, Slots, Trace},
 };
 use crate::plan::Sum;
 
@@ -39,6 +39,8 @@ pub(super) struct Sums<'a, A, const GROUPED: bool> {
     pub(super) leaves: &'a [A],
     pub(super) result: Shared<A>,
     pub(super) partials: Shared<A>,
+    /// Whether the leaves are the forest's own.
+    pub(super) own: bool,
 }
 
 impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
@@ -52,7 +54,11 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
             Sum::Atomic => (self.result, 0, true),
         };
         match outputs {
-            1 => run.dispatch(block, One::<A, GROUPED> { leaves, out, base, atomic }, state),
+            1 => {
+                let own = self.own;
+                run.dispatch(block, One::<A, GROUPED> { leaves, out, base, atomic, own }, state);
+            }
+            _ if self.by_output(run, block, (out, base, atomic), state) => {}
             _ => {
                 let targets = p.targets.as_deref();
                 run.dispatch(block, Many { leaves, out, base, atomic, outputs, targets }, state);
@@ -95,6 +101,49 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
             }
             at += width;
         }
+    }
+}
+
+impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
+    /// Runs a block of several outputs whose sums are kept by output meanwhile, if that pays: where rows are evaluated
+    /// together, and each tree has one output.
+    fn by_output<T: Row>(
+        self,
+        run: &Run<'_, T, Self>,
+        block: Block,
+        (out, base, atomic): (Shared<A>, usize, bool),
+        state: &State<'_>,
+    ) -> bool {
+        let p = run.program;
+        let Block { row, tree, shape } = block;
+        let (Some(targets), Some(values)) = (&p.targets, A::all_singles(self.leaves)) else { return false };
+        let outputs = p.base.len();
+        // The way there and back is two additions a row and output.
+        if !shape.blend || p.blend.is_none() || atomic || row.step != 1 || tree.count < 2 * outputs {
+            return false;
+        }
+        // SAFETY: the rows are this worker's.
+        let Some(own) = A::singles(unsafe { out.range(base + row.start * outputs, row.count * outputs) })
+        else {
+            return false;
+        };
+        with_scratch(own.len(), |sums: &mut [f32]| {
+            for (r, row_sums) in own.chunks_exact(outputs).enumerate() {
+                row_sums.iter().enumerate().for_each(|(o, sum)| sums[o * row.count + r] = *sum);
+            }
+            let leaves = Leaves { slots: SlotTable(&p.slots), values };
+            let (first, count) = (row.start, row.count);
+            let shared = Shared::new(sums);
+            run.dispatch(
+                block,
+                ByOutput { leaves, sums: shared, first, count, targets, own: self.own },
+                state,
+            );
+            for (r, row_sums) in own.chunks_exact_mut(outputs).enumerate() {
+                row_sums.iter_mut().enumerate().for_each(|(o, sum)| *sum = sums[o * row.count + r]);
+            }
+        });
+        true
     }
 }
 

@@ -8,9 +8,11 @@
 //! Where is a threshold compared? In [`nodes::Node::right`].
 
 mod addend;
+mod blend;
 mod block;
 mod count;
 mod emit;
+mod isa;
 pub mod nodes;
 mod program;
 mod ranked;
@@ -23,7 +25,9 @@ mod sums;
 mod walk;
 mod window;
 
+pub(crate) use blend::FEW_ROWS;
 pub(crate) use count::{FAN, count_at_most};
+pub use isa::ISA;
 pub use program::{Program, worker};
 pub use rows::{Read, Row, Rows};
 pub(crate) use sums::Summing;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU32;
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::{
+    blend::Blend,
     block::{Step, steps},
     emit::{Emission, LeafSlots, Visits},
     nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
@@ -12,13 +13,13 @@ use super::{
     rows::{Row, Rows},
     run::Run,
     sink::Shared,
-    window::Used,
+    window::{Used, ranks_fit},
 };
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
-    plan::{Extents, Lowered, Op, Plan, RowType, Target},
+    plan::{Dim, Extents, Lowered, Op, Plan, RowType, Target},
     ranks::Ranker,
 };
 
@@ -108,13 +109,18 @@ pub struct Program {
     /// The output of the tree at each position; `None` where leaves are vectors.
     pub(super) targets: Option<Vec<u32>>,
     pub(super) base: Vec<f32>,
-    pub(super) leaf_values: usize,
+    /// The forest's leaf values, by slot.
+    pub(super) leaves: Vec<f32>,
     /// Columns of a row as it is handed over.
     pub(super) features: usize,
     /// What makes a row ranks before it is walked, where the schedule wants that.
     pub(super) ranker: Option<Ranker>,
-    /// What of a row the trees read.
+    /// Trees that are evaluated by blends, where the schedule wants that. Rows are then ranked as they are cached.
+    pub(super) blend: Option<Blend>,
+    /// What of a row the trees read; …
     pub(super) used: Used,
+    /// … and what of it is ranked.
+    pub(super) given: Used,
     pub(super) threads: u32,
     /// Whether the machine runs the vector kernels.
     #[cfg(target_arch = "x86_64")]
@@ -139,6 +145,7 @@ impl Program {
             return Err(crate::schedule::ScheduleError::whole(remedy).into());
         }
         let features = forest.features.len();
+        let given = Used::new(forest);
         let forest = lowered.walked(forest);
         let packed = lowered.packed();
         let targets = match &forest.targets {
@@ -154,6 +161,7 @@ impl Program {
         Ok(Self {
             steps: steps(&plan.body, &used, able),
             used,
+            given,
             nodes: Encoded::new(forest, packed).for_vectors(able, plan.rows),
             compare: forest.compare,
             wide: None,
@@ -162,8 +170,11 @@ impl Program {
             order: lowered.order().to_vec(),
             targets,
             base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
-            leaf_values: forest.leaf_values.len(),
+            leaves: forest.leaf_values.iter().map(|v| v.0 as f32).collect(),
             features,
+            blend: ranks_in_windows(&plan, forest.features.len())
+                .then(|| Blend::new(forest, lowered.order()))
+                .flatten(),
             ranker: lowered.ranks().map(|ranks| ranks.ranker()),
             threads,
             #[cfg(target_arch = "x86_64")]
@@ -177,6 +188,21 @@ impl Program {
     pub fn with_doubles(mut self, forest: &Forest, lowered: &Lowered) -> Self {
         self.wide = (self.compare == CompareType::F64).then(|| Encoded::new(forest, lowered.packed()));
         self
+    }
+
+    /// Whether rows become ranks in windows, and not before they are walked.
+    pub(super) fn ranks_in_windows(&self) -> bool {
+        self.blend.is_some()
+    }
+
+    /// Whether it has blends, which a few rows don't fill.
+    pub(crate) fn wants_many_rows(&self) -> bool {
+        self.blend.is_some()
+    }
+
+    /// The forest's leaf values, by slot: what margins add up fastest.
+    pub fn leaves(&self) -> &[f32] {
+        &self.leaves
     }
 
     /// The plan it runs.
@@ -210,7 +236,10 @@ impl Program {
 
     /// Bytes of its nodes and slots.
     pub fn node_bytes(&self) -> usize {
-        self.nodes.bytes() + self.wide.as_ref().map_or(0, Encoded::bytes) + size_of_val(&self.slots[..])
+        self.blend.as_ref().map_or(0, Blend::bytes)
+            + self.nodes.bytes()
+            + self.wide.as_ref().map_or(0, Encoded::bytes)
+            + size_of_val(&self.slots[..])
     }
 
     /// Writes `rows x trees` leaf slots, trees in the producer's order.
@@ -235,7 +264,7 @@ impl Program {
     }
 
     fn rank_and_run<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, at: Extents, into: E) -> Result<()> {
-        let Some(ranker) = &self.ranker else {
+        let Some(ranker) = self.ranker.as_ref().filter(|_| !self.ranks_in_windows()) else {
             self.run(rows, at, into);
             return Ok(());
         };
@@ -285,6 +314,37 @@ impl Program {
     }
 }
 
+/// Whether the plan blends and reads each row in one window, whose ranks a thread may keep.
+fn ranks_in_windows(plan: &Plan, columns: usize) -> bool {
+    fn walks(ops: &[Op], windows: u32, windowed: bool) -> bool {
+        let mut within = windowed;
+        ops.iter().all(|op| match op {
+            Op::CacheRows { .. } => {
+                within = true;
+                windows == 1
+            }
+            Op::Walk(_) => within,
+            Op::Loop(l) if l.dim == Dim::Tree && !within => {
+                !has_window(&l.body) && walks(&l.body, windows, within)
+            }
+            op => op.bodies().into_iter().all(|body| walks(body, windows, within)),
+        })
+    }
+    fn has_window(ops: &[Op]) -> bool {
+        ops.iter().any(|op| matches!(op, Op::CacheRows { .. }) || op.bodies().into_iter().any(has_window))
+    }
+    let ops = plan.ops();
+    let windows: Vec<u32> = ops
+        .iter()
+        .filter_map(|op| if let Op::CacheRows { rows } = op { Some(*rows) } else { None })
+        .collect();
+    let blends = ops.iter().any(|op| matches!(op, Op::Walk(w) if w.blend));
+    blends
+        && windows.len() == 1
+        && windows.iter().all(|rows| ranks_fit(*rows, columns))
+        && walks(&plan.body, 1, false)
+}
+
 impl std::fmt::Display for Program {
     /// The program as it runs: loops, and the micro-kernels that blocks call.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -302,6 +362,10 @@ impl std::fmt::Display for Program {
         let vectors = !self.vector_name().is_empty();
         for op in self.plan.ops() {
             match op {
+                Op::CacheRows { rows } if self.ranks_in_windows() => {
+                    let columns = self.ranker.as_ref().map_or(0, |ranker| ranker.shape().1);
+                    writeln!(f, "  cacheRows {rows}: ranks in {columns} columns")?;
+                }
                 Op::CacheRows { rows } => {
                     writeln!(f, "  cacheRows {rows}: {}", self.used.text(*rows, vectors))?;
                 }
@@ -313,6 +377,9 @@ impl std::fmt::Display for Program {
                 }
                 _ => {}
             }
+        }
+        if let Some(blend) = &self.blend {
+            writeln!(f, "  blends: {} of {} trees", blend.count(), self.trees())?;
         }
         self.steps.iter().try_for_each(|s| super::block::write_step(f, &self.plan, s, 0))
     }

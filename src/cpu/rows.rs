@@ -183,6 +183,11 @@ impl<'a, T: Row> Rows<'a, T> {
         T: Read<C>,
     {
         let count = self.rows.saturating_sub(first).min(into.len());
+        if self.row_stride == 1 {
+            let from = &self.data[first + column * self.column_stride..][..count];
+            from.iter().zip(into).for_each(|(from, value)| *value = from.read());
+            return;
+        }
         for (row, value) in into[..count].iter_mut().enumerate() {
             *value = self.data[(first + row) * self.row_stride + column * self.column_stride].read();
         }

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::{
+    blend::{self, Numbers},
     block::{BlockLoop, Step},
     emit::Emission,
     nodes::{Nodes, Rule},
@@ -30,6 +31,8 @@ pub(super) struct State<'w> {
     pub(super) worker: u32,
     /// Rows that are read from a copy.
     window: Option<Window<'w>>,
+    /// Rows whose ranks are read.
+    ranks: Option<Window<'w, u8>>,
 }
 
 /// A program, rows, and what is written of them.
@@ -60,7 +63,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
 
     /// The whole program.
     pub(super) fn all(&self) {
-        let begin = State { offsets: [0; 32], row: 0, tree: 0, worker: 0, window: None };
+        let begin = State { offsets: [0; 32], row: 0, tree: 0, worker: 0, window: None, ranks: None };
         self.steps(&self.program.steps, begin);
     }
 
@@ -89,6 +92,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             if let Step::CacheRows { rows, copied } = step {
                 let first = (state.row as usize).min(self.rows.len());
                 let count = (*rows as usize).min(self.rows.len() - first);
+                if self.program.ranks_in_windows() {
+                    let rest = &steps[i + 1..];
+                    self.ranked(first, count, |ranks| {
+                        self.steps(rest, State { ranks: Some(ranks), ..state })
+                    });
+                    return;
+                }
                 let used = &self.program.used;
                 if !copied {
                     window::prefetched(self.rows, first, count, used);
@@ -186,6 +196,15 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     /// Picks the micro-kernel.
     pub(super) fn dispatch<S: Sink>(&self, block: Block, sink: S, state: &State<'_>) {
         let (p, Block { row, tree, shape }) = (self.program, block);
+        if p.ranks_in_windows() {
+            match state.ranks.filter(|ranks| ranks.holds(row)) {
+                Some(ranks) => self.in_ranks(ranks, block, sink),
+                None => {
+                    self.ranked(row.start, row.end() - row.start, |ranks| self.in_ranks(ranks, block, sink))
+                }
+            }
+            return;
+        }
         if let Some(window) = state.window.filter(|w| w.holds(row))
             && self.in_window(window, row, tree, shape, sink)
         {
@@ -205,14 +224,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             };
         }
         let Some(rows) = T::singles(self.rows) else {
-            return match &p.nodes {
-                Encoded::Affine(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
-                Encoded::Linked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
-                Encoded::Short(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
-                Encoded::Ranked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
-                Encoded::Near(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
-                Encoded::NearRanked(nodes) => self.plain(nodes, self.rows, row, tree, shape, sink),
-            };
+            return self.plain_nodes(self.rows, row, tree, shape, sink);
         };
         #[cfg(target_arch = "x86_64")]
         if self.vectors(row, shape) && simd::fits(rows) {
@@ -243,6 +255,92 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             done += count;
         }
         true
+    }
+
+    /// Lends `f` the ranks of these rows.
+    fn ranked(&self, first: usize, count: usize, f: impl FnOnce(Window<'_, u8>)) {
+        if let Some(ranker) = &self.program.ranker {
+            window::ranked(ranker, &self.program.given, self.rows, first, count, f);
+        }
+    }
+
+    /// A block of rows whose ranks are there: trees that have room for it by blends, the others by walks.
+    fn in_ranks<S: Sink>(&self, ranks: Window<'_, u8>, block: Block, sink: S) {
+        let Block { row, tree, shape } = block;
+        let blend = self.program.blend.as_ref().filter(|_| shape.blend && !S::ORDERED && row.step == 1);
+        let Some(blend) = blend.filter(|_| row.count >= blend::FEW_ROWS) else {
+            return match shape.rows_inside {
+                true => (0..tree.count).for_each(|t| self.walked(ranks, row, tree.one(t), shape, sink)),
+                false => self.walked(ranks, row, tree, shape, sink),
+            };
+        };
+        blend::with_values(blend, |values| {
+            for t in 0..tree.count {
+                let position = tree.at(t);
+                if !blend.has(position) {
+                    self.walked(ranks, row, tree.one(t), shape, sink);
+                    continue;
+                }
+                let leaves = blend.leaves(position);
+                let mut room = [0.0; blend::BLOCK * 4];
+                let own = sink.values(leaves, &mut room);
+                let take = |first: usize, place: usize, count: usize, numbers: Numbers| match sink
+                    .sums(first, count, position)
+                {
+                    Some(sums) if place == 0 => numbers.add(own, sums),
+                    _ => {
+                        let numbers = numbers.bytes();
+                        for (l, number) in numbers[place..place + count].iter().enumerate() {
+                            sink.slot(first + l, position, leaves.slots[usize::from(*number)] as usize);
+                        }
+                    }
+                };
+                let mut done = 0;
+                while done < row.count {
+                    let first = row.at(done);
+                    let (bytes, place) = ranks.block(first);
+                    let count = (blend::BLOCK - place).min(row.count - done);
+                    done += count;
+                    // Two blocks share the loads of a tree's groups.
+                    if place == 0 && done < row.count {
+                        let (second, more) = (row.at(done), blend::BLOCK.min(row.count - done));
+                        let pair = [bytes, ranks.block(second).0];
+                        if let Some([a, b]) = blend.evaluate_pair(position, pair, values) {
+                            take(first, place, count, a);
+                            take(second, 0, more, b);
+                            done += more;
+                            continue;
+                        }
+                    }
+                    take(first, place, count, blend.evaluate(position, bytes, values));
+                }
+            }
+        });
+    }
+
+    /// Walks on ranks, a block of the window after the other.
+    fn walked<S: Sink>(&self, ranks: Window<'_, u8>, row: Span, tree: Span, shape: Shape, sink: S) {
+        let mut done = 0;
+        while done < row.count {
+            let first = row.at(done);
+            let (rows, place) = ranks.rows(first);
+            let count = (rows.len() - place).div_ceil(row.step).min(row.count - done);
+            let part = Span { start: place, step: row.step, count };
+            self.plain_nodes(&rows, part, tree, shape, Moved { sink, by: first - place });
+            done += count;
+        }
+    }
+
+    /// [`Run::plain`] of the forest's nodes.
+    fn plain_nodes<D: Row, S: Sink>(&self, rows: &Rows<'_, D>, row: Span, tree: Span, shape: Shape, sink: S) {
+        match &self.program.nodes {
+            Encoded::Affine(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
+            Encoded::Linked(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
+            Encoded::Short(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
+            Encoded::Ranked(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
+            Encoded::Near(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
+            Encoded::NearRanked(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
+        }
     }
 
     /// The one kernel for rows other than `f32`: any strides, any question, whatever the interleaving.

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::addend::Addend;
+use super::{addend::Addend, blend};
 
 /// A buffer that several workers write, each its own places.
 #[derive(Clone, Copy)]
@@ -37,6 +37,19 @@ impl<T> Shared<T> {
     }
 }
 
+impl<T> Shared<T> {
+    /// `count` places from `index` on.
+    ///
+    /// # Safety
+    /// As for [`Shared::at`], for each of them.
+    #[allow(clippy::mut_from_ref)]
+    pub(super) unsafe fn range(&self, index: usize, count: usize) -> &mut [T] {
+        assert!(count <= self.len && index <= self.len - count);
+        // SAFETY: the places are in the buffer, and as promised to this function nobody else has them.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(index), count) }
+    }
+}
+
 impl<A: Addend> Shared<A> {
     /// Adds to the place at `index` while other workers may, too.
     #[inline(always)]
@@ -57,6 +70,16 @@ pub(super) trait Sink: Copy {
     const ORDERED: bool = false;
     /// The walk of the tree at `position` for `row` ended at `address`.
     fn leaf(&self, row: usize, position: usize, address: u32);
+    /// The tree at `position` has the leaf with this slot for `row`.
+    fn slot(&self, row: usize, position: usize, slot: usize);
+    /// The sums of `count` rows from `row` on that the tree at `position` adds to, where they lie side by side in `f32`.
+    fn sums(&self, _row: usize, _count: usize, _position: usize) -> Option<&mut [f32]> {
+        None
+    }
+    /// The values of a tree's leaves in their order, where [`Sink::sums`] are.
+    fn values<'r>(&self, leaves: blend::Leaves<'r>, _room: &'r mut blend::Room) -> &'r [f32] {
+        leaves.values
+    }
     /// The value of the leaf at `address`, where there is one.
     fn value(&self, address: u32) -> Self::Value;
     /// Adds a sum of values to a row.
@@ -98,6 +121,10 @@ impl<S: Sink> Sink for Moved<S> {
         self.sink.leaf(row + self.by, position, address);
     }
     #[inline(always)]
+    fn slot(&self, row: usize, position: usize, slot: usize) {
+        self.sink.slot(row + self.by, position, slot);
+    }
+    #[inline(always)]
     fn value(&self, address: u32) -> S::Value {
         self.sink.value(address)
     }
@@ -116,6 +143,8 @@ pub(super) struct One<'a, A, const GROUPED: bool> {
     pub(super) base: usize,
     /// Whether others add to the same sums.
     pub(super) atomic: bool,
+    /// Whether the leaves are the forest's own.
+    pub(super) own: bool,
 }
 
 impl<A: Addend, const GROUPED: bool> Sink for One<'_, A, GROUPED> {
@@ -124,6 +153,23 @@ impl<A: Addend, const GROUPED: bool> Sink for One<'_, A, GROUPED> {
     #[inline(always)]
     fn leaf(&self, row: usize, _position: usize, address: u32) {
         self.add(row, self.value(address));
+    }
+    #[inline(always)]
+    fn slot(&self, row: usize, _position: usize, slot: usize) {
+        self.add(row, self.leaves.values[slot]);
+    }
+    fn sums(&self, row: usize, count: usize, _position: usize) -> Option<&mut [f32]> {
+        if self.atomic {
+            return None;
+        }
+        // SAFETY: the rows are this worker's.
+        A::singles(unsafe { self.out.range(self.base + row, count) })
+    }
+    fn values<'r>(&self, leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> &'r [f32] {
+        match self.own {
+            true => leaves.values,
+            false => A::filled(self.leaves.values, leaves, room),
+        }
     }
     #[inline(always)]
     fn value(&self, address: u32) -> A {
@@ -157,7 +203,10 @@ impl<A: Addend> Sink for Many<'_, A> {
     type Value = A;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
-        let slot = self.leaves.slots.at(address);
+        self.slot(row, position, self.leaves.slots.at(address));
+    }
+    #[inline(always)]
+    fn slot(&self, row: usize, position: usize, slot: usize) {
         let at = self.base + row * self.outputs;
         let add = |output: usize, value: A| match self.atomic {
             true => self.out.add_atomic(at + output, value),
@@ -191,9 +240,13 @@ impl Sink for Slots<'_> {
     type Value = u32;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
+        self.slot(row, position, self.slots.at(address));
+    }
+    #[inline(always)]
+    fn slot(&self, row: usize, position: usize, slot: usize) {
         let at = row * self.order.len() + self.order[position] as usize;
         // SAFETY: each row and tree is visited by one worker.
-        unsafe { *self.out.at(at) = self.slots.at(address) as u32 };
+        unsafe { *self.out.at(at) = slot as u32 };
     }
     fn value(&self, _address: u32) -> u32 {
         0
@@ -215,6 +268,9 @@ impl Sink for Trace<'_> {
     const ORDERED: bool = true;
     type Value = u32;
     fn leaf(&self, row: usize, position: usize, _address: u32) {
+        self.slot(row, position, 0);
+    }
+    fn slot(&self, row: usize, position: usize, _slot: usize) {
         let at = 2 * (row * self.order.len() + self.order[position] as usize);
         // One worker's ticks ascend whatever the others do.
         let tick = self.clock.fetch_add(1, Ordering::Relaxed);
@@ -228,4 +284,47 @@ impl Sink for Trace<'_> {
         0
     }
     fn add(&self, _row: usize, _sum: u32) {}
+}
+
+/// Sums of several outputs, output by output: those of `count` rows from `first` on, which are put in their places in the
+/// end.
+#[derive(Clone, Copy)]
+pub(super) struct ByOutput<'a> {
+    pub(super) leaves: Leaves<'a, f32>,
+    /// `[output][row]`.
+    pub(super) sums: Shared<f32>,
+    pub(super) first: usize,
+    pub(super) count: usize,
+    pub(super) targets: &'a [u32],
+    pub(super) own: bool,
+}
+
+impl Sink for ByOutput<'_> {
+    const ONE_VALUE: bool = false;
+    type Value = f32;
+    #[inline(always)]
+    fn leaf(&self, row: usize, position: usize, address: u32) {
+        self.slot(row, position, self.leaves.slots.at(address));
+    }
+    #[inline(always)]
+    fn slot(&self, row: usize, position: usize, slot: usize) {
+        let at = self.targets[position] as usize * self.count + row - self.first;
+        // SAFETY: the sums are this worker's, and targets are below their outputs.
+        unsafe { *self.sums.at(at) += self.leaves.values[slot] };
+    }
+    fn sums(&self, row: usize, count: usize, position: usize) -> Option<&mut [f32]> {
+        let at = self.targets[position] as usize * self.count + row - self.first;
+        // SAFETY: the sums are this worker's.
+        Some(unsafe { self.sums.range(at, count) })
+    }
+    fn values<'r>(&self, leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> &'r [f32] {
+        match self.own {
+            true => leaves.values,
+            false => leaves.filled(self.leaves.values, room),
+        }
+    }
+    fn value(&self, _address: u32) -> f32 {
+        0.0
+    }
+    fn add(&self, _row: usize, _sum: f32) {}
 }

@@ -94,15 +94,16 @@ impl Program {
         out: &mut [f32],
     ) -> Result<()> {
         self.check(rows, out.len(), self.outputs())?;
-        if leaves.len() != self.leaf_values {
+        if leaves.len() != self.leaves.len() {
             return Err(Error::Rows(format!(
                 "{} leaf values, the forest has {}",
                 leaves.len(),
-                self.leaf_values
+                self.leaves.len()
             )));
         }
         match &self.ranker {
             None => self.margins_of(summing, rows, leaves, out),
+            Some(_) if self.ranks_in_windows() => self.margins_of(summing, rows, leaves, out),
             Some(ranker) => ranked(ranker, rows, self.threads, |rows| match rows {
                 Ranked::U8(rows) => self.margins_of(summing, rows, leaves, out),
                 Ranked::U16(rows) => self.margins_of(summing, rows, leaves, out),
@@ -192,7 +193,8 @@ impl Program {
     ) {
         sums.chunks_exact_mut(base.len()).for_each(|row| row.copy_from_slice(base));
         let (result, partials) = (Shared::new(sums), Shared::new(partials));
-        self.run(rows, at, Sums::<_, GROUPED> { leaves, result, partials });
+        let own = A::all_singles(leaves).is_some_and(|leaves| std::ptr::eq(leaves, &self.leaves[..]));
+        self.run(rows, at, Sums::<_, GROUPED> { leaves, result, partials, own });
     }
 
     /// Rows do not depend on each other, so a batch that needs too much room goes in pieces. `own` is how many totals a

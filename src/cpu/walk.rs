@@ -16,6 +16,11 @@ pub(super) struct Span {
 }
 
 impl Span {
+    /// The position of number `k` alone.
+    pub(super) fn one(self, k: usize) -> Self {
+        Self { start: self.at(k), step: 1, count: 1 }
+    }
+
     pub(super) fn at(self, k: usize) -> usize {
         self.start + k * self.step
     }
@@ -37,6 +42,8 @@ pub(super) struct Shape {
     pub(super) steps: u32,
     /// What follows them.
     pub(super) rest: Rest,
+    /// Whether blends take the place of walks where they can.
+    pub(super) blend: bool,
 }
 
 impl Shape {

@@ -10,7 +10,7 @@ use super::{
     rows::{Row, Rows},
     walk::{FEW_ROWS, Span},
 };
-use crate::forest::Forest;
+use crate::{error::Result, forest::Forest, ranks::Ranker};
 
 /// Rows that are copied side by side.
 pub(super) const BLOCK: usize = 64;
@@ -94,15 +94,15 @@ pub(super) enum Close {
 
 /// Rows `first` to `first + count` by column.
 #[derive(Clone, Copy)]
-pub(super) struct Window<'a> {
+pub(super) struct Window<'a, T = f32> {
     first: usize,
     count: usize,
     columns: usize,
     /// `[block][column][row of the block]`
-    data: &'a [f32],
+    data: &'a [T],
 }
 
-impl<'a> Window<'a> {
+impl<'a, T: Row> Window<'a, T> {
     /// Whether all of these rows are in it.
     pub(super) fn holds(&self, rows: Span) -> bool {
         rows.start >= self.first && rows.end() <= self.first + self.count
@@ -114,13 +114,13 @@ impl<'a> Window<'a> {
     }
 
     /// The block that a row is in, and its place there.
-    pub(super) fn block(&self, row: usize) -> (&'a [f32], usize) {
+    pub(super) fn block(&self, row: usize) -> (&'a [T], usize) {
         let row = row - self.first;
         (&self.data[row / BLOCK * self.columns * BLOCK..], row % BLOCK)
     }
 
     /// The block's rows that a row is one of, and its place there.
-    pub(super) fn rows(&self, row: usize) -> (Rows<'a>, usize) {
+    pub(super) fn rows(&self, row: usize) -> (Rows<'a, T>, usize) {
         let (data, place) = self.block(row);
         let rows = Rows::strided(data, [BLOCK, self.columns], [1, BLOCK]);
         (rows.expect("a block's data is whole"), place)
@@ -167,6 +167,46 @@ pub(super) fn copied<T: Row>(
     }
     f(Window { first, count, columns, data: &data[..needed] });
     SCRATCH.with(|s| s.replace(data));
+}
+
+/// Lends `f` the ranks of `count` rows from `first` on. `used` are the columns that are ranked.
+pub(super) fn ranked<T: Row>(
+    ranker: &Ranker,
+    used: &Used,
+    rows: &Rows<'_, T>,
+    first: usize,
+    count: usize,
+    f: impl FnOnce(Window<'_, u8>),
+) {
+    thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+    let mut data = SCRATCH.with(RefCell::take);
+    let columns = ranker.shape().1;
+    let needed = count.div_ceil(BLOCK) * columns * BLOCK;
+    if data.len() < needed {
+        data.resize(needed, 0);
+    }
+    for (b, block) in data[..needed].chunks_exact_mut(columns * BLOCK).enumerate() {
+        let begin = b * BLOCK;
+        let here = BLOCK.min(count - begin);
+        let rank = |done: Result<()>| debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
+        // A column is read faster where its values follow each other, even if they have to be brought there.
+        match T::singles(rows) {
+            Some(rows) if here >= FEW_ROWS && used.fits(BLOCK) => {
+                copied(rows, first + begin, here, used, |window| {
+                    let (rows, _) = window.rows(first + begin);
+                    rank(ranker.rank_strided(&rows.slice(0, here), block, [1, BLOCK]));
+                })
+            }
+            _ => rank(ranker.rank_strided(&rows.slice(first + begin, here), block, [1, BLOCK])),
+        }
+    }
+    f(Window { first, count, columns, data: &data[..needed] });
+    SCRATCH.with(|s| s.replace(data));
+}
+
+/// Whether a thread may keep the room for the ranks of so many rows.
+pub(super) fn ranks_fit(rows: u32, columns: usize) -> bool {
+    (rows as usize).next_multiple_of(BLOCK).saturating_mul(columns) <= MOST_BYTES
 }
 
 /// Asks for the used columns of `count` rows from `first` on.

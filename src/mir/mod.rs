@@ -56,6 +56,8 @@ pub struct Walk {
     pub unroll: Option<Option<u32>>,
     /// Steps without a leaf test, above the first leaf.
     pub peel: Option<u32>,
+    /// Whether leaves are found by blends instead of a walk.
+    pub blend: bool,
     /// Whether `unroll` means a counted loop, each tree's depth read from a table: there were more groups of trees than
     /// a kernel may have code for.
     pub table: bool,

@@ -127,6 +127,9 @@ fn write_op<'a>(
             if let Some(n) = walk.peel {
                 unroll += &format!(", peel={n}");
             }
+            if walk.blend {
+                unroll += ", evaluate=blend";
+            }
             let target = match walk.into {
                 BufferId::Result => "result".to_owned(),
                 BufferId::Partial(b) => nest.partials[b]

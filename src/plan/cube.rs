@@ -24,6 +24,7 @@ mod format;
 mod paths;
 
 pub(super) use atomics::without_atomics;
+#[cfg(feature = "cube")]
 pub(crate) use format::group_columns;
 use paths::{Around, Range, as_loop, buffers_of, each_op, entered, only_trees, owners, walk_paths};
 

@@ -220,6 +220,12 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
         }
     }
     let questions = asks_more(forest);
+    if let Some(instead) = not_blended(target, request.rows)
+        && schedule.blends()
+    {
+        unblend(&mut loops.body);
+        notes.push(Note { directive: "evaluate(…, blend)".into(), instead: instead.into() });
+    }
     if target == Target::Cube {
         notes.extend(budget::within(&mut loops, count, request.threads, questions));
     }
@@ -243,6 +249,26 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
     builder.plan.verify().map_err(Error::Internal)?;
     let Builder { plan, notes, .. } = builder;
     Ok(Settled { notes, order, loops, legal, layout, least, plan })
+}
+
+/// What keeps blends from a kernel, and what is done instead.
+fn not_blended(target: Target, rows: RowType) -> Option<&'static str> {
+    match (target, rows) {
+        (Target::Cube, _) => Some("a cube's units walk trees, each for rows of its own"),
+        (Target::Cpu, RowType::U8) => None,
+        (Target::Cpu, _) => Some("blends compare ranks of a byte (ranks(u8)); trees are walked"),
+    }
+}
+
+fn unblend(ops: &mut [mir::Op]) {
+    for op in ops {
+        match op {
+            mir::Op::Walk(walk) => walk.blend = false,
+            mir::Op::Loop(l) => unblend(&mut l.body),
+            mir::Op::Cases(cases) => cases.cases.iter_mut().for_each(|case| unblend(&mut case.body)),
+            mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
+        }
+    }
 }
 
 /// How the trees lie, by position, and how deep `pad` makes them.
@@ -472,6 +498,6 @@ impl Builder {
             range: self.range(var),
             register: depth as u32,
         });
-        super::Walk { lanes, steps, rest, cached_rows: false, cached_trees: false, into }
+        super::Walk { lanes, steps, rest, blend: walk.blend, cached_rows: false, cached_trees: false, into }
     }
 }

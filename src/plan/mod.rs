@@ -6,6 +6,7 @@ mod cpu;
 mod cube;
 mod lower;
 
+#[cfg(feature = "cube")]
 pub(crate) use cube::group_columns;
 pub use fangorn_kernels::plan::*;
 pub use lower::{Lowered, Note, Request, check, lower};

@@ -181,6 +181,15 @@ pub struct Ranks {
 }
 
 impl Ranks {
+    /// Columns that a row of these ranks would have.
+    ///
+    /// # Errors
+    /// As [`Ranks::new`].
+    pub fn columns_of(forest: &Forest, width: Width) -> Result<usize, RanksError> {
+        forest.verify()?;
+        Ok(columns::Asked::of(forest)?.bytes(width) / width.bytes())
+    }
+
     /// Puts a forest on ranks: nodes keep their numbers, ids and slots.
     ///
     /// # Errors

@@ -226,6 +226,11 @@ impl Ranker {
                 }
             }
             let begin = first * strides[0] + c * strides[1];
+            if strides[0] == 1 {
+                let out = out[begin..][..count].iter_mut();
+                out.zip(&ranks).for_each(|(out, rank)| *out = R::of(*rank));
+                continue;
+            }
             for (r, rank) in ranks[..count].iter().enumerate() {
                 out[begin + r * strides[0]] = R::of(*rank);
             }

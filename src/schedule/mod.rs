@@ -155,6 +155,13 @@ pub enum Directive {
         /// Steps, at most.
         steps: u32,
     },
+    /// `evaluate(v, walk)` or `evaluate(v, blend)`: how the trees of the innermost loop `v` find leaves.
+    Evaluate {
+        /// An innermost loop.
+        var: String,
+        /// How.
+        how: Evaluation,
+    },
     /// `atomicReduce(v)`: iterations of the parallel tree loop `v` add to their sums with atomic operations.
     AtomicReduce {
         /// A loop over trees.
@@ -193,6 +200,29 @@ pub enum Directive {
         /// Their width; `None` leaves values as they are.
         choice: Option<Choice>,
     },
+}
+
+/// How a tree finds the leaf of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Evaluation {
+    /// A walk from the root, a split a step.
+    #[default]
+    Walk,
+    /// Every split for many rows at once, and of what its children found the one that it chooses.
+    Blend,
+}
+
+impl Evaluation {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Walk, Self::Blend];
+
+    /// The name in a schedule's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Walk => "walk",
+            Self::Blend => "blend",
+        }
+    }
 }
 
 impl Schedule {
@@ -276,6 +306,12 @@ impl Schedule {
         self.with(Directive::UnrollWalk { var: var.to_owned(), steps })
     }
 
+    /// Adds [`Directive::Evaluate`].
+    #[must_use]
+    pub fn evaluate(self, var: &str, how: Evaluation) -> Self {
+        self.with(Directive::Evaluate { var: var.to_owned(), how })
+    }
+
     /// Adds [`Directive::PeelWalk`].
     #[must_use]
     pub fn peel_walk(self, var: &str, steps: u32) -> Self {
@@ -355,6 +391,18 @@ impl Schedule {
             Directive::Sort { by } => Some(*by),
             _ => None,
         })
+    }
+
+    /// The same loops on values, walked.
+    #[must_use]
+    pub fn unranked(&self) -> Self {
+        let kept = |d: &&Directive| !matches!(d, Directive::Ranks { .. } | Directive::Evaluate { .. });
+        Self { directives: self.directives.iter().filter(kept).cloned().collect() }
+    }
+
+    /// Whether some loop's trees are evaluated by blends.
+    pub fn blends(&self) -> bool {
+        self.directives.iter().any(|d| matches!(d, Directive::Evaluate { how: Evaluation::Blend, .. }))
     }
 
     /// Whether some loop is mapped to a GPU dimension.

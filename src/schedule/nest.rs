@@ -5,7 +5,7 @@
 //! offsets on the way to it. A tile that does not divide its range is kept in it by a [`Bound`], placed at the last
 //! of the loops it speaks of, whatever order they stand in.
 
-use super::{Dim, Directive, GpuDim, Schedule, ScheduleError, Size};
+use super::{Dim, Directive, Evaluation, GpuDim, Schedule, ScheduleError, Size};
 
 /// How a loop's iterations run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -96,6 +96,8 @@ pub struct Marks {
     pub unroll: Option<Option<u32>>,
     /// Steps of its walks that are taken without a leaf test, above the first leaf.
     pub peel: Option<u32>,
+    /// How its trees find leaves.
+    pub evaluate: Evaluation,
     /// What becomes of its private sums.
     pub reduce: ReduceMarks,
 }
@@ -422,6 +424,10 @@ impl Building {
                 let found = self.innermost(var)?;
                 self.mark(found, |m| m.peel = Some(*steps))
             }
+            Directive::Evaluate { var, how } => {
+                let found = self.innermost(var)?;
+                self.mark(found, |m| m.evaluate = *how)
+            }
             Directive::AtomicReduce { var } => {
                 let found = self.over_trees(var)?;
                 self.mark(found, |m| m.reduce.atomic = true)
@@ -591,10 +597,11 @@ impl Building {
         // Innermost marks hold only while the loop stays innermost.
         match self.live().into_iter().find(|n| {
             let Node { marks, children, .. } = &self.nodes[*n];
-            !children.is_empty() && (marks.interleave || marks.unroll.is_some() || marks.peel.is_some())
+            let walks = marks.unroll.is_some() || marks.peel.is_some() || marks.evaluate != Evaluation::Walk;
+            !children.is_empty() && (marks.interleave || walks)
         }) {
             Some(n) => Err(format!(
-                "`{}` is interleaved or its walks are unrolled, and it would no longer be innermost; reorder first",
+                "`{}` is interleaved, or its walks are unrolled or blended, and it would no longer be innermost; reorder first",
                 self.name(n)
             )),
             None => Ok(()),

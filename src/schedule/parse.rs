@@ -4,7 +4,7 @@
 //! directive, a semicolon after it, `schedule.Tile(…)` with braces round its arguments, declarations of index
 //! variables (which say nothing), and the papers' names for sizes.
 
-use super::{Choice, Directive, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, TreeOrder};
+use super::{Choice, Directive, Evaluation, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, TreeOrder};
 
 /// The sizes that listings in the papers name without saying: rows a chunk of XGBoost's loop (64 in its sources)
 /// and rows a thread block of Tahoe's.
@@ -199,6 +199,11 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
         ("specialize", _) => usage("specialize(variable)"),
         ("peelWalk", [v, n]) => Ok(Directive::PeelWalk { var: variable(v)?, steps: number(n, "of steps")? }),
         ("peelWalk", _) => usage("peelWalk(variable, steps)"),
+        ("evaluate", [v, how]) => match Evaluation::ALL.into_iter().find(|e| e.name() == *how) {
+            Some(how) => Ok(Directive::Evaluate { var: variable(v)?, how }),
+            None => wrong(how, format!("`{how}` is no way to evaluate a tree: walk or blend")),
+        },
+        ("evaluate", _) => usage("evaluate(variable, blend)"),
         ("atomicReduce", [v]) => Ok(Directive::AtomicReduce { var: variable(v)? }),
         ("atomicReduce", _) => usage("atomicReduce(variable)"),
         ("vectorReduce", [v, n]) => match n.parse() {
@@ -210,7 +215,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
             name,
             format!(
                 "`{name}` is no directive: tile, split, reorder, unroll, specialize, gpuDimension, parallel, cache, \
-                 interleave, unrollWalk, peelWalk, atomicReduce, sharedReduce, vectorReduce, layout, sort, pad, ranks"
+                 interleave, unrollWalk, peelWalk, evaluate, atomicReduce, sharedReduce, vectorReduce, layout, sort, pad, ranks"
             ),
         ),
     }

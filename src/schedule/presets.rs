@@ -1,7 +1,10 @@
 //! Schedules with a name: what known engines do, in this language.
 
-use super::{Axis, GpuDim, LayoutKind, Schedule, Size};
-use crate::forest::{Forest, ForestStats, Targets};
+use super::{Axis, Evaluation, GpuDim, LayoutKind, Schedule, Size};
+use crate::{
+    forest::{Forest, ForestStats, Targets},
+    ranks::{Choice, Ranks, Width},
+};
 
 /// A named schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,7 +94,7 @@ impl Preset {
         };
         match self {
             Self::Default if gpu => default_gpu(forest, &stats).layout(layout),
-            Self::Default => default_cpu(&stats),
+            Self::Default => default_cpu(forest, &stats),
             Self::Xgboost => {
                 chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]))
                     .layout(LayoutKind::Sparse)
@@ -155,9 +158,35 @@ impl Preset {
     }
 }
 
+/// Every split of a tree for 64 rows at once, where by a count of instructions that is less than its walks and the ranks that
+/// it takes come to; otherwise walks.
+fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
+    /// Cycles for 64 rows: a split, what a tree takes besides, a step of their walks, and a column of ranks.
+    const SPLIT: f64 = 2.0;
+    const TREE: f64 = 100.0;
+    const STEP: f64 = 130.0;
+    const COLUMN: f64 = 110.0;
+    let splits = stats.leaves.saturating_sub(stats.trees) as f64;
+    let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
+    let mean_depth = steps as f64 / stats.leaves.max(1) as f64;
+    let trees = stats.trees as f64;
+    let columns = Ranks::columns_of(forest, Width::U8).unwrap_or(usize::MAX) as f64;
+    let blends = SPLIT * splits + TREE * trees + COLUMN * columns;
+    let fits = forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES);
+    if !fits || stats.trees == 0 || blends >= STEP * trees * mean_depth {
+        return default_walks(stats);
+    }
+    let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", 256u32);
+    let near = ranked.reorder(["b0", "tree", "b1"]).parallel("b0").cache("b0");
+    near.evaluate("b1", Evaluation::Blend).layout(LayoutKind::Sparse)
+}
+
+/// Leaves of a tree that is evaluated by blends, at most.
+const MOST_BLENDED_LEAVES: usize = 256;
+
 /// A tree for 64 rows at a time, their used columns close, walks without leaf tests where most leaves lie deep: what
 /// measured best of the orders, layouts and caches on the models of the book's results.
-fn default_cpu(stats: &ForestStats) -> Schedule {
+fn default_walks(stats: &ForestStats) -> Schedule {
     let mean = |counts: &[usize]| {
         let (sum, all) = counts.iter().enumerate().fold((0, 0), |(sum, all), (d, n)| (sum + d * n, all + n));
         sum as f64 / all.max(1) as f64

@@ -18,6 +18,7 @@ impl fmt::Display for Directive {
             Self::UnrollWalk { var, steps: None } => write!(f, "unrollWalk({var})"),
             Self::Unroll { var } => write!(f, "unroll({var})"),
             Self::Specialize { var } => write!(f, "specialize({var})"),
+            Self::Evaluate { var, how } => write!(f, "evaluate({var}, {})", how.name()),
             Self::PeelWalk { var, steps } => write!(f, "peelWalk({var}, {steps})"),
             Self::AtomicReduce { var } => write!(f, "atomicReduce({var})"),
             Self::VectorReduce { var, width } => write!(f, "vectorReduce({var}, {width})"),

@@ -117,6 +117,7 @@ impl Schedule {
             | Directive::Unroll { var }
             | Directive::Specialize { var }
             | Directive::PeelWalk { var, .. }
+            | Directive::Evaluate { var, .. }
             | Directive::Interleave { var }
             | Directive::UnrollWalk { var, .. }
             | Directive::Parallel { var } => var.rsplit('.').next() == Some(name),

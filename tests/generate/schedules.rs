@@ -2,7 +2,7 @@
 
 use fangorn::{
     ranks::Choice,
-    schedule::{Dim, Directive, GpuDim, LayoutKind, Schedule, TreeOrder},
+    schedule::{Dim, Directive, Evaluation, GpuDim, LayoutKind, Schedule, TreeOrder},
 };
 use proptest::prelude::*;
 
@@ -32,6 +32,7 @@ enum Move {
     Interleave(u8),
     UnrollWalk(u8, Option<u8>),
     PeelWalk(u8, u8),
+    Evaluate(u8, Evaluation),
     Atomic(u8),
     Shared(u8),
     Vector(u8, u8),
@@ -63,6 +64,7 @@ fn mark(kind: Kind) -> impl Strategy<Value = Move> {
         4 => any::<u8>().prop_map(Move::Interleave),
         2 => (any::<u8>(), prop::option::of(0..9u8)).prop_map(|(v, n)| Move::UnrollWalk(v, n)),
         2 => (any::<u8>(), 0..9u8).prop_map(|(v, n)| Move::PeelWalk(v, n)),
+        2 => (any::<u8>(), prop::sample::select(Evaluation::ALL.to_vec())).prop_map(|(v, e)| Move::Evaluate(v, e)),
         2 => any::<u8>().prop_map(Move::Atomic),
         2 => any::<u8>().prop_map(Move::Shared),
         2 => any::<(u8, u8)>().prop_map(|(v, n)| Move::Vector(v, n)),
@@ -131,6 +133,12 @@ fn apply(step: &Move, w: &mut Writer) {
             |l| l.children.is_empty(),
             |m| m.steps = true,
             |var| Directive::PeelWalk { var, steps: u32::from(steps) },
+        ),
+        Move::Evaluate(which, how) => w.mark(
+            which,
+            |l| l.children.is_empty(),
+            |m| m.steps = true,
+            |var| Directive::Evaluate { var, how },
         ),
         Move::Atomic(which) => w.reduce(which, |var| Directive::AtomicReduce { var }),
         Move::Shared(which) => w.reduce(which, |var| Directive::SharedReduce { var }),

@@ -92,6 +92,15 @@ pub fn same_margins(case: &Case, found: &[f32]) -> Result<(), String> {
 
 /// Margins as far from the reference's as the sum's contract allows.
 pub fn near_margins(case: &Case, found: &[f32]) -> Result<(), String> {
+    within(case, found, 0.0)
+}
+
+/// The same on a device that may take a denormal number for zero, as each addition reads and writes three.
+pub fn near_margins_without_denormals(case: &Case, found: &[f32]) -> Result<(), String> {
+    within(case, found, 3.0 * (case.forest.trees.len() + 1) as f64 * f64::from(f32::MIN_POSITIVE))
+}
+
+fn within(case: &Case, found: &[f32], more: f64) -> Result<(), String> {
     let outputs = case.forest.outputs as usize;
     if found.len() != case.batch * outputs {
         return Err(format!("{} margins of {} rows and {outputs} outputs", found.len(), case.batch));
@@ -102,7 +111,7 @@ pub fn near_margins(case: &Case, found: &[f32]) -> Result<(), String> {
             let found = found[r * outputs + o];
             let off = (f64::from(found) - expected).abs();
             // A NaN is near nothing.
-            if off.is_nan() || off > bound[o] {
+            if off.is_nan() || off > bound[o] + more {
                 return Err(format!("row {r}, output {o}: {found} is {off:e} from {expected}"));
             }
         }

@@ -270,6 +270,8 @@ pub struct Walk {
     pub steps: u32,
     /// What follows them.
     pub rest: Rest,
+    /// Whether leaves are found by blends instead (CPU): the steps are for trees and rows that those have no room for.
+    pub blend: bool,
     /// Whether rows are read from the row cache (cube).
     pub cached_rows: bool,
     /// Whether nodes are read from the tree cache (cube).

@@ -140,6 +140,9 @@ impl Plan {
             Rest::UntilLeaf => " until leaf",
             Rest::Counted => " to the tree's depth",
         };
+        if walk.blend {
+            text += ", or blend";
+        }
         text += match (walk.cached_rows, walk.cached_trees) {
             (false, false) => "",
             (true, false) => ", rows cached",

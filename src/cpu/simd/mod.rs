@@ -5,6 +5,7 @@
 //! loaded and blended where a [`Window`] holds them by column. Further down it is two gathers of a node's two words and one
 //! of a value.
 
+pub(super) mod blend;
 mod copy;
 pub(super) mod count;
 mod top;
@@ -15,6 +16,7 @@ pub(super) use copy::transpose;
 use top::top;
 
 use super::{
+    isa::{Isa, isa},
     nodes::{
         FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
         Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
@@ -35,7 +37,7 @@ const BLOCK_SHIFT: u32 = BLOCK.ilog2();
 
 /// Whether the machine has what the kernels here need.
 pub(super) fn available() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq")
+    isa() == Isa::Avx512
 }
 
 /// Whether rows can be addressed with 32-bit offsets from the first of 64.

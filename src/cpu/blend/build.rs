@@ -1,0 +1,295 @@
+//! A tree as groups of splits, the cheapest there are by a count of what each kind costs.
+
+use super::{BLOCK, Blend, Bottom, Group, MOST_LEAVES, Split, Tree, padded};
+use crate::forest::{self, Forest, Node, Predicate};
+
+/// What groups above leaves only cost, by their levels, in tenths of a cycle on a machine with AVX-512; …
+const BOTTOM: [u32; 3] = [30, 60, 100];
+/// … others of three levels, …
+const SEVEN: u32 = 150;
+/// … and those at a root of two and of one.
+const THREE: u32 = 90;
+const ONE: u32 = 60;
+
+/// A node without splits that send everything left.
+#[derive(Clone, Copy)]
+enum Plain {
+    Leaf { slot: u32 },
+    Split { split: Split, children: [usize; 2] },
+}
+
+/// The kinds of groups, in the order in which a tree's are evaluated: none waits for one of a later kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Above leaves, of so many levels.
+    Bottom(u32),
+    Seven,
+    Three,
+    One,
+}
+
+/// What a group chooses among: a leaf's number, or what a group found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Leaf(u8),
+    Group(usize),
+}
+
+/// A group in the making.
+struct Draft {
+    kind: Kind,
+    /// Level by level.
+    splits: Vec<Split>,
+    /// From left to right.
+    children: Vec<Found>,
+}
+
+/// How the splits from a node down are best grouped: the kind and the levels of the group at the node.
+#[derive(Clone, Copy)]
+struct Best {
+    cost: u32,
+    kind: Kind,
+    levels: u32,
+}
+
+pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Blend> {
+    let mut blend = Blend {
+        trees: Vec::with_capacity(order.len()),
+        bottoms: Default::default(),
+        sevens: Vec::new(),
+        threes: Vec::new(),
+        ones: Vec::new(),
+        leaves: Vec::new(),
+        values: Vec::new(),
+        blocks: MOST_LEAVES,
+        columns_end: forest.features.len() * BLOCK,
+    };
+    for t in order {
+        let tree = Grouping::new(&forest.trees[*t as usize]).map(|grouping| blend.push(forest, grouping));
+        blend.trees.push(tree);
+    }
+    (blend.count() > 0).then_some(blend)
+}
+
+/// A tree's groups, and its leaves by their numbers.
+struct Grouping {
+    nodes: Vec<Plain>,
+    best: Vec<Option<Best>>,
+    groups: Vec<Draft>,
+    /// Slots. Where a group above leaves has fewer than it has room for, some have several numbers.
+    leaves: Vec<u32>,
+    root: Found,
+}
+
+impl Grouping {
+    /// `None` for a tree of too many leaves, or with a split that is no threshold of a byte.
+    fn new(tree: &forest::Tree) -> Option<Self> {
+        if tree.nodes.iter().filter(|n| n.slot().is_some()).count() > MOST_LEAVES {
+            return None;
+        }
+        let mut nodes = Vec::new();
+        let root = plain(tree, 0, &mut nodes)?;
+        // With room to spare groups may have empty places; without, a number is a leaf.
+        let roomy = Self::with(&nodes, root, true);
+        Some(if roomy.leaves.len() <= MOST_LEAVES { roomy } else { Self::with(&nodes, root, false) })
+    }
+
+    fn with(nodes: &[Plain], root: usize, spare: bool) -> Self {
+        let (nodes, best) = (nodes.to_vec(), vec![None; nodes.len()]);
+        let mut grouping = Self { nodes, best, groups: Vec::new(), leaves: Vec::new(), root: Found::Leaf(0) };
+        // Children stand before their parents.
+        for node in 0..grouping.nodes.len() {
+            grouping.best[node] = grouping.choose(node, node == root, spare);
+        }
+        grouping.root = grouping.emit(root);
+        grouping
+    }
+
+    /// The best group at a node, those below it chosen; `None` at a leaf.
+    fn choose(&self, node: usize, root: bool, spare: bool) -> Option<Best> {
+        let Plain::Split { .. } = self.nodes[node] else { return None };
+        let mut best: Option<Best> = None;
+        let mut take = |kind, levels, own: u32, below: &[usize]| {
+            let mut each = below.to_vec();
+            each.dedup();
+            let cost =
+                each.iter().filter_map(|n| self.best[*n]).fold(own, |sum, b| sum.saturating_add(b.cost));
+            if best.is_none_or(|b| cost < b.cost) {
+                best = Some(Best { cost, kind, levels });
+            }
+        };
+        for levels in 1..=3u32 {
+            let (splits, below) = self.spread(node, levels, levels);
+            let bottom = below.iter().all(|n| self.best[*n].is_none());
+            if bottom && (spare || splits.iter().all(Option::is_some)) {
+                take(Kind::Bottom(levels), levels, BOTTOM[levels as usize - 1], &below);
+            }
+            take(Kind::Seven, levels, SEVEN, &below);
+            match levels {
+                1 if root => take(Kind::One, 1, ONE, &below),
+                2 if root => take(Kind::Three, 2, THREE, &below),
+                _ => {}
+            }
+        }
+        best
+    }
+
+    /// The splits of a node's first `levels`, level by level, and what is below them from left to right, in a group of
+    /// `room` levels. What ends sooner fills all places below it.
+    fn spread(&self, node: usize, levels: u32, room: u32) -> (Vec<Option<Split>>, Vec<usize>) {
+        let (mut splits, mut row) = (Vec::new(), vec![node]);
+        for level in 0..room {
+            let mut next = Vec::with_capacity(2 * row.len());
+            for n in row {
+                match self.nodes[n] {
+                    // A parent's place is after its children's, so a node that fills places is no parent of itself.
+                    Plain::Split { split, children } if level < levels => {
+                        splits.push(Some(split));
+                        next.extend(children);
+                    }
+                    _ => {
+                        splits.push(None);
+                        next.extend([n, n]);
+                    }
+                }
+            }
+            row = next;
+        }
+        (splits, row)
+    }
+
+    /// The groups from a node down, those that others wait for first.
+    fn emit(&mut self, node: usize) -> Found {
+        let Some(Best { kind, levels, .. }) = self.best[node] else {
+            return self.number(node);
+        };
+        let room = match kind {
+            Kind::Bottom(levels) => levels,
+            Kind::Seven => 3,
+            Kind::Three => 2,
+            Kind::One => 1,
+        };
+        let (splits, below) = self.spread(node, levels, room);
+        // No row goes left of threshold 0, and both sides are the same.
+        let splits = splits.into_iter().map(Option::unwrap_or_default).collect();
+        let mut children: Vec<Found> = Vec::with_capacity(below.len());
+        for (i, n) in below.iter().enumerate() {
+            let again = i > 0 && below[i - 1] == *n && !matches!(kind, Kind::Bottom(_));
+            let found = if again { children[i - 1] } else { self.emit(*n) };
+            children.push(found);
+        }
+        self.groups.push(Draft { kind, splits, children });
+        Found::Group(self.groups.len() - 1)
+    }
+
+    fn number(&mut self, leaf: usize) -> Found {
+        if let Plain::Leaf { slot } = self.nodes[leaf] {
+            self.leaves.push(slot);
+        }
+        // More than there is room for are looked at by `new`.
+        Found::Leaf((self.leaves.len() - 1) as u8)
+    }
+}
+
+/// Adds a node and what is below it, children first, and gives its place.
+fn plain(tree: &forest::Tree, node: u32, nodes: &mut Vec<Plain>) -> Option<usize> {
+    let mut node = node;
+    let new = loop {
+        match tree.nodes[node as usize] {
+            Node::Leaf { slot } => break Plain::Leaf { slot },
+            Node::Split { predicate: Predicate::Always, left, .. } => node = left,
+            Node::Split { predicate: Predicate::Less { threshold }, feature, left, right, .. } => {
+                // A rank is below every other threshold.
+                let threshold = (0.0..256.0).contains(&threshold.0).then_some(threshold.0 as u8)?;
+                let column = feature.checked_mul(BLOCK as u32)?;
+                let children = [plain(tree, left, nodes)?, plain(tree, right, nodes)?];
+                break Plain::Split { split: Split { column, threshold }, children };
+            }
+            Node::Split { .. } => return None,
+        }
+    };
+    nodes.push(new);
+    Some(nodes.len() - 1)
+}
+
+impl Blend {
+    /// Adds a tree's groups, each with a place for what it finds that nothing else still needs.
+    fn push(&mut self, forest: &Forest, grouping: Grouping) -> Tree {
+        let Grouping { groups, leaves, root, .. } = grouping;
+        let mut order: Vec<usize> = (0..groups.len()).collect();
+        order.sort_by_key(|g| groups[*g].kind);
+        let starts = self.counts();
+        let mut places = vec![0u16; groups.len()];
+        let mut free: Vec<u16> = Vec::new();
+        let mut used = MOST_LEAVES as u16;
+        for g in order {
+            let Draft { kind, splits, children } = &groups[g];
+            let children: Vec<u16> = children
+                .iter()
+                .enumerate()
+                .map(|(i, child)| match child {
+                    Found::Leaf(leaf) => u16::from(*leaf),
+                    Found::Group(g) => {
+                        // A group is read by one other, before that writes.
+                        if i == 0 || children[i - 1] != *child {
+                            free.push(places[*g]);
+                        }
+                        places[*g]
+                    }
+                })
+                .collect();
+            let out = free.pop().unwrap_or_else(|| {
+                used += 1;
+                used - 1
+            });
+            places[g] = out;
+            let first = children[0] as u8;
+            match kind {
+                Kind::Bottom(1) => self.bottoms.0.push(Bottom { splits: array(splits), first, out }),
+                Kind::Bottom(2) => self.bottoms.1.push(Bottom { splits: array(splits), first, out }),
+                Kind::Bottom(_) => self.bottoms.2.push(Bottom { splits: array(splits), first, out }),
+                Kind::Seven => {
+                    self.sevens.push(Group { splits: array(splits), children: array(&children), out })
+                }
+                Kind::Three => {
+                    self.threes.push(Group { splits: array(splits), children: array(&children), out })
+                }
+                Kind::One => self.ones.push(Group { splits: array(splits), children: array(&children), out }),
+            }
+        }
+        self.blocks = self.blocks.max(usize::from(used));
+        let ends = self.counts();
+        let range = |i: usize| (starts[i], ends[i]);
+        let first = self.leaves.len() as u32;
+        let values = self.values.len() as u32;
+        if forest.leaf_width() == 1 {
+            let own = leaves.iter().map(|slot| forest.leaf_values[*slot as usize].0 as f32);
+            self.values.extend(own);
+            self.values.resize(values as usize + padded(leaves.len()), 0.0);
+        }
+        let count = leaves.len() as u32;
+        self.leaves.extend(leaves);
+        Tree {
+            bottoms: [range(0), range(1), range(2)],
+            sevens: range(3),
+            threes: range(4),
+            ones: range(5),
+            root: match root {
+                Found::Leaf(leaf) => u16::from(leaf),
+                Found::Group(g) => places[g],
+            },
+            leaves: (first, count),
+            values,
+        }
+    }
+
+    fn counts(&self) -> [u32; 6] {
+        let [a, b, c] = [self.bottoms.0.len(), self.bottoms.1.len(), self.bottoms.2.len()];
+        [a, b, c, self.sevens.len(), self.threes.len(), self.ones.len()].map(|n| n as u32)
+    }
+}
+
+/// As many as there are: groups have the lengths of their kind.
+fn array<T: Copy + Default, const N: usize>(items: &[T]) -> [T; N] {
+    std::array::from_fn(|i| items.get(i).copied().unwrap_or_default())
+}

@@ -1,0 +1,80 @@
+//! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine, and for AVX2.
+
+use super::{BLOCK, Blend, Bottom, Group, Split, Tree};
+
+type Lanes = [u8; BLOCK];
+
+/// 0xff where a row goes right, otherwise 0.
+#[inline(always)]
+fn right(split: Split, ranks: &[u8]) -> Lanes {
+    let at = split.column as usize;
+    let column: &Lanes = ranks[at..at + BLOCK].try_into().expect("a block of a column");
+    column.map(|rank| 0u8.wrapping_sub(u8::from(rank >= split.threshold)))
+}
+
+/// `b` where `mask` is set, otherwise `a`.
+#[inline(always)]
+fn choose(mask: &Lanes, a: &Lanes, b: &Lanes) -> Lanes {
+    let mut out = [0; BLOCK];
+    for (((out, mask), a), b) in out.iter_mut().zip(mask).zip(a).zip(b) {
+        *out = a ^ ((a ^ b) & mask);
+    }
+    out
+}
+
+/// `low` and the next, by a mask.
+#[inline(always)]
+fn pair(mask: &Lanes, low: u8) -> Lanes {
+    mask.map(|m| low.wrapping_sub(m))
+}
+
+#[inline(always)]
+fn three(splits: &[Split], ranks: &[u8], values: [&Lanes; 4]) -> Lanes {
+    let a = choose(&right(splits[1], ranks), values[0], values[1]);
+    let b = choose(&right(splits[2], ranks), values[2], values[3]);
+    choose(&right(splits[0], ranks), &a, &b)
+}
+
+/// The leaf of each row.
+#[inline(always)]
+pub(super) fn evaluate(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [Lanes]) -> Lanes {
+    fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
+        &all[from as usize..to as usize]
+    }
+    for Bottom { splits, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
+        values[usize::from(*out)] = pair(&right(splits[0], ranks), *first);
+    }
+    for Bottom { splits, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
+        let low = |i: u8| pair(&right(splits[1 + usize::from(i)], ranks), first.wrapping_add(2 * i));
+        values[usize::from(*out)] = choose(&right(splits[0], ranks), &low(0), &low(1));
+    }
+    for Bottom { splits, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
+        let low = |i: u8| pair(&right(splits[3 + usize::from(i)], ranks), first.wrapping_add(2 * i));
+        let a = choose(&right(splits[1], ranks), &low(0), &low(1));
+        let b = choose(&right(splits[2], ranks), &low(2), &low(3));
+        values[usize::from(*out)] = choose(&right(splits[0], ranks), &a, &b);
+    }
+    for Group { splits, children, out } in of(&blend.sevens, tree.sevens) {
+        let child = |i: usize| &values[usize::from(children[i])];
+        let low = |i: usize| choose(&right(splits[3 + i], ranks), child(2 * i), child(2 * i + 1));
+        let a = choose(&right(splits[1], ranks), &low(0), &low(1));
+        let b = choose(&right(splits[2], ranks), &low(2), &low(3));
+        values[usize::from(*out)] = choose(&right(splits[0], ranks), &a, &b);
+    }
+    for Group { splits, children, out } in of(&blend.threes, tree.threes) {
+        let child = children.map(|c| &values[usize::from(c)]);
+        values[usize::from(*out)] = three(splits, ranks, child);
+    }
+    for Group { splits, children, out } in of(&blend.ones, tree.ones) {
+        let [a, b] = children.map(|c| &values[usize::from(c)]);
+        values[usize::from(*out)] = choose(&right(splits[0], ranks), a, b);
+    }
+    values[usize::from(tree.root)]
+}
+
+/// The same with AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+pub(super) fn evaluate_avx2(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [Lanes]) -> Lanes {
+    evaluate(blend, tree, ranks, values)
+}
