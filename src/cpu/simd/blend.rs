@@ -145,9 +145,9 @@ pub(in crate::cpu) unsafe fn add(numbers: __m512i, values: &[f32], sums: *mut f3
     unsafe {
         match values.len() {
             ..=16 => add_of::<0>(numbers, values.as_ptr(), sums, count),
-            ..=32 => add_of::<1>(numbers, values.as_ptr(), sums, count),
-            ..=64 => add_of::<2>(numbers, values.as_ptr(), sums, count),
-            ..=128 => add_of::<3>(numbers, values.as_ptr(), sums, count),
+            17..=32 => add_of::<1>(numbers, values.as_ptr(), sums, count),
+            33..=64 => add_of::<2>(numbers, values.as_ptr(), sums, count),
+            65..=128 => add_of::<3>(numbers, values.as_ptr(), sums, count),
             _ => add_of::<4>(numbers, values.as_ptr(), sums, count),
         }
     }
