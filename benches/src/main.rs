@@ -5,6 +5,7 @@
 //! cargo run --release -p fangorn-benches -- cache MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- ranking MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
+//! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches --features wgpu -- gpu --model MODEL --rows ROWS.npy --backend wgpu
 //! ```
@@ -13,14 +14,21 @@
 //! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `cache` times
 //! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians.
 //! `ranking` says what a model's ranks come to and times ranking rows, the same way. `load` times reading models, each
-//! also as a `.fangorn` file, beside `benches/peers/load.py`. `gpu` times a device (`gpu --help`); `benches/gpu` compares
+//! also as a `.fangorn` file, beside `benches/peers/load.py`. `cpu` times every schedule on the CPU target (`cpu --help`);
+//! `benches/peers` compares it with other engines. `gpu` times a device (`gpu --help`); `benches/gpu` compares
 //! it with other engines. `matrices` times walks and matrix products of small trees in turns.
 
+mod bounds;
+mod cpu;
+mod error;
 #[cfg(feature = "gpu")]
 mod gpu;
 #[cfg(feature = "matrices")]
 mod matrices;
+mod npy;
 mod ranking;
+mod schedules;
+mod time;
 
 use std::{hint::black_box, path::Path, process::ExitCode, time::Instant};
 
@@ -45,6 +53,11 @@ fn main() -> ExitCode {
     {
         return gpu(rest);
     }
+    if let [first, rest @ ..] = &arguments[..]
+        && first == "cpu"
+    {
+        return cpu::run(rest);
+    }
     if let [first, model, rows, rest @ ..] = &arguments[..]
         && first == "cache"
     {
@@ -66,7 +79,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | gpu --help"
+            "usage: fangorn-benches [cache|ranking] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | cpu --help | gpu --help"
         );
         return ExitCode::from(2);
     };

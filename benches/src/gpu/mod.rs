@@ -10,10 +10,7 @@
 //! quit
 //! ```
 
-mod error;
-mod npy;
 mod session;
-mod time;
 
 use std::{
     io::{BufRead, Write},
@@ -26,10 +23,12 @@ use clap::Parser;
 use fangorn::import;
 use serde_json::{Value, json};
 
-use error::{Error, Result};
-use npy::RowFile;
+use crate::{
+    error::{self, Error, Result},
+    npy::RowFile,
+    time::Summary,
+};
 use session::Session;
-use time::Summary;
 
 /// Time a forest's margins on a device.
 #[derive(Debug, Parser)]

@@ -8,18 +8,13 @@ use std::{
 };
 
 use burn::tensor::{Device, ProfileOptions, Tensor, TensorData, TimingMethod};
-use fangorn::{
-    Forest, Predictor,
-    cpu::Rows,
-    forest::Targets,
-    op::ForestOp,
-    schedule::{Preset, Schedule},
-};
+use fangorn::{Forest, Predictor, cpu::Rows, op::ForestOp, schedule::Schedule};
 use serde::Serialize;
 
-use super::{
+use crate::{
+    bounds,
     error::{Error, Result, caught},
-    npy,
+    npy, schedules,
     time::{Summary, samples, wall},
 };
 
@@ -113,17 +108,19 @@ impl Session {
     ///
     /// # Errors
     /// A backend that is not built in or does not answer, or a schedule that can't be read.
-    pub fn open(backend: &str, forest: Forest, schedules: &[String], skipped: &[String]) -> Result<Self> {
+    pub fn open(backend: &str, forest: Forest, names: &[String], skipped: &[String]) -> Result<Self> {
         let name = BACKENDS.into_iter().find(|b| *b == backend).ok_or_else(|| {
             let names = BACKENDS.join(", ");
             Error::Request(format!("unknown backend {backend}; the backends are {names}"))
         })?;
         let cpu = Predictor::new(&forest)?;
         let mut candidates = Vec::new();
-        for schedule in schedules {
-            candidates.extend(named(schedule, &forest)?);
+        for asked in names {
+            for named in schedules::named(asked, &forest, true)? {
+                candidates.push(candidate(named, &forest)?);
+            }
         }
-        candidates.retain(|c| !skipped.contains(&c.name));
+        candidates.retain(|c: &Candidate| !skipped.contains(&c.name));
         if candidates.is_empty() {
             return Err(Error::Request("every schedule is skipped; leave one".into()));
         }
@@ -299,48 +296,18 @@ impl Session {
         npy::write(&written.margins, op.outputs(), margins.into_iter())?;
         let ids = leaf_ids(&self.forest);
         npy::write(&written.leaves, trees, slots.iter().map(|slot| ids[*slot as usize]))?;
-        let bounds: Vec<f32> = slots.chunks_exact(trees.max(1)).flat_map(|row| self.row_bound(row)).collect();
+        let of_row = |row: &[i32]| bounds::of_row(&self.forest, row.iter().map(|slot| *slot as u32));
+        let bounds: Vec<f32> = slots.chunks_exact(trees.max(1)).flat_map(of_row).collect();
         npy::write(&written.row_bound, op.outputs(), bounds.into_iter())?;
         Ok(written)
     }
-
-    /// `(trees + 1) x 2^-24 x (|base| + Σ |leaf|)` for each output of a row.
-    fn row_bound(&self, slots: &[i32]) -> Vec<f32> {
-        let forest = &self.forest;
-        let mut sums: Vec<f64> = forest.base_score.iter().map(|b| b.0.abs()).collect();
-        for (tree, slot) in slots.iter().enumerate() {
-            let leaf = forest.leaf(*slot as u32);
-            match &forest.targets {
-                Targets::One(outputs) => sums[outputs[tree] as usize] += leaf[0].0.abs(),
-                Targets::All => sums.iter_mut().zip(leaf).for_each(|(sum, v)| *sum += v.0.abs()),
-            }
-        }
-        let unit = (slots.len() + 1) as f64 * 2f64.powi(-24);
-        sums.into_iter().map(|sum| (sum * unit) as f32).collect()
-    }
 }
 
-/// The schedules that a name stands for: a preset, a file, or all presets.
-fn named(name: &str, forest: &Forest) -> Result<Vec<Candidate>> {
-    let candidate = |name: &str, schedule: Schedule| -> Result<Candidate> {
-        let directives = schedule.to_string().lines().collect::<Vec<_>>().join("; ");
-        let op = Arc::new(ForestOp::with_schedule(forest.clone(), schedule)?);
-        Ok(Candidate { name: name.to_owned(), directives, op, first_ms: None, refused: None })
-    };
-    let preset = |preset: Preset| candidate(preset.name(), preset.schedule(forest, true));
-    if name == "all" {
-        return Preset::ALL.into_iter().map(preset).collect();
-    }
-    if let Some(of_name) = Preset::parse(name) {
-        return Ok(vec![preset(of_name)?]);
-    }
-    let wrong = |cause: String| Error::File { path: name.into(), cause };
-    let text = std::fs::read_to_string(name).map_err(|e| {
-        let presets = Preset::ALL.map(Preset::name).join(", ");
-        wrong(format!("{e}; give a file of directives, all, or one of {presets}"))
-    })?;
-    let schedule = Schedule::parse(&text).map_err(|e| wrong(e.to_string()))?;
-    Ok(vec![candidate(name, schedule)?])
+/// A schedule's operator, which is compiled at its first use.
+fn candidate((name, schedule): (String, Schedule), forest: &Forest) -> Result<Candidate> {
+    let directives = schedules::line(&schedule);
+    let op = Arc::new(ForestOp::with_schedule(forest.clone(), schedule)?);
+    Ok(Candidate { name, directives, op, first_ms: None, refused: None })
 }
 
 /// The producer's number of the leaf with each slot.

@@ -8,7 +8,7 @@ use std::{
 
 use npyz::WriterBuilder;
 
-use super::error::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A file of `f32` rows, opened.
 #[derive(Debug)]

@@ -1,0 +1,18 @@
+//! How far two correct sums of a row may be apart.
+
+use fangorn::{Forest, forest::Targets};
+
+/// How far a sum in `f32`, in any order, may be from the exact one for a row that reaches these leaves, by output:
+/// `(trees + 1) x 2^-24 x (|base| + Σ |leaf|)`.
+pub fn of_row(forest: &Forest, slots: impl ExactSizeIterator<Item = u32>) -> Vec<f32> {
+    let unit = (slots.len() + 1) as f64 * 2f64.powi(-24);
+    let mut sums: Vec<f64> = forest.base_score.iter().map(|b| b.0.abs()).collect();
+    for (tree, slot) in slots.enumerate() {
+        let leaf = forest.leaf(slot);
+        match &forest.targets {
+            Targets::One(outputs) => sums[outputs[tree] as usize] += leaf[0].0.abs(),
+            Targets::All => sums.iter_mut().zip(leaf).for_each(|(sum, v)| *sum += v.0.abs()),
+        }
+    }
+    sums.into_iter().map(|sum| (sum * unit) as f32).collect()
+}
