@@ -7,6 +7,7 @@ was made from.
 import json
 import math
 import pathlib
+import re
 
 
 class CannotTake(Exception):
@@ -18,7 +19,8 @@ def kind_of(file: pathlib.Path) -> str:
     if file.suffix == ".json":
         with open(file, "rb") as f:
             head = f.read(4096)
-        return "catboost" if b"features_info" in head or b"oblivious_trees" in head or b"model_info" in head else "xgboost"
+        is_catboost = any(word in head for word in (b"features_info", b"oblivious_trees", b"model_info"))
+        return "catboost" if is_catboost else "xgboost"
     kinds = {".ubj": "xgboost", ".txt": "lightgbm", ".onnx": "onnx", ".tl": "treelite"}
     if file.suffix not in kinds:
         raise CannotTake(f"{file.name}: a file of no kind that is known here")
@@ -51,7 +53,8 @@ def load(file: pathlib.Path):
 
 
 def dump(model) -> dict:
-    return json.loads(model.dump_as_json())
+    # treelite writes nothing where a threshold is infinite.
+    return json.loads(re.sub(r'("threshold":\s*),', r"\1null,", model.dump_as_json()))
 
 
 def is_category(node: dict) -> bool:
@@ -66,6 +69,11 @@ def categories(file: pathlib.Path) -> set[int]:
     if kind == "catboost":
         named = json.loads(file.read_text())["features_info"].get("categorical_features", [])
         return {feature["flat_feature_index"] for feature in named}
+    if kind == "xgboost":
+        import xgboost
+
+        types = xgboost.Booster(model_file=str(file)).feature_types or []
+        return {column for column, type_of in enumerate(types) if type_of == "c"}
     trees = dump(load(file))["trees"]
     return {node["split_feature_id"] for tree in trees for node in tree["nodes"] if is_category(node)}
 
@@ -74,10 +82,12 @@ def threshold(np, node: dict) -> float:
     """A threshold of doubles as the f32 that decides all f32 rows alike."""
     exact = node["threshold"]
     near = np.float32(exact)
+    # By doubles: numpy would round a float of Python's that it compares with.
+    rounded = float(near)
     # x <= t holds for the same x up to the largest f32 within t, x < t from the least one beyond it.
-    if node["comparison_op"] == "<=" and near > exact:
+    if node["comparison_op"] == "<=" and rounded > exact:
         near = np.nextafter(near, np.float32(-math.inf))
-    elif node["comparison_op"] == "<" and near < exact:
+    elif node["comparison_op"] == "<" and rounded < exact:
         near = np.nextafter(near, np.float32(math.inf))
     return float(near)
 
@@ -90,6 +100,8 @@ def comparison(forest: dict) -> str:
             if is_category(node):
                 raise CannotTake("its splits by category are not converted")
             if "comparison_op" in node:
+                if node["threshold"] is None:
+                    raise CannotTake("treelite does not say which of its thresholds are infinite, and of which sign")
                 found.add(node["comparison_op"])
     if not found <= {"<"} and not found <= {"<="}:
         raise CannotTake(f"its nodes compare by {' and '.join(sorted(found))}")
@@ -108,7 +120,8 @@ def to_onnx(np, forest: dict) -> bytes:
 
     mode = {"<": "BRANCH_LT", "<=": "BRANCH_LEQ"}[comparison(forest)]
     outputs = outputs_of(forest)
-    nodes = {k: [] for k in "treeids nodeids featureids values modes truenodeids falsenodeids missing_value_tracks_true".split()}
+    names = "treeids nodeids featureids values modes truenodeids falsenodeids missing_value_tracks_true"
+    nodes = {k: [] for k in names.split()}
     targets = {k: [] for k in "treeids nodeids ids weights".split()}
     for index, tree in enumerate(forest["trees"]):
         for node in tree["nodes"]:
@@ -146,6 +159,24 @@ def to_onnx(np, forest: dict) -> bytes:
     )
     versions = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     return helper.make_model(graph, opset_imports=versions, ir_version=8).SerializeToString()
+
+
+def without_maps(file: pathlib.Path) -> bytes | None:
+    """An ONNX file whose probabilities are one array; none where they are no dictionary a row."""
+    import onnx
+
+    model = onnx.load(str(file))
+    graph = model.graph
+    maps = [node for node in graph.node if node.op_type == "ZipMap"]
+    if not maps:
+        return None
+    for node in maps:
+        graph.node.remove(node)
+        for out in [out for out in graph.output if out.name == node.output[0]]:
+            graph.output.remove(out)
+        dims = [None, None]
+        graph.output.append(onnx.helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, dims))
+    return model.SerializeToString()
 
 
 class Sums:

@@ -70,7 +70,7 @@ def comparison(rows, engines):
         "## Microseconds a row",
         "",
         f"{what}, medians of all rounds; the fastest of a line in bold. The front is the fastest of "
-        f"{', '.join(FRONT[:-1])} and {FRONT[-1]}; the ratio, how many times our default's time it takes: above 1 we are "
+        f"{', '.join(FRONT[:-1])} and {FRONT[-1]}; the ratio, how many times our default's time it takes: above 1 ours is "
         "faster. In brackets the same ratio of the least times. † differs from our results and counts nowhere; ‡ gives "
         "outputs, not margins.",
         "",
@@ -144,8 +144,8 @@ def presets(rows):
     lines = [
         "## Our schedules",
         "",
-        f"Microseconds a row, medians of short trials in turns. `{first}` is what is compared above; *lost* is how many times "
-        "the fastest trial it takes, and then which that is.",
+        f"Microseconds a row, medians of short trials in turns. `{first}` is what is compared above; *lost* is how many "
+        "times the fastest trial it takes, and then which that is.",
         "",
         "| model | batch | " + " | ".join(names) + " | lost |",
         "|---|---:|" + "---:|" * len(names) + "---|",
@@ -278,10 +278,11 @@ def plot(rows, stem):
     for panel in panels[-1]:
         panel.set_xlabel("rows of a call")
     handles = [plt.Line2D([], [], color=colours[e], label=e, linewidth=2.4 if e == OURS else 1.0) for e in engines]
-    drawing.legend(handles=handles, loc="lower center", ncols=min(4 if across < 3 else 6, len(handles)), fontsize=8, frameon=False)
+    columns = min(4 if across < 3 else 6, len(handles))
+    drawing.legend(handles=handles, loc="lower center", ncols=columns, fontsize=8, frameon=False)
     first = rows[0]
     title = f"{first['machine']}, {first['threads']} thread(s), {first['date']}, commit {first['commit']}"
-    drawing.suptitle(title, fontsize=10)
+    drawing.suptitle(title, fontsize=9)
     drawing.tight_layout(rect=(0, 0.6 / (3.1 * down + 0.8), 1, 1))
     for kind in ("png", "svg"):
         drawing.savefig(f"{stem}.{kind}", dpi=150)

@@ -406,14 +406,24 @@ class Run:
         rows = np.load(folder / "rows.npy")
         meta = json.loads(read(folder / "meta.json") or "{}")
         facts = {"model": folder.name, "trees": meta.get("trees", ""), "features": rows.shape[1]}
-        programs = {}
+        programs, left = {}, {}
         try:
-            count = write_rows(np, self.convert, file, rows, args, scratch / "rows.npy")
+            try:
+                count = write_rows(np, self.convert, file, rows, args, scratch / "rows.npy")
+            except Exception as error:  # one model that can't be read should not end all
+                why = f"no rows can be made: {' '.join(str(error).split())[:300]}"
+                note(f"{folder.name}: {why}; left out")
+                self.table.row(**facts, engine="all", metric="left out", check=why)
+                return
             for engine in args.engines:
                 self.progress.show(f"{folder.name}: {engine} reads the model")
-                said = self.start(engine, file, scratch, facts, programs)
-                if said:
-                    facts |= {"trees": said.get("trees", facts["trees"]), "outputs": said.get("outputs", "")}
+                try:
+                    facts |= self.start(engine, file, scratch, facts, programs)
+                except Lost as error:
+                    left.setdefault(str(error), []).append(engine)
+                    self.table.row(**facts, engine=engine, metric="left out", check=str(error))
+            for why, names in left.items():
+                note(f"{folder.name}: left out: {', '.join(names)}: {why}")
             for batch in args.batch:
                 around = batches_of(count, batch, rows.shape[1])
                 self.batch(batch, around, rows, facts, programs)
@@ -426,20 +436,18 @@ class Run:
         """Starts an engine's program; gives what ours says of the model."""
         args, table = self.args, self.table
         out = scratch / engine
+        command = command_of(engine, self.tools, file, scratch / "rows.npy", out, args)
         try:
-            program = Program(engine, command_of(engine, self.tools, file, scratch / "rows.npy", out, args), out, args.threads)
+            program = Program(engine, command, out, args.threads)
         except OSError as error:
-            table.row(**facts, engine=engine, metric="left out", check=str(error))
-            return None
+            raise Lost(str(error)) from None
         try:
             hello = program.answer(args.patience)
-        except Lost as error:
-            hello = {"kind": "failed", "error": str(error)}
-        if hello["kind"] != "engine":
-            note(f"{facts['model']}: {engine} is left out: {hello['error']}")
-            table.row(**facts, engine=engine, metric="left out", check=hello["error"])
+            if hello["kind"] != "engine":
+                raise Lost(hello["error"])
+        except Lost:
             program.stop()
-            return None
+            raise
         programs[engine] = (program, hello)
         more = {k: hello[k] for k in ("trees", "outputs") if k in hello}
         facts = {**facts, **more, "engine": engine, "version": hello["version"], "setting": hello["setting"]}
@@ -454,7 +462,7 @@ class Run:
                 table.row(**facts, metric=metric, unit=unit, median=value, least=value, samples=1)
         for refused in hello.get("refused", []):
             table.row(**{**facts, "setting": refused["schedule"]}, metric="refused", check=refused["error"])
-        return more if engine == OURS else None
+        return more if engine == OURS else {}
 
     def batch(self, batch, around, rows, facts, programs):
         args, table = self.args, self.table
@@ -591,13 +599,13 @@ def arguments():
         args.python = {k: pathlib.Path(v) for k, v in (pair.split("=", 1) for pair in args.python)}
     except ValueError:
         parser.error("--batch takes whole numbers, --python ENVIRONMENT=FILE")
-    if args.batch[0] < 1 or args.rounds < 1 or args.threads < 1 or args.check < 1 or args.seconds <= 0 or args.trial <= 0:
+    if min(args.batch[0], args.rounds, args.threads, args.check) < 1 or min(args.seconds, args.trial) <= 0:
         parser.error("batch sizes, --rounds, --threads and --check are whole numbers from 1, times are above 0")
     args.engines = args.engines.split(",") if args.engines else list(ENGINES)
     for name in [e for e in args.engines if e not in ENGINES]:
         parser.error(f"unknown engine {name}; the engines are {', '.join(ENGINES)}")
     args.only = args.only.split(",") if args.only else None
-    args.own |= args.zoo is None
+    args.own |= args.zoo is None or any(name in OWN for name in args.only or [])
     if args.zoo and not args.zoo.is_dir():
         parser.error(f"{args.zoo} is not a folder")
     if args.only and not args.zoo:
@@ -641,7 +649,8 @@ def dry_run(args):
             scratch = args.work / "scratch"
             print(shlex.join(command_of(engine, tools, file, scratch / "rows.npy", scratch / engine, args)))
     least = len(files) * len(args.batch) * len(args.engines) * args.seconds / 60
-    print(f"batches {', '.join(map(str, args.batch))}; {args.threads} thread(s); about {least:.0f} min, and what compilers take")
+    print(f"batches {', '.join(map(str, args.batch))}; {args.threads} thread(s)")
+    print(f"{least:.0f} min at most, and what compilers take")
     print(f"results: {args.out / 'results.tsv'}, .md, .png, .svg")
     return 0
 

@@ -193,6 +193,8 @@ class Onnxruntime(Engine):
             raise CannotTake("CatBoost's own ONNX files are another model file; give that one")
         if convert.kind_of(file) == "onnx":
             self.gives = "outputs"
+            if (plain := convert.without_maps(file)) is not None:
+                file = self.kept(file, ".plain.onnx", lambda made: made.write_bytes(plain))
         else:
             write = lambda made: made.write_bytes(convert.to_onnx(self.np, convert.dump(convert.load(file))))
             file = self.kept(file, ".onnx", write)
@@ -361,6 +363,7 @@ class ScikitLearn(Engine):
         del sklearn
 
     def take(self, file):
+        only(file, ["onnx"])
         own = convert.estimator_of(file)
         if own is None:
             raise CannotTake("there is no estimator, model.joblib, beside the file")
@@ -403,6 +406,7 @@ class Hummingbird(Engine):
 
     def of_onnx(self, file):
         """Its own converters, of the estimator or else of the file."""
+        written = self.onnx.load(str(file))
         own = convert.estimator_of(file)
         if own:
             import joblib
@@ -410,7 +414,9 @@ class Hummingbird(Engine):
             model = self.loads(lambda: joblib.load(own))
         else:
             model = self.loads(lambda: self.onnx.load(str(file)))
-        made = self.compiles(lambda: self.hummingbird.convert(model, "torch"))
+        features = written.graph.input[0].type.tensor_type.shape.dim[1].dim_value
+        row = self.np.zeros((1, features), dtype=self.np.float32)
+        made = self.compiles(lambda: self.hummingbird.convert(model, "torch", row))
         self.module = made.model.eval()
         self.setting = "torchscript"
 
