@@ -427,9 +427,13 @@ class Run:
             for batch in args.batch:
                 around = batches_of(count, batch, rows.shape[1])
                 self.batch(batch, around, rows, facts, programs)
-        finally:
             for program, _ in programs.values():
                 program.stop()
+        except BaseException:  # an interruption waits for no answer
+            for program, _ in programs.values():
+                program.kill()
+            raise
+        finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def start(self, engine, file, scratch, facts, programs):
@@ -445,8 +449,8 @@ class Run:
             hello = program.answer(args.patience)
             if hello["kind"] != "engine":
                 raise Lost(hello["error"])
-        except Lost:
-            program.stop()
+        except BaseException:
+            program.kill()
             raise
         programs[engine] = (program, hello)
         more = {k: hello[k] for k in ("trees", "outputs") if k in hello}
@@ -665,7 +669,7 @@ def main():
     # Rows, comparisons and the plot are that environment's.
     if os.environ.get("FANGORN_PEERS_BENCH") != str(python):
         os.environ["FANGORN_PEERS_BENCH"] = str(python)
-        os.execv(python, [str(python), str(HERE / "run.py"), *sys.argv[1:]])
+        os.execv(python, [str(python), "-W", "ignore", str(HERE / "run.py"), *sys.argv[1:]])
     sys.path.insert(0, str(HERE))
     try:
         import numpy as np
@@ -708,6 +712,8 @@ def main():
         "threads": args.threads,
     }
     table = Table(args.out / "results.tsv", facts, args.json)
+    # Programs have sessions of their own: they are ended with this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     progress = Progress(len(folders) * len(args.batch) * len(args.engines) * args.rounds)
     run = Run(np, convert, tools, args, table, progress)
     for folder in folders:
