@@ -286,7 +286,9 @@ fn rows_are_read_in_any_form() {
     }
 
     let one = scratch.file("one.npy", npy(&[shape[1]], npyz::Order::C, &values[..columns]));
-    assert_eq!(Some(predict(&one).trim_end()), expected.lines().next());
+    // One row's leaves may be added up in another order than many's.
+    let value = |text: &str| text.lines().next().and_then(|line| line.parse::<f32>().ok()).expect("a value");
+    assert!((value(&predict(&one)) - value(&expected)).abs() < 1e-6);
     let ints: Vec<i64> = vec![1; columns];
     let counted = scratch.file("ints.npy", npy(&[1, shape[1]], npyz::Order::C, &ints));
     let written = scratch.file("ints.csv", vec!["1"; columns].join(","));

@@ -15,7 +15,7 @@ use crate::plan::Sum;
 const MOST_VECTOR: usize = 16;
 
 /// What a run writes.
-pub(super) trait Emission: Copy + Sync {
+pub(super) trait Emission: Copy + Send + Sync {
     /// Runs a block of walks into what takes their leaves.
     fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: &Sum, state: &State<'_>);
     /// Ends a dimension of a buffer of private sums, for these rows.

@@ -19,7 +19,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
-    plan::{Dim, Extents, Lowered, Op, Plan, RowType, Target},
+    plan::{Dim, Extents, Lowered, Map, Op, Plan, RowType, Target},
     ranks::Ranker,
 };
 
@@ -122,6 +122,8 @@ pub struct Program {
     /// … and what of it is ranked.
     pub(super) given: Used,
     pub(super) threads: u32,
+    /// Whether a run goes round its parallel loops.
+    parallel_inside: bool,
     /// Whether the machine runs the vector kernels.
     #[cfg(target_arch = "x86_64")]
     pub(super) vectors: bool,
@@ -177,6 +179,7 @@ impl Program {
                 .flatten(),
             ranker: lowered.ranks().map(|ranks| ranks.ranker()),
             threads,
+            parallel_inside: parallel_inside(&plan.body, false),
             #[cfg(target_arch = "x86_64")]
             vectors,
             plan,
@@ -310,8 +313,23 @@ impl Program {
         if rows.is_empty() {
             return;
         }
-        Run::new(self, rows, at, into).all();
+        let run = Run::new(self, rows, at, into);
+        // From outside a pool each of its iterations would wake the pool anew.
+        if self.parallel_inside && self.threads > 1 && rayon::current_thread_index().is_none() {
+            rayon::scope(|_| run.all());
+        } else {
+            run.all();
+        }
     }
+}
+
+/// Whether a parallel loop stands inside a serial one.
+fn parallel_inside(ops: &[Op], serial: bool) -> bool {
+    ops.iter().any(|op| match op {
+        Op::Loop(l) if l.map == Map::Parallel => serial || parallel_inside(&l.body, serial),
+        Op::Loop(l) => parallel_inside(&l.body, true),
+        op => op.bodies().into_iter().any(|body| parallel_inside(body, serial)),
+    })
 }
 
 /// Whether the plan blends and reads each row in one window, whose ranks a thread may keep.
