@@ -19,7 +19,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
-    plan::{Dim, Extents, Lowered, Map, Op, Plan, RowType, Target},
+    plan::{Extents, Lowered, Map, Op, Plan, RowType, Target},
     ranks::Ranker,
 };
 
@@ -174,9 +174,10 @@ impl Program {
             base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
             leaves: forest.leaf_values.iter().map(|v| v.0 as f32).collect(),
             features,
-            blend: ranks_in_windows(&plan, forest.features.len())
-                .then(|| Blend::new(forest, lowered.order()))
-                .flatten(),
+            blend: plan
+                .blend_window()
+                .filter(|rows| ranks_fit(*rows, forest.features.len()))
+                .and_then(|_| Blend::new(forest, lowered.order())),
             ranker: lowered.ranks().map(|ranks| ranks.ranker()),
             threads,
             parallel_inside: parallel_inside(&plan.body, false),
@@ -330,37 +331,6 @@ fn parallel_inside(ops: &[Op], serial: bool) -> bool {
         Op::Loop(l) => parallel_inside(&l.body, true),
         op => op.bodies().into_iter().any(|body| parallel_inside(body, serial)),
     })
-}
-
-/// Whether the plan blends and reads each row in one window, whose ranks a thread may keep.
-fn ranks_in_windows(plan: &Plan, columns: usize) -> bool {
-    fn walks(ops: &[Op], windows: u32, windowed: bool) -> bool {
-        let mut within = windowed;
-        ops.iter().all(|op| match op {
-            Op::CacheRows { .. } => {
-                within = true;
-                windows == 1
-            }
-            Op::Walk(_) => within,
-            Op::Loop(l) if l.dim == Dim::Tree && !within => {
-                !has_window(&l.body) && walks(&l.body, windows, within)
-            }
-            op => op.bodies().into_iter().all(|body| walks(body, windows, within)),
-        })
-    }
-    fn has_window(ops: &[Op]) -> bool {
-        ops.iter().any(|op| matches!(op, Op::CacheRows { .. }) || op.bodies().into_iter().any(has_window))
-    }
-    let ops = plan.ops();
-    let windows: Vec<u32> = ops
-        .iter()
-        .filter_map(|op| if let Op::CacheRows { rows } = op { Some(*rows) } else { None })
-        .collect();
-    let blends = ops.iter().any(|op| matches!(op, Op::Walk(w) if w.blend));
-    blends
-        && windows.len() == 1
-        && windows.iter().all(|rows| ranks_fit(*rows, columns))
-        && walks(&plan.body, 1, false)
 }
 
 impl std::fmt::Display for Program {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Combine, Emit, Extents, NodeFormat, Plan, Rest, RowType, Size, Target, Value, budget};
+use super::{Combine, Emit, Extents, NodeFormat, Op, Plan, Rest, RowType, Size, Target, Value, budget};
 use crate::{
     error::{Error, Result},
     forest::{
@@ -247,7 +247,12 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
         Device::Gpu(gpu) => builder.cube(&legal, forest, &order, &sizes, gpu),
     }
     builder.plan.verify().map_err(Error::Internal)?;
-    let Builder { plan, notes, .. } = builder;
+    let Builder { plan, mut notes, .. } = builder;
+    if plan.ops().iter().any(|op| matches!(op, Op::Walk(w) if w.blend)) && plan.blend_window().is_none() {
+        let instead = "rows are not read in one cache outside the loops over trees (cache(b0)), so they are ranked \
+                       first, and trees are walked";
+        notes.push(Note { directive: "evaluate(…, blend)".into(), instead: instead.into() });
+    }
     Ok(Settled { notes, order, loops, legal, layout, least, plan })
 }
 

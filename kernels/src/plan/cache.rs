@@ -26,6 +26,33 @@ impl Plan {
         ops.iter().filter(|op| caches(op)).count() == 1 && ops.iter().all(once)
     }
 
+    /// The rows of the one window that each row is read into once, outside all loops over trees, where there are blends that
+    /// find their rows in it (CPU).
+    pub fn blend_window(&self) -> Option<u32> {
+        fn within(ops: &[Op], window: bool) -> bool {
+            let mut window = window;
+            ops.iter().all(|op| match op {
+                Op::CacheRows { .. } => {
+                    window = true;
+                    true
+                }
+                Op::Walk(_) => window,
+                Op::Loop(l) if l.dim == Dim::Tree && !window => {
+                    !any(&l.body, &|op| matches!(op, Op::CacheRows { .. })) && within(&l.body, window)
+                }
+                op => op.bodies().into_iter().all(|body| within(body, window)),
+            })
+        }
+        let ops = self.ops();
+        let window = |op: &&Op| if let Op::CacheRows { rows } = op { Some(*rows) } else { None };
+        let windows: Vec<u32> = ops.iter().filter_map(window).collect();
+        let blends = ops.iter().any(|op| matches!(op, Op::Walk(w) if w.blend));
+        match windows[..] {
+            [rows] if blends && within(&self.body, false) => Some(rows),
+            _ => None,
+        }
+    }
+
     /// From column to column of the row cache: the window's rows, rounded up to a multiple of shared memory's banks where
     /// there are as many, so that units with rows of their own never ask one bank for two keys.
     pub fn cached_stride(&self) -> u32 {

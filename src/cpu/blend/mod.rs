@@ -250,11 +250,11 @@ impl Numbers {
     /// are.
     #[inline]
     pub(super) fn add(self, values: &[f32], sums: &mut [f32]) {
-        let sums = &mut sums[..];
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Register(register) => {
                 let count = sums.len().min(BLOCK);
+                assert!(values.len() >= padded(1));
                 // SAFETY: the machine is able, or there were no register; a tree's numbers are below its leaves.
                 unsafe { super::simd::blend::add(register, values, sums.as_mut_ptr(), count) };
             }
