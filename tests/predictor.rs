@@ -135,7 +135,8 @@ fn refuses_rows_of_another_width() {
 #[test]
 fn f64_rows_need_nodes_of_their_own() {
     let forest = named("lightgbm-regression").forest;
-    let schedule = Preset::Default.schedule(&forest, false);
+    // Ranks would be made of them.
+    let schedule = Preset::Xgboost.schedule(&forest, false);
     let lowered = lower(&forest, &schedule, Request::cpu()).expect("a plan");
     let rows = vec![0.5f64; forest.features.len()];
     let rows = Rows::new(&rows, forest.features.len()).expect("a row");

@@ -1,9 +1,9 @@
 //! What a run writes: sums, leaf slots, or a trace of its visits.
 
-use std::{ops::Range, sync::atomic::AtomicU32};
+use std::{cell::RefCell, ops::Range, sync::atomic::AtomicU32};
 
 use super::{
-    addend::{Addend, with_scratch},
+    addend::Addend,
     block::Stage,
     rows::Row,
     run::{Block, Run, State},
@@ -127,7 +127,12 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         else {
             return false;
         };
-        with_scratch(own.len(), |sums: &mut [f32]| {
+        // The scratch of sums is in use round this.
+        thread_local!(static BY_OUTPUT: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
+        let mut room = BY_OUTPUT.with(RefCell::take);
+        room.resize(room.len().max(own.len()), 0.0);
+        {
+            let sums = &mut room[..own.len()];
             for (r, row_sums) in own.chunks_exact(outputs).enumerate() {
                 row_sums.iter().enumerate().for_each(|(o, sum)| sums[o * row.count + r] = *sum);
             }
@@ -142,7 +147,8 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
             for (r, row_sums) in own.chunks_exact_mut(outputs).enumerate() {
                 row_sums.iter_mut().enumerate().for_each(|(o, sum)| *sum = sums[o * row.count + r]);
             }
-        });
+        }
+        BY_OUTPUT.with(|r| r.replace(room));
         true
     }
 }
