@@ -263,7 +263,7 @@ fn contradictions_are_named_with_a_remedy() {
     cpu("unrollWalk(tree, 2)\nsplit(tree, t0, t1, 8)", &["directive 2", "tile and split first"]);
     cpu(
         "unrollWalk(tree, 2)\nreorder(tree, batch)",
-        &["directive 2", "`tree` is interleaved or its walks are unrolled", "reorder first"],
+        &["directive 2", "`tree` is interleaved, or its walks are unrolled", "reorder first"],
     );
     cpu(
         "tile(tree, t0, t1, 8)\ninterleave(t1)\nparallel(t1)",
