@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use rayon::prelude::*;
 
 use crate::{
-    cpu::{FEW_ROWS, Program, Row, Rows, Summing},
+    cpu::{Program, Row, Rows, Summing},
     error::{Error, Result},
     forest::{Forest, Transform},
     plan::{Request, lower},
@@ -106,7 +106,8 @@ impl Predictor {
         let few = match program.wants_many_rows() {
             true => {
                 let lowered = lower(forest, &schedule.unranked(), request)?;
-                Some(Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered))
+                let few = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
+                Some(few.instead_of(&program))
             }
             false => None,
         };
@@ -122,7 +123,8 @@ impl Predictor {
         let summing = Summing::new(contract, forest, &lowered, request.threads)?;
         let few = match program.wants_many_rows() {
             true => {
-                Some(Program::new(forest, &lower(forest, &schedule.unranked(), request)?, request.threads)?)
+                let lowered = lower(forest, &schedule.unranked(), request)?;
+                Some(Program::new(forest, &lowered, request.threads)?.instead_of(&program))
             }
             false => None,
         };
@@ -202,7 +204,7 @@ impl Predictor {
 
     /// The program for a batch of so many rows.
     fn program_for(&self, rows: usize) -> &Program {
-        self.few.as_ref().filter(|_| rows < FEW_ROWS).unwrap_or(&self.program)
+        self.few.as_ref().filter(|few| rows < few.few_rows()).unwrap_or(&self.program)
     }
 
     fn values_by<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {

@@ -12,6 +12,7 @@ mod blend;
 mod block;
 mod count;
 mod emit;
+mod few;
 mod isa;
 pub mod nodes;
 mod program;
@@ -25,7 +26,7 @@ mod sums;
 mod walk;
 mod window;
 
-pub(crate) use blend::FEW_ROWS;
+pub(crate) use blend::cycles as blend_cycles;
 pub(crate) use count::{FAN, count_at_most};
 pub use isa::ISA;
 pub use program::{Program, worker};

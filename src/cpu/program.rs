@@ -5,14 +5,16 @@ use std::sync::atomic::AtomicU32;
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::{
-    blend::Blend,
+    blend::{self, Blend},
     block::{Step, steps},
     emit::{Emission, LeafSlots, Visits},
+    few::{self, Few},
     nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
     ranked::{Ranked, ranked},
     rows::{Row, Rows},
     run::Run,
     sink::Shared,
+    walk,
     window::{Used, ranks_fit},
 };
 use crate::{
@@ -62,6 +64,19 @@ impl<C: Compare> Encoded<C> {
 }
 
 impl Encoded<f32> {
+    /// Steps of a row's walks through all trees, at most.
+    fn steps(&self) -> u64 {
+        let depths = match self {
+            Self::Affine(n) => &n.depths,
+            Self::Linked(n) => &n.depths,
+            Self::Short(n) => &n.depths,
+            Self::Ranked(n) => &n.depths,
+            Self::Near(n) => &n.depths,
+            Self::NearRanked(n) => &n.depths,
+        };
+        depths.iter().map(|depth| u64::from(*depth)).sum()
+    }
+
     /// With what the vector kernels want.
     fn for_vectors(self, vectors: bool, rows: RowType) -> Self {
         let ranks = rows == RowType::U8;
@@ -117,6 +132,10 @@ pub struct Program {
     pub(super) ranker: Option<Ranker>,
     /// Trees that are evaluated by blends, where the schedule wants that. Rows are then ranked as they are cached.
     pub(super) blend: Option<Blend>,
+    /// Trees as a few rows are walked, where that is another way.
+    pub(super) few: Option<Few>,
+    /// Fewer rows than this are walked a row at a time.
+    few_rows: usize,
     /// What of a row the trees read; …
     pub(super) used: Used,
     /// … and what of it is ranked.
@@ -160,8 +179,13 @@ impl Program {
         let vectors = false;
         let able = vectors && !plan.questions;
         let used = Used::new(forest);
+        let steps = steps(&plan.body, &used, able);
+        let few = able && plan.rows == RowType::F32 && lowered.ranks().is_none() && rows_inside(&steps);
+        let few = few.then(|| Few::new(forest, lowered.order())).flatten();
         Ok(Self {
-            steps: steps(&plan.body, &used, able),
+            few_rows: if few.is_some() { few::ROWS } else { walk::FEW_ROWS },
+            few,
+            steps,
             used,
             given,
             nodes: Encoded::new(forest, packed).for_vectors(able, plan.rows),
@@ -197,6 +221,27 @@ impl Program {
     /// Whether rows become ranks in windows, and not before they are walked.
     pub(super) fn ranks_in_windows(&self) -> bool {
         self.blend.is_some()
+    }
+
+    /// Fewer rows than this are walked a row at a time.
+    pub(crate) fn few_rows(&self) -> usize {
+        self.few_rows
+    }
+
+    /// The same, for batches for which `many` would have been taken that are small enough to be faster here.
+    #[must_use]
+    pub(crate) fn instead_of(mut self, many: &Self) -> Self {
+        /// Cycles of a step of a row's walks, which advance together.
+        const STEP: f64 = 4.0;
+        let row = match &self.few {
+            Some(few) => few.cycles(),
+            None => STEP * self.nodes.steps() as f64,
+        };
+        let columns = many.ranker.as_ref().map_or(0, |ranker| ranker.shape().1);
+        let block = many.blend.as_ref().map_or(0.0, |blend| blend.cycles(columns));
+        // As a cast makes of any number, so of none.
+        self.few_rows = ((block / row) as usize).clamp(1, blend::BLOCK);
+        self
     }
 
     /// Whether it has blends, which a few rows don't fill.
@@ -241,6 +286,7 @@ impl Program {
     /// Bytes of its nodes and slots.
     pub fn node_bytes(&self) -> usize {
         self.blend.as_ref().map_or(0, Blend::bytes)
+            + self.few.as_ref().map_or(0, Few::bytes)
             + self.nodes.bytes()
             + self.wide.as_ref().map_or(0, Encoded::bytes)
             + size_of_val(&self.slots[..])
@@ -251,6 +297,10 @@ impl Program {
     /// # Errors
     /// Rows or output of another shape than the forest's.
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
+        T::slots(self, rows, out)
+    }
+
+    pub(super) fn slots_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
         self.rank_and_run(rows, self.extents(rows.len()), LeafSlots(Shared::new(out)))
     }
@@ -261,6 +311,10 @@ impl Program {
     /// # Errors
     /// Rows or output of another shape than the forest's.
     pub fn trace<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
+        T::trace(self, rows, out)
+    }
+
+    pub(super) fn trace_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees() * 2)?;
         let clock = AtomicU32::new(0);
         let visits = Visits { out: Shared::new(out), clock: &clock };
@@ -324,6 +378,16 @@ impl Program {
     }
 }
 
+/// Whether some block walks a tree for all its rows.
+fn rows_inside(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Block { shape, .. } => shape.rows_inside,
+        Step::Loop { body, .. } => rows_inside(body),
+        Step::Cases { cases, .. } => cases.iter().any(|(_, body)| rows_inside(body)),
+        Step::CacheRows { .. } | Step::Reduce { .. } => false,
+    })
+}
+
 /// Whether a parallel loop stands inside a serial one.
 fn parallel_inside(ops: &[Op], serial: bool) -> bool {
     ops.iter().any(|op| match op {
@@ -365,6 +429,14 @@ impl std::fmt::Display for Program {
                 }
                 _ => {}
             }
+        }
+        if let Some(few) = &self.few {
+            writeln!(
+                f,
+                "  fewer than {} rows: a row at a time, {} tiles of 15 splits",
+                self.few_rows,
+                few.tiles.len()
+            )?;
         }
         if let Some(blend) = &self.blend {
             writeln!(f, "  blends: {} of {} trees", blend.count(), self.trees())?;

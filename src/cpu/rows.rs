@@ -1,14 +1,46 @@
 //! Rows as the caller has them: any strides, nothing copied.
 
+use super::{Program, Summing};
 use crate::error::{Error, Result};
 
 mod sealed {
-    /// The kernels' unchecked loads rest on what [`Row`](super::Row) gives, so nobody else implements it.
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
-    impl Sealed for u8 {}
-    impl Sealed for u16 {}
+    use super::{Program, Result, Rows, Summing};
+
+    /// The kernels' unchecked loads rest on what [`Row`](super::Row) gives, so nobody else implements it. What a program
+    /// does with rows is behind it, so that it is compiled here, once, and not wherever it is called.
+    pub trait Sealed: Sized {
+        fn slots(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()>;
+        fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()>;
+        fn margins(
+            program: &Program,
+            summing: &Summing,
+            rows: &Rows<'_, Self>,
+            leaves: &[f32],
+            out: &mut [f32],
+        ) -> Result<()>;
+    }
+    macro_rules! sealed {
+        ($($t:ty)*) => {$(
+            impl Sealed for $t {
+                fn slots(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()> {
+                    program.slots_of(rows, out)
+                }
+                fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()> {
+                    program.trace_of(rows, out)
+                }
+                fn margins(
+                    program: &Program,
+                    summing: &Summing,
+                    rows: &Rows<'_, Self>,
+                    leaves: &[f32],
+                    out: &mut [f32],
+                ) -> Result<()> {
+                    program.margins_as(summing, rows, leaves, out)
+                }
+            }
+        )*};
+    }
+    sealed!(f32 f64 u8 u16);
 }
 
 /// A type rows come in: `f32` or `f64`, or small whole numbers.

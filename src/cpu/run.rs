@@ -2,8 +2,6 @@
 
 use rayon::prelude::*;
 
-#[cfg(target_arch = "x86_64")]
-use super::simd;
 use super::{
     blend::{self, Numbers},
     block::{BlockLoop, Step},
@@ -15,6 +13,8 @@ use super::{
     walk::{self, Shape, Span},
     window::{self, Window},
 };
+#[cfg(target_arch = "x86_64")]
+use super::{few::Few, simd};
 use crate::{
     plan::{Dim, Extents, Limit, Range, RowLoop, Size, Sum, Value},
     schedule::MOST_DEPTH,
@@ -106,7 +106,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 }
                 // A few rows are close as they are; a copy holds `f32`, which not every forest compares `f64` rows as.
                 let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
-                if count < walk::FEW_ROWS || wide || !used.fits(count) {
+                if count < self.program.few_rows() || wide || !used.fits(count) {
                     continue;
                 }
                 let rest = &steps[i + 1..];
@@ -205,6 +205,12 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             }
             return;
         }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(few) = self.few(row, shape).filter(|_| !S::ORDERED) {
+            // SAFETY: the machine has what it was made for; the spans were checked against rows and trees, the columns
+            // against the forest.
+            return unsafe { simd::few::block(few, self.rows, row, tree, sink) };
+        }
         if let Some(window) = state.window.filter(|w| w.holds(row))
             && self.in_window(window, row, tree, shape, sink)
         {
@@ -232,6 +238,14 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             return unsafe { self.vector(rows, row, tree, shape, sink) };
         }
         self.portable(rows, row, tree, shape, sink);
+    }
+
+    /// What walks so few rows a row at a time, where a tree is walked for all of them.
+    #[cfg(target_arch = "x86_64")]
+    fn few(&self, row: Span, shape: Shape) -> Option<&'a Few> {
+        let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
+        let few = self.program.few.as_ref().filter(|_| !wide && shape.rows_inside);
+        few.filter(|_| row.count < self.program.few_rows())
     }
 
     /// The same for rows in a window, unless the walks' order has to be another than from block to block of it.

@@ -82,6 +82,10 @@ pub(super) trait Sink: Copy {
     }
     /// The value of the leaf at `address`, where there is one.
     fn value(&self, address: u32) -> Self::Value;
+    /// The value of the leaf with this slot, where there is one.
+    fn slot_value(&self, _slot: usize) -> Self::Value {
+        Self::Value::default()
+    }
     /// Adds a sum of values to a row.
     fn add(&self, row: usize, sum: Self::Value);
 }
@@ -127,6 +131,10 @@ impl<S: Sink> Sink for Moved<S> {
     #[inline(always)]
     fn value(&self, address: u32) -> S::Value {
         self.sink.value(address)
+    }
+    #[inline(always)]
+    fn slot_value(&self, slot: usize) -> S::Value {
+        self.sink.slot_value(slot)
     }
     #[inline(always)]
     fn add(&self, row: usize, sum: S::Value) {
@@ -175,6 +183,10 @@ impl<A: Addend, const GROUPED: bool> Sink for One<'_, A, GROUPED> {
     fn value(&self, address: u32) -> A {
         // SAFETY: slots index the leaf values (checked when the program is called).
         unsafe { *self.leaves.values.get_unchecked(self.leaves.slots.at(address)) }
+    }
+    #[inline(always)]
+    fn slot_value(&self, slot: usize) -> A {
+        self.leaves.values[slot]
     }
     #[inline(always)]
     fn add(&self, row: usize, sum: A) {

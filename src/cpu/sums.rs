@@ -28,7 +28,7 @@ const MOST_TOTALS: usize = 1 << 20;
 
 /// How a program adds up a forest's leaves, with what a contract needs beside their `f32` values.
 #[derive(Clone, Debug)]
-pub(crate) enum Summing {
+pub enum Summing {
     /// In `f32`, in the order of the walks.
     Any,
     /// In `f32`, in the producer's order.
@@ -41,7 +41,7 @@ pub(crate) enum Summing {
 
 /// How the producer's order of additions comes about.
 #[derive(Clone, Debug)]
-pub(crate) enum Order {
+pub enum Order {
     /// The walks of each row come in it.
     Walks,
     /// Slots are written first; the output of each tree, where leaves are no vectors, says where their leaves go.
@@ -87,6 +87,16 @@ impl Program {
 
     /// The same by a contract; `leaves` are for those that add `f32` values.
     pub(crate) fn margins_by<T: Row>(
+        &self,
+        summing: &Summing,
+        rows: &Rows<'_, T>,
+        leaves: &[f32],
+        out: &mut [f32],
+    ) -> Result<()> {
+        T::margins(self, summing, rows, leaves, out)
+    }
+
+    pub(super) fn margins_as<T: Row>(
         &self,
         summing: &Summing,
         rows: &Rows<'_, T>,

@@ -2,6 +2,7 @@
 
 use super::{Axis, Evaluation, GpuDim, LayoutKind, Schedule, Size};
 use crate::{
+    cpu::blend_cycles,
     forest::{Forest, ForestStats, Targets},
     ranks::{Choice, Ranks, Width},
 };
@@ -161,19 +162,15 @@ impl Preset {
 /// Every split of a tree for 64 rows at once, where by a count of instructions that is less than its walks and the ranks that
 /// it takes come to; otherwise walks.
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
-    /// Cycles for 64 rows: a split, what a tree takes besides, a step of their walks, and a column of ranks.
-    const SPLIT: f64 = 2.0;
-    const TREE: f64 = 100.0;
+    /// Cycles of a step of 64 rows' walks.
     const STEP: f64 = 130.0;
-    const COLUMN: f64 = 110.0;
-    let splits = stats.leaves.saturating_sub(stats.trees) as f64;
+    let splits = stats.leaves.saturating_sub(stats.trees);
     let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
     let mean_depth = steps as f64 / stats.leaves.max(1) as f64;
-    let trees = stats.trees as f64;
-    let columns = Ranks::columns_of(forest, Width::U8).unwrap_or(usize::MAX) as f64;
-    let blends = SPLIT * splits + TREE * trees + COLUMN * columns;
+    let columns = Ranks::columns_of(forest, Width::U8).unwrap_or(usize::MAX);
+    let blends = blend_cycles(splits, stats.trees, columns);
     let fits = forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES);
-    if !fits || stats.trees == 0 || blends >= STEP * trees * mean_depth {
+    if !fits || stats.trees == 0 || blends >= STEP * stats.trees as f64 * mean_depth {
         return default_walks(stats);
     }
     let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", 256u32);

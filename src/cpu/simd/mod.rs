@@ -8,6 +8,7 @@
 pub(super) mod blend;
 mod copy;
 pub(super) mod count;
+pub(super) mod few;
 mod top;
 
 use std::arch::x86_64::*;

@@ -1,0 +1,123 @@
+//! Trees cut into tiles.
+
+use super::{Few, LEAF, LEVELS, MOST_COLUMNS, SURPRISE, TILE, TREE, Tile, Tree};
+use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
+
+pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Few> {
+    let used = forest.used_columns();
+    let direct = forest.features.len() <= MOST_COLUMNS;
+    let (places, columns) = match direct {
+        true => (forest.features.len(), None),
+        false => (used.len(), Some(used)),
+    };
+    if places > MOST_COLUMNS {
+        return None;
+    }
+    let mut few =
+        Few { tiles: Vec::new(), trees: Vec::with_capacity(order.len()), columns, places, cycles: 0.0 };
+    for t in order {
+        let tree = few.cut(&forest.trees[*t as usize].nodes)?;
+        few.trees.push(tree);
+    }
+    Some(few)
+}
+
+/// How many tiles a tree's walks go through together, given its leaves by the tiles on the way to them and the cycles of a
+/// tile, and the cycles of a walk: a further tile for all is weighed against a branch that surprises.
+fn shared(leaves: &[u32], tile: f64) -> (u32, f64) {
+    let all = leaves.iter().sum::<u32>().max(1);
+    // Walks by leaves: which of them rows take is not known here.
+    let part = |n: u32| f64::from(n) / f64::from(all);
+    let cycles = |tiles: usize| {
+        let beyond = leaves.iter().enumerate().skip(tiles + 1);
+        let (mut still, mut more) = (0, 0.0);
+        beyond.for_each(|(depth, n)| (still, more) = (still + n, more + part(*n) * (depth - tiles) as f64));
+        tile * (tiles as f64 + more) + SURPRISE * part(still).min(1.0 - part(still))
+    };
+    let choices = (1..leaves.len()).map(|tiles| (tiles as u32, cycles(tiles)));
+    choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, tile))
+}
+
+/// Past splits that send everything left.
+fn settled(nodes: &[Node], mut node: u32) -> u32 {
+    while let Node::Split { predicate: Predicate::Always, missing: Side::Left, left, .. } =
+        nodes[node as usize]
+    {
+        node = left;
+    }
+    node
+}
+
+impl Few {
+    /// Adds a tree's tiles, the root's first.
+    fn cut(&mut self, nodes: &[Node]) -> Option<Tree> {
+        let root = u32::try_from(self.tiles.len()).ok()?;
+        let slots = nodes.iter().filter_map(Node::slot).min()?;
+        // Roots of tiles, and how many tiles a walk has gone through once it is there.
+        let mut open = vec![(settled(nodes, 0), 0u32)];
+        // Leaves by the tiles on the way to them.
+        let mut leaves = vec![0u32];
+        let mut done = 0;
+        while let Some(&(top, above)) = open.get(done) {
+            done += 1;
+            let mut tile = self.empty();
+            let mut level = vec![top];
+            for depth in 0..LEVELS {
+                let first = (1usize << depth) - 1;
+                let mut next = Vec::with_capacity(2 * level.len());
+                for (i, node) in level.into_iter().enumerate() {
+                    match nodes[node as usize] {
+                        // Whatever a place without a split says, both sides lead there.
+                        Node::Leaf { .. } => next.extend([node, node]),
+                        Node::Split { feature, predicate, missing, left, right } => {
+                            let place = first + i;
+                            tile.thresholds[place] = match predicate {
+                                Predicate::Less { threshold } => least_f32_not_below(threshold.0),
+                                // No value is at least NaN.
+                                Predicate::Always => f32::NAN,
+                                _ => return None,
+                            };
+                            tile.columns[place] = self.place(feature)?;
+                            tile.missing |= u16::from(missing == Side::Right) << place;
+                            next.extend([settled(nodes, left), settled(nodes, right)]);
+                        }
+                    }
+                }
+                level = next;
+            }
+            for (exit, node) in tile.exits.iter_mut().zip(level) {
+                *exit = match nodes[node as usize] {
+                    Node::Leaf { slot } => {
+                        let tiles = above as usize + 1;
+                        leaves.resize(leaves.len().max(tiles + 1), 0);
+                        leaves[tiles] += 1;
+                        LEAF | u16::try_from(slot - slots).ok().filter(|n| *n < LEAF)?
+                    }
+                    Node::Split { .. } => {
+                        open.push((node, above + 1));
+                        u16::try_from(open.len() - 1).ok().filter(|n| *n < LEAF)?
+                    }
+                };
+            }
+            self.tiles.push(tile);
+        }
+        let tile = TILE[self.places.saturating_sub(1) / 32 % TILE.len()];
+        let (tiles, cycles) = shared(&leaves, tile);
+        self.cycles += cycles + TREE;
+        let even = leaves.iter().filter(|n| **n > 0).count() == 1;
+        let tiles = if even { leaves.len() as u32 - 1 } else { tiles };
+        Some(Tree { root, slots, tiles, even })
+    }
+
+    fn empty(&self) -> Tile {
+        Tile { thresholds: [f32::INFINITY; 16], columns: [0; 16], exits: [LEAF; 16], missing: 0 }
+    }
+
+    /// A column's place in a row as it stands in registers.
+    fn place(&self, feature: u32) -> Option<u8> {
+        match &self.columns {
+            None => u8::try_from(feature).ok(),
+            Some(columns) => columns.binary_search(&feature).ok().and_then(|at| u8::try_from(at).ok()),
+        }
+    }
+}

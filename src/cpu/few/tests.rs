@@ -1,0 +1,135 @@
+//! Tiles against the reference interpreter, by a walk that needs no vectors.
+
+use super::{Few, LEAF, Tile, build};
+use crate::forest::{CompareType, Forest, ForestBuilder, Predicate, Side, reference};
+
+/// Adds a tree of so many levels, full or a chain, that reads some of the columns.
+fn tree(forest: &mut ForestBuilder, levels: u32, even: bool, full: bool, [columns, most]: [u32; 2]) {
+    let mut tree = forest.tree(0);
+    let mut next = 1u32;
+    let mut open = std::collections::VecDeque::from([0u32]);
+    let mut number = 0u32;
+    while let Some(depth) = open.pop_front() {
+        if depth == levels {
+            tree.leaf(number, &[number as f64]);
+        } else {
+            let predicate = match number % 7 {
+                6 if !full => Predicate::Always,
+                n => CompareType::F32.less(f64::from(n)),
+            };
+            let missing = if number % 3 == 0 { Side::Right } else { Side::Left };
+            // Spread over the row, but no more of it than there is room for.
+            let used = columns.min(most);
+            let feature = number * 7 % used * (columns / used);
+            tree.split(feature, predicate, missing, next, next + 1);
+            next += 2;
+            // A chain ends on one side.
+            open.extend(if even { [depth + 1; 2] } else { [levels, depth + 1] });
+        }
+        number += 1;
+    }
+}
+
+fn forest(columns: u32) -> Forest {
+    let mut forest = Forest::builder(columns as usize, 1).base_score([0.0]);
+    for levels in [0, 1, 4, 5, 8, 9] {
+        tree(&mut forest, levels, true, true, [columns, 120]);
+        tree(&mut forest, levels, true, false, [columns, 120]);
+    }
+    for levels in [9, 30] {
+        tree(&mut forest, levels, false, false, [columns, 120]);
+    }
+    forest.build().unwrap()
+}
+
+/// The slot that a row's walk ends at, and how many tiles it went through.
+fn walk(few: &Few, position: usize, row: &[f32]) -> (u32, u32) {
+    let tree = few.trees[position];
+    let (mut exit, mut tiles) = (0, 0);
+    while exit & LEAF == 0 {
+        let tile: &Tile = &few.tiles[tree.root as usize + usize::from(exit)];
+        let mut place = 0;
+        while place < 15 {
+            let column = usize::from(tile.columns[place]);
+            let x = row[few.columns().map_or(column, |columns| columns[column] as usize)];
+            let right = if x.is_nan() { tile.missing >> place & 1 == 1 } else { x >= tile.thresholds[place] };
+            place = 2 * place + 1 + usize::from(right);
+        }
+        (exit, tiles) = (tile.exits[place - 15], tiles + 1);
+    }
+    (tree.slots + u32::from(exit & !LEAF), tiles)
+}
+
+#[test]
+fn tiles_lead_where_splits_lead() {
+    let mut evens = 0;
+    for columns in [1u32, 3, 128, 129, 500] {
+        let forest = forest(columns);
+        let order: Vec<u32> = (0..forest.trees.len() as u32).rev().collect();
+        let few = build::build(&forest, &order).expect("thresholds of few columns");
+        for r in 0..200u32 {
+            let value = |c: u32| match (r * 31 + c * 17) % 11 {
+                9 => f32::NAN,
+                10 => f32::INFINITY,
+                n => n as f32 - 1.0 + if r % 2 == 0 { 0.0 } else { 0.5 },
+            };
+            let row: Vec<f32> = (0..columns).map(value).collect();
+            let slots = reference::slots(&forest, &row);
+            for (position, t) in order.iter().enumerate() {
+                let (slot, tiles) = walk(&few, position, &row);
+                assert_eq!(slot, slots[*t as usize]);
+                let tree = few.trees[position];
+                evens += u32::from(tree.even && tree.tiles > 1);
+                assert!(!tree.even || tiles == tree.tiles);
+            }
+        }
+    }
+    assert!(evens > 0, "some trees are even, and of more than one tile");
+}
+
+#[test]
+fn what_has_no_room_is_left_to_other_walks() {
+    let mut wide = Forest::builder(300, 1).base_score([0.0]);
+    tree(&mut wide, 8, true, true, [300, 300]);
+    let wide = wide.build().unwrap();
+    assert!(wide.used_columns().len() > super::MOST_COLUMNS);
+    assert!(build::build(&wide, &[0]).is_none());
+    let mut asking = Forest::builder(2, 1).base_score([0.0]);
+    let mut asks = asking.tree(0);
+    asks.split(0, Predicate::Equal { value: 3.0.into() }, Side::Left, 1, 2);
+    asks.leaf(0, &[1.0]);
+    asks.leaf(1, &[2.0]);
+    assert!(build::build(&asking.build().unwrap(), &[0]).is_none());
+}
+
+/// The kernel, on a machine that has what it takes, and the walk without vectors.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn registers_lead_where_tiles_lead() {
+    use crate::cpu::{
+        Rows, simd,
+        sink::{Shared, SlotTable, Slots},
+        walk::Span,
+    };
+    for columns in [1u32, 32, 33, 64, 65, 96, 97, 128, 500] {
+        let forest = forest(columns);
+        let order: Vec<u32> = (0..forest.trees.len() as u32).collect();
+        let Some(few) = Few::new(&forest, &order) else { return };
+        let (rows, trees) = (37, order.len());
+        let value = |i: usize| match i * 29 % 13 {
+            12 if i % 3 > 0 => f32::NAN,
+            n => n as f32 - 2.0,
+        };
+        let data: Vec<f32> = (0..rows * columns as usize).map(value).collect();
+        let mut out = vec![u32::MAX; rows * trees];
+        let sink = Slots { slots: SlotTable(&[]), out: Shared::new(&mut out), order: &order };
+        let of_rows = Rows::new(&data, columns as usize).unwrap();
+        let all = |count| Span { start: 0, step: 1, count };
+        // SAFETY: `Few::new` looks at the machine; the spans are all rows and all trees.
+        unsafe { simd::few::block(&few, &of_rows, all(rows), all(trees), sink) };
+        for (row, found) in data.chunks(columns as usize).zip(out.chunks(trees)) {
+            let walked: Vec<u32> = (0..trees).map(|position| walk(&few, position, row).0).collect();
+            assert_eq!(found, walked, "{columns} columns");
+        }
+    }
+}

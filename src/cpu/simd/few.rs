@@ -1,0 +1,205 @@
+//! A row's walks by tiles of fifteen splits, its values in registers.
+
+use std::{arch::x86_64::*, hint::select_unpredictable};
+
+use crate::cpu::{
+    few::{Few, LEAF, MOST_COLUMNS, Tile, Tree},
+    rows::{Row, Rows},
+    sink::Sink,
+    walk::Span,
+};
+
+/// Values in a register.
+const LANES: usize = 16;
+/// Registers of a row.
+const MOST: usize = MOST_COLUMNS / LANES;
+
+/// The third level's place that a tile's first seven decisions lead to, fourteen of fifteen bits of it.
+static THIRD: [u8; 128] = third();
+
+const fn third() -> [u8; 128] {
+    let mut table = [0; 128];
+    let mut decisions = 0;
+    while decisions < 128 {
+        let mut place = 0;
+        let mut level = 0;
+        while level < 3 {
+            place = 2 * place + 1 + (decisions >> place & 1);
+            level += 1;
+        }
+        table[decisions] = place as u8;
+        decisions += 1;
+    }
+    table
+}
+
+/// Trees whose leaves are found before they are handed over.
+const TREES: usize = 128;
+
+/// Walks every row of `row` through every tree of `tree`, a row at a time.
+///
+/// # Safety
+/// AVX-512 F, DQ and BW; rows are in range and have the forest's columns, trees are positions.
+pub(in crate::cpu) unsafe fn block<T: Row, S: Sink>(
+    few: &Few,
+    rows: &Rows<'_, T>,
+    row: Span,
+    tree: Span,
+    sink: S,
+) {
+    let mut slots = [0u32; TREES];
+    for r in 0..row.count {
+        let row = row.at(r);
+        // SAFETY: as promised to this function.
+        let held = unsafe { load(few, rows, row) };
+        let mut sum = S::Value::default();
+        let mut done = 0;
+        while done < tree.count {
+            let count = TREES.min(tree.count - done);
+            let these = Span { start: tree.at(done), step: tree.step, count };
+            // SAFETY: as promised to this function.
+            unsafe { held.walks(few, these, &mut slots) };
+            for (t, slot) in slots[..count].iter().enumerate() {
+                match S::ONE_VALUE {
+                    true => sum += sink.slot_value(*slot as usize),
+                    false => sink.slot(row, these.at(t), *slot as usize),
+                }
+            }
+            done += count;
+        }
+        if S::ONE_VALUE {
+            sink.add(row, sum);
+        }
+    }
+}
+
+/// A row in registers.
+#[derive(Clone, Copy)]
+struct Held([__m512; MOST]);
+
+/// Brings a row into registers.
+///
+/// # Safety
+/// As for [`block`].
+#[target_feature(enable = "avx512f")]
+unsafe fn load<T: Row>(few: &Few, rows: &Rows<'_, T>, row: usize) -> Held {
+    let places = few.places();
+    let register = |data: *const f32, i: usize| {
+        let here = places.saturating_sub(i * LANES).min(LANES);
+        let mask = ((1u32 << here) - 1) as __mmask16;
+        // SAFETY: values that the mask leaves out are not read; the others are the row's.
+        unsafe { _mm512_maskz_loadu_ps(mask, data.wrapping_add(i * LANES)) }
+    };
+    if let (Some(rows), None) = (T::singles(rows).filter(|rows| rows.is_unit()), few.columns()) {
+        let data = rows.from(row).as_ptr();
+        return Held(std::array::from_fn(|i| register(data, i)));
+    }
+    let mut values = [0.0; MOST_COLUMNS];
+    for (place, value) in values[..places].iter_mut().enumerate() {
+        let column = few.columns().map_or(place, |columns| columns[place] as usize);
+        // SAFETY: the row is in range, and so are the forest's columns.
+        *value = unsafe { rows.get::<false>(row, column) }.read();
+    }
+    Held(std::array::from_fn(|i| register(values.as_ptr(), i)))
+}
+
+impl Held {
+    /// The slots that the row comes to in these trees, into as many places of `slots`.
+    ///
+    /// # Safety
+    /// AVX-512 F, DQ and BW; trees are positions of the forest that the row was loaded for, and not more than places.
+    #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+    unsafe fn walks(&self, few: &Few, tree: Span, slots: &mut [u32; TREES]) {
+        let missing = self.0.iter().any(|values| _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(*values, *values) != 0);
+        // SAFETY: as promised to this function; as many registers as the row has places are read.
+        unsafe {
+            match (few.places(), missing) {
+                (0..=32, false) => walks::<2, false>(few, &self.0, tree, slots),
+                (0..=32, true) => walks::<2, true>(few, &self.0, tree, slots),
+                (33..=64, false) => walks::<4, false>(few, &self.0, tree, slots),
+                (33..=64, true) => walks::<4, true>(few, &self.0, tree, slots),
+                (65..=96, false) => walks::<6, false>(few, &self.0, tree, slots),
+                (65..=96, true) => walks::<6, true>(few, &self.0, tree, slots),
+                (_, false) => walks::<8, false>(few, &self.0, tree, slots),
+                (_, true) => walks::<8, true>(few, &self.0, tree, slots),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Held::walks`]; the row has no more than `16 x R` places, and `MISSING` is said where a value is missing.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+unsafe fn walks<const R: usize, const MISSING: bool>(
+    few: &Few,
+    held: &[__m512; MOST],
+    tree: Span,
+    slots: &mut [u32; TREES],
+) {
+    for (t, slot) in slots[..tree.count].iter_mut().enumerate() {
+        // SAFETY: positions are trees, tiles and exits are the tree's (`build`).
+        *slot = unsafe {
+            let Tree { root, slots, tiles, even } = *few.trees.get_unchecked(tree.at(t));
+            let root = few.tiles.as_ptr().add(root as usize);
+            let step = |tile: *const Tile| step::<R, MISSING>(&*tile, held);
+            let mut exit = step(root);
+            if even {
+                for _ in 1..tiles {
+                    exit = step(root.add(usize::from(exit)));
+                }
+            } else {
+                for _ in 1..tiles {
+                    // What has ended waits, without a branch that would surprise.
+                    let ended = exit & LEAF != 0;
+                    let next = step(root.add(select_unpredictable(ended, 0, usize::from(exit))));
+                    exit = select_unpredictable(ended, exit, next);
+                }
+                while exit & LEAF == 0 {
+                    exit = step(root.add(usize::from(exit)));
+                }
+            }
+            slots + u32::from(exit & !LEAF)
+        };
+    }
+}
+
+/// The exit of a tile that a row takes.
+///
+/// # Safety
+/// As for [`walks`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+unsafe fn step<const R: usize, const MISSING: bool>(tile: &Tile, held: &[__m512; MOST]) -> u16 {
+    // SAFETY: a tile has sixteen of each; decisions lead to its places and exits.
+    unsafe {
+        let columns = _mm512_cvtepu8_epi32(_mm_loadu_si128(tile.columns.as_ptr().cast()));
+        let values = pick::<R>(held, columns);
+        let thresholds = _mm512_loadu_ps(tile.thresholds.as_ptr());
+        let mut right = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(values, thresholds);
+        if MISSING {
+            right |= _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values) & tile.missing;
+        }
+        let right = usize::from(right);
+        let place = usize::from(*THIRD.get_unchecked(right & 127));
+        let exit = 2 * place + 1 + (right >> place & 1) - 15;
+        *tile.exits.get_unchecked(exit)
+    }
+}
+
+/// A row's values of these columns, which are below `16 x R`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn pick<const R: usize>(held: &[__m512; MOST], columns: __m512i) -> __m512 {
+    let pair = |i: usize| _mm512_permutex2var_ps(held[2 * i], columns, held[2 * i + 1]);
+    let bit = |bit: i32| _mm512_test_epi32_mask(columns, _mm512_set1_epi32(bit));
+    match R {
+        0..=2 => pair(0),
+        3..=4 => _mm512_mask_blend_ps(bit(32), pair(0), pair(1)),
+        _ => {
+            let low = _mm512_mask_blend_ps(bit(32), pair(0), pair(1));
+            let high = if R <= 6 { pair(2) } else { _mm512_mask_blend_ps(bit(32), pair(2), pair(3)) };
+            _mm512_mask_blend_ps(bit(64), low, high)
+        }
+    }
+}
