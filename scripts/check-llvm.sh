@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# What needs LLVM 23, outside the ordinary run of .ci/run: the GPU tests on cubecl's CPU runtime; every preset's kernel as
-# PTX through NVIDIA's assembler, and as AMD's code objects; that `cuda` and `rocm` build. Takes half an hour on two cores
-# the first time.
+# What needs LLVM 23, outside the ordinary run of .ci/run: every test of GPUs on cubecl's CPU runtime; every preset's kernel
+# as PTX through NVIDIA's assembler, and as AMD's code objects; that `cuda` and `rocm` build. Takes half an hour on two cores
+# the first time, most of it the build: the tests of GPUs run for 90 seconds of the processor's, in cubes of as many units
+# as there are cores. Other work on the cores stretches that to minutes, since units spin at barriers; don't run it under
+# nice then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fangorn
@@ -18,4 +20,5 @@ fi
 export FANGORN_PTXAS
 
 cargo test --locked -p fangorn --no-default-features --features cli,cuda,rocm,cubecl-cpu \
-  --test offline --test gpu --test op
+  --test offline --test gpu --test gpu_properties --test gpu_sums --test op --test papers --test replayed \
+  --test equivalence --test cli

@@ -667,6 +667,15 @@ fn lower_prints_every_stage() {
         assert!(plan.starts_with(if gpu { "plan cube" } else { "plan cpu" }), "{plan}");
     }
     assert!(lower("default", "cpu", "kernel").starts_with("program "));
+    if cfg!(feature = "cubecl-cpu") {
+        // What it is on this processor: nothing shared, and cubes of as many units as there are cores.
+        let on_cores = |schedule: &str, stage: &str| lower(schedule, "cubecl-cpu", stage);
+        assert_eq!(on_cores("default", "schedule"), lower("tahoe_direct", "wgpu", "schedule"));
+        let cores = std::thread::available_parallelism().expect("a number").get();
+        let noted =
+            on_cores("xgboost", "plan").contains("# gpuDimension(b1, block.x): 64 units, a cube has room");
+        assert_eq!(noted, cores < 64);
+    }
     for stage in ["loops", "plan", "kernel"] {
         refuses(
             &["lower", &model, "--backend", "reference", "--emit", stage],

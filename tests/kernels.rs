@@ -72,8 +72,8 @@ fn carried_out(case: &Case, lowered: &Lowered, most: u32) -> Result<(), String> 
     }
 }
 
-/// A device that every WebGPU device is, and one that has more.
-const DEVICES: [Device; 2] = [
+/// A device that every WebGPU device is, one that has more, and a processor of two cores, whose cubes have two units.
+const DEVICES: [Device; 3] = [
     Device::PORTABLE_GPU,
     Device::Gpu(Gpu {
         max_units: 1024,
@@ -83,14 +83,23 @@ const DEVICES: [Device; 2] = [
         atomic_add: true,
         ..Gpu::PORTABLE
     }),
+    PROCESSOR,
 ];
+
+const PROCESSOR: Device = Device::Gpu(Gpu {
+    max_units: 2,
+    max_dim: [2; 3],
+    atomic_add: true,
+    units_are_threads: true,
+    ..Gpu::PORTABLE
+});
 
 #[test]
 fn mapped_schedules_add_up_on_paper() {
     let cases = generate::wanted(200);
     let check = |case: &Case| {
         let mut accepted = true;
-        for (device, most) in DEVICES.into_iter().zip([3, 100]) {
+        for (device, most) in DEVICES.into_iter().zip([3, 100, 100]) {
             accepted &= on_paper(case, device, most)?;
         }
         Ok(accepted)

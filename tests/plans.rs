@@ -121,6 +121,26 @@ fn the_default_with_many_trees() {
     );
 }
 
+/// Where units are a processor's threads, nothing waits at a barrier, and no cube has more units than there are cores.
+#[test]
+fn the_default_of_a_processor() {
+    let forest = forest_of("40 x depth 3; features 5");
+    let cores = Gpu { max_units: 2, max_dim: [2; 3], units_are_threads: true, ..Gpu::PORTABLE };
+    let device = Device::Gpu(cores);
+    let request = Request { device, threads: 1, ..Request::cpu() };
+    let lowered = lower(&forest, &Preset::Default.schedule_on(&forest, device), request).expect("lowered");
+    let plan = lowered.plan();
+    assert_eq!((plan.cube_dim, plan.shared_bytes(), plan.barriers()), ([2, 1, 1], 0, 0), "{plan}");
+    assert!(plan.partials.is_empty() && plan.sums_once(), "a unit has its rows to itself");
+    // Any other preset is what it is, in cubes that fit.
+    for preset in Preset::ALL {
+        let schedule = preset.schedule(&forest, true);
+        assert!(preset == Preset::Default || preset.schedule_on(&forest, device) == schedule);
+        let lowered = lower(&forest, &schedule, request).expect("lowered");
+        assert!(lowered.plan().units() <= 2, "{}: {}", preset.name(), lowered.plan());
+    }
+}
+
 #[test]
 fn the_default_with_more_outputs_or_fewer_trees() {
     let three = preset(&forest_of("40 x depth 3; features 5; outputs 3"), Preset::Default);

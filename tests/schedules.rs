@@ -375,6 +375,13 @@ fn what_is_carried_out_otherwise_is_said() {
     noted_on(able, atomic, &[]);
     let both = format!("{atomic}\nsharedReduce(tree)");
     noted_on(able, &both, &["atomicReduce(tree)", "in shared memory are not counted on"]);
+    let rows = "tile(batch, b0, b1, 64)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)";
+    noted(rows, &[]);
+    let two = Device::Gpu(Gpu { max_units: 2, max_dim: [2; 3], ..Gpu::PORTABLE });
+    let cut = "64 units, a cube has room for 2 there; each takes up to 32 of the iterations in turn";
+    noted_on(two, rows, &[&format!("gpuDimension(b1, block.x): {cut}")]);
+    // As many as there are, of a loop that only the call knows.
+    noted_on(two, "gpuDimension(batch, block.x)", &[]);
     let chains = forest_of(
         "2 x depth 1, 2 x depth 2, 2 x depth 3, 2 x depth 4, 2 x depth 5, chain 6, chain 7, chain 8, chain 9",
     );

@@ -25,6 +25,7 @@ pub fn device(client: &Client) -> Device {
         atomic_add: properties.atomic_type_usage(float).contains(add),
         max_units: hardware.max_units_per_cube,
         max_dim: [x, y, z],
+        units_are_threads: hardware.num_cpu_cores.is_some(),
         shared_bytes: u32::try_from(hardware.max_shared_memory_size).unwrap_or(u32::MAX),
         shared_memory: shared_memory_is_right(&properties.identity.name, &properties.identity.fingerprint),
     })

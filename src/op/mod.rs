@@ -150,14 +150,7 @@ impl ForestOp {
 
     /// Its schedule on a device.
     pub fn schedule(&self, device: &crate::schedule::Device) -> Schedule {
-        use crate::schedule::Device;
-        let preset = |device: &Device| match device {
-            Device::Cpu => Preset::Default.schedule(&self.forest, false),
-            // The default keeps rows and sums in shared memory, which kernels for some drivers can't have.
-            Device::Gpu(gpu) if !gpu.shared_memory => Preset::TahoeDirect.schedule(&self.forest, true),
-            Device::Gpu(_) => Preset::Default.schedule(&self.forest, true),
-        };
-        self.schedule.clone().unwrap_or_else(|| preset(device))
+        self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule_on(&self.forest, *device))
     }
 
     /// The leaf values by slot, as a tensor: what [`forest`] takes. `slots x leaf width` values, uploaded once.

@@ -157,6 +157,7 @@ impl Builder {
     fn launch(&mut self, ops: &[mir::Op], max_units: u32, max_dim: [u32; 3]) {
         let (trees, threads) = (self.trees, self.threads);
         let mut block = [1u32; 3];
+        let mut asked = Vec::new();
         self.mapped(ops, &mut |builder, l, dim| match dim {
             GpuDim::Block(axis) => {
                 let extent = l.var.extent();
@@ -167,6 +168,9 @@ impl Builder {
                     None if extent == super::Size::Trees => trees.next_multiple_of(32).min(OPEN_EXTENT),
                     None => extent.resolve(Extents { batch: 1, trees, threads }).min(OPEN_EXTENT),
                 };
+                if !extent.depends_on_batch() {
+                    asked.push((l.var.name.clone(), axis, wanted));
+                }
                 let axis = axis as usize;
                 block[axis] = block[axis].max(wanted.clamp(1, max_dim[axis].max(1)));
             }
@@ -185,6 +189,16 @@ impl Builder {
         while block.iter().product::<u32>() > max_units.max(1) {
             let longest = (0..3).max_by_key(|a| block[*a]).unwrap_or(0);
             block[longest] = block[longest].div_ceil(2);
+        }
+        for (name, axis, wanted) in asked {
+            let units = block[axis as usize];
+            if units < wanted {
+                let each = wanted.div_ceil(units);
+                let instead = format!(
+                    "{wanted} units, a cube has room for {units} there; each takes up to {each} of the iterations in turn"
+                );
+                self.note(format!("gpuDimension({name}, {})", GpuDim::Block(axis)), instead);
+            }
         }
         self.plan.cube_dim = block;
     }

@@ -71,6 +71,7 @@ impl Architecture {
             shared_memory: true,
             plane_ops: true,
             atomic_add: true,
+            units_are_threads: false,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Schedules with a name: what known engines do, in this language.
 
-use super::{Axis, Evaluation, GpuDim, LayoutKind, Schedule, Size};
+use super::{Axis, Device, Evaluation, GpuDim, LayoutKind, Schedule, Size};
 use crate::{
     cpu::blend_cycles,
     forest::{Forest, ForestStats, Targets},
@@ -80,6 +80,17 @@ impl Preset {
     /// The preset of that name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.name() == name)
+    }
+
+    /// The schedule for a forest on a device: [`Preset::schedule`], but for a default that keeps nothing in shared memory
+    /// where kernels can't have any, or where a barrier is dear.
+    pub fn schedule_on(self, forest: &Forest, device: Device) -> Schedule {
+        match (self, device) {
+            (Self::Default, Device::Gpu(gpu)) if gpu.units_are_threads || !gpu.shared_memory => {
+                Self::TahoeDirect.schedule(forest, true)
+            }
+            (preset, device) => preset.schedule(forest, device != Device::Cpu),
+        }
     }
 
     /// The schedule for a forest. `gpu` maps loops that the preset leaves unmapped to the grid and the block, so

@@ -48,6 +48,8 @@ pub struct Gpu {
     pub plane_ops: bool,
     /// Whether it adds to `f32` in buffers atomically.
     pub atomic_add: bool,
+    /// Whether its units are threads of a processor's, each of which spins at a barrier until the others are there.
+    pub units_are_threads: bool,
 }
 
 impl Gpu {
@@ -59,6 +61,7 @@ impl Gpu {
         shared_memory: true,
         plane_ops: false,
         atomic_add: false,
+        units_are_threads: false,
     };
 }
 

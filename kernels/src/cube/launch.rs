@@ -8,7 +8,7 @@ use super::{
     memory::{BuffersLaunch, CallLaunch},
     ordered::{Order, add_in_order},
     rank::rank_rows,
-    reduce::{TOGETHER, fill_out, fill_partial, reduce_copies},
+    reduce::{fill_out, fill_partial, reduce_copies},
 };
 use crate::plan::{Adders, Combine, Emit, Extents, Facts, GpuDim, Partial, PlanRef, RowType, Transform};
 
@@ -59,7 +59,7 @@ pub struct Rows {
 const MOST_CUBES: u32 = 65_535;
 /// Partial sums, in values, that trees spread over the grid may take; the grid wraps beyond.
 const MOST_PARTIALS: u64 = 1 << 26;
-/// Units of a cube in the launches round the kernel.
+/// Units of a cube in the launches round the kernel, where a device's cubes have so many.
 const UNITS: u32 = 256;
 
 /// Rows of a piece are a multiple of this, so that a piece begins where a binding may begin.
@@ -158,7 +158,7 @@ impl RankTables {
 pub fn rank(client: &Client, tables: &RankTables, rows: &Rows) -> Rows {
     let len = rows.batch as usize * tables.row_words() as usize;
     let ranked = client.empty(len.max(1) * 4);
-    let (count, dim) = flat(len as u32);
+    let (count, dim) = flat(client, len as u32);
     // SAFETY: features are columns of the rows, keys and questions lie in the tables, and there is a word for each unit
     // that has a row.
     unsafe {
@@ -216,7 +216,7 @@ pub fn margins_in_order(
 ) {
     let len = rows as usize * leaves.order.outputs as usize;
     let margins = if transform.is_some() { (client.empty(len.max(1) * 4), len) } else { out.clone() };
-    let (count, dim) = flat(len as u32);
+    let (count, dim) = flat(client, len as u32);
     // SAFETY: there are slots of all rows and trees, and every slot has its leaf.
     unsafe {
         add_in_order::launch_unchecked(
@@ -235,7 +235,7 @@ pub fn margins_in_order(
     }
     let Some(transform) = transform else { return };
     let what = LastStage { combine: Combine::Sum, add_base: false, outputs: leaves.order.outputs, transform };
-    let (count, dim) = flat(rows);
+    let (count, dim) = flat(client, rows);
     // SAFETY: the margins of all rows, and room for what becomes of them; no copies are left.
     unsafe {
         finish::launch_unchecked(
@@ -300,7 +300,7 @@ fn launch_piece(
     let partial = client.empty(partial_len.max(1) as usize * 4);
     let nothing_at = model.base_at + plan.sum_words();
     if partial_len > 0 {
-        let (count, dim) = flat(partial_len);
+        let (count, dim) = flat(client, partial_len);
         // SAFETY: the buffer was made for this many values, the model's words hold the sum of no leaves.
         unsafe {
             let (words, partial) = (buffer(&model.words, model.len), buffer(&partial, partial_len as usize));
@@ -308,7 +308,7 @@ fn launch_piece(
         }
     }
     if sums && !sums_once {
-        let (count, dim) = flat(row_sums);
+        let (count, dim) = flat(client, row_sums);
         // SAFETY: the model's base scores and the output's rows are in range.
         unsafe {
             let (words, out) = (buffer(&model.words, model.len), buffer(&out.0, out.1));
@@ -376,9 +376,10 @@ fn launch_piece(
             left = (at, copies(p));
             continue;
         }
+        let together = units(client);
         let (count, dim) = match by {
-            Adders::Cube => (CubeCount::Static(row_sums, 1, 1), CubeDim::new_1d(TOGETHER)),
-            Adders::Unit | Adders::Plane => flat(row_sums),
+            Adders::Cube => (CubeCount::Static(row_sums, 1, 1), CubeDim::new_1d(together)),
+            Adders::Unit | Adders::Plane => flat(client, row_sums),
         };
         // SAFETY: the partial buffer was made for these copies.
         unsafe {
@@ -400,11 +401,12 @@ fn launch_piece(
                 row_sums,
                 plan.combine,
                 by,
+                together,
             );
         }
     }
     if let Some((what, values)) = last {
-        let (count, dim) = flat(rows.batch);
+        let (count, dim) = flat(client, rows.batch);
         // SAFETY: `out` holds the sums of these rows, `values` has room for what becomes of them, the copies left lie in
         // the partial buffer.
         unsafe {
@@ -471,9 +473,16 @@ fn copies_of(plan: &PlanRef, dim: Option<GpuDim>, count: [u32; 3]) -> u32 {
     }
 }
 
+/// Units of a cube in a launch round the kernel: a power of two that is no more than the device's cubes have.
+fn units(client: &Client) -> u32 {
+    let most = client.properties().hardware.max_units_per_cube.clamp(1, UNITS);
+    1 << most.ilog2()
+}
+
 /// A launch of one unit for each of `len` values.
-fn flat(len: u32) -> (CubeCount, CubeDim) {
-    let cubes = len.div_ceil(UNITS).max(1);
+fn flat(client: &Client, len: u32) -> (CubeCount, CubeDim) {
+    let units = units(client);
+    let cubes = len.div_ceil(units).max(1);
     let x = cubes.min(MOST_CUBES);
-    (CubeCount::Static(x, cubes.div_ceil(x), 1), CubeDim::new_1d(UNITS))
+    (CubeCount::Static(x, cubes.div_ceil(x), 1), CubeDim::new_1d(units))
 }

@@ -27,11 +27,8 @@ pub fn fill_partial(model: &[u32], buffer: &mut [u32], nothing_at: u32, len: u32
     }
 }
 
-/// Units of a cube that adds copies up together.
-pub const TOGETHER: u32 = 256;
-
 /// `reduceDimension` over all global copies: `out[i] += Σ over copies of partial[at + copy x len + i]`, by a unit
-/// each, or by a cube each where there are fewer sums than copies.
+/// each, or by a cube of `units` each where there are fewer sums than copies; `units` is a power of two.
 #[cube(launch_unchecked)]
 pub fn reduce_copies(
     model: &[u32],
@@ -43,22 +40,23 @@ pub fn reduce_copies(
     len: u32,
     #[comptime] how: Combine,
     #[comptime] by: Adders,
+    #[comptime] units: u32,
 ) {
     let together = comptime![by == Adders::Cube];
     let i = if together { CUBE_POS as u32 } else { ABSOLUTE_POS as u32 };
     let mut total = model[nothing_at as usize];
     if i < len {
         let mut copy = if together { UNIT_POS } else { 0u32.runtime() };
-        let stride = if together { TOGETHER } else { 1u32 };
+        let stride = if together { units } else { 1u32 };
         while copy < copies {
             total = combine(total, partial[(at + copy * len + i) as usize], how);
             copy += stride;
         }
     }
     if together {
-        let mut sums = Shared::<[u32]>::new_slice(comptime![TOGETHER as usize]);
+        let mut sums = Shared::<[u32]>::new_slice(comptime![units as usize]);
         sums[UNIT_POS as usize] = total;
-        let mut half = comptime![TOGETHER / 2].runtime();
+        let mut half = comptime![units / 2].runtime();
         while half > 0u32 {
             sync_cube();
             if UNIT_POS < half {

@@ -117,9 +117,15 @@ impl Backend {
         }
     }
 
-    /// What schedules are checked against where no device is at hand.
-    pub fn portable_device(self) -> Device {
-        if self.is_gpu() { Device::PORTABLE_GPU } else { Device::Cpu }
+    /// What schedules are made for where no device is opened: of cubecl's CPU runtime, which is always at hand, this
+    /// processor's numbers, otherwise those that every GPU grants.
+    pub fn device(self) -> Device {
+        match self {
+            #[cfg(feature = "cubecl-cpu")]
+            Self::CubeclCpu => on_burn::processor(),
+            _ if self.is_gpu() => Device::PORTABLE_GPU,
+            _ => Device::Cpu,
+        }
     }
 }
 
@@ -303,6 +309,15 @@ mod on_burn {
             #[cfg(feature = "cubecl-cpu")]
             Backend::CubeclCpu => Some(Device::cpu()),
             _ => None,
+        }
+    }
+
+    /// This processor as cubecl's CPU runtime has it.
+    #[cfg(feature = "cubecl-cpu")]
+    pub fn processor() -> fangorn::schedule::Device {
+        match Device::cpu().as_dispatch() {
+            burn::backend::DispatchDevice::Cube(device) => fangorn::cube::device(&device.client()),
+            _ => fangorn::schedule::Device::PORTABLE_GPU,
         }
     }
 

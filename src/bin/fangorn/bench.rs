@@ -94,7 +94,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     let start = Instant::now();
     let forest = load_model(&args.model)?;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
-    let choice = Choice::new(&args.schedule, &forest, backend.is_gpu())?;
+    let choice = Choice::new(&args.schedule, &forest, backend.device())?;
     let rows = rows::read_rows::<f32>(&args.rows, forest.features.len())?;
     if rows.rows == 0 {
         return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));

@@ -6,6 +6,7 @@ use clap::Args;
 use fangorn::{
     file::{Contents, Named},
     import::LoadOptions,
+    schedule::Device,
 };
 
 use crate::{
@@ -48,7 +49,7 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     let options = LoadOptions { iteration_range: args.iteration_range.clone(), ..LoadOptions::default() };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
-        let choice = Choice::new(name, &contents.forest, false)?;
+        let choice = Choice::new(name, &contents.forest, Device::Cpu)?;
         let text = choice.schedule.to_string();
         contents.schedules.retain(|s| s.name != *name);
         contents.schedules.push(Named { name: name.clone(), text });

@@ -63,12 +63,12 @@ pub struct Lower {
 pub fn run(args: &Lower) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     let arch = architecture(args, backend)?;
-    let device = arch.map_or(backend.portable_device(), Architecture::device);
+    let device = arch.map_or(backend.device(), Architecture::device);
     if args.emit == Stage::Kernel {
         backend.require()?;
     }
     let forest = load_model(&args.model)?;
-    let choice = Choice::new(&args.schedule, &forest, backend.is_gpu())?;
+    let choice = Choice::new(&args.schedule, &forest, device)?;
     let text = match args.emit {
         Stage::Forest => forest.to_text(),
         Stage::Schedule => choice.schedule.to_string(),

@@ -75,7 +75,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     backend.require_sum(args.sum.sum)?;
     let sink = Sink::new(args.o.as_deref())?;
     let forest = load_model(&args.model)?;
-    let choice = Choice::new(&args.schedule, &forest, backend.is_gpu())?;
+    let choice = Choice::new(&args.schedule, &forest, backend.device())?;
     if args.output == Output::Class {
         classes(&forest).map_err(|what| Error::file(&args.model, what))?;
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fangorn::{
     Forest,
-    schedule::{Preset, Schedule},
+    schedule::{Device, Preset, Schedule},
 };
 
 use crate::error::{Error, Result};
@@ -21,14 +21,14 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The preset with the name, or else the schedule in the file.
+    /// The preset with the name, as it is on a device, or else the schedule in the file.
     ///
     /// # Errors
     /// A name that is neither a preset's nor a file's, or a text that is no schedule.
-    pub fn new(name: &str, forest: &Forest, gpu: bool) -> Result<Self> {
+    pub fn new(name: &str, forest: &Forest, device: Device) -> Result<Self> {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
-            return Ok(Self { schedule: preset.schedule(forest, gpu), is_default, file: None });
+            return Ok(Self { schedule: preset.schedule_on(forest, device), is_default, file: None });
         }
         let path = Path::new(name);
         let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
