@@ -22,6 +22,7 @@ mod run;
 mod simd;
 mod sink;
 mod sums;
+mod tiles;
 mod walk;
 mod window;
 
