@@ -40,6 +40,9 @@ pub enum Error {
     /// A forest that can't be put on ranks.
     #[error(transparent)]
     Ranks(#[from] crate::ranks::RanksError),
+    /// A profile of another forest.
+    #[error(transparent)]
+    Profile(#[from] crate::forest::ProfileError),
     /// A forest whose sum can't keep the contract.
     #[error("sum: {0}")]
     Sum(#[from] crate::sum::SumError),

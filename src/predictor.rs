@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use crate::{
     cpu::{Program, Row, Rows, Summing},
     error::{Error, Result},
-    forest::{Forest, Transform},
-    plan::{Request, lower},
+    forest::{Forest, Profile, Transform},
+    plan::{Request, lower_with},
     schedule::{Preset, Schedule},
     sum::Contract,
 };
@@ -97,15 +97,56 @@ impl Predictor {
         threads: usize,
         contract: Contract,
     ) -> Result<Self> {
+        Self::made(forest, schedule, threads, contract, None)
+    }
+
+    /// The same by how many rows come to each leaf, which `tileNodes(n, probability)`, `tileNodes(n, hybrid)`,
+    /// `peelWalk(v, 90%)` and `sort(likely_leaf)` go by.
+    ///
+    /// ```
+    /// use fangorn::{Predictor, cpu::Rows, forest::Profile, import, schedule::Schedule, sum::Contract};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let rows = vec![0.5f32; 3 * forest.features.len()]; // rows like those to come
+    /// let rows = Rows::new(&rows, forest.features.len())?;
+    /// let plain = Predictor::new(&forest)?;
+    /// let mut profile = Profile::new(&forest);
+    /// profile.count(&forest, &plain.slots(&rows)?)?;
+    /// let schedule = Schedule::parse("tileNodes(8, probability)")?;
+    /// let tiled = Predictor::with_profile(&forest, &schedule, 1, Contract::Any, &profile)?;
+    /// assert_eq!(tiled.slots(&rows)?, plain.slots(&rows)?);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Predictor::with_sum`], or a profile of another forest.
+    pub fn with_profile(
+        forest: &Forest,
+        schedule: &Schedule,
+        threads: usize,
+        contract: Contract,
+        profile: &Profile,
+    ) -> Result<Self> {
+        Self::made(forest, schedule, threads, contract, Some(profile))
+    }
+
+    fn made(
+        forest: &Forest,
+        schedule: &Schedule,
+        threads: usize,
+        contract: Contract,
+        profile: Option<&Profile>,
+    ) -> Result<Self> {
         forest.verify()?;
         let threads = threads.clamp(1, 1 << 16) as u32;
         let request = Request { threads, sum: contract, ..Request::cpu() };
-        let lowered = lower(forest, schedule, request)?;
+        let lowered = lower_with(forest, schedule, request, profile)?;
         let program = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
         let summing = Summing::new(contract, forest, &lowered, threads)?;
         let few = match program.wants_many_rows() {
             true => {
-                let lowered = lower(forest, &schedule.unranked(), request)?;
+                let lowered = lower_with(forest, &schedule.unranked(), request, profile)?;
                 let few = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
                 Some(few.instead_of(&program))
             }
@@ -118,12 +159,12 @@ impl Predictor {
     #[cfg(feature = "burn")]
     pub(crate) fn for_singles(forest: &Forest, schedule: &Schedule, contract: Contract) -> Result<Self> {
         let request = Request { sum: contract, ..Request::cpu() };
-        let lowered = lower(forest, schedule, request)?;
+        let lowered = lower_with(forest, schedule, request, None)?;
         let program = Program::new(forest, &lowered, request.threads)?;
         let summing = Summing::new(contract, forest, &lowered, request.threads)?;
         let few = match program.wants_many_rows() {
             true => {
-                let lowered = lower(forest, &schedule.unranked(), request)?;
+                let lowered = lower_with(forest, &schedule.unranked(), request, None)?;
                 Some(Program::new(forest, &lowered, request.threads)?.instead_of(&program))
             }
             false => None,

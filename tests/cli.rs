@@ -526,6 +526,73 @@ fn models_that_can_not_be_read_are_refused() {
     refuses(&["inspect", &scratch.file("two\nlines.json", "{}")], &["two"]);
 }
 
+/// Rows are counted, and schedules that go by the counts give what any gives.
+#[test]
+fn profiles_are_counted_and_gone_by() {
+    let scratch = Scratch::new("profiles");
+    let (softprob, model, rows) = (model("softprob"), model("churn"), zoo("churn", "rows.npy"));
+    let [profile, converted] = ["churn.json", "churn.fangorn"].map(|name| scratch.path(name));
+    let counted = prints(&["profile", &model, "--rows", &rows, "-o", &profile, "--json"]);
+    let counted: Value = serde_json::from_str(&counted).expect("JSON");
+    let (shape, leaves) = read_npy::<i32>(&zoo("churn", "leaves.npy"));
+    assert_eq!(counted["rows"].as_u64(), Some(shape[0]));
+    assert_eq!(counted["trees"].as_u64(), Some(shape[1]));
+    let written: Value = serde_json::from_slice(&std::fs::read(&profile).expect("a file")).expect("JSON");
+    let visits: Vec<u64> = serde_json::from_value(written["visits"].clone()).expect("numbers");
+    assert_eq!(visits.iter().sum::<u64>(), leaves.len() as u64, "each row visits each tree once");
+    // The first tree's leaves that XGBoost says rows come to are those that are visited.
+    let mut first: Vec<i32> = leaves.iter().step_by(shape[1] as usize).copied().collect();
+    first.sort_unstable();
+    let mut counts: Vec<u64> = first.chunk_by(|a, b| a == b).map(|same| same.len() as u64).collect();
+    counts.sort_unstable();
+    let inspected = prints(&["inspect", &model, "--profile", &profile, "--json"]);
+    let inspected: Value = serde_json::from_str(&inspected).expect("JSON");
+    assert_eq!(inspected["profile"]["rows"].as_u64(), Some(shape[0]));
+    assert_eq!(inspected["profile"]["leaf_biased"], counted["leaf_biased"]);
+    // Slots count through the trees.
+    let mut counted = 0;
+    let of_first = visits.iter().take_while(|n| {
+        counted += **n;
+        counted <= shape[0]
+    });
+    let mut own: Vec<u64> = of_first.copied().filter(|n| *n > 0).collect();
+    own.sort_unstable();
+    assert_eq!(own, counts, "the first tree's leaves have the first slots");
+
+    let tiles =
+        scratch.file("tiles.txt", "tileNodes(8, probability)\nsort(likely_leaf)\npeelWalk(tree, 90%)\n");
+    let predict = ["predict", &model, "--rows", &rows, "--output", "leaf"];
+    let plain = prints(&predict);
+    let by = |more: &[&str]| prints(&[&predict[..], &["--schedule", &tiles], more].concat());
+    assert_eq!(by(&["--profile", &profile]), plain);
+    refuses(
+        &[&predict[..], &["--schedule", &tiles]].concat(),
+        &["tiles.txt", "directive 1", "fangorn profile", "--profile"],
+    );
+    let lowered = ["lower", &model, "--schedule", &tiles, "--profile", &profile, "--emit", "kernel"];
+    assert!(prints(&lowered).contains("shapes"), "tiles are in the program's text");
+    // A model's file keeps it.
+    prints(&["convert", &model, "--profile", &profile, "-o", &converted]);
+    let own = ["predict", &converted, "--rows", &rows, "--output", "leaf", "--schedule", &tiles];
+    assert_eq!(prints(&own), plain);
+
+    let other = zoo("softprob", "rows.npy");
+    refuses(&["profile", &model, "--rows", &other, "-o", &profile], &["rows.npy", "columns"]);
+    let none = scratch.file("none.csv", "");
+    refuses(&["profile", &model, "--rows", &none, "-o", &profile], &["none.csv", "at least one"]);
+    let foreign = ["predict", &softprob, "--rows", &other, "--profile", &profile];
+    refuses(&foreign, &["churn.json", "counted on a forest", "fingerprint"]);
+    let broken = scratch.file("broken.json", "{\"fangorn_profile\":1}");
+    refuses(&[&predict[..], &["--profile", &broken]].concat(), &["broken.json", "no profile"]);
+    let mut wrong = written.clone();
+    wrong["visits"][0] = (visits[0] + 1).into();
+    let wrong = scratch.file("wrong.json", wrong.to_string());
+    refuses(&[&predict[..], &["--profile", &wrong]].concat(), &["wrong.json", "tree 0", "times"]);
+    let on_gpu =
+        ["lower", &model, "--schedule", &tiles, "--profile", &profile, "--backend", "wgpu", "--emit", "plan"];
+    refuses(&on_gpu, &["tiles.txt"]);
+}
+
 #[test]
 fn schedules_come_from_presets_and_files() {
     let scratch = Scratch::new("schedules");

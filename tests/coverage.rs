@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt::Write, path::Path};
 use fangorn::{
     Forest,
     forest::{Aggregate, CompareType, Node, Predicate, Targets},
-    plan::{Request, check},
+    plan::{Request, check_with},
     schedule::{Dim, Directive, LayoutKind, Schedule, TreeOrder},
 };
 use generate::{Case, Kind};
@@ -19,7 +19,7 @@ use proptest::strategy::{Strategy, ValueTree};
 const LEAST: usize = 5;
 
 /// The directives, those with several meanings once for each.
-const DIRECTIVES: [&str; 25] = [
+const DIRECTIVES: [&str; 29] = [
     "tile",
     "split",
     "reorder",
@@ -32,6 +32,7 @@ const DIRECTIVES: [&str; 25] = [
     "interleave",
     "unrollWalk",
     "peelWalk",
+    "peelWalk by rows",
     "atomicReduce",
     "sharedReduce",
     "vectorReduce",
@@ -42,9 +43,12 @@ const DIRECTIVES: [&str; 25] = [
     "sort(depth)",
     "sort(first_leaf)",
     "sort(structure)",
+    "sort(likely_leaf)",
     "pad",
     "ranks",
     "evaluate",
+    "tileNodes(1)",
+    "tileNodes(n)",
 ];
 
 /// Where each stands in [`DIRECTIVES`].
@@ -64,19 +68,23 @@ fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
         Directive::Interleave { .. } => 9,
         Directive::UnrollWalk { .. } => 10,
         Directive::PeelWalk { .. } => 11,
-        Directive::AtomicReduce { .. } => 12,
-        Directive::SharedReduce { .. } => 13,
-        Directive::VectorReduce { .. } => 14,
-        Directive::Layout { kind: LayoutKind::Array } => 15,
-        Directive::Layout { kind: LayoutKind::Sparse } => 16,
-        Directive::Layout { kind: LayoutKind::Reorg } => 17,
-        Directive::Layout { kind: LayoutKind::DepthFirst } => 18,
-        Directive::Sort { by: TreeOrder::Depth } => 19,
-        Directive::Sort { by: TreeOrder::FirstLeaf } => 20,
-        Directive::Sort { by: TreeOrder::Structure } => 21,
-        Directive::Pad { .. } => 22,
-        Directive::Ranks { .. } => 23,
-        Directive::Evaluate { .. } => 24,
+        Directive::PeelLikely { .. } => 12,
+        Directive::AtomicReduce { .. } => 13,
+        Directive::SharedReduce { .. } => 14,
+        Directive::VectorReduce { .. } => 15,
+        Directive::Layout { kind: LayoutKind::Array } => 16,
+        Directive::Layout { kind: LayoutKind::Sparse } => 17,
+        Directive::Layout { kind: LayoutKind::Reorg } => 18,
+        Directive::Layout { kind: LayoutKind::DepthFirst } => 19,
+        Directive::Sort { by: TreeOrder::Depth } => 20,
+        Directive::Sort { by: TreeOrder::FirstLeaf } => 21,
+        Directive::Sort { by: TreeOrder::Structure } => 22,
+        Directive::Sort { by: TreeOrder::LikelyLeaf } => 23,
+        Directive::Pad { .. } => 24,
+        Directive::Ranks { .. } => 25,
+        Directive::Evaluate { .. } => 26,
+        Directive::TileNodes { nodes: 0..=1, .. } => 27,
+        Directive::TileNodes { .. } => 28,
     }
 }
 
@@ -146,7 +154,9 @@ fn accepted(kind: Kind) -> Vec<Case> {
     let strategy = generate::case(kind);
     let draws = (0..generate::IN_CI).map(|_| strategy.new_tree(&mut runner).expect("a draw").current());
     let request = Request { threads: 2, ..Request::cpu() };
-    draws.filter(|case| check(&case.forest, &case.schedule, request).is_ok()).collect()
+    draws
+        .filter(|case| check_with(&case.forest, &case.schedule, request, Some(&case.profile())).is_ok())
+        .collect()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fangorn::{Error, plan::check, schedule::Device};
+use fangorn::{Error, plan::check_with, schedule::Device};
 use generate::{Case, Kind};
 use proptest::{
     prelude::*,
@@ -91,7 +91,8 @@ fn mapped_schedules_on_the_cpu() {
 fn mapped_schedules_are_lowered_for_the_portable_gpu() {
     let cases = generate::wanted(generate::IN_CI);
     let accepted = hold(cases, generate::case(Kind::Mapped), |case| {
-        match check(&case.forest, &case.schedule, runs::request(Device::PORTABLE_GPU, 1)) {
+        let request = runs::request(Device::PORTABLE_GPU, 1);
+        match check_with(&case.forest, &case.schedule, request, Some(&case.profile())) {
             Ok(()) => Ok(true),
             Err(Error::Layout(_) | Error::Schedule(_)) => Ok(false),
             Err(defect) => Err(defect.to_string()),

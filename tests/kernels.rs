@@ -11,7 +11,7 @@ use std::{cell::Cell, collections::BTreeMap};
 use fangorn::{
     Error,
     forest::reference,
-    plan::{Emit, Extents, GpuDim, Lowered, Request, lower},
+    plan::{Emit, Extents, GpuDim, Lowered, Request, lower, lower_with},
     schedule::{Device, Gpu, Preset, Schedule},
 };
 use generate::{Case, Kind};
@@ -31,7 +31,7 @@ fn on_paper(case: &Case, device: Device, most: u32) -> Result<bool, String> {
     };
     for &emit in emits {
         let request = Request { emit, ..runs::request(device, 1) };
-        let lowered = match lower(&case.forest, &case.schedule, request) {
+        let lowered = match lower_with(&case.forest, &case.schedule, request, Some(&case.profile())) {
             Ok(lowered) => lowered,
             Err(Error::Layout(_) | Error::Schedule(_)) => return Ok(false),
             Err(defect) => return Err(defect.to_string()),

@@ -7,7 +7,7 @@ mod support;
 
 use fangorn::{
     Forest,
-    plan::{Extents, Plan, lower},
+    plan::{Extents, Plan, lower, lower_with},
     schedule::{Device, Preset, Schedule},
 };
 use generate::{Case, Kind, forest_of};
@@ -78,7 +78,8 @@ proptest! {
     /// The nest of a GPU, too, has every walk once.
     #[test]
     fn mapped_nests_visit_each_pair_once(case in generate::case(Kind::Mapped)) {
-        let Ok(lowered) = lower(&case.forest, &case.schedule, request(Device::PORTABLE_GPU, 1)) else { return Ok(()) };
+        let request = request(Device::PORTABLE_GPU, 1);
+        let Ok(lowered) = lower_with(&case.forest, &case.schedule, request, Some(&case.profile())) else { return Ok(()) };
         let trees = case.forest.trees.len() as u32;
         let extents = Extents { batch: case.batch as u32, trees, threads: 1 };
         let pairs = |nest: &fangorn::mir::LoopNest, size: u32| {

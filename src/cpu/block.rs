@@ -135,8 +135,14 @@ fn close(chain: &[Chain], walk: &Walk) -> Step {
         chain.push(Chain { dim, register, range, map: Map::Serial, lanes: lanes.count });
     }
     let mut chain = join(&chain, &[]);
-    let mut shape =
-        Shape { rows_inside: true, lanes: 1, steps: walk.steps, rest: walk.rest, blend: walk.blend };
+    let mut shape = Shape {
+        rows_inside: true,
+        lanes: 1,
+        steps: walk.steps,
+        tested: walk.tested,
+        rest: walk.rest,
+        blend: walk.blend,
+    };
     let (mut rows, mut trees) = (None, None);
     for place in 0..2 {
         let fits =
@@ -271,6 +277,9 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
             let order = if shape.rows_inside { "trees { rows }" } else { "rows { trees }" };
             write!(f, "{} block {order} rows {} trees {}", plan.sum_text(into), text(rows), text(trees))?;
             write!(f, " lanes {} unrolled {}", shape.lanes, shape.steps)?;
+            if shape.tested > 0 {
+                write!(f, " tested {}", shape.tested)?;
+            }
             let rest = match shape.rest {
                 Rest::Nothing => "",
                 Rest::UntilLeaf => " until leaf",

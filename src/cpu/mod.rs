@@ -23,6 +23,7 @@ mod run;
 mod simd;
 mod sink;
 mod sums;
+mod tiles;
 mod walk;
 mod window;
 

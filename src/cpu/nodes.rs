@@ -1,6 +1,9 @@
 //! Nodes as the CPU reads them.
 
-use super::rows::{Read, Row, Rows};
+use super::{
+    rows::{Read, Row, Rows},
+    walk::Walkable,
+};
 use crate::{
     forest::{CategoryRule, Forest, Predicate, Side, ZERO_ZONE, least_f32_not_below},
     layout::{Children, Packed, PackedNode, Questions, question},
@@ -78,9 +81,9 @@ impl Compare for f64 {
 #[repr(C)]
 pub struct Node<C = f32> {
     /// The threshold, or a question's place in [`Nodes::questions`].
-    threshold: C,
+    pub(super) threshold: C,
     /// Column and flags.
-    meta: u32,
+    pub(super) meta: u32,
 }
 
 /// A node that names one of its children: the left one, unless it is in a [`Near`].
@@ -227,6 +230,11 @@ impl<N: Rule> Rule for Near<N> {
 }
 
 impl<C: Compare> Node<C> {
+    /// Sends everything left.
+    pub(super) fn still() -> Self {
+        Self { threshold: C::NAN, meta: 0 }
+    }
+
     /// Whether a walk ends here.
     #[inline(always)]
     pub fn is_leaf(self) -> bool {
@@ -346,35 +354,17 @@ fn encode<C: Compare, R>(
     stride: u32,
     make: impl Fn(Node<C>, u32) -> R,
 ) -> Nodes<R> {
-    let mut questions = Questions::new(forest);
-    let halves = |value: f64| [value.to_bits() as u32, (value.to_bits() >> 32) as u32];
-    let still = |flags| Node { threshold: C::NAN, meta: flags };
+    let mut splits = Splits::new(forest);
+    let still = |flags| Node { meta: flags, ..Node::still() };
     let nodes = packed.nodes.iter().enumerate().map(|(address, node)| match *node {
-        PackedNode::Empty => make(still(0), address as u32),
+        // Tiles are in nodes of their own.
+        PackedNode::Empty | PackedNode::Tile { .. } => make(still(0), address as u32),
         PackedNode::Through { link } => make(still(0), link),
         PackedNode::Leaf { .. } if packed.children == Children::Near => {
             make(Node { threshold: C::LEAST, meta: LEAF | MISSING_RIGHT }, address as u32)
         }
         PackedNode::Leaf { .. } => make(still(LEAF), address as u32),
-        PackedNode::Split { feature, predicate, missing, link } => {
-            let mut meta = feature;
-            if missing == Side::Right {
-                meta |= MISSING_RIGHT;
-            }
-            let threshold = match (predicate, questions.place(predicate, halves)) {
-                (_, Some((place, named))) => {
-                    meta |= QUESTION;
-                    if named == Side::Right {
-                        meta |= NAMED_RIGHT;
-                    }
-                    C::from_place(place)
-                }
-                (Predicate::Less { threshold }, None) => C::threshold(threshold.0),
-                // No value is at least NaN.
-                (_, None) => C::NAN,
-            };
-            make(Node { threshold, meta }, link)
-        }
+        split @ PackedNode::Split { link, .. } => make(splits.node(&split), link),
     });
     Nodes {
         nodes: nodes.collect(),
@@ -382,8 +372,45 @@ fn encode<C: Compare, R>(
         constants: packed.constants.clone(),
         depths: packed.depths.clone(),
         stride,
-        questions: questions.words,
+        questions: splits.questions(),
         tops: Vec::new(),
+    }
+}
+
+/// Splits as nodes, and the questions among them.
+pub(super) struct Splits(Questions);
+
+impl Splits {
+    pub(super) fn new(forest: &Forest) -> Self {
+        Self(Questions::new(forest))
+    }
+
+    /// A split's node; anything else sends everything left.
+    pub(super) fn node<C: Compare>(&mut self, split: &PackedNode) -> Node<C> {
+        let PackedNode::Split { feature, predicate, missing, .. } = *split else { return Node::still() };
+        let halves = |value: f64| [value.to_bits() as u32, (value.to_bits() >> 32) as u32];
+        let mut meta = feature;
+        if missing == Side::Right {
+            meta |= MISSING_RIGHT;
+        }
+        let threshold = match (predicate, self.0.place(predicate, halves)) {
+            (_, Some((place, named))) => {
+                meta |= QUESTION;
+                if named == Side::Right {
+                    meta |= NAMED_RIGHT;
+                }
+                C::from_place(place)
+            }
+            (Predicate::Less { threshold }, None) => C::threshold(threshold.0),
+            // No value is at least NaN.
+            (_, None) => C::NAN,
+        };
+        Node { threshold, meta }
+    }
+
+    /// The words of the questions.
+    pub(super) fn questions(self) -> Vec<u32> {
+        self.0.words
     }
 }
 
@@ -461,13 +488,22 @@ impl<N> Nodes<N> {
     }
 }
 
-impl<R: Rule> Nodes<R> {
-    /// The address after a step.
-    ///
-    /// # Safety
-    /// `address` is one that the packed forest's walks reach, and `row` holds every column.
+impl<R: Rule> Walkable for Nodes<R> {
+    type Compare = R::Compare;
+    const HOLDS: bool = R::HOLDS;
+
     #[inline(always)]
-    pub unsafe fn step<T: Row + Read<R::Compare>, const QUESTIONS: bool, const UNIT: bool>(
+    fn start(&self, position: usize) -> (u32, u32) {
+        (self.roots[position], self.constants[position])
+    }
+
+    #[inline(always)]
+    fn depth(&self, position: usize) -> u32 {
+        self.depths[position]
+    }
+
+    #[inline(always)]
+    unsafe fn step<T: Row + Read<R::Compare>, const QUESTIONS: bool, const UNIT: bool>(
         &self,
         address: u32,
         constant: u32,
@@ -488,12 +524,8 @@ impl<R: Rule> Nodes<R> {
         })
     }
 
-    /// Whether the walk has come to a leaf.
-    ///
-    /// # Safety
-    /// `address` is one that the packed forest's walks reach.
     #[inline(always)]
-    pub unsafe fn is_leaf(&self, address: u32) -> bool {
+    unsafe fn is_leaf(&self, address: u32) -> bool {
         // SAFETY: reachable addresses are in range (`Packed::verify`).
         unsafe { self.nodes.get_unchecked(address as usize) }.node().is_leaf()
     }

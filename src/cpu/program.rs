@@ -2,8 +2,6 @@
 
 use std::sync::atomic::AtomicU32;
 
-#[cfg(target_arch = "x86_64")]
-use super::simd;
 use super::{
     blend::{self, Blend},
     block::{Step, steps},
@@ -14,8 +12,14 @@ use super::{
     rows::{Row, Rows},
     run::Run,
     sink::Shared,
+    tiles::Tiles,
     walk,
     window::{Used, ranks_fit},
+};
+#[cfg(target_arch = "x86_64")]
+use super::{
+    isa::{Isa, isa},
+    simd,
 };
 use crate::{
     error::{Error, Result},
@@ -40,6 +44,7 @@ pub(super) enum Encoded<C> {
     Near(Nodes<Near<LinkedNode<C>>>),
     /// Of ranks of a byte only.
     NearRanked(Nodes<Near<RankNode>>),
+    Tiled(Tiles<C>),
 }
 
 impl<C: Compare> Encoded<C> {
@@ -48,6 +53,9 @@ impl<C: Compare> Encoded<C> {
             Children::Affine { .. } | Children::Interleaved => Self::Affine(Nodes::affine(forest, packed)),
             Children::Linked => Self::Linked(Nodes::linked(forest, packed)),
             Children::Near => Self::Near(Nodes::near(forest, packed)),
+            Children::TilesComputed { .. } | Children::TilesLinked { .. } => {
+                Self::Tiled(Tiles::new(forest, packed))
+            }
         }
     }
 
@@ -59,6 +67,7 @@ impl<C: Compare> Encoded<C> {
             Self::Ranked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
             Self::Near(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
             Self::NearRanked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
+            Self::Tiled(tiles) => tiles.bytes(),
         }
     }
 }
@@ -73,6 +82,7 @@ impl Encoded<f32> {
             Self::Ranked(n) => &n.depths,
             Self::Near(n) => &n.depths,
             Self::NearRanked(n) => &n.depths,
+            Self::Tiled(tiles) => &tiles.depths,
         };
         depths.iter().map(|depth| u64::from(*depth)).sum()
     }
@@ -174,7 +184,7 @@ impl Program {
             Targets::All => None,
         };
         #[cfg(target_arch = "x86_64")]
-        let vectors = simd::available();
+        let vectors = simd::available() && plan.children.tile() == 1;
         #[cfg(not(target_arch = "x86_64"))]
         let vectors = false;
         let able = vectors && !plan.questions;
@@ -277,8 +287,12 @@ impl Program {
     /// The instruction set of its vector kernels; empty where it has none for this machine.
     pub fn vector_name(&self) -> &'static str {
         #[cfg(target_arch = "x86_64")]
-        if self.vectors && !self.plan.questions {
-            return "avx512";
+        match (&self.nodes, isa()) {
+            _ if self.plan.questions => {}
+            (Encoded::Tiled(_), Isa::Avx512) => return "avx512",
+            (Encoded::Tiled(_), Isa::Avx2) => return "avx2",
+            _ if self.vectors => return "avx512",
+            _ => {}
         }
         ""
     }
@@ -411,7 +425,8 @@ impl std::fmt::Display for Program {
         for (i, size) in self.plan.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
         }
-        let vectors = !self.vector_name().is_empty();
+        // What of a window is copied: tiles read rows as they are.
+        let vectors = !self.vector_name().is_empty() && self.plan.children.tile() == 1;
         for op in self.plan.ops() {
             match op {
                 Op::CacheRows { rows } if self.ranks_in_windows() => {
@@ -429,6 +444,9 @@ impl std::fmt::Display for Program {
                 }
                 _ => {}
             }
+        }
+        if let Encoded::Tiled(tiles) = &self.nodes {
+            writeln!(f, "  tiles: {tiles}")?;
         }
         if let Some(few) = &self.few {
             writeln!(

@@ -6,11 +6,10 @@ use super::{
     blend::{self, Numbers},
     block::{BlockLoop, Step},
     emit::Emission,
-    nodes::{Nodes, Rule},
     program::{Encoded, MOST_SLOTS, Program, next_worker},
     rows::{Read, Row, Rows},
     sink::{Moved, Sink},
-    walk::{self, Shape, Span},
+    walk::{self, Shape, Span, Walkable},
     window::{self, Window},
 };
 #[cfg(target_arch = "x86_64")]
@@ -221,17 +220,27 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 (Some(Encoded::Affine(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
                 (Some(Encoded::Linked(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
                 (Some(Encoded::Near(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
+                (Some(Encoded::Tiled(tiles)), _) => self.plain(tiles, rows, row, tree, shape, sink),
                 (_, Encoded::Affine(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Linked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Short(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Ranked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::Near(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
                 (_, Encoded::NearRanked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
+                (_, Encoded::Tiled(tiles)) => self.plain(tiles, rows, row, tree, shape, sink),
             };
         }
         let Some(rows) = T::singles(self.rows) else {
             return self.plain_nodes(self.rows, row, tree, shape, sink);
         };
+        #[cfg(target_arch = "x86_64")]
+        if let Encoded::Tiled(tiles) = &p.nodes
+            && !p.plan.questions
+            && simd::tiles::available(tiles, rows, row, shape)
+        {
+            // SAFETY: it is available, and no tile asks a question; the rest as below.
+            return unsafe { simd::tiles::block(tiles, rows, row, tree, shape, sink) };
+        }
         #[cfg(target_arch = "x86_64")]
         if self.vectors(row, shape) && simd::fits(rows) {
             // SAFETY: `vectors` and `fits` hold.
@@ -354,13 +363,14 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             Encoded::Ranked(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
             Encoded::Near(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
             Encoded::NearRanked(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
+            Encoded::Tiled(tiles) => self.plain(tiles, rows, row, tree, shape, sink),
         }
     }
 
     /// The one kernel for rows other than `f32`: any strides, any question, whatever the interleaving.
-    fn plain<R: Rule, D: Row + Read<R::Compare>, S: Sink>(
+    fn plain<N: Walkable, D: Row + Read<N::Compare>, S: Sink>(
         &self,
-        nodes: &Nodes<R>,
+        nodes: &N,
         rows: &Rows<'_, D>,
         row: Span,
         tree: Span,
@@ -369,7 +379,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     ) {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
-        unsafe { walk::lanes::<R, D, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }
+        unsafe { walk::lanes::<N, D, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }
     }
 
     /// Whether the vector kernels can run these rows through this forest.
@@ -397,6 +407,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 Encoded::Ranked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
                 Encoded::Near(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
                 Encoded::NearRanked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
+                // Tiles have kernels of their own: `Run::vectors` keeps them out.
+                Encoded::Tiled(_) => {}
             }
         }
     }
@@ -409,12 +421,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             Encoded::Ranked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
             Encoded::Near(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
             Encoded::NearRanked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
+            Encoded::Tiled(tiles) => self.dispatch_rule(tiles, rows, row, tree, shape, sink),
         }
     }
 
-    fn dispatch_rule<R: Rule<Compare = f32>, S: Sink>(
+    fn dispatch_rule<N: Walkable<Compare = f32>, S: Sink>(
         &self,
-        nodes: &Nodes<R>,
+        nodes: &N,
         rows: &Rows<'_>,
         row: Span,
         tree: Span,
@@ -425,9 +438,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         // settled steps that stay inside the nodes.
         unsafe {
             match (self.program.plan.questions, rows.is_unit()) {
-                (false, true) => walk::block::<R, f32, S, false, true>(nodes, rows, row, tree, shape, sink),
-                (false, false) => walk::block::<R, f32, S, false, false>(nodes, rows, row, tree, shape, sink),
-                (true, _) => walk::block::<R, f32, S, true, false>(nodes, rows, row, tree, shape, sink),
+                (false, true) => walk::block::<N, f32, S, false, true>(nodes, rows, row, tree, shape, sink),
+                (false, false) => walk::block::<N, f32, S, false, false>(nodes, rows, row, tree, shape, sink),
+                (true, _) => walk::block::<N, f32, S, true, false>(nodes, rows, row, tree, shape, sink),
             }
         }
     }

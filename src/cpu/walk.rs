@@ -1,11 +1,54 @@
 //! The micro-kernels: a block of rows against a block of trees, some walks advancing together.
 
 use super::{
-    nodes::{Nodes, Rule},
+    nodes::Compare,
     rows::{Read, Row, Rows},
     sink::Sink,
 };
 use crate::plan::Rest;
+
+/// A forest in memory, as walks go through it: node by node, or tile by tile.
+pub(super) trait Walkable {
+    /// The type of the thresholds.
+    type Compare: Compare;
+    /// Whether a step from a leaf stays there.
+    const HOLDS: bool;
+    /// The root's address and the constant of the tree at a position.
+    fn start(&self, position: usize) -> (u32, u32);
+    /// The depth of the tree at a position, in steps.
+    fn depth(&self, position: usize) -> u32;
+    /// The address after a step.
+    ///
+    /// # Safety
+    /// `address` is one that the packed forest's walks reach, of a leaf only where it [holds](Walkable::HOLDS), and `row`
+    /// holds every column.
+    unsafe fn step<T: Row + Read<Self::Compare>, const QUESTIONS: bool, const UNIT: bool>(
+        &self,
+        address: u32,
+        constant: u32,
+        rows: &Rows<'_, T>,
+        row: usize,
+    ) -> u32;
+    /// Whether the walk has come to a leaf.
+    ///
+    /// # Safety
+    /// `address` is one that the packed forest's walks reach.
+    unsafe fn is_leaf(&self, address: u32) -> bool;
+    /// The leaf's address where nothing but that leaf is behind this one.
+    ///
+    /// # Safety
+    /// As for [`Walkable::is_leaf`].
+    #[inline(always)]
+    unsafe fn past_hop(&self, address: u32) -> u32 {
+        address
+    }
+    /// An address from where a step can be taken, for what it leads to does not count: the given one, unless it is a
+    /// leaf's that has no node.
+    #[inline(always)]
+    fn readable(&self, address: u32) -> u32 {
+        address
+    }
+}
 
 /// Positions `start, start + step, …`, `count` of them.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +83,8 @@ pub(super) struct Shape {
     pub(super) lanes: usize,
     /// Steps without a leaf test.
     pub(super) steps: u32,
+    /// Steps after those, each with a test that sees a leaf through the padding above it.
+    pub(super) tested: u32,
     /// What follows them.
     pub(super) rest: Rest,
     /// Whether blends take the place of walks where they can.
@@ -49,17 +94,17 @@ pub(super) struct Shape {
 impl Shape {
     /// The shape for walks of these trees side by side, by what the table says of their depths.
     #[inline(always)]
-    fn of_trees<R: Rule>(self, nodes: &Nodes<R>, positions: &[usize]) -> Self {
-        let depths = || positions.iter().map(|p| nodes.depths[*p]);
+    pub(super) fn of_trees<N: Walkable>(self, nodes: &N, positions: &[usize]) -> Self {
+        let depths = || positions.iter().map(|p| nodes.depth(*p));
         // Where a leaf holds, the deepest tree's steps are right for the others, too, and none needs more.
         let deepest = || depths().max().unwrap_or(0);
         match self.rest {
-            Rest::Counted if R::HOLDS || positions.len() == 1 => {
+            Rest::Counted if N::HOLDS || positions.len() == 1 => {
                 Self { steps: deepest(), rest: Rest::Nothing, ..self }
             }
             // The shallowest tree's steps go past no leaf.
             Rest::Counted => Self { steps: depths().min().unwrap_or(0), rest: Rest::UntilLeaf, ..self },
-            Rest::Nothing | Rest::UntilLeaf if R::HOLDS => Self { steps: self.steps.min(deepest()), ..self },
+            Rest::Nothing | Rest::UntilLeaf if N::HOLDS => Self { steps: self.steps.min(deepest()), ..self },
             Rest::Nothing | Rest::UntilLeaf => self,
         }
     }
@@ -71,13 +116,13 @@ impl Shape {
 /// Rows are in range; roots and constants are the packed forest's, whose walks of `steps` steps stay inside it.
 #[inline(always)]
 unsafe fn walk<
-    R: Rule,
-    T: Row + Read<R::Compare>,
+    N: Walkable,
+    T: Row + Read<N::Compare>,
     const QUESTIONS: bool,
     const UNIT: bool,
     const L: usize,
 >(
-    nodes: &Nodes<R>,
+    nodes: &N,
     rows: &Rows<'_, T>,
     row: [usize; L],
     trees: [(u32, u32); L],
@@ -93,6 +138,21 @@ unsafe fn walk<
     if shape.rest == Rest::Nothing {
         return at;
     }
+    for _ in 0..shape.tested {
+        // SAFETY: as promised to this function.
+        at = at.map(|at| unsafe { nodes.past_hop(at) });
+        // SAFETY: as below.
+        let open: [bool; L] = std::array::from_fn(|l| unsafe { !nodes.is_leaf(at[l]) });
+        if !open.contains(&true) {
+            return at;
+        }
+        for l in 0..L {
+            let from = nodes.readable(at[l]);
+            // SAFETY: as below.
+            let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(from, trees[l].1, rows, row[l]) };
+            at[l] = if N::HOLDS || open[l] { next } else { at[l] };
+        }
+    }
     loop {
         // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
         let open: [bool; L] = std::array::from_fn(|l| unsafe { !nodes.is_leaf(at[l]) });
@@ -101,9 +161,10 @@ unsafe fn walk<
         }
         for l in 0..L {
             // Lanes wait at their leaf for the others, whose loads overlap.
-            // SAFETY: as promised to this function; a leaf, too, is a node that can be read.
-            let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]) };
-            at[l] = if R::HOLDS || open[l] { next } else { at[l] };
+            let from = nodes.readable(at[l]);
+            // SAFETY: as promised to this function; a leaf, too, is a node that can be read, or one that can stands in.
+            let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(from, trees[l].1, rows, row[l]) };
+            at[l] = if N::HOLDS || open[l] { next } else { at[l] };
         }
     }
 }
@@ -117,13 +178,13 @@ pub(super) const FEW_ROWS: usize = 24;
 /// Rows are in range and have the forest's columns, trees are positions, `UNIT` only where rows are; the shape's
 /// walks stay inside the nodes.
 pub(super) unsafe fn block<
-    R: Rule,
-    T: Row + Read<R::Compare>,
+    N: Walkable,
+    T: Row + Read<N::Compare>,
     S: Sink,
     const QUESTIONS: bool,
     const UNIT: bool,
 >(
-    nodes: &Nodes<R>,
+    nodes: &N,
     rows: &Rows<'_, T>,
     row: Span,
     tree: Span,
@@ -137,10 +198,10 @@ pub(super) unsafe fn block<
     // SAFETY: as promised to this function.
     unsafe {
         match shape.lanes {
-            8.. => lanes::<R, T, S, QUESTIONS, UNIT, 8>(nodes, rows, row, tree, shape, sink),
-            4..8 => lanes::<R, T, S, QUESTIONS, UNIT, 4>(nodes, rows, row, tree, shape, sink),
-            2..4 => lanes::<R, T, S, QUESTIONS, UNIT, 2>(nodes, rows, row, tree, shape, sink),
-            _ => lanes::<R, T, S, QUESTIONS, UNIT, 1>(nodes, rows, row, tree, shape, sink),
+            8.. => lanes::<N, T, S, QUESTIONS, UNIT, 8>(nodes, rows, row, tree, shape, sink),
+            4..8 => lanes::<N, T, S, QUESTIONS, UNIT, 4>(nodes, rows, row, tree, shape, sink),
+            2..4 => lanes::<N, T, S, QUESTIONS, UNIT, 2>(nodes, rows, row, tree, shape, sink),
+            _ => lanes::<N, T, S, QUESTIONS, UNIT, 1>(nodes, rows, row, tree, shape, sink),
         }
     }
 }
@@ -148,21 +209,21 @@ pub(super) unsafe fn block<
 /// # Safety
 /// As for [`block`].
 pub(super) unsafe fn lanes<
-    R: Rule,
-    T: Row + Read<R::Compare>,
+    N: Walkable,
+    T: Row + Read<N::Compare>,
     S: Sink,
     const QUESTIONS: bool,
     const UNIT: bool,
     const L: usize,
 >(
-    nodes: &Nodes<R>,
+    nodes: &N,
     rows: &Rows<'_, T>,
     row: Span,
     tree: Span,
     shape: Shape,
     sink: S,
 ) {
-    let root = |position: usize| (nodes.roots[position], nodes.constants[position]);
+    let root = |position: usize| nodes.start(position);
     if shape.rows_inside {
         for t in 0..tree.count {
             let position = tree.at(t);
@@ -172,14 +233,14 @@ pub(super) unsafe fn lanes<
             while r + L <= row.count {
                 let group = std::array::from_fn(|l| row.at(r + l));
                 // SAFETY: as promised to this function.
-                let found = unsafe { walk::<R, T, QUESTIONS, UNIT, L>(nodes, rows, group, [tree; L], shape) };
+                let found = unsafe { walk::<N, T, QUESTIONS, UNIT, L>(nodes, rows, group, [tree; L], shape) };
                 (0..L).for_each(|l| sink.leaf(group[l], position, found[l]));
                 r += L;
             }
             for r in r..row.count {
                 // SAFETY: as promised to this function.
                 let found =
-                    unsafe { walk::<R, T, QUESTIONS, UNIT, 1>(nodes, rows, [row.at(r)], [tree], shape) };
+                    unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row.at(r)], [tree], shape) };
                 sink.leaf(row.at(r), position, found[0]);
             }
         }
@@ -197,7 +258,7 @@ pub(super) unsafe fn lanes<
                 let shape = shape.of_trees(nodes, &group);
                 // SAFETY: as promised to this function.
                 let found = unsafe {
-                    walk::<R, T, QUESTIONS, UNIT, L>(nodes, rows, [row; L], group.map(root), shape)
+                    walk::<N, T, QUESTIONS, UNIT, L>(nodes, rows, [row; L], group.map(root), shape)
                 };
                 (0..L).for_each(|l| take(group[l], found[l]));
                 t += L;
@@ -207,7 +268,7 @@ pub(super) unsafe fn lanes<
                 let shape = shape.of_trees(nodes, &[position]);
                 // SAFETY: as promised to this function.
                 let found =
-                    unsafe { walk::<R, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };
+                    unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };
                 take(position, found[0]);
             }
             if S::ONE_VALUE {

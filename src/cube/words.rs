@@ -111,7 +111,8 @@ pub(super) fn encode(
         // Everything goes left: see the kernels' table of words.
         let still = |flags, link| Encoded { asked: u32::MAX, column: 0, flags: MISSING_LEFT | flags, link };
         let encoded = match *node {
-            PackedNode::Empty => still(0, address),
+            // Tiles are the CPU's.
+            PackedNode::Empty | PackedNode::Tile { .. } => still(0, address),
             PackedNode::Through { link } => still(0, link),
             PackedNode::Leaf { .. } if plan.children == Children::Near => {
                 // Everything goes right.

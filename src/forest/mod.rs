@@ -6,16 +6,19 @@
 
 mod build;
 mod compare;
+mod profile;
 mod stats;
 mod text;
 mod verify;
 
 pub mod passes;
 pub mod reference;
+pub mod tiling;
 
 pub use build::{ForestBuilder, TreeBuilder};
 pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_below};
 pub use fangorn_kernels::plan::Transform;
+pub use profile::{Profile, ProfileError};
 pub use stats::{FeatureStats, ForestStats};
 pub use verify::VerifyError;
 

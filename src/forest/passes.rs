@@ -15,34 +15,44 @@ impl Depths {
     /// Those of a tree that verifies.
     pub fn of(tree: &Tree) -> Self {
         let depths = tree.depths();
-        let leaves = || tree.nodes.iter().zip(&depths).filter(|(n, _)| n.slot().is_some()).map(|(_, d)| *d);
-        Self { deepest: leaves().max().unwrap_or(0), first_leaf: leaves().min().unwrap_or(0) }
+        Self::of_leaves(tree.nodes.iter().zip(&depths).filter(|(n, _)| n.slot().is_some()).map(|(_, d)| *d))
+    }
+
+    /// Those of leaves at these depths.
+    pub fn of_leaves(depths: impl IntoIterator<Item = u32>) -> Self {
+        let all = depths.into_iter().fold(None, |all, d| {
+            let Self { deepest, first_leaf } = all.unwrap_or(Self { deepest: d, first_leaf: d });
+            Some(Self { deepest: deepest.max(d), first_leaf: first_leaf.min(d) })
+        });
+        all.unwrap_or(Self { deepest: 0, first_leaf: 0 })
     }
 }
 
-/// The trees' order by depth, shallow first, equal depths in the producer's order: `order[k]` is the producer's
+/// The trees' order by depth, given of each tree, shallow first, equal depths in the producer's order: `order[k]` is the producer's
 /// index of the tree at position `k` (SilvanForge, section 2, figure 1).
-pub fn by_depth(forest: &Forest) -> Vec<u32> {
-    sorted(forest, |tree| Depths::of(tree).deepest)
+pub fn by_depth(depths: &[Depths]) -> Vec<u32> {
+    sorted(&depths.iter().map(|d| d.deepest).collect::<Vec<_>>())
 }
 
 /// The same by the depth of the shallowest leaf, and then by depth: what walks that are peeled want (Treebeard,
 /// section 3.2).
-pub fn by_first_leaf(forest: &Forest) -> Vec<u32> {
-    sorted(forest, |tree| {
-        let Depths { deepest, first_leaf } = Depths::of(tree);
-        (first_leaf, deepest)
-    })
+pub fn by_first_leaf(depths: &[Depths]) -> Vec<u32> {
+    sorted(&depths.iter().map(|d| (d.first_leaf, d.deepest)).collect::<Vec<_>>())
+}
+
+/// The same by the depth at which most rows have come to a leaf, and then by depth (Treebeard, section 5.2.3).
+pub fn by_likely_leaf(likely: &[u32], depths: &[Depths]) -> Vec<u32> {
+    sorted(&likely.iter().zip(depths).map(|(likely, d)| (*likely, d.deepest)).collect::<Vec<_>>())
 }
 
 /// Trees of one shape side by side: by depth, then by which places of a level-order walk are leaves.
-pub fn by_structure(forest: &Forest) -> Vec<u32> {
-    sorted(forest, |tree| (Depths::of(tree).deepest, structure(tree)))
+pub fn by_structure(forest: &Forest, depths: &[Depths]) -> Vec<u32> {
+    let keys = forest.trees.iter().zip(depths).map(|(tree, d)| (d.deepest, structure(tree)));
+    sorted(&keys.collect::<Vec<_>>())
 }
 
-fn sorted<K: Ord>(forest: &Forest, key: impl Fn(&Tree) -> K) -> Vec<u32> {
-    let keys: Vec<K> = forest.trees.iter().map(key).collect();
-    let mut order: Vec<u32> = (0..forest.trees.len() as u32).collect();
+fn sorted<K: Ord>(keys: &[K]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     order.sort_by(|a, b| keys[*a as usize].cmp(&keys[*b as usize]));
     order
 }

@@ -80,6 +80,7 @@ impl Layout for Array {
         let mut packed = Packed {
             kind: LayoutKind::Array,
             children: self.children(),
+            inside: Vec::new(),
             nodes: vec![PackedNode::Empty; sizes.total() as usize],
             roots: Vec::with_capacity(order.len()),
             constants: Vec::with_capacity(order.len()),

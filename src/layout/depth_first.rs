@@ -45,6 +45,7 @@ impl Layout for DepthFirst {
         let mut packed = Packed {
             kind: self.kind(),
             children: self.children(),
+            inside: Vec::new(),
             nodes: Vec::with_capacity(sizes.total() as usize),
             roots: Vec::with_capacity(order.len()),
             constants: vec![0; order.len()],

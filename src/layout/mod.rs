@@ -7,15 +7,19 @@
 mod array;
 mod depth_first;
 mod reorg;
+mod shape;
 mod sparse;
+mod tiled;
 
 pub use array::Array;
 pub use depth_first::DepthFirst;
 pub use fangorn_kernels::plan::{Children, LayoutKind, question};
 pub use reorg::Reorg;
+pub use shape::Shape;
 pub use sparse::Sparse;
+pub use tiled::{TiledArray, TiledSparse};
 
-use crate::forest::{CategoryRule, CategorySet, Forest, Predicate, Side, ZERO_ZONE};
+use crate::forest::{CategoryRule, CategorySet, Forest, Predicate, Side, ZERO_ZONE, tiling::Tiling};
 
 /// A forest that a layout can't hold, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +47,15 @@ pub enum PackedNode {
         /// The address of the child that the rule has a node name ([`Children::named`]); otherwise 0.
         link: u32,
     },
+    /// Splits that are decided at once.
+    Tile {
+        /// Where in [`Packed::inside`] they begin.
+        first: u32,
+        /// How they hang together, and with that how many they are.
+        shape: Shape,
+        /// The address of its leftmost child, where the rule has a tile name it; otherwise 0.
+        link: u32,
+    },
     /// Padding above a leaf that was pushed down: every row goes left.
     Through {
         /// The left child's address, where the rule has a node name a child; otherwise 0.
@@ -64,6 +77,8 @@ pub struct Packed {
     pub children: Children,
     /// Nodes by address.
     pub nodes: Vec<PackedNode>,
+    /// The splits of tiles, tile after tile, each in level order.
+    pub inside: Vec<PackedNode>,
     /// Address of each tree's root, by position.
     pub roots: Vec<u32>,
     /// The rule's constant of each tree, by position ([`Children::Affine`], wrapping).
@@ -195,12 +210,27 @@ impl Questions {
 }
 
 /// The layout of that name.
-pub fn layout(kind: LayoutKind) -> &'static dyn Layout {
+pub fn layout(kind: LayoutKind) -> Box<dyn Layout> {
     match kind {
-        LayoutKind::Array => &Array,
-        LayoutKind::Sparse => &Sparse,
-        LayoutKind::Reorg => &Reorg,
-        LayoutKind::DepthFirst => &DepthFirst,
+        LayoutKind::Array => Box::new(Array),
+        LayoutKind::Sparse => Box::new(Sparse),
+        LayoutKind::Reorg => Box::new(Reorg),
+        LayoutKind::DepthFirst => Box::new(DepthFirst),
+    }
+}
+
+/// The layout of that name for tiles of so many nodes, each tree's by its number in the forest.
+///
+/// # Errors
+/// A layout that has no tiles.
+pub fn tiled(kind: LayoutKind, nodes: u32, tilings: Vec<Tiling>) -> Result<Box<dyn Layout>, LayoutError> {
+    match kind {
+        LayoutKind::Array => Ok(Box::new(TiledArray { nodes, tilings })),
+        LayoutKind::Sparse => Ok(Box::new(TiledSparse { nodes, tilings })),
+        LayoutKind::Reorg | LayoutKind::DepthFirst => {
+            let remedy = "it has no tiles; use layout(sparse) or layout(array) with tileNodes, or tileNodes(1, uniform)";
+            Err(LayoutError { layout: kind, remedy: remedy.into() })
+        }
     }
 }
 
@@ -211,6 +241,23 @@ impl Packed {
             Children::Affine { stride } => stride,
             Children::Interleaved => self.roots.len() as u32,
             Children::Linked | Children::Near => 1,
+            Children::TilesComputed { .. } | Children::TilesLinked { .. } => 1,
+        }
+    }
+
+    /// The address of the child number `k`, from the left, of the tile or the padding at `address` in the tree at
+    /// `position`.
+    pub fn child(&self, position: usize, address: u32, k: u32) -> u32 {
+        match (self.nodes[address as usize], self.children) {
+            (PackedNode::Tile { link, .. } | PackedNode::Through { link }, Children::TilesLinked { .. }) => {
+                link + k
+            }
+            // A leaf has none.
+            (_, Children::TilesLinked { .. }) => address,
+            (_, Children::TilesComputed { nodes }) => {
+                address.wrapping_mul(nodes + 1).wrapping_add(self.constants[position]).wrapping_add(k)
+            }
+            _ => self.step(position, address, if k == 0 { Side::Left } else { Side::Right }),
         }
     }
 
@@ -218,10 +265,16 @@ impl Packed {
     pub fn step(&self, position: usize, address: u32, side: Side) -> u32 {
         let right = u32::from(side == Side::Right);
         match (self.nodes[address as usize], self.children) {
-            (PackedNode::Leaf { .. } | PackedNode::Empty, Children::Linked | Children::Near) => address,
+            (
+                PackedNode::Leaf { .. } | PackedNode::Empty | PackedNode::Tile { .. },
+                Children::Linked | Children::Near,
+            ) => address,
             (PackedNode::Split { link, .. } | PackedNode::Through { link }, Children::Linked) => link + right,
             (PackedNode::Split { link, .. }, Children::Near) if side == Side::Right => link,
             (_, Children::Near) => address + 1,
+            (_, Children::TilesComputed { .. } | Children::TilesLinked { .. }) => {
+                self.child(position, address, right)
+            }
             (_, Children::Affine { .. } | Children::Interleaved) => {
                 let left = address.wrapping_mul(2).wrapping_add(self.constants[position]);
                 left.wrapping_add(right * self.stride())
@@ -229,7 +282,7 @@ impl Packed {
         }
     }
 
-    /// The position of the tree whose node lies at an address.
+    /// The position of the tree whose node lies at an address of a layout without tiles.
     pub fn position(&self, address: u32) -> u32 {
         let trees = self.roots.len() as u32;
         match self.children {
@@ -248,6 +301,10 @@ impl Packed {
     /// Checks that from every root each path stays in range and ends in a leaf within the tree's depth: what
     /// targets rest on when they leave out their own checks.
     pub fn verify(&self) -> Result<(), String> {
+        let is_leaf = |n: &PackedNode| matches!(n, PackedNode::Leaf { .. });
+        if matches!(self.children, Children::TilesLinked { .. }) && !self.nodes.is_sorted_by_key(is_leaf) {
+            return Err("a leaf among the tiles".into());
+        }
         for (position, root) in self.roots.iter().enumerate() {
             let mut open = vec![(*root, 0u32)];
             while let Some((address, depth)) = open.pop() {
@@ -259,6 +316,14 @@ impl Packed {
                     None => return Err(format!("{place}: out of range")),
                     Some(PackedNode::Empty) => return Err(format!("{place}: empty")),
                     Some(PackedNode::Leaf { .. }) => {}
+                    Some(PackedNode::Tile { first, shape, .. }) => {
+                        let inside = *first as usize..*first as usize + shape.nodes() as usize;
+                        if self.inside.get(inside).is_none() || shape.nodes() > self.children.tile() {
+                            return Err(format!("{place}: a tile of {} nodes", shape.nodes()));
+                        }
+                        let children = (0..=shape.nodes()).map(|k| self.child(position, address, k));
+                        open.extend(children.map(|child| (child, depth + 1)));
+                    }
                     Some(PackedNode::Through { .. }) => {
                         open.push((self.step(position, address, Side::Left), depth + 1))
                     }

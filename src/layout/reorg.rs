@@ -44,6 +44,7 @@ impl Layout for Reorg {
         Ok(Packed {
             kind: LayoutKind::Reorg,
             children: self.children(),
+            inside: Vec::new(),
             nodes,
             roots: (0..trees).collect(),
             // left(i n + t) = (2i + 1) n + t = 2 (i n + t) + n - t

@@ -38,6 +38,7 @@ impl Layout for Sparse {
         let mut packed = Packed {
             kind: LayoutKind::Sparse,
             children: self.children(),
+            inside: Vec::new(),
             nodes: Vec::with_capacity(sizes.total() as usize),
             roots: Vec::with_capacity(order.len()),
             constants: vec![0; order.len()],

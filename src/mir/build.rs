@@ -8,20 +8,33 @@ impl LoopNest {
     /// until [`LoopNest::legalise`].
     ///
     /// On the CPU `grid.*` loops are parallel and `block.*` loops serial; on a GPU `parallel` loops are serial.
-    pub fn build(nest: &Nest, target: Target) -> Self {
+    ///
+    /// Trees are walked by tiles of `tile` nodes.
+    pub fn build(nest: &Nest, target: Target, tile: u32) -> Self {
         let body = nest.body.iter().map(|l| build_loop(l, target)).collect();
-        Self { target, legal: false, partials: Vec::new(), body }
+        Self { target, tile, legal: false, partials: Vec::new(), body }
     }
 }
 
 fn build_loop(l: &NestLoop, target: Target) -> Op {
-    let Marks { mapping, unrolled, specialize, cache, interleave, unroll, peel, evaluate, mut reduce } =
-        l.marks.clone();
+    let Marks {
+        mapping,
+        unrolled,
+        specialize,
+        cache,
+        interleave,
+        unroll,
+        peel,
+        likely,
+        evaluate,
+        mut reduce,
+    } = l.marks.clone();
     // A CPU has no memory that some threads share and others don't.
     reduce.shared &= target == Target::Cube;
     let into = BufferId::Result;
     let blend = evaluate == Evaluation::Blend;
-    let walk = |lanes| Op::Walk(Walk { lanes, unroll, peel, blend, table: false, into, atomic: false });
+    let walk =
+        |lanes| Op::Walk(Walk { lanes, unroll, peel, likely, blend, table: false, into, atomic: false });
     if interleave {
         return walk(Some(l.var.clone()));
     }

@@ -14,7 +14,7 @@ impl LoopNest {
     pub fn legalise(&self) -> Self {
         let mut pass = Pass { partials: Vec::new() };
         let body = pass.ops(&self.body, &mut Vec::new());
-        Self { target: self.target, legal: true, partials: pass.partials, body }
+        Self { target: self.target, tile: self.tile, legal: true, partials: pass.partials, body }
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Walk {
     pub unroll: Option<Option<u32>>,
     /// Steps without a leaf test, above the first leaf.
     pub peel: Option<u32>,
+    /// Percent of a profile's rows down to whose leaves each step tests for one, in straight-line code.
+    pub likely: Option<u32>,
     /// Whether leaves are found by blends instead of a walk.
     pub blend: bool,
     /// Whether `unroll` means a counted loop, each tree's depth read from a table: there were more groups of trees than
@@ -177,6 +179,8 @@ impl Partial {
 pub struct LoopNest {
     /// The target, which says what runs in parallel.
     pub target: Target,
+    /// Nodes of the trees' tiles, of which a walk's step decides one; 1 where nodes are walked one by one.
+    pub tile: u32,
     /// Whether reduces are plain additions already.
     pub legal: bool,
     /// Buffers of partial sums.

@@ -12,7 +12,10 @@ impl fmt::Display for LoopNest {
             let space = if partial.shared() { "shared " } else { "" };
             writeln!(f, "partial{i}: {space}f32[{}, batch, outputs]", copies.join(", "))?;
         }
-        writeln!(f, "model = ensemble(trees)")?;
+        match self.tile {
+            1 => writeln!(f, "model = ensemble(trees)")?,
+            nodes => writeln!(f, "model = tileNodes(ensemble(trees), {nodes})")?,
+        }
         write_ops(self, f, &self.body, &mut Vec::new())
     }
 }
@@ -126,6 +129,9 @@ fn write_op<'a>(
             };
             if let Some(n) = walk.peel {
                 unroll += &format!(", peel={n}");
+            }
+            if let Some(percent) = walk.likely {
+                unroll += &format!(", peel={percent}%");
             }
             if walk.blend {
                 unroll += ", evaluate=blend";

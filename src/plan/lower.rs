@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{Combine, Emit, Extents, NodeFormat, Op, Plan, Rest, RowType, Size, Target, Value, budget};
+use super::{
+    Combine, Emit, Extents, NodeFormat, Op, Plan, Rest, RowType, Size, Target, Value, budget,
+    trees::{Trees, wants_profile},
+};
 use crate::{
     error::{Error, Result},
-    forest::{
-        self, Aggregate, Forest, Predicate,
-        passes::{self, Depths},
-    },
+    forest::{self, Aggregate, Forest, Predicate, Profile, passes::Depths},
     layout::{self, Layout, LayoutKind, Packed, Sizes},
     mir::{self, LoopNest, Unspecialized, WhyNot},
     ranks::{Ranks, Width},
-    schedule::{Device, MOST_SIBLING_WALKS, Schedule, TreeOrder},
+    schedule::{Device, Directive, MOST_SIBLING_WALKS, Schedule},
     sum::Contract,
 };
 
@@ -127,9 +127,24 @@ impl Lowered {
 /// # Errors
 /// A schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
+    lower_with(forest, schedule, request, None)
+}
+
+/// The same by a profile of the forest, which some directives want.
+///
+/// # Errors
+/// As [`lower`], and a profile of another forest.
+pub fn lower_with(
+    forest: &Forest,
+    schedule: &Schedule,
+    request: Request,
+    profile: Option<&Profile>,
+) -> Result<Lowered> {
+    let visits = visits(forest, profile)?;
     let ranks = ranks(forest, schedule)?;
     let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
-    let Settled { notes, order, loops, legal, layout, least, mut plan } = settle(forest, schedule, inner)?;
+    let Settled { notes, order, loops, legal, layout, least, mut plan } =
+        settle(forest, schedule, inner, visits)?;
     // A table of the columns in use is one of ranks' too: all of them are.
     if ranks.is_some() && plan.target == Target::Cube && !plan.used_columns && plan.caches_each_row_once() {
         plan.ranks_from = Some(request.rows);
@@ -137,6 +152,12 @@ pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<L
     let packed = layout.pack(forest, &order, &least)?;
     packed.verify().map_err(Error::Internal)?;
     Ok(Lowered { notes, order, loops, legal, packed, plan, ranks: ranks.map(Arc::new), rows: request.rows })
+}
+
+/// A profile's visits, by slot: ranks keep the slots of a forest.
+fn visits<'p>(forest: &Forest, profile: Option<&'p Profile>) -> Result<Option<&'p [u64]>> {
+    profile.map(|profile| profile.check(forest)).transpose()?;
+    Ok(profile.map(Profile::visits))
 }
 
 fn ranks(forest: &Forest, schedule: &Schedule) -> Result<Option<Ranks>> {
@@ -160,9 +181,23 @@ fn on_ranks<'a>(forest: &'a Forest, request: Request, ranks: Option<&'a Ranks>) 
 /// # Errors
 /// As [`lower`].
 pub fn check(forest: &Forest, schedule: &Schedule, request: Request) -> Result<()> {
+    check_with(forest, schedule, request, None)
+}
+
+/// Whether [`lower_with`] would do it, without laying nodes out.
+///
+/// # Errors
+/// As [`lower_with`].
+pub fn check_with(
+    forest: &Forest,
+    schedule: &Schedule,
+    request: Request,
+    profile: Option<&Profile>,
+) -> Result<()> {
+    let visits = visits(forest, profile)?;
     let ranks = ranks(forest, schedule)?;
     let (forest, request) = on_ranks(forest, request, ranks.as_ref());
-    settle(forest, schedule, request).map(drop)
+    settle(forest, schedule, request, visits).map(drop)
 }
 
 /// Everything but the nodes in memory.
@@ -171,31 +206,39 @@ struct Settled {
     order: Vec<u32>,
     loops: LoopNest,
     legal: LoopNest,
-    layout: &'static dyn Layout,
+    layout: Box<dyn Layout>,
     least: Vec<u32>,
     plan: Plan,
 }
 
-fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Settled> {
+fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option<&[u64]>) -> Result<Settled> {
     let (target, most) = match request.device {
         Device::Cpu => (Target::Cpu, budget::MOST_CPU_WALKS),
         Device::Gpu(_) => (Target::Cube, MOST_SIBLING_WALKS),
     };
     let nest = schedule.verify(request.device)?;
-    let order = match schedule.tree_order() {
-        Some(TreeOrder::Depth) => passes::by_depth(forest),
-        Some(TreeOrder::FirstLeaf) => passes::by_first_leaf(forest),
-        Some(TreeOrder::Structure) => passes::by_structure(forest),
-        None => (0..forest.trees.len() as u32).collect(),
-    };
-    let trees = Trees::new(forest, &order, schedule.padding());
     let mut notes = Vec::new();
-    let loops = LoopNest::build(&nest, target);
+    let mut trees = Trees::new(forest, schedule, visits, &mut notes)?;
+    let likely = nest.loops().iter().any(|l| l.marks.likely.is_some());
+    match target {
+        Target::Cpu if likely && visits.is_none() => {
+            let peels = |d: &Directive| matches!(d, Directive::PeelLikely { .. });
+            return Err(schedule.last_of(peels, wants_profile()).into());
+        }
+        Target::Cube if likely => notes.push(Note {
+            directive: "peelWalk(…, %)".into(),
+            instead: "a unit's walk tests for its leaf at each step anyway, in a loop".into(),
+        }),
+        Target::Cpu | Target::Cube => {}
+    }
+    let order = trees.order.clone();
+    let loops = LoopNest::build(&nest, target, trees.tile());
     let count = order.len() as u32;
     // What a walk's code depends on.
     let code = |walk: &mir::Walk, visited: &[u32]| {
         let Depths { deepest, first_leaf } = trees.depths(visited);
-        (walk.unroll.is_some().then_some(deepest), walk.peel.map(|n| n.min(first_leaf)))
+        let likely = walk.likely.map(|percent| trees.likely(visited, percent));
+        (walk.unroll.is_some().then_some(deepest), walk.peel.map(|n| n.min(first_leaf)), likely)
     };
     let (mut loops, left) = loops.specialize(count, request.threads, most, code);
     for Unspecialized { name, why } in left {
@@ -236,11 +279,15 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Sett
         notes.extend(more);
         legal = changed.unwrap_or(legal);
     }
-    let layout = layout::layout(schedule.layout_kind().unwrap_or(LayoutKind::Sparse));
+    let kind = schedule.layout_kind().unwrap_or(LayoutKind::Sparse);
+    let layout = match trees.tiles.take() {
+        Some((nodes, tilings)) => layout::tiled(kind, nodes, tilings)?,
+        None => layout::layout(kind),
+    };
     let Walks { walks, least, sizes, notes: more } =
-        walks(forest, layout, &order, &trees, &loops, request, questions)?;
+        walks(forest, &*layout, &trees, &loops, request, questions)?;
     notes.extend(more);
-    let plan = empty(forest, layout, target, request, questions);
+    let plan = empty(forest, &*layout, target, request, questions);
     let mut builder = Builder { plan, walks, next_walk: 0, notes, trees: count, threads: request.threads };
     match request.device {
         Device::Cpu => builder.cpu(&legal),
@@ -276,40 +323,16 @@ fn unblend(ops: &mut [mir::Op]) {
     }
 }
 
-/// How the trees lie, by position, and how deep `pad` makes them.
-struct Trees {
-    depths: Vec<Depths>,
-    padded: Vec<bool>,
+/// Straight-line steps of a walk.
+#[derive(Clone, Copy)]
+pub(super) struct Steps {
+    /// Without a leaf test.
+    plain: u32,
+    /// With one each.
+    tested: u32,
+    /// What follows.
+    rest: Rest,
 }
-
-impl Trees {
-    fn new(forest: &Forest, order: &[u32], percent: Option<u32>) -> Self {
-        let tree = |t: &u32| &forest.trees[*t as usize];
-        let depths: Vec<Depths> = order.iter().map(|t| Depths::of(tree(t))).collect();
-        let pads = |t: &forest::Tree, deepest: u32| {
-            let allowed = |p: u32| t.nodes.len() as u64 * u64::from(p) / 100;
-            percent.is_some_and(|p| passes::padding(t, deepest) <= allowed(p))
-        };
-        let padded = order.iter().zip(&depths).map(|(t, d)| pads(tree(t), d.deepest)).collect();
-        Self { depths, padded }
-    }
-
-    /// Of these trees together. A padded tree has every leaf at its depth.
-    fn depths(&self, positions: &[u32]) -> Depths {
-        let of = |k: &u32| match (self.depths[*k as usize], self.padded[*k as usize]) {
-            (Depths { deepest, .. }, true) => Depths { deepest, first_leaf: deepest },
-            (depths, false) => depths,
-        };
-        let all = || positions.iter().map(of);
-        Depths {
-            deepest: all().map(|d| d.deepest).max().unwrap_or(0),
-            first_leaf: all().map(|d| d.first_leaf).min().unwrap_or(0),
-        }
-    }
-}
-
-/// Straight-line steps of a walk, and what follows them.
-pub(super) type Steps = (u32, Rest);
 
 /// How walks go, and what that makes of the trees.
 struct Walks {
@@ -324,12 +347,12 @@ struct Walks {
 fn walks(
     forest: &Forest,
     layout: &dyn Layout,
-    order: &[u32],
     trees: &Trees,
     loops: &LoopNest,
     request: Request,
     questions: bool,
 ) -> Result<Walks> {
+    let order = &trees.order;
     let everything = || (0..order.len() as u32).collect::<Vec<_>>();
     let visited: Vec<Vec<u32>> = loops
         .trees_of_walks(order.len() as u32, request.threads)
@@ -383,16 +406,18 @@ fn walks(
         }
     }
     let sizes = layout.sizes(forest, order, &least)?;
-    let rest = |((n, counted), visited): (&(u32, bool), &Vec<u32>)| {
+    let settled = |((n, counted), (visited, (walk, _))): (&(u32, bool), (&Vec<u32>, &(&mir::Walk, u32)))| {
         let complete = visited.iter().all(|k| sizes.depths[*k as usize] <= *n);
         let rest = match (complete, counted) {
             (true, _) => Rest::Nothing,
             (false, true) => Rest::Counted,
             (false, false) => Rest::UntilLeaf,
         };
-        (*n, rest)
+        let likely = walk.likely.filter(|_| !on_gpu && rest == Rest::UntilLeaf);
+        let tested = likely.map_or(0, |percent| trees.likely(visited, percent).saturating_sub(*n));
+        Steps { plain: *n, tested, rest }
     };
-    let walks = steps.iter().zip(&visited).map(rest).collect();
+    let walks = steps.iter().zip(visited.iter().zip(&copies)).map(settled).collect();
     Ok(Walks { walks, least, sizes, notes })
 }
 
@@ -495,7 +520,8 @@ impl Builder {
 
     /// A walk at `depth`, its sum going to `into`.
     pub(super) fn walk(&mut self, walk: &mir::Walk, depth: usize, into: Option<super::Sum>) -> super::Walk {
-        let (steps, rest) = self.walks.get(self.next_walk).copied().unwrap_or((0, Rest::UntilLeaf));
+        let none = Steps { plain: 0, tested: 0, rest: Rest::UntilLeaf };
+        let Steps { plain: steps, tested, rest } = self.walks.get(self.next_walk).copied().unwrap_or(none);
         self.next_walk += 1;
         let lanes = walk.lanes.as_ref().map(|var| super::Lanes {
             dim: var.dim,
@@ -503,6 +529,15 @@ impl Builder {
             range: self.range(var),
             register: depth as u32,
         });
-        super::Walk { lanes, steps, rest, blend: walk.blend, cached_rows: false, cached_trees: false, into }
+        super::Walk {
+            lanes,
+            steps,
+            tested,
+            rest,
+            blend: walk.blend,
+            cached_rows: false,
+            cached_trees: false,
+            into,
+        }
     }
 }

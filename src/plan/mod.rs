@@ -5,8 +5,9 @@ mod budget;
 mod cpu;
 mod cube;
 mod lower;
+mod trees;
 
 #[cfg(feature = "cube")]
 pub(crate) use cube::group_columns;
 pub use fangorn_kernels::plan::*;
-pub use lower::{Lowered, Note, Request, check, lower};
+pub use lower::{Lowered, Note, Request, check, check_with, lower, lower_with};

@@ -55,11 +55,13 @@ pub enum TreeOrder {
     FirstLeaf,
     /// Trees of one shape side by side: by depth, then by which nodes of a level are leaves.
     Structure,
+    /// By the depth at which [`LIKELY_PERCENT`] of the rows of a profile have come to a leaf, then by depth.
+    LikelyLeaf,
 }
 
 impl TreeOrder {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Depth, Self::FirstLeaf, Self::Structure];
+    pub const ALL: [Self; 4] = [Self::Depth, Self::FirstLeaf, Self::Structure, Self::LikelyLeaf];
 
     /// The name in a schedule's text.
     pub fn name(self) -> &'static str {
@@ -67,6 +69,35 @@ impl TreeOrder {
             Self::Depth => "depth",
             Self::FirstLeaf => "first_leaf",
             Self::Structure => "structure",
+            Self::LikelyLeaf => "likely_leaf",
+        }
+    }
+}
+
+/// Percent of the rows by which `sort(likely_leaf)` orders trees (Treebeard, section 5.2.3).
+pub const LIKELY_PERCENT: u32 = 90;
+
+/// How a tree's nodes are gathered into tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tiler {
+    /// Level by level (Treebeard, algorithm 1).
+    Uniform,
+    /// The nodes that most rows of a profile come to (Treebeard, algorithm 2).
+    Probability,
+    /// By probability where a few leaves hold nearly all rows, otherwise level by level (Treebeard, section 3.4.1).
+    Hybrid,
+}
+
+impl Tiler {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Uniform, Self::Probability, Self::Hybrid];
+
+    /// The name in a schedule's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Probability => "probability",
+            Self::Hybrid => "hybrid",
         }
     }
 }
@@ -155,6 +186,14 @@ pub enum Directive {
         /// Steps, at most.
         steps: u32,
     },
+    /// `peelWalk(v, 90%)`: walks in the innermost loop `v` test for a leaf at each step, in straight-line code, down to
+    /// the depth at which so many of the rows of a profile have come to one, in each tree there.
+    PeelLikely {
+        /// An innermost loop.
+        var: String,
+        /// Rows in percent, 1 to 100.
+        percent: u32,
+    },
     /// `evaluate(v, walk)` or `evaluate(v, blend)`: how the trees of the innermost loop `v` find leaves.
     Evaluate {
         /// An innermost loop.
@@ -184,7 +223,15 @@ pub enum Directive {
         /// The layout.
         kind: LayoutKind,
     },
-    /// `sort(depth)`, `sort(first_leaf)`, `sort(structure)`: the order in which `tree` counts the trees.
+    /// `tileNodes(n, uniform)`, `tileNodes(n, probability)`, `tileNodes(n, hybrid)`: walks decide up to `n` connected
+    /// nodes at once.
+    TileNodes {
+        /// Nodes of a tile, 1 to 8; tiles of 1 are no tiles.
+        nodes: u32,
+        /// Which nodes are together.
+        by: Tiler,
+    },
+    /// `sort(depth)`, `sort(first_leaf)`, `sort(structure)`, `sort(likely_leaf)`: the order in which `tree` counts the trees.
     Sort {
         /// The order.
         by: TreeOrder,
@@ -318,6 +365,12 @@ impl Schedule {
         self.with(Directive::PeelWalk { var: var.to_owned(), steps })
     }
 
+    /// Adds [`Directive::PeelLikely`].
+    #[must_use]
+    pub fn peel_likely(self, var: &str, percent: u32) -> Self {
+        self.with(Directive::PeelLikely { var: var.to_owned(), percent })
+    }
+
     /// Adds [`Directive::AtomicReduce`].
     #[must_use]
     pub fn atomic_reduce(self, var: &str) -> Self {
@@ -340,6 +393,12 @@ impl Schedule {
     #[must_use]
     pub fn layout(self, kind: LayoutKind) -> Self {
         self.with(Directive::Layout { kind })
+    }
+
+    /// Adds [`Directive::TileNodes`].
+    #[must_use]
+    pub fn tile_nodes(self, nodes: u32, by: Tiler) -> Self {
+        self.with(Directive::TileNodes { nodes, by })
     }
 
     /// Adds [`Directive::Sort`].
@@ -391,6 +450,15 @@ impl Schedule {
             Directive::Sort { by } => Some(*by),
             _ => None,
         })
+    }
+
+    /// The tiles the schedule names last: how many nodes one has, and which; `None` where nodes are walked one by one.
+    pub fn tiles(&self) -> Option<(u32, Tiler)> {
+        let named = self.directives.iter().rev().find_map(|d| match d {
+            Directive::TileNodes { nodes, by } => Some((*nodes, *by)),
+            _ => None,
+        });
+        named.filter(|(nodes, _)| *nodes > 1)
     }
 
     /// The same loops on values, walked.

@@ -6,6 +6,7 @@
 //! of the loops it speaks of, whatever order they stand in.
 
 use super::{Dim, Directive, Evaluation, GpuDim, Schedule, ScheduleError, Size};
+use crate::forest::tiling::MOST_TILE;
 
 /// How a loop's iterations run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -96,6 +97,8 @@ pub struct Marks {
     pub unroll: Option<Option<u32>>,
     /// Steps of its walks that are taken without a leaf test, above the first leaf.
     pub peel: Option<u32>,
+    /// Percent of a profile's rows down to whose leaves its walks test each step in straight-line code.
+    pub likely: Option<u32>,
     /// How its trees find leaves.
     pub evaluate: Evaluation,
     /// What becomes of its private sums.
@@ -424,6 +427,16 @@ impl Building {
                 let found = self.innermost(var)?;
                 self.mark(found, |m| m.peel = Some(*steps))
             }
+            Directive::PeelLikely { var, percent } => {
+                let found = self.innermost(var)?;
+                if !(1..=100).contains(percent) {
+                    return Err(format!("{percent}% is no share of the rows; say 1% to 100%"));
+                }
+                self.mark(found, |m| m.likely = Some(*percent))
+            }
+            Directive::TileNodes { nodes, .. } if !(1..=MOST_TILE).contains(nodes) => {
+                Err(format!("{nodes} nodes are no tile; say 1 to {MOST_TILE}"))
+            }
             Directive::Evaluate { var, how } => {
                 let found = self.innermost(var)?;
                 self.mark(found, |m| m.evaluate = *how)
@@ -441,6 +454,7 @@ impl Building {
                 self.mark(found, |m| m.reduce.vector = Some(*width))
             }
             Directive::Layout { .. }
+            | Directive::TileNodes { .. }
             | Directive::Sort { .. }
             | Directive::Pad { .. }
             | Directive::Ranks { .. } => Ok(()),
@@ -597,7 +611,8 @@ impl Building {
         // Innermost marks hold only while the loop stays innermost.
         match self.live().into_iter().find(|n| {
             let Node { marks, children, .. } = &self.nodes[*n];
-            let walks = marks.unroll.is_some() || marks.peel.is_some() || marks.evaluate != Evaluation::Walk;
+            let steps = marks.unroll.is_some() || marks.peel.is_some() || marks.likely.is_some();
+            let walks = steps || marks.evaluate != Evaluation::Walk;
             !children.is_empty() && (marks.interleave || walks)
         }) {
             Some(n) => Err(format!(

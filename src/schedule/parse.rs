@@ -4,7 +4,10 @@
 //! directive, a semicolon after it, `schedule.Tile(…)` with braces round its arguments, declarations of index
 //! variables (which say nothing), and the papers' names for sizes.
 
-use super::{Choice, Directive, Evaluation, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, TreeOrder};
+use super::{
+    Choice, Directive, Evaluation, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, Tiler, TreeOrder,
+};
+use crate::forest::tiling::MOST_TILE;
 
 /// The sizes that listings in the papers name without saying: rows a chunk of XGBoost's loop (64 in its sources)
 /// and rows a thread block of Tahoe's.
@@ -178,7 +181,9 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
         ("layout", _) => usage("layout(array)"),
         ("sort", [order]) => match TreeOrder::ALL.into_iter().find(|o| o.name() == *order) {
             Some(by) => Ok(Directive::Sort { by }),
-            None => wrong(order, format!("`{order}` is no order: depth, first_leaf or structure")),
+            None => {
+                wrong(order, format!("`{order}` is no order: depth, first_leaf, structure or likely_leaf"))
+            }
         },
         ("sort", _) => usage("sort(depth)"),
         ("pad", []) => Ok(Directive::Pad { percent: PAD_PERCENT }),
@@ -197,8 +202,28 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
         ("unroll", _) => usage("unroll(variable)"),
         ("specialize", [v]) => Ok(Directive::Specialize { var: variable(v)? }),
         ("specialize", _) => usage("specialize(variable)"),
+        ("peelWalk", [v, rows]) if rows.ends_with('%') => {
+            let given = rows.trim_end_matches('%').trim_end();
+            match number(given, "of percent")? {
+                percent @ 1..=100 => Ok(Directive::PeelLikely { var: variable(v)?, percent }),
+                _ => wrong(rows, format!("`{rows}` is no share of the rows: 1% to 100%")),
+            }
+        }
         ("peelWalk", [v, n]) => Ok(Directive::PeelWalk { var: variable(v)?, steps: number(n, "of steps")? }),
         ("peelWalk", _) => usage("peelWalk(variable, steps)"),
+        ("tileNodes", [n, by]) => {
+            let nodes = number(n, "of nodes")?;
+            if !(1..=MOST_TILE).contains(&nodes) {
+                return wrong(n, format!("`{n}` is no number of nodes of a tile: 1 to {MOST_TILE}"));
+            }
+            match Tiler::ALL.into_iter().find(|t| t.name() == *by) {
+                Some(by) => Ok(Directive::TileNodes { nodes, by }),
+                None => {
+                    wrong(by, format!("`{by}` is no way to gather nodes: uniform, probability or hybrid"))
+                }
+            }
+        }
+        ("tileNodes", _) => usage("tileNodes(nodes, uniform)"),
         ("evaluate", [v, how]) => match Evaluation::ALL.into_iter().find(|e| e.name() == *how) {
             Some(how) => Ok(Directive::Evaluate { var: variable(v)?, how }),
             None => wrong(how, format!("`{how}` is no way to evaluate a tree: walk or blend")),
@@ -215,7 +240,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
             name,
             format!(
                 "`{name}` is no directive: tile, split, reorder, unroll, specialize, gpuDimension, parallel, cache, \
-                 interleave, unrollWalk, peelWalk, evaluate, atomicReduce, sharedReduce, vectorReduce, layout, sort, pad, ranks"
+                 interleave, unrollWalk, peelWalk, evaluate, atomicReduce, sharedReduce, vectorReduce, layout, tileNodes, sort, pad, ranks"
             ),
         ),
     }

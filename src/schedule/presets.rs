@@ -1,6 +1,6 @@
 //! Schedules with a name: what known engines do, in this language.
 
-use super::{Axis, Device, Evaluation, GpuDim, LayoutKind, Schedule, Size};
+use super::{Axis, Device, Evaluation, GpuDim, LayoutKind, Schedule, Size, Tiler};
 use crate::{
     cpu::blend_cycles,
     forest::{Forest, ForestStats, Targets},
@@ -16,6 +16,8 @@ pub enum Preset {
     Xgboost,
     /// Treebeard, one tree at a time: a tree against all rows of a block, 8 rows interleaved, walks unrolled.
     TreebeardOneTree,
+    /// Treebeard with tiles: the same rows and trees, eight nodes decided at once, walks peeled to the first leaf.
+    TreebeardTiles,
     /// Treebeard, one row at a time: a row against all trees, 8 trees interleaved.
     TreebeardOneRow,
     /// Tahoe's direct method: a unit walks all trees for its row (SilvanForge, section 3.2).
@@ -42,10 +44,11 @@ pub enum Preset {
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Default,
         Self::Xgboost,
         Self::TreebeardOneTree,
+        Self::TreebeardTiles,
         Self::TreebeardOneRow,
         Self::TahoeDirect,
         Self::TahoeSharedData,
@@ -64,6 +67,7 @@ impl Preset {
             Self::Default => "default",
             Self::Xgboost => "xgboost",
             Self::TreebeardOneTree => "treebeard_one_tree",
+            Self::TreebeardTiles => "treebeard_tiles",
             Self::TreebeardOneRow => "treebeard_one_row",
             Self::TahoeDirect => "tahoe_direct",
             Self::TahoeSharedData => "tahoe_shared_data",
@@ -112,13 +116,14 @@ impl Preset {
                     .layout(LayoutKind::Sparse)
             }
             Self::TreebeardOneTree => {
-                let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).tile("b1", "b2", "b3", 8u32);
-                let ordered = tiled.reorder(["b0", "tree", "b2", "b3"]);
-                let mapped = match gpu {
-                    false => ordered.parallel("b0"),
-                    true => ordered.gpu_dimension("b0", grid).gpu_dimension("b2", block),
-                };
-                mapped.interleave("b3").unroll_walk("b3", None).layout(layout)
+                // On a CPU, where a load is cheap and the cache is not, this is Treebeard's best.
+                let layout = if gpu { layout } else { LayoutKind::Sparse };
+                one_tree(gpu).unroll_walk("b3", None).layout(layout)
+            }
+            // A GPU has no tiles.
+            Self::TreebeardTiles if gpu => one_tree(gpu).peel_walk("b3", 8).layout(LayoutKind::Sparse),
+            Self::TreebeardTiles => {
+                one_tree(gpu).peel_walk("b3", 8).tile_nodes(8, Tiler::Uniform).layout(LayoutKind::Sparse)
             }
             Self::TreebeardOneRow => {
                 // Trees with outputs of their own keep more at hand; eight of them spill on a GPU.
@@ -168,6 +173,19 @@ impl Preset {
             }
         }
     }
+}
+
+/// A tree against 64 rows, 8 of them interleaved.
+fn one_tree(gpu: bool) -> Schedule {
+    let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).tile("b1", "b2", "b3", 8u32);
+    let ordered = tiled.reorder(["b0", "tree", "b2", "b3"]);
+    let mapped = match gpu {
+        false => ordered.parallel("b0"),
+        true => {
+            ordered.gpu_dimension("b0", GpuDim::Grid(Axis::X)).gpu_dimension("b2", GpuDim::Block(Axis::X))
+        }
+    };
+    mapped.interleave("b3")
 }
 
 /// Every split of a tree for 64 rows at once, where by a count of instructions that is less than its walks and the ranks that

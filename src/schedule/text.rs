@@ -20,6 +20,8 @@ impl fmt::Display for Directive {
             Self::Specialize { var } => write!(f, "specialize({var})"),
             Self::Evaluate { var, how } => write!(f, "evaluate({var}, {})", how.name()),
             Self::PeelWalk { var, steps } => write!(f, "peelWalk({var}, {steps})"),
+            Self::PeelLikely { var, percent } => write!(f, "peelWalk({var}, {percent}%)"),
+            Self::TileNodes { nodes, by } => write!(f, "tileNodes({nodes}, {})", by.name()),
             Self::AtomicReduce { var } => write!(f, "atomicReduce({var})"),
             Self::VectorReduce { var, width } => write!(f, "vectorReduce({var}, {width})"),
             Self::SharedReduce { var } => write!(f, "sharedReduce({var})"),

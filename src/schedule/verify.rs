@@ -90,6 +90,12 @@ impl Schedule {
                  gpuDimension(…, block.x), or take a preset such as tahoe_direct",
             ));
         }
+        if let Some((nodes, _)) = self.tiles() {
+            let remedy = format!(
+                "a GPU's units walk node by node, and have no tiles of {nodes}; leave the directive out, or take the CPU"
+            );
+            return Err(self.last_of(|d| matches!(d, Directive::TileNodes { .. }), remedy));
+        }
         if let Some(l) = loops.iter().find(|l| l.marks.cache || l.marks.reduce.shared)
             && !gpu.shared_memory
         {
@@ -120,6 +126,7 @@ impl Schedule {
             | Directive::Unroll { var }
             | Directive::Specialize { var }
             | Directive::PeelWalk { var, .. }
+            | Directive::PeelLikely { var, .. }
             | Directive::Evaluate { var, .. }
             | Directive::Interleave { var }
             | Directive::UnrollWalk { var, .. }
@@ -129,6 +136,14 @@ impl Schedule {
         match self.directives.iter().enumerate().rev().find(|(_, d)| marks(d)) {
             Some((i, directive)) => ScheduleError::new(i, directive, remedy),
             None => ScheduleError::whole(format!("loop `{name}`: {remedy}")),
+        }
+    }
+
+    /// An error at the last directive of a kind.
+    pub(crate) fn last_of(&self, kind: impl Fn(&Directive) -> bool, remedy: String) -> ScheduleError {
+        match self.directives.iter().enumerate().rev().find(|(_, d)| kind(d)) {
+            Some((i, directive)) => ScheduleError::new(i, directive, remedy),
+            None => ScheduleError::whole(remedy),
         }
     }
 

@@ -17,6 +17,7 @@ use std::fmt;
 
 use fangorn::{
     Forest,
+    forest::{Node, Profile, Tree},
     schedule::{Dim, Mapping, NestLoop, Schedule},
 };
 use proptest::{
@@ -58,6 +59,25 @@ impl Case {
     pub fn new(forest: Forest, schedule: Schedule, batch: usize, seed: u64) -> Self {
         let rows = rows(&forest, batch, seed);
         Self { forest, schedule, batch, seed, rows }
+    }
+
+    /// How many rows come to each leaf, as the seed has it: in many trees nearly all to a few.
+    pub fn profile(&self) -> Profile {
+        let trees = self.forest.trees.len();
+        let mut random = Seeded(self.seed ^ 0x70_72_6f_66);
+        let slots = |tree: &Tree| tree.nodes.iter().filter_map(Node::slot).collect::<Vec<u32>>();
+        let slots: Vec<Vec<u32>> = self.forest.trees.iter().map(slots).collect();
+        let usual: Vec<usize> = slots.iter().map(|slots| random.below(slots.len())).collect();
+        let mut profile = Profile::new(&self.forest);
+        for _ in 0..20 {
+            let mut row = Vec::with_capacity(trees);
+            for (slots, usual) in slots.iter().zip(&usual) {
+                let unusual = random.below(20) == 0;
+                row.push(slots[if unusual { random.below(slots.len()) } else { *usual }]);
+            }
+            profile.count(&self.forest, &row).expect("slots of the forest");
+        }
+        profile
     }
 
     /// The case of its first rows only.

@@ -2,7 +2,7 @@
 
 use fangorn::{
     ranks::Choice,
-    schedule::{Dim, Directive, Evaluation, GpuDim, LayoutKind, Schedule, TreeOrder},
+    schedule::{Dim, Directive, Evaluation, GpuDim, LayoutKind, Schedule, Tiler, TreeOrder},
 };
 use proptest::prelude::*;
 
@@ -32,11 +32,13 @@ enum Move {
     Interleave(u8),
     UnrollWalk(u8, Option<u8>),
     PeelWalk(u8, u8),
+    PeelLikely(u8, u8),
     Evaluate(u8, Evaluation),
     Atomic(u8),
     Shared(u8),
     Vector(u8, u8),
     Layout(LayoutKind),
+    TileNodes(u32, Tiler),
     Sort(TreeOrder),
     Pad(u8),
     Ranks(Option<Choice>),
@@ -55,6 +57,12 @@ fn shape() -> impl Strategy<Value = Move> {
 fn mark(kind: Kind) -> impl Strategy<Value = Move> {
     let threads = if kind == Kind::Mapped { 1 } else { 3 };
     let dim = prop_oneof![1 => Just(Dim::Batch), 1 => Just(Dim::Tree)];
+    // A GPU has no tiles of more than one node.
+    let nodes = if kind == Kind::Mapped {
+        prop_oneof![5 => Just(1), 1 => 2..=8u32]
+    } else {
+        prop_oneof![1 => Just(1), 7 => 2..=8u32]
+    };
     prop_oneof![
         threads => any::<u8>().prop_map(Move::Parallel),
         3 => any::<(u8, u8)>().prop_map(|(v, d)| Move::Map(v, d)),
@@ -64,11 +72,13 @@ fn mark(kind: Kind) -> impl Strategy<Value = Move> {
         4 => any::<u8>().prop_map(Move::Interleave),
         2 => (any::<u8>(), prop::option::of(0..9u8)).prop_map(|(v, n)| Move::UnrollWalk(v, n)),
         2 => (any::<u8>(), 0..9u8).prop_map(|(v, n)| Move::PeelWalk(v, n)),
+        2 => (any::<u8>(), 1..=100u8).prop_map(|(v, percent)| Move::PeelLikely(v, percent)),
         2 => (any::<u8>(), prop::sample::select(Evaluation::ALL.to_vec())).prop_map(|(v, e)| Move::Evaluate(v, e)),
         2 => any::<u8>().prop_map(Move::Atomic),
         2 => any::<u8>().prop_map(Move::Shared),
         2 => any::<(u8, u8)>().prop_map(|(v, n)| Move::Vector(v, n)),
         3 => prop::sample::select(LayoutKind::ALL.to_vec()).prop_map(Move::Layout),
+        2 => (nodes, prop::sample::select(Tiler::ALL.to_vec())).prop_map(|(n, by)| Move::TileNodes(n, by)),
         3 => prop::sample::select(TreeOrder::ALL.to_vec()).prop_map(Move::Sort),
         2 => prop::sample::select(vec![0, 10, 50, 200]).prop_map(Move::Pad),
         2 => prop::option::weighted(0.9, prop::sample::select(Choice::ALL.to_vec())).prop_map(Move::Ranks),
@@ -134,6 +144,12 @@ fn apply(step: &Move, w: &mut Writer) {
             |m| m.steps = true,
             |var| Directive::PeelWalk { var, steps: u32::from(steps) },
         ),
+        Move::PeelLikely(which, percent) => w.mark(
+            which,
+            |l| l.children.is_empty(),
+            |m| m.steps = true,
+            |var| Directive::PeelLikely { var, percent: u32::from(percent) },
+        ),
         Move::Evaluate(which, how) => w.mark(
             which,
             |l| l.children.is_empty(),
@@ -147,6 +163,7 @@ fn apply(step: &Move, w: &mut Writer) {
             w.reduce(which, |var| Directive::VectorReduce { var, width });
         }
         Move::Layout(kind) => w.out.directives.push(Directive::Layout { kind }),
+        Move::TileNodes(nodes, by) => w.out.directives.push(Directive::TileNodes { nodes, by }),
         Move::Sort(by) => w.out.directives.push(Directive::Sort { by }),
         Move::Ranks(choice) => w.out.directives.push(Directive::Ranks { choice }),
         Move::Pad(percent) => w.out.directives.push(Directive::Pad { percent: u32::from(percent) }),

@@ -6,7 +6,7 @@ use cubecl::client::Client;
 use fangorn::{
     Error, Forest,
     cube::Executable,
-    plan::{Emit, Extents, GpuDim, Lowered, Request, lower},
+    plan::{Emit, Extents, GpuDim, Lowered, Request, lower_with},
     sum::Contract,
 };
 use fangorn_kernels::cube::Rows;
@@ -48,7 +48,7 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
         let sum = if exact { Contract::Exact } else { Contract::Any };
         let request =
             Request { device: fangorn::cube::device(client), emit, threads: 1, sum, ..Request::cpu() };
-        let lowered = match lower(forest, schedule, request) {
+        let lowered = match lower_with(forest, schedule, request, Some(&case.profile())) {
             Ok(lowered) => lowered,
             Err(refused) if support::lacks_shared_memory(&refused) => return Ok(Ran::LacksSharedMemory),
             Err(Error::Layout(_)) => return Ok(Ran::TooLarge),

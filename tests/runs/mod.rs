@@ -18,7 +18,7 @@ use fangorn::{
     plan::{Lowered, Request},
     ranks::{Rank, Ranks, Width},
     schedule::Device,
-    sum::FixedPoint,
+    sum::{Contract, FixedPoint},
 };
 
 use crate::generate::{Case, forest_of};
@@ -122,7 +122,8 @@ fn within(case: &Case, found: &[f32], more: f64) -> Result<(), String> {
 /// Runs a case on the CPU: false if the layout can't hold the forest, which is the one refusal there is.
 pub fn on_cpu(case: &Case, threads: usize) -> Result<bool, String> {
     let Case { forest, schedule, batch, .. } = case;
-    let predictor = match Predictor::with_threads(forest, schedule, threads) {
+    let made = Predictor::with_profile(forest, schedule, threads, Contract::Any, &case.profile());
+    let predictor = match made {
         Ok(predictor) => predictor,
         Err(Error::Layout(_)) => return Ok(false),
         Err(e) => return Err(e.to_string()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fangorn::{
     cpu::{Program, Rows, worker},
     mir::{Mode, Visit},
-    plan::{Axis, Extents, GpuDim, lower},
+    plan::{Axis, Extents, GpuDim, lower_with},
     schedule::Device,
 };
 
@@ -18,7 +18,8 @@ pub type Walks = BTreeMap<u32, Vec<(u32, u32)>>;
 /// What the nest prescribes. A walk that it has twice, or not at all, is an error.
 pub fn prescribed(case: &Case, threads: u32) -> Result<Walks, String> {
     let Case { forest, schedule, batch, .. } = case;
-    let lowered = lower(forest, schedule, request(Device::Cpu, threads)).map_err(|e| e.to_string())?;
+    let lowered = lower_with(forest, schedule, request(Device::Cpu, threads), Some(&case.profile()))
+        .map_err(|e| e.to_string())?;
     let trees = forest.trees.len();
     let extents = Extents { batch: *batch as u32, trees: trees as u32, threads };
     let mut walks = Walks::new();
@@ -38,7 +39,8 @@ pub fn prescribed(case: &Case, threads: u32) -> Result<Walks, String> {
 /// What a run did; a walk made twice, or not at all, is an error.
 pub fn recorded(case: &Case, threads: u32) -> Result<Walks, String> {
     let Case { forest, schedule, batch, .. } = case;
-    let lowered = lower(forest, schedule, request(Device::Cpu, threads)).map_err(|e| e.to_string())?;
+    let lowered = lower_with(forest, schedule, request(Device::Cpu, threads), Some(&case.profile()))
+        .map_err(|e| e.to_string())?;
     let program = Program::new(forest, &lowered, threads).map_err(|e| e.to_string())?;
     let (columns, trees) = (forest.features.len(), forest.trees.len());
     let rows = Rows::strided(&case.rows, [*batch, columns], [columns, 1]).map_err(|e| e.to_string())?;

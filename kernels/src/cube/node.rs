@@ -217,6 +217,8 @@ pub fn step(
             let right = named(b, local, place, at, meta, cached, plan);
             select(side == 0u32, at + 1u32, right)
         }
+        // Tiles are the CPU's: `Plan::verify` keeps them out.
+        Children::TilesComputed { .. } | Children::TilesLinked { .. } => at,
     }
 }
 

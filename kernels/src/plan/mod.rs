@@ -122,12 +122,31 @@ pub enum Children {
     Linked,
     /// `left = address + 1`; the node holds its right child's address.
     Near,
+    /// Tiles of so many nodes and one more child: the child number `k`, from the left, lies at
+    /// `(nodes + 1) x address + c(tree) + k` (CPU).
+    TilesComputed {
+        /// Nodes of a tile, at most.
+        nodes: u32,
+    },
+    /// The tile holds its leftmost child's address, and the others lie behind that (CPU).
+    TilesLinked {
+        /// Nodes of a tile, at most.
+        nodes: u32,
+    },
 }
 
 impl Children {
     /// Whether a node names one of its children.
     pub fn named(self) -> bool {
-        matches!(self, Self::Linked | Self::Near)
+        matches!(self, Self::Linked | Self::Near | Self::TilesLinked { .. })
+    }
+
+    /// Nodes that a walk decides at once: 1 where there are no tiles.
+    pub fn tile(self) -> u32 {
+        match self {
+            Self::TilesComputed { nodes } | Self::TilesLinked { nodes } => nodes,
+            Self::Affine { .. } | Self::Interleaved | Self::Linked | Self::Near => 1,
+        }
     }
 }
 
@@ -268,6 +287,8 @@ pub struct Walk {
     pub lanes: Option<Lanes>,
     /// Steps taken in straight-line code, with no test for a leaf.
     pub steps: u32,
+    /// Steps after those that each test for a leaf: by then most walks have come to theirs (CPU).
+    pub tested: u32,
     /// What follows them.
     pub rest: Rest,
     /// Whether leaves are found by blends instead (CPU): the steps are for trees and rows that those have no room for.

@@ -29,6 +29,8 @@ impl fmt::Display for Plan {
             Children::Interleaved => write!(f, "left=2*a+c right=left+trees")?,
             Children::Linked => write!(f, "left=node.link right=left+1")?,
             Children::Near => write!(f, "left=a+1 right=node.link")?,
+            Children::TilesComputed { nodes } => write!(f, "tiles={nodes} child=k+{}*a+c", nodes + 1)?,
+            Children::TilesLinked { nodes } => write!(f, "tiles={nodes} child=k+tile.link")?,
         }
         if self.target == Target::Cube {
             let NodeFormat { words, column_bits, spare_bits } = self.node;
@@ -134,6 +136,9 @@ impl Plan {
         }
         if walk.steps > 0 {
             text += &format!(" unrolled {}", walk.steps);
+        }
+        if walk.tested > 0 {
+            text += &format!(" tested {}", walk.tested);
         }
         text += match walk.rest {
             Rest::Nothing => "",

@@ -16,6 +16,9 @@ impl Plan {
                 "groups of trees have columns of their own, and a walk reads a row where it lies".into()
             );
         }
+        if self.target == Target::Cube && self.children.tile() > 1 {
+            return Err("a cube's units walk node by node, and the layout holds tiles".into());
+        }
         self.verify_ops(&self.body, 0, false)
     }
 
@@ -76,6 +79,9 @@ impl Plan {
                 self.verify_ops(&l.body, depth + 1, in_block || block)
             }
             Op::Walk(w) => {
+                if w.tested > 0 {
+                    only(Target::Cpu, "a tested step")?;
+                }
                 w.lanes.iter().try_for_each(|l| range(&l.range))?;
                 w.into.iter().try_for_each(sum)
             }

@@ -155,13 +155,13 @@ impl<'f> Engine<'f> {
     pub fn open(backend: Backend, forest: &'f Forest, choice: &Choice, sum: Contract) -> Result<Self> {
         backend.require()?;
         backend.require_sum(sum)?;
+        if choice.profile.is_some() && !matches!(backend, Backend::Reference | Backend::Cpu) {
+            let what = format!("--profile goes with --backend cpu, not {}", backend.name());
+            return Err(Error::Request(what));
+        }
         let runs = match backend {
             Backend::Reference => Runs::Reference,
-            Backend::Cpu => {
-                let threads = rayon::current_num_threads();
-                let made = Predictor::with_sum(forest, &choice.schedule, threads, sum);
-                Runs::Cpu(Box::new(made.map_err(|e| choice.blame(e))?))
-            }
+            Backend::Cpu => Runs::Cpu(Box::new(choice.predictor(forest, sum)?)),
             #[cfg(feature = "burn")]
             _ => Runs::Burn(on_burn::Op::open(backend, forest, choice, sum)?),
             #[cfg(not(feature = "burn"))]

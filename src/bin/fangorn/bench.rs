@@ -21,7 +21,8 @@ use crate::{
     Outcome,
     backend::{Again, Backend, Engine},
     error::{Error, Result, one_line},
-    load_model, output,
+    load_contents, output,
+    profile::ProfileChoice,
     rows::{self, Matrix},
     schedule::Choice,
     sum::SumChoice,
@@ -46,6 +47,8 @@ pub struct Bench {
     /// A preset's name, or a file with one directive a line
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
+    #[command(flatten)]
+    profile: ProfileChoice,
     #[command(flatten)]
     sum: SumChoice,
     /// Worker threads; 1 keeps to the calling thread
@@ -92,16 +95,18 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
     }
     let start = Instant::now();
-    let forest = load_model(&args.model)?;
+    let contents = load_contents(&args.model)?;
+    let forest = &contents.forest;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
-    let choice = Choice::new(&args.schedule, &forest, backend.device())?;
+    let choice = Choice::new(&args.schedule, forest, backend.device())?
+        .by(args.profile.read(&args.model, &contents)?);
     let rows = rows::read_rows::<f32>(&args.rows, forest.features.len())?;
     if rows.rows == 0 {
         return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(args.threads)).build();
     let pool = pool.map_err(|e| Error::Request(format!("--threads {}: {e}; ask for fewer", args.threads)))?;
-    let (compile_ms, results) = pool.install(|| time_all(args, backend, &forest, &choice, &rows))?;
+    let (compile_ms, results) = pool.install(|| time_all(args, backend, forest, &choice, &rows))?;
     let model = args.model.display().to_string();
     let (sum, threads) = (args.sum.sum.name(), args.threads);
     let report = Report { model, backend: backend.name(), threads, sum, load_ms, compile_ms, results };

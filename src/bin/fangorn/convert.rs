@@ -12,7 +12,7 @@ use fangorn::{
 use crate::{
     Outcome,
     error::{Error, Result, one_line},
-    library_error, output,
+    library_error, output, profile,
     schedule::Choice,
 };
 
@@ -28,6 +28,9 @@ pub struct Convert {
     /// Schedules to keep with the forest, preset names or files with one directive a line
     #[arg(long, value_name = "NAME|FILE")]
     schedule: Vec<String>,
+    /// A profile to keep with the forest, a file of fangorn profile
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// Rounds of boosting to keep, as first..end; an end of 0 is the last round
     #[arg(long, value_name = "FIRST..END", value_parser = rounds)]
     iteration_range: Option<std::ops::Range<u32>>,
@@ -53,6 +56,9 @@ pub fn run(args: &Convert) -> Result<Outcome> {
         let text = choice.schedule.to_string();
         contents.schedules.retain(|s| s.name != *name);
         contents.schedules.push(Named { name: name.clone(), text });
+    }
+    if let Some(path) = &args.profile {
+        contents.profile = Some(profile::read(path, &contents.forest)?.visits().to_vec());
     }
     let bytes = contents.to_bytes();
     // Written beside its place and moved there, so that nobody maps half a file.

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use fangorn::{
     Forest,
-    forest::{CategoryRule, Node, Predicate},
+    forest::{CategoryRule, Node, Predicate, Profile},
     plan::{Request, check},
     schedule::{Device, Preset},
 };
@@ -17,7 +17,8 @@ use serde::Serialize;
 use crate::{
     Outcome,
     error::{Error, Result, one_line},
-    load_model, output,
+    load_contents, output,
+    profile::{ProfileChoice, biased},
 };
 
 /// Say what is in a model.
@@ -26,6 +27,8 @@ use crate::{
 pub struct Inspect {
     /// The model file, of any format that is read
     model: PathBuf,
+    #[command(flatten)]
+    profile: ProfileChoice,
     /// Print JSON, with every feature
     #[arg(long)]
     json: bool,
@@ -73,6 +76,8 @@ struct Report {
     /// Splits that send zeros to the side of missing values.
     zeros_missing: usize,
     features: Vec<Column>,
+    /// What a profile says of the leaves, where one is handed over.
+    profile: Option<Bias>,
     /// What of fangorn can't take this model, and why.
     refused: Vec<Refusal>,
 }
@@ -82,6 +87,15 @@ struct Histogram {
     least: f64,
     largest: f64,
     counts: Vec<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bias {
+    rows: u64,
+    /// Leaves that no row has come to.
+    unvisited: usize,
+    /// Trees of which at most 5% of the leaves hold at least 90% of the rows.
+    leaf_biased: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,8 +130,9 @@ impl Column {
 /// # Errors
 /// Whatever is wrong with what was handed in.
 pub fn run(args: &Inspect) -> Result<Outcome> {
-    let forest = load_model(&args.model)?;
-    let report = report(&args.model, &forest);
+    let contents = load_contents(&args.model)?;
+    let profile = args.profile.read(&args.model, &contents)?;
+    let report = report(&args.model, &contents.forest, profile.as_ref());
     let text = match args.json {
         true => serde_json::to_string_pretty(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
         false => table(&report, args.all),
@@ -126,7 +141,7 @@ pub fn run(args: &Inspect) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn report(model: &Path, forest: &Forest) -> Report {
+fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
     let stats = forest.stats();
     let columns = forest.features.iter().enumerate();
     let mut features: Vec<Column> = columns
@@ -174,6 +189,11 @@ fn report(model: &Path, forest: &Forest) -> Report {
         category_rules: category_rules(forest),
         zeros_missing: zeros_missing(forest),
         features,
+        profile: profile.map(|profile| Bias {
+            rows: profile.rows(),
+            unvisited: profile.visits().iter().filter(|n| **n == 0).count(),
+            leaf_biased: biased(forest, profile),
+        }),
         refused: refused(forest),
     }
 }
@@ -310,6 +330,12 @@ fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result
     writeln!(out, "trees       {}", report.trees)?;
     writeln!(out, "nodes       {}", report.nodes)?;
     writeln!(out, "leaves      {}{vectors}, at most {} a tree", report.leaves, report.max_leaves)?;
+    if let Some(Bias { rows, unvisited, leaf_biased }) = &report.profile {
+        writeln!(
+            out,
+            "profile     {rows} rows, {unvisited} leaves not visited, {leaf_biased} trees leaf-biased"
+        )?;
+    }
     bars(out, "depth", "trees", report.depths.iter().enumerate().map(|(d, n)| (d.to_string(), *n)))?;
     bars(out, "depth", "leaves", report.leaf_depths.iter().enumerate().map(|(d, n)| (d.to_string(), *n)))?;
     let values = &report.leaf_values;

@@ -4,16 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use fangorn::{
-    Forest, Predictor, plan,
+    Forest, plan,
     plan::{Lowered, Request},
     schedule::{Architecture, Device},
+    sum::Contract,
 };
 
 use crate::{
     Outcome,
     backend::Backend,
     error::{Error, Result},
-    load_model, output,
+    load_contents, output,
+    profile::ProfileChoice,
     schedule::Choice,
 };
 
@@ -42,6 +44,8 @@ pub struct Lower {
     /// A preset's name, or a file with one directive a line
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
+    #[command(flatten)]
+    profile: ProfileChoice,
     /// The backend to lower for; of those that are not built in, all stages but the kernel
     #[arg(long, default_value = "cpu")]
     backend: String,
@@ -67,28 +71,30 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     if args.emit == Stage::Kernel {
         backend.require()?;
     }
-    let forest = load_model(&args.model)?;
-    let choice = Choice::new(&args.schedule, &forest, device)?;
+    let contents = load_contents(&args.model)?;
+    let forest = &contents.forest;
+    let choice =
+        Choice::new(&args.schedule, forest, device)?.by(args.profile.read(&args.model, &contents)?);
     let text = match args.emit {
         Stage::Forest => forest.to_text(),
         Stage::Schedule => choice.schedule.to_string(),
         Stage::Loops => {
-            let lowered = lowered(&forest, backend, device, &choice)?;
+            let lowered = lowered(forest, backend, device, &choice)?;
             format!("{}# legalised\n{}", ended(lowered.loops()), ended(lowered.legal()))
         }
         Stage::Plan => {
-            let lowered = lowered(&forest, backend, device, &choice)?;
+            let lowered = lowered(forest, backend, device, &choice)?;
             let notes: String = lowered.notes().iter().map(|n| format!("# {n}\n")).collect();
             format!("{}{notes}", ended(lowered.plan()))
         }
         Stage::Kernel => match arch {
             #[cfg(feature = "cube")]
             Some(arch) => {
-                let lowered = lowered(&forest, backend, device, &choice)?;
+                let lowered = lowered(forest, backend, device, &choice)?;
                 let kernel = fangorn::cube::offline::kernel(arch, &lowered)?;
                 return write(args, &ended(&kernel.text), &kernel.binary);
             }
-            _ => kernel_text(&forest, backend, &choice)?,
+            _ => kernel_text(forest, backend, &choice)?,
         },
     };
     write(args, &text, text.as_bytes())
@@ -139,16 +145,20 @@ fn lowered(forest: &Forest, backend: Backend, device: Device, choice: &Choice) -
     not_reference(backend)?;
     let threads = if backend.is_gpu() { 1 } else { Request::cpu().threads };
     let request = Request { device, threads, ..Request::cpu() };
-    plan::lower(forest, &choice.schedule, request).map_err(|e| choice.blame(e))
+    plan::lower_with(forest, &choice.schedule, request, choice.profile.as_ref()).map_err(|e| choice.blame(e))
 }
 
 /// What runs on the backend, as text.
 fn kernel_text(forest: &Forest, backend: Backend, choice: &Choice) -> Result<String> {
     #[cfg(feature = "cube")]
     if backend.is_gpu() {
+        if choice.profile.is_some() {
+            let what = format!("--profile goes with --backend cpu, not {}", backend.name());
+            return Err(Error::Request(what));
+        }
         return Ok(ended(&crate::backend::kernel_text(backend, forest, choice)?));
     }
     not_reference(backend)?;
-    let predictor = Predictor::with_schedule(forest, &choice.schedule).map_err(|e| choice.blame(e))?;
+    let predictor = choice.predictor(forest, Contract::Any)?;
     Ok(ended(predictor.program()))
 }

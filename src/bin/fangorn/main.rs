@@ -13,6 +13,7 @@ mod inspect;
 mod lower;
 mod output;
 mod predict;
+mod profile;
 mod rows;
 mod schedule;
 mod sum;
@@ -20,7 +21,7 @@ mod sum;
 use std::{path::Path, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use fangorn::{Forest, import};
+use fangorn::{Forest, file::Contents, import};
 
 use error::{Error, Result};
 
@@ -49,6 +50,8 @@ enum Command {
     Convert(convert::Convert),
     /// Print a stage of the compiler: forest, schedule, loops, plan or kernel
     Lower(lower::Lower),
+    /// Count how many rows come to each leaf, for schedules that go by it
+    Profile(profile::Count),
     /// Time predictions by batch size
     Bench(bench::Bench),
 }
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Lower(args) => lower::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Bench(args) => bench::run(args),
     };
     match error::caught(run).unwrap_or_else(|panic| Err(Error::Defect(panic))) {
@@ -86,6 +90,11 @@ fn main() -> ExitCode {
 /// Loads the model a command is about.
 fn load_model(path: &Path) -> Result<Forest> {
     import::load(path, &import::LoadOptions::default()).map_err(library_error)
+}
+
+/// The same with what its file says besides.
+fn load_contents(path: &Path) -> Result<Contents> {
+    Contents::load(path, &import::LoadOptions::default()).map_err(library_error)
 }
 
 /// What the library refuses, with a remedy where it has none.

@@ -13,8 +13,9 @@ use crate::{
     backend::{Backend, Engine},
     compare,
     error::{Error, Result},
-    load_model,
+    load_contents,
     output::{self, Sink, Table, Values},
+    profile::ProfileChoice,
     rows::{self, Cell, Matrix},
     schedule::Choice,
     sum::SumChoice,
@@ -55,6 +56,8 @@ pub struct Predict {
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]
+    profile: ProfileChoice,
+    #[command(flatten)]
     sum: SumChoice,
     /// Where to write, .npy or .csv; CSV on standard output without
     #[arg(short, value_name = "FILE")]
@@ -74,23 +77,25 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
     let sink = Sink::new(args.o.as_deref())?;
-    let forest = load_model(&args.model)?;
-    let choice = Choice::new(&args.schedule, &forest, backend.device())?;
+    let contents = load_contents(&args.model)?;
+    let forest = &contents.forest;
+    let choice = Choice::new(&args.schedule, forest, backend.device())?
+        .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
-        classes(&forest).map_err(|what| Error::file(&args.model, what))?;
+        classes(forest).map_err(|what| Error::file(&args.model, what))?;
     }
     let features = forest.features.len();
-    let engine = || Engine::open(backend, &forest, &choice, args.sum.sum);
+    let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
     // Where the producer compares in f64 it matters what a value was before it became an f32.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     let table = match doubles && !rows::holds_singles(&args.rows) {
         true => {
             let rows = rows::read_rows::<f64>(&args.rows, features)?;
-            predict(&forest, &engine()?, &rows, args.output)?
+            predict(forest, &engine()?, &rows, args.output)?
         }
         false => {
             let rows = rows::read_rows::<f32>(&args.rows, features)?;
-            predict(&forest, &engine()?, &rows, args.output)?
+            predict(forest, &engine()?, &rows, args.output)?
         }
     };
     let Some(expected) = &args.expect else {

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use fangorn::{
-    Forest,
+    Forest, Predictor,
+    forest::Profile,
     schedule::{Device, Preset, Schedule},
+    sum::Contract,
 };
 
 use crate::error::{Error, Result};
@@ -17,6 +19,8 @@ pub struct Choice {
     /// Whether it is the default preset, which each device has its own of.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's backends are told"))]
     pub is_default: bool,
+    /// How many rows come to each leaf, for schedules that go by it.
+    pub profile: Option<Profile>,
     file: Option<PathBuf>,
 }
 
@@ -28,7 +32,12 @@ impl Choice {
     pub fn new(name: &str, forest: &Forest, device: Device) -> Result<Self> {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
-            return Ok(Self { schedule: preset.schedule_on(forest, device), is_default, file: None });
+            return Ok(Self {
+                schedule: preset.schedule_on(forest, device),
+                is_default,
+                profile: None,
+                file: None,
+            });
         }
         let path = Path::new(name);
         let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
@@ -44,7 +53,25 @@ impl Choice {
             ),
         })?;
         let schedule = Schedule::parse(&text).map_err(|e| Error::file(path, e.to_string()))?;
-        Ok(Self { schedule, is_default: false, file: Some(path.to_path_buf()) })
+        Ok(Self { schedule, is_default: false, profile: None, file: Some(path.to_path_buf()) })
+    }
+
+    /// The same by a profile.
+    pub fn by(self, profile: Option<Profile>) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// The forest ready on the CPU, for the threads of the current rayon pool.
+    ///
+    /// # Errors
+    /// A schedule that can't be carried out.
+    pub fn predictor(&self, forest: &Forest, sum: Contract) -> Result<Predictor> {
+        let threads = rayon::current_num_threads();
+        let made = match &self.profile {
+            Some(profile) => Predictor::with_profile(forest, &self.schedule, threads, sum, profile),
+            None => Predictor::with_sum(forest, &self.schedule, threads, sum),
+        };
+        made.map_err(|e| self.blame(e))
     }
 
     /// An error of the library, with the schedule's file where it is about the schedule.

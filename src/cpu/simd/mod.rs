@@ -9,6 +9,7 @@ pub(super) mod blend;
 mod copy;
 pub(super) mod count;
 pub(super) mod few;
+pub(super) mod tiles;
 mod top;
 
 use std::arch::x86_64::*;
@@ -344,6 +345,13 @@ unsafe fn walk<R: VectorRule, F: Source>(
             }
         }
         if rest == Rest::UntilLeaf {
+            // Straight on while most walks are on their way; what stays behind makes no room yet.
+            for _ in 0..shape.tested {
+                let open = step_groups::<R, F>(nodes, constant, stride, rows, groups, &mut at);
+                if open == [0; GROUPS] {
+                    return at;
+                }
+            }
             until_leaf::<R, F>(nodes, root, constant, stride, rows, groups, &mut at);
         }
     }

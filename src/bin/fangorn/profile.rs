@@ -1,0 +1,169 @@
+//! `fangorn profile`: how many rows come to each leaf, and `--profile`, which goes by it.
+
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use fangorn::{
+    Forest,
+    file::Contents,
+    forest::{CompareType, Profile, tiling::is_leaf_biased},
+    schedule::Device,
+    sum::Contract,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    backend::{Backend, Engine},
+    error::{Error, Result, one_line},
+    load_model, output,
+    rows::{self, Cell, Matrix},
+    schedule::Choice,
+};
+
+/// Count how many rows come to each leaf.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  fangorn profile model.ubj --rows train.npy -o model.profile.json
+  fangorn bench model.ubj --rows rows.npy --schedule tiles.txt --profile model.profile.json")]
+pub struct Count {
+    /// The model file, of any format that is read
+    model: PathBuf,
+    /// Rows like those to be predicted, .npy or .csv; - reads CSV from standard input
+    #[arg(long, value_name = "FILE")]
+    rows: PathBuf,
+    /// Where to write the profile, JSON
+    #[arg(short, value_name = "FILE")]
+    o: PathBuf,
+    /// Print what was counted as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Leaf probabilities for schedules that go by them.
+#[derive(Debug, Args)]
+pub struct ProfileChoice {
+    /// How many rows come to each leaf, a file of fangorn profile, for schedules that go by it; without, what a .fangorn
+    /// model has of its own
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+}
+
+impl ProfileChoice {
+    /// The profile that is named, held against the forest, or else the model file's own.
+    ///
+    /// # Errors
+    /// A file that can't be read, is no profile, or is another forest's.
+    pub fn read(&self, model: &Path, contents: &Contents) -> Result<Option<Profile>> {
+        match (&self.profile, &contents.profile) {
+            (Some(path), _) => read(path, &contents.forest).map(Some),
+            (None, Some(visits)) => Profile::of_visits(&contents.forest, visits.clone())
+                .map(Some)
+                .map_err(|e| Error::file(model, e.to_string())),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// Counts, as `--json` prints them.
+#[derive(Debug, Serialize)]
+struct Report {
+    profile: String,
+    /// The forest's fingerprint.
+    forest: String,
+    rows: u64,
+    trees: usize,
+    leaves: usize,
+    /// Leaves that no row has come to.
+    unvisited: usize,
+    /// Trees of which at most 5% of the leaves hold at least 90% of the rows.
+    leaf_biased: usize,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever is wrong with what was handed in.
+pub fn run(args: &Count) -> Result<Outcome> {
+    let forest = load_model(&args.model)?;
+    if forest.trees.is_empty() {
+        return Err(Error::file(&args.model, "it has no tree, so there is no leaf to count"));
+    }
+    let features = forest.features.len();
+    let profile = match forest.compare == CompareType::F64 && !rows::holds_singles(&args.rows) {
+        true => count(&forest, &rows::read_rows::<f64>(&args.rows, features)?)?,
+        false => count(&forest, &rows::read_rows::<f32>(&args.rows, features)?)?,
+    };
+    if profile.rows() == 0 {
+        return Err(Error::file(&args.rows, "there is no row in it to count; give at least one"));
+    }
+    let text = serde_json::to_string(&profile).map_err(|e| Error::Defect(e.to_string()))? + "\n";
+    std::fs::write(&args.o, text).map_err(|e| Error::file(&args.o, format!("can't be written: {e}")))?;
+    let visits = profile.visits();
+    let report = Report {
+        profile: args.o.display().to_string(),
+        forest: forest.fingerprint(),
+        rows: profile.rows(),
+        trees: forest.trees.len(),
+        leaves: visits.len(),
+        unvisited: visits.iter().filter(|n| **n == 0).count(),
+        leaf_biased: biased(&forest, &profile),
+    };
+    let text = match args.json {
+        true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))?,
+        false => format!(
+            "{}: {} rows, {} of {} leaves visited, {} of {} trees leaf-biased",
+            one_line(&report.profile),
+            report.rows,
+            report.leaves - report.unvisited,
+            report.leaves,
+            report.leaf_biased,
+            report.trees
+        ),
+    };
+    output::print(&(text + "\n"))?;
+    Ok(Outcome::Done)
+}
+
+/// Trees of which a few leaves hold nearly all rows.
+pub fn biased(forest: &Forest, profile: &Profile) -> usize {
+    forest.trees.iter().filter(|tree| is_leaf_biased(tree, profile.visits())).count()
+}
+
+/// Slots that are held at a time.
+const SLOTS_AT_A_TIME: usize = 1 << 22;
+
+fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
+    let engine =
+        Engine::open(Backend::Cpu, forest, &Choice::new("default", forest, Device::Cpu)?, Contract::Any)?;
+    let mut profile = Profile::new(forest);
+    let bar = match std::io::stderr().is_terminal() {
+        true => ProgressBar::with_draw_target(Some(rows.rows as u64), ProgressDrawTarget::stderr()),
+        false => ProgressBar::hidden(),
+    };
+    let piece = (SLOTS_AT_A_TIME / forest.trees.len().max(1)).max(1);
+    for first in (0..rows.rows).step_by(piece) {
+        let count = piece.min(rows.rows - first);
+        let values = rows.values[first * rows.columns..][..count * rows.columns].to_vec();
+        let slots = engine.slots(&Matrix { rows: count, columns: rows.columns, values })?;
+        profile.count(forest, &slots).map_err(fangorn::Error::from)?;
+        bar.inc(count as u64);
+    }
+    bar.finish_and_clear();
+    Ok(profile)
+}
+
+/// Reads a profile and holds it against the forest.
+///
+/// # Errors
+/// A file that can't be read, is no profile, or is another forest's.
+pub fn read(path: &Path, forest: &Forest) -> Result<Profile> {
+    let remedy = "give a file of fangorn profile";
+    let text = std::fs::read(path).map_err(|e| Error::file(path, format!("{e}; {remedy}")))?;
+    let profile: Profile =
+        serde_json::from_slice(&text).map_err(|e| Error::file(path, format!("no profile: {e}; {remedy}")))?;
+    profile.checked(forest).map_err(|e| Error::file(path, e.to_string()))
+}

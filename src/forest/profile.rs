@@ -1,0 +1,193 @@
+//! Profiles: how many rows come to each leaf, counted on rows like those to be predicted.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Forest, Node, Predicate, Side};
+
+/// How often rows have come to each leaf of a forest: what schedules that ask for leaf probabilities go by.
+///
+/// It is plain data that serde reads and writes. As JSON it is the file that `fangorn profile` makes:
+///
+/// ```json
+/// {"fangorn_profile":1,"forest":"5d2c90a1","rows":200,"visits":[12,188,103,97]}
+/// ```
+///
+/// `forest` is [`Forest::fingerprint`], `visits` are by leaf slot, and those of each tree add up to `rows`.
+///
+/// ```
+/// use fangorn::{Forest, forest::{CompareType, Profile, Side}};
+///
+/// let mut forest = Forest::builder(1, 1);
+/// let mut tree = forest.tree(0);
+/// tree.split(0, CompareType::F32.at_most(0.0), Side::Left, 1, 2);
+/// tree.leaf(1, &[-1.0]);
+/// tree.leaf(2, &[1.0]);
+/// let forest = forest.build()?;
+/// let mut profile = Profile::new(&forest);
+/// profile.count(&forest, &[1, 1, 0])?; // the slots of three rows, one tree each
+/// assert_eq!(profile.visits(), [1, 2]);
+/// let text = serde_json::to_string(&profile)?;
+/// assert_eq!(serde_json::from_str::<Profile>(&text)?.checked(&forest)?, profile);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// The file's version.
+    fangorn_profile: u32,
+    forest: String,
+    rows: u64,
+    visits: Vec<u64>,
+}
+
+/// The version that is written and read.
+const VERSION: u32 = 1;
+
+/// A profile that a forest can't go by, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// A file of another version.
+    #[error("profile: version {found}, this fangorn reads {VERSION}; make it again with fangorn profile")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// It was counted on another forest.
+    #[error(
+        "profile: counted on a forest with the fingerprint {found}, this one has {expected}; make one of this forest with \
+         fangorn profile"
+    )]
+    Forest {
+        /// The fingerprint in the profile.
+        found: String,
+        /// The forest's.
+        expected: String,
+    },
+    /// Counts that no rows give.
+    #[error("profile: {0}; make it again with fangorn profile")]
+    Counts(String),
+}
+
+impl Profile {
+    /// A profile of no rows.
+    pub fn new(forest: &Forest) -> Self {
+        let visits = vec![0; forest.slots()];
+        Self { fangorn_profile: VERSION, forest: forest.fingerprint(), rows: 0, visits }
+    }
+
+    /// A profile from what was counted already, by slot: [`Contents::profile`](crate::file::Contents) has it of a
+    /// `.fangorn` file.
+    ///
+    /// # Errors
+    /// Counts that no rows give.
+    pub fn of_visits(forest: &Forest, visits: Vec<u64>) -> Result<Self, ProfileError> {
+        let slots = forest.trees.first().into_iter().flat_map(|t| t.nodes.iter().filter_map(Node::slot));
+        let rows =
+            slots.filter_map(|slot| visits.get(slot as usize)).fold(0u64, |all, n| all.saturating_add(*n));
+        Self { rows, visits, ..Self::new(forest) }.checked(forest)
+    }
+
+    /// Counts rows by the slots that they have reached, `rows x trees`, trees in the producer's order.
+    ///
+    /// # Errors
+    /// Slots that are no whole number of rows, or none of the forest's.
+    pub fn count(&mut self, forest: &Forest, slots: &[u32]) -> Result<(), ProfileError> {
+        let trees = forest.trees.len();
+        if trees == 0 || !slots.len().is_multiple_of(trees) {
+            let what = format!("{} slots are no whole number of rows of {trees} trees", slots.len());
+            return Err(ProfileError::Counts(what));
+        }
+        if let Some(slot) = slots.iter().find(|s| **s as usize >= self.visits.len()) {
+            return Err(ProfileError::Counts(format!("slot {slot} of {}", self.visits.len())));
+        }
+        slots.iter().for_each(|slot| self.visits[*slot as usize] += 1);
+        self.rows += (slots.len() / trees) as u64;
+        Ok(())
+    }
+
+    /// Rows that were counted.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Rows that have come to each leaf, by slot.
+    pub fn visits(&self) -> &[u64] {
+        &self.visits
+    }
+
+    /// The profile, if it is one of this forest.
+    ///
+    /// # Errors
+    /// Another forest's or another version's profile, or counts that no rows give.
+    pub fn checked(self, forest: &Forest) -> Result<Self, ProfileError> {
+        self.check(forest).map(|()| self)
+    }
+
+    /// Whether it is one of this forest.
+    ///
+    /// # Errors
+    /// As [`Profile::checked`].
+    pub fn check(&self, forest: &Forest) -> Result<(), ProfileError> {
+        if self.fangorn_profile != VERSION {
+            return Err(ProfileError::Version { found: self.fangorn_profile });
+        }
+        let expected = forest.fingerprint();
+        if self.forest != expected {
+            // It comes from a file, so it may be of any length.
+            let found = self.forest.chars().take(16).collect();
+            return Err(ProfileError::Forest { found, expected });
+        }
+        if self.visits.len() != forest.slots() {
+            let what = format!("{} counts for {} leaves", self.visits.len(), forest.slots());
+            return Err(ProfileError::Counts(what));
+        }
+        for (t, tree) in forest.trees.iter().enumerate() {
+            let slots = tree.nodes.iter().filter_map(|n| n.slot());
+            let all = slots.map(|s| u128::from(self.visits[s as usize])).sum::<u128>();
+            if all != u128::from(self.rows) {
+                return Err(ProfileError::Counts(format!(
+                    "tree {t} was visited {all} times by {} rows",
+                    self.rows
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Forest {
+    /// A number of what decides which leaf a row comes to, and of the leaves' slots: eight hexadecimal digits (CRC-32). The
+    /// leaves' values, names and the transform have no part in it.
+    pub fn fingerprint(&self) -> String {
+        let mut crc = crc32fast::Hasher::new();
+        let mut add = |words: &[u64]| words.iter().for_each(|w| crc.update(&w.to_le_bytes()));
+        let side = |side: Side| u64::from(side == Side::Right);
+        let sizes = [self.features.len(), self.trees.len(), self.sets.len(), self.slots()];
+        add(&sizes.map(|n| n as u64));
+        add(&[self.compare as u64]);
+        for set in &self.sets {
+            add(&[set.rule as u64, set.words.len() as u64]);
+            set.words.iter().for_each(|word| add(&[u64::from(*word)]));
+        }
+        for tree in &self.trees {
+            add(&[tree.nodes.len() as u64]);
+            for node in &tree.nodes {
+                match *node {
+                    Node::Leaf { slot } => add(&[0, slot.into()]),
+                    Node::Split { feature, predicate, missing, left, right } => {
+                        let asked = match predicate {
+                            Predicate::Less { threshold } => [1, threshold.0.to_bits()],
+                            Predicate::LessZeroAside { threshold } => [2, threshold.0.to_bits()],
+                            Predicate::Equal { value } => [3, value.0.to_bits()],
+                            Predicate::InSet { set, inside } => [4 + side(inside), set.into()],
+                            Predicate::Always => [6, 0],
+                        };
+                        add(&asked);
+                        add(&[feature.into(), side(missing), left.into(), right.into()]);
+                    }
+                }
+            }
+        }
+        format!("{:08x}", crc.finalize())
+    }
+}
