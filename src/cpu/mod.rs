@@ -12,6 +12,7 @@ mod blend;
 mod block;
 mod count;
 mod emit;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod few;
 mod isa;
 pub mod nodes;

@@ -215,6 +215,10 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         {
             return;
         }
+        // The kernels for windows serve here, too, and are compiled once.
+        #[cfg(target_arch = "x86_64")]
+        let own = sink;
+        let sink = Moved { sink, by: 0 };
         if let Some(rows) = T::doubles(self.rows) {
             return match (&p.wide, &p.nodes) {
                 (Some(Encoded::Affine(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
@@ -244,7 +248,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         #[cfg(target_arch = "x86_64")]
         if self.vectors(row, shape) && simd::fits(rows) {
             // SAFETY: `vectors` and `fits` hold.
-            return unsafe { self.vector(rows, row, tree, shape, sink) };
+            return unsafe { self.vector(rows, row, tree, shape, own) };
         }
         self.portable(rows, row, tree, shape, sink);
     }
