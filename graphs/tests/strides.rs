@@ -47,7 +47,7 @@ fn no_room_is_made_for_a_copy_of_the_rows() {
         let module = module.init(&device).expect(name);
         let plain = tensor(&rows, columns, &device);
         let expected = bits(module.forward(plain.clone()).expect(name));
-        let mut check = |what: &str, x: Tensor<2>, expected: &[u32]| {
+        let check = |what: &str, x: Tensor<2>, expected: &[u32]| {
             LARGEST.store(0, Ordering::Relaxed);
             let margins = module.forward(x).expect(name);
             let largest = LARGEST.load(Ordering::Relaxed);

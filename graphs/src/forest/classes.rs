@@ -1,7 +1,7 @@
 //! Classes and their probabilities.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, activation};
-use fangorn::forest::{ClassRule, Forest, Targets, Transform};
+use fangorn::forest::{ClassRule, Forest, Targets, Transform, greatest_f32_not_above};
 
 use super::ForestModule;
 use crate::error::{Error, Result};
@@ -31,7 +31,8 @@ impl ForestModule {
             ClassRule::Over { threshold } => {
                 let values = self.values(x)?.detach();
                 let values = if forest.transform.is_pair() { second_of_pairs(values) } else { values };
-                Ok(values.greater_elem(threshold.0).int())
+                // Of f32 values the same are over it as over the next f32 below.
+                Ok(values.greater_elem(greatest_f32_not_above(threshold.0)).int())
             }
         }
     }

@@ -163,7 +163,7 @@ pub fn alike(forest: &Forest) -> Forest {
     let mut other = forest.clone();
     for node in other.trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
         if let Node::Split { predicate: Predicate::Less { threshold }, missing, .. } = node {
-            threshold.0 += 0.25;
+            threshold.0 = CompareType::F32.cast(threshold.0 + 0.25);
             *missing = if *missing == Side::Left { Side::Right } else { Side::Left };
         }
     }
