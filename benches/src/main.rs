@@ -7,6 +7,7 @@
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches --features operator -- operator MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches --features wgpu -- gpu --model MODEL --rows ROWS.npy --backend wgpu
 //! ```
 //!
@@ -16,7 +17,8 @@
 //! `ranking` says what a model's ranks come to and times ranking rows, the same way. `load` times reading models, each
 //! also as a `.fangorn` file, beside `benches/peers/load.py`. `cpu` times every schedule on the CPU target (`cpu --help`);
 //! `benches/peers` compares it with other engines. `gpu` times a device (`gpu --help`); `benches/gpu` compares
-//! it with other engines. `matrices` times walks and matrix products of small trees in turns.
+//! it with other engines. `matrices` times walks and matrix products of small trees in turns. `operator` times what burn's
+//! operator and module cost a call over the predictor.
 
 mod bounds;
 mod cpu;
@@ -26,6 +28,8 @@ mod gpu;
 #[cfg(feature = "matrices")]
 mod matrices;
 mod npy;
+#[cfg(feature = "operator")]
+mod operator;
 mod ranking;
 mod schedules;
 mod time;
@@ -76,6 +80,13 @@ fn main() -> ExitCode {
     {
         let batches = rest.first().map_or("1,64,4096", String::as_str);
         return done(matrices::matrices(Path::new(model), Path::new(rows), batches));
+    }
+    #[cfg(feature = "operator")]
+    if let [first, model, rows, rest @ ..] = &arguments[..]
+        && first == "operator"
+    {
+        let batches = rest.first().map_or("1,64,4096", String::as_str);
+        return done(operator::operator(Path::new(model), Path::new(rows), batches));
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(

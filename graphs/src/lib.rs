@@ -3,13 +3,28 @@
 //! A forest is seldom alone: features are scaled and encoded before it, its margins are stacked, calibrated or mixed
 //! with another model's after it. This crate is the place for what stands around a forest:
 //!
+//! - [`forest`]: a forest as a burn module, with leaf values that are trained and saved as any parameter is;
 //! - classical-ML operators (scalers, encoders, linear models) on burn's tensors;
 //! - extended computational graphs that hold such operators and forests side by side;
 //! - fusion plans that say which of them run as one kernel;
 //! - mixed pipelines of classical and deep-learning models round a forest.
 //!
-//! None of this is there yet. For now the crate re-exports [`fangorn`], so that what will be built here and its users
-//! name one version of it.
+//! All but the first are not there yet. The crate re-exports [`fangorn`], so that its users name one version of it.
 
 /// The forest compiler that these graphs are built round.
 pub use fangorn;
+
+mod error;
+pub mod forest;
+
+pub use error::{Error, Result};
+pub use forest::{ForestModule, ForestModuleConfig, Output};
+
+/// The book's chapters on modules, whose examples the documentation tests run.
+#[cfg(all(doctest, feature = "flex"))]
+mod book {
+    #[doc = include_str!("../../book/src/module.md")]
+    struct Module;
+    #[doc = include_str!("../../book/src/training.md")]
+    struct Training;
+}

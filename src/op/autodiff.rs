@@ -6,21 +6,17 @@
 
 use std::sync::Arc;
 
-use burn::{
-    backend::{
-        Autodiff, AutodiffBackend, TensorMetadata,
-        autodiff::{
-            checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
-            grads::Gradients,
-            ops::{Backward, Ops, OpsKind, unary},
-        },
-        tensor::{FloatTensor, IntTensor},
+use burn::backend::{
+    Autodiff, AutodiffBackend,
+    autodiff::{
+        checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
+        grads::Gradients,
+        ops::{Backward, Ops, OpsKind, unary},
     },
-    tensor::{FloatDType, IndexingUpdateOp, Shape, TensorData},
+    tensor::{FloatTensor, IntTensor},
 };
 
 use super::{ForestBackend, ForestOp};
-use crate::forest::Targets;
 
 impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
     fn forest_margins(
@@ -51,6 +47,19 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
         ))
     }
 
+    fn forest_leaf_gradients(
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        // A gradient of a gradient is not kept: margins are linear in the leaves, so it is zero.
+        <Self as AutodiffBackend>::from_inner(B::forest_leaf_gradients(
+            x.primitive().clone(),
+            grad.primitive().clone(),
+            op,
+        ))
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         B::forest_slots(x.primitive().clone(), op)
     }
@@ -64,36 +73,6 @@ impl<B: ForestBackend> Backward<B, 1> for Margins {
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
         let (x, op) = ops.state;
-        unary::<B, _>(ops.parents, ops.node, grads, |grad| leaf_gradient::<B>(x, grad, &op));
+        unary::<B, _>(ops.parents, ops.node, grads, |grad| B::forest_leaf_gradients(x, grad, op));
     }
-}
-
-/// The gradient of the leaf values, by slot, from the gradient of the margins.
-fn leaf_gradient<B: ForestBackend>(
-    x: FloatTensor<B>,
-    grad: FloatTensor<B>,
-    op: &Arc<ForestOp>,
-) -> FloatTensor<B> {
-    let device = x.device();
-    let (rows, trees, outputs) = (x.shape()[0], op.trees(), op.outputs());
-    let slots = B::forest_slots(x, op.clone());
-    let slots = B::int_reshape(slots, Shape::from(vec![rows * trees]));
-    let width = op.forest().leaf_width();
-    // One row of gradients for each row and tree: what the tree's leaf was added to.
-    let per_visit = match &op.forest().targets {
-        Targets::One(targets) => {
-            let targets: Vec<i32> = targets.iter().map(|t| *t as i32).collect();
-            let targets = B::int_from_data(TensorData::new(targets, [trees]), &device);
-            B::float_select(grad, 1, targets)
-        }
-        Targets::All => {
-            let grad = B::float_reshape(grad, Shape::from(vec![rows, 1, outputs]));
-            B::float_repeat_dim(grad, 1, trees)
-        }
-    };
-    let per_visit = B::float_reshape(per_visit, Shape::from(vec![rows * trees, width]));
-    let count = op.forest().leaf_values.len();
-    let zeros = B::float_zeros(Shape::from(vec![count / width, width]), &device, FloatDType::F32);
-    let summed = B::float_select_assign(zeros, 0, slots, per_visit, IndexingUpdateOp::Add);
-    B::float_reshape(summed, Shape::from(vec![count]))
 }

@@ -36,6 +36,16 @@ pub trait ForestBackend: Backend {
     fn forest_values(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>)
     -> FloatTensor<Self>;
 
+    /// The gradient of leaf values by slot, f32: `[rows, features]` and the gradient of the margins, `[rows, outputs]`, to
+    /// as many values as the leaves have. Each value is the sum of its rows' gradients, in the [order](super::BLOCK) that
+    /// every backend keeps.
+    #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![op.forest().leaf_values.len()]))]
+    fn forest_leaf_gradients(
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self>;
+
     /// Leaf slots: `[rows, features]` to `[rows, trees]`, i32.
     #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::from(vec![x[0], op.trees()]))]
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self>;

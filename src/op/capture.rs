@@ -33,6 +33,15 @@ impl ForestBackend for Capture {
         record("forest_values", x, Some(leaves), shape, DType::F32)
     }
 
+    fn forest_leaf_gradients(
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        let shape = Shape::from(vec![op.forest().leaf_values.len()]);
+        record("forest_leaf_gradients", x, Some(grad), shape, DType::F32)
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.trees()]);
         record("forest_slots", x, None, shape, DType::I32)
@@ -42,13 +51,13 @@ impl ForestBackend for Capture {
 fn record(
     id: &'static str,
     x: FloatTensor<Capture>,
-    leaves: Option<FloatTensor<Capture>>,
+    other: Option<FloatTensor<Capture>>,
     shape: Shape,
     dtype: DType,
 ) -> FloatTensor<Capture> {
     let client = x.client.clone();
     let out = TensorIr::uninit(client.create_empty_handle(), shape, dtype);
-    let inputs: Vec<TensorIr> = [Some(x), leaves].into_iter().flatten().map(|t| t.into_ir()).collect();
+    let inputs: Vec<TensorIr> = [Some(x), other].into_iter().flatten().map(|t| t.into_ir()).collect();
     let mut outputs = client.register(OperationIr::Custom(CustomOpIr::new(id, &inputs, &[out])));
     outputs.pop().expect("an operation with one output")
 }

@@ -10,7 +10,7 @@ use burn::{
     tensor::{DType, Shape},
 };
 use burn_cubecl::{CubeBackend, CubeDevice, tensor::CubeTensor};
-use fangorn_kernels::cube::Rows;
+use fangorn_kernels::cube::{LeafPlaces, ROWS_OF_GRADIENTS, Rows, leaf_gradients, pieces};
 
 use super::{ForestBackend, ForestOp};
 use crate::{
@@ -30,17 +30,33 @@ pub(super) struct Key {
 impl ForestOp {
     /// The executable for a device, made at its first use there.
     pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, emit: Emit) -> Result<&Executable> {
-        let rows = match dtype {
-            DType::F16 => RowType::F16,
-            DType::BF16 => RowType::BF16,
-            _ => RowType::F32,
-        };
+        let rows = row_type(dtype);
         let key = Key { device: device.clone(), rows, emit };
         self.cube.get_or_try_init(&key, || {
             let client = device.client();
             let schedule = self.schedule(&crate::cube::device(&client));
             Executable::with_sum(&client, &self.forest, &schedule, emit, rows, self.sum)
         })
+    }
+
+    /// Where the gradient of each leaf value comes from, uploaded at the first gradient that is asked for.
+    fn leaf_places(&self, device: &CubeDevice) -> &LeafPlaces {
+        let make = || {
+            let places = self.places();
+            let words: Vec<u32> = places.iter().flat_map(|p| [p.slot, p.tree, p.output]).collect();
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+            let client = device.client();
+            Ok::<_, std::convert::Infallible>(LeafPlaces {
+                words: client.create_from_slice(&bytes),
+                values: places.len() as u32,
+                trees: self.trees() as u32,
+                outputs: self.outputs() as u32,
+            })
+        };
+        match self.leaf_places_on.get_or_try_init(device, make) {
+            Ok(places) => places,
+            Err(never) => match never {},
+        }
     }
 }
 
@@ -59,6 +75,35 @@ impl ForestBackend for CubeBackend {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
         sums(x, leaves, &op, Emit::Values(op.forest().transform))
+    }
+
+    fn forest_leaf_gradients(
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        let values = op.forest().leaf_values.len();
+        let room = x.client.empty(values * 4);
+        let (client, device) = (x.client.clone(), x.device.clone());
+        let sums = CubeTensor::new_contiguous(client, device, Shape::from(vec![values]), room, DType::F32);
+        let executable = op.executable(&x.device, x.dtype, Emit::Slots).expect("prepared by the caller");
+        let places = op.leaf_places(&x.device);
+        let grad = burn_cubecl::kernel::into_contiguous(grad);
+        let grad_len = grad.meta.num_elements();
+        // Neither slots nor gradients of a piece are more than a binding holds.
+        let words = x.client.properties().memory.max_page_size.min(1 << 33) / 4;
+        let most = (words / places.trees.max(places.outputs).max(1) as u64).min(1 << 31) as u32;
+        let most = (most / ROWS_OF_GRADIENTS * ROWS_OF_GRADIENTS).max(ROWS_OF_GRADIENTS);
+        let rows = rows(&x);
+        let all = pieces(row_type(x.dtype), &rows, (grad.handle, grad_len), most);
+        for (piece, (rows, grad)) in all.enumerate() {
+            let len = rows.batch as usize * op.trees();
+            let slots = (x.client.empty(len * 4), len);
+            // No leaf is read.
+            executable.run(&rows, (x.client.empty(4), 1), slots.clone());
+            leaf_gradients(&x.client, places, slots, grad, rows.batch, sums.handle.clone(), piece == 0);
+        }
+        sums
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
@@ -87,14 +132,26 @@ fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
 
 fn run(x: &CubeTensor, op: &ForestOp, emit: Emit, leaves: (cubecl::server::Handle, usize), out: &CubeTensor) {
     let executable = op.executable(&x.device, x.dtype, emit).expect("prepared by the caller");
+    executable.run(&rows(x), leaves, (out.handle.clone(), out.meta.num_elements()));
+}
+
+/// The tensor's own memory, in its strides.
+fn rows(x: &CubeTensor) -> Rows {
     let values = x.handle.size_in_used() as usize / x.dtype.size();
-    let rows = Rows {
+    Rows {
         words: x.handle.clone(),
         len: values.div_ceil(4 / x.dtype.size()),
         batch: x.meta.shape()[0] as u32,
         row_stride: x.meta.strides()[0] as u32,
         column_stride: x.meta.strides()[1] as u32,
         offset: 0,
-    };
-    executable.run(&rows, leaves, (out.handle.clone(), out.meta.num_elements()));
+    }
+}
+
+fn row_type(dtype: DType) -> RowType {
+    match dtype {
+        DType::F16 => RowType::F16,
+        DType::BF16 => RowType::BF16,
+        _ => RowType::F32,
+    }
 }

@@ -34,6 +34,15 @@ impl ForestBackend for Flex {
         FlexTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, values(&leaves))))
     }
 
+    fn forest_leaf_gradients(
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        let grad = grad.to_contiguous();
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_leaf_gradients(rows, values(&grad))))
+    }
+
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         FlexTensor::from_data(with_rows(x, |rows| op.cpu_slots(rows)))
     }

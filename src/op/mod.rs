@@ -27,6 +27,7 @@ mod capture;
 mod cube;
 #[cfg(feature = "flex")]
 mod flex;
+mod gradient;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod once_list;
@@ -39,6 +40,7 @@ use burn::{
 };
 
 pub use backend::ForestBackend;
+pub use gradient::BLOCK;
 
 use crate::{
     Predictor,
@@ -62,6 +64,8 @@ pub struct ForestOp {
     cpu: OnceLock<Predictor>,
     #[cfg(feature = "cube")]
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
+    #[cfg(feature = "cube")]
+    leaf_places_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::cube::LeafPlaces>,
 }
 
 impl std::fmt::Debug for ForestOp {
@@ -107,6 +111,8 @@ impl ForestOp {
             cpu: OnceLock::new(),
             #[cfg(feature = "cube")]
             cube: once_list::OnceList::default(),
+            #[cfg(feature = "cube")]
+            leaf_places_on: once_list::OnceList::default(),
         })
     }
 
@@ -182,20 +188,17 @@ impl ForestOp {
     /// # Errors
     /// As [`ForestOp::margins`].
     pub fn values(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
-        let device = x.device();
-        if self.trees() == 0 || x.dims()[0] == 0 || differentiable(&device) {
-            let margins = self.margins(x)?;
-            let margins = match self.forest.scale.0 {
-                1.0 => margins,
-                scale => margins.mul_scalar(scale),
-            };
-            return Ok(transform(self.forest.transform, margins));
-        }
-        self.check(&x)?;
-        self.prepare(&device, x.dtype(), Emit::Values(self.forest.transform))?;
-        let leaves = self.leaves(&device).into_dispatch();
-        let values = <Dispatch as ForestBackend>::forest_values(x.into_dispatch(), leaves, self.clone());
-        Ok(Tensor::from_dispatch(values))
+        let leaves = self.leaves(&x.device());
+        values(x, leaves, self)
+    }
+
+    /// Values of margins, by tensor operations: what the objective's scale and transform make of them.
+    pub fn transformed(&self, margins: Tensor<2>) -> Tensor<2> {
+        let margins = match self.forest.scale.0 {
+            1.0 => margins,
+            scale => margins.mul_scalar(scale),
+        };
+        transform(self.forest.transform, margins)
     }
 
     /// Values a row has after the objective's transform.
@@ -255,6 +258,20 @@ impl ForestOp {
             DType::F32 | DType::F16 | DType::BF16 => Ok(()),
             other => Err(Error::Device(format!(
                 "{other:?} rows are not read; cast them to f32, x.cast(DType::F32)"
+            ))),
+        }
+    }
+
+    fn check_leaves(&self, x: &Tensor<2>, leaves: &Tensor<1>) -> Result<()> {
+        self.check(x)?;
+        if leaves.dims()[0] != self.leaves.len() || leaves.dtype() != DType::F32 {
+            let found = format!("{} leaf values of type {:?}", leaves.dims()[0], leaves.dtype());
+            return Err(Error::Rows(format!("{found}, the forest has {} of f32", self.leaves.len())));
+        }
+        match (x.device(), leaves.device()) {
+            (rows, leaves) if rows == leaves => Ok(()),
+            (rows, leaves) => Err(Error::Device(format!(
+                "rows are on {rows:?}, leaf values on {leaves:?}; move one of them"
             ))),
         }
     }
@@ -363,9 +380,9 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
     }
 }
 
-/// Whether a gradient may be asked for on a device.
-fn differentiable(device: &Device) -> bool {
-    matches!(device.as_dispatch(), DispatchDevice::Autodiff(_))
+/// Whether a gradient may be asked for: rows that are data may stand on a plain device beside leaves that are trained.
+fn tracked(x: &Tensor<2>, leaves: &Tensor<1>) -> bool {
+    x.is_autodiff() || leaves.is_autodiff()
 }
 
 /// The device under an autodiff one.
@@ -374,6 +391,24 @@ fn innermost(device: &DispatchDevice) -> &DispatchDevice {
         DispatchDevice::Autodiff(inner) => innermost(inner),
         other => other,
     }
+}
+
+/// The producer's own predictions with leaf values `leaves` by slot: what [`forest`] gives after the objective's transform,
+/// `[rows, values]` with [`ForestOp::values_width`] values a row. Output f32.
+///
+/// Under autodiff the gradient goes through the transform to `leaves`.
+///
+/// # Errors
+/// As [`forest`].
+pub fn values(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Tensor<2>> {
+    if op.trees() == 0 || x.dims()[0] == 0 || tracked(&x, &leaves) {
+        return Ok(op.transformed(forest(x, leaves, op)?));
+    }
+    op.check_leaves(&x, &leaves)?;
+    op.prepare(&x.device(), x.dtype(), Emit::Values(op.forest.transform))?;
+    let values =
+        <Dispatch as ForestBackend>::forest_values(x.into_dispatch(), leaves.into_dispatch(), op.clone());
+    Ok(Tensor::from_dispatch(values))
 }
 
 /// The operator: margins of `x`, `[rows, features]` to `[rows, outputs]`, with leaf values `leaves` by slot
@@ -386,11 +421,7 @@ fn innermost(device: &DispatchDevice) -> &DispatchDevice {
 /// # Errors
 /// As [`ForestOp::margins`], or `leaves` of another length than the forest's.
 pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Tensor<2>> {
-    op.check(&x)?;
-    if leaves.dims()[0] != op.leaves.len() || leaves.dtype() != DType::F32 {
-        let found = format!("{} leaf values of type {:?}", leaves.dims()[0], leaves.dtype());
-        return Err(Error::Rows(format!("{found}, the forest has {} of f32", op.leaves.len())));
-    }
+    op.check_leaves(&x, &leaves)?;
     if x.dims()[0] == 0 {
         return Ok(Tensor::zeros([0, op.outputs()], &x.device()));
     }
@@ -400,10 +431,14 @@ pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
         let base = Tensor::<2>::from_data(TensorData::new(base, [1, op.outputs()]), &x.device());
         return Ok(base.repeat_dim(0, x.dims()[0]));
     }
-    if op.forest.aggregate != Aggregate::Sum && differentiable(&x.device()) {
+    if op.forest.aggregate != Aggregate::Sum && tracked(&x, &leaves) {
         return op.extremes(x, leaves);
     }
     op.prepare(&x.device(), x.dtype(), Emit::Margins)?;
+    if leaves.is_autodiff() {
+        // What the gradient walks.
+        op.prepare(&x.device(), x.dtype(), Emit::Slots)?;
+    }
     let margins =
         <Dispatch as ForestBackend>::forest_margins(x.into_dispatch(), leaves.into_dispatch(), op.clone());
     Ok(Tensor::from_dispatch(margins))

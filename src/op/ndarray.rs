@@ -3,7 +3,7 @@
 // burn-ndarray is deprecated upstream in favour of burn-flex and served as long as burn has it.
 #![allow(deprecated)]
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use burn::{
     backend::{
@@ -24,7 +24,7 @@ impl ForestBackend for NdArray {
         leaves: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        let leaves = values(leaves);
+        let leaves = values(&leaves);
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, &leaves)))
     }
 
@@ -33,8 +33,17 @@ impl ForestBackend for NdArray {
         leaves: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        let leaves = values(leaves);
+        let leaves = values(&leaves);
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, &leaves)))
+    }
+
+    fn forest_leaf_gradients(
+        x: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        op: Arc<ForestOp>,
+    ) -> FloatTensor<Self> {
+        let grad = values(&grad);
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_leaf_gradients(rows, &grad)))
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
@@ -42,9 +51,16 @@ impl ForestBackend for NdArray {
     }
 }
 
-/// The values in row-major order.
-fn values(tensor: NdArrayTensor) -> Vec<f32> {
-    match NdArray::float_cast(tensor, FloatDType::F32) {
+/// The values in row-major order: where they lie when they do in that order, otherwise copied.
+fn values(tensor: &NdArrayTensor) -> Cow<'_, [f32]> {
+    if let NdArrayTensor::F32(storage) = tensor {
+        let view = storage.view();
+        return match view.to_slice() {
+            Some(values) => values.into(),
+            None => view.iter().copied().collect(),
+        };
+    }
+    match NdArray::float_cast(tensor.clone(), FloatDType::F32) {
         NdArrayTensor::F32(storage) => storage.view().iter().copied().collect(),
         _ => unreachable!("a tensor cast to f32 is f32"),
     }
@@ -63,6 +79,6 @@ fn with_rows<R>(x: NdArrayTensor, f: impl FnOnce(&Rows<'_>) -> R) -> R {
             );
         }
     }
-    let data = values(x);
+    let data = values(&x);
     f(&Rows::strided(&data, shape, [shape[1], 1]).expect("row-major values"))
 }

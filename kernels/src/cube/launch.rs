@@ -5,6 +5,7 @@ use cubecl::{client::Client, prelude::*, server::Handle};
 use super::{
     expand::forest,
     finish::{LastStage, finish},
+    gradient::{BLOCK, PLACE_WORDS, add_blocks, add_rows},
     memory::{BuffersLaunch, CallLaunch},
     ordered::{Order, add_in_order},
     rank::rank_rows,
@@ -433,6 +434,82 @@ fn launch_piece(
 /// there are few sums of many copies.
 pub fn adders(copies: u32, sums: u32) -> Adders {
     if copies >= 32 && sums < copies { Adders::Cube } else { Adders::Unit }
+}
+
+/// Where the gradient of each leaf value comes from: three words a value, its slot, its tree and the output it is added to.
+#[derive(Clone, Debug)]
+pub struct LeafPlaces {
+    /// The buffer.
+    pub words: Handle,
+    /// Leaf values.
+    pub values: u32,
+    /// Trees of the forest.
+    pub trees: u32,
+    /// Margins a row.
+    pub outputs: u32,
+}
+
+/// Writes the gradient of all leaf values into `sums`, or adds it where these are not the first rows, from the `slots` that
+/// `rows` rows reached and the gradient of their margins, `rows x outputs`. Rows are added up in blocks of
+/// [`ROWS_OF_GRADIENTS`](super::ROWS_OF_GRADIENTS), and the blocks in their order.
+pub fn leaf_gradients(
+    client: &Client,
+    places: &LeafPlaces,
+    slots: (Handle, usize),
+    grad: (Handle, usize),
+    rows: u32,
+    sums: Handle,
+    first_rows: bool,
+) {
+    let LeafPlaces { words, values, trees, outputs } = places;
+    if *values == 0 {
+        return;
+    }
+    // Partial sums stay small whatever the batch; how many launches there are changes no order.
+    let most = (MOST_PARTIALS / 4 / u64::from(*values)).clamp(1, 1 << 16) as u32;
+    let blocks = rows.div_ceil(BLOCK);
+    let mut first = 0;
+    loop {
+        let count = most.min(blocks - first);
+        let len = values * count;
+        let partial = client.empty(len.max(1) as usize * 4);
+        // SAFETY: a unit has a place and a block of rows that are there, or none; there are slots and gradients of all
+        // rows, and a partial sum for each unit.
+        unsafe {
+            let (cubes, dim) = flat(len);
+            add_rows::launch_unchecked(
+                client,
+                cubes,
+                dim,
+                buffer(&slots.0, slots.1),
+                buffer(&grad.0, grad.1),
+                buffer(words, *values as usize * PLACE_WORDS as usize),
+                buffer(&partial, len.max(1) as usize),
+                *values,
+                first * BLOCK,
+                rows,
+                count,
+                *trees,
+                *outputs,
+            );
+            let (cubes, dim) = flat(*values);
+            let (partial, sums) = (buffer(&partial, len.max(1) as usize), buffer(&sums, *values as usize));
+            add_blocks::launch_unchecked(
+                client,
+                cubes,
+                dim,
+                partial,
+                sums,
+                *values,
+                count,
+                first_rows && first == 0,
+            );
+        }
+        first += count;
+        if first >= blocks {
+            return;
+        }
+    }
 }
 
 /// # Safety

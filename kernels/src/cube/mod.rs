@@ -11,6 +11,7 @@ mod double;
 mod expand;
 mod finish;
 mod fixed;
+mod gradient;
 mod keys;
 mod launch;
 mod memory;
@@ -22,8 +23,10 @@ mod shared;
 mod walk;
 
 pub use compile::compile;
+pub use gradient::BLOCK as ROWS_OF_GRADIENTS;
 pub use launch::{
-    Leaves, Model, RankTables, Rows, adders, cubes, launch, margins_in_order, most_rows, pieces, rank,
+    LeafPlaces, Leaves, Model, RankTables, Rows, adders, cubes, launch, leaf_gradients, margins_in_order,
+    most_rows, pieces, rank,
 };
 pub use memory::TREE_WORDS;
 pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};

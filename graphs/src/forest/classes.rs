@@ -1,0 +1,113 @@
+//! Classes and their probabilities.
+
+use burn::tensor::{DType, Device, Int, Tensor, TensorData, activation};
+use fangorn::forest::{ClassRule, Forest, Targets, Transform, greatest_f32_not_above};
+
+use super::ForestModule;
+use crate::error::{Error, Result};
+
+impl ForestModule {
+    /// The class of each row: `[rows, features]` to `[rows, 1]`, or `[rows, outputs]` where each output is a question of its
+    /// own. Classes are numbered from 0; [`labels`](Self::labels) names them. Of equal margins the first counts.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), and [`Error::NoClasses`] of a forest that is no classifier.
+    pub fn classes(&self, x: Tensor<2>) -> Result<Tensor<2, Int>> {
+        let op = self.operator()?;
+        let forest = op.forest();
+        match forest.classes.rule {
+            ClassRule::None => Err(Error::NoClasses(forest.producer.objective.clone())),
+            ClassRule::Largest if op.outputs() > 1 => {
+                // Margins keep apart what a transform's rounding makes equal.
+                let margins = self.margins(x)?.detach();
+                let (rows, outputs) = (margins.dims()[0], op.outputs());
+                let below = margins.clone().lower(margins.clone().max_dim(1).expand([rows, outputs]));
+                let numbers: Vec<i32> = (0..outputs as i32).collect();
+                let numbers = TensorData::new(numbers, [1, outputs]);
+                let numbers = Tensor::<2, Int>::from_data(numbers, (&margins.device(), DType::I32));
+                Ok(numbers.expand([rows, outputs]).mask_fill(below, outputs as i32).min_dim(1))
+            }
+            ClassRule::Largest => Ok(self.values(x)?.detach().int()),
+            ClassRule::Over { threshold } => {
+                let values = self.values(x)?.detach();
+                let values = if forest.transform.is_pair() { second_of_pairs(values) } else { values };
+                // Of f32 values the same are over it as over the next f32 below.
+                Ok(values.greater_elem(greatest_f32_not_above(threshold.0)).int())
+            }
+        }
+    }
+
+    /// What the producer calls the classes; empty where they are numbered from 0.
+    pub fn labels(&self) -> &[String] {
+        self.operator_or_none().map_or(&[], |forest| &forest.classes.labels)
+    }
+
+    /// The probability of each class: `[rows, features]` to `[rows, classes]`; `[rows, outputs]` where each of several
+    /// outputs is a question of its own, the probability that its answer is 1. Of classes that were each trained against the rest
+    /// they are their producer's, and need not add up to one.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), [`Error::NoClasses`] of a forest that is no classifier, and [`Error::NoProbabilities`] of
+    /// one that decides without.
+    pub fn probabilities(&self, x: Tensor<2>) -> Result<Tensor<2>> {
+        let op = self.operator()?;
+        let forest = op.forest();
+        if forest.classes.rule == ClassRule::None {
+            return Err(Error::NoClasses(forest.producer.objective.clone()));
+        }
+        let both = |p: Tensor<2>| match op.outputs() {
+            1 => Tensor::cat(vec![p.clone().neg().add_scalar(1.0), p], 1),
+            _ => p,
+        };
+        match forest.transform {
+            Transform::Sigmoid => Ok(both(self.values(x)?)),
+            Transform::Softmax | Transform::SoftmaxZero => self.values(x),
+            // The transform keeps the largest only.
+            Transform::Argmax => {
+                let margins = self.margins(x)?;
+                Ok(activation::softmax(margins.mul_scalar(forest.scale.0), 1))
+            }
+            Transform::SigmoidPair | Transform::ComplementPair if op.outputs() == 1 => self.values(x),
+            Transform::SigmoidPair | Transform::ComplementPair => Ok(second_of_pairs(self.values(x)?)),
+            Transform::Identity if adds_up_to_one(forest) => Ok(both(self.values(x)?)),
+            other => Err(Error::NoProbabilities(format!(
+                "a forest of objective `{}` decides by values of transform `{}`; ask for its values",
+                forest.producer.objective,
+                other.name()
+            ))),
+        }
+    }
+
+    fn operator_or_none(&self) -> Option<&Forest> {
+        self.operator().ok().map(|op| op.forest())
+    }
+}
+
+/// Of pairs side by side the second ones, which speak for class 1.
+fn second_of_pairs(values: Tensor<2>) -> Tensor<2> {
+    let seconds: Vec<i32> = (1..values.dims()[1] as i32).step_by(2).collect();
+    let device: Device = values.device();
+    let seconds = TensorData::new(seconds.clone(), [seconds.len()]);
+    values.select(1, Tensor::<1, Int>::from_data(seconds, (&device, DType::I32)))
+}
+
+/// Whether leaves are shares of votes: none is negative, and no sum can be above one.
+fn adds_up_to_one(forest: &Forest) -> bool {
+    let scale = forest.scale.0;
+    let shares = |v: f64| v * scale >= 0.0;
+    if !forest.leaf_values.iter().chain(&forest.base_score).all(|v| shares(v.0)) {
+        return false;
+    }
+    let mut most: Vec<f64> = forest.base_score.iter().map(|b| b.0 * scale).collect();
+    for (t, tree) in forest.trees.iter().enumerate() {
+        let largest = |lane: usize| {
+            let slots = tree.nodes.iter().filter_map(|n| n.slot());
+            slots.map(|s| forest.leaf(s)[lane].0 * scale).fold(0.0, f64::max)
+        };
+        match &forest.targets {
+            Targets::One(targets) => most[targets[t] as usize] += largest(0),
+            Targets::All => most.iter_mut().enumerate().for_each(|(o, most)| *most += largest(o)),
+        }
+    }
+    most.iter().all(|most| *most <= 1.0 + 1e-6)
+}

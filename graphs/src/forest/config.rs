@@ -1,0 +1,107 @@
+//! How a forest becomes a module.
+
+use burn::{
+    module::{Param, ParamId},
+    tensor::{DType, Device, Tensor, TensorData},
+};
+use fangorn::{Forest, schedule::Schedule};
+
+use super::{ForestModule, Output, soft::Soft, structure};
+use crate::error::{Error, Result};
+
+/// What a [`ForestModule`] is made of.
+///
+/// ```
+/// # #[cfg(feature = "flex")] {
+/// use burn::tensor::Device;
+/// use fangorn::{Forest, schedule::Preset};
+/// use fangorn_graphs::{ForestModuleConfig, Output};
+///
+/// let mut forest = Forest::builder(2, 1);
+/// forest.tree(0).leaf(0, &[0.5]);
+/// let forest = forest.build().map_err(fangorn::Error::from)?;
+/// let schedule = Preset::Default.schedule(&forest, false);
+/// let module = ForestModuleConfig::new(forest)
+///     .with_schedule(schedule)
+///     .with_output(Output::Margins)
+///     .init(&Device::flex())?;
+/// assert_eq!(module.leaves.dims(), [1, 1]);
+/// # }
+/// # Ok::<(), fangorn_graphs::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ForestModuleConfig {
+    forest: Forest,
+    schedule: Option<Schedule>,
+    output: Output,
+    temperature: Option<f64>,
+}
+
+impl ForestModuleConfig {
+    /// A module that gives values, with the default schedule of each device, and with no gradient of the rows.
+    pub fn new(forest: Forest) -> Self {
+        Self { forest, schedule: None, output: Output::Values, temperature: None }
+    }
+
+    /// Of the structure that a record holds, for a record whose forest is not at hand otherwise: the words of its tensor
+    /// `structure`. The leaf values are then those that the forest was trained to; loading the record brings its own.
+    ///
+    /// # Errors
+    /// [`Error::Record`] for words that are no structure.
+    pub fn of_structure(words: &[i32]) -> Result<Self> {
+        structure::forest(words).map(Self::new).map_err(Error::Record)
+    }
+
+    /// With this schedule on every device. It says how the forest is walked and is no part of a record.
+    #[must_use]
+    pub fn with_schedule(mut self, schedule: Schedule) -> Self {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// What [`ForestModule::forward`] gives.
+    #[must_use]
+    pub fn with_output(mut self, output: Output) -> Self {
+        self.output = output;
+        self
+    }
+
+    /// With a gradient of the rows, that of the forest with soft splits: `x < t` goes left with probability
+    /// `sigmoid((t - x) / temperature)`, the temperature in the units of the columns. What the module gives is not changed.
+    /// See [the gradient of the rows](super#the-gradient-of-the-rows).
+    #[must_use]
+    pub fn with_soft_splits(mut self, temperature: f64) -> Self {
+        self.temperature = Some(temperature);
+        self
+    }
+
+    /// The module, its parameters on `device`.
+    ///
+    /// # Errors
+    /// A forest that does not verify, a schedule whose directives contradict each other, or soft splits that the forest
+    /// can't have: [`Error::Soft`] names the reason.
+    pub fn init(self, device: &Device) -> Result<ForestModule> {
+        let Self { forest, schedule, output, temperature } = self;
+        let op = structure::operator(forest, schedule.as_ref())?;
+        let soft = temperature.map(|t| Soft::new(t, op.forest())).transpose()?;
+        let forest = op.forest();
+        let words = structure::words(forest);
+        let fingerprint = structure::fingerprint(&words);
+        let integers = |words: Vec<i32>| {
+            let data = TensorData::new(words.clone(), [words.len()]);
+            Param::initialized(ParamId::new(), Tensor::from_data(data, (device, DType::I32)))
+        };
+        let width = forest.leaf_width();
+        let leaves: Vec<f32> = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
+        let leaves = TensorData::new(leaves, [forest.slots(), width]);
+        Ok(ForestModule {
+            leaves: Param::from_tensor(Tensor::from_data(leaves, (device, DType::F32))),
+            structure: integers(words),
+            fingerprint: integers(fingerprint.to_vec()),
+            built: Ok(op),
+            schedule: schedule.map(Into::into),
+            output,
+            soft,
+        })
+    }
+}

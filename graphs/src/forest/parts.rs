@@ -1,0 +1,153 @@
+//! What burn asks of a module: its parameters to visit, exchange and move, and how it is printed.
+//!
+//! This is what burn's derive would write, but for `map`: an exchanged structure is another forest, and has to be compiled.
+
+use std::{fmt, sync::Arc};
+
+use burn::{
+    module::{
+        Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper,
+        ModuleVisitor, Param,
+    },
+    tensor::{Device, Int, Tensor},
+};
+
+use super::{ForestModule, soft::Soft, structure};
+
+const TYPE: &str = "Struct:ForestModule";
+
+impl Module for ForestModule {
+    fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
+        visitor.enter_module("leaves", TYPE);
+        self.leaves.visit(visitor);
+        visitor.exit_module("leaves", TYPE);
+        for (name, param) in [("structure", &self.structure), ("fingerprint", &self.fingerprint)] {
+            visitor.enter_module(name, TYPE);
+            param.visit(visitor);
+            visitor.exit_module(name, TYPE);
+        }
+    }
+
+    fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
+        mapper.enter_module("leaves", TYPE);
+        let leaves = Module::map(self.leaves, mapper);
+        mapper.exit_module("leaves", TYPE);
+        let mut exchanged = false;
+        let mut map = |name: &str, param: Param<Tensor<1, Int>>| {
+            mapper.enter_module(name, TYPE);
+            let before = param.clone();
+            let param = Module::map(param, mapper);
+            // A parameter that was handed back as it came still shares its value with the clone, so that an optimizer's step
+            // reads nothing.
+            exchanged |= !std::ptr::eq::<Tensor<1, Int>>(&*before, &*param);
+            mapper.exit_module(name, TYPE);
+            param
+        };
+        let structure = map("structure", self.structure);
+        let fingerprint = map("fingerprint", self.fingerprint);
+        if !exchanged {
+            return Self { leaves, structure, fingerprint, ..self };
+        }
+        let mut built = structure::reload(&structure, &fingerprint, &self.built, self.schedule.as_deref());
+        let same = matches!((&built, &self.built), (Ok(new), Ok(old)) if Arc::ptr_eq(new, old));
+        let mut soft = self.soft;
+        if let (false, Ok(op), Some(old)) = (same, &built, &soft) {
+            match Soft::new(old.temperature(), op.forest()) {
+                Ok(new) => soft = Some(new),
+                Err(error) => built = Err(error.to_string()),
+            }
+        }
+        Self { leaves, structure, fingerprint, built, soft, ..self }
+    }
+
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        let devices = self.leaves.collect_devices(devices);
+        self.fingerprint.collect_devices(self.structure.collect_devices(devices))
+    }
+
+    fn to_device(self, device: &Device) -> Self {
+        Self {
+            leaves: self.leaves.to_device(device),
+            structure: self.structure.to_device(device),
+            fingerprint: self.fingerprint.to_device(device),
+            ..self
+        }
+    }
+
+    fn fork(self, device: &Device) -> Self {
+        Self {
+            leaves: self.leaves.fork(device),
+            structure: self.structure.fork(device),
+            fingerprint: self.fingerprint.fork(device),
+            ..self
+        }
+    }
+
+    fn train(self) -> Self {
+        Self {
+            leaves: self.leaves.train(),
+            structure: self.structure.train(),
+            fingerprint: self.fingerprint.train(),
+            ..self
+        }
+    }
+
+    fn valid(&self) -> Self {
+        Self {
+            leaves: self.leaves.valid(),
+            structure: self.structure.valid(),
+            fingerprint: self.fingerprint.valid(),
+            ..self.clone()
+        }
+    }
+
+    fn materialize(self) -> Self {
+        Self { leaves: self.leaves.materialize(), ..self }
+    }
+}
+
+impl fmt::Display for ForestModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&ModuleDisplay::format(self, DisplaySettings::default()))
+    }
+}
+
+impl ModuleDisplayDefault for ForestModule {
+    fn content(&self, content: Content) -> Option<Content> {
+        content
+            .set_top_level_type("ForestModule")
+            .add("leaves", &self.leaves)
+            .add("structure", &self.structure)
+            .add("fingerprint", &self.fingerprint)
+            .optional()
+    }
+
+    fn num_params(&self) -> usize {
+        Module::num_params(self)
+    }
+}
+
+impl ModuleDisplay for ForestModule {
+    fn custom_settings(&self) -> Option<DisplaySettings> {
+        DisplaySettings::new().with_new_line_after_attribute(false).optional()
+    }
+
+    fn custom_content(&self, content: Content) -> Option<Content> {
+        let content = content.set_top_level_type("ForestModule");
+        let Ok(op) = &self.built else {
+            return content.add("broken", &true).optional();
+        };
+        let forest = op.forest();
+        let content = content
+            .add("producer", forest.producer.library.as_str())
+            .add("features", &forest.features.len())
+            .add("trees", &op.trees())
+            .add("leaves", &forest.slots())
+            .add("outputs", &op.outputs())
+            .add_debug_attribute("output", &self.output);
+        match &self.soft {
+            Some(soft) => content.add("temperature", &soft.temperature()).optional(),
+            None => content.optional(),
+        }
+    }
+}

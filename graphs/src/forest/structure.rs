@@ -1,0 +1,112 @@
+//! The structure of a forest as words of a tensor: the bytes of a `.fangorn` file, four a word.
+
+use std::sync::Arc;
+
+use burn::{
+    module::Param,
+    tensor::{Int, Tensor},
+};
+use fangorn::{Forest, file::Contents, op::ForestOp, schedule::Schedule};
+
+use crate::error::Result;
+
+/// A forest compiled with a schedule, or with the default of each device.
+pub(super) fn operator(forest: Forest, schedule: Option<&Schedule>) -> Result<Arc<ForestOp>> {
+    let op = match schedule {
+        Some(schedule) => ForestOp::with_schedule(forest, schedule.clone())?,
+        None => ForestOp::new(forest)?,
+    };
+    Ok(Arc::new(op))
+}
+
+/// The words of a forest, the first byte of each in its low bits; the last is filled up with zeros.
+pub(super) fn words(forest: &Forest) -> Vec<i32> {
+    let mut bytes = Contents::new(forest.clone()).to_bytes();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// The forest of these words.
+pub(super) fn forest(words: &[i32]) -> Result<Forest, String> {
+    let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    // The file says its own length, which may end inside the last word.
+    if let Some(length) = bytes.get(16..24).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes) {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length <= bytes.len() && bytes.len() - length < 4 {
+            bytes.truncate(length);
+        }
+    }
+    let read = Contents::from_bytes(&bytes, &Default::default());
+    read.map(|contents| contents.forest).map_err(|e| format!("`structure` is no .fangorn file: {e}"))
+}
+
+/// Two words that tell structures apart (FNV-1a of 64 bits over the words).
+pub(super) fn fingerprint(words: &[i32]) -> [i32; 2] {
+    let bytes = words.iter().flat_map(|w| w.to_le_bytes());
+    let hash = bytes
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    [hash as i32, (hash >> 32) as i32]
+}
+
+/// The operator of the structure and fingerprint that a record has brought: `present` where they are still its own.
+pub(super) fn reload(
+    structure: &Param<Tensor<1, Int>>,
+    fingerprint: &Param<Tensor<1, Int>>,
+    present: &Result<Arc<ForestOp>, String>,
+    schedule: Option<&Schedule>,
+) -> Result<Arc<ForestOp>, String> {
+    let read = |name: &str, param: &Param<Tensor<1, Int>>| {
+        let read = param.val().try_into_vec_as::<i32>();
+        read.map_err(|e| format!("`{name}` can't be read as words of 32 bits: {e:?}"))
+    };
+    let words = read("structure", structure)?;
+    let (found, said) = (self::fingerprint(&words), read("fingerprint", fingerprint)?);
+    if found[..] != said[..] {
+        return Err(
+            "`structure` and `fingerprint` are of two forests; load all tensors of one module, or make the module of \
+             the record's own forest (ForestModuleConfig::of_structure)"
+                .into(),
+        );
+    }
+    let forest = forest(&words)?;
+    match present {
+        Ok(op) if *op.forest() == forest => Ok(op.clone()),
+        _ => operator(forest, schedule).map_err(|e| e.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fangorn::Forest;
+
+    use super::{fingerprint, forest, words};
+
+    fn stump(value: f64) -> Forest {
+        let mut forest = Forest::builder(1, 1).names(["x"]);
+        forest.tree(0).leaf(0, &[value]);
+        forest.build().expect("a forest")
+    }
+
+    #[test]
+    fn words_and_back() {
+        for value in [0.5, -1.25] {
+            let words = words(&stump(value));
+            assert_eq!(forest(&words), Ok(stump(value)));
+        }
+        let [a, b] = [0.5, 0.25].map(|value| fingerprint(&words(&stump(value))));
+        assert_ne!(a, b);
+    }
+
+    #[test]
+    fn broken_words_are_refused() {
+        let whole = words(&stump(0.5));
+        for words in [&[][..], &whole[..3], &whole[..whole.len() - 1], &[7; 100]] {
+            let error = forest(words).expect_err("no file");
+            assert!(error.contains("structure"), "{error}");
+        }
+        let mut turned = whole;
+        let last = turned.len() - 1;
+        turned[last] ^= 1 << 9;
+        assert!(forest(&turned).is_err(), "a bit that is turned");
+    }
+}

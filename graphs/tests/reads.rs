@@ -1,0 +1,86 @@
+//! Nothing is read back between rows and loss.
+
+mod support;
+
+use burn::tensor::{Device, Tensor};
+use fangorn_graphs::{ForestModule, ForestModuleConfig, Output};
+
+fn module(model: &str, device: &Device) -> ForestModule {
+    let config = ForestModuleConfig::new(support::model(model)).with_output(Output::Values);
+    config.init(device).expect(model)
+}
+
+/// A device that only records has no value to read: a step that asked for one could not be recorded.
+#[test]
+fn rows_to_loss_are_recorded_without_a_value() {
+    for model in ["churn", "softprob"] {
+        let device = Device::capture();
+        let graph = device.capture_scope(|scope| {
+            let module = module(model, &device);
+            let x = Tensor::<2>::zeros([64, module.features()], &device);
+            let loss = module.forward(x).expect("recorded").square().mean();
+            assert!(loss.try_into_data().is_err(), "there is nothing to read");
+            scope.complete([], [])
+        });
+        let recorded = format!("{:?}", graph.expect("recorded").graph.operations);
+        assert!(recorded.contains("forest_values"), "{recorded}");
+    }
+}
+
+/// A GPU that is held by another thread answers no read: a step of training is issued whole while it is.
+#[cfg(feature = "wgpu")]
+#[test]
+fn a_step_is_issued_while_the_device_is_held() {
+    use std::{sync::mpsc, thread, time::Duration};
+
+    use burn::{
+        backend::DispatchDevice,
+        optim::{AdamConfig, GradientsParams},
+    };
+
+    let Some((name, device)) = support::devices().into_iter().find(|(name, _)| *name == "wgpu") else {
+        return;
+    };
+    let DispatchDevice::Cube(cube) = device.as_dispatch() else { panic!("{name} is a cubecl device") };
+    for model in ["churn", "softprob"] {
+        let s = support::named(model);
+        let tracked = device.clone().autodiff();
+        let x = || s.tensor(&device);
+        let step = |forest: ForestModule, x: Tensor<2>| {
+            let loss = forest.forward(x).expect(model).square().mean();
+            let grads = GradientsParams::from_grads(loss.clone().backward(), &forest);
+            (AdamConfig::new().init().step(0.1, forest, grads), loss)
+        };
+        // Kernels are made at the first step.
+        let (expected, loss) = step(module(model, &tracked), x());
+        let (expected, expected_loss) = (support::bits(expected.leaves.val()), support::bits(loss));
+        let (forest, rows) = (module(model, &tracked), x());
+        support::bits(forest.leaves.val());
+        let (held, is_held) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let (stepped, loss) = thread::scope(|scope| {
+            let client = cube.client();
+            scope.spawn(move || {
+                let hold = move || {
+                    held.send(()).expect("the test waits");
+                    let _ = released.recv();
+                };
+                client.exclusive(hold).expect("a device of its own");
+            });
+            is_held.recv().expect("the device is held");
+            let (done, is_done) = mpsc::channel();
+            let issued = scope.spawn(move || {
+                let result = step(forest, rows);
+                let _ = done.send(());
+                result
+            });
+            let in_time = is_done.recv_timeout(Duration::from_secs(60)).is_ok();
+            release.send(()).expect("the device waits");
+            let issued = issued.join().expect("no panic");
+            assert!(in_time, "{model}: the step waits for the device");
+            issued
+        });
+        assert_eq!(support::bits(loss), expected_loss, "{model}");
+        assert_eq!(support::bits(stepped.leaves.val()), expected, "{model}");
+    }
+}

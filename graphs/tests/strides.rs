@@ -1,0 +1,63 @@
+//! Rows are read where they lie: a call on swapped axes or a part of a tensor makes no room for a copy of them.
+
+mod support;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use burn::tensor::Tensor;
+use fangorn_graphs::{ForestModuleConfig, Output};
+use support::{bits, devices, tensor};
+
+/// The largest room that was made since this was 0, on any thread.
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+struct Watched;
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        // SAFETY: as promised to this function.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as promised to this function.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static WATCHED: Watched = Watched;
+
+/// One test, so that no other makes room beside it.
+#[test]
+fn no_room_is_made_for_a_copy_of_the_rows() {
+    const ROWS: usize = 4096;
+    let mut wide = support::model("churn");
+    wide.features.resize(128, Default::default());
+    let bytes = ROWS * wide.features.len() * 4;
+    let rows: Vec<f32> = (0..ROWS * wide.features.len()).map(|i| (i * 37 % 101) as f32 * 0.7).collect();
+    let columns = wide.features.len();
+    let turned: Vec<f32> = (0..rows.len()).map(|i| rows[i % ROWS * columns + i / ROWS]).collect();
+    for (name, device) in devices() {
+        let module = ForestModuleConfig::new(wide.clone()).with_output(Output::Margins);
+        let module = module.init(&device).expect(name);
+        let plain = tensor(&rows, columns, &device);
+        let expected = bits(module.forward(plain.clone()).expect(name));
+        let check = |what: &str, x: Tensor<2>, expected: &[u32]| {
+            LARGEST.store(0, Ordering::Relaxed);
+            let margins = module.forward(x).expect(name);
+            let largest = LARGEST.load(Ordering::Relaxed);
+            assert!(largest < bytes / 4, "{what} on {name}: room for {largest} bytes, rows are {bytes}");
+            assert_eq!(bits(margins), expected, "{what} on {name}");
+        };
+        check("as they are", plain.clone(), &expected);
+        let swapped = tensor(&turned, ROWS, &device);
+        check("transposed", swapped.clone().transpose(), &expected);
+        check("permuted", swapped.permute([1, 0]), &expected);
+        check("a part", plain.slice([7..ROWS, 0..columns]), &expected[7..]);
+    }
+}

@@ -1,0 +1,74 @@
+//! The gradient of the leaf values: each row's gradient, added to the leaves that the row reached.
+
+use super::ForestOp;
+use crate::forest::Targets;
+
+/// Rows whose gradients are added up by themselves. A leaf value's gradient is an f32 sum of its rows in their order, block
+/// by block, and of the blocks in their order: the same on every backend, thread count and schedule. With `n` rows it is off
+/// by no more than `(BLOCK + n / BLOCK) x 2^-24` times the sum of the magnitudes.
+pub const BLOCK: usize = 256;
+
+/// Where the gradient of a leaf value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The slot of the leaf.
+    pub slot: u32,
+    /// Its tree.
+    pub tree: u32,
+    /// The output that the value is added to.
+    pub output: u32,
+}
+
+impl ForestOp {
+    /// The place of each leaf value.
+    #[cfg(feature = "cube")]
+    pub(super) fn places(&self) -> Vec<Place> {
+        let forest = &self.forest;
+        let width = forest.leaf_width();
+        let mut places = vec![Place { slot: 0, tree: 0, output: 0 }; forest.leaf_values.len()];
+        for (t, tree) in forest.trees.iter().enumerate() {
+            for slot in tree.nodes.iter().filter_map(|n| n.slot()) {
+                for (lane, place) in places[slot as usize * width..][..width].iter_mut().enumerate() {
+                    let output = match &forest.targets {
+                        Targets::One(targets) => targets[t],
+                        Targets::All => lane as u32,
+                    };
+                    *place = Place { slot, tree: t as u32, output };
+                }
+            }
+        }
+        places
+    }
+
+    /// The gradient of the leaf values on the CPU, from that of the margins, for an operator that is
+    /// [prepared](ForestOp::prepare).
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(super) fn cpu_leaf_gradients(
+        &self,
+        rows: &crate::cpu::Rows<'_>,
+        grad: &[f32],
+    ) -> burn::tensor::TensorData {
+        let (trees, outputs, width) = (self.trees(), self.outputs(), self.forest.leaf_width());
+        let mut slots = vec![0u32; rows.len() * trees];
+        let predictor = self.predictor().expect("prepared by the caller");
+        predictor.program().slots(rows, &mut slots).expect("checked by the caller");
+        let mut sums = vec![0.0f32; self.forest.leaf_values.len()];
+        let mut block_sums = sums.clone();
+        let add = |slots: &[u32], each: &mut dyn FnMut(usize, usize, usize)| {
+            for (row, slots) in slots.chunks_exact(trees).enumerate() {
+                for (tree, slot) in slots.iter().enumerate() {
+                    match &self.forest.targets {
+                        Targets::One(targets) => each(*slot as usize, row, targets[tree] as usize),
+                        Targets::All => (0..width).for_each(|o| each(*slot as usize * width + o, row, o)),
+                    }
+                }
+            }
+        };
+        for (slots, grad) in slots.chunks(BLOCK * trees).zip(grad.chunks(BLOCK * outputs)) {
+            add(slots, &mut |value, row, output| block_sums[value] += grad[row * outputs + output]);
+            // A leaf that several rows reached is moved once: what is left of it is zero.
+            add(slots, &mut |value, _, _| sums[value] += std::mem::take(&mut block_sums[value]));
+        }
+        burn::tensor::TensorData::new(sums, [self.forest.leaf_values.len()])
+    }
+}
