@@ -51,6 +51,10 @@ const DIRECTIVES: [&str; 29] = [
     "tileNodes(n)",
 ];
 
+/// Pairs that are refused, but for forests of leaves only.
+const REFUSED: [(&str, &str); 2] =
+    [("tileNodes(n)", "layout(reorg)"), ("tileNodes(n)", "layout(depth_first)")];
+
 /// Where each stands in [`DIRECTIVES`].
 fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
     match directive {
@@ -181,7 +185,7 @@ fn the_draws_reach_every_pair_of_directives() {
         for (b, other) in DIRECTIVES.iter().enumerate().take(a + 1) {
             let count = together[a][b];
             let _ = write!(table, "{count:5}");
-            if count < LEAST {
+            if count < LEAST && !REFUSED.contains(&(name, other)) {
                 rare.push(format!("{name} with {other}: {count}"));
             }
         }
@@ -195,7 +199,7 @@ fn the_draws_reach_every_pair_of_directives() {
             rare.push(format!("{name}: {count}"));
         }
     }
-    // No pair is left out: marks that exclude each other on one loop stand on different ones.
+    // No other pair is left out: marks that exclude each other on one loop stand on different ones.
     assert!(rare.is_empty(), "fewer than {LEAST} draws have\n{}\n{table}", rare.join("\n"));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/coverage.txt");
     if std::env::var_os("FANGORN_BLESS").is_some() {

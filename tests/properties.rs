@@ -12,6 +12,7 @@ use fangorn::{
     forest::reference,
     plan::{Op, Request, Sum, lower},
     schedule::{Device, Preset, Schedule},
+    sum::Contract,
 };
 use generate::{Case, Kind};
 use proptest::{prelude::*, test_runner::Config};
@@ -44,7 +45,8 @@ proptest! {
     #[test]
     fn f64_rows_decide_in_the_producers_type(case in generate::case(Kind::Any), seed in any::<u64>()) {
         let forest = &case.forest;
-        let Ok(predictor) = Predictor::with_threads(forest, &case.schedule, 1) else { return Ok(()) };
+        let made = Predictor::with_profile(forest, &case.schedule, 1, Contract::Any, &case.profile());
+        let Ok(predictor) = made else { return Ok(()) };
         let columns = forest.features.len();
         let values = generate::wide_rows(forest, case.batch, seed);
         let rows = Rows::strided(&values, [case.batch, columns], [columns, 1]).expect("rows");
@@ -55,7 +57,8 @@ proptest! {
     #[test]
     fn columns_apart_give_the_same_as_rows_together(case in generate::case(Kind::Any)) {
         let (count, columns) = (case.batch, case.forest.features.len());
-        let Ok(predictor) = Predictor::with_threads(&case.forest, &case.schedule, 1) else { return Ok(()) };
+        let made = Predictor::with_profile(&case.forest, &case.schedule, 1, Contract::Any, &case.profile());
+        let Ok(predictor) = made else { return Ok(()) };
         let together = Rows::strided(&case.rows, [count, columns], [columns, 1]).expect("rows");
         let by_column: Vec<f32> =
             (0..columns).flat_map(|c| (0..count).map(move |r| (r, c))).map(|(r, c)| case.row(r)[c]).collect();

@@ -114,7 +114,7 @@ fn unreadable_lines_are_named() {
         &["line 1", "`grid.w` is no GPU dimension", "grid.x/y/z or block.x/y/z"],
     );
     cpu("layout(hashed)", &["line 1", "`hashed` is no layout", "array, sparse, reorg or depth_first"]);
-    cpu("sort(size)", &["line 1", "`size` is no order", "depth, first_leaf or structure"]);
+    cpu("sort(size)", &["line 1", "`size` is no order", "depth, first_leaf, structure or likely_leaf"]);
     cpu("sort()", &["line 1", "expected `sort(depth)`"]);
     cpu("pad(some)", &["line 1", "`some` is no number of percent"]);
     cpu("vectorReduce(tree, 3)", &["line 1", "`3` is no vector width", "1, 2, 4, 8 or 16"]);

@@ -213,7 +213,14 @@ fn on_random_forests(case: &Case) -> Result<(), String> {
     let forest = &case.forest;
     let columns = forest.features.len();
     let rows = Rows::strided(&case.rows, [case.batch, columns], [columns, 1]).map_err(|e| e.to_string())?;
-    let margins = |contract, threads| match Predictor::with_sum(forest, &case.schedule, threads, contract) {
+    let profile = case.profile();
+    let margins = |contract, threads| match Predictor::with_profile(
+        forest,
+        &case.schedule,
+        threads,
+        contract,
+        &profile,
+    ) {
         Ok(predictor) => predictor.margins(&rows).map(Some).map_err(|e| e.to_string()),
         Err(Error::Layout(_)) => Ok(None),
         Err(e) => Err(e.to_string()),

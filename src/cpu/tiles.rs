@@ -136,7 +136,8 @@ impl<C: Compare> Tiles<C> {
         // SAFETY: a tile's address is in range (`Packed::verify`), and so is each outcome of its splits behind its place.
         let (link, k) = unsafe {
             let Head { link, table } = *self.heads.get_unchecked(address as usize);
-            (link, *self.tables.get_unchecked(((table & !HOP) + outcome) as usize))
+            // A walk that waits at its leaf steps from there, too: what it comes to does not count, but is read.
+            (link, *self.tables.get_unchecked(((table & !(HOP | LEAF)) + outcome) as usize))
         };
         let first = match self.children {
             0 => link,

@@ -69,7 +69,7 @@ impl Case {
         let slots: Vec<Vec<u32>> = self.forest.trees.iter().map(slots).collect();
         let usual: Vec<usize> = slots.iter().map(|slots| random.below(slots.len())).collect();
         let mut profile = Profile::new(&self.forest);
-        for _ in 0..20 {
+        for _ in 0..if trees == 0 { 0 } else { 20 } {
             let mut row = Vec::with_capacity(trees);
             for (slots, usual) in slots.iter().zip(&usual) {
                 let unusual = random.below(20) == 0;

@@ -17,7 +17,7 @@ fn tree(forest: &mut ForestBuilder, levels: u32, even: bool, full: bool, [column
                 6 if !full => Predicate::Always,
                 n => CompareType::F32.less(f64::from(n)),
             };
-            let missing = if number % 3 == 0 { Side::Right } else { Side::Left };
+            let missing = if number.is_multiple_of(3) { Side::Right } else { Side::Left };
             // Spread over the row, but no more of it than there is room for.
             let used = columns.min(most);
             let feature = number * 7 % used * (columns / used);
@@ -117,7 +117,7 @@ fn registers_lead_where_tiles_lead() {
         let Some(few) = Few::new(&forest, &order) else { return };
         let (rows, trees) = (37, order.len());
         let value = |i: usize| match i * 29 % 13 {
-            12 if i % 3 > 0 => f32::NAN,
+            12 if !i.is_multiple_of(3) => f32::NAN,
             n => n as f32 - 2.0,
         };
         let data: Vec<f32> = (0..rows * columns as usize).map(value).collect();
