@@ -476,7 +476,7 @@ pub fn leaf_gradients(
         // SAFETY: a unit has a place and a block of rows that are there, or none; there are slots and gradients of all
         // rows, and a partial sum for each unit.
         unsafe {
-            let (cubes, dim) = flat(len);
+            let (cubes, dim) = flat(client, len);
             add_rows::launch_unchecked(
                 client,
                 cubes,
@@ -492,7 +492,7 @@ pub fn leaf_gradients(
                 *trees,
                 *outputs,
             );
-            let (cubes, dim) = flat(*values);
+            let (cubes, dim) = flat(client, *values);
             let (partial, sums) = (buffer(&partial, len.max(1) as usize), buffer(&sums, *values as usize));
             add_blocks::launch_unchecked(
                 client,
