@@ -172,7 +172,7 @@ fn it_goes_where_the_model_goes() {
             let expected = config("churn").init(&other).expect(to).forward(s.tensor(&other)).expect(to);
             let expected = bits(expected);
             let same = |moved: &ForestModule| {
-                assert_eq!(moved.devices(), [other.clone()], "{from} to {to}");
+                assert_eq!(moved.devices(), std::slice::from_ref(&other), "{from} to {to}");
                 assert_eq!(bits(moved.forward(s.tensor(&other)).expect(to)), expected, "{from} to {to}");
                 assert_eq!(plan(moved), plan(&module), "{from} to {to}: nothing is compiled again");
             };

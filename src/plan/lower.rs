@@ -406,7 +406,8 @@ fn walks(
         }
     }
     let sizes = layout.sizes(forest, order, &least)?;
-    let settled = |((n, counted), (visited, (walk, _))): (&(u32, bool), (&Vec<u32>, &(&mir::Walk, u32)))| {
+    let mut walks = Vec::with_capacity(steps.len());
+    for (((n, counted), visited), (walk, _)) in steps.iter().zip(&visited).zip(&copies) {
         let complete = visited.iter().all(|k| sizes.depths[*k as usize] <= *n);
         let rest = match (complete, counted) {
             (true, _) => Rest::Nothing,
@@ -415,9 +416,8 @@ fn walks(
         };
         let likely = walk.likely.filter(|_| !on_gpu && rest == Rest::UntilLeaf);
         let tested = likely.map_or(0, |percent| trees.likely(visited, percent).saturating_sub(*n));
-        Steps { plain: *n, tested, rest }
-    };
-    let walks = steps.iter().zip(visited.iter().zip(&copies)).map(settled).collect();
+        walks.push(Steps { plain: *n, tested, rest });
+    }
     Ok(Walks { walks, least, sizes, notes })
 }
 
