@@ -3,6 +3,7 @@
 
 mod generate;
 mod runs;
+mod support;
 
 use fangorn::{
     Error, Predictor,
