@@ -49,6 +49,9 @@ impl ForestOp {
         grad: &[f32],
     ) -> burn::tensor::TensorData {
         let (trees, outputs, width) = (self.trees(), self.outputs(), self.forest.leaf_width());
+        if trees == 0 {
+            return burn::tensor::TensorData::new(Vec::<f32>::new(), [0]);
+        }
         let mut slots = vec![0u32; rows.len() * trees];
         let predictor = self.predictor().expect("prepared by the caller");
         predictor.program().slots(rows, &mut slots).expect("checked by the caller");
