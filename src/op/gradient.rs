@@ -9,6 +9,7 @@ use crate::forest::Targets;
 pub const BLOCK: usize = 256;
 
 /// Where the gradient of a leaf value comes from.
+#[cfg(feature = "cube")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The slot of the leaf.
