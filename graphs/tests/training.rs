@@ -22,7 +22,7 @@ struct Network {
     below: Linear,
     churn: ForestModule,
     classes: ForestModule,
-    vectors: ForestModule,
+    binary: ForestModule,
     above: Linear,
 }
 
@@ -33,22 +33,24 @@ impl Network {
         let forests = MODELS.map(model);
         let margins = forests.iter().map(|f| f.outputs as usize).sum();
         let columns = forests.iter().map(|f| f.features.len()).max().expect("three");
-        let [churn, classes, vectors] = forests.map(|forest| {
-            let config = ForestModuleConfig::new(forest).with_output(Output::Margins);
-            config.with_soft_splits(1.0).init(device).expect("a module")
+        let [churn, classes, binary] = forests.map(|forest| {
+            // One of them lets a gradient through to the layer below.
+            let config = ForestModuleConfig::new(forest.clone()).with_output(Output::Margins);
+            let config = if forest.outputs > 1 { config.with_soft_splits(1.0) } else { config };
+            config.init(device).expect("a module")
         });
         Self {
             below: LinearConfig::new(columns, columns).init(device),
             churn,
             classes,
-            vectors,
+            binary,
             above: LinearConfig::new(margins, 1).init(device),
         }
     }
 
     fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         let x = x.clone() + self.below.forward(x).mul_scalar(0.01);
-        let margins = [&self.churn, &self.classes, &self.vectors].map(|forest| {
+        let margins = [&self.churn, &self.classes, &self.binary].map(|forest| {
             let columns = x.clone().narrow(1, 0, forest.features());
             forest.forward(columns).expect("rows")
         });
@@ -74,7 +76,7 @@ fn fifty_steps_and_the_same_bits_from_a_file() {
         let x = || support::tensor(&wide, columns, &device);
         let wanted: Vec<f32> = (0..s.count).map(|r| (r * r % 5) as f32 / 4.0).collect();
         let wanted = support::tensor(&wanted, 1, &device);
-        let before = [&network.churn, &network.classes, &network.vectors].map(|f| bits(f.leaves.val()));
+        let before = [&network.churn, &network.classes, &network.binary].map(|f| bits(f.leaves.val()));
         let mut optimizer = AdamConfig::new().init();
         let mut losses = Vec::new();
         for _ in 0..50 {
@@ -93,7 +95,7 @@ fn fifty_steps_and_the_same_bits_from_a_file() {
             let mean = |losses: &[f32]| losses.iter().sum::<f32>();
             assert!(mean(ten[1]) < mean(ten[0]), "{name}: {losses:?}");
         }
-        let after = [&network.churn, &network.classes, &network.vectors].map(|f| bits(f.leaves.val()));
+        let after = [&network.churn, &network.classes, &network.binary].map(|f| bits(f.leaves.val()));
         before.iter().zip(&after).for_each(|(before, after)| assert_ne!(before, after, "{name}"));
         let trained = network.valid();
         let x = || support::tensor(&wide, columns, &plain);

@@ -21,7 +21,7 @@
 //! Margins keep the contract [`Any`](fangorn::sum::Contract::Any) over the leaf values of the parameter: each is an f32 sum of
 //! its base score and the leaves that the row reached, in the order of the schedule, and off by no more than
 //! `(trees + 1) x 2^-24 x (|base score| + Σ over trees of the largest |leaf|)`, with the leaves as they are now. As long as they are
-//! those of the forest, the module's margins are the bytes that [`ForestOp::margins`](fangorn::op::ForestOp::margins) gives with
+//! those of the forest, the module's margins are the bytes that [`ForestOp::margins`] gives with
 //! the same schedule on the same device. The contracts `Tree` and `Exact` are about a forest's own leaves, so a module has
 //! neither: `ForestOp::with_sum` does, where nothing is trained. Which leaf a row reaches is the producer's, always.
 //!

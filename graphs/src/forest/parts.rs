@@ -39,7 +39,7 @@ impl Module for ForestModule {
             let param = Module::map(param, mapper);
             // A parameter that was handed back as it came still shares its value with the clone, so that an optimizer's step
             // reads nothing.
-            exchanged |= !std::ptr::eq::<Tensor<1, Int>>(&*before, &*param);
+            exchanged |= !is_shared(&before, &param);
             mapper.exit_module(name, TYPE);
             param
         };
@@ -104,6 +104,11 @@ impl Module for ForestModule {
     fn materialize(self) -> Self {
         Self { leaves: self.leaves.materialize(), ..self }
     }
+}
+
+/// Whether two parameters have one value, not two that are equal.
+fn is_shared(a: &Tensor<1, Int>, b: &Tensor<1, Int>) -> bool {
+    std::ptr::eq(a, b)
 }
 
 impl fmt::Display for ForestModule {
