@@ -58,28 +58,21 @@ fn a_step_is_issued_while_the_device_is_held() {
         support::bits(forest.leaves.val());
         let (held, is_held) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
-        let (stepped, loss) = thread::scope(|scope| {
+        let (waited, (stepped, loss)) = thread::scope(|scope| {
             let client = cube.client();
-            scope.spawn(move || {
+            let holder = scope.spawn(move || {
                 let hold = move || {
                     held.send(()).expect("the test waits");
-                    let _ = released.recv();
+                    released.recv_timeout(Duration::from_secs(60)).is_err()
                 };
-                client.exclusive(hold).expect("a device of its own");
+                client.exclusive(hold).expect("a device of its own")
             });
             is_held.recv().expect("the device is held");
-            let (done, is_done) = mpsc::channel();
-            let issued = scope.spawn(move || {
-                let result = step(forest, rows);
-                let _ = done.send(());
-                result
-            });
-            let in_time = is_done.recv_timeout(Duration::from_secs(60)).is_ok();
-            release.send(()).expect("the device waits");
-            let issued = issued.join().expect("no panic");
-            assert!(in_time, "{model}: the step waits for the device");
-            issued
+            let issued = step(forest, rows);
+            let _ = release.send(());
+            (holder.join().expect("no panic"), issued)
         });
+        assert!(!waited, "{model}: the step waits for the device");
         assert_eq!(support::bits(loss), expected_loss, "{model}");
         assert_eq!(support::bits(stepped.leaves.val()), expected, "{model}");
     }
