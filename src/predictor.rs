@@ -8,7 +8,7 @@ use crate::{
     cpu::{Program, Row, Rows, Summing},
     error::{Error, Result},
     forest::{Forest, Profile, Transform},
-    plan::{Request, lower_with},
+    plan::{Lowered, Request, lower_with},
     schedule::{Preset, Schedule},
     sum::Contract,
 };
@@ -142,17 +142,8 @@ impl Predictor {
         let threads = threads.clamp(1, 1 << 16) as u32;
         let request = Request { threads, sum: contract, ..Request::cpu() };
         let lowered = lower_with(forest, schedule, request, profile)?;
-        let program = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
-        let summing = Summing::new(contract, forest, &lowered, threads)?;
-        let few = match program.wants_many_rows() {
-            true => {
-                let lowered = lower_with(forest, &schedule.unranked(), request, profile)?;
-                let few = Program::new(forest, &lowered, threads)?.with_doubles(forest, &lowered);
-                Some(few.instead_of(&program))
-            }
-            false => None,
-        };
-        Ok(Self { contract, summing, few, ..Self::of_program(forest, program) })
+        let doubles = |program: Program, lowered: &Lowered| program.with_doubles(forest, lowered);
+        Self::of_lowered(forest, schedule, request, profile, &lowered, doubles)
     }
 
     /// For `f32` rows only, which keeps one set of nodes.
@@ -160,16 +151,31 @@ impl Predictor {
     pub(crate) fn for_singles(forest: &Forest, schedule: &Schedule, contract: Contract) -> Result<Self> {
         let request = Request { sum: contract, ..Request::cpu() };
         let lowered = lower_with(forest, schedule, request, None)?;
-        let program = Program::new(forest, &lowered, request.threads)?;
-        let summing = Summing::new(contract, forest, &lowered, request.threads)?;
-        let few = match program.wants_many_rows() {
+        Self::of_lowered(forest, schedule, request, None, &lowered, |program, _| program)
+    }
+
+    /// What a forest was lowered to, and beside it the same loops on values where a few rows want those.
+    fn of_lowered(
+        forest: &Forest,
+        schedule: &Schedule,
+        request: Request,
+        profile: Option<&Profile>,
+        lowered: &Lowered,
+        finished: impl Fn(Program, &Lowered) -> Program,
+    ) -> Result<Self> {
+        let program = |lowered: &Lowered| {
+            Program::new(forest, lowered, request.threads).map(|program| finished(program, lowered))
+        };
+        let many = program(lowered)?;
+        let few = match many.wants_many_rows() {
             true => {
-                let lowered = lower_with(forest, &schedule.unranked(), request, None)?;
-                Some(Program::new(forest, &lowered, request.threads)?.instead_of(&program))
+                let unranked = lower_with(forest, &schedule.unranked(), request, profile)?;
+                Some(program(&unranked)?.instead_of(&many))
             }
             false => None,
         };
-        Ok(Self { contract, summing, few, ..Self::of_program(forest, program) })
+        let summing = Summing::new(request.sum, forest, lowered, request.threads)?;
+        Ok(Self { contract: request.sum, summing, few, ..Self::of_program(forest, many) })
     }
 
     fn of_program(forest: &Forest, program: Program) -> Self {

@@ -28,7 +28,6 @@ mod tiles;
 mod walk;
 mod window;
 
-pub(crate) use blend::cycles as blend_cycles;
 pub(crate) use count::{FAN, count_at_most};
 pub use isa::ISA;
 pub use program::{Program, worker};

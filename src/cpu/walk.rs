@@ -138,22 +138,13 @@ unsafe fn walk<
     if shape.rest == Rest::Nothing {
         return at;
     }
-    for _ in 0..shape.tested {
-        // SAFETY: as promised to this function.
-        at = at.map(|at| unsafe { nodes.past_hop(at) });
-        // SAFETY: as below.
-        let open: [bool; L] = std::array::from_fn(|l| unsafe { !nodes.is_leaf(at[l]) });
-        if !open.contains(&true) {
-            return at;
-        }
-        for l in 0..L {
-            let from = nodes.readable(at[l]);
-            // SAFETY: as below.
-            let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(from, trees[l].1, rows, row[l]) };
-            at[l] = if N::HOLDS || open[l] { next } else { at[l] };
-        }
-    }
+    let mut tested = shape.tested;
     loop {
+        if tested > 0 {
+            // SAFETY: as promised to this function.
+            at = at.map(|at| unsafe { nodes.past_hop(at) });
+            tested -= 1;
+        }
         // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
         let open: [bool; L] = std::array::from_fn(|l| unsafe { !nodes.is_leaf(at[l]) });
         if !open.contains(&true) {

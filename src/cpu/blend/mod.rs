@@ -17,7 +17,7 @@ mod tests;
 use std::cell::RefCell;
 
 use super::isa::{Isa, isa};
-use crate::forest::Forest;
+use crate::{forest::Forest, schedule::blend_cycles};
 
 /// Rows that are evaluated together, and bytes of a column of them.
 pub(super) const BLOCK: usize = 64;
@@ -25,15 +25,6 @@ pub(super) const BLOCK: usize = 64;
 pub(super) const FEW_ROWS: usize = 16;
 /// Leaves of a tree, at most: a leaf's number is a byte.
 const MOST_LEAVES: usize = 256;
-
-/// Cycles for [`BLOCK`] rows, about: of so many splits in so many trees, and of so many columns of ranks. Measured: see the
-/// book's results.
-pub(crate) fn cycles(splits: usize, trees: usize, columns: usize) -> f64 {
-    const SPLIT: f64 = 2.0;
-    const TREE: f64 = 100.0;
-    const COLUMN: f64 = 110.0;
-    SPLIT * splits as f64 + TREE * trees as f64 + COLUMN * columns as f64
-}
 
 /// A split: the column's place in a block of ranks, in bytes, and its threshold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,10 +143,10 @@ impl Blend {
         self.trees.iter().flatten().count()
     }
 
-    /// [`cycles`] of its trees, on ranks of so many columns.
+    /// [`blend_cycles`] of its trees, on ranks of so many columns.
     pub(super) fn cycles(&self, columns: usize) -> f64 {
         let splits = self.trees.iter().flatten().map(|tree| (tree.leaves.1 as usize).saturating_sub(1)).sum();
-        cycles(splits, self.trees.len(), columns)
+        blend_cycles(splits, self.trees.len(), columns)
     }
 
     pub(super) fn bytes(&self) -> usize {

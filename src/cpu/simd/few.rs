@@ -14,10 +14,10 @@ const LANES: usize = 16;
 /// Registers of a row.
 const MOST: usize = MOST_COLUMNS / LANES;
 
-/// The third level's place that a tile's first seven decisions lead to, fourteen of fifteen bits of it.
-static THIRD: [u8; 128] = third();
+/// The split of a tile's last level that the decisions of its first seven splits lead to.
+static LAST: [u8; 128] = last();
 
-const fn third() -> [u8; 128] {
+const fn last() -> [u8; 128] {
     let mut table = [0; 128];
     let mut decisions = 0;
     while decisions < 128 {
@@ -75,7 +75,11 @@ pub(in crate::cpu) unsafe fn block<T: Row, S: Sink>(
 
 /// A row in registers.
 #[derive(Clone, Copy)]
-struct Held([__m512; MOST]);
+struct Held {
+    values: [__m512; MOST],
+    /// Whether some value is missing.
+    missing: bool,
+}
 
 /// Brings a row into registers.
 ///
@@ -92,7 +96,7 @@ unsafe fn load<T: Row>(few: &Few, rows: &Rows<'_, T>, row: usize) -> Held {
     };
     if let (Some(rows), None) = (T::singles(rows).filter(|rows| rows.is_unit()), few.columns()) {
         let data = rows.from(row).as_ptr();
-        return Held(std::array::from_fn(|i| register(data, i)));
+        return Held::new(std::array::from_fn(|i| register(data, i)));
     }
     let mut values = [0.0; MOST_COLUMNS];
     for (place, value) in values[..places].iter_mut().enumerate() {
@@ -100,28 +104,33 @@ unsafe fn load<T: Row>(few: &Few, rows: &Rows<'_, T>, row: usize) -> Held {
         // SAFETY: the row is in range, and so are the forest's columns.
         *value = unsafe { rows.get::<false>(row, column) }.read();
     }
-    Held(std::array::from_fn(|i| register(values.as_ptr(), i)))
+    Held::new(std::array::from_fn(|i| register(values.as_ptr(), i)))
 }
 
 impl Held {
+    #[target_feature(enable = "avx512f")]
+    fn new(values: [__m512; MOST]) -> Self {
+        let missing = values.iter().any(|v| _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(*v, *v) != 0);
+        Self { values, missing }
+    }
+
     /// The slots that the row comes to in these trees, into as many places of `slots`.
     ///
     /// # Safety
     /// AVX-512 F, DQ and BW; trees are positions of the forest that the row was loaded for, and not more than places.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
     unsafe fn walks(&self, few: &Few, tree: Span, slots: &mut [u32; TREES]) {
-        let missing = self.0.iter().any(|values| _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(*values, *values) != 0);
         // SAFETY: as promised to this function; as many registers as the row has places are read.
         unsafe {
-            match (few.places(), missing) {
-                (0..=32, false) => walks::<2, false>(few, &self.0, tree, slots),
-                (0..=32, true) => walks::<2, true>(few, &self.0, tree, slots),
-                (33..=64, false) => walks::<4, false>(few, &self.0, tree, slots),
-                (33..=64, true) => walks::<4, true>(few, &self.0, tree, slots),
-                (65..=96, false) => walks::<6, false>(few, &self.0, tree, slots),
-                (65..=96, true) => walks::<6, true>(few, &self.0, tree, slots),
-                (_, false) => walks::<8, false>(few, &self.0, tree, slots),
-                (_, true) => walks::<8, true>(few, &self.0, tree, slots),
+            match (few.places(), self.missing) {
+                (0..=32, false) => walks::<2, false>(few, &self.values, tree, slots),
+                (0..=32, true) => walks::<2, true>(few, &self.values, tree, slots),
+                (33..=64, false) => walks::<4, false>(few, &self.values, tree, slots),
+                (33..=64, true) => walks::<4, true>(few, &self.values, tree, slots),
+                (65..=96, false) => walks::<6, false>(few, &self.values, tree, slots),
+                (65..=96, true) => walks::<6, true>(few, &self.values, tree, slots),
+                (_, false) => walks::<8, false>(few, &self.values, tree, slots),
+                (_, true) => walks::<8, true>(few, &self.values, tree, slots),
             }
         }
     }
@@ -181,7 +190,7 @@ unsafe fn step<const R: usize, const MISSING: bool>(tile: &Tile, held: &[__m512;
             right |= _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values) & tile.missing;
         }
         let right = usize::from(right);
-        let place = usize::from(*THIRD.get_unchecked(right & 127));
+        let place = usize::from(*LAST.get_unchecked(right & 127));
         let exit = 2 * place + 1 + (right >> place & 1) - 15;
         *tile.exits.get_unchecked(exit)
     }
