@@ -1,6 +1,6 @@
 //! The stand-alone way to run a forest on the CPU.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, sync::Arc};
 
 use rayon::prelude::*;
 
@@ -41,6 +41,8 @@ pub struct Predictor {
     transform: Transform,
     /// The producer's number of the leaf with each slot.
     ids: Vec<u32>,
+    /// Where threads come from, if not from rayon's own pool.
+    pool: Option<Arc<rayon::ThreadPool>>,
 }
 
 /// Work below this many rows is not worth waking threads for.
@@ -190,7 +192,35 @@ impl Predictor {
         let (scale, transform) = (forest.scale.0 as f32, forest.transform);
         let (contract, summing) = (Contract::Any, Summing::Any);
         let leaf_width = forest.leaf_width();
-        Self { program, few: None, contract, summing, leaf_width, scale, transform, ids }
+        Self { program, few: None, contract, summing, leaf_width, scale, transform, ids, pool: None }
+    }
+
+    /// The same on the threads of a pool of the caller's. A batch that keeps one thread only stays on the caller's.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use fangorn::{Predictor, cpu::Rows, import, schedule::Preset};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build()?);
+    /// let schedule = Preset::Default.schedule(&forest, false);
+    /// let predictor = Predictor::with_threads(&forest, &schedule, 2)?.in_pool(pool);
+    /// let rows = vec![0.5f32; 1000 * forest.features.len()];
+    /// assert_eq!(predictor.margins(&Rows::new(&rows, forest.features.len())?)?.len(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_pool(self, pool: Arc<rayon::ThreadPool>) -> Self {
+        Self { pool: Some(pool), ..self }
+    }
+
+    /// Runs what predicts so many rows, on the pool if it wants more threads than one.
+    fn on_threads<R: Send>(&self, rows: usize, f: impl FnOnce() -> R + Send) -> R {
+        match &self.pool {
+            Some(pool) if self.program_for(rows).wakes(rows) => pool.install(f),
+            _ => f(),
+        }
     }
 
     /// The program that runs.
@@ -227,7 +257,7 @@ impl Predictor {
     /// # Errors
     /// Rows with another number of columns than the forest has features, or `out` of another length.
     pub fn predict_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.values_by(rows, self.program.leaves(), out)
+        self.on_threads(rows.len(), || self.values_by(rows, self.program.leaves(), out))
     }
 
     /// The same with other leaf values, by slot, where sums may be in any order; a stricter contract is about the forest's
@@ -321,7 +351,9 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict_into`].
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.program_for(rows.len()).margins_by(&self.summing, rows, self.program.leaves(), out)
+        self.on_threads(rows.len(), || {
+            self.program_for(rows.len()).margins_by(&self.summing, rows, self.program.leaves(), out)
+        })
     }
 
     /// Raw margins, `rows x outputs`.
@@ -350,7 +382,7 @@ impl Predictor {
     /// As [`Predictor::predict`].
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
         let mut out = vec![0; rows.len() * self.program.trees()];
-        self.program_for(rows.len()).slots(rows, &mut out)?;
+        self.on_threads(rows.len(), || self.program_for(rows.len()).slots(rows, &mut out))?;
         Ok(out)
     }
 

@@ -16,13 +16,16 @@ use generate::{Case, forest_of};
 use proptest::{prelude::*, test_runner::Config};
 
 /// Nests that read each row in one window, of one block of rows or several, aligned or not, and some that don't.
-const NESTS: [&str; 8] = [
+const NESTS: [&str; 11] = [
     "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)",
     "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\nevaluate(b1, blend)",
     "tile(batch, b0, b1, 100)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)",
     "tile(batch, b0, b1, 128)\ntile(b1, b2, b3, 24)\nreorder(b0, b2, tree, b3)\ncache(b0)\nevaluate(b3, blend)",
     "tile(batch, b0, b1, 64)\ntile(tree, t0, t1, 3)\nreorder(b0, t0, b1, t1)\ncache(b0)\nevaluate(t1, blend)",
     "tile(tree, t0, t1, trees/2)\ntile(batch, b0, b1, 64)\nreorder(b0, t0, t1, b1)\nparallel(t0)\ncache(b0)\nevaluate(b1, blend)",
+    "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend(3))",
+    "tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)\nevaluate(b1, blend(8))\nlayout(depth_first)",
+    "tile(batch, b0, b1, 100)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend(1))",
     // Rows are ranked before.
     "reorder(tree, batch)\nevaluate(batch, blend)",
     "tile(tree, t0, t1, 2)\ntile(batch, b0, b1, 64)\nreorder(t0, b0, t1, b1)\ncache(b0)\nevaluate(b1, blend)",
@@ -44,6 +47,7 @@ fn trees_of_every_size_give_what_the_reference_gives() {
         "chain 60, chain 3; features 7; outputs 2",
         "30 x depth 5; features 6; outputs 3",
         "9 x depth 3; features 4; outputs 5; vector",
+        "2 x depth 11, chain 40; features 30",
     ];
     for forest in forests.map(forest_of) {
         for nest in NESTS {
@@ -53,6 +57,22 @@ fn trees_of_every_size_give_what_the_reference_gives() {
                     let done = runs::on_cpu(&case, threads);
                     assert_eq!(done, Ok(true), "{batch} rows, {threads} threads\n{}", case.to_text());
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn cut_trees_are_walked_on_in_every_layout() {
+    let forest = forest_of("4 x depth 9, 3 x depth 5, depth 0; features 20; outputs 2");
+    for layout in ["sparse", "array", "reorg", "depth_first"] {
+        for levels in 1..=8 {
+            let nest = format!(
+                "tile(batch, b0, b1, 128)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend({levels}))\nlayout({layout})"
+            );
+            for batch in [16, 63, 130, 257] {
+                let case = Case::new(forest.clone(), schedule(&nest), batch, 5);
+                assert_eq!(runs::on_cpu(&case, 1), Ok(true), "{layout}, {levels} levels, {batch} rows");
             }
         }
     }

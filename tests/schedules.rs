@@ -5,7 +5,7 @@ mod generate;
 use fangorn::{
     Error, Forest,
     plan::{Request, lower},
-    schedule::{Axis, Device, Directive, Gpu, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
+    schedule::{Axis, Device, Directive, Evaluation, Gpu, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
 };
 use generate::{Kind, forest_of};
 use proptest::{prelude::*, test_runner::Config};
@@ -118,6 +118,21 @@ fn unreadable_lines_are_named() {
     cpu("sort()", &["line 1", "expected `sort(depth)`"]);
     cpu("pad(some)", &["line 1", "`some` is no number of percent"]);
     cpu("vectorReduce(tree, 3)", &["line 1", "`3` is no vector width", "1, 2, 4, 8 or 16"]);
+    cpu(
+        "evaluate(tree, guess)",
+        &["line 1", "`guess` is no way to evaluate", "walk, blend or blend(levels)"],
+    );
+    cpu("evaluate(tree, blend(9))", &["line 1, column 22", "`9` is no number of levels", "1 to 8"]);
+    cpu("evaluate(tree, blend(0))", &["line 1", "`0` is no number of levels"]);
+    cpu("evaluate(tree, blend(3)", &["line 1, column 1", "`evaluate(` is not closed"]);
+    let top = Schedule::new().evaluate("tree", Evaluation::BlendTop(9));
+    let refused =
+        lower(&forest_of("depth 2; features 2"), &top, Request::cpu()).expect_err("9 levels").to_string();
+    assert!(refused.contains("9 levels are not blended; say 1 to 8"), "{refused}");
+    assert_eq!(
+        parse("evaluate(tree, blend( 4 ))"),
+        Schedule::new().evaluate("tree", Evaluation::BlendTop(4))
+    );
     cpu("peelWalk(tree)", &["line 1", "expected `peelWalk(variable, steps)`"]);
     cpu("tile(batch, b0, b1, 4", &["line 1, column 1", "`tile(` is not closed"]);
 }

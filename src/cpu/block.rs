@@ -285,7 +285,11 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
                 Rest::UntilLeaf => " until leaf",
                 Rest::Counted => " to the tree's depth",
             };
-            writeln!(f, "{rest}{}", if shape.blend { ", or blend" } else { "" })
+            match shape.blend {
+                None => writeln!(f, "{rest}"),
+                Some(u32::MAX) => writeln!(f, "{rest}, or blend"),
+                Some(levels) => writeln!(f, "{rest}, or from {levels} blended levels on"),
+            }
         }
         Step::Cases { register, cases } => {
             for (i, (end, body)) in cases.iter().enumerate() {

@@ -119,7 +119,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         let (Some(targets), Some(values)) = (&p.targets, A::all_singles(self.leaves)) else { return false };
         let outputs = p.base.len();
         // The way there and back is two additions a row and output.
-        if !shape.blend || p.blend.is_none() || atomic || row.step != 1 || tree.count < 2 * outputs {
+        if p.blend_of(shape).is_none() || atomic || row.step != 1 || tree.count < 2 * outputs {
             return false;
         }
         // SAFETY: the rows are this worker's.

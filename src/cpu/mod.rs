@@ -14,9 +14,11 @@ mod count;
 mod emit;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod few;
+mod full;
 mod isa;
 pub mod nodes;
 mod program;
+pub(crate) mod rank;
 mod ranked;
 mod rows;
 mod run;

@@ -7,13 +7,14 @@ use super::{
     block::{Step, steps},
     emit::{Emission, LeafSlots, Visits},
     few::{self, Few},
+    full::Full,
     nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
     ranked::{Ranked, ranked},
     rows::{Row, Rows},
     run::Run,
     sink::Shared,
     tiles::Tiles,
-    walk,
+    walk::{self, Shape},
     window::{Used, ranks_fit},
 };
 #[cfg(target_arch = "x86_64")]
@@ -25,7 +26,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
-    plan::{Extents, Lowered, Map, Op, Plan, RowType, Target},
+    plan::{Dim, Extents, Lowered, Map, Op, Plan, RowType, Target, Value},
     ranks::Ranker,
 };
 
@@ -134,16 +135,21 @@ pub struct Program {
     /// The output of the tree at each position; `None` where leaves are vectors.
     pub(super) targets: Option<Vec<u32>>,
     pub(super) base: Vec<f32>,
+    /// As many zeros.
+    pub(super) no_base: Vec<f32>,
     /// The forest's leaf values, by slot.
     pub(super) leaves: Vec<f32>,
     /// Columns of a row as it is handed over.
     pub(super) features: usize,
     /// What makes a row ranks before it is walked, where the schedule wants that.
     pub(super) ranker: Option<Ranker>,
-    /// Trees that are evaluated by blends, where the schedule wants that. Rows are then ranked as they are cached.
-    pub(super) blend: Option<Blend>,
+    /// Trees that are evaluated by blends, where the schedule wants that, by how many of their levels are. Rows are then ranked
+    /// as they are cached.
+    pub(super) blends: Vec<(u32, Blend)>,
     /// Trees as a few rows are walked, where that is another way.
     pub(super) few: Option<Few>,
+    /// The same as full trees, where a row fits no registers.
+    pub(super) full: Option<Full>,
     /// Fewer rows than this are walked a row at a time.
     few_rows: usize,
     /// What of a row the trees read; …
@@ -153,6 +159,8 @@ pub struct Program {
     pub(super) threads: u32,
     /// Whether a run goes round its parallel loops.
     parallel_inside: bool,
+    /// Rows of an iteration of the one parallel loop, where there is one and it is over rows.
+    rows_a_task: Option<u32>,
     /// Whether the machine runs the vector kernels.
     #[cfg(target_arch = "x86_64")]
     pub(super) vectors: bool,
@@ -190,11 +198,14 @@ impl Program {
         let able = vectors && !plan.questions;
         let used = Used::new(forest);
         let steps = steps(&plan.body, &used, able);
-        let few = able && plan.rows == RowType::F32 && lowered.ranks().is_none() && rows_inside(&steps);
-        let few = few.then(|| Few::new(forest, lowered.order())).flatten();
+        let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
+        let small = values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps);
+        let few = (small && able).then(|| Few::new(forest, lowered.order())).flatten();
+        let full = (small && few.is_none()).then(|| Full::new(forest, lowered.order())).flatten();
         Ok(Self {
             few_rows: if few.is_some() { few::ROWS } else { walk::FEW_ROWS },
             few,
+            full,
             steps,
             used,
             given,
@@ -205,16 +216,19 @@ impl Program {
             slots: packed.slots(),
             order: lowered.order().to_vec(),
             targets,
+            no_base: vec![0.0; forest.base_score.len()],
             base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
             leaves: forest.leaf_values.iter().map(|v| v.0 as f32).collect(),
             features,
-            blend: plan
+            blends: plan
                 .blend_window()
-                .filter(|rows| ranks_fit(*rows, forest.features.len()))
-                .and_then(|_| Blend::new(forest, lowered.order())),
+                .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions)
+                .map(|_| blends(&plan, packed, forest))
+                .unwrap_or_default(),
             ranker: lowered.ranks().map(|ranks| ranks.ranker()),
             threads,
             parallel_inside: parallel_inside(&plan.body, false),
+            rows_a_task: rows_a_task(&plan),
             #[cfg(target_arch = "x86_64")]
             vectors,
             plan,
@@ -230,7 +244,13 @@ impl Program {
 
     /// Whether rows become ranks in windows, and not before they are walked.
     pub(super) fn ranks_in_windows(&self) -> bool {
-        self.blend.is_some()
+        !self.blends.is_empty()
+    }
+
+    /// What evaluates trees by blends in blocks of this shape.
+    pub(super) fn blend_of(&self, shape: Shape) -> Option<&Blend> {
+        let levels = shape.blend?;
+        self.blends.iter().find(|(of, _)| *of == levels).map(|(_, blend)| blend)
     }
 
     /// Fewer rows than this are walked a row at a time.
@@ -243,20 +263,58 @@ impl Program {
     pub(crate) fn instead_of(mut self, many: &Self) -> Self {
         /// Cycles of a step of a row's walks, which advance together.
         const STEP: f64 = 4.0;
-        let row = match &self.few {
-            Some(few) => few.cycles(),
-            None => STEP * self.nodes.steps() as f64,
+        let row = match (&self.few, &self.full) {
+            (Some(few), _) => few.cycles(),
+            (None, Some(full)) => full.cycles(),
+            (None, None) => STEP * self.nodes.steps() as f64,
         };
-        let columns = many.ranker.as_ref().map_or(0, |ranker| ranker.shape().1);
-        let block = many.blend.as_ref().map_or(0.0, |blend| blend.cycles(columns));
+        let columns = many.ranker.as_ref().map_or((0, 0), Ranker::columns);
+        let blends = many.blends.iter().map(|(_, blend)| blend.cycles(columns));
+        let block = blends.fold(0.0, f64::max);
         // As a cast makes of any number, so of none.
         self.few_rows = ((block / row) as usize).clamp(1, blend::BLOCK);
         self
     }
 
+    /// Whether a batch of so many rows keeps more than one thread.
+    pub(crate) fn wakes(&self, rows: usize) -> bool {
+        let tasks = self.rows_a_task.is_none_or(|of_task| rows > of_task as usize);
+        self.threads > 1 && (tasks || self.shares(rows) > 1)
+    }
+
+    /// Into how many shares a batch's trees are dealt out to threads: where the schedule has rows on threads, and those of the
+    /// batch would keep one thread only, for long enough.
+    pub(super) fn shares(&self, rows: usize) -> usize {
+        /// Cycles that are worth waking a thread for.
+        const SHARE: f64 = 50_000.0;
+        let one_task = self.rows_a_task.is_some_and(|of_task| rows <= of_task as usize);
+        if self.threads == 1 || !one_task {
+            return 1;
+        }
+        let shares = (self.cycles(rows) / SHARE) as usize;
+        shares.min(self.threads as usize).min(self.trees()).max(1)
+    }
+
+    /// Cycles that a batch takes, about.
+    fn cycles(&self, rows: usize) -> f64 {
+        /// Of a step of a walk beside others, and of one beside 63 in vectors.
+        const STEP: [f64; 2] = [4.0, 2.0];
+        let steps = self.nodes.steps() as f64;
+        let columns = self.ranker.as_ref().map_or((0, 0), Ranker::columns);
+        let blocks = rows.div_ceil(blend::BLOCK) as f64;
+        let blends = self.blends.iter().map(|(_, blend)| blocks * blend.cycles(columns)).reduce(f64::max);
+        let row = match (&self.few, &self.full) {
+            _ if blends.is_some() => 0.0,
+            (Some(few), _) if rows < self.few_rows => few.cycles(),
+            (_, Some(full)) if rows < self.few_rows => full.cycles(),
+            _ => STEP[usize::from(!self.vector_name().is_empty())] * steps,
+        };
+        blends.unwrap_or(row * rows as f64)
+    }
+
     /// Whether it has blends, which a few rows don't fill.
     pub(crate) fn wants_many_rows(&self) -> bool {
-        self.blend.is_some()
+        self.ranks_in_windows()
     }
 
     /// The forest's leaf values, by slot: what margins add up fastest.
@@ -299,8 +357,9 @@ impl Program {
 
     /// Bytes of its nodes and slots.
     pub fn node_bytes(&self) -> usize {
-        self.blend.as_ref().map_or(0, Blend::bytes)
+        self.blends.iter().map(|(_, blend)| blend.bytes()).sum::<usize>()
             + self.few.as_ref().map_or(0, Few::bytes)
+            + self.full.as_ref().map_or(0, Full::bytes)
             + self.nodes.bytes()
             + self.wide.as_ref().map_or(0, Encoded::bytes)
             + size_of_val(&self.slots[..])
@@ -379,10 +438,21 @@ impl Program {
     }
 
     pub(super) fn run<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, at: Extents, into: E) {
+        self.run_trees(rows, at, into, 0..self.trees());
+    }
+
+    /// The same of the trees at these positions.
+    pub(super) fn run_trees<T: Row, E: Emission>(
+        &self,
+        rows: &Rows<'_, T>,
+        at: Extents,
+        into: E,
+        trees: std::ops::Range<usize>,
+    ) {
         if rows.is_empty() {
             return;
         }
-        let run = Run::new(self, rows, at, into);
+        let run = Run::new(self, rows, at, into).of_trees(trees);
         // From outside a pool each of its iterations would wake the pool anew.
         if self.parallel_inside && self.threads > 1 && rayon::current_thread_index().is_none() {
             rayon::scope(|_| run.all());
@@ -390,6 +460,16 @@ impl Program {
             run.all();
         }
     }
+}
+
+/// The forest's trees as groups of splits, for each number of levels that the plan has blended.
+fn blends(plan: &Plan, packed: &Packed, forest: &Forest) -> Vec<(u32, Blend)> {
+    let walks = plan.ops().into_iter().filter_map(|op| match op {
+        Op::Walk(walk) => walk.blend,
+        _ => None,
+    });
+    let levels: std::collections::BTreeSet<u32> = walks.collect();
+    levels.into_iter().filter_map(|levels| Some((levels, Blend::new(forest, packed, levels)?))).collect()
 }
 
 /// Whether some block walks a tree for all its rows.
@@ -400,6 +480,22 @@ fn rows_inside(steps: &[Step]) -> bool {
         Step::Cases { cases, .. } => cases.iter().any(|(_, body)| rows_inside(body)),
         Step::CacheRows { .. } | Step::Reduce { .. } => false,
     })
+}
+
+/// The rows of an iteration of the parallel loop of a plan that has no other.
+fn rows_a_task(plan: &Plan) -> Option<u32> {
+    let parallel = plan.ops().into_iter().filter_map(|op| match op {
+        Op::Loop(l) if l.map == Map::Parallel => Some(l),
+        _ => None,
+    });
+    let mut steps = parallel.map(|l| match (l.dim, l.range.step) {
+        (Dim::Batch, Value::Const(rows)) => Some(rows),
+        _ => None,
+    });
+    match (steps.next(), steps.next()) {
+        (Some(rows), None) => rows,
+        _ => None,
+    }
 }
 
 /// Whether a parallel loop stands inside a serial one.
@@ -456,8 +552,21 @@ impl std::fmt::Display for Program {
                 few.tiles.len()
             )?;
         }
-        if let Some(blend) = &self.blend {
-            writeln!(f, "  blends: {} of {} trees", blend.count(), self.trees())?;
+        if self.full.is_some() {
+            writeln!(
+                f,
+                "  fewer than {} rows: a row at a time, trees filled up, four side by side",
+                self.few_rows
+            )?;
+        }
+        for (levels, blend) in &self.blends {
+            write!(f, "  blends: {} of {} trees", blend.count(), self.trees())?;
+            match levels {
+                &u32::MAX => writeln!(f)?,
+                levels => {
+                    writeln!(f, ", {levels} levels or the whole tree, {} to be walked on", blend.cut())?;
+                }
+            }
         }
         self.steps.iter().try_for_each(|s| super::block::write_step(f, &self.plan, s, 0))
     }

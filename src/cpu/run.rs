@@ -2,14 +2,15 @@
 
 use rayon::prelude::*;
 
+use super::full::Full;
 use super::{
-    blend::{self, Numbers},
+    blend::{self, Exits, Numbers},
     block::{BlockLoop, Step},
     emit::Emission,
     program::{Encoded, MOST_SLOTS, Program, next_worker},
     rows::{Read, Row, Rows},
     sink::{Moved, Sink},
-    walk::{self, Shape, Span, Walkable},
+    walk::{self, From, Shape, Span, Walkable},
     window::{self, Window},
 };
 #[cfg(target_arch = "x86_64")]
@@ -41,6 +42,8 @@ pub(super) struct Run<'a, T, E> {
     sizes: [u32; MOST_SLOTS],
     pub(super) at: Extents,
     into: E,
+    /// Positions of the trees that are walked.
+    trees: std::ops::Range<usize>,
 }
 
 /// Rows against trees, and how their walks go.
@@ -57,7 +60,12 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         for (place, size) in sizes.iter_mut().zip(&program.plan.sizes) {
             *place = Size::resolve(size, at);
         }
-        Self { program, rows, sizes, at, into }
+        Self { program, rows, sizes, at, into, trees: 0..program.order.len() }
+    }
+
+    /// The same of the trees at these positions.
+    pub(super) fn of_trees(self, trees: std::ops::Range<usize>) -> Self {
+        Self { trees, ..self }
     }
 
     /// The whole program.
@@ -189,7 +197,10 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             debug_assert!(row.count == 0 || tree.count == 0, "a block past the rows or trees");
             return;
         }
-        self.into.block(self, Block { row, tree, shape }, into, state);
+        let tree = tree.within(&self.trees);
+        if tree.count > 0 {
+            self.into.block(self, Block { row, tree, shape }, into, state);
+        }
     }
 
     /// Picks the micro-kernel.
@@ -209,6 +220,15 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             // SAFETY: the machine has what it was made for; the spans were checked against rows and trees, the columns
             // against the forest.
             return unsafe { simd::few::block(few, self.rows, row, tree, sink) };
+        }
+        if let (Some(full), Some(rows), false) = (self.full(row, shape), T::singles(self.rows), S::ORDERED) {
+            for r in 0..row.count {
+                match full.row(rows, row.at(r)) {
+                    Some(values) => full.block(values, row.at(r), tree, sink),
+                    None => self.portable(rows, row.one(r), tree, shape, Moved { sink, by: 0 }),
+                }
+            }
+            return;
         }
         if let Some(window) = state.window.filter(|w| w.holds(row))
             && self.in_window(window, row, tree, shape, sink)
@@ -261,6 +281,12 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         few.filter(|_| row.count < self.program.few_rows())
     }
 
+    /// The same for a row that fits no registers.
+    fn full(&self, row: Span, shape: Shape) -> Option<&'a Full> {
+        let full = self.program.full.as_ref().filter(|_| shape.rows_inside && self.rows.is_unit());
+        full.filter(|_| row.count < self.program.few_rows())
+    }
+
     /// The same for rows in a window, unless the walks' order has to be another than from block to block of it.
     fn in_window<S: Sink>(&self, window: Window<'_>, row: Span, tree: Span, shape: Shape, sink: S) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -294,7 +320,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     /// A block of rows whose ranks are there: trees that have room for it by blends, the others by walks.
     fn in_ranks<S: Sink>(&self, ranks: Window<'_, u8>, block: Block, sink: S) {
         let Block { row, tree, shape } = block;
-        let blend = self.program.blend.as_ref().filter(|_| shape.blend && !S::ORDERED && row.step == 1);
+        let blend = self.program.blend_of(shape).filter(|_| !S::ORDERED && row.step == 1);
         let Some(blend) = blend.filter(|_| row.count >= blend::FEW_ROWS) else {
             return match shape.rows_inside {
                 true => (0..tree.count).for_each(|t| self.walked(ranks, row, tree.one(t), shape, sink)),
@@ -308,17 +334,30 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     self.walked(ranks, row, tree.one(t), shape, sink);
                     continue;
                 }
-                let leaves = blend.leaves(position);
+                let exits = blend.exits(position);
                 let mut room = [0.0; blend::BLOCK * 4];
-                let own = sink.values(leaves, &mut room);
-                let take = |first: usize, place: usize, count: usize, numbers: Numbers| match sink
-                    .sums(first, count, position)
-                {
-                    Some(sums) if place == 0 => numbers.add(own, sums),
-                    _ => {
-                        let numbers = numbers.bytes();
-                        for (l, number) in numbers[place..place + count].iter().enumerate() {
-                            sink.slot(first + l, position, leaves.slots[usize::from(*number)] as usize);
+                let own = match exits {
+                    Exits::Leaves(leaves) => sink.values(leaves, &mut room),
+                    Exits::Addresses(_) => &[],
+                };
+                let take = |first: usize, place: usize, count: usize, numbers: Numbers| {
+                    let leaves = match exits {
+                        Exits::Leaves(leaves) => leaves,
+                        Exits::Addresses(exits) => {
+                            let numbers = numbers.bytes();
+                            let at = std::array::from_fn(|l| {
+                                exits[usize::from(numbers[(place + l).min(blend::BLOCK - 1)])]
+                            });
+                            return self.walked_on(ranks, (first, count), position, &at, sink);
+                        }
+                    };
+                    match sink.sums(first, count, position) {
+                        Some(sums) if place == 0 => numbers.add(own, sums),
+                        _ => {
+                            let numbers = numbers.bytes();
+                            for (l, number) in numbers[place..place + count].iter().enumerate() {
+                                sink.slot(first + l, position, leaves.slots[usize::from(*number)] as usize);
+                            }
                         }
                     }
                 };
@@ -347,6 +386,11 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
 
     /// Walks on ranks, a block of the window after the other.
     fn walked<S: Sink>(&self, ranks: Window<'_, u8>, row: Span, tree: Span, shape: Shape, sink: S) {
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors(row, shape) && !S::ORDERED {
+            // SAFETY: `vectors` holds, and the window has the rows.
+            return unsafe { self.vector(ranks, row, tree, shape, sink) };
+        }
         let mut done = 0;
         while done < row.count {
             let first = row.at(done);
@@ -355,6 +399,52 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             let part = Span { start: place, step: row.step, count };
             self.plain_nodes(&rows, part, tree, shape, Moved { sink, by: first - place });
             done += count;
+        }
+    }
+
+    /// Walks of a tree that go on from where blends have brought them: of `count` rows from `first` on, all in one block of the
+    /// window, each from its address.
+    fn walked_on<S: Sink>(
+        &self,
+        ranks: Window<'_, u8>,
+        (first, count): (usize, usize),
+        position: usize,
+        from: &[u32; blend::BLOCK],
+        sink: S,
+    ) {
+        let row = Span { start: first, step: 1, count };
+        let from = From { position, addresses: from };
+        #[cfg(target_arch = "x86_64")]
+        if self.vectors(row, Shape::PLAIN) {
+            // SAFETY: `vectors` holds, the window has the rows, and exits are addresses of the tree.
+            return unsafe {
+                match &self.program.nodes {
+                    Encoded::Affine(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
+                    Encoded::Linked(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
+                    Encoded::Short(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
+                    Encoded::Ranked(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
+                    Encoded::Near(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
+                    Encoded::NearRanked(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
+                    // Blends are of layouts without tiles.
+                    Encoded::Tiled(_) => {}
+                }
+            };
+        }
+        let (rows, place) = ranks.rows(first);
+        let part = Span { start: place, step: 1, count };
+        let sink = Moved { sink, by: first - place };
+        // SAFETY: the rows were checked, the columns against the forest; exits are addresses of the tree, from where walks end at
+        // a leaf.
+        unsafe {
+            match &self.program.nodes {
+                Encoded::Affine(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
+                Encoded::Linked(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
+                Encoded::Short(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
+                Encoded::Ranked(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
+                Encoded::Near(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
+                Encoded::NearRanked(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
+                Encoded::Tiled(_) => {}
+            }
         }
     }
 

@@ -162,12 +162,44 @@ impl Program {
         out: &mut [f32],
     ) -> Result<()> {
         let outputs = self.outputs();
+        let shares = if GROUPED { self.shares(rows.len()) } else { 1 };
+        if shares > 1 {
+            self.shared_out::<T, GROUPED>(rows, leaves, out, shares);
+            return Ok(());
+        }
         self.in_pieces(rows, 0, |part, at, range, partials| {
             let sums = &mut out[range.start * outputs..range.end * outputs];
             with_scratch(partials, |partials| {
                 self.add_up::<_, T, GROUPED>(part, at, (leaves, &self.base), sums, partials)
             });
         })
+    }
+
+    /// Sums in `f32` of a batch too small for its rows to be dealt out: its trees are, each share to sums of its own.
+    fn shared_out<T: Row, const GROUPED: bool>(
+        &self,
+        rows: &Rows<'_, T>,
+        leaves: &[f32],
+        out: &mut [f32],
+        shares: usize,
+    ) {
+        let each = self.trees().div_ceil(shares);
+        let len = out.len();
+        let no_base = &self.no_base;
+        with_scratch((shares - 1) * len, |others| {
+            let share = |k: usize, base: &[f32], sums: &mut [f32]| {
+                let trees = k * each..self.trees().min((k + 1) * each);
+                let at = self.extents(rows.len());
+                self.add_up_trees::<_, T, GROUPED>(rows, at, (leaves, base), sums, &mut [], trees);
+            };
+            rayon::join(
+                || share(0, &self.base, out),
+                || others.par_chunks_mut(len).enumerate().for_each(|(k, sums)| share(k + 1, no_base, sums)),
+            );
+            for sums in others.chunks_exact(len) {
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
+            }
+        });
     }
 
     /// Sums in another type than the result's, and each rounded to it at the end.
@@ -201,10 +233,23 @@ impl Program {
         sums: &mut [A],
         partials: &mut [A],
     ) {
+        self.add_up_trees::<A, T, GROUPED>(rows, at, (leaves, base), sums, partials, 0..self.trees());
+    }
+
+    /// The same of the trees at these positions.
+    fn add_up_trees<A: Addend, T: Row, const GROUPED: bool>(
+        &self,
+        rows: &Rows<'_, T>,
+        at: Extents,
+        (leaves, base): (&[A], &[A]),
+        sums: &mut [A],
+        partials: &mut [A],
+        trees: Range<usize>,
+    ) {
         sums.chunks_exact_mut(base.len()).for_each(|row| row.copy_from_slice(base));
         let (result, partials) = (Shared::new(sums), Shared::new(partials));
         let own = A::all_singles(leaves).is_some_and(|leaves| std::ptr::eq(leaves, &self.leaves[..]));
-        self.run(rows, at, Sums::<_, GROUPED> { leaves, result, partials, own });
+        self.run_trees(rows, at, Sums::<_, GROUPED> { leaves, result, partials, own }, trees);
     }
 
     /// Rows do not depend on each other, so a batch that needs too much room goes in pieces. `own` is how many totals a
@@ -329,6 +374,65 @@ impl Program {
         for (sum, base) in row.iter_mut().zip(&self.base) {
             // An output without trees is its base score.
             *sum = if *sum == start { *base } else { *sum + base };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        forest::{CompareType, Side, reference},
+        plan::{Request, lower},
+        schedule::{Preset, Schedule},
+    };
+
+    /// So many stumps whose leaves are powers of two, so that sums are exact in any order.
+    fn stumps(trees: u32) -> Forest {
+        let mut forest = Forest::builder(7, 2).base_score([0.5, -2.0]);
+        for t in 0..trees {
+            let mut tree = forest.tree(t % 2);
+            tree.split(t % 7, CompareType::F32.less(f64::from(t % 5)), Side::Left, 1, 2);
+            tree.split((t + 1) % 7, CompareType::F32.less(f64::from(t % 3)), Side::Right, 3, 4);
+            tree.leaf(2, &[f64::from(1 << (t % 4))]);
+            tree.leaf(3, &[0.25]);
+            tree.leaf(4, &[-1.0]);
+        }
+        forest.build().expect("a forest")
+    }
+
+    #[test]
+    fn a_small_batch_of_many_trees_is_dealt_out_by_trees() {
+        let forest = stumps(20_011);
+        let values: Vec<f32> = (0..40 * 7).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
+        let mut dealt_out = 0;
+        for schedule in [Preset::Default.schedule(&forest, false), Preset::Xgboost.schedule(&forest, false)] {
+            for threads in [1, 2, 3, 8] {
+                let request = Request { threads, ..Request::cpu() };
+                let lowered = lower(&forest, &schedule, request).expect("lowered");
+                let program = Program::new(&forest, &lowered, threads).expect("a program");
+                for count in [1, 2, 17, 40] {
+                    let rows = Rows::new(&values[..count * 7], 7).expect("rows");
+                    let mut out = vec![0.0; count * 2];
+                    program.margins(&rows, program.leaves(), &mut out).expect("margins");
+                    let expected: Vec<f32> = values[..count * 7]
+                        .chunks(7)
+                        .flat_map(|row| reference::margins(&forest, row))
+                        .map(|margin| margin as f32)
+                        .collect();
+                    assert_eq!(out, expected, "{count} rows, {threads} threads");
+                    assert!(threads > 1 || program.shares(count) == 1);
+                    dealt_out += usize::from(program.shares(count) > 1);
+                }
+            }
+        }
+        assert!(dealt_out > 10, "{dealt_out} batches");
+        // A schedule that has trees on threads, or nothing, is followed.
+        for text in ["", "tile(tree, t0, t1, 100)\nreorder(t0, t1, batch)\nparallel(t0)"] {
+            let schedule = Schedule::parse(text).expect("a schedule");
+            let lowered =
+                lower(&forest, &schedule, Request { threads: 4, ..Request::cpu() }).expect("lowered");
+            assert_eq!(Program::new(&forest, &lowered, 4).expect("a program").shares(40), 1);
         }
     }
 }

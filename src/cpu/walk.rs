@@ -68,6 +68,13 @@ impl Span {
         self.start + k * self.step
     }
 
+    /// Those of the positions that are in a range.
+    pub(super) fn within(self, range: &std::ops::Range<usize>) -> Self {
+        let before = |end: usize| end.saturating_sub(self.start).div_ceil(self.step).min(self.count);
+        let first = before(range.start);
+        Self { start: self.at(first), count: before(range.end).saturating_sub(first), ..self }
+    }
+
     /// One past the last position.
     pub(super) fn end(self) -> usize {
         if self.count == 0 { 0 } else { self.at(self.count - 1) + 1 }
@@ -87,11 +94,15 @@ pub(super) struct Shape {
     pub(super) tested: u32,
     /// What follows them.
     pub(super) rest: Rest,
-    /// Whether blends take the place of walks where they can.
-    pub(super) blend: bool,
+    /// Levels from the root down that blends take the place of where they can, `u32::MAX` for all.
+    pub(super) blend: Option<u32>,
 }
 
 impl Shape {
+    /// Walks of a tree that test for a leaf at each step.
+    pub(super) const PLAIN: Self =
+        Self { rows_inside: true, lanes: 1, steps: 0, tested: 0, rest: Rest::UntilLeaf, blend: None };
+
     /// The shape for walks of these trees side by side, by what the table says of their depths.
     #[inline(always)]
     pub(super) fn of_trees<N: Walkable>(self, nodes: &N, positions: &[usize]) -> Self {
@@ -156,6 +167,42 @@ unsafe fn walk<
             // SAFETY: as promised to this function; a leaf, too, is a node that can be read, or one that can stands in.
             let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(from, trees[l].1, rows, row[l]) };
             at[l] = if N::HOLDS || open[l] { next } else { at[l] };
+        }
+    }
+}
+
+/// Where walks of a tree begin that are on their way already: an address for each row.
+#[derive(Clone, Copy)]
+pub(super) struct From<'a> {
+    pub(super) position: usize,
+    pub(super) addresses: &'a [u32],
+}
+
+/// Walks a tree on from an address for each row until the leaves.
+///
+/// # Safety
+/// Rows are in range and have the forest's columns; there is an address for each, of a node of the tree at the position; no
+/// node asks a question.
+pub(super) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>, S: Sink>(
+    nodes: &N,
+    rows: &Rows<'_, T>,
+    row: Span,
+    from: From<'_>,
+    sink: S,
+) {
+    /// Walks side by side.
+    const L: usize = 4;
+    let (_, constant) = nodes.start(from.position);
+    for r in (0..row.count).step_by(L) {
+        // A walk past the last row is the last row's again.
+        let own: [usize; L] = std::array::from_fn(|l| (r + l).min(row.count - 1));
+        let trees = own.map(|r| (from.addresses[r], constant));
+        // SAFETY: as promised to this function.
+        let found = unsafe {
+            walk::<N, T, false, false, L>(nodes, rows, own.map(|r| row.at(r)), trees, Shape::PLAIN)
+        };
+        for (l, found) in found.iter().enumerate().take(row.count - r) {
+            sink.leaf(row.at(r + l), from.position, *found);
         }
     }
 }

@@ -181,11 +181,11 @@ pub(super) fn ranked<T: Row>(
     thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     let mut data = SCRATCH.with(RefCell::take);
     let columns = ranker.shape().1;
-    let needed = count.div_ceil(BLOCK) * columns * BLOCK;
+    let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
     if data.len() < needed {
         data.resize(needed, 0);
     }
-    for (b, block) in data[..needed].chunks_exact_mut(columns * BLOCK).enumerate() {
+    for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
         let begin = b * BLOCK;
         let here = BLOCK.min(count - begin);
         let rank = |done: Result<()>| debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");

@@ -1,7 +1,7 @@
 //! From a schedule's loops to statements.
 
 use super::{BufferId, Dim, Loop, LoopNest, Mode, Op, Target, Walk};
-use crate::schedule::{Evaluation, GpuDim, Mapping, Marks, Nest, NestLoop, Schedule};
+use crate::schedule::{GpuDim, Mapping, Marks, Nest, NestLoop, Schedule};
 
 impl LoopNest {
     /// The statements of a nest on a target. A walk stands in each innermost loop; its reduce is atomic in meaning
@@ -32,9 +32,8 @@ fn build_loop(l: &NestLoop, target: Target) -> Op {
     // A CPU has no memory that some threads share and others don't.
     reduce.shared &= target == Target::Cube;
     let into = BufferId::Result;
-    let blend = evaluate == Evaluation::Blend;
     let walk =
-        |lanes| Op::Walk(Walk { lanes, unroll, peel, likely, blend, table: false, into, atomic: false });
+        |lanes| Op::Walk(Walk { lanes, unroll, peel, likely, evaluate, table: false, into, atomic: false });
     if interleave {
         return walk(Some(l.var.clone()));
     }

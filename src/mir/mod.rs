@@ -15,7 +15,7 @@ pub use fangorn_kernels::plan::{Dim, Extents, Size, Target};
 pub use specialize::{Unspecialized, WhyNot};
 pub use visits::Visit;
 
-use crate::schedule::{GpuDim, IndexVar, ReduceMarks};
+use crate::schedule::{Evaluation, GpuDim, IndexVar, ReduceMarks};
 
 /// How a loop's iterations run on the target at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,8 +58,8 @@ pub struct Walk {
     pub peel: Option<u32>,
     /// Percent of a profile's rows down to whose leaves each step tests for one, in straight-line code.
     pub likely: Option<u32>,
-    /// Whether leaves are found by blends instead of a walk.
-    pub blend: bool,
+    /// How leaves are found.
+    pub evaluate: Evaluation,
     /// Whether `unroll` means a counted loop, each tree's depth read from a table: there were more groups of trees than
     /// a kernel may have code for.
     pub table: bool,

@@ -133,8 +133,8 @@ fn write_op<'a>(
             if let Some(percent) = walk.likely {
                 unroll += &format!(", peel={percent}%");
             }
-            if walk.blend {
-                unroll += ", evaluate=blend";
+            if walk.evaluate.blends() {
+                unroll += &format!(", evaluate={}", walk.evaluate);
             }
             let target = match walk.into {
                 BufferId::Result => "result".to_owned(),

@@ -12,7 +12,7 @@ use crate::{
     layout::{self, Layout, LayoutKind, Packed, Sizes},
     mir::{self, LoopNest, Unspecialized, WhyNot},
     ranks::{Ranks, Width},
-    schedule::{Device, Directive, MOST_SIBLING_WALKS, Schedule},
+    schedule::{Device, Directive, Evaluation, MOST_SIBLING_WALKS, Schedule},
     sum::Contract,
 };
 
@@ -295,7 +295,9 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option
     }
     builder.plan.verify().map_err(Error::Internal)?;
     let Builder { plan, mut notes, .. } = builder;
-    if plan.ops().iter().any(|op| matches!(op, Op::Walk(w) if w.blend)) && plan.blend_window().is_none() {
+    if plan.ops().iter().any(|op| matches!(op, Op::Walk(w) if w.blend.is_some()))
+        && plan.blend_window().is_none()
+    {
         let instead = "rows are not read in one cache outside the loops over trees (cache(b0)), so they are ranked \
                        first, and trees are walked";
         notes.push(Note { directive: "evaluate(…, blend)".into(), instead: instead.into() });
@@ -315,7 +317,7 @@ fn not_blended(target: Target, rows: RowType) -> Option<&'static str> {
 fn unblend(ops: &mut [mir::Op]) {
     for op in ops {
         match op {
-            mir::Op::Walk(walk) => walk.blend = false,
+            mir::Op::Walk(walk) => walk.evaluate = Evaluation::Walk,
             mir::Op::Loop(l) => unblend(&mut l.body),
             mir::Op::Cases(cases) => cases.cases.iter_mut().for_each(|case| unblend(&mut case.body)),
             mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
@@ -534,7 +536,7 @@ impl Builder {
             steps,
             tested,
             rest,
-            blend: walk.blend,
+            blend: walk.evaluate.levels(),
             cached_rows: false,
             cached_trees: false,
             into,

@@ -90,6 +90,11 @@ impl Asked {
         slices + self.questions.len() + usize::from(self.alone.is_some())
     }
 
+    /// Columns that are questions.
+    pub(super) fn questions(&self) -> usize {
+        self.questions.len()
+    }
+
     /// Bytes that a row of them takes.
     pub(super) fn bytes(&self, width: Width) -> usize {
         self.columns(width) * width.bytes()

@@ -181,13 +181,15 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Columns that a row of these ranks would have.
+    /// Columns that a row of these ranks would have: of thresholds, and of questions.
     ///
     /// # Errors
     /// As [`Ranks::new`].
-    pub fn columns_of(forest: &Forest, width: Width) -> Result<usize, RanksError> {
+    pub fn columns_of(forest: &Forest, width: Width) -> Result<(usize, usize), RanksError> {
         forest.verify()?;
-        Ok(columns::Asked::of(forest)?.bytes(width) / width.bytes())
+        let asked = columns::Asked::of(forest)?;
+        let all = asked.bytes(width) / width.bytes();
+        Ok((all - asked.questions(), asked.questions()))
     }
 
     /// Puts a forest on ranks: nodes keep their numbers, ids and slots.

@@ -5,13 +5,15 @@ use super::{
     search::{Table, Tables},
 };
 use crate::{
-    cpu::{Read, Row, Rows, nodes::Compare},
+    cpu::{
+        Read, Row, Rows,
+        nodes::Compare,
+        rank::{self, BLOCK, Coded},
+    },
     error::{Error, Result},
-    forest::{CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
+    forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
 };
 
-/// Rows that are ranked together.
-const BLOCK: usize = 64;
 /// Fewer rows are ranked one by one.
 const FEW_ROWS: usize = 16;
 
@@ -30,6 +32,11 @@ pub trait Rank:
     const WIDTH: Width;
     /// The low bits of a rank, which are all it has.
     fn of(rank: u32) -> Self;
+    /// Ranks as bytes, where they are.
+    #[doc(hidden)]
+    fn bytes(_ranks: &mut [Self]) -> Option<&mut [u8]> {
+        None
+    }
 }
 
 impl Rank for u8 {
@@ -37,6 +44,9 @@ impl Rank for u8 {
     #[inline(always)]
     fn of(rank: u32) -> Self {
         rank as Self
+    }
+    fn bytes(ranks: &mut [Self]) -> Option<&mut [u8]> {
+        Some(ranks)
     }
 }
 
@@ -84,6 +94,11 @@ enum By {
         table: Table,
         missing: u32,
     },
+    /// A category's bit in a table of 256.
+    Coded {
+        rule: CategoryRule,
+        table: [u8; 32],
+    },
     Question {
         predicate: Predicate,
         missing: Side,
@@ -105,6 +120,13 @@ impl Ranker {
     /// Bytes and columns of a ranked row.
     pub fn shape(&self) -> (Width, usize) {
         (self.width, self.columns)
+    }
+
+    /// Columns of thresholds, and of questions.
+    pub(crate) fn columns(&self) -> (usize, usize) {
+        let counts = |answer: &&Answer| matches!(answer.by, By::Count { .. });
+        let counted = self.singles.columns.iter().filter(counts).count();
+        (counted, self.columns - counted)
     }
 
     /// Writes the ranks of rows into `out`, `rows x columns`, one row after the other.
@@ -203,10 +225,18 @@ impl Ranker {
         let mut values = [C::NAN; N];
         let mut ranks = [0u32; N];
         let mut close = None;
+        let mut coded: Option<(u32, CategoryRule, Coded)> = None;
         for (c, answer) in answers.columns.iter().enumerate() {
             if close != Some(answer.feature) {
                 rows.read_column(first, answer.feature as usize, &mut values);
                 close = Some(answer.feature);
+            }
+            let begin = first * strides[0] + c * strides[1];
+            if strides[0] == 1
+                && let (Some(values), Some(out)) = (values.first_chunk(), R::bytes(&mut out[begin..]))
+                && answer.bytes(&answers.tables, values, &mut coded, &mut out[..count])
+            {
+                continue;
             }
             match answer.by {
                 By::Count { table, missing } => {
@@ -224,8 +254,12 @@ impl Ranker {
                         *rank = u32::from(side == Side::Right);
                     }
                 }
+                By::Coded { rule, table } => {
+                    for (rank, value) in ranks.iter_mut().zip(&values) {
+                        *rank = rank::bit(&table, rank::code(rule, *value)).into();
+                    }
+                }
             }
-            let begin = first * strides[0] + c * strides[1];
             if strides[0] == 1 {
                 let out = out[begin..][..count].iter_mut();
                 out.zip(&ranks).for_each(|(out, rank)| *out = R::of(*rank));
@@ -236,6 +270,59 @@ impl Ranker {
             }
         }
     }
+}
+
+impl Answer {
+    /// Writes the ranks of a block of values as bytes, if that is a way of its own. `coded` keeps the categories of a feature.
+    fn bytes<C: Compare>(
+        &self,
+        tables: &Tables<C>,
+        values: &[C; BLOCK],
+        coded: &mut Option<(u32, CategoryRule, Coded)>,
+        out: &mut [u8],
+    ) -> bool {
+        let mut room = [0; BLOCK];
+        let whole = out.first_chunk_mut();
+        let ranks = match whole {
+            Some(ranks) => ranks,
+            None => &mut room,
+        };
+        match self.by {
+            By::Count { table, missing } => {
+                if !tables.rank(table, values, missing as u8, ranks) {
+                    return false;
+                }
+            }
+            By::Coded { rule, table } => {
+                let (feature, of, codes) =
+                    coded.get_or_insert_with(|| (self.feature, rule, Coded::new(rule, values)));
+                if (*feature, *of) != (self.feature, rule) {
+                    (*feature, *of, *codes) = (self.feature, rule, Coded::new(rule, values));
+                }
+                codes.bits(&table, ranks);
+            }
+            By::Question { .. } => return false,
+        }
+        if out.len() < BLOCK {
+            out.copy_from_slice(&room[..out.len()]);
+        }
+        true
+    }
+}
+
+/// A question as a table of the codes that go right, where it has no other categories than those.
+fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<By> {
+    let Predicate::InSet { set, .. } = predicate else { return None };
+    let set = &sets[set as usize];
+    let fits = (u32::from(rank::OTHER)..32 * set.words.len() as u32).all(|c| !set.contains(c));
+    let mut table = [0; 32];
+    for code in 0..=u8::MAX {
+        let value = if code == rank::MISSING { f64::NAN } else { f64::from(code) };
+        if side_of_cast(sets, predicate, missing, value) == Side::Right {
+            table[usize::from(code / 8)] |= 1 << (code % 8);
+        }
+    }
+    fits.then_some(By::Coded { rule: set.rule, table })
 }
 
 impl<C: Compare> Answers<C> {
@@ -249,7 +336,8 @@ impl<C: Compare> Answers<C> {
                     let missing = if column.missing == Side::Right { count } else { 0 };
                     By::Count { table: tables.push(&narrowed), missing }
                 }
-                Asks::Question { predicate } => By::Question { predicate, missing: column.missing },
+                Asks::Question { predicate } => coded(&ranks.sets, predicate, column.missing)
+                    .unwrap_or(By::Question { predicate, missing: column.missing }),
             };
             Answer { feature: column.feature, by }
         };

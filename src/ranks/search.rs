@@ -4,7 +4,11 @@
 //! thresholds together, a vector of rows at a time; below it each value is counted against the one block it belongs to, a
 //! vector of thresholds at a time. Nothing branches on a value.
 
-use crate::cpu::{FAN, count_at_most, nodes::Compare};
+use crate::cpu::{
+    FAN, count_at_most,
+    nodes::Compare,
+    rank::{BLOCK, lay_out, rank},
+};
 
 /// Levels of the largest table.
 const MOST_LEVELS: usize = 4;
@@ -24,6 +28,8 @@ pub(super) struct Table {
     depth: u8,
     /// Thresholds in the root.
     root: u8,
+    /// Where the same thresholds begin as a binary search, and its levels: of at most 255.
+    pivots: Option<(u32, u8)>,
 }
 
 impl<C: Compare> Tables<C> {
@@ -33,7 +39,12 @@ impl<C: Compare> Tables<C> {
 
     /// Adds a table of ascending thresholds, at most 65 535; NaN may stand at their end.
     pub(super) fn push(&mut self, thresholds: &[C]) -> Table {
-        let mut table = Table { levels: [0; MOST_LEVELS], depth: 0, root: 0 };
+        let mut table = Table { levels: [0; MOST_LEVELS], depth: 0, root: 0, pivots: None };
+        if thresholds.len() <= usize::from(u8::MAX) {
+            let begin = self.blocks.len() as u32;
+            let levels = lay_out(thresholds, &mut self.blocks);
+            table.pivots = Some((begin, levels as u8));
+        }
         let mut level = thresholds.to_vec();
         loop {
             let begin = self.blocks.len();
@@ -53,6 +64,14 @@ impl<C: Compare> Tables<C> {
             // last threshold is not asked.
             level = self.blocks[begin..self.blocks.len() - 1].iter().map(|block| block[FAN - 1]).collect();
         }
+    }
+
+    /// Writes the same for 64 values as bytes, `missing` where a value is NaN, if that is a way of its own.
+    #[inline(always)]
+    pub(super) fn rank(&self, table: Table, values: &[C; BLOCK], missing: u8, out: &mut [u8; BLOCK]) -> bool {
+        let Some((begin, levels)) = table.pivots else { return false };
+        rank(&self.blocks[begin as usize..], levels.into(), values, missing, out);
+        true
     }
 
     /// Writes for each value how many thresholds of a table are at most it: none where the value is NaN.
@@ -95,6 +114,12 @@ mod tests {
                 let mut in_doubles = [u32::MAX; 64];
                 wide.count(wide_table, &values.map(f64::from), &mut in_doubles);
                 assert_eq!(found, in_doubles);
+                let mut bytes = [0; BLOCK];
+                if size < 256 && tables.rank(table, values, 99, &mut bytes) {
+                    let expected: [u8; BLOCK] =
+                        std::array::from_fn(|i| if values[i].is_nan() { 99 } else { found[i] as u8 });
+                    assert_eq!(bytes, expected, "among {size}");
+                }
                 for (value, found) in values.iter().zip(found) {
                     let expected = thresholds.iter().filter(|t| **t <= *value).count();
                     assert_eq!(found as usize, expected, "{value:e} among {size}");

@@ -195,7 +195,7 @@ pub enum Directive {
         /// Rows in percent, 1 to 100.
         percent: u32,
     },
-    /// `evaluate(v, walk)` or `evaluate(v, blend)`: how the trees of the innermost loop `v` find leaves.
+    /// `evaluate(v, walk)`, `evaluate(v, blend)` or `evaluate(v, blend(levels))`: how the trees of the innermost loop `v` find leaves.
     Evaluate {
         /// An innermost loop.
         var: String,
@@ -258,17 +258,35 @@ pub enum Evaluation {
     Walk,
     /// Every split for many rows at once, and of what its children found the one that it chooses.
     Blend,
+    /// The same of the splits of so many levels from the root down; what lies below is walked.
+    BlendTop(u32),
 }
 
 impl Evaluation {
-    /// Both of them.
-    pub const ALL: [Self; 2] = [Self::Walk, Self::Blend];
+    /// The most levels of [`Evaluation::BlendTop`]: a full tree's have as many exits as a byte has numbers.
+    pub const MOST_LEVELS: u32 = 8;
 
-    /// The name in a schedule's text.
-    pub fn name(self) -> &'static str {
+    /// Whether some splits are evaluated for many rows at once.
+    pub fn blends(self) -> bool {
+        self != Self::Walk
+    }
+
+    /// Levels from the root down whose splits are, `u32::MAX` for all.
+    pub fn levels(self) -> Option<u32> {
         match self {
-            Self::Walk => "walk",
-            Self::Blend => "blend",
+            Self::Walk => None,
+            Self::Blend => Some(u32::MAX),
+            Self::BlendTop(levels) => Some(levels),
+        }
+    }
+}
+
+impl fmt::Display for Evaluation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Walk => f.write_str("walk"),
+            Self::Blend => f.write_str("blend"),
+            Self::BlendTop(levels) => write!(f, "blend({levels})"),
         }
     }
 }
@@ -471,7 +489,7 @@ impl Schedule {
 
     /// Whether some loop's trees are evaluated by blends.
     pub fn blends(&self) -> bool {
-        self.directives.iter().any(|d| matches!(d, Directive::Evaluate { how: Evaluation::Blend, .. }))
+        self.directives.iter().any(|d| matches!(d, Directive::Evaluate { how, .. } if how.blends()))
     }
 
     /// Whether some loop is mapped to a GPU dimension.

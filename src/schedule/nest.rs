@@ -439,6 +439,14 @@ impl Building {
             }
             Directive::Evaluate { var, how } => {
                 let found = self.innermost(var)?;
+                if let Evaluation::BlendTop(levels) = how
+                    && !(1..=Evaluation::MOST_LEVELS).contains(levels)
+                {
+                    return Err(format!(
+                        "{levels} levels are not blended; say 1 to {}",
+                        Evaluation::MOST_LEVELS
+                    ));
+                }
                 self.mark(found, |m| m.evaluate = *how)
             }
             Directive::AtomicReduce { var } => {

@@ -76,9 +76,10 @@ fn parse_line(whole: &str) -> Read<'_, Option<Directive>> {
         return wrong(line, format!("expected a directive, `tile(batch, b0, b1, 64)` say, found `{line}`"));
     };
     let name = name.trim();
-    let Some((inside, behind)) = rest.split_once(')') else {
+    let Some(end) = closing(rest) else {
         return wrong(statement, format!("`{name}(` is not closed; end it with `)`"));
     };
+    let (inside, behind) = (&rest[..end], &rest[end + 1..]);
     let behind = behind.trim_start_matches([';', ' ', '\t']);
     if !behind.is_empty() {
         return wrong(behind, format!("`{behind}` stands behind the directive; write one directive a line"));
@@ -90,6 +91,39 @@ fn parse_line(whole: &str) -> Read<'_, Option<Directive>> {
         return wrong(missing, "an argument is missing here; write it, or leave the comma out");
     }
     directive(name, &arguments).map(Some)
+}
+
+/// Where the parenthesis that stands open before this is closed.
+fn closing(rest: &str) -> Option<usize> {
+    let mut open = 1u32;
+    rest.char_indices().find_map(|(at, c)| {
+        match c {
+            '(' => open += 1,
+            ')' => open -= 1,
+            _ => {}
+        }
+        (open == 0).then_some(at)
+    })
+}
+
+/// `walk`, `blend` or `blend(levels)`.
+fn evaluation(how: &str) -> Read<'_, Evaluation> {
+    match how {
+        "walk" => return Ok(Evaluation::Walk),
+        "blend" => return Ok(Evaluation::Blend),
+        _ => {}
+    }
+    let inside = how.strip_prefix("blend").and_then(|rest| rest.trim_start().strip_prefix('('));
+    let Some(levels) = inside.and_then(|rest| rest.strip_suffix(')')).map(str::trim) else {
+        return wrong(how, format!("`{how}` is no way to evaluate a tree: walk, blend or blend(levels)"));
+    };
+    match levels.parse() {
+        Ok(n @ 1..=Evaluation::MOST_LEVELS) => Ok(Evaluation::BlendTop(n)),
+        _ => wrong(
+            levels,
+            format!("`{levels}` is no number of levels to blend: 1 to {}", Evaluation::MOST_LEVELS),
+        ),
+    }
 }
 
 /// The arguments without the braces round all of them.
@@ -224,10 +258,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
             }
         }
         ("tileNodes", _) => usage("tileNodes(nodes, uniform)"),
-        ("evaluate", [v, how]) => match Evaluation::ALL.into_iter().find(|e| e.name() == *how) {
-            Some(how) => Ok(Directive::Evaluate { var: variable(v)?, how }),
-            None => wrong(how, format!("`{how}` is no way to evaluate a tree: walk or blend")),
-        },
+        ("evaluate", [v, how]) => Ok(Directive::Evaluate { var: variable(v)?, how: evaluation(how)? }),
         ("evaluate", _) => usage("evaluate(variable, blend)"),
         ("atomicReduce", [v]) => Ok(Directive::AtomicReduce { var: variable(v)? }),
         ("atomicReduce", _) => usage("atomicReduce(variable)"),

@@ -188,12 +188,13 @@ fn one_tree(gpu: bool) -> Schedule {
 }
 
 /// Cycles of evaluating every split for 64 rows on ranks of a byte, about: of so many splits in so many trees, and of
-/// ranking so many columns. Measured: see the book's results.
-pub(crate) fn blend_cycles(splits: usize, trees: usize, columns: usize) -> f64 {
+/// ranking so many columns of thresholds and of questions. Measured: see the book's results.
+pub(crate) fn blend_cycles(splits: usize, trees: usize, (counted, asked): (usize, usize)) -> f64 {
     const SPLIT: f64 = 2.0;
     const TREE: f64 = 100.0;
-    const COLUMN: f64 = 110.0;
-    SPLIT * splits as f64 + TREE * trees as f64 + COLUMN * columns as f64
+    const COUNTED: f64 = 150.0;
+    const ASKED: f64 = 8.0;
+    SPLIT * splits as f64 + TREE * trees as f64 + COUNTED * counted as f64 + ASKED * asked as f64
 }
 
 /// Every split of a tree for 64 rows at once, where by a count of instructions that is less than its walks and the ranks that
@@ -204,7 +205,7 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let splits = stats.leaves.saturating_sub(stats.trees);
     let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
     let mean_depth = steps as f64 / stats.leaves.max(1) as f64;
-    let columns = Ranks::columns_of(forest, Width::U8).unwrap_or(usize::MAX);
+    let columns = Ranks::columns_of(forest, Width::U8).unwrap_or((usize::MAX, 0));
     let blends = blend_cycles(splits, stats.trees, columns);
     let fits = forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES);
     if !fits || stats.trees == 0 || blends >= STEP * stats.trees as f64 * mean_depth {

@@ -18,7 +18,7 @@ impl fmt::Display for Directive {
             Self::UnrollWalk { var, steps: None } => write!(f, "unrollWalk({var})"),
             Self::Unroll { var } => write!(f, "unroll({var})"),
             Self::Specialize { var } => write!(f, "specialize({var})"),
-            Self::Evaluate { var, how } => write!(f, "evaluate({var}, {})", how.name()),
+            Self::Evaluate { var, how } => write!(f, "evaluate({var}, {how})"),
             Self::PeelWalk { var, steps } => write!(f, "peelWalk({var}, {steps})"),
             Self::PeelLikely { var, percent } => write!(f, "peelWalk({var}, {percent}%)"),
             Self::TileNodes { nodes, by } => write!(f, "tileNodes({nodes}, {})", by.name()),

@@ -46,7 +46,7 @@ impl Plan {
         let ops = self.ops();
         let window = |op: &&Op| if let Op::CacheRows { rows } = op { Some(*rows) } else { None };
         let windows: Vec<u32> = ops.iter().filter_map(window).collect();
-        let blends = ops.iter().any(|op| matches!(op, Op::Walk(w) if w.blend));
+        let blends = ops.iter().any(|op| matches!(op, Op::Walk(w) if w.blend.is_some()));
         match windows[..] {
             [rows] if blends && within(&self.body, false) => Some(rows),
             _ => None,

@@ -291,8 +291,9 @@ pub struct Walk {
     pub tested: u32,
     /// What follows them.
     pub rest: Rest,
-    /// Whether leaves are found by blends instead (CPU): the steps are for trees and rows that those have no room for.
-    pub blend: bool,
+    /// Levels of each tree from the root down that blends evaluate instead (CPU), `u32::MAX` where those are all: the steps
+    /// are for trees and rows that blends have no room for.
+    pub blend: Option<u32>,
     /// Whether rows are read from the row cache (cube).
     pub cached_rows: bool,
     /// Whether nodes are read from the tree cache (cube).

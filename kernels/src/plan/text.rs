@@ -145,8 +145,10 @@ impl Plan {
             Rest::UntilLeaf => " until leaf",
             Rest::Counted => " to the tree's depth",
         };
-        if walk.blend {
-            text += ", or blend";
+        match walk.blend {
+            None => {}
+            Some(u32::MAX) => text += ", or blend",
+            Some(levels) => text += &format!(", or from {levels} blended levels on"),
         }
         text += match (walk.cached_rows, walk.cached_trees) {
             (false, false) => "",

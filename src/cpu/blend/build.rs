@@ -1,7 +1,10 @@
 //! A tree as groups of splits, the cheapest there are by a count of what each kind costs.
 
 use super::{BLOCK, Blend, Bottom, Group, MOST_LEAVES, Split, Tree, padded};
-use crate::forest::{self, Forest, Node, Predicate};
+use crate::{
+    forest::{Forest, Predicate, Side},
+    layout::{Packed, PackedNode},
+};
 
 /// What groups above leaves only cost, by their levels, in tenths of a cycle on a machine with AVX-512; …
 const BOTTOM: [u32; 3] = [30, 60, 100];
@@ -14,8 +17,14 @@ const ONE: u32 = 60;
 /// A node without splits that send everything left.
 #[derive(Clone, Copy)]
 enum Plain {
-    Leaf { slot: u32 },
-    Split { split: Split, children: [usize; 2] },
+    /// A leaf, or the split from which a walk goes on.
+    Exit {
+        address: u32,
+    },
+    Split {
+        split: Split,
+        children: [usize; 2],
+    },
 }
 
 /// The kinds of groups, in the order in which a tree's are evaluated: none waits for one of a later kind.
@@ -28,10 +37,10 @@ enum Kind {
     One,
 }
 
-/// What a group chooses among: a leaf's number, or what a group found.
+/// What a group chooses among: an exit's number, or what a group found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    Leaf(u8),
+    Exit(u8),
     Group(usize),
 }
 
@@ -52,51 +61,68 @@ struct Best {
     levels: u32,
 }
 
-pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Blend> {
+pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32) -> Option<Blend> {
     let mut blend = Blend {
-        trees: Vec::with_capacity(order.len()),
+        trees: Vec::with_capacity(packed.roots.len()),
         bottoms: Default::default(),
         sevens: Vec::new(),
         threes: Vec::new(),
         ones: Vec::new(),
-        leaves: Vec::new(),
+        levels: Vec::new(),
+        exits: Vec::new(),
         values: Vec::new(),
         blocks: MOST_LEAVES,
         columns_end: forest.features.len() * BLOCK,
     };
-    for t in order {
-        let tree = Grouping::new(&forest.trees[*t as usize]).map(|grouping| blend.push(forest, grouping));
+    for position in 0..packed.roots.len() {
+        let grouping = Grouping::new(packed, position, levels);
+        let tree = grouping.map(|grouping| blend.push(forest, packed, grouping));
         blend.trees.push(tree);
     }
     (blend.count() > 0).then_some(blend)
 }
 
-/// A tree's groups, and its leaves by their numbers.
+/// A tree's groups, and its exits by their numbers.
 struct Grouping {
     nodes: Vec<Plain>,
     best: Vec<Option<Best>>,
     groups: Vec<Draft>,
-    /// Slots. Where a group above leaves has fewer than it has room for, some have several numbers.
-    leaves: Vec<u32>,
+    /// In the stead of groups: a split a level, from the last up.
+    levels: Vec<Split>,
+    /// Addresses. Where a group above exits has fewer than it has room for, some have several numbers.
+    exits: Vec<u32>,
     root: Found,
 }
 
 impl Grouping {
-    /// `None` for a tree of too many leaves, or with a split that is no threshold of a byte.
-    fn new(tree: &forest::Tree) -> Option<Self> {
-        if tree.nodes.iter().filter(|n| n.slot().is_some()).count() > MOST_LEAVES {
-            return None;
-        }
+    /// Of the splits of so many levels, or of all. `None` for a tree of too many leaves, or with a split that is no threshold
+    /// of a byte.
+    fn new(packed: &Packed, position: usize, levels: u32) -> Option<Self> {
+        let root = packed.roots[position];
+        // Fewer levels where those asked for have more exits than a byte has numbers.
+        let cut = (1..=levels.min(packed.depths[position])).rev();
+        let cut = cut.take(if levels == u32::MAX { 1 } else { usize::MAX });
         let mut nodes = Vec::new();
-        let root = plain(tree, 0, &mut nodes)?;
-        // With room to spare groups may have empty places; without, a number is a leaf.
-        let roomy = Self::with(&nodes, root, true);
-        Some(if roomy.leaves.len() <= MOST_LEAVES { roomy } else { Self::with(&nodes, root, false) })
+        let top =
+            std::iter::once(0).filter(|_| packed.depths[position] == 0).chain(cut).find_map(|levels| {
+                nodes.clear();
+                let top = plain(packed, position, root, levels, &mut nodes)?;
+                let exits = nodes.iter().filter(|n| matches!(n, Plain::Exit { .. })).count();
+                (exits <= MOST_LEAVES).then_some(top)
+            })?;
+        if let Some((levels, exits)) = levels_of(&nodes, top) {
+            let root = Found::Exit(0);
+            return Some(Self { nodes, best: Vec::new(), groups: Vec::new(), levels, exits, root });
+        }
+        // With room to spare groups may have empty places; without, a number is an exit.
+        let roomy = Self::with(&nodes, top, true);
+        Some(if roomy.exits.len() <= MOST_LEAVES { roomy } else { Self::with(&nodes, top, false) })
     }
 
     fn with(nodes: &[Plain], root: usize, spare: bool) -> Self {
         let (nodes, best) = (nodes.to_vec(), vec![None; nodes.len()]);
-        let mut grouping = Self { nodes, best, groups: Vec::new(), leaves: Vec::new(), root: Found::Leaf(0) };
+        let (groups, levels, exits) = (Vec::new(), Vec::new(), Vec::new());
+        let mut grouping = Self { nodes, best, groups, levels, exits, root: Found::Exit(0) };
         // Children stand before their parents.
         for node in 0..grouping.nodes.len() {
             grouping.best[node] = grouping.choose(node, node == root, spare);
@@ -182,30 +208,73 @@ impl Grouping {
         Found::Group(self.groups.len() - 1)
     }
 
-    fn number(&mut self, leaf: usize) -> Found {
-        if let Plain::Leaf { slot } = self.nodes[leaf] {
-            self.leaves.push(slot);
+    fn number(&mut self, exit: usize) -> Found {
+        if let Plain::Exit { address } = self.nodes[exit] {
+            self.exits.push(address);
         }
         // More than there is room for are looked at by `new`.
-        Found::Leaf((self.leaves.len() - 1) as u8)
+        Found::Exit((self.exits.len() - 1) as u8)
     }
 }
 
-/// Adds a node and what is below it, children first, and gives its place.
-fn plain(tree: &forest::Tree, node: u32, nodes: &mut Vec<Plain>) -> Option<usize> {
-    let mut node = node;
+/// The splits and the exits of a full tree of at least two levels that ask one question each, levels from the last up.
+fn levels_of(nodes: &[Plain], root: usize) -> Option<(Vec<Split>, Vec<u32>)> {
+    let (mut levels, mut row) = (Vec::new(), vec![root]);
+    loop {
+        let mut exits = Vec::new();
+        let mut next = Vec::new();
+        let mut own = None;
+        for n in &row {
+            match nodes[*n] {
+                Plain::Exit { address } => exits.push(address),
+                Plain::Split { split, .. } if own.is_some_and(|own| own != split) => return None,
+                Plain::Split { split, children } => {
+                    own = Some(split);
+                    next.extend(children);
+                }
+            }
+        }
+        match own {
+            None => {
+                levels.reverse();
+                return (levels.len() > 1).then_some((levels, exits));
+            }
+            Some(_) if !exits.is_empty() => return None,
+            Some(split) => levels.push(split),
+        }
+        row = next;
+    }
+}
+
+/// Adds what lies at an address and so many levels of splits from there down, children first, and gives its place.
+fn plain(
+    packed: &Packed,
+    position: usize,
+    address: u32,
+    levels: u32,
+    nodes: &mut Vec<Plain>,
+) -> Option<usize> {
+    let mut address = address;
+    let step = |address: u32, side| packed.step(position, address, side);
     let new = loop {
-        match tree.nodes[node as usize] {
-            Node::Leaf { slot } => break Plain::Leaf { slot },
-            Node::Split { predicate: Predicate::Always, left, .. } => node = left,
-            Node::Split { predicate: Predicate::Less { threshold }, feature, left, right, .. } => {
+        match packed.nodes[address as usize] {
+            PackedNode::Leaf { .. } => break Plain::Exit { address },
+            PackedNode::Through { .. } | PackedNode::Split { predicate: Predicate::Always, .. } => {
+                address = step(address, Side::Left);
+            }
+            PackedNode::Split { .. } if levels == 0 => break Plain::Exit { address },
+            PackedNode::Split { predicate: Predicate::Less { threshold }, feature, .. } => {
                 // A rank is below every other threshold.
                 let threshold = (0.0..256.0).contains(&threshold.0).then_some(threshold.0 as u8)?;
                 let column = feature.checked_mul(BLOCK as u32)?;
-                let children = [plain(tree, left, nodes)?, plain(tree, right, nodes)?];
+                let [left, right] = [Side::Left, Side::Right].map(|side| step(address, side));
+                let children = [
+                    plain(packed, position, left, levels - 1, nodes)?,
+                    plain(packed, position, right, levels - 1, nodes)?,
+                ];
                 break Plain::Split { split: Split { column, threshold }, children };
             }
-            Node::Split { .. } => return None,
+            PackedNode::Split { .. } | PackedNode::Empty | PackedNode::Tile { .. } => return None,
         }
     };
     nodes.push(new);
@@ -214,8 +283,8 @@ fn plain(tree: &forest::Tree, node: u32, nodes: &mut Vec<Plain>) -> Option<usize
 
 impl Blend {
     /// Adds a tree's groups, each with a place for what it finds that nothing else still needs.
-    fn push(&mut self, forest: &Forest, grouping: Grouping) -> Tree {
-        let Grouping { groups, leaves, root, .. } = grouping;
+    fn push(&mut self, forest: &Forest, packed: &Packed, grouping: Grouping) -> Tree {
+        let Grouping { groups, levels, exits, root, .. } = grouping;
         let mut order: Vec<usize> = (0..groups.len()).collect();
         order.sort_by_key(|g| groups[*g].kind);
         let starts = self.counts();
@@ -228,7 +297,7 @@ impl Blend {
                 .iter()
                 .enumerate()
                 .map(|(i, child)| match child {
-                    Found::Leaf(leaf) => u16::from(*leaf),
+                    Found::Exit(leaf) => u16::from(*leaf),
                     Found::Group(g) => {
                         // A group is read by one other, before that writes.
                         if i == 0 || children[i - 1] != *child {
@@ -260,25 +329,35 @@ impl Blend {
         self.blocks = self.blocks.max(usize::from(used));
         let ends = self.counts();
         let range = |i: usize| (starts[i], ends[i]);
-        let first = self.leaves.len() as u32;
+        let first = self.exits.len() as u32;
         let values = self.values.len() as u32;
-        if forest.leaf_width() == 1 {
-            let own = leaves.iter().map(|slot| forest.leaf_values[*slot as usize].0 as f32);
+        let count = exits.len() as u32;
+        let slot = |address: &u32| match packed.nodes[*address as usize] {
+            PackedNode::Leaf { slot } => Some(slot),
+            _ => None,
+        };
+        let slots: Option<Vec<u32>> = exits.iter().map(slot).collect();
+        let cut = slots.is_none();
+        if let Some(slots) = slots.as_ref().filter(|_| forest.leaf_width() == 1) {
+            let own = slots.iter().map(|slot| forest.leaf_values[*slot as usize].0 as f32);
             self.values.extend(own);
-            self.values.resize(values as usize + padded(leaves.len()), 0.0);
+            self.values.resize(values as usize + padded(slots.len()), 0.0);
         }
-        let count = leaves.len() as u32;
-        self.leaves.extend(leaves);
+        self.exits.extend(slots.unwrap_or(exits));
+        let from = self.levels.len() as u32;
+        self.levels.extend(levels);
         Tree {
+            levels: (from, self.levels.len() as u32),
             bottoms: [range(0), range(1), range(2)],
             sevens: range(3),
             threes: range(4),
             ones: range(5),
             root: match root {
-                Found::Leaf(leaf) => u16::from(leaf),
+                Found::Exit(leaf) => u16::from(leaf),
                 Found::Group(g) => places[g],
             },
-            leaves: (first, count),
+            exits: (first, count),
+            cut,
             values,
         }
     }

@@ -5,6 +5,8 @@
 //! root is each row's leaf. No step waits for a load of a row's own, and the work is the splits there are: a full tree of
 //! depth 8 takes 255 compares for 64 rows, of which a walk would take 512.
 //!
+//! A tree whose levels ask one question each (CatBoost's) takes one compare a level, a bit of the leaf's number.
+//!
 //! Splits are grouped, so that most of what they find stays in registers: the last one to three levels above leaves, and
 //! above those three levels at a time. Groups need not be full: an empty place is a split of no consequence, and costs less
 //! than a group of its own. Which groups a tree is made of is the least of a sum over the tree, found from its leaves up.
@@ -17,7 +19,7 @@ mod tests;
 use std::cell::RefCell;
 
 use super::isa::{Isa, isa};
-use crate::{forest::Forest, schedule::blend_cycles};
+use crate::{forest::Forest, layout::Packed, schedule::blend_cycles};
 
 /// Rows that are evaluated together, and bytes of a column of them.
 pub(super) const BLOCK: usize = 64;
@@ -27,7 +29,7 @@ pub(super) const FEW_ROWS: usize = 16;
 const MOST_LEAVES: usize = 256;
 
 /// A split: the column's place in a block of ranks, in bytes, and its threshold.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Split {
     pub(super) column: u32,
@@ -63,10 +65,14 @@ pub(super) struct Tree {
     pub(super) sevens: (u32, u32),
     pub(super) threes: (u32, u32),
     pub(super) ones: (u32, u32),
+    /// Of a tree whose levels ask one question each: those, from the last up, and nothing else.
+    pub(super) levels: (u32, u32),
     /// The block that holds the leaf of every row in the end.
     pub(super) root: u16,
-    /// First leaf in [`Blend::leaves`], and how many.
-    leaves: (u32, u32),
+    /// First exit in [`Blend::exits`], and how many.
+    exits: (u32, u32),
+    /// Whether some exits are splits from which walks go on.
+    cut: bool,
     /// First value in [`Blend::values`].
     values: u32,
 }
@@ -80,8 +86,10 @@ pub(super) struct Blend {
     pub(super) sevens: Vec<Group<7, 8>>,
     pub(super) threes: Vec<Group<3, 4>>,
     pub(super) ones: Vec<Group<1, 2>>,
-    /// The slots of all trees' leaves, from left to right.
-    leaves: Vec<u32>,
+    /// Splits of trees that have one a level.
+    pub(super) levels: Vec<Split>,
+    /// The exits of all trees, from left to right: slots of leaves, or addresses where the tree is cut.
+    exits: Vec<u32>,
     /// Their values, where leaves are single values: each tree's padded to a power of two and at least 16.
     values: Vec<f32>,
     /// Blocks that values take: a constant for each leaf number, and what groups find.
@@ -103,6 +111,14 @@ pub(super) struct Leaves<'a> {
     pub(super) slots: &'a [u32],
     /// The forest's own values, padded to a power of two.
     pub(super) values: &'a [f32],
+}
+
+/// What the numbers that a tree's groups end with stand for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Exits<'a> {
+    Leaves(Leaves<'a>),
+    /// From which walks go on.
+    Addresses(&'a [u32]),
 }
 
 /// Room for the values of a tree's leaves.
@@ -128,9 +144,9 @@ impl<'r> Leaves<'r> {
 }
 
 impl Blend {
-    /// Of the trees that have room for it; `None` where none has.
-    pub(super) fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
-        build::build(forest, order)
+    /// Of the trees that have room for it, so many of their levels; `None` where none has.
+    pub(super) fn new(forest: &Forest, packed: &Packed, levels: u32) -> Option<Self> {
+        build::build(forest, packed, levels)
     }
 
     /// Whether the tree at a position is one of them.
@@ -143,9 +159,13 @@ impl Blend {
         self.trees.iter().flatten().count()
     }
 
-    /// [`blend_cycles`] of its trees, on ranks of so many columns.
-    pub(super) fn cycles(&self, columns: usize) -> f64 {
-        let splits = self.trees.iter().flatten().map(|tree| (tree.leaves.1 as usize).saturating_sub(1)).sum();
+    /// [`blend_cycles`] of its trees, on ranks of so many columns of thresholds and of questions.
+    pub(super) fn cycles(&self, columns: (usize, usize)) -> f64 {
+        let splits = |tree: &Tree| match tree.levels.1 - tree.levels.0 {
+            0 => (tree.exits.1 as usize).saturating_sub(1),
+            levels => levels as usize,
+        };
+        let splits = self.trees.iter().flatten().map(splits).sum();
         blend_cycles(splits, self.trees.len(), columns)
     }
 
@@ -156,18 +176,27 @@ impl Blend {
             + size_of_val(&self.sevens[..])
             + size_of_val(&self.threes[..])
             + size_of_val(&self.ones[..])
-            + size_of_val(&self.leaves[..])
+            + size_of_val(&self.levels[..])
+            + size_of_val(&self.exits[..])
             + size_of_val(&self.values[..])
     }
 
-    /// The leaves of the tree at a position, which is one of them.
-    pub(super) fn leaves(&self, position: usize) -> Leaves<'_> {
+    /// How many of the trees are cut.
+    pub(super) fn cut(&self) -> usize {
+        self.trees.iter().flatten().filter(|tree| tree.cut).count()
+    }
+
+    /// The exits of the tree at a position, which is one of them, by number.
+    pub(super) fn exits(&self, position: usize) -> Exits<'_> {
         let tree = self.trees[position].unwrap_or_default();
-        let (first, count) = (tree.leaves.0 as usize, tree.leaves.1 as usize);
-        let slots = &self.leaves[first..][..count];
+        let (first, count) = (tree.exits.0 as usize, tree.exits.1 as usize);
+        let slots = &self.exits[first..][..count];
+        if tree.cut {
+            return Exits::Addresses(slots);
+        }
         let values =
             self.values.get(tree.values as usize..tree.values as usize + padded(count)).unwrap_or(&[]);
-        Leaves { slots, values }
+        Exits::Leaves(Leaves { slots, values })
     }
 
     /// Makes room for what groups find.

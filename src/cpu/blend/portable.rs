@@ -41,6 +41,15 @@ pub(super) fn evaluate(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [L
     fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
         &all[from as usize..to as usize]
     }
+    if tree.levels.0 != tree.levels.1 {
+        let (mut bit, mut found) = (1u8, [0; BLOCK]);
+        for split in of(&blend.levels, tree.levels) {
+            let right = right(*split, ranks);
+            found.iter_mut().zip(right).for_each(|(found, right)| *found |= right & bit);
+            bit = bit.wrapping_add(bit);
+        }
+        return found;
+    }
     for Bottom { splits, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
         values[usize::from(*out)] = pair(&right(splits[0], ranks), *first);
     }

@@ -1,7 +1,25 @@
 //! Each way to evaluate a tree against the reference interpreter.
 
-use super::{BLOCK, Blend, Numbers, portable, with_values};
-use crate::forest::{CompareType, Forest, Side, reference};
+use super::{BLOCK, Blend, Exits, Leaves, Numbers, portable, with_values};
+use crate::{
+    forest::{CompareType, Forest, Side, reference},
+    layout::{PackedNode, layout},
+    schedule::LayoutKind,
+};
+
+/// The only tree of a forest, so many of its levels.
+fn blended(forest: &Forest, levels: u32) -> Option<Blend> {
+    let packed = layout(LayoutKind::Sparse).pack(forest, &[0], &[0]).expect("a small tree");
+    Blend::new(forest, &packed, levels)
+}
+
+/// The leaves of a tree that is not cut.
+fn leaves_of(blend: &Blend) -> Leaves<'_> {
+    match blend.exits(0) {
+        Exits::Leaves(leaves) => leaves,
+        Exits::Addresses(_) => panic!("a whole tree is cut"),
+    }
+}
 
 /// Numbers from a seed (splitmix64).
 struct Seeded(u64);
@@ -25,6 +43,8 @@ enum Grows {
     Anyhow,
     /// The last, so that trees are chains.
     Downwards,
+    /// Level by level, each with one question.
+    ByLevel,
 }
 
 /// A forest on ranks with a tree of so many leaves.
@@ -34,7 +54,7 @@ fn tree(leaves: usize, grows: Grows, columns: usize, random: &mut Seeded) -> For
     let mut open = vec![0usize];
     while open.len() < leaves {
         let at = match grows {
-            Grows::Evenly => 0,
+            Grows::Evenly | Grows::ByLevel => 0,
             Grows::Anyhow => random.below(open.len()),
             Grows::Downwards => open.len() - 1,
         };
@@ -46,8 +66,14 @@ fn tree(leaves: usize, grows: Grows, columns: usize, random: &mut Seeded) -> For
     }
     let mut forest = Forest::builder(columns, 1).base_score([0.0]);
     let mut tree = forest.tree(0);
+    let one = random.below(200);
     for (n, node) in nodes.iter().enumerate() {
         match node {
+            Some([left, right]) if matches!(grows, Grows::ByLevel) => {
+                let level = (n + 1).ilog2() as usize;
+                let predicate = CompareType::F32.less((one + level) as f64);
+                tree.split((level % columns) as u32, predicate, Side::Right, *left, *right);
+            }
             Some([left, right]) => {
                 // Thresholds at both ends, too: 0 sends everything right.
                 let threshold = [0, 255, random.below(256), random.below(256)][random.below(4)];
@@ -77,12 +103,12 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
     let most = if cfg!(miri) { 20 } else { 256 };
     let mut random = Seeded(5);
     for leaves in (1..=most).filter(|n| *n < 40 || n % 7 == 4 || *n > 250) {
-        for grows in [Grows::Evenly, Grows::Anyhow, Grows::Downwards] {
+        for grows in [Grows::Evenly, Grows::Anyhow, Grows::Downwards, Grows::ByLevel] {
             let forest = tree(leaves, grows, 1 + random.below(9), &mut random);
-            let blend = Blend::new(&forest, &[0]).expect("a tree of at most 256 leaves");
+            let blend = blended(&forest, u32::MAX).expect("a tree of at most 256 leaves");
             let [(ranks, slots), (others, other_slots)] = [(); 2].map(|()| block(&forest, &mut random));
             let of =
-                |numbers: Numbers| numbers.bytes().map(|n| blend.leaves(0).slots[usize::from(n)]).to_vec();
+                |numbers: Numbers| numbers.bytes().map(|n| leaves_of(&blend).slots[usize::from(n)]).to_vec();
             let what = format!("{leaves} leaves, {grows:?}");
             with_values(&blend, |values| {
                 assert_eq!(of(blend.evaluate(0, &ranks, values)), slots, "{what}");
@@ -109,12 +135,12 @@ fn sums_take_the_values_of_the_leaves() {
     let mut random = Seeded(9);
     for leaves in [1, 2, 15, 16, 17, 33, 64, 65, 129, 200, 256] {
         let forest = tree(leaves, Grows::Anyhow, 5, &mut random);
-        let blend = Blend::new(&forest, &[0]).expect("a tree of at most 256 leaves");
+        let blend = blended(&forest, u32::MAX).expect("a tree of at most 256 leaves");
         let (ranks, slots) = block(&forest, &mut random);
         for count in [1, 15, 16, 17, 40, 63, 64] {
             let mut sums = vec![0.5f32; count];
             with_values(&blend, |values| {
-                blend.evaluate(0, &ranks, values).add(blend.leaves(0).values, &mut sums);
+                blend.evaluate(0, &ranks, values).add(leaves_of(&blend).values, &mut sums);
             });
             let expected: Vec<f32> =
                 slots[..count].iter().map(|slot| 0.5 + forest.leaf_values[*slot as usize].0 as f32).collect();
@@ -127,6 +153,58 @@ fn sums_take_the_values_of_the_leaves() {
 fn more_leaves_than_a_byte_counts_are_left_to_walks() {
     let mut random = Seeded(1);
     for grows in [Grows::Evenly, Grows::Anyhow, Grows::Downwards] {
-        assert!(Blend::new(&tree(257, grows, 3, &mut random), &[0]).is_none());
+        assert!(blended(&tree(257, grows, 3, &mut random), u32::MAX).is_none());
     }
+}
+
+#[test]
+fn one_question_a_level_is_one_compare_a_level() {
+    let mut random = Seeded(2);
+    for depth in 2..=8 {
+        let blend =
+            blended(&tree(1 << depth, Grows::ByLevel, 3, &mut random), u32::MAX).expect("a full tree");
+        let tree = &blend.trees[0].expect("the tree");
+        assert_eq!(tree.levels.1 - tree.levels.0, depth);
+        assert!(blend.bottoms.0.is_empty() && blend.bottoms.1.is_empty() && blend.bottoms.2.is_empty());
+    }
+}
+
+/// A tree that is cut ends at a leaf or at the split that the row comes to.
+#[test]
+fn a_cut_tree_leaves_off_where_the_row_has_come() {
+    let mut random = Seeded(3);
+    for leaves in [2, 5, 40, 256, 300, 1500] {
+        for grows in [Grows::Evenly, Grows::Anyhow, Grows::Downwards, Grows::ByLevel] {
+            let forest = tree(leaves, grows, 4, &mut random);
+            let packed = layout(LayoutKind::Sparse).pack(&forest, &[0], &[0]).expect("a small tree");
+            for levels in [1, 2, 3, 5, 8] {
+                let blend = Blend::new(&forest, &packed, levels).expect("a top");
+                let (ranks, slots) = block(&forest, &mut random);
+                let numbers = with(&blend, &ranks);
+                for (r, slot) in slots.iter().enumerate() {
+                    let number = usize::from(numbers[r]);
+                    let mut at = match blend.exits(0) {
+                        Exits::Leaves(leaves) => {
+                            assert_eq!(leaves.slots[number], *slot);
+                            continue;
+                        }
+                        Exits::Addresses(addresses) => addresses[number],
+                    };
+                    while let PackedNode::Split { feature, predicate, missing, .. } =
+                        packed.nodes[at as usize]
+                    {
+                        let rank = f64::from(ranks[feature as usize * BLOCK + r]);
+                        at = packed.step(0, at, reference::side_of_cast(&[], predicate, missing, rank));
+                    }
+                    assert_eq!(packed.nodes[at as usize], PackedNode::Leaf { slot: *slot });
+                }
+            }
+        }
+    }
+}
+
+fn with(blend: &Blend, ranks: &[u8]) -> [u8; BLOCK] {
+    let mut found = [0; BLOCK];
+    with_values(blend, |values| found = blend.evaluate(0, ranks, values).bytes());
+    found
 }

@@ -75,6 +75,17 @@ pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
             let first = _mm512_set1_epi8(first as i8);
             v.map(|v| _mm512_add_epi8(v, first))
         };
+        if tree.levels.0 != tree.levels.1 {
+            let (mut bit, mut found) = (one[0], zero);
+            for split in of(&blend.levels, tree.levels) {
+                let right = right(split);
+                for r in 0..R {
+                    found[r] = _mm512_mask_add_epi8(found[r], right[r], found[r], bit);
+                }
+                bit = _mm512_add_epi8(bit, bit);
+            }
+            return found;
+        }
         for Bottom { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
             store(*out, from(choose(right(&s[0]), zero, one), *first));
         }

@@ -9,6 +9,7 @@ pub(super) mod blend;
 mod copy;
 pub(super) mod count;
 pub(super) mod few;
+pub(super) mod rank;
 pub(super) mod tiles;
 mod top;
 
@@ -23,9 +24,9 @@ use super::{
         FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
         Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
     },
-    rows::Rows,
+    rows::{Row, Rows},
     sink::Sink,
-    walk::{Shape, Span},
+    walk::{From, Shape, Span},
     window::{BLOCK, Window},
 };
 use crate::plan::Rest;
@@ -53,14 +54,16 @@ pub(super) fn fits(rows: &Rows<'_>) -> bool {
 
 /// Sixteen of 64 rows: where the first of all begins, and each one's offset from there.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes {
-    data: *const f32,
+pub(super) struct Lanes<T = f32> {
+    data: *const T,
     offsets: __m512i,
 }
 
 /// Where rows are read from.
 pub(super) trait Source: Copy {
-    /// Whether values of a column follow each other.
+    /// What rows are made of.
+    type Value: Copy;
+    /// Whether values of a column are `f32` that follow each other.
     const BY_COLUMN: bool;
     /// Rows from `row` on that can be walked together.
     fn together(&self, row: usize) -> usize;
@@ -68,10 +71,16 @@ pub(super) trait Source: Copy {
     ///
     /// # Safety
     /// AVX-512 F and DQ; the rows are there.
-    unsafe fn lanes(&self, row: usize, begin: usize, last: usize) -> Lanes;
+    unsafe fn lanes(&self, row: usize, begin: usize, last: usize) -> Lanes<Self::Value>;
+    /// The rows' values of these columns.
+    ///
+    /// # Safety
+    /// AVX-512 F and DQ; the columns are the rows'.
+    unsafe fn values(column: __m512i, rows: Lanes<Self::Value>) -> __m512;
 }
 
 impl Source for &Rows<'_> {
+    type Value = f32;
     const BY_COLUMN: bool = false;
     fn together(&self, _row: usize) -> usize {
         usize::MAX
@@ -85,9 +94,16 @@ impl Source for &Rows<'_> {
         let stride = _mm512_set1_epi32(self.row_stride() as i32);
         Lanes { data: self.from(row).as_ptr(), offsets: _mm512_mullo_epi32(own, stride) }
     }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn values(column: __m512i, rows: Lanes) -> __m512 {
+        // SAFETY: the index is a row's offset plus a column.
+        unsafe { _mm512_i32gather_ps::<4>(_mm512_add_epi32(rows.offsets, column), rows.data) }
+    }
 }
 
 impl Source for Window<'_> {
+    type Value = f32;
     const BY_COLUMN: bool = true;
     fn together(&self, row: usize) -> usize {
         BLOCK - self.block(row).1
@@ -95,11 +111,51 @@ impl Source for Window<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn lanes(&self, row: usize, begin: usize, _last: usize) -> Lanes {
-        // Lanes past the last row read what is beside it, or the room that a window has behind its last column.
-        let (data, place) = self.block(row);
-        let own = _mm512_add_epi32(count(), _mm512_set1_epi32(begin as i32));
-        Lanes { data: data.as_ptr().wrapping_add(place), offsets: own }
+        // SAFETY: as promised to this function.
+        unsafe { lanes(*self, row, begin) }
     }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn values(column: __m512i, rows: Lanes) -> __m512 {
+        let index = _mm512_add_epi32(rows.offsets, _mm512_slli_epi32::<BLOCK_SHIFT>(column));
+        // SAFETY: the index is a row's place in a column's block.
+        unsafe { _mm512_i32gather_ps::<4>(index, rows.data) }
+    }
+}
+
+/// Ranks of a byte, widened as they are read.
+impl Source for Window<'_, u8> {
+    type Value = u8;
+    const BY_COLUMN: bool = false;
+    fn together(&self, row: usize) -> usize {
+        BLOCK - self.block(row).1
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn lanes(&self, row: usize, begin: usize, _last: usize) -> Lanes<u8> {
+        // SAFETY: as promised to this function.
+        unsafe { lanes(*self, row, begin) }
+    }
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    unsafe fn values(column: __m512i, rows: Lanes<u8>) -> __m512 {
+        let index = _mm512_add_epi32(rows.offsets, _mm512_slli_epi32::<BLOCK_SHIFT>(column));
+        // SAFETY: the index is a row's place in a column's block; a window has room for a word behind its last byte.
+        let words = unsafe { _mm512_i32gather_epi32::<1>(index, rows.data.cast()) };
+        _mm512_cvtepi32_ps(_mm512_and_si512(words, _mm512_set1_epi32(0xff)))
+    }
+}
+
+/// Lanes past the last row read what is beside it, or the room that a window has behind its last column.
+///
+/// # Safety
+/// AVX-512 F; the row is in the window.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn lanes<T: Row>(window: Window<'_, T>, row: usize, begin: usize) -> Lanes<T> {
+    let (data, place) = window.block(row);
+    let own = _mm512_add_epi32(count(), _mm512_set1_epi32(begin as i32));
+    Lanes { data: data.as_ptr().wrapping_add(place), offsets: own }
 }
 
 #[inline]
@@ -225,19 +281,6 @@ impl<N: VectorRule> VectorRule for Near<N> {
     }
 }
 
-/// The rows' values of these columns.
-///
-/// # Safety
-/// AVX-512 F; the columns are the rows'.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn values<F: Source>(column: __m512i, rows: Lanes) -> __m512 {
-    let column = if F::BY_COLUMN { _mm512_slli_epi32::<BLOCK_SHIFT>(column) } else { column };
-    let index = _mm512_add_epi32(rows.offsets, column);
-    // SAFETY: the index is a row's offset plus a column's.
-    unsafe { _mm512_i32gather_ps::<4>(index, rows.data) }
-}
-
 /// Lanes whose value goes right at a node with this threshold and these flags.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
@@ -253,9 +296,9 @@ fn right(x: __m512, threshold: __m512, meta: __m512i) -> __mmask16 {
 /// AVX-512 F and DQ; the columns are the rows'.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn next<F: Source>(node: Gathered, rows: Lanes) -> __m512i {
+unsafe fn next<F: Source>(node: Gathered, rows: Lanes<F::Value>) -> __m512i {
     // SAFETY: as promised to this function.
-    let x = unsafe { values::<F>(node.column, rows) };
+    let x = unsafe { F::values(node.column, rows) };
     let right = right(x, node.threshold, node.meta);
     _mm512_mask_add_epi32(node.left, right, node.left, node.apart)
 }
@@ -280,22 +323,58 @@ pub(super) unsafe fn block<R: VectorRule, F: Source, S: Sink>(
             let first = row.start + done;
             let count = (row.count - done).min(rows.together(first)).min(LANES * GROUPS);
             // SAFETY: the rows are there.
-            let lanes: [Lanes; GROUPS] =
+            let lanes: [Lanes<F::Value>; GROUPS] =
                 unsafe { std::array::from_fn(|g| rows.lanes(first, g * LANES, count - 1)) };
             let groups = count.div_ceil(LANES);
             // SAFETY: as promised to this function.
             let found = unsafe { walk::<R, F>(nodes, position, &lanes, groups, shape) };
-            for (g, found) in found.iter().enumerate().take(groups) {
-                let mut addresses = [0u32; LANES];
-                // SAFETY: sixteen words of room.
-                unsafe { _mm512_storeu_si512(addresses.as_mut_ptr().cast(), *found) };
-                let begin = g * LANES;
-                for (l, address) in addresses.iter().enumerate().take(count - begin) {
-                    sink.leaf(first + begin + l, position, *address);
-                }
-            }
+            hand_over(&found, Span { start: first, step: 1, count }, position, sink);
             done += count;
         }
+    }
+}
+
+/// Hands over the leaves that rows have come to.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn hand_over<S: Sink>(found: &[__m512i; GROUPS], row: Span, position: usize, sink: S) {
+    for (g, found) in found.iter().enumerate().take(row.count.div_ceil(LANES)) {
+        let mut addresses = [0u32; LANES];
+        // SAFETY: sixteen words of room.
+        unsafe { _mm512_storeu_si512(addresses.as_mut_ptr().cast(), *found) };
+        let begin = g * LANES;
+        for (l, address) in addresses.iter().enumerate().take(row.count - begin) {
+            sink.leaf(row.start + begin + l, position, *address);
+        }
+    }
+}
+
+/// Walks a tree on from an address for each of at most 64 rows.
+///
+/// # Safety
+/// [`available`]; the source holds the rows, which can be walked together; addresses are of nodes of the tree at the position,
+/// 64 of them.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn walk_on<R: VectorRule, F: Source, S: Sink>(
+    nodes: &Nodes<R>,
+    rows: F,
+    row: Span,
+    from: From<'_>,
+    sink: S,
+) {
+    assert!(from.addresses.len() == GROUPS * LANES);
+    let constant = _mm512_set1_epi32(nodes.constants[from.position] as i32);
+    let stride = _mm512_set1_epi32(nodes.stride as i32);
+    let root = _mm512_set1_epi32(nodes.roots[from.position] as i32);
+    // SAFETY: as promised to this function; there are 64 addresses.
+    unsafe {
+        let lanes: [Lanes<F::Value>; GROUPS] =
+            std::array::from_fn(|g| rows.lanes(row.start, g * LANES, row.count - 1));
+        let mut at =
+            std::array::from_fn(|g| _mm512_loadu_si512(from.addresses.as_ptr().add(g * LANES).cast()));
+        let groups = row.count.div_ceil(LANES);
+        until_leaf::<R, F>(nodes, root, constant, stride, &lanes, groups, &mut at);
+        hand_over(&at, row, from.position, sink);
     }
 }
 
@@ -306,7 +385,7 @@ pub(super) unsafe fn block<R: VectorRule, F: Source, S: Sink>(
 unsafe fn walk<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     position: usize,
-    rows: &[Lanes; GROUPS],
+    rows: &[Lanes<F::Value>; GROUPS],
     groups: usize,
     shape: Shape,
 ) -> [__m512i; GROUPS] {
@@ -368,7 +447,7 @@ unsafe fn step<R: VectorRule, F: Source, const G: usize>(
     nodes: &Nodes<R>,
     constant: __m512i,
     stride: __m512i,
-    rows: &[Lanes; GROUPS],
+    rows: &[Lanes<F::Value>; GROUPS],
     at: &mut [__m512i; GROUPS],
 ) -> [__mmask16; GROUPS] {
     let leaf = _mm512_set1_epi32(LEAF as i32);
@@ -400,7 +479,7 @@ unsafe fn step_groups<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     constant: __m512i,
     stride: __m512i,
-    rows: &[Lanes; GROUPS],
+    rows: &[Lanes<F::Value>; GROUPS],
     groups: usize,
     at: &mut [__m512i; GROUPS],
 ) -> [__mmask16; GROUPS] {
@@ -427,7 +506,7 @@ unsafe fn until_leaf<R: VectorRule, F: Source>(
     root: __m512i,
     constant: __m512i,
     stride: __m512i,
-    rows: &[Lanes; GROUPS],
+    rows: &[Lanes<F::Value>; GROUPS],
     mut groups: usize,
     at: &mut [__m512i; GROUPS],
 ) {

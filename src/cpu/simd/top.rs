@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::{
     super::nodes::{FEATURE, Node, Nodes, TOP_LEVELS},
-    BLOCK_SHIFT, GROUPS, LANES, Lanes, Source, VectorRule, right, values, words,
+    BLOCK_SHIFT, GROUPS, LANES, Lanes, Source, VectorRule, right, words,
 };
 
 /// Each lane's value of a level's columns, by what was decided above it, the topmost decision first.
@@ -92,7 +92,7 @@ impl Registers {
     /// AVX-512 F and DQ; the nodes' columns are the rows'.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather<F: Source>(&self, levels: u32, rows: &[Lanes; GROUPS]) -> [__m512i; GROUPS] {
+    unsafe fn gather<F: Source>(&self, levels: u32, rows: &[Lanes<F::Value>; GROUPS]) -> [__m512i; GROUPS] {
         let one = _mm512_set1_epi32(1);
         let mut local = [_mm512_setzero_si512(); GROUPS];
         for _ in 0..levels {
@@ -101,7 +101,7 @@ impl Registers {
                 let (threshold, meta) = (at(self.thresholds), at(self.metas));
                 let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
                 // SAFETY: as promised to this function.
-                let x = unsafe { values::<F>(column, rows[g]) };
+                let x = unsafe { F::values(column, rows[g]) };
                 let right = right(x, _mm512_castsi512_ps(threshold), meta);
                 let left = _mm512_add_epi32(_mm512_add_epi32(local[g], local[g]), one);
                 local[g] = _mm512_mask_add_epi32(left, right, left, one);
@@ -113,14 +113,18 @@ impl Registers {
     /// The level-order places of all rows of a window after `L` levels.
     ///
     /// # Safety
-    /// AVX-512 F; sixteen values stand at each column from the first row on.
+    /// AVX-512 F; the source is by column, and sixteen values stand at each column from the first row on.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn blend<const L: u32>(&self, rows: &[Lanes; GROUPS], groups: usize) -> [__m512i; GROUPS] {
+    unsafe fn blend<F: Source, const L: u32>(
+        &self,
+        rows: &[Lanes<F::Value>; GROUPS],
+        groups: usize,
+    ) -> [__m512i; GROUPS] {
         let mut local = [_mm512_setzero_si512(); GROUPS];
         for g in 0..groups {
             // SAFETY: as promised to this function.
-            local[g] = unsafe { self.blend16::<L>(rows[g].data.add(g * LANES)) };
+            local[g] = unsafe { self.blend16::<L>(rows[g].data.cast::<f32>().add(g * LANES)) };
         }
         local
     }
@@ -168,7 +172,7 @@ pub(super) unsafe fn top<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     position: usize,
     levels: u32,
-    rows: &[Lanes; GROUPS],
+    rows: &[Lanes<F::Value>; GROUPS],
     groups: usize,
     at: &mut [__m512i; GROUPS],
 ) -> u32 {
@@ -193,11 +197,11 @@ pub(super) unsafe fn top<R: VectorRule, F: Source>(
     let local = unsafe {
         match (F::BY_COLUMN, levels) {
             (false, _) => registers.gather::<F>(levels, rows),
-            (true, 1) => registers.blend::<1>(rows, groups),
-            (true, 2) => registers.blend::<2>(rows, groups),
-            (true, 3) => registers.blend::<3>(rows, groups),
-            (true, 4) => registers.blend::<4>(rows, groups),
-            (true, _) => registers.blend::<5>(rows, groups),
+            (true, 1) => registers.blend::<F, 1>(rows, groups),
+            (true, 2) => registers.blend::<F, 2>(rows, groups),
+            (true, 3) => registers.blend::<F, 3>(rows, groups),
+            (true, 4) => registers.blend::<F, 4>(rows, groups),
+            (true, _) => registers.blend::<F, 5>(rows, groups),
         }
     };
     for g in 0..groups {

@@ -1,0 +1,109 @@
+//! Ranks of a byte: 64 rows of one column at a time.
+
+use super::{count::FAN, nodes::Compare};
+use crate::forest::CategoryRule;
+
+/// Rows that are ranked together.
+pub(crate) const BLOCK: usize = 64;
+/// Levels of the largest search: 255 thresholds.
+pub(crate) const MOST_LEVELS: u32 = 8;
+
+/// Blocks of pivots above a level: a block at least for each.
+pub(crate) const fn blocks_of(level: u32) -> usize {
+    let mut blocks = 0;
+    let mut above = 0;
+    while above < level {
+        blocks += if above <= FAN.ilog2() { 1 } else { (1 << above) / FAN };
+        above += 1;
+    }
+    blocks
+}
+
+/// Lays out ascending thresholds, at most 255, as the levels of a full binary search from the root down; says how many. Pivots
+/// past the last threshold are NaN, which is at most nothing.
+pub(crate) fn lay_out<C: Compare>(thresholds: &[C], blocks: &mut Vec<[C; FAN]>) -> u32 {
+    let levels = (thresholds.len() + 1).next_power_of_two().ilog2();
+    for level in 0..levels {
+        let step = 1usize << (levels - level);
+        let pivot = |place: usize| thresholds.get(place * step + step / 2 - 1).copied().unwrap_or(C::NAN);
+        let count = 1usize << level;
+        for first in (0..count).step_by(FAN) {
+            blocks.push(std::array::from_fn(|i| if first + i < count { pivot(first + i) } else { C::NAN }));
+        }
+    }
+    levels
+}
+
+/// How many thresholds are at most each value: `missing` where it is NaN.
+#[inline(always)]
+pub(crate) fn rank<C: Compare>(
+    pivots: &[[C; FAN]],
+    levels: u32,
+    values: &[C; BLOCK],
+    missing: u8,
+    out: &mut [u8; BLOCK],
+) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some((pivots, values)) = C::singles(pivots, values)
+        && super::simd::rank::rank(pivots, levels, values, missing, out)
+    {
+        return;
+    }
+    let mut at = [0u32; BLOCK];
+    for level in 0..levels {
+        let pivots = &pivots[blocks_of(level)..blocks_of(level + 1)];
+        for (at, value) in at.iter_mut().zip(values) {
+            let pivot = pivots[*at as usize / FAN][*at as usize % FAN];
+            *at = 2 * *at + u32::from(pivot <= *value);
+        }
+    }
+    for ((out, at), value) in out.iter_mut().zip(at).zip(values) {
+        // Only NaN differs from itself.
+        #[allow(clippy::eq_op)]
+        let is_missing = *value != *value;
+        *out = if is_missing { missing } else { at as u8 };
+    }
+}
+
+/// A missing value's code; …
+pub(crate) const MISSING: u8 = 255;
+/// … and that of any value that is no category below it.
+pub(crate) const OTHER: u8 = 254;
+
+/// A value's code.
+pub(crate) fn code<C: Compare>(rule: CategoryRule, value: C) -> u8 {
+    let value: f64 = value.into();
+    let category = rule.category(value).and_then(|c| u8::try_from(c).ok()).filter(|c| *c < OTHER);
+    if value.is_nan() { MISSING } else { category.unwrap_or(OTHER) }
+}
+
+/// A code's bit in a table.
+pub(crate) fn bit(table: &[u8; 32], code: u8) -> u8 {
+    table[usize::from(code / 8)] >> (code % 8) & 1
+}
+
+/// 64 values as categories, each as a byte of a table of 256 bits, and a bit of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coded {
+    pub(super) byte: [u8; BLOCK],
+    pub(super) bit: [u8; BLOCK],
+}
+
+impl Coded {
+    /// The codes of values.
+    pub(crate) fn new<C: Compare>(rule: CategoryRule, values: &[C; BLOCK]) -> Self {
+        let codes = values.map(|value| code(rule, value));
+        Self { byte: codes.map(|code| code / 8), bit: codes.map(|code| 1 << (code % 8)) }
+    }
+
+    /// The bit of each code in a table.
+    pub(crate) fn bits(&self, table: &[u8; 32], out: &mut [u8; BLOCK]) {
+        #[cfg(target_arch = "x86_64")]
+        if super::simd::rank::bits(table, self, out) {
+            return;
+        }
+        for ((out, byte), bit) in out.iter_mut().zip(self.byte).zip(self.bit) {
+            *out = u8::from(table[usize::from(byte) % 32] & bit != 0);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Ranks of a byte in registers: 64 rows of a column by a search whose pivots are permuted, or by a table of bits.
+
+use std::arch::x86_64::*;
+
+use crate::cpu::{
+    count::FAN,
+    isa::{Isa, isa},
+    rank::{BLOCK, Coded, MOST_LEVELS, blocks_of},
+};
+
+// A level's pivots are whole registers.
+const _: () = assert!(FAN == super::LANES);
+
+/// Counts as [`rank`](crate::cpu::rank::rank) does, if the machine is able; otherwise `false`.
+pub(in crate::cpu) fn rank(
+    pivots: &[[f32; FAN]],
+    levels: u32,
+    values: &[f32; BLOCK],
+    missing: u8,
+    out: &mut [u8; BLOCK],
+) -> bool {
+    if !super::available() {
+        return false;
+    }
+    // SAFETY: the machine has just said that it has the instructions.
+    unsafe {
+        match levels {
+            0 => within::<0>(pivots, values, missing, out),
+            1 => within::<1>(pivots, values, missing, out),
+            2 => within::<2>(pivots, values, missing, out),
+            3 => within::<3>(pivots, values, missing, out),
+            4 => within::<4>(pivots, values, missing, out),
+            5 => within::<5>(pivots, values, missing, out),
+            6 => within::<6>(pivots, values, missing, out),
+            7 => within::<7>(pivots, values, missing, out),
+            _ => within::<MOST_LEVELS>(pivots, values, missing, out),
+        }
+    }
+    true
+}
+
+#[target_feature(enable = "avx512f,avx512dq")]
+fn within<const L: u32>(pivots: &[[f32; FAN]], values: &[f32; BLOCK], missing: u8, out: &mut [u8; BLOCK]) {
+    let pivots = &pivots[..blocks_of(L)];
+    let (one, missing) = (_mm512_set1_epi32(1), _mm512_set1_epi32(missing.into()));
+    // Registers of rows go side by side, so that none waits for its own permutes.
+    for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+        let x: [__m512; 2] =
+            values.as_chunks().0.try_into().map(|[a, b]: [[f32; 16]; 2]| [load(&a), load(&b)]).expect("two");
+        let mut at = [_mm512_setzero_si512(); 2];
+        for level in 0..L {
+            for r in 0..2 {
+                let pivot = pick(pivots, level, at[r]);
+                let reached = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(pivot, x[r]);
+                at[r] = _mm512_add_epi32(at[r], at[r]);
+                at[r] = _mm512_mask_add_epi32(at[r], reached, at[r], one);
+            }
+        }
+        for (r, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let none = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x[r], x[r]);
+            let ranks = _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(at[r], none, missing));
+            // SAFETY: sixteen bytes have the room of sixteen bytes.
+            unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), ranks) };
+        }
+    }
+}
+
+/// The pivots of a level at these places.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn pick(pivots: &[[f32; FAN]], level: u32, at: __m512i) -> __m512 {
+    let first = blocks_of(level);
+    let table = |i: usize| load(&pivots[first + i]);
+    let pair = |i: usize| _mm512_permutex2var_ps(table(2 * i), at, table(2 * i + 1));
+    let bit = |bit: i32| _mm512_test_epi32_mask(at, _mm512_set1_epi32(bit));
+    let four = |i: usize, m: __mmask16| _mm512_mask_blend_ps(m, pair(2 * i), pair(2 * i + 1));
+    match level {
+        0..=4 => _mm512_permutexvar_ps(at, table(0)),
+        5 => pair(0),
+        6 => four(0, bit(32)),
+        _ => {
+            let m = bit(32);
+            _mm512_mask_blend_ps(bit(64), four(0, m), four(1, m))
+        }
+    }
+}
+
+/// Sixteen values in a register.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(values: &[f32; FAN]) -> __m512 {
+    // SAFETY: there are sixteen of them.
+    unsafe { _mm512_loadu_ps(values.as_ptr()) }
+}
+
+/// The bits of a table at 64 codes, if the machine is able; otherwise `false`.
+pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) -> bool {
+    match isa() {
+        // SAFETY: the machine has just said that it has the instructions.
+        Isa::Avx512 => unsafe { bits_512(table, codes, out) },
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { bits_256(table, codes, out) },
+        Isa::Portable => return false,
+    }
+    true
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+fn bits_512(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) {
+    // SAFETY: a table is twice sixteen bytes, codes and what is made of them are 64.
+    unsafe {
+        let half = |i: usize| _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().add(16 * i).cast()));
+        let byte = _mm512_loadu_si512(codes.byte.as_ptr().cast());
+        let bit = _mm512_loadu_si512(codes.bit.as_ptr().cast());
+        let high = _mm512_test_epi8_mask(byte, _mm512_set1_epi8(16));
+        let low = _mm512_shuffle_epi8(half(0), byte);
+        let found = _mm512_mask_shuffle_epi8(low, high, half(1), byte);
+        let set = _mm512_test_epi8_mask(found, bit);
+        _mm512_storeu_si512(out.as_mut_ptr().cast(), _mm512_maskz_set1_epi8(set, 1));
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn bits_256(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) {
+    for i in 0..2 {
+        // SAFETY: a table is twice sixteen bytes, codes and what is made of them are twice 32.
+        unsafe {
+            let half =
+                |i: usize| _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().add(16 * i).cast()));
+            let byte = _mm256_loadu_si256(codes.byte.as_ptr().add(32 * i).cast());
+            let bit = _mm256_loadu_si256(codes.bit.as_ptr().add(32 * i).cast());
+            let high = _mm256_cmpgt_epi8(byte, _mm256_set1_epi8(15));
+            let [low, above] = [0, 1].map(|i| _mm256_shuffle_epi8(half(i), byte));
+            let found = _mm256_blendv_epi8(low, above, high);
+            let none = _mm256_cmpeq_epi8(_mm256_and_si256(found, bit), _mm256_setzero_si256());
+            let set = _mm256_andnot_si256(none, _mm256_set1_epi8(1));
+            _mm256_storeu_si256(out.as_mut_ptr().add(32 * i).cast(), set);
+        }
+    }
+}
