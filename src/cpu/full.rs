@@ -39,19 +39,21 @@ pub(super) struct Tree {
     /// Its first exit's.
     exits: u32,
     levels: u32,
+    /// The slot that leaves are counted from.
+    slots: u32,
 }
 
 /// The trees of a forest, by position.
 #[derive(Clone, Debug)]
 pub(super) struct Full {
     splits: Vec<Split>,
-    /// Slots, from the last value to the first.
-    exits: Vec<u32>,
+    /// Leaves, from the largest values to the least, counted from the tree's first slot.
+    exits: Vec<u16>,
     trees: Vec<Tree>,
     /// Whether some missing value goes where values not below the threshold go.
     missing_right: bool,
     columns: usize,
-    /// Whether the machine has the instructions of [`steps_avx`].
+    /// Whether the machine has AVX2.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     avx: bool,
 }
@@ -75,18 +77,19 @@ impl Full {
             let beside = &depths[position / TREES * TREES..];
             let levels = beside.iter().take(TREES).copied().max().unwrap_or(0);
             let room = size_of_val(&full.splits[..]) + size_of_val(&full.exits[..]);
-            if levels > MOST_LEVELS || room + (12 << levels) > MOST_BYTES {
+            if levels > MOST_LEVELS || room + (10 << levels) > MOST_BYTES {
                 return None;
             }
-            let own = Tree { splits: full.splits.len() as u32, exits: full.exits.len() as u32, levels };
-            full.trees.push(own);
-            full.fill(&tree.nodes, levels)?;
+            let slots = tree.nodes.iter().filter_map(Node::slot).min()?;
+            let (splits, exits) = (full.splits.len() as u32, full.exits.len() as u32);
+            full.trees.push(Tree { splits, exits, levels, slots });
+            full.fill(&tree.nodes, levels, slots)?;
         }
         (columns > 0).then_some(full)
     }
 
     /// Adds a tree, level by level.
-    fn fill(&mut self, nodes: &[Node], levels: u32) -> Option<()> {
+    fn fill(&mut self, nodes: &[Node], levels: u32, slots: u32) -> Option<()> {
         const THROUGH: Split = Split { threshold: f32::NAN, column: 0 };
         // No walk comes to number 0.
         self.splits.push(THROUGH);
@@ -118,8 +121,8 @@ impl Full {
             }
             row = below;
         }
-        let slots: Option<Vec<u32>> = row.iter().map(|node| nodes[*node as usize].slot()).collect();
-        self.exits.extend(slots?);
+        let exit = |node: &u32| u16::try_from(nodes[*node as usize].slot()? - slots).ok();
+        self.exits.extend(row.iter().map(exit).collect::<Option<Vec<u16>>>()?);
         Some(())
     }
 
@@ -135,23 +138,34 @@ impl Full {
     /// The values of a row, where the row is one that can be walked here.
     pub(super) fn row<'a>(&self, rows: &Rows<'a>, row: usize) -> Option<&'a [f32]> {
         let values = rows.from(row).get(..self.columns).filter(|_| rows.is_unit())?;
-        (!self.missing_right || !any_missing(values)).then_some(values)
+        if !self.missing_right {
+            return Some(values);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if self.avx {
+            // SAFETY: the machine has AVX2.
+            let missing = unsafe { any_missing_avx2(values) };
+            return (!missing).then_some(values);
+        }
+        (!any_missing(values)).then_some(values)
     }
 
-    /// Walks a row's [values](Full::row) through every tree of `tree`.
+    /// Walks a row's [values](Full::row) through every tree of `tree`, which are positions.
     pub(super) fn block<S: Sink>(&self, values: &[f32], row: usize, tree: Span, sink: S) {
+        assert!(values.len() >= self.columns && tree.end() <= self.trees.len());
         let mut sum = S::Value::default();
         for t in (0..tree.count).step_by(TREES) {
             // What stands beside the last trees is the last again.
-            let mut positions = [0; TREES];
-            for (k, position) in positions.iter_mut().enumerate() {
-                *position = tree.at((t + k).min(tree.count - 1));
+            let mut trees = [self.trees[tree.at(t)]; TREES];
+            for (k, tree_) in trees.iter_mut().enumerate().skip(1) {
+                *tree_ = self.trees[tree.at((t + k).min(tree.count - 1))];
             }
-            let slots = self.walk(values, positions);
-            for (slot, position) in slots.iter().zip(positions).take(tree.count - t) {
+            // SAFETY: the row has every column (above), and the trees are this forest's.
+            let slots = unsafe { self.walk(values, trees) };
+            for (k, slot) in slots.iter().enumerate().take(tree.count - t) {
                 match S::ONE_VALUE {
                     true => sum += sink.slot_value(*slot as usize),
-                    false => sink.slot(row, position, *slot as usize),
+                    false => sink.slot(row, tree.at(t + k), *slot as usize),
                 }
             }
         }
@@ -161,16 +175,16 @@ impl Full {
     }
 
     /// The slots that a row comes to in these trees.
-    #[inline]
-    fn walk(&self, row: &[f32], positions: [usize; TREES]) -> [u32; TREES] {
-        assert!(row.len() >= self.columns);
-        let mut trees = [Tree { splits: 0, exits: 0, levels: 0 }; TREES];
+    ///
+    /// # Safety
+    /// The row has the forest's columns, and the trees are its own.
+    #[inline(always)]
+    unsafe fn walk(&self, row: &[f32], trees: [Tree; TREES]) -> [u32; TREES] {
+        let together = trees.iter().fold(u32::MAX, |least, tree| least.min(tree.levels));
         let mut splits = [std::ptr::null::<Split>(); TREES];
-        let mut together = u32::MAX;
-        for k in 0..TREES {
-            trees[k] = self.trees[positions[k]];
-            splits[k] = self.splits[trees[k].splits as usize..][..1 << trees[k].levels].as_ptr();
-            together = together.min(trees[k].levels);
+        for (splits, tree) in splits.iter_mut().zip(trees) {
+            // SAFETY: a tree's splits are there.
+            *splits = unsafe { self.splits.as_ptr().add(tree.splits as usize) };
         }
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         let mut numbers = match self.avx {
@@ -180,7 +194,7 @@ impl Full {
             false => unsafe { steps(row.as_ptr(), splits, together) },
         };
         // SAFETY: so many levels have as many splits, and a number that a step begins with is below that; a split's column is one
-        // of the row's, whose length was just checked.
+        // of the row's, as promised to this function.
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let mut numbers = unsafe { steps(row.as_ptr(), splits, together) };
         let mut slots = [0; TREES];
@@ -191,7 +205,11 @@ impl Full {
                 let x = row[split.column as usize / size_of::<f32>()];
                 numbers[k] = 2 * numbers[k] + usize::from(!at_least(x, split.threshold));
             }
-            slots[k] = self.exits[tree.exits as usize + numbers[k] - (1 << tree.levels)];
+            let exit = tree.exits as usize + numbers[k] - (1 << tree.levels);
+            debug_assert!(exit < self.exits.len());
+            // SAFETY: after as many steps as a tree has levels a number is at least `2^levels` and below twice that, and as many
+            // exits are there.
+            slots[k] = tree.slots + u32::from(unsafe { *self.exits.get_unchecked(exit) });
         }
         slots
     }
@@ -207,10 +225,18 @@ fn at_least(x: f32, threshold: f32) -> bool {
 }
 
 /// Whether some value is NaN.
+#[inline(always)]
 fn any_missing(values: &[f32]) -> bool {
     let missing = |values: &[f32]| values.iter().fold(false, |any, value| any | value.is_nan());
     let (chunks, rest) = values.as_chunks::<64>();
     chunks.iter().any(|chunk| missing(chunk)) || missing(rest)
+}
+
+/// The same in vectors.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn any_missing_avx2(values: &[f32]) -> bool {
+    any_missing(values)
 }
 
 /// The numbers that a row comes to after so many steps from the roots of these trees.
@@ -237,17 +263,52 @@ unsafe fn steps(row: *const f32, trees: [*const Split; TREES], count: u32) -> [u
 /// # Safety
 /// AVX; as for [`steps`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
+#[inline(always)]
 unsafe fn steps_avx(row: *const f32, trees: [*const Split; TREES], count: u32) -> [usize; TREES] {
-    let mut numbers = [1usize; TREES];
-    if count == 0 {
-        return numbers;
+    // A loop's end surprises once in each four trees.
+    // SAFETY: as promised to this function.
+    unsafe {
+        match count {
+            4 => straight::<4>(row, trees),
+            5 => straight::<5>(row, trees),
+            6 => straight::<6>(row, trees),
+            7 => straight::<7>(row, trees),
+            8 => straight::<8>(row, trees),
+            9 => straight::<9>(row, trees),
+            10 => straight::<10>(row, trees),
+            _ => {
+                let mut numbers = [1; TREES];
+                (0..count).for_each(|_| step(row, &trees, &mut numbers));
+                numbers
+            }
+        }
     }
-    let [a, b, c, d] = &mut numbers;
+}
+
+/// # Safety
+/// As for [`steps_avx`], of so many steps.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+unsafe fn straight<const COUNT: u32>(row: *const f32, trees: [*const Split; TREES]) -> [usize; TREES] {
+    let mut numbers = [1; TREES];
+    for _ in 0..COUNT {
+        // SAFETY: as promised to this function.
+        unsafe { step(row, &trees, &mut numbers) };
+    }
+    numbers
+}
+
+/// A step of each walk.
+///
+/// # Safety
+/// AVX; the numbers are of splits of their trees, whose columns are the row's.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn step(row: *const f32, trees: &[*const Split; TREES], numbers: &mut [usize; TREES]) {
+    let [a, b, c, d] = numbers;
     // SAFETY: it reads splits and values that are there, as promised to this function, and writes registers.
     unsafe {
         std::arch::asm!(
-            "2:",
             "mov {x:e}, dword ptr [{ta} + 8*{a} + 4]",
             "mov {y:e}, dword ptr [{tb} + 8*{b} + 4]",
             "vmovss {p}, dword ptr [{row} + {x}]",
@@ -264,8 +325,6 @@ unsafe fn steps_avx(row: *const f32, trees: [*const Split; TREES], count: u32) -
             "adc {c}, {c}",
             "vucomiss {s}, dword ptr [{td} + 8*{d}]",
             "adc {d}, {d}",
-            "dec {count:e}",
-            "jnz 2b",
             row = in(reg) row,
             ta = in(reg) trees[0],
             tb = in(reg) trees[1],
@@ -281,11 +340,9 @@ unsafe fn steps_avx(row: *const f32, trees: [*const Split; TREES], count: u32) -
             q = out(xmm_reg) _,
             r = out(xmm_reg) _,
             s = out(xmm_reg) _,
-            count = inout(reg) count => _,
-            options(nostack, readonly),
+            options(nostack, readonly, pure),
         );
     }
-    numbers
 }
 
 #[cfg(test)]
@@ -343,10 +400,13 @@ mod tests {
                 let slots = reference::slots(&forest, &row);
                 let portable = Full { avx: false, ..full.clone() };
                 for t in 0..order.len() {
-                    let positions = std::array::from_fn(|k| (t + k) % order.len());
-                    let expected = positions.map(|p: usize| slots[order[p] as usize]);
-                    assert_eq!(full.walk(values, positions), expected, "row {r}: {row:?}");
-                    assert_eq!(portable.walk(values, positions), expected, "row {r}: {row:?}");
+                    let positions: [usize; TREES] = std::array::from_fn(|k| (t + k) % order.len());
+                    let expected = positions.map(|p| slots[order[p] as usize]);
+                    for full in [&full, &portable] {
+                        let trees = positions.map(|p| full.trees[p]);
+                        // SAFETY: the row has six columns, and the trees are the forest's.
+                        assert_eq!(unsafe { full.walk(values, trees) }, expected, "row {r}: {row:?}");
+                    }
                 }
             }
             assert!(walked > 100 && (left_out > 0) == missing.contains(&Side::Right));

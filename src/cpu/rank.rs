@@ -34,35 +34,20 @@ pub(crate) fn lay_out<C: Compare>(thresholds: &[C], blocks: &mut Vec<[C; FAN]>) 
     levels
 }
 
-/// How many thresholds are at most each value: `missing` where it is NaN.
-#[inline(always)]
+/// How many thresholds are at most each value, `missing` where it is NaN, if the machine has vectors for that; otherwise `false`.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 pub(crate) fn rank<C: Compare>(
     pivots: &[[C; FAN]],
     levels: u32,
     values: &[C; BLOCK],
     missing: u8,
     out: &mut [u8; BLOCK],
-) {
+) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if let Some((pivots, values)) = C::singles(pivots, values)
-        && super::simd::rank::rank(pivots, levels, values, missing, out)
-    {
-        return;
+    if let Some((pivots, values)) = C::singles(pivots, values) {
+        return super::simd::rank::rank(pivots, levels, values, missing, out);
     }
-    let mut at = [0u32; BLOCK];
-    for level in 0..levels {
-        let pivots = &pivots[blocks_of(level)..blocks_of(level + 1)];
-        for (at, value) in at.iter_mut().zip(values) {
-            let pivot = pivots[*at as usize / FAN][*at as usize % FAN];
-            *at = 2 * *at + u32::from(pivot <= *value);
-        }
-    }
-    for ((out, at), value) in out.iter_mut().zip(at).zip(values) {
-        // Only NaN differs from itself.
-        #[allow(clippy::eq_op)]
-        let is_missing = *value != *value;
-        *out = if is_missing { missing } else { at as u8 };
-    }
+    false
 }
 
 /// A missing value's code; …

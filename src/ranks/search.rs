@@ -70,8 +70,7 @@ impl<C: Compare> Tables<C> {
     #[inline(always)]
     pub(super) fn rank(&self, table: Table, values: &[C; BLOCK], missing: u8, out: &mut [u8; BLOCK]) -> bool {
         let Some((begin, levels)) = table.pivots else { return false };
-        rank(&self.blocks[begin as usize..], levels.into(), values, missing, out);
-        true
+        rank(&self.blocks[begin as usize..], levels.into(), values, missing, out)
     }
 
     /// Writes for each value how many thresholds of a table are at most it: none where the value is NaN.

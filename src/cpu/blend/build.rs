@@ -272,7 +272,7 @@ fn plain(
                     plain(packed, position, left, levels - 1, nodes)?,
                     plain(packed, position, right, levels - 1, nodes)?,
                 ];
-                break Plain::Split { split: Split { column, threshold }, children };
+                break Plain::Split { split: Split::new(column, threshold), children };
             }
             PackedNode::Split { .. } | PackedNode::Empty | PackedNode::Tile { .. } => return None,
         }

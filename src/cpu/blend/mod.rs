@@ -33,8 +33,16 @@ const MOST_LEAVES: usize = 256;
 #[repr(C)]
 pub(super) struct Split {
     pub(super) column: u32,
-    /// Ranks below it go left.
-    pub(super) threshold: u8,
+    /// Ranks below each of its bytes, which are the same, go left: four are spread over a register as they are loaded, one
+    /// takes an instruction more.
+    pub(super) threshold: u32,
+}
+
+impl Split {
+    /// Ranks below `threshold` go left.
+    fn new(column: u32, threshold: u8) -> Self {
+        Self { column, threshold: u32::from_ne_bytes([threshold; 4]) }
+    }
 }
 
 /// Full levels of splits above leaves numbered one after the other, level by level.
@@ -294,7 +302,11 @@ impl Numbers {
                 unsafe { super::simd::blend::add(register, values, sums.as_mut_ptr(), count) };
             }
             Self::Bytes(bytes) => {
-                sums.iter_mut().zip(bytes).for_each(|(sum, number)| *sum += values[usize::from(number)]);
+                for (sum, number) in sums.iter_mut().zip(bytes) {
+                    debug_assert!(usize::from(number) < values.len());
+                    // SAFETY: a tree's numbers are below its exits, which have a value each.
+                    *sum += unsafe { *values.get_unchecked(usize::from(number)) };
+                }
             }
         }
     }

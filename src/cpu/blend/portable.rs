@@ -9,7 +9,8 @@ type Lanes = [u8; BLOCK];
 fn right(split: Split, ranks: &[u8]) -> Lanes {
     let at = split.column as usize;
     let column: &Lanes = ranks[at..at + BLOCK].try_into().expect("a block of a column");
-    column.map(|rank| 0u8.wrapping_sub(u8::from(rank >= split.threshold)))
+    let threshold = split.threshold as u8;
+    column.map(|rank| 0u8.wrapping_sub(u8::from(rank >= threshold)))
 }
 
 /// `b` where `mask` is set, otherwise `a`.

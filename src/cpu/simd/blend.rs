@@ -16,7 +16,7 @@ pub(in crate::cpu) fn available() -> bool {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn right<const R: usize>(split: &Split, ranks: &[*const u8; R]) -> [__mmask64; R] {
-    let threshold = _mm512_set1_epi8(split.threshold as i8);
+    let threshold = _mm512_set1_epi32(split.threshold as i32);
     // SAFETY: as promised to this function.
     std::array::from_fn(|r| unsafe {
         let column = _mm512_loadu_si512(ranks[r].add(split.column as usize).cast());

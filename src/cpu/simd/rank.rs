@@ -19,10 +19,16 @@ pub(in crate::cpu) fn rank(
     missing: u8,
     out: &mut [u8; BLOCK],
 ) -> bool {
-    if !super::available() {
-        return false;
+    match isa() {
+        Isa::Avx512 => {}
+        Isa::Avx2 => {
+            // SAFETY: the machine has just said that it has the instructions.
+            unsafe { within_256(pivots, levels, values, missing, out) };
+            return true;
+        }
+        Isa::Portable => return false,
     }
-    // SAFETY: the machine has just said that it has the instructions.
+    // SAFETY: as above.
     unsafe {
         match levels {
             0 => within::<0>(pivots, values, missing, out),
@@ -82,6 +88,47 @@ fn pick(pivots: &[[f32; FAN]], level: u32, at: __m512i) -> __m512 {
             let m = bit(32);
             _mm512_mask_blend_ps(bit(64), four(0, m), four(1, m))
         }
+    }
+}
+
+/// The same eight rows a register: what lies below the first levels is gathered.
+#[target_feature(enable = "avx2")]
+fn within_256(pivots: &[[f32; FAN]], levels: u32, values: &[f32; BLOCK], missing: u8, out: &mut [u8; BLOCK]) {
+    /// Levels whose pivots are permuted.
+    const NEAR: u32 = 4;
+    let pivots = &pivots[..blocks_of(levels)];
+    let missing = _mm256_set1_epi32(missing.into());
+    for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+        let mut x = [_mm256_setzero_ps(); 4];
+        for (x, values) in x.iter_mut().zip(values.as_chunks::<8>().0) {
+            // SAFETY: there are eight of them.
+            *x = unsafe { _mm256_loadu_ps(values.as_ptr()) };
+        }
+        let mut at = [_mm256_setzero_si256(); 4];
+        for level in 0..levels {
+            let table = pivots[blocks_of(level)..].as_ptr().cast::<f32>();
+            // SAFETY: a level has a block at least, of sixteen pivots.
+            let near = unsafe { _mm256_loadu_ps(table) };
+            for r in 0..4 {
+                let pivot = match level < NEAR {
+                    true => _mm256_permutevar8x32_ps(near, at[r]),
+                    // SAFETY: a place on a level is below its pivots' number, which are rounded up to blocks.
+                    false => unsafe { _mm256_i32gather_ps::<4>(table, at[r]) },
+                };
+                let reached = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LE_OQ>(pivot, x[r]));
+                at[r] = _mm256_sub_epi32(_mm256_add_epi32(at[r], at[r]), reached);
+            }
+        }
+        for r in 0..4 {
+            let none = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x[r], x[r]));
+            at[r] = _mm256_blendv_epi8(at[r], missing, none);
+        }
+        let words = [_mm256_packus_epi32(at[0], at[1]), _mm256_packus_epi32(at[2], at[3])];
+        // Packing goes by halves of registers: four ranks each of the four, twice.
+        let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        let ranks = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
+        // SAFETY: 32 bytes have the room of 32 bytes.
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), ranks) };
     }
 }
 
