@@ -154,19 +154,30 @@ impl Full {
     pub(super) fn block<S: Sink>(&self, values: &[f32], row: usize, tree: Span, sink: S) {
         assert!(values.len() >= self.columns && tree.end() <= self.trees.len());
         let mut sum = S::Value::default();
-        for t in (0..tree.count).step_by(TREES) {
-            // What stands beside the last trees is the last again.
-            let mut trees = [self.trees[tree.at(t)]; TREES];
-            for (k, tree_) in trees.iter_mut().enumerate().skip(1) {
-                *tree_ = self.trees[tree.at((t + k).min(tree.count - 1))];
+        let mut take = |position: usize, slot: u32| match S::ONE_VALUE {
+            true => sum += sink.slot_value(slot as usize),
+            false => sink.slot(row, position, slot as usize),
+        };
+        // Those that lie as they go, whose levels are known to be the same.
+        let whole =
+            if tree.step == 1 && tree.start.is_multiple_of(TREES) { tree.count / TREES * TREES } else { 0 };
+        let mut position = tree.start;
+        for run in self.trees[tree.start..][..whole].chunk_by(|a, b| a.levels == b.levels) {
+            // SAFETY: the row has every column (above), and the trees are this forest's; a run is of whole groups (`new`).
+            unsafe {
+                self.equally_deep(values, run, |slot| {
+                    take(position, slot);
+                    position += 1;
+                });
             }
-            // SAFETY: the row has every column (above), and the trees are this forest's.
-            let slots = unsafe { self.walk(values, trees) };
-            for (k, slot) in slots.iter().enumerate().take(tree.count - t) {
-                match S::ONE_VALUE {
-                    true => sum += sink.slot_value(*slot as usize),
-                    false => sink.slot(row, tree.at(t + k), *slot as usize),
-                }
+        }
+        for t in (whole..tree.count).step_by(TREES) {
+            // What stands beside the last trees is the last again.
+            let own: [usize; TREES] = std::array::from_fn(|k| tree.at((t + k).min(tree.count - 1)));
+            // SAFETY: as above.
+            let slots = unsafe { self.walk(values, own.map(|position| self.trees[position])) };
+            for (position, slot) in own.into_iter().zip(slots).take(tree.count - t) {
+                take(position, slot);
             }
         }
         if S::ONE_VALUE {
@@ -174,29 +185,75 @@ impl Full {
         }
     }
 
-    /// The slots that a row comes to in these trees.
+    /// Hands over the slots that a row comes to in trees of the same levels, a whole number of groups.
     ///
     /// # Safety
     /// The row has the forest's columns, and the trees are its own.
     #[inline(always)]
-    unsafe fn walk(&self, row: &[f32], trees: [Tree; TREES]) -> [u32; TREES] {
-        let together = trees.iter().fold(u32::MAX, |least, tree| least.min(tree.levels));
-        let mut splits = [std::ptr::null::<Split>(); TREES];
+    unsafe fn equally_deep(&self, row: &[f32], trees: &[Tree], mut take: impl FnMut(u32)) {
+        let groups = trees.as_chunks::<TREES>().0;
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.avx {
+            macro_rules! levels {
+                ($($n:literal)*) => {
+                    match trees.first().map_or(0, |tree| tree.levels) {
+                        $($n => {
+                            for group in groups {
+                                let splits = self.splits_of(group);
+                                // SAFETY: AVX is there; otherwise as for `walk`.
+                                let numbers = unsafe { straight::<$n>(row.as_ptr(), splits) };
+                                // SAFETY: the numbers are those after a tree's levels.
+                                (0..TREES).for_each(|k| take(unsafe { self.slot(&group[k], numbers[k]) }));
+                            }
+                            return;
+                        })*
+                        _ => {}
+                    }
+                };
+            }
+            levels!(3 4 5 6 7 8 9 10);
+        }
+        for group in groups {
+            // SAFETY: as promised to this function.
+            unsafe { self.walk(row, *group) }.into_iter().for_each(&mut take);
+        }
+    }
+
+    /// Where the splits of trees begin.
+    #[inline(always)]
+    fn splits_of(&self, trees: &[Tree; TREES]) -> [*const Split; TREES] {
+        let mut splits = [std::ptr::null(); TREES];
         for (splits, tree) in splits.iter_mut().zip(trees) {
+            debug_assert!((tree.splits as usize) < self.splits.len());
             // SAFETY: a tree's splits are there.
             *splits = unsafe { self.splits.as_ptr().add(tree.splits as usize) };
         }
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        let mut numbers = match self.avx {
-            // SAFETY: the machine has AVX; otherwise as below.
-            true => unsafe { steps_avx(row.as_ptr(), splits, together) },
-            // SAFETY: as below.
-            false => unsafe { steps(row.as_ptr(), splits, together) },
-        };
+        splits
+    }
+
+    /// The slot of the leaf with a number.
+    ///
+    /// # Safety
+    /// The tree is this forest's, and the number one after as many steps as it has levels: at least `2^levels` and below twice
+    /// that.
+    #[inline(always)]
+    unsafe fn slot(&self, tree: &Tree, number: usize) -> u32 {
+        let exit = tree.exits as usize + number - (1 << tree.levels);
+        debug_assert!(exit < self.exits.len());
+        // SAFETY: a tree has `2^levels` exits.
+        tree.slots + u32::from(unsafe { *self.exits.get_unchecked(exit) })
+    }
+
+    /// The slots that a row comes to in these trees.
+    ///
+    /// # Safety
+    /// The row has the forest's columns, and the trees are its own.
+    #[inline]
+    unsafe fn walk(&self, row: &[f32], trees: [Tree; TREES]) -> [u32; TREES] {
+        let together = trees.iter().fold(u32::MAX, |least, tree| least.min(tree.levels));
         // SAFETY: so many levels have as many splits, and a number that a step begins with is below that; a split's column is one
         // of the row's, as promised to this function.
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let mut numbers = unsafe { steps(row.as_ptr(), splits, together) };
+        let mut numbers = unsafe { steps(row.as_ptr(), self.splits_of(&trees), together) };
         let mut slots = [0; TREES];
         for k in 0..TREES {
             let tree = trees[k];
@@ -205,11 +262,8 @@ impl Full {
                 let x = row[split.column as usize / size_of::<f32>()];
                 numbers[k] = 2 * numbers[k] + usize::from(!at_least(x, split.threshold));
             }
-            let exit = tree.exits as usize + numbers[k] - (1 << tree.levels);
-            debug_assert!(exit < self.exits.len());
-            // SAFETY: after as many steps as a tree has levels a number is at least `2^levels` and below twice that, and as many
-            // exits are there.
-            slots[k] = tree.slots + u32::from(unsafe { *self.exits.get_unchecked(exit) });
+            // SAFETY: the number is one after the tree's levels.
+            slots[k] = unsafe { self.slot(&tree, numbers[k]) };
         }
         slots
     }
@@ -258,37 +312,13 @@ unsafe fn steps(row: *const f32, trees: [*const Split; TREES], count: u32) -> [u
     numbers
 }
 
-/// The same where the machine has AVX: an older load would wait for what its register held before.
+/// The same of so many steps written out, whose loop's end would surprise once in each four trees, and with AVX: an older load
+/// would wait for what its register held before.
 ///
 /// # Safety
 /// AVX; as for [`steps`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-unsafe fn steps_avx(row: *const f32, trees: [*const Split; TREES], count: u32) -> [usize; TREES] {
-    // A loop's end surprises once in each four trees.
-    // SAFETY: as promised to this function.
-    unsafe {
-        match count {
-            4 => straight::<4>(row, trees),
-            5 => straight::<5>(row, trees),
-            6 => straight::<6>(row, trees),
-            7 => straight::<7>(row, trees),
-            8 => straight::<8>(row, trees),
-            9 => straight::<9>(row, trees),
-            10 => straight::<10>(row, trees),
-            _ => {
-                let mut numbers = [1; TREES];
-                (0..count).for_each(|_| step(row, &trees, &mut numbers));
-                numbers
-            }
-        }
-    }
-}
-
-/// # Safety
-/// As for [`steps_avx`], of so many steps.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline]
 unsafe fn straight<const COUNT: u32>(row: *const f32, trees: [*const Split; TREES]) -> [usize; TREES] {
     let mut numbers = [1; TREES];
     for _ in 0..COUNT {
@@ -375,6 +405,24 @@ mod tests {
         forest.build().expect("a forest")
     }
 
+    /// Positions and slots as they come.
+    #[derive(Clone, Copy)]
+    struct Found<'a>(&'a std::cell::RefCell<Vec<(usize, usize)>>);
+
+    impl Sink for Found<'_> {
+        type Value = f32;
+        const ONE_VALUE: bool = false;
+        fn leaf(&self, _row: usize, _position: usize, _address: u32) {}
+        fn slot(&self, row: usize, position: usize, slot: usize) {
+            assert_eq!(row, 5);
+            self.0.borrow_mut().push((position, slot));
+        }
+        fn value(&self, _address: u32) -> f32 {
+            0.0
+        }
+        fn add(&self, _row: usize, _sum: f32) {}
+    }
+
     #[test]
     fn rows_come_to_the_reference_s_leaves() {
         for missing in [[Side::Left; 2], [Side::Left, Side::Right], [Side::Right; 2]] {
@@ -398,14 +446,17 @@ mod tests {
                 };
                 walked += 1;
                 let slots = reference::slots(&forest, &row);
-                let portable = Full { avx: false, ..full.clone() };
-                for t in 0..order.len() {
-                    let positions: [usize; TREES] = std::array::from_fn(|k| (t + k) % order.len());
-                    let expected = positions.map(|p| slots[order[p] as usize]);
-                    for full in [&full, &portable] {
-                        let trees = positions.map(|p| full.trees[p]);
-                        // SAFETY: the row has six columns, and the trees are the forest's.
-                        assert_eq!(unsafe { full.walk(values, trees) }, expected, "row {r}: {row:?}");
+                for full in [&full, &Full { avx: false, ..full.clone() }] {
+                    for (start, step, count) in
+                        [(0, 1, 9), (0, 1, 4), (4, 1, 5), (1, 1, 7), (1, 3, 2), (8, 1, 1)]
+                    {
+                        let tree = Span { start, step, count };
+                        let found = std::cell::RefCell::new(Vec::new());
+                        full.block(values, 5, tree, Found(&found));
+                        let expected: Vec<_> = (0..count)
+                            .map(|t| (tree.at(t), slots[order[tree.at(t)] as usize] as usize))
+                            .collect();
+                        assert_eq!(found.into_inner(), expected, "row {r}: {row:?}");
                     }
                 }
             }

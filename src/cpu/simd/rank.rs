@@ -51,17 +51,32 @@ fn within<const L: u32>(pivots: &[[f32; FAN]], values: &[f32; BLOCK], missing: u
     let (one, missing) = (_mm512_set1_epi32(1), _mm512_set1_epi32(missing.into()));
     // Registers of rows go side by side, so that none waits for its own permutes.
     for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
-        let x: [__m512; 2] =
-            values.as_chunks().0.try_into().map(|[a, b]: [[f32; 16]; 2]| [load(&a), load(&b)]).expect("two");
-        let mut at = [_mm512_setzero_si512(); 2];
-        for level in 0..L {
-            for r in 0..2 {
-                let pivot = pick(pivots, level, at[r]);
-                let reached = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(pivot, x[r]);
-                at[r] = _mm512_add_epi32(at[r], at[r]);
-                at[r] = _mm512_mask_add_epi32(at[r], reached, at[r], one);
-            }
+        let mut x = [_mm512_setzero_ps(); 2];
+        for (x, values) in x.iter_mut().zip(values.as_chunks().0) {
+            *x = load(values);
         }
+        let mut at = [_mm512_setzero_si512(); 2];
+        // Written out, since what a level permutes is known only where its number is.
+        macro_rules! level {
+            ($level:literal) => {
+                if $level < L {
+                    for r in 0..2 {
+                        let pivot = pick::<$level>(pivots, at[r]);
+                        let reached = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(pivot, x[r]);
+                        at[r] = _mm512_add_epi32(at[r], at[r]);
+                        at[r] = _mm512_mask_add_epi32(at[r], reached, at[r], one);
+                    }
+                }
+            };
+        }
+        level!(0);
+        level!(1);
+        level!(2);
+        level!(3);
+        level!(4);
+        level!(5);
+        level!(6);
+        level!(7);
         for (r, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
             let none = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x[r], x[r]);
             let ranks = _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(at[r], none, missing));
@@ -74,14 +89,15 @@ fn within<const L: u32>(pivots: &[[f32; FAN]], values: &[f32; BLOCK], missing: u
 /// The pivots of a level at these places.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn pick(pivots: &[[f32; FAN]], level: u32, at: __m512i) -> __m512 {
-    let first = blocks_of(level);
+fn pick<const LEVEL: u32>(pivots: &[[f32; FAN]], at: __m512i) -> __m512 {
+    let first = const { blocks_of(LEVEL) };
     let table = |i: usize| load(&pivots[first + i]);
     let pair = |i: usize| _mm512_permutex2var_ps(table(2 * i), at, table(2 * i + 1));
     let bit = |bit: i32| _mm512_test_epi32_mask(at, _mm512_set1_epi32(bit));
     let four = |i: usize, m: __mmask16| _mm512_mask_blend_ps(m, pair(2 * i), pair(2 * i + 1));
-    match level {
-        0..=4 => _mm512_permutexvar_ps(at, table(0)),
+    match LEVEL {
+        0 => _mm512_set1_ps(pivots[first][0]),
+        1..=4 => _mm512_permutexvar_ps(at, table(0)),
         5 => pair(0),
         6 => four(0, bit(32)),
         _ => {
