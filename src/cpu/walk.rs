@@ -233,9 +233,11 @@ pub(super) unsafe fn block<
     // For one row that is the very same order; for a few it is not, which a trace would show.
     let few = shape.rows_inside && (row.count == 1 || (row.count < FEW_ROWS && !S::ORDERED));
     let shape = if few { Shape { rows_inside: false, lanes: 8, ..shape } } else { shape };
+    // Rows that are walked together come to a tree's leaves in the order they had: that costs nothing, and their loads overlap.
+    let together = if shape.rows_inside && shape.lanes == 1 { 8 } else { shape.lanes };
     // SAFETY: as promised to this function.
     unsafe {
-        match shape.lanes {
+        match together {
             8.. => lanes::<N, T, S, QUESTIONS, UNIT, 8>(nodes, rows, row, tree, shape, sink),
             4..8 => lanes::<N, T, S, QUESTIONS, UNIT, 4>(nodes, rows, row, tree, shape, sink),
             2..4 => lanes::<N, T, S, QUESTIONS, UNIT, 2>(nodes, rows, row, tree, shape, sink),
