@@ -305,8 +305,10 @@ pub struct Nodes<R> {
     pub(super) tops: Vec<Top>,
 }
 
-/// Levels of a tree in a [`Top`].
+/// Levels of a tree in a [`Top`], …
 pub(super) const TOP_LEVELS: u32 = 5;
+/// … and where registers hold eight nodes.
+pub(super) const TOP_LEVELS_8: u32 = 3;
 
 /// The first levels of a tree as those of a full one: leaves that come sooner send every row left.
 #[derive(Clone, Debug)]
@@ -319,16 +321,16 @@ pub(super) struct Top {
 }
 
 impl<R: Rule<Compare = f32>> Nodes<R> {
-    /// Lays out the top of every tree, whose leaves hold.
+    /// Lays out the top of every tree, whose leaves hold: so many levels, [`TOP_LEVELS`] at most.
     #[must_use]
-    pub(super) fn with_tops(mut self) -> Self {
-        self.tops = (0..self.roots.len()).map(|position| self.top(position)).collect();
+    pub(super) fn with_tops(mut self, levels: u32) -> Self {
+        self.tops = (0..self.roots.len()).map(|position| self.top(position, levels)).collect();
         self
     }
 
-    fn top(&self, position: usize) -> Top {
+    fn top(&self, position: usize, levels: u32) -> Top {
         let full = 1usize << TOP_LEVELS;
-        let levels = self.depths[position].min(TOP_LEVELS);
+        let levels = self.depths[position].min(levels).min(TOP_LEVELS);
         let still = Node { threshold: f32::NAN, meta: 0 };
         let mut top = Top { nodes: [still; 1 << TOP_LEVELS], exits: [0; 1 << TOP_LEVELS] };
         let mut addresses = vec![self.roots[position]];

@@ -88,8 +88,8 @@ impl Encoded<f32> {
         depths.iter().map(|depth| u64::from(*depth)).sum()
     }
 
-    /// With what the vector kernels want.
-    fn for_vectors(self, vectors: bool, rows: RowType) -> Self {
+    /// With what the vector kernels want: so many levels of a tree as its top.
+    fn for_vectors(self, top: u32, rows: RowType) -> Self {
         let ranks = rows == RowType::U8;
         let nodes = match self {
             Self::Linked(nodes) => match ranks.then(|| Nodes::ranked(&nodes)).flatten() {
@@ -106,11 +106,11 @@ impl Encoded<f32> {
             nodes => nodes,
         };
         match nodes {
-            Self::Linked(nodes) if vectors => Self::Linked(nodes.with_tops()),
-            Self::Short(nodes) if vectors => Self::Short(nodes.with_tops()),
-            Self::Ranked(nodes) if vectors => Self::Ranked(nodes.with_tops()),
-            Self::Near(nodes) if vectors => Self::Near(nodes.with_tops()),
-            Self::NearRanked(nodes) if vectors => Self::NearRanked(nodes.with_tops()),
+            Self::Linked(nodes) if top > 0 => Self::Linked(nodes.with_tops(top)),
+            Self::Short(nodes) if top > 0 => Self::Short(nodes.with_tops(top)),
+            Self::Ranked(nodes) if top > 0 => Self::Ranked(nodes.with_tops(top)),
+            Self::Near(nodes) if top > 0 => Self::Near(nodes.with_tops(top)),
+            Self::NearRanked(nodes) if top > 0 => Self::NearRanked(nodes.with_tops(top)),
             nodes => nodes,
         }
     }
@@ -192,9 +192,9 @@ impl Program {
             Targets::All => None,
         };
         #[cfg(target_arch = "x86_64")]
-        let vectors = simd::available() && plan.children.tile() == 1;
+        let (vectors, top) = (simd::available() && plan.children.tile() == 1, simd::top_levels());
         #[cfg(not(target_arch = "x86_64"))]
-        let vectors = false;
+        let (vectors, top) = (false, 0);
         let able = vectors && !plan.questions;
         let used = Used::new(forest);
         let steps = steps(&plan.body, &used, able);
@@ -209,7 +209,7 @@ impl Program {
             steps,
             used,
             given,
-            nodes: Encoded::new(forest, packed).for_vectors(able, plan.rows),
+            nodes: Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows),
             compare: forest.compare,
             wide: None,
             aggregate: forest.aggregate,
@@ -345,12 +345,12 @@ impl Program {
     /// The instruction set of its vector kernels; empty where it has none for this machine.
     pub fn vector_name(&self) -> &'static str {
         #[cfg(target_arch = "x86_64")]
-        match (&self.nodes, isa()) {
-            _ if self.plan.questions => {}
-            (Encoded::Tiled(_), Isa::Avx512) => return "avx512",
-            (Encoded::Tiled(_), Isa::Avx2) => return "avx2",
-            _ if self.vectors => return "avx512",
-            _ => {}
+        if !self.plan.questions && (self.vectors || matches!(self.nodes, Encoded::Tiled(_))) {
+            match isa() {
+                Isa::Avx512 => return "avx512",
+                Isa::Avx2 => return "avx2",
+                Isa::Portable => {}
+            }
         }
         ""
     }

@@ -1,17 +1,23 @@
-//! Rows to columns, sixteen by sixteen.
+//! Rows to columns, sixteen by sixteen or eight by eight.
 
 use std::arch::x86_64::*;
 
 use super::{
-    super::{rows::Rows, window::BLOCK},
+    super::{
+        isa::{Isa, isa},
+        rows::Rows,
+        window::BLOCK,
+    },
     LANES,
 };
+
+/// Lines that are asked for before they are read.
+const AHEAD: usize = 4;
 
 /// Copies the used columns of `count` rows from `first` on to `[column][BLOCK]`.
 ///
 /// # Safety
 /// [`super::available`] and [`super::fits`]; the rows are there, at most [`BLOCK`]; `into` has a block for each column.
-#[target_feature(enable = "avx512f,avx512dq")]
 pub(in crate::cpu) unsafe fn transpose(
     rows: &Rows<'_>,
     first: usize,
@@ -19,8 +25,19 @@ pub(in crate::cpu) unsafe fn transpose(
     lines: &[(u32, u16)],
     into: &mut [f32],
 ) {
-    /// Lines that are asked for before they are read.
-    const AHEAD: usize = 4;
+    // SAFETY: as promised to this function; the kernel is one of this machine's.
+    unsafe {
+        match isa() {
+            Isa::Avx512 => transpose_512(rows, first, count, lines, into),
+            _ => transpose_256(rows, first, count, lines, into),
+        }
+    }
+}
+
+/// # Safety
+/// AVX-512 F and DQ; otherwise as for [`transpose`].
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn transpose_512(rows: &Rows<'_>, first: usize, count: usize, lines: &[(u32, u16)], into: &mut [f32]) {
     for begin in (0..count).step_by(LANES) {
         let here = (count - begin).min(LANES);
         let row: [*const f32; LANES] =
@@ -75,4 +92,84 @@ fn transposed(rows: [__m512i; LANES]) -> [__m512i; LANES] {
         b[12 + j] = _mm512_shuffle_i32x4::<0xdd>(r, s);
     }
     b
+}
+
+/// # Safety
+/// AVX2; otherwise as for [`transpose`].
+#[target_feature(enable = "avx2")]
+unsafe fn transpose_256(rows: &Rows<'_>, first: usize, count: usize, lines: &[(u32, u16)], into: &mut [f32]) {
+    const HALF: usize = LANES / 2;
+    // Sixteen rows at a time here, too: what is written of a column is a line of the cache.
+    for begin in (0..count).step_by(LANES) {
+        let here = (count - begin).min(LANES);
+        let row: [*const f32; LANES] =
+            std::array::from_fn(|r| rows.from(first + begin + r.min(here - 1)).as_ptr());
+        for (k, &(line, mask)) in lines.iter().enumerate() {
+            let line = line as usize;
+            if let Some((ahead, _)) = lines.get(k + AHEAD) {
+                for r in row {
+                    _mm_prefetch::<_MM_HINT_T0>(r.wrapping_add(*ahead as usize).cast());
+                }
+            }
+            for half in [0, HALF] {
+                let (line, mask) = (line + half, mask >> half & 0xff);
+                if mask == 0 {
+                    continue;
+                }
+                let into = &mut into[line * BLOCK + begin..];
+                let used = (0..HALF).filter(|c| mask >> c & 1 == 1);
+                if rows.columns() < line + HALF {
+                    for c in used {
+                        for (r, place) in into[c * BLOCK..][..here].iter_mut().enumerate() {
+                            // SAFETY: a used column is one of the rows'.
+                            *place = unsafe { *row[r].add(line + c) };
+                        }
+                    }
+                    continue;
+                }
+                // SAFETY: the rows have these columns.
+                let blocks =
+                    unsafe { [0, HALF].map(|r| eight(std::array::from_fn(|i| row[r + i].add(line)))) };
+                for c in used {
+                    let into = &mut into[c * BLOCK..][..LANES];
+                    // SAFETY: there is room for sixteen values.
+                    unsafe {
+                        _mm256_storeu_ps(into.as_mut_ptr(), blocks[0][c]);
+                        _mm256_storeu_ps(into.as_mut_ptr().add(HALF), blocks[1][c]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Eight rows of eight values to columns.
+///
+/// # Safety
+/// AVX2; the rows have eight values.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn eight(row: [*const f32; 8]) -> [__m256; 8] {
+    // Half of a row each: in the lower half of a register a row's, in the upper one that of the row four on.
+    // SAFETY: as promised to this function.
+    let half = |r: usize, from: usize| unsafe {
+        let [low, high] = [r, r + 4].map(|r| _mm_loadu_ps(row[r].add(from)));
+        _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(low), high)
+    };
+    let four = |from: usize| {
+        let a: [__m256; 4] = std::array::from_fn(|r| half(r, from));
+        let pair = |a: __m256, b: __m256| {
+            [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)].map(|v| _mm256_castps_pd(v))
+        };
+        let ([p, q], [r, s]) = (pair(a[0], a[1]), pair(a[2], a[3]));
+        [
+            _mm256_unpacklo_pd(p, r),
+            _mm256_unpackhi_pd(p, r),
+            _mm256_unpacklo_pd(q, s),
+            _mm256_unpackhi_pd(q, s),
+        ]
+        .map(|v| _mm256_castpd_ps(v))
+    };
+    let ([a, b, c, d], [e, f, g, h]) = (four(0), four(4));
+    [a, b, c, d, e, f, g, h]
 }

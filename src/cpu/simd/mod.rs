@@ -1,10 +1,11 @@
-//! AVX-512: sixteen rows a register, four registers a tree.
+//! Kernels for vectors of rows. For AVX2 they are in [`avx2`]; here is AVX-512: sixteen rows a register, four registers a tree.
 //!
 //! A walk is a chain of loads, so 64 of them advance together. The first five levels of a tree are 31 nodes, which fit
 //! two registers of thresholds and two of columns: there a step is a permute and the rows' values, gathered, or
 //! loaded and blended where a [`Window`] holds them by column. Further down it is two gathers of a node's two words and one
 //! of a value.
 
+mod avx2;
 pub(super) mod blend;
 mod copy;
 pub(super) mod count;
@@ -22,7 +23,7 @@ use super::{
     isa::{Isa, isa},
     nodes::{
         FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
-        Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
+        SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, TOP_LEVELS, TOP_LEVELS_8,
     },
     rows::{Row, Rows},
     sink::Sink,
@@ -40,7 +41,12 @@ const BLOCK_SHIFT: u32 = BLOCK.ilog2();
 
 /// Whether the machine has what the kernels here need.
 pub(super) fn available() -> bool {
-    isa() == Isa::Avx512
+    isa() >= Isa::Avx2
+}
+
+/// Levels of a tree that the machine's kernels hold in registers.
+pub(super) fn top_levels() -> u32 {
+    if isa() == Isa::Avx512 { TOP_LEVELS } else { TOP_LEVELS_8 }
 }
 
 /// Whether rows can be addressed with 32-bit offsets from the first of 64.
@@ -60,7 +66,7 @@ pub(super) struct Lanes<T = f32> {
 }
 
 /// Where rows are read from.
-pub(super) trait Source: Copy {
+pub(super) trait Source: avx2::Source8 {
     /// What rows are made of.
     type Value: Copy;
     /// Whether values of a column are `f32` that follow each other.
@@ -178,7 +184,7 @@ pub(super) struct Gathered {
 }
 
 /// A layout rule with a vector step.
-pub(super) trait VectorRule: Rule<Compare = f32> {
+pub(super) trait VectorRule: avx2::Rule8 {
     /// Of the nodes from there on those at these addresses, in a tree with this constant, of a layout with this stride.
     ///
     /// # Safety
@@ -307,8 +313,27 @@ unsafe fn next<F: Source>(node: Gathered, rows: Lanes<F::Value>) -> __m512i {
 ///
 /// # Safety
 /// [`available`]; the rows [`fits`] or hold the span; otherwise as for [`super::walk::block`].
-#[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn block<R: VectorRule, F: Source, S: Sink>(
+    nodes: &Nodes<R>,
+    rows: F,
+    row: Span,
+    tree: Span,
+    shape: Shape,
+    sink: S,
+) {
+    // SAFETY: as promised to this function; the kernel is one of this machine's.
+    unsafe {
+        match isa() {
+            Isa::Avx512 => block_512(nodes, rows, row, tree, shape, sink),
+            _ => avx2::block(nodes, rows, row, tree, shape, sink),
+        }
+    }
+}
+
+/// # Safety
+/// AVX-512 F and DQ; otherwise as for [`block`].
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn block_512<R: VectorRule, F: Source, S: Sink>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
@@ -354,8 +379,26 @@ fn hand_over<S: Sink>(found: &[__m512i; GROUPS], row: Span, position: usize, sin
 /// # Safety
 /// [`available`]; the source holds the rows, which can be walked together; addresses are of nodes of the tree at the position,
 /// 64 of them.
-#[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn walk_on<R: VectorRule, F: Source, S: Sink>(
+    nodes: &Nodes<R>,
+    rows: F,
+    row: Span,
+    from: From<'_>,
+    sink: S,
+) {
+    // SAFETY: as promised to this function; the kernel is one of this machine's.
+    unsafe {
+        match isa() {
+            Isa::Avx512 => walk_on_512(nodes, rows, row, from, sink),
+            _ => avx2::walk_on(nodes, rows, row, from, sink),
+        }
+    }
+}
+
+/// # Safety
+/// AVX-512 F and DQ; otherwise as for [`walk_on`].
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn walk_on_512<R: VectorRule, F: Source, S: Sink>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
@@ -379,7 +422,7 @@ pub(super) unsafe fn walk_on<R: VectorRule, F: Source, S: Sink>(
 }
 
 /// # Safety
-/// As for [`block`].
+/// As for [`block_512`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn walk<R: VectorRule, F: Source>(
@@ -440,7 +483,7 @@ unsafe fn walk<R: VectorRule, F: Source>(
 /// A step of each group, all node gathers first; says which lanes were not at a leaf before it. Lanes at a leaf stay.
 ///
 /// # Safety
-/// As for [`block`].
+/// As for [`block_512`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn step<R: VectorRule, F: Source, const G: usize>(
@@ -472,7 +515,7 @@ unsafe fn step<R: VectorRule, F: Source, const G: usize>(
 }
 
 /// # Safety
-/// As for [`block`].
+/// As for [`block_512`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn step_groups<R: VectorRule, F: Source>(
@@ -498,7 +541,7 @@ unsafe fn step_groups<R: VectorRule, F: Source>(
 /// a register.
 ///
 /// # Safety
-/// As for [`block`].
+/// As for [`block_512`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn until_leaf<R: VectorRule, F: Source>(

@@ -165,7 +165,7 @@ impl Registers {
 /// Walks the top of a tree in registers, and says how many levels that were.
 ///
 /// # Safety
-/// As for [`super::block`].
+/// As for [`super::block_512`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn top<R: VectorRule, F: Source>(
