@@ -22,6 +22,8 @@ const SLACK: usize = BLOCK;
 const MOST_BYTES: usize = 16 << 20;
 /// Lines of a row that the hardware's own prefetch brings in time.
 const MOST_LINES: usize = 16;
+/// Lines of a window that stay close until they are read.
+const MOST_CLOSE: usize = 8192;
 
 /// Columns that some tree reads.
 #[derive(Clone, Debug)]
@@ -52,7 +54,9 @@ impl Used {
         let few = (rows as usize) < FEW_ROWS;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
             Close::Copied
-        } else if few && self.lines.len() > MOST_LINES {
+        } else if self.lines.len() > MOST_LINES
+            && (few || !vectors && self.lines.len().saturating_mul(rows as usize) <= MOST_CLOSE)
+        {
             Close::Prefetched
         } else {
             Close::Nothing
