@@ -2,11 +2,14 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::blend::{BLOCK, Blend, Bottom, Group, Split, Tree};
+use crate::cpu::{
+    blend::{BLOCK, Blend, Bottom, Group, Split, Tree},
+    isa::{Isa, isa},
+};
 
 /// Whether the machine has what the kernels here need.
 pub(in crate::cpu) fn available() -> bool {
-    super::available()
+    isa() == Isa::Avx512
 }
 
 /// Of each block of rows those that go right.

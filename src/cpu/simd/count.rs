@@ -3,7 +3,10 @@
 use std::arch::x86_64::*;
 
 use super::LANES;
-use crate::cpu::count::FAN;
+use crate::cpu::{
+    count::FAN,
+    isa::{Isa, isa},
+};
 
 // A block is a register.
 const _: () = assert!(FAN == LANES);
@@ -16,7 +19,7 @@ pub(in crate::cpu) fn count<const N: usize>(
     values: &[f32; N],
     found: &mut [u32; N],
 ) -> bool {
-    let able = super::available() && is_x86_feature_detected!("popcnt");
+    let able = isa() == Isa::Avx512 && is_x86_feature_detected!("popcnt");
     if able {
         // SAFETY: the machine has just said that it has the instructions.
         unsafe { within(blocks, levels, root, values, found) };

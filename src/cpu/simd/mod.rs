@@ -39,7 +39,7 @@ const GROUPS: usize = 4;
 /// From a column's number to its place in a block of a window.
 const BLOCK_SHIFT: u32 = BLOCK.ilog2();
 
-/// Whether the machine has what the kernels here need.
+/// Whether the machine has kernels that walk vectors of rows: of AVX-512, or of AVX2.
 pub(super) fn available() -> bool {
     isa() >= Isa::Avx2
 }
