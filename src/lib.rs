@@ -11,6 +11,7 @@ pub mod cube;
 pub mod error;
 pub mod forest;
 pub mod import;
+mod isa;
 pub mod layout;
 pub mod mir;
 #[cfg(feature = "burn")]

@@ -15,7 +15,6 @@ mod emit;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod few;
 mod full;
-mod isa;
 pub mod nodes;
 mod program;
 pub(crate) mod rank;
@@ -30,8 +29,9 @@ mod tiles;
 mod walk;
 mod window;
 
+use crate::isa;
+pub use crate::isa::ISA;
 pub(crate) use count::{FAN, count_at_most};
-pub use isa::ISA;
 pub use program::{Program, worker};
 pub use rows::{Read, Row, Rows};
 pub(crate) use sums::Summing;

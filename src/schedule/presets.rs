@@ -3,6 +3,7 @@
 use super::{Axis, Device, Evaluation, GpuDim, LayoutKind, Schedule, Size, Tiler};
 use crate::{
     forest::{Forest, ForestStats, Targets},
+    isa::{Isa, isa},
     ranks::{Choice, Ranks, Width},
 };
 
@@ -206,9 +207,15 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
     let mean_depth = steps as f64 / stats.leaves.max(1) as f64;
     let columns = Ranks::columns_of(forest, Width::U8).unwrap_or((usize::MAX, 0));
-    let blends = blend_cycles(splits, stats.trees, columns);
+    // Registers half as long take twice the blends; a gather takes what it does by element.
+    let (times, step) = match isa() {
+        Isa::Avx512 => (1.0, STEP),
+        Isa::Avx2 => (2.0, STEP),
+        Isa::Portable => (4.0, 2.0 * STEP),
+    };
+    let blends = times * blend_cycles(splits, stats.trees, columns);
     let fits = forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES);
-    if !fits || stats.trees == 0 || blends >= STEP * stats.trees as f64 * mean_depth {
+    if !fits || stats.trees == 0 || blends >= step * stats.trees as f64 * mean_depth {
         return default_walks(stats);
     }
     let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", 256u32);
