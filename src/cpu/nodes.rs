@@ -308,6 +308,7 @@ pub struct Nodes<R> {
 /// Levels of a tree in a [`Top`], …
 pub(super) const TOP_LEVELS: u32 = 5;
 /// … and where registers hold eight nodes.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) const TOP_LEVELS_8: u32 = 3;
 
 /// The first levels of a tree as those of a full one: leaves that come sooner send every row left.

@@ -6,9 +6,11 @@ use crate::forest::CategoryRule;
 /// Rows that are ranked together.
 pub(crate) const BLOCK: usize = 64;
 /// Levels of the largest search: 255 thresholds.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(crate) const MOST_LEVELS: u32 = 8;
 
 /// Blocks of pivots above a level: a block at least for each.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(crate) const fn blocks_of(level: u32) -> usize {
     let mut blocks = 0;
     let mut above = 0;

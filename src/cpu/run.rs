@@ -412,8 +412,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         from: &[u32; blend::BLOCK],
         sink: S,
     ) {
-        let row = Span { start: first, step: 1, count };
         let from = From { position, addresses: from };
+        #[cfg(target_arch = "x86_64")]
+        let row = Span { start: first, step: 1, count };
         #[cfg(target_arch = "x86_64")]
         if self.vectors(row, Shape::PLAIN) {
             // SAFETY: `vectors` holds, the window has the rows, and exits are addresses of the tree.

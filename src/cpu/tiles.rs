@@ -117,6 +117,7 @@ impl<C: Compare> Tiles<C> {
     }
 
     /// Places for splits in a tile.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) fn width(&self) -> usize {
         self.width
     }

@@ -18,6 +18,7 @@ mod tests;
 
 use std::cell::RefCell;
 
+#[cfg(target_arch = "x86_64")]
 use super::isa::{Isa, isa};
 use crate::{forest::Forest, layout::Packed, schedule::blend_cycles};
 
