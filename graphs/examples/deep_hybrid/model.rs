@@ -1,0 +1,94 @@
+//! Deep Hybrid Learning: what a small convolutional network sees in an image, classified by a forest.
+
+use burn::{
+    module::Module,
+    nn::{
+        Linear, LinearConfig, PaddingConfig2d,
+        conv::{Conv2d, Conv2dConfig},
+        pool::{MaxPool2d, MaxPool2dConfig},
+    },
+    tensor::{Device, Tensor, activation},
+};
+use fangorn_graphs::{ForestModule, Result};
+
+/// The sizes of a network.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Pixels of a square image's side.
+    pub side: usize,
+    /// Channels of the two convolutions.
+    pub channels: [usize; 2],
+    /// Features of an image.
+    pub features: usize,
+}
+
+impl Sizes {
+    /// For the handwritten digits of scikit-learn.
+    pub const DIGITS: Self = Self { side: 8, channels: [32, 64], features: 64 };
+}
+
+/// Images `[rows, side x side]` to features `[rows, features]`.
+#[derive(Module, Debug)]
+pub struct Seen {
+    first: Conv2d,
+    second: Conv2d,
+    pool: MaxPool2d,
+    dense: Linear,
+    side: usize,
+}
+
+impl Seen {
+    pub fn new(sizes: Sizes, device: &Device) -> Self {
+        let Sizes { side, channels: [first, second], features } = sizes;
+        let convolution = |from, to| {
+            let config = Conv2dConfig::new([from, to], [3, 3]).with_padding(PaddingConfig2d::Same);
+            config.init(device)
+        };
+        Self {
+            first: convolution(1, first),
+            second: convolution(first, second),
+            pool: MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init(),
+            dense: LinearConfig::new(second * (side / 2) * (side / 2), features).init(device),
+            side,
+        }
+    }
+
+    pub fn forward(&self, images: Tensor<2>) -> Tensor<2> {
+        let [rows, _] = images.dims();
+        let x = images.reshape([rows, 1, self.side, self.side]);
+        let x = activation::relu(self.first.forward(x));
+        let x = self.pool.forward(activation::relu(self.second.forward(x)));
+        activation::relu(self.dense.forward(x.flatten::<2>(1, 3)))
+    }
+}
+
+/// What is trained with burn: the network under a layer that nobody keeps.
+#[derive(Module, Debug)]
+pub struct Classifier {
+    pub seen: Seen,
+    head: Linear,
+}
+
+impl Classifier {
+    pub fn new(sizes: Sizes, classes: usize, device: &Device) -> Self {
+        Self { seen: Seen::new(sizes, device), head: LinearConfig::new(sizes.features, classes).init(device) }
+    }
+
+    pub fn forward(&self, images: Tensor<2>) -> Tensor<2> {
+        self.head.forward(self.seen.forward(images))
+    }
+}
+
+/// The pipeline: the network and a random forest on its features.
+#[derive(Module, Debug)]
+pub struct DeepHybrid {
+    pub seen: Seen,
+    pub forest: ForestModule,
+}
+
+impl DeepHybrid {
+    /// The probability of each class, `[rows, classes]`.
+    pub fn forward(&self, images: Tensor<2>) -> Result<Tensor<2>> {
+        self.forest.forward(self.seen.forward(images))
+    }
+}

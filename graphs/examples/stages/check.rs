@@ -1,0 +1,70 @@
+//! What a pipeline has to keep: the same bits from its file on the CPU, the same predictions on a GPU.
+
+use std::path::Path;
+
+use burn::tensor::Device;
+
+use super::{Pipeline, Result, Saved, Table, Work, arrays, file};
+
+/// How far a prediction on a GPU may be off. The network's rounding differs there, so a feature that lies at a threshold may
+/// send a row another way: a row in a hundred may be further off.
+#[cfg(feature = "wgpu")]
+const TOLERANCE: f32 = 1e-4;
+
+/// Saves a pipeline, loads it, and compares its predictions of the test rows.
+pub fn saved_and_loaded<P: Pipeline>(work: &Work, file: &Path, trained: P) -> Result<()> {
+    let device = Device::flex();
+    let (rows, labels) = work.labelled("test")?;
+    let expected = predictions(&trained, &rows, &device)?;
+    for (head, predicted) in P::HEADS.iter().zip(&expected) {
+        let width = predicted.len() / labels.len().max(1);
+        let right = predicted.chunks(width.max(1)).zip(&labels).filter(|(p, l)| P::right(p, **l)).count();
+        println!("{head}: {right} of {} test rows right", labels.len());
+        work.write(&format!("expected-{head}.npy"), predicted, &[labels.len(), width])?;
+    }
+    file::write_parameters(&trained, &work.path("parameters"))?;
+    trained.export(work)?;
+    trained.into_record().save(file)?;
+    println!("saved: {} ({} KiB)", file.display(), std::fs::metadata(file)?.len() / 1024);
+
+    let saved = Saved::open(file)?;
+    let loaded = saved.load::<P>(&device)?;
+    let bits = |values: &[Vec<f32>]| -> Vec<u32> { values.iter().flatten().map(|v| v.to_bits()).collect() };
+    if bits(&predictions(&loaded, &rows, &device)?) != bits(&expected) {
+        return Err("what was loaded predicts otherwise than what was saved".into());
+    }
+    println!("loaded: the same bits on the CPU");
+    #[cfg(feature = "wgpu")]
+    on_a_gpu::<P>(&saved, &rows, &expected)?;
+    Ok(())
+}
+
+/// The predictions of rows by each head.
+fn predictions<P: Pipeline>(pipeline: &P, rows: &Table, device: &Device) -> Result<Vec<Vec<f32>>> {
+    let head = |head: &&str| {
+        let mut all = Vec::new();
+        for part in rows.parts(256) {
+            all.extend(arrays::floats(pipeline.predict(head, &part, device)?)?);
+        }
+        Ok(all)
+    };
+    P::HEADS.iter().map(head).collect()
+}
+
+#[cfg(feature = "wgpu")]
+fn on_a_gpu<P: Pipeline>(saved: &Saved, rows: &Table, expected: &[Vec<f32>]) -> Result<()> {
+    let device = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice);
+    let some: Vec<usize> = (0..rows.rows().min(256)).collect();
+    let found = predictions(&saved.load::<P>(&device)?, &rows.of(&some), &device)?;
+    for (head, (found, expected)) in P::HEADS.iter().zip(found.iter().zip(expected)) {
+        let width = found.len() / some.len();
+        let off = |(a, b): (&[f32], &[f32])| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let off: Vec<f32> = found.chunks(width).zip(expected.chunks(width)).map(off).collect();
+        let outside = off.iter().filter(|off| !(**off <= TOLERANCE)).count();
+        println!("{head}: {} of {} rows within {TOLERANCE} on the GPU", some.len() - outside, some.len());
+        if outside * 100 > some.len() {
+            return Err(format!("{head}: {outside} rows are off on the GPU").into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! The stages that the example pipelines share: data from the script, training, one file, and predictions of what was loaded
+//! from it.
+//!
+//! What a pipeline is, is in each example's `model.rs`.
+
+// Each example uses its part.
+#![allow(dead_code)]
+
+mod arrays;
+mod check;
+mod file;
+mod serve;
+mod train;
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use burn::{module::Module, tensor::Device};
+
+pub use arrays::Table;
+pub use file::Saved;
+pub use train::Steps;
+
+use burn::tensor::Tensor;
+
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// A pipeline as the stages know it.
+pub trait Pipeline: Module {
+    /// What the script calls it.
+    const NAME: &str;
+    /// What it predicts of rows.
+    const HEADS: &[&str];
+
+    /// Trains it on the script's data. Its parts may stay under autodiff.
+    fn trained(work: &Work) -> Result<Self>;
+
+    /// One of the sizes that a file has, to load it into.
+    fn of(saved: &Saved, device: &Device) -> Result<Self>;
+
+    /// Predictions of rows by one of the heads.
+    fn predict(&self, head: &str, rows: &Table, device: &Device) -> Result<Tensor<2>>;
+
+    /// Whether a prediction says the label.
+    fn right(predicted: &[f32], label: i32) -> bool {
+        i32::from(predicted[0] > 0.5) == label
+    }
+
+    /// Arrays that a program in Python needs besides the parameters.
+    fn export(&self, _work: &Work) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The folder of a pipeline's files, and how its script is run.
+pub struct Work {
+    folder: PathBuf,
+    python: String,
+    name: &'static str,
+    quick: bool,
+}
+
+impl Work {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Runs `pipelines.py`: `data` makes rows and labels, `forest` fits what is not trained with burn.
+    pub fn script(&self, what: &str) -> Result<()> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/pipelines.py");
+        let mut command = Command::new(&self.python);
+        command.arg(&script).args([what, self.name]).arg(&self.folder);
+        if self.quick {
+            command.arg("--quick");
+        }
+        let status =
+            command.status().map_err(|e| format!("{}: {e}; --python FILE names another", self.python))?;
+        if !status.success() {
+            return Err(format!("{} {what} {}: {status}", script.display(), self.name).into());
+        }
+        Ok(())
+    }
+
+    /// Rows and labels, `train` or `test`.
+    pub fn labelled(&self, part: &str) -> Result<(Table, Vec<i32>)> {
+        let rows = Table::read(&self.path(&format!("rows-{part}.npy")))?;
+        let labels = arrays::integers(&self.path(&format!("labels-{part}.npy")))?;
+        if rows.rows() != labels.len() {
+            return Err(format!("rows-{part}.npy and labels-{part}.npy are of different lengths").into());
+        }
+        Ok((rows, labels))
+    }
+
+    /// Writes an array for other programs.
+    pub fn write<T: npyz::AutoSerialize + Copy>(
+        &self,
+        name: &str,
+        values: &[T],
+        shape: &[usize],
+    ) -> Result<()> {
+        arrays::write(&self.path(name), values, shape)
+    }
+
+    /// Writes what the network makes of rows, for the script to fit a forest on.
+    pub fn write_features(&self, rows: &Table, network: impl Fn(&Table) -> Tensor<2>) -> Result<()> {
+        let (mut features, mut columns) = (Vec::new(), 0);
+        for part in rows.parts(256) {
+            let made = network(&part);
+            columns = made.dims()[1];
+            features.extend(arrays::floats(made)?);
+        }
+        self.write("features-train.npy", &features, &[rows.rows(), columns])
+    }
+}
+
+/// An example's command: `[FOLDER] [--python FILE] [--quick] [--serve]`.
+pub fn run<P: Pipeline>() -> Result<()> {
+    let (mut work, mut served) = (
+        Work {
+            folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/pipelines").join(P::NAME),
+            python: "python3".into(),
+            name: P::NAME,
+            quick: false,
+        },
+        false,
+    );
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--python" => work.python = arguments.next().ok_or("--python takes a file")?,
+            "--quick" => work.quick = true,
+            "--serve" => served = true,
+            _ if argument.starts_with('-') => {
+                return Err(
+                    format!("{argument}: not one of [FOLDER] [--python FILE] [--quick] [--serve]").into()
+                );
+            }
+            _ => work.folder = argument.into(),
+        }
+    }
+    let file = work.path("pipeline.bpk");
+    if served {
+        return serve::serve::<P>(&work, &file);
+    }
+    std::fs::create_dir_all(&work.folder)?;
+    work.script("data")?;
+    let trained = P::trained(&work)?.valid();
+    check::saved_and_loaded(&work, &file, trained)
+}

@@ -1,0 +1,52 @@
+//! Calls that another program asks for and times.
+
+use std::{
+    io::{BufRead, Write},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use burn::tensor::Device;
+
+use super::{Pipeline, Result, Saved, Table, Work, arrays};
+
+/// Rows that calls go through, so that no branch predictor learns a single one.
+const AROUND: usize = 512;
+
+/// Reads `open HEAD BATCH` and `time SECONDS` line by line; answers `opened` and `times CALLS MEDIAN LEAST`, in microseconds
+/// of a call from rows in memory to predictions in memory.
+pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
+    let device = Device::flex();
+    let pipeline = Saved::open(file)?.load::<P>(&device)?;
+    let (rows, _) = work.labelled("test")?;
+    let (mut head, mut batches): (String, Vec<Table>) = (String::new(), Vec::new());
+    let mut out = std::io::stdout();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["open", name, batch] if P::HEADS.contains(&name) => {
+                let batch: usize = batch.parse()?;
+                let all: Vec<usize> = (0..AROUND.max(batch)).map(|r| r % rows.rows()).collect();
+                (head, batches) = (name.into(), all.chunks_exact(batch).map(|some| rows.of(some)).collect());
+                writeln!(out, "opened")?;
+            }
+            ["time", seconds] if !batches.is_empty() => {
+                let end = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
+                let mut times = Vec::new();
+                for batch in batches.iter().cycle() {
+                    let begin = Instant::now();
+                    std::hint::black_box(arrays::floats(pipeline.predict(&head, batch, &device)?)?);
+                    times.push(begin.elapsed().as_secs_f64() * 1e6);
+                    if Instant::now() >= end {
+                        break;
+                    }
+                }
+                times.sort_by(f64::total_cmp);
+                writeln!(out, "times {} {} {}", times.len(), times[times.len() / 2], times[0])?;
+            }
+            _ => return Err(format!("`{line}`: neither `open HEAD BATCH` nor `time SECONDS`").into()),
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
