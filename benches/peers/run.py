@@ -156,13 +156,13 @@ def python_of(name, args):
     return args.python.get(name) or args.work / "venvs" / name / "bin" / "python"
 
 
-def environment(name, args):
+def environment(name, args, requirements=HERE / "requirements"):
     """The Python of an environment, made where it is missing; none where that fails."""
     python = python_of(name, args)
     if name in args.python:
         return python
     folder = args.work / "venvs" / name
-    wanted = HERE / "requirements" / f"{name}.txt"
+    wanted = requirements / f"{name}.txt"
     stamp = folder / "made"
     if stamp.is_file() and stamp.read_text() == wanted.read_text():
         return python

@@ -4,8 +4,8 @@
   python3 pipelines.py data NAME FOLDER     rows and labels, seeded: rows-train.npy, labels-train.npy and -test
   python3 pipelines.py forest NAME FOLDER   a forest, on features-train.npy of the network, or on the rows
 
-NAME is text, deep_hybrid or click_through. --quick makes little of everything, for trying things out. The examples run this
-script themselves; requirements.txt beside it says what it needs.
+NAME is text, deep_hybrid or click_through. --quick makes little of everything, for trying things out. The examples run
+this script themselves; requirements.txt beside it says what it needs.
 """
 
 import argparse
@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def text(rng, quick):
-    """Sentences of 32 of 4000 tokens, frequent ones first, a class token before each. Some tokens praise, some blame, and
-    one that follows a negation says the opposite; the label is what prevails."""
+    """Sentences of 32 of 4000 tokens, frequent ones first, a class token before each. Some tokens praise, some blame,
+    and one that follows a negation says the opposite; the label is what prevails."""
     rows, length, vocabulary = 1500 if quick else 7500, 32, 4000
     weights = 1 / np.arange(10, vocabulary - 1 + 10)
     tokens = rng.choice(np.arange(1, vocabulary), size=(rows, length), p=weights / weights.sum())
@@ -102,7 +102,7 @@ def forest(name, out, quick):
         rows, depth = features, 4
     else:
         rows, depth = np.load(out / "rows-train.npy"), 6
-    fitted = XGBClassifier(n_estimators=trees, max_depth=depth, learning_rate=0.1, tree_method="hist", random_state=SEED)
+    fitted = XGBClassifier(n_estimators=trees, max_depth=depth, learning_rate=0.1, random_state=SEED)
     fitted.fit(rows, labels).save_model(out / "model.ubj")
     print(f"forest: XGBoost, {trees} trees on {rows.shape[1]} columns")
 

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, Write},
+    num::NonZeroUsize,
     path::Path,
     time::{Duration, Instant},
 };
@@ -13,8 +14,8 @@ use super::{Pipeline, Result, Saved, Table, Work, arrays};
 /// Rows that calls go through, so that no branch predictor learns a single one.
 const AROUND: usize = 512;
 
-/// Reads `open HEAD BATCH` and `time SECONDS` line by line; answers `opened` and `times CALLS MEDIAN LEAST`, in microseconds
-/// of a call from rows in memory to predictions in memory.
+/// Reads `open HEAD BATCH`, `time SECONDS` and `quit`, a request a line, and answers each with a line of JSON: microseconds of
+/// a call from rows in memory to predictions in memory.
 pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
     let device = Device::flex();
     let pipeline = Saved::open(file)?.load::<P>(&device)?;
@@ -25,10 +26,10 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
         let line = line?;
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["open", name, batch] if P::HEADS.contains(&name) => {
-                let batch: usize = batch.parse()?;
+                let batch = batch.parse::<NonZeroUsize>()?.get();
                 let all: Vec<usize> = (0..AROUND.max(batch)).map(|r| r % rows.rows()).collect();
                 (head, batches) = (name.into(), all.chunks_exact(batch).map(|some| rows.of(some)).collect());
-                writeln!(out, "opened")?;
+                writeln!(out, r#"{{"kind": "opened"}}"#)?;
             }
             ["time", seconds] if !batches.is_empty() => {
                 let end = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
@@ -42,8 +43,14 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
                     }
                 }
                 times.sort_by(f64::total_cmp);
-                writeln!(out, "times {} {} {}", times.len(), times[times.len() / 2], times[0])?;
+                let (median, least) = (times[times.len() / 2], times[0]);
+                writeln!(
+                    out,
+                    r#"{{"kind": "times", "calls": {}, "median": {median}, "least": {least}}}"#,
+                    times.len()
+                )?;
             }
+            ["quit"] => break,
             _ => return Err(format!("`{line}`: neither `open HEAD BATCH` nor `time SECONDS`").into()),
         }
         out.flush()?;

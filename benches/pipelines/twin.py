@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""The example pipelines as they are built without Fangorn: PyTorch on the CPU, scikit-learn and XGBoost in one process.
+
+  python3 twin.py NAME FOLDER           answers requests as the example's --serve does
+  python3 twin.py NAME FOLDER --check   compares predictions of the test rows with the example's, a line of JSON a head
+
+FOLDER is what the example NAME has written: its weights are read from there.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import time
+
+import joblib
+import numpy as np
+import torch
+import xgboost
+from torch import nn
+
+# Rows that calls go through, so that no branch predictor learns a single one; the same in the example.
+AROUND = 512
+# How far a prediction may be off. Rounding differs between the two, so a feature that lies at a threshold may send a
+# row another way: a row in a hundred may be further off.
+TOLERANCE = 1e-4
+
+
+class Weights:
+    def __init__(self, folder):
+        self.folder = folder / "parameters"
+
+    def __call__(self, name):
+        return torch.from_numpy(np.load(self.folder / f"{name}.npy"))
+
+    def linear(self, name, layer=None):
+        weight, bias = self(f"{name}.weight"), self(f"{name}.bias")
+        layer = layer or nn.Linear(*weight.shape)
+        return self.into(layer, weight=weight.T, bias=bias)
+
+    def norm(self, name, layer):
+        return self.into(layer, weight=self(f"{name}.gamma"), bias=self(f"{name}.beta"))
+
+    def into(self, layer, **values):
+        with torch.no_grad():
+            for name, value in values.items():
+                getattr(layer, name).copy_(value)
+        return layer
+
+
+def booster(folder):
+    loaded = xgboost.Booster(model_file=folder / "model.ubj")
+    loaded.set_param({"nthread": torch.get_num_threads()})
+    return loaded
+
+
+class Text:
+    def __init__(self, folder):
+        weights = Weights(folder)
+        self.tokens = nn.Embedding.from_pretrained(weights("encoder.tokens.weight"))
+        self.places = weights("encoder.places")
+        width, heads = self.places.shape[1], 2
+        self.norm = weights.norm("encoder.norm", nn.LayerNorm(width))
+        self.layers = []
+        for number in range(2):
+            name = f"encoder.layers.{number}"
+            inner = weights(f"{name}.widen.bias").shape[0]
+            # PyTorch runs the whole layer as one operation where nothing is trained.
+            layer = nn.TransformerEncoderLayer(width, heads, inner, activation="gelu", batch_first=True).eval()
+            attend = weights(f"{name}.attend.weight").T, weights(f"{name}.attend.bias")
+            weights.into(layer.self_attn, in_proj_weight=attend[0], in_proj_bias=attend[1])
+            weights.linear(f"{name}.join", layer.self_attn.out_proj)
+            weights.linear(f"{name}.widen", layer.linear1)
+            weights.linear(f"{name}.narrow", layer.linear2)
+            weights.norm(f"{name}.attended", layer.norm1)
+            weights.norm(f"{name}.narrowed", layer.norm2)
+            self.layers.append(layer)
+        self.pooler = weights.linear("encoder.pooler")
+        self.regression = joblib.load(folder / "regression.joblib")
+        self.booster = booster(folder)
+
+    def features(self, rows):
+        x = self.norm(self.tokens(torch.from_numpy(rows)) + self.places)
+        for layer in self.layers:
+            x = layer(x)
+        return torch.tanh(self.pooler(x[:, 0])).numpy()
+
+    def predict(self, head, rows):
+        features = self.features(rows)
+        if head == "regression":
+            return self.regression.predict_proba(features)[:, 1:]
+        return self.booster.inplace_predict(features)[:, None]
+
+
+class DeepHybrid:
+    def __init__(self, folder):
+        weights = Weights(folder)
+
+        def convolution(name):
+            weight = weights(f"{name}.weight")
+            layer = nn.Conv2d(weight.shape[1], weight.shape[0], weight.shape[2:], padding="same")
+            return weights.into(layer, weight=weight, bias=weights(f"{name}.bias"))
+
+        first, second = convolution("seen.first"), convolution("seen.second")
+        dense = weights.linear("seen.dense")
+        layers = [first, nn.ReLU(), second, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), dense, nn.ReLU()]
+        self.seen = nn.Sequential(*layers).eval()
+        self.forest = joblib.load(folder / "model.joblib").set_params(n_jobs=torch.get_num_threads())
+
+    def predict(self, _, rows):
+        images = torch.from_numpy(rows).view(-1, 1, 8, 8)
+        return self.forest.predict_proba(self.seen(images).numpy())
+
+
+class ClickThrough:
+    def __init__(self, folder):
+        weights = Weights(folder)
+        self.booster = booster(folder)
+        # Indexed by XGBoost's numbers of nodes: a table an embedding, without another look-up between the two.
+        slots = torch.from_numpy(np.load(folder / "slots.npy"))
+        self.offsets = torch.arange(slots.shape[0]) * slots.shape[1]
+
+        def leaves(name):
+            return weights(f"{name}.weight")[slots.reshape(-1)]
+
+        self.wide_leaves = nn.EmbeddingBag.from_pretrained(leaves("wide_leaves"), mode="sum")
+        self.wide_ids = nn.EmbeddingBag.from_pretrained(weights("wide_ids.weight"), mode="sum")
+        self.deep_leaves = nn.Embedding.from_pretrained(leaves("deep_leaves"))
+        self.deep_ids = nn.Embedding.from_pretrained(weights("deep_ids.weight"))
+        deep = [weights.linear(f"deep.{number}") for number in range(3)]
+        self.deep = nn.Sequential(deep[0], nn.ReLU(), deep[1], nn.ReLU(), deep[2])
+
+    def predict(self, _, rows):
+        leaves = self.booster.predict(xgboost.DMatrix(rows), pred_leaf=True)
+        leaves = torch.from_numpy(leaves).long() + self.offsets
+        table = torch.from_numpy(rows)
+        numbers, ids = table[:, :8], table[:, 8:].long()
+        wide = self.wide_leaves(leaves) + self.wide_ids(ids)
+        deep = torch.cat([self.deep_leaves(leaves).flatten(1), self.deep_ids(ids).flatten(1), numbers], 1)
+        return torch.sigmoid(wide + self.deep(deep)).numpy()
+
+
+TWINS = {
+    "text": (Text, ["regression", "forest"]),
+    "deep_hybrid": (DeepHybrid, ["forest"]),
+    "click_through": (ClickThrough, ["click"]),
+}
+
+
+def check(twin, heads, rows, folder):
+    for head in heads:
+        expected, found = np.load(folder / f"expected-{head}.npy"), twin.predict(head, rows)
+        off = np.abs(expected - found).max(1)
+        facts = {"rows": len(off), "outside": int((off > TOLERANCE).sum()), "middle": float(np.median(off))}
+        print(json.dumps({"head": head, "tolerance": TOLERANCE, **facts, "largest": float(off.max())}))
+
+
+def serve(twin, rows):
+    predict, batches = None, []
+    for line in sys.stdin:
+        match line.split():
+            case ["open", head, batch]:
+                batch = int(batch)
+                around = np.arange(max(AROUND, batch)) % len(rows)
+                batches = [rows[around[at : at + batch]] for at in range(0, len(around) - batch + 1, batch)]
+                predict = lambda some, head=head: twin.predict(head, some)
+                answer = {"kind": "opened"}
+            case ["time", seconds]:
+                times, end, clock = [], time.perf_counter() + float(seconds), time.perf_counter
+                while not times or clock() < end:
+                    some = batches[len(times) % len(batches)]
+                    begin = clock()
+                    predict(some)
+                    times.append((clock() - begin) * 1e6)
+                times.sort()
+                answer = {"kind": "times", "calls": len(times), "median": times[len(times) // 2], "least": times[0]}
+            case ["quit"]:
+                return
+            case _:
+                sys.exit(f"`{line.strip()}`: neither `open HEAD BATCH` nor `time SECONDS`")
+        print(json.dumps(answer), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=TWINS)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--check", action="store_true", help="compare with the example's predictions")
+    args = parser.parse_args()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
+    kind, heads = TWINS[args.name]
+    with torch.inference_mode():
+        twin, rows = kind(args.folder), np.load(args.folder / "rows-test.npy")
+        check(twin, heads, rows, args.folder) if args.check else serve(twin, rows)
+
+
+if __name__ == "__main__":
+    main()

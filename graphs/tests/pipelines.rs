@@ -1,0 +1,164 @@
+//! The models of the example pipelines, of small sizes: training lowers the loss, and one record brings network and forest
+//! back to the bit.
+
+mod support;
+
+#[path = "../examples/click_through/model.rs"]
+mod click_through;
+#[path = "../examples/deep_hybrid/model.rs"]
+mod deep_hybrid;
+#[path = "../examples/text/model.rs"]
+mod text;
+
+use burn::{
+    module::Module,
+    nn::{
+        LinearConfig,
+        loss::{BinaryCrossEntropyLossConfig, CrossEntropyLoss},
+    },
+    optim::{AdamConfig, GradientsParams},
+    store::ModuleRecord,
+    tensor::{DType, Device, Int, Tensor, TensorData},
+};
+use click_through::ClickThrough;
+use deep_hybrid::DeepHybrid;
+use fangorn_graphs::{ForestModule, ForestModuleConfig, fangorn::Forest};
+use support::{Seeded, bits, devices, floats};
+use text::Text;
+
+const ROWS: usize = 32;
+
+/// So many steps of Adam; the loss of each.
+fn trained<M: Module>(mut network: M, steps: usize, loss: impl Fn(&M) -> Tensor<1>) -> (M, Vec<f32>) {
+    let mut optimizer = AdamConfig::new().init();
+    let mut losses = Vec::new();
+    for _ in 0..steps {
+        let found = loss(&network);
+        let grads = GradientsParams::from_grads(found.backward(), &network);
+        network = optimizer.step(0.01, network, grads);
+        losses.extend(floats(found));
+    }
+    (network.valid(), losses)
+}
+
+fn ids(values: Vec<i32>, device: &Device) -> Tensor<2, Int> {
+    let columns = values.len() / ROWS;
+    Tensor::from_data(TensorData::new(values, [ROWS, columns]), (device, DType::I32))
+}
+
+/// A forest of one output over so many columns, which are about as large as a network's.
+fn forest(columns: usize) -> Forest {
+    use fangorn::forest::{CompareType, Side};
+    use fangorn_graphs::fangorn;
+    let mut random = Seeded(3);
+    let mut forest = Forest::builder(columns, 1);
+    for _ in 0..10 {
+        let mut tree = forest.tree(0);
+        for (left, right) in [(1, 2), (3, 4), (5, 6)] {
+            let threshold = CompareType::F32.cast(random.step() / 2.0);
+            let ask = CompareType::F32.less(threshold);
+            tree.split(random.below(columns) as u32, ask, Side::Left, left, right);
+        }
+        for _ in 0..4 {
+            tree.leaf(0, &[random.step()]);
+        }
+    }
+    forest.build().expect("a forest")
+}
+
+fn module(forest: &Forest, device: &Device) -> ForestModule {
+    ForestModuleConfig::new(forest.clone()).init(device).expect("a module")
+}
+
+/// Saved, and loaded into one of other weights: other predictions before, the same bits after.
+fn comes_back<M: Module>(name: &str, saved: M, fresh: M, predict: impl Fn(&M) -> Vec<u32>) {
+    let expected = predict(&saved);
+    assert_ne!(predict(&fresh), expected, "{name}: other weights");
+    let bytes = saved.into_record().into_bytes().expect("a record");
+    let loaded = fresh.try_load_record(ModuleRecord::from_bytes(bytes).expect("a record")).expect(name);
+    assert_eq!(predict(&loaded), expected, "{name}");
+}
+
+#[test]
+fn text_learns_and_comes_back() {
+    let sizes = text::Sizes { vocabulary: 20, length: 5, width: 8, heads: 2, inner: 16, layers: 2 };
+    let mut random = Seeded(1);
+    let tokens: Vec<i32> = (0..ROWS * 5).map(|_| random.below(20) as i32).collect();
+    // What stands anywhere in the sentence is asked of its first token, so that attention has to bring it there.
+    let labels: Vec<i32> = tokens.chunks(5).map(|row| i32::from(row[3] < 10)).collect();
+    let forest = forest(8);
+    for (name, device) in devices() {
+        let training = device.clone().autodiff();
+        training.seed(7);
+        let x = ids(tokens.clone(), &training);
+        let wanted = Tensor::<1, Int>::from_data(TensorData::new(labels.clone(), [ROWS]), &training);
+        let (network, losses) = trained(text::Classifier::new(sizes, 2, &training), 30, |network| {
+            CrossEntropyLoss::new(None, &training).forward(network.forward(x.clone()), wanted.clone())
+        });
+        assert!(losses[29] < 0.3 * losses[0], "{name}: {losses:?}");
+        let logistic = || LinearConfig::new(8, 1).init(&device);
+        let saved = Text { encoder: network.encoder, logistic: logistic(), forest: module(&forest, &device) };
+        let fresh = Text {
+            encoder: text::Encoder::new(sizes, &device),
+            logistic: logistic(),
+            forest: module(&support::alike(&forest), &device),
+        };
+        let x = || ids(tokens.clone(), &device);
+        comes_back(name, saved.clone(), fresh.clone(), |text| bits(text.by_forest(x()).expect(name)));
+        comes_back(name, saved, fresh, |text| bits(text.by_regression(x())));
+    }
+}
+
+#[test]
+fn deep_hybrid_learns_and_comes_back() {
+    let sizes = deep_hybrid::Sizes { side: 4, channels: [2, 4], features: 6 };
+    let mut random = Seeded(2);
+    let images: Vec<f32> = (0..ROWS * 16).map(|_| random.step() as f32).collect();
+    let labels: Vec<i32> = images.chunks(16).map(|row| i32::from(row[5] + row[6] > 0.0)).collect();
+    let forest = forest(6);
+    for (name, device) in devices() {
+        let training = device.clone().autodiff();
+        training.seed(7);
+        let x = support::tensor(&images, 16, &training);
+        let wanted = Tensor::<1, Int>::from_data(TensorData::new(labels.clone(), [ROWS]), &training);
+        let (network, losses) = trained(deep_hybrid::Classifier::new(sizes, 2, &training), 30, |network| {
+            CrossEntropyLoss::new(None, &training).forward(network.forward(x.clone()), wanted.clone())
+        });
+        assert!(losses[29] < 0.6 * losses[0], "{name}: {losses:?}");
+        let saved = DeepHybrid { seen: network.seen, forest: module(&forest, &device) };
+        let fresh = DeepHybrid {
+            seen: deep_hybrid::Seen::new(sizes, &device),
+            forest: module(&support::alike(&forest), &device),
+        };
+        let x = || support::tensor(&images, 16, &device);
+        comes_back(name, saved, fresh, |hybrid| bits(hybrid.forward(x()).expect(name)));
+    }
+}
+
+#[test]
+fn click_through_learns_from_leaves_and_comes_back() {
+    let sizes = click_through::Sizes { numbers: 2, ids: 2, known: 7, width: 3, inner: [8, 4] };
+    let mut random = Seeded(4);
+    let row = |random: &mut Seeded| {
+        let numbers = [random.step() as f32, random.step() as f32];
+        [numbers[0], numbers[1], random.below(3) as f32, 3.0 + random.below(4) as f32]
+    };
+    let table: Vec<f32> = (0..ROWS).flat_map(|_| row(&mut random)).collect();
+    let labels: Vec<i32> = table.chunks(4).map(|row| i32::from((row[0] > 0.0) != (row[2] == 1.0))).collect();
+    let forest = forest(2 + 2);
+    for (name, device) in devices() {
+        let training = device.clone().autodiff();
+        training.seed(7);
+        let x = support::tensor(&table, 4, &training);
+        let wanted = ids(labels.clone(), &training);
+        let network = ClickThrough::new(sizes, module(&forest, &training), &training).expect(name);
+        let loss = BinaryCrossEntropyLossConfig::new().with_logits(true).init(&training);
+        let (saved, losses) = trained(network, 30, |network| {
+            loss.forward(network.logits(x.clone()).expect(name), wanted.clone())
+        });
+        assert!(losses[29] < 0.5 * losses[0], "{name}: {losses:?}");
+        let fresh = ClickThrough::new(sizes, module(&support::alike(&forest), &device), &device).expect(name);
+        let x = || support::tensor(&table, 4, &device);
+        comes_back(name, saved, fresh, |click| bits(click.forward(x()).expect(name)));
+    }
+}
