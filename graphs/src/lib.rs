@@ -7,9 +7,9 @@
 //! - classical-ML operators (scalers, encoders, linear models) on burn's tensors;
 //! - extended computational graphs that hold such operators and forests side by side;
 //! - fusion plans that say which of them run as one kernel;
-//! - mixed pipelines of classical and deep-learning models round a forest.
+//! - mixed pipelines of classical and deep-learning models round a forest: the crate's examples.
 //!
-//! All but the first are not there yet. The crate re-exports [`fangorn`], so that its users name one version of it.
+//! What is between the first and the last is not there yet. The crate re-exports [`fangorn`], so that its users name one version of it.
 
 /// The forest compiler that these graphs are built round.
 pub use fangorn;

@@ -86,7 +86,7 @@ fn comes_back<M: Module>(name: &str, saved: M, fresh: M, predict: impl Fn(&M) ->
 
 #[test]
 fn text_learns_and_comes_back() {
-    let sizes = text::Sizes { vocabulary: 20, length: 5, width: 8, heads: 2, inner: 16, layers: 1 };
+    let sizes = text::Sizes { vocabulary: 20, length: 5, width: 8, heads: 2, inner: 16, layers: 2 };
     let mut random = Seeded(1);
     let tokens: Vec<i32> = (0..ROWS * 5).map(|_| random.below(20) as i32).collect();
     // What stands anywhere in the sentence is asked of its first token, so that attention has to bring it there.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 
-use super::{Pipeline, Result, Saved, Table, Work, arrays, file};
+use super::{Pipeline, Result, Saved, Table, Work, file};
 
 /// How far a prediction on a GPU may be off. The network's rounding differs there, so a feature that lies at a threshold may
 /// send a row another way: a row in a hundred may be further off.
@@ -15,7 +15,7 @@ const TOLERANCE: f32 = 1e-4;
 pub fn saved_and_loaded<P: Pipeline>(work: &Work, file: &Path, trained: P) -> Result<()> {
     let device = Device::flex();
     let (rows, labels) = work.labelled("test")?;
-    let expected = predictions(&trained, &rows, &device)?;
+    let expected = by_each_head(work, &trained, &rows, &device)?;
     for (head, predicted) in P::HEADS.iter().zip(&expected) {
         let width = predicted.len() / labels.len().max(1);
         let right = predicted.chunks(width.max(1)).zip(&labels).filter(|(p, l)| P::right(p, **l)).count();
@@ -30,32 +30,30 @@ pub fn saved_and_loaded<P: Pipeline>(work: &Work, file: &Path, trained: P) -> Re
     let saved = Saved::open(file)?;
     let loaded = saved.load::<P>(&device)?;
     let bits = |values: &[Vec<f32>]| -> Vec<u32> { values.iter().flatten().map(|v| v.to_bits()).collect() };
-    if bits(&predictions(&loaded, &rows, &device)?) != bits(&expected) {
+    if bits(&by_each_head(work, &loaded, &rows, &device)?) != bits(&expected) {
         return Err("what was loaded predicts otherwise than what was saved".into());
     }
     println!("loaded: the same bits on the CPU");
     #[cfg(feature = "wgpu")]
-    on_a_gpu::<P>(&saved, &rows, &expected)?;
+    on_a_gpu::<P>(work, &saved, &rows, &expected)?;
     Ok(())
 }
 
 /// The predictions of rows by each head.
-fn predictions<P: Pipeline>(pipeline: &P, rows: &Table, device: &Device) -> Result<Vec<Vec<f32>>> {
-    let head = |head: &&str| {
-        let mut all = Vec::new();
-        for part in rows.parts(256) {
-            all.extend(arrays::floats(pipeline.predict(head, &part, device)?)?);
-        }
-        Ok(all)
-    };
-    P::HEADS.iter().map(head).collect()
+fn by_each_head<P: Pipeline>(
+    work: &Work,
+    pipeline: &P,
+    rows: &Table,
+    device: &Device,
+) -> Result<Vec<Vec<f32>>> {
+    P::HEADS.iter().map(|head| work.predictions(pipeline, head, rows, device)).collect()
 }
 
 #[cfg(feature = "wgpu")]
-fn on_a_gpu<P: Pipeline>(saved: &Saved, rows: &Table, expected: &[Vec<f32>]) -> Result<()> {
+fn on_a_gpu<P: Pipeline>(work: &Work, saved: &Saved, rows: &Table, expected: &[Vec<f32>]) -> Result<()> {
     let device = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice);
     let some: Vec<usize> = (0..rows.rows().min(256)).collect();
-    let found = predictions(&saved.load::<P>(&device)?, &rows.of(&some), &device)?;
+    let found = by_each_head(work, &saved.load::<P>(&device)?, &rows.of(&some), &device)?;
     for (head, (found, expected)) in P::HEADS.iter().zip(found.iter().zip(expected)) {
         let width = found.len() / some.len();
         let off = |(a, b): (&[f32], &[f32])| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

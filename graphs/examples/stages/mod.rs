@@ -13,6 +13,7 @@ mod serve;
 mod train;
 
 use std::{
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -33,6 +34,8 @@ pub trait Pipeline: Module {
     const NAME: &str;
     /// What it predicts of rows.
     const HEADS: &[&str];
+    /// Rows that are predicted at once on the CPU: as many as what lies between two layers stays in its cache.
+    const AT_ONCE: usize = 256;
 
     /// Trains it on the script's data. Its parts may stay under autodiff.
     fn trained(work: &Work) -> Result<Self>;
@@ -60,6 +63,7 @@ pub struct Work {
     python: String,
     name: &'static str,
     quick: bool,
+    at_once: NonZeroUsize,
 }
 
 impl Work {
@@ -93,6 +97,24 @@ impl Work {
         Ok((rows, labels))
     }
 
+    /// Predictions of rows by one of the heads, in memory.
+    fn predictions<P: Pipeline>(
+        &self,
+        pipeline: &P,
+        head: &str,
+        rows: &Table,
+        device: &Device,
+    ) -> Result<Vec<f32>> {
+        if rows.rows() <= self.at_once.get() {
+            return arrays::floats(pipeline.predict(head, rows, device)?);
+        }
+        let mut all = Vec::new();
+        for part in rows.parts(self.at_once.get()) {
+            all.extend(arrays::floats(pipeline.predict(head, &part, device)?)?);
+        }
+        Ok(all)
+    }
+
     /// Writes an array for other programs.
     pub fn write<T: npyz::AutoSerialize + Copy>(
         &self,
@@ -115,7 +137,7 @@ impl Work {
     }
 }
 
-/// An example's command: `[FOLDER] [--python FILE] [--quick] [--serve]`.
+/// An example's command: `[FOLDER] [--python FILE] [--quick] [--at-once ROWS] [--serve]`.
 pub fn run<P: Pipeline>() -> Result<()> {
     let (mut work, mut served) = (
         Work {
@@ -123,6 +145,7 @@ pub fn run<P: Pipeline>() -> Result<()> {
             python: "python3".into(),
             name: P::NAME,
             quick: false,
+            at_once: NonZeroUsize::new(P::AT_ONCE).unwrap_or(NonZeroUsize::MIN),
         },
         false,
     );
@@ -131,11 +154,13 @@ pub fn run<P: Pipeline>() -> Result<()> {
         match argument.as_str() {
             "--python" => work.python = arguments.next().ok_or("--python takes a file")?,
             "--quick" => work.quick = true,
+            "--at-once" => work.at_once = arguments.next().ok_or("--at-once takes a number")?.parse()?,
             "--serve" => served = true,
             _ if argument.starts_with('-') => {
-                return Err(
-                    format!("{argument}: not one of [FOLDER] [--python FILE] [--quick] [--serve]").into()
-                );
+                return Err(format!(
+                    "{argument}: not one of [FOLDER] [--python FILE] [--quick] [--at-once ROWS] [--serve]"
+                )
+                .into());
             }
             _ => work.folder = argument.into(),
         }

@@ -9,7 +9,7 @@ use std::{
 
 use burn::tensor::Device;
 
-use super::{Pipeline, Result, Saved, Table, Work, arrays};
+use super::{Pipeline, Result, Saved, Table, Work};
 
 /// Rows that calls go through, so that no branch predictor learns a single one.
 const AROUND: usize = 512;
@@ -36,7 +36,7 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
                 let mut times = Vec::new();
                 for batch in batches.iter().cycle() {
                     let begin = Instant::now();
-                    std::hint::black_box(arrays::floats(pipeline.predict(&head, batch, &device)?)?);
+                    std::hint::black_box(work.predictions(&pipeline, &head, batch, &device)?);
                     times.push(begin.elapsed().as_secs_f64() * 1e6);
                     if Instant::now() >= end {
                         break;

@@ -20,6 +20,7 @@ use stages::{Pipeline, Result, Saved, Steps, Table, Work};
 impl Pipeline for Text {
     const NAME: &str = "text";
     const HEADS: &[&str] = &["regression", "forest"];
+    const AT_ONCE: usize = 8;
 
     fn trained(work: &Work) -> Result<Self> {
         let (rows, labels) = work.labelled("train")?;

@@ -5,7 +5,11 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use burn::{
     module::{Initializer, Module, Param},
     nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig},
-    tensor::{Device, Int, Tensor, activation, module::attention, ops::AttentionModuleOptions},
+    tensor::{
+        Device, Int, Tensor, activation,
+        module::{attention, linear},
+        ops::AttentionModuleOptions,
+    },
 };
 use fangorn_graphs::{ForestModule, Result};
 
@@ -58,15 +62,22 @@ impl Layer {
         }
     }
 
-    fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+    /// What becomes of the first so many tokens, which attend to all: `[rows, length, width]` to `[rows, asked, width]`.
+    fn forward(&self, x: Tensor<3>, asked: usize) -> Tensor<3> {
         let [rows, length, width] = x.dims();
         let heads = self.heads;
-        let made = self.attend.forward(x.clone()).reshape([rows, length, 3 * heads, width / heads]);
-        let made = made.swap_dims(1, 2);
-        let [query, key, value] = [0, 1, 2].map(|part| made.clone().narrow(1, part * heads, heads));
+        let (weight, bias) = (self.attend.weight.val(), self.attend.bias.as_ref().map(|bias| bias.val()));
+        let part = |x: Tensor<3>, from: usize, parts: usize| {
+            let bias = bias.clone().map(|bias| bias.narrow(0, from * width, parts * width));
+            linear(x, weight.clone().narrow(1, from * width, parts * width), bias)
+        };
+        let first = x.clone().narrow(1, 0, asked);
+        let query = part(first.clone(), 0, 1).reshape([rows, asked, heads, width / heads]).swap_dims(1, 2);
+        let seen = part(x, 1, 2).reshape([rows, length, 2 * heads, width / heads]).swap_dims(1, 2);
+        let (key, value) = (seen.clone().narrow(1, 0, heads), seen.narrow(1, heads, heads));
         let seen = attention(query, key, value, None, None, AttentionModuleOptions::default());
-        let seen = seen.swap_dims(1, 2).reshape([rows, length, width]);
-        let x = self.attended.forward(self.join.forward(seen) + x);
+        let seen = seen.swap_dims(1, 2).reshape([rows, asked, width]);
+        let x = self.attended.forward(self.join.forward(seen) + first);
         let inner = gelu(self.widen.forward(x.clone()));
         self.narrowed.forward(self.narrow.forward(inner) + x)
     }
@@ -110,11 +121,13 @@ impl Encoder {
     }
 
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
-        let [rows, _] = tokens.dims();
-        let x = self.tokens.forward(tokens) + self.places.val().unsqueeze();
-        let x = self.layers.iter().fold(self.norm.forward(x), |x, layer| layer.forward(x));
+        let [rows, length] = tokens.dims();
+        let mut x = self.norm.forward(self.tokens.forward(tokens) + self.places.val().unsqueeze());
+        for (at, layer) in self.layers.iter().enumerate() {
+            // The first token stands for the sentence, and the last layer is asked for no other.
+            x = layer.forward(x, if at + 1 == self.layers.len() { 1 } else { length });
+        }
         let [_, _, width] = x.dims();
-        // The first token stands for the sentence.
         let first = x.narrow(1, 0, 1).reshape([rows, width]);
         self.pooler.forward(first).tanh()
     }
