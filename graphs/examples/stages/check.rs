@@ -58,7 +58,7 @@ fn on_a_gpu<P: Pipeline>(work: &Work, saved: &Saved, rows: &Table, expected: &[V
         let width = found.len() / some.len();
         let off = |(a, b): (&[f32], &[f32])| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         let off: Vec<f32> = found.chunks(width).zip(expected.chunks(width)).map(off).collect();
-        let outside = off.iter().filter(|off| !(**off <= TOLERANCE)).count();
+        let outside = some.len() - off.iter().filter(|off| **off <= TOLERANCE).count();
         println!("{head}: {} of {} rows within {TOLERANCE} on the GPU", some.len() - outside, some.len());
         if outside * 100 > some.len() {
             return Err(format!("{head}: {outside} rows are off on the GPU").into());

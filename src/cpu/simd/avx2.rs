@@ -394,9 +394,9 @@ impl<'a, R: Rule8, T> Walks<'a, R, T> {
     where
         T: Copy,
     {
-        for g in 0..groups {
+        for (at, rows) in at.iter_mut().zip(self.rows).take(groups) {
             // SAFETY: as promised to this function.
-            at[g] = unsafe { next::<F>(self.gather(at[g]), self.rows[g]) };
+            *at = unsafe { next::<F>(self.gather(*at), rows) };
         }
     }
 
