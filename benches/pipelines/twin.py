@@ -156,6 +156,10 @@ def check(twin, heads, rows, folder):
         print(json.dumps({"head": head, "tolerance": TOLERANCE, **facts, "largest": float(off.max())}))
 
 
+def middle_and_least(times):
+    return [sorted(times)[len(times) // 2], min(times)]
+
+
 def serve(twin, rows):
     predict, batches = None, []
     for line in sys.stdin:
@@ -167,14 +171,15 @@ def serve(twin, rows):
                 predict = lambda some, head=head: twin.predict(head, some)
                 answer = {"kind": "opened"}
             case ["time", seconds]:
-                times, end, clock = [], time.perf_counter() + float(seconds), time.perf_counter
-                while not times or clock() < end:
-                    some = batches[len(times) % len(batches)]
-                    begin = clock()
+                wall, cpu, clock, busy = [], [], time.perf_counter_ns, time.process_time_ns
+                end = clock() + float(seconds) * 1e9
+                while not wall or clock() < end:
+                    some = batches[len(wall) % len(batches)]
+                    begin, began = clock(), busy()
                     predict(some)
-                    times.append((clock() - begin) * 1e6)
-                times.sort()
-                answer = {"kind": "times", "calls": len(times), "median": times[len(times) // 2], "least": times[0]}
+                    cpu.append((busy() - began) / 1e3)
+                    wall.append((clock() - begin) / 1e3)
+                answer = {"kind": "times", "wall": middle_and_least(wall), "cpu": middle_and_least(cpu)}
             case ["quit"]:
                 return
             case _:

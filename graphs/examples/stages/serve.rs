@@ -8,6 +8,7 @@ use std::{
 };
 
 use burn::tensor::Device;
+use cpu_time::ProcessTime;
 
 use super::{Pipeline, Result, Saved, Table, Work};
 
@@ -15,7 +16,7 @@ use super::{Pipeline, Result, Saved, Table, Work};
 const AROUND: usize = 512;
 
 /// Reads `open HEAD BATCH`, `time SECONDS` and `quit`, a request a line, and answers each with a line of JSON: microseconds of
-/// a call from rows in memory to predictions in memory.
+/// a call from rows in memory to predictions in memory, on the wall and on the processor, median and least.
 pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
     let device = Device::flex();
     let pipeline = Saved::open(file)?.load::<P>(&device)?;
@@ -33,21 +34,20 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
             }
             ["time", seconds] if !batches.is_empty() => {
                 let end = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
-                let mut times = Vec::new();
+                let (mut wall, mut cpu) = (Vec::new(), Vec::new());
                 for batch in batches.iter().cycle() {
-                    let begin = Instant::now();
+                    let (begin, busy) = (Instant::now(), ProcessTime::try_now()?);
                     std::hint::black_box(work.predictions(&pipeline, &head, batch, &device)?);
-                    times.push(begin.elapsed().as_secs_f64() * 1e6);
+                    cpu.push(busy.try_elapsed()?.as_secs_f64() * 1e6);
+                    wall.push(begin.elapsed().as_secs_f64() * 1e6);
                     if Instant::now() >= end {
                         break;
                     }
                 }
-                times.sort_by(f64::total_cmp);
-                let (median, least) = (times[times.len() / 2], times[0]);
+                let ([wall, least_wall], [cpu, least_cpu]) = (middle_and_least(wall), middle_and_least(cpu));
                 writeln!(
                     out,
-                    r#"{{"kind": "times", "calls": {}, "median": {median}, "least": {least}}}"#,
-                    times.len()
+                    r#"{{"kind": "times", "wall": [{wall}, {least_wall}], "cpu": [{cpu}, {least_cpu}]}}"#
                 )?;
             }
             ["quit"] => break,
@@ -56,4 +56,9 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
         out.flush()?;
     }
     Ok(())
+}
+
+fn middle_and_least(mut times: Vec<f64>) -> [f64; 2] {
+    times.sort_by(f64::total_cmp);
+    [times[times.len() / 2], times[0]]
 }

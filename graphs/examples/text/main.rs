@@ -28,7 +28,7 @@ impl Pipeline for Text {
         device.seed(7);
         let network = Classifier::new(Sizes::TINY, 2, &device);
         let loss = CrossEntropyLoss::new(None, &device);
-        let steps = Steps { epochs: 4, batch: 64, rate: 1e-3 };
+        let steps = Steps { epochs: 3, batch: 64, rate: 1e-3 };
         let network = work.fit(network, (&rows, &labels), steps, |network, rows, wanted| {
             Ok(loss.forward(network.forward(rows.integers(&device)), wanted))
         })?;
