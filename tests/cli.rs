@@ -773,7 +773,7 @@ fn bench_reports_the_times_of_every_batch() {
             }
             assert!(result["wall_us_per_row_min"].as_f64() > Some(0.0));
             let schedule = result["schedule"].as_str().expect("a schedule");
-            assert!(schedule.starts_with("tile(batch, b0, b1, 64); "), "{schedule}");
+            assert!(schedule.contains("tile(batch, b0, b1, "), "{schedule}");
         }
         let table = prints(&[&arguments[..], &chosen].concat());
         assert!(table.lines().count() >= 8 && table.contains("median"), "{table}");
