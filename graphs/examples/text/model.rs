@@ -83,7 +83,7 @@ impl Layer {
     }
 }
 
-/// GELU, off by 3e-7 of the value at most (Abramowitz and Stegun, 7.1.28). burn's takes the error function of a value at a time
+/// GELU, off by 5e-7 at most (Abramowitz and Stegun, 7.1.28). burn's takes the error function of a value at a time
 /// on the CPU; these operations take a register of values.
 fn gelu(x: Tensor<3>) -> Tensor<3> {
     const FACTORS: [f64; 5] = [2.765_672e-4, 1.520_143e-4, 9.270_527_2e-3, 4.228_201_23e-2, 7.052_307_84e-2];
