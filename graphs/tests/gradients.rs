@@ -159,17 +159,13 @@ fn a_leaf_gradient_is_one_sum_on_every_backend() {
 }
 
 #[test]
-fn a_forest_without_trees_has_margins_and_no_gradient() {
+fn a_forest_without_trees_gives_its_base_score() {
     let forest = Forest::builder(2, 1).base_score([0.5]).build().expect("a forest");
     for (name, device) in devices() {
         let device = device.autodiff();
         let module = module(&forest, &device);
         let margins = module.forward(tensor(&[1.0; 6], 2, &device)).expect(name);
-        let total = margins.clone().sum();
         assert_eq!(floats(margins), [0.5; 3], "{name}");
-        let gradients = total.backward();
-        let found = module.leaves.grad(&gradients);
-        assert_eq!(found.map_or(0, |g| g.shape().num_elements()), 0, "{name}");
     }
 }
 
