@@ -288,7 +288,8 @@ impl Program {
         /// Cycles that are worth waking a thread for.
         const SHARE: f64 = 50_000.0;
         let one_task = self.rows_a_task.is_some_and(|of_task| rows <= of_task as usize);
-        if self.threads == 1 || !one_task {
+        // A plan with sums of its own for some trees deals these out itself.
+        if self.threads == 1 || !one_task || !self.plan.partials.is_empty() {
             return 1;
         }
         let shares = (self.cycles(rows) / SHARE) as usize;
