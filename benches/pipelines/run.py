@@ -47,6 +47,11 @@ COLUMNS = (
 ).split()
 
 
+# glibc's malloc gives large blocks back to the system, and the next call has every page of them made again: both programs
+# keep theirs.
+os.environ |= {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_TOP_PAD_": "67108864"}
+
+
 def note(text):
     print(f"run.py: {text}", file=sys.stderr, flush=True)
 

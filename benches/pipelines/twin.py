@@ -97,15 +97,14 @@ class DeepHybrid:
     def __init__(self, folder):
         weights = Weights(folder)
 
-        def convolution(name):
+        def convolution(name, stride):
             weight = weights(f"{name}.weight")
-            layer = nn.Conv2d(weight.shape[1], weight.shape[0], weight.shape[2:], padding="same")
+            layer = nn.Conv2d(weight.shape[1], weight.shape[0], weight.shape[2:], stride, padding=1)
             return weights.into(layer, weight=weight, bias=weights(f"{name}.bias"))
 
-        first, second = convolution("seen.first"), convolution("seen.second")
+        first, second = convolution("seen.first", 1), convolution("seen.second", 2)
         dense = weights.linear("seen.dense")
-        layers = [first, nn.ReLU(), second, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), dense, nn.ReLU()]
-        self.seen = nn.Sequential(*layers).eval()
+        self.seen = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), dense, nn.ReLU()).eval()
         self.forest = joblib.load(folder / "model.joblib").set_params(n_jobs=torch.get_num_threads())
 
     def predict(self, _, rows):
