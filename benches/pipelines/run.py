@@ -94,6 +94,7 @@ def time_both(name, folder, programs, args):
         "ours": [str(programs[name]), str(folder), "--serve"],
         "twin": [str(programs["python"]), "-W", "ignore", str(HERE / "twin.py"), name, str(folder)],
     }
+    commands["twin"] += ["--first-token"] if args.first_token else []
     logs = args.work / "logs" / name
     running = {who: peers.Program(who, command, logs / who, args.threads) for who, command in commands.items()}
     try:
@@ -145,6 +146,7 @@ def arguments():
     add("--rounds", type=int, default=7, help="turns of each program (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="time for a turn (default: %(default)s)")
     add("--quick", action="store_true", help="little data, for trying things out")
+    add("--first-token", action="store_true", help="a twin of text that asks its last layer for one token, as the example")
     add("--keep", action="store_true", help="take pipelines that are already in the work folder as they are")
     add("--work", type=pathlib.Path, default=ROOT / "target" / "pipelines-bench", help="environment, pipelines, logs")
     add("--out", type=pathlib.Path, help="the folder for results (default: results in the work folder)")
