@@ -47,9 +47,10 @@ COLUMNS = (
 ).split()
 
 
-# glibc's malloc gives large blocks back to the system, and the next call has every page of them made again: both programs
-# keep theirs.
-os.environ |= {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_TOP_PAD_": "67108864"}
+# glibc's malloc gives large blocks back to the system, and the next call has every page of them made again: both
+# programs keep theirs.
+KEPT = {"MALLOC_MMAP_THRESHOLD_": "2000000000", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_TOP_PAD_": "67108864"}
+os.environ |= KEPT
 
 
 def note(text):
@@ -146,7 +147,7 @@ def arguments():
     add("--rounds", type=int, default=7, help="turns of each program (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="time for a turn (default: %(default)s)")
     add("--quick", action="store_true", help="little data, for trying things out")
-    add("--first-token", action="store_true", help="a twin of text that asks its last layer for one token, as the example")
+    add("--first-token", action="store_true", help="text: a twin whose last layer makes one token, as ours")
     add("--keep", action="store_true", help="take pipelines that are already in the work folder as they are")
     add("--work", type=pathlib.Path, default=ROOT / "target" / "pipelines-bench", help="environment, pipelines, logs")
     add("--out", type=pathlib.Path, help="the folder for results (default: results in the work folder)")

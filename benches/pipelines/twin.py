@@ -215,7 +215,7 @@ def main():
     parser.add_argument("name", choices=TWINS)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--check", action="store_true", help="compare with the example's predictions")
-    parser.add_argument("--first-token", action="store_true", help="text: ask the last layer for one token, as the example")
+    parser.add_argument("--first-token", action="store_true", help="text: the last layer makes one token")
     args = parser.parse_args()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 1)))
     kind, heads = TWINS[args.name]
