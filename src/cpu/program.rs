@@ -116,6 +116,22 @@ impl Encoded<f32> {
     }
 }
 
+/// Cycles, about.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    /// Of a row, where rows are few.
+    few: f64,
+    /// Of a row among many that are walked.
+    many: f64,
+    /// Of a block of rows by blends, where there are some.
+    block: Option<f64>,
+}
+
+/// Cycles of a step of a walk beside some others, …
+const STEP: f64 = 4.0;
+/// … and beside 63 in vectors.
+const VECTOR_STEP: f64 = 2.0;
+
 /// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
 /// (but for scratch that each thread keeps: partial sums, copies of cached rows, and slots where margins are the least or
 /// largest leaf).
@@ -161,6 +177,8 @@ pub struct Program {
     parallel_inside: bool,
     /// Rows of an iteration of the one parallel loop, where there is one and it is over rows.
     rows_a_task: Option<u32>,
+    /// What rows take, counted once: a batch of one row is shorter than the count.
+    costs: Costs,
     /// Whether the machine runs the vector kernels.
     #[cfg(target_arch = "x86_64")]
     pub(super) vectors: bool,
@@ -202,6 +220,24 @@ impl Program {
         let small = values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps);
         let few = (small && able).then(|| Few::new(forest, lowered.order())).flatten();
         let full = (small && few.is_none()).then(|| Full::new(forest, lowered.order())).flatten();
+        let nodes = Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows);
+        let blends = plan
+            .blend_window()
+            .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions)
+            .map(|_| blends(&plan, packed, forest))
+            .unwrap_or_default();
+        let ranker = lowered.ranks().map(|ranks| ranks.ranker());
+        let columns = ranker.as_ref().map_or((0, 0), Ranker::columns);
+        let steps_of_a_row = nodes.steps() as f64;
+        let costs = Costs {
+            few: match (&few, &full) {
+                (Some(few), _) => few.cycles(),
+                (None, Some(full)) => full.cycles(),
+                (None, None) => STEP * steps_of_a_row,
+            },
+            many: if able { VECTOR_STEP } else { STEP } * steps_of_a_row,
+            block: blends.iter().map(|(_, blend)| blend.cycles(columns)).reduce(f64::max),
+        };
         Ok(Self {
             few_rows: if few.is_some() { few::ROWS } else { walk::FEW_ROWS },
             few,
@@ -209,7 +245,7 @@ impl Program {
             steps,
             used,
             given,
-            nodes: Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows),
+            nodes,
             compare: forest.compare,
             wide: None,
             aggregate: forest.aggregate,
@@ -220,12 +256,9 @@ impl Program {
             base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
             leaves: forest.leaf_values.iter().map(|v| v.0 as f32).collect(),
             features,
-            blends: plan
-                .blend_window()
-                .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions)
-                .map(|_| blends(&plan, packed, forest))
-                .unwrap_or_default(),
-            ranker: lowered.ranks().map(|ranks| ranks.ranker()),
+            blends,
+            ranker,
+            costs,
             threads,
             parallel_inside: parallel_inside(&plan.body, false),
             rows_a_task: rows_a_task(&plan),
@@ -261,18 +294,9 @@ impl Program {
     /// The same, for batches for which `many` would have been taken that are small enough to be faster here.
     #[must_use]
     pub(crate) fn instead_of(mut self, many: &Self) -> Self {
-        /// Cycles of a step of a row's walks, which advance together.
-        const STEP: f64 = 4.0;
-        let row = match (&self.few, &self.full) {
-            (Some(few), _) => few.cycles(),
-            (None, Some(full)) => full.cycles(),
-            (None, None) => STEP * self.nodes.steps() as f64,
-        };
-        let columns = many.ranker.as_ref().map_or((0, 0), Ranker::columns);
-        let blends = many.blends.iter().map(|(_, blend)| blend.cycles(columns));
-        let block = blends.fold(0.0, f64::max);
+        let rows = many.costs.block.unwrap_or(0.0) / self.costs.few;
         // As a cast makes of any number, so of none.
-        self.few_rows = ((block / row) as usize).clamp(1, blend::BLOCK);
+        self.few_rows = (rows as usize).clamp(1, blend::BLOCK);
         self
     }
 
@@ -298,19 +322,12 @@ impl Program {
 
     /// Cycles that a batch takes, about.
     fn cycles(&self, rows: usize) -> f64 {
-        /// Of a step of a walk beside others, and of one beside 63 in vectors.
-        const STEP: [f64; 2] = [4.0, 2.0];
-        let steps = self.nodes.steps() as f64;
-        let columns = self.ranker.as_ref().map_or((0, 0), Ranker::columns);
-        let blocks = rows.div_ceil(blend::BLOCK) as f64;
-        let blends = self.blends.iter().map(|(_, blend)| blocks * blend.cycles(columns)).reduce(f64::max);
-        let row = match (&self.few, &self.full) {
-            _ if blends.is_some() => 0.0,
-            (Some(few), _) if rows < self.few_rows => few.cycles(),
-            (_, Some(full)) if rows < self.few_rows => full.cycles(),
-            _ => STEP[usize::from(!self.vector_name().is_empty())] * steps,
-        };
-        blends.unwrap_or(row * rows as f64)
+        let Costs { few, many, block } = self.costs;
+        match block {
+            Some(block) => block * rows.div_ceil(blend::BLOCK) as f64,
+            None if rows < self.few_rows => few * rows as f64,
+            None => many * rows as f64,
+        }
     }
 
     /// Whether it has blends, which a few rows don't fill.
