@@ -40,6 +40,11 @@ pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug
     ) -> Option<(&'a [[f32; B]], &'a [f32; N])> {
         None
     }
+    /// Values as `f32`, where they are of this type.
+    #[doc(hidden)]
+    fn all_singles(_values: &[Self]) -> Option<&[f32]> {
+        None
+    }
 }
 
 impl Compare for f32 {
@@ -59,6 +64,9 @@ impl Compare for f32 {
         values: &'a [Self; N],
     ) -> Option<(&'a [[Self; B]], &'a [Self; N])> {
         Some((blocks, values))
+    }
+    fn all_singles(values: &[Self]) -> Option<&[Self]> {
+        Some(values)
     }
 }
 

@@ -21,34 +21,50 @@ pub(crate) const fn blocks_of(level: u32) -> usize {
     blocks
 }
 
-/// Lays out ascending thresholds, at most 255, as the levels of a full binary search from the root down; says how many. Pivots
-/// past the last threshold are NaN, which is at most nothing.
-pub(crate) fn lay_out<C: Compare>(thresholds: &[C], blocks: &mut Vec<[C; FAN]>) -> u32 {
-    let levels = (thresholds.len() + 1).next_power_of_two().ilog2();
-    for level in 0..levels {
-        let step = 1usize << (levels - level);
-        let pivot = |place: usize| thresholds.get(place * step + step / 2 - 1).copied().unwrap_or(C::NAN);
-        let count = 1usize << level;
-        for first in (0..count).step_by(FAN) {
-            blocks.push(std::array::from_fn(|i| if first + i < count { pivot(first + i) } else { C::NAN }));
-        }
-    }
-    levels
+/// What a missing value's rank is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// That of a value below all thresholds.
+    Least,
+    /// That of a value which has reached them all.
+    Most,
 }
 
-/// How many thresholds are at most each value, `missing` where it is NaN, if the machine has vectors for that; otherwise `false`.
+/// Lays out ascending thresholds, at most 255, as the levels of a full binary search from the root down; says how many levels, or
+/// that an infinite threshold or NaN keeps it from that. A level's pivots stand from the greatest down.
+///
+/// A value is below a pivot where it has a sign bit after the pivot has been subtracted from it: no value leaves -0 of a pivot that
+/// is -0, none is infinite less a pivot that is finite, and NaN with a sign, which stands past the last threshold, stays what it is.
+pub(crate) fn lay_out(thresholds: &[f32], blocks: &mut Vec<[f32; FAN]>) -> Option<u32> {
+    if !thresholds.iter().all(|t| t.is_finite()) {
+        return None;
+    }
+    let levels = (thresholds.len() + 1).next_power_of_two().ilog2();
+    let own = |t: f32| if t == 0.0 { -0.0 } else { t };
+    for level in 0..levels {
+        let step = 1usize << (levels - level);
+        let pivot = |place: usize| thresholds.get(place * step + step / 2 - 1).map_or(-f32::NAN, |t| own(*t));
+        let count = 1usize << level;
+        for first in (0..count).step_by(FAN) {
+            let at = |i| if first + i < count { pivot(count - 1 - first - i) } else { -f32::NAN };
+            blocks.push(std::array::from_fn(at));
+        }
+    }
+    Some(levels)
+}
+
+/// How many thresholds are at most each value, if the machine has vectors for that; otherwise `false`.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-pub(crate) fn rank<C: Compare>(
-    pivots: &[[C; FAN]],
+pub(crate) fn rank(
+    pivots: &[[f32; FAN]],
     levels: u32,
-    values: &[C; BLOCK],
-    missing: u8,
+    values: &[f32; BLOCK],
+    missing: Missing,
     out: &mut [u8; BLOCK],
 ) -> bool {
     #[cfg(target_arch = "x86_64")]
-    if let Some((pivots, values)) = C::singles(pivots, values) {
-        return super::simd::rank::rank(pivots, levels, values, missing, out);
-    }
+    return super::simd::rank::rank(pivots, levels, values, missing, out);
+    #[cfg(not(target_arch = "x86_64"))]
     false
 }
 

@@ -101,12 +101,23 @@ whole!(u8 u16);
 pub trait Read<C> {
     /// The value as it is compared.
     fn read(self) -> C;
+    /// Values that are compared as they are.
+    fn as_they_are(_values: &[Self]) -> Option<&[C]>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 impl Read<f32> for f32 {
     #[inline(always)]
     fn read(self) -> f32 {
         self
+    }
+    #[inline(always)]
+    fn as_they_are(values: &[Self]) -> Option<&[f32]> {
+        Some(values)
     }
 }
 
@@ -121,6 +132,10 @@ impl Read<f64> for f64 {
     #[inline(always)]
     fn read(self) -> f64 {
         self
+    }
+    #[inline(always)]
+    fn as_they_are(values: &[Self]) -> Option<&[f64]> {
+        Some(values)
     }
 }
 
@@ -223,6 +238,16 @@ impl<'a, T: Row> Rows<'a, T> {
         for (row, value) in into[..count].iter_mut().enumerate() {
             *value = self.data[(first + row) * self.row_stride + column * self.column_stride].read();
         }
+    }
+
+    /// The same where they lie, if they follow each other there and are compared as they are. What stands past the last row is
+    /// somebody's value.
+    pub(crate) fn column<C, const N: usize>(&self, first: usize, column: usize) -> Option<&'a [C; N]>
+    where
+        T: Read<C>,
+    {
+        let from = self.data.get(first + column * self.column_stride..)?.get(..N)?;
+        T::as_they_are(from).filter(|_| self.row_stride == 1)?.first_chunk()
     }
 
     /// The value at a row and a column.

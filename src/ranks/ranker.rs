@@ -8,7 +8,7 @@ use crate::{
     cpu::{
         Read, Row, Rows,
         nodes::Compare,
-        rank::{self, BLOCK, Coded},
+        rank::{self, BLOCK, Coded, Missing},
     },
     error::{Error, Result},
     forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
@@ -222,15 +222,21 @@ impl Ranker {
         strides: [usize; 2],
     ) {
         let count = N.min(rows.len() - first);
-        let mut values = [C::NAN; N];
+        let mut room = [C::NAN; N];
         let mut ranks = [0u32; N];
         let mut close = None;
         let mut coded: Option<(u32, CategoryRule, Coded)> = None;
         for (c, answer) in answers.columns.iter().enumerate() {
-            if close != Some(answer.feature) {
-                rows.read_column(first, answer.feature as usize, &mut values);
-                close = Some(answer.feature);
-            }
+            let values = match rows.column(first, answer.feature as usize) {
+                Some(values) => values,
+                None => {
+                    if close != Some(answer.feature) {
+                        rows.read_column(first, answer.feature as usize, &mut room);
+                        close = Some(answer.feature);
+                    }
+                    &room
+                }
+            };
             let begin = first * strides[0] + c * strides[1];
             if strides[0] == 1
                 && let (Some(values), Some(out)) = (values.first_chunk(), R::bytes(&mut out[begin..]))
@@ -240,8 +246,8 @@ impl Ranker {
             }
             match answer.by {
                 By::Count { table, missing } => {
-                    answers.tables.count(table, &values, &mut ranks);
-                    for (rank, value) in ranks.iter_mut().zip(&values) {
+                    answers.tables.count(table, values, &mut ranks);
+                    for (rank, value) in ranks.iter_mut().zip(values) {
                         // Only NaN differs from itself, and no threshold is at most it.
                         #[allow(clippy::eq_op)]
                         let is_missing = *value != *value;
@@ -249,13 +255,13 @@ impl Ranker {
                     }
                 }
                 By::Question { predicate, missing } => {
-                    for (rank, value) in ranks.iter_mut().zip(&values) {
+                    for (rank, value) in ranks.iter_mut().zip(values) {
                         let side = side_of_cast(&self.sets, predicate, missing, (*value).into());
                         *rank = u32::from(side == Side::Right);
                     }
                 }
                 By::Coded { rule, table } => {
-                    for (rank, value) in ranks.iter_mut().zip(&values) {
+                    for (rank, value) in ranks.iter_mut().zip(values) {
                         *rank = rank::bit(&table, rank::code(rule, *value)).into();
                     }
                 }
@@ -289,7 +295,8 @@ impl Answer {
         };
         match self.by {
             By::Count { table, missing } => {
-                if !tables.rank(table, values, missing as u8, ranks) {
+                let missing = if missing == 0 { Missing::Least } else { Missing::Most };
+                if !tables.rank(table, values, missing, ranks) {
                     return false;
                 }
             }

@@ -7,7 +7,7 @@
 use crate::cpu::{
     FAN, count_at_most,
     nodes::Compare,
-    rank::{BLOCK, lay_out, rank},
+    rank::{BLOCK, Missing, lay_out, rank},
 };
 
 /// Levels of the largest table.
@@ -18,6 +18,8 @@ const MOST_LEVELS: usize = 4;
 pub(super) struct Tables<C> {
     /// Of all of them. Room past a level's last threshold holds NaN, which is at most nothing.
     blocks: Vec<[C; FAN]>,
+    /// The same thresholds as binary searches.
+    pivots: Vec<[f32; FAN]>,
 }
 
 /// The thresholds of one column, in [`Tables`].
@@ -28,22 +30,21 @@ pub(super) struct Table {
     depth: u8,
     /// Thresholds in the root.
     root: u8,
-    /// Where the same thresholds begin as a binary search, and its levels: of at most 255.
+    /// Where a binary search of the same thresholds begins, and its levels: of at most 255, all finite.
     pivots: Option<(u32, u8)>,
 }
 
 impl<C: Compare> Tables<C> {
     pub(super) fn new() -> Self {
-        Self { blocks: Vec::new() }
+        Self { blocks: Vec::new(), pivots: Vec::new() }
     }
 
     /// Adds a table of ascending thresholds, at most 65 535; NaN may stand at their end.
     pub(super) fn push(&mut self, thresholds: &[C]) -> Table {
         let mut table = Table { levels: [0; MOST_LEVELS], depth: 0, root: 0, pivots: None };
-        if thresholds.len() <= usize::from(u8::MAX) {
-            let begin = self.blocks.len() as u32;
-            let levels = lay_out(thresholds, &mut self.blocks);
-            table.pivots = Some((begin, levels as u8));
+        if let Some(own) = C::all_singles(thresholds).filter(|own| own.len() <= usize::from(u8::MAX)) {
+            let begin = self.pivots.len() as u32;
+            table.pivots = lay_out(own, &mut self.pivots).map(|levels| (begin, levels as u8));
         }
         let mut level = thresholds.to_vec();
         loop {
@@ -66,11 +67,20 @@ impl<C: Compare> Tables<C> {
         }
     }
 
-    /// Writes the same for 64 values as bytes, `missing` where a value is NaN, if that is a way of its own.
+    /// Writes the same for 64 values as bytes, if that is a way of its own. A missing value has the rank that is said.
     #[inline(always)]
-    pub(super) fn rank(&self, table: Table, values: &[C; BLOCK], missing: u8, out: &mut [u8; BLOCK]) -> bool {
-        let Some((begin, levels)) = table.pivots else { return false };
-        rank(&self.blocks[begin as usize..], levels.into(), values, missing, out)
+    pub(super) fn rank(
+        &self,
+        table: Table,
+        values: &[C; BLOCK],
+        missing: Missing,
+        out: &mut [u8; BLOCK],
+    ) -> bool {
+        let (Some((begin, levels)), Some(values)) = (table.pivots, C::all_singles(values)) else {
+            return false;
+        };
+        let Some(values) = values.first_chunk() else { return false };
+        rank(&self.pivots[begin as usize..], levels.into(), values, missing, out)
     }
 
     /// Writes for each value how many thresholds of a table are at most it: none where the value is NaN.
@@ -113,11 +123,14 @@ mod tests {
                 let mut in_doubles = [u32::MAX; 64];
                 wide.count(wide_table, &values.map(f64::from), &mut in_doubles);
                 assert_eq!(found, in_doubles);
-                let mut bytes = [0; BLOCK];
-                if size < 256 && tables.rank(table, values, 99, &mut bytes) {
-                    let expected: [u8; BLOCK] =
-                        std::array::from_fn(|i| if values[i].is_nan() { 99 } else { found[i] as u8 });
-                    assert_eq!(bytes, expected, "among {size}");
+                for (missing, rank) in [(Missing::Least, 0), (Missing::Most, size)] {
+                    let mut bytes = [0; BLOCK];
+                    if size < 256 && tables.rank(table, values, missing, &mut bytes) {
+                        let expected: [u8; BLOCK] = std::array::from_fn(
+                            |i| if values[i].is_nan() { rank } else { found[i] as usize } as u8,
+                        );
+                        assert_eq!(bytes, expected, "among {size}");
+                    }
                 }
                 for (value, found) in values.iter().zip(found) {
                     let expected = thresholds.iter().filter(|t| **t <= *value).count();
@@ -125,6 +138,36 @@ mod tests {
                     let mut alone = [u32::MAX];
                     tables.count(table, &[*value], &mut alone);
                     assert_eq!(alone[0], found, "{value:e} among {size}, alone");
+                }
+            }
+        }
+    }
+
+    /// Both zeros, the smallest numbers and the greatest, infinities and NaN, as thresholds and as values.
+    #[test]
+    fn the_ends_of_the_line_count() {
+        let line =
+            [f32::NEG_INFINITY, f32::MIN, -1.0, -2e-38, -1e-45, -0.0, 0.0, 1e-45, 2e-38, 1.0, f32::MAX];
+        let line: Vec<f32> = line.into_iter().chain([f32::INFINITY]).collect();
+        let mut values = [f32::NAN; BLOCK];
+        values[..line.len()].copy_from_slice(&line);
+        values[line.len()] = -f32::NAN;
+        values[line.len() + 1] = f32::from_bits(0x7f80_0001);
+        for from in 0..line.len() {
+            for to in from..=line.len() {
+                let thresholds = &line[from..to];
+                let mut tables = Tables::new();
+                let table = tables.push(thresholds);
+                for (missing, rank) in [(Missing::Least, 0), (Missing::Most, thresholds.len())] {
+                    let mut found = [0; BLOCK];
+                    if !tables.rank(table, &values, missing, &mut found) {
+                        continue;
+                    }
+                    for (value, found) in values.iter().zip(found) {
+                        let counted = thresholds.iter().filter(|t| *t <= value).count();
+                        let expected = if value.is_nan() { rank } else { counted };
+                        assert_eq!(usize::from(found), expected, "{value:e} among {thresholds:?}");
+                    }
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use crate::cpu::{
     count::FAN,
     isa::{Isa, isa},
-    rank::{BLOCK, Coded, MOST_LEVELS, blocks_of},
+    rank::{BLOCK, Coded, MOST_LEVELS, Missing, blocks_of},
 };
 
 // A level's pivots are whole registers.
@@ -16,7 +16,7 @@ pub(in crate::cpu) fn rank(
     pivots: &[[f32; FAN]],
     levels: u32,
     values: &[f32; BLOCK],
-    missing: u8,
+    missing: Missing,
     out: &mut [u8; BLOCK],
 ) -> bool {
     match isa() {
@@ -30,95 +30,168 @@ pub(in crate::cpu) fn rank(
     }
     // SAFETY: as above.
     unsafe {
-        match levels {
-            0 => within::<0>(pivots, values, missing, out),
-            1 => within::<1>(pivots, values, missing, out),
-            2 => within::<2>(pivots, values, missing, out),
-            3 => within::<3>(pivots, values, missing, out),
-            4 => within::<4>(pivots, values, missing, out),
-            5 => within::<5>(pivots, values, missing, out),
-            6 => within::<6>(pivots, values, missing, out),
-            7 => within::<7>(pivots, values, missing, out),
-            _ => within::<MOST_LEVELS>(pivots, values, missing, out),
+        match is_x86_feature_detected!("avx512vbmi2") {
+            true => levelled::<true>(pivots, levels, values, missing, out),
+            false => levelled::<false>(pivots, levels, values, missing, out),
         }
     }
     true
 }
 
-#[target_feature(enable = "avx512f,avx512dq")]
-fn within<const L: u32>(pivots: &[[f32; FAN]], values: &[f32; BLOCK], missing: u8, out: &mut [u8; BLOCK]) {
-    let pivots = &pivots[..blocks_of(L)];
-    let (one, missing) = (_mm512_set1_epi32(1), _mm512_set1_epi32(missing.into()));
-    // Registers of rows go side by side, so that none waits for its own permutes.
-    for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
-        let mut x = [_mm512_setzero_ps(); 2];
-        for (x, values) in x.iter_mut().zip(values.as_chunks().0) {
-            *x = load(values);
-        }
-        let mut at = [_mm512_setzero_si512(); 2];
-        // Written out, since what a level permutes is known only where its number is.
-        macro_rules! level {
-            ($level:literal) => {
-                if $level < L {
-                    for r in 0..2 {
-                        let pivot = pick::<$level>(pivots, at[r]);
-                        let reached = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(pivot, x[r]);
-                        at[r] = _mm512_add_epi32(at[r], at[r]);
-                        at[r] = _mm512_mask_add_epi32(at[r], reached, at[r], one);
-                    }
-                }
-            };
-        }
-        level!(0);
-        level!(1);
-        level!(2);
-        level!(3);
-        level!(4);
-        level!(5);
-        level!(6);
-        level!(7);
-        for (r, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let none = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x[r], x[r]);
-            let ranks = _mm512_cvtepi32_epi8(_mm512_mask_mov_epi32(at[r], none, missing));
-            // SAFETY: sixteen bytes have the room of sixteen bytes.
-            unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), ranks) };
+/// # Safety
+/// AVX-512 F, DQ and BW, and VBMI2 if it `SHIFTS`.
+unsafe fn levelled<const SHIFTS: bool>(
+    pivots: &[[f32; FAN]],
+    levels: u32,
+    values: &[f32; BLOCK],
+    missing: Missing,
+    out: &mut [u8; BLOCK],
+) {
+    // SAFETY: as promised to this function.
+    unsafe {
+        match levels {
+            0 => within::<0, SHIFTS>(pivots, values, missing, out),
+            1 => within::<1, SHIFTS>(pivots, values, missing, out),
+            2 => within::<2, SHIFTS>(pivots, values, missing, out),
+            3 => within::<3, SHIFTS>(pivots, values, missing, out),
+            4 => within::<4, SHIFTS>(pivots, values, missing, out),
+            5 => within::<5, SHIFTS>(pivots, values, missing, out),
+            6 => within::<6, SHIFTS>(pivots, values, missing, out),
+            7 => within::<7, SHIFTS>(pivots, values, missing, out),
+            _ => within::<MOST_LEVELS, SHIFTS>(pivots, values, missing, out),
         }
     }
 }
 
-/// The pivots of a level at these places.
+/// The search of each row as the signs of what pivots leave of its value: two instructions a level beside the permute, and of
+/// those one that runs beside it. Signs are ones where a value is below its pivot, so places are counted from the right.
+///
+/// # Safety
+/// As for [`levelled`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+unsafe fn within<const L: u32, const SHIFTS: bool>(
+    pivots: &[[f32; FAN]],
+    values: &[f32; BLOCK],
+    missing: Missing,
+    out: &mut [u8; BLOCK],
+) {
+    /// Registers of rows, side by side so that none waits for its own permutes.
+    const R: usize = BLOCK / super::LANES;
+    let pivots = &pivots[..blocks_of(L)];
+    // The first and second of eight kinds of floats, each of four bits, are NaN: 4 stands for -inf there, 5 for +inf.
+    let kinds = _mm512_set1_epi32(match missing {
+        Missing::Least => 0x44,
+        Missing::Most => 0x55,
+    });
+    let mut x = [_mm512_setzero_ps(); R];
+    for (x, values) in x.iter_mut().zip(values.as_chunks().0) {
+        let values = load(values);
+        *x = _mm512_fixupimm_ps::<0>(values, values, kinds);
+    }
+    let mut at = [_mm512_setzero_si512(); R];
+    // Of the levels above: which half of a level's pivots, and which quarter of the next one's.
+    let mut below: [[__mmask16; R]; 2] = [[0; R]; 2];
+    // Written out, since what a level permutes is known only where its number is.
+    macro_rules! level {
+        ($level:literal) => {
+            if $level < L {
+                for r in 0..R {
+                    let pivot = pick::<$level>(pivots, at[r], [below[0][r], below[1][r]]);
+                    if SHIFTS {
+                        let left = _mm512_castps_si512(_mm512_sub_ps(x[r], pivot));
+                        if $level < 2 {
+                            below[$level % 2][r] = _mm512_movepi32_mask(left);
+                        }
+                        // SAFETY: as promised to this function.
+                        at[r] = unsafe { shifted_in(at[r], left) };
+                    } else {
+                        let lower = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(pivot, x[r]);
+                        if $level < 2 {
+                            below[$level % 2][r] = lower;
+                        }
+                        at[r] = _mm512_add_epi32(at[r], at[r]);
+                        at[r] = _mm512_mask_add_epi32(at[r], lower, at[r], _mm512_set1_epi32(1));
+                    }
+                }
+            }
+        };
+    }
+    level!(0);
+    level!(1);
+    level!(2);
+    level!(3);
+    level!(4);
+    level!(5);
+    level!(6);
+    level!(7);
+    // Packing goes by quarters of registers: four rows' of each of the four.
+    let words = [_mm512_packus_epi32(at[0], at[1]), _mm512_packus_epi32(at[2], at[3])];
+    let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    let places = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1]));
+    let ranks = _mm512_xor_si512(places, _mm512_set1_epi8(((1u32 << L) - 1) as i8));
+    // SAFETY: 64 bytes have the room of 64 bytes.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), ranks) };
+}
+
+/// Each word shifted left by one, and into it the highest bit of another. In the library it would need VBMI2 of whoever it is
+/// compiled into.
+///
+/// # Safety
+/// AVX-512 VBMI2.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn shifted_in(mut word: __m512i, bits: __m512i) -> __m512i {
+    // SAFETY: as promised to this function; it is one instruction between registers.
+    unsafe {
+        std::arch::asm!(
+            "vpshldd {0}, {0}, {1}, 1",
+            inout(zmm_reg) word, in(zmm_reg) bits,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    word
+}
+
+/// The pivots of a level at these places. What a permute can't reach of a place is in the masks of the first two levels.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn pick<const LEVEL: u32>(pivots: &[[f32; FAN]], at: __m512i) -> __m512 {
+fn pick<const LEVEL: u32>(pivots: &[[f32; FAN]], at: __m512i, below: [__mmask16; 2]) -> __m512 {
     let first = const { blocks_of(LEVEL) };
     let table = |i: usize| load(&pivots[first + i]);
     let pair = |i: usize| _mm512_permutex2var_ps(table(2 * i), at, table(2 * i + 1));
-    let bit = |bit: i32| _mm512_test_epi32_mask(at, _mm512_set1_epi32(bit));
     let four = |i: usize, m: __mmask16| _mm512_mask_blend_ps(m, pair(2 * i), pair(2 * i + 1));
     match LEVEL {
         0 => _mm512_set1_ps(pivots[first][0]),
         1..=4 => _mm512_permutexvar_ps(at, table(0)),
         5 => pair(0),
-        6 => four(0, bit(32)),
-        _ => {
-            let m = bit(32);
-            _mm512_mask_blend_ps(bit(64), four(0, m), four(1, m))
-        }
+        6 => four(0, below[0]),
+        _ => _mm512_mask_blend_ps(below[0], four(0, below[1]), four(1, below[1])),
     }
 }
 
 /// The same eight rows a register: what lies below the first levels is gathered.
 #[target_feature(enable = "avx2")]
-fn within_256(pivots: &[[f32; FAN]], levels: u32, values: &[f32; BLOCK], missing: u8, out: &mut [u8; BLOCK]) {
+fn within_256(
+    pivots: &[[f32; FAN]],
+    levels: u32,
+    values: &[f32; BLOCK],
+    missing: Missing,
+    out: &mut [u8; BLOCK],
+) {
     /// Levels whose pivots are permuted.
     const NEAR: u32 = 4;
     let pivots = &pivots[..blocks_of(levels)];
-    let missing = _mm256_set1_epi32(missing.into());
+    let stands = _mm256_set1_ps(match missing {
+        Missing::Least => f32::NEG_INFINITY,
+        Missing::Most => f32::INFINITY,
+    });
+    let turn = _mm256_set1_epi8(((1u32 << levels) - 1) as i8);
     for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         let mut x = [_mm256_setzero_ps(); 4];
         for (x, values) in x.iter_mut().zip(values.as_chunks::<8>().0) {
             // SAFETY: there are eight of them.
-            *x = unsafe { _mm256_loadu_ps(values.as_ptr()) };
+            let values = unsafe { _mm256_loadu_ps(values.as_ptr()) };
+            *x = _mm256_blendv_ps(values, stands, _mm256_cmp_ps::<_CMP_UNORD_Q>(values, values));
         }
         let mut at = [_mm256_setzero_si256(); 4];
         for level in 0..levels {
@@ -131,20 +204,16 @@ fn within_256(pivots: &[[f32; FAN]], levels: u32, values: &[f32; BLOCK], missing
                     // SAFETY: a place on a level is below its pivots' number, which are rounded up to blocks.
                     false => unsafe { _mm256_i32gather_ps::<4>(table, at[r]) },
                 };
-                let reached = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_LE_OQ>(pivot, x[r]));
-                at[r] = _mm256_sub_epi32(_mm256_add_epi32(at[r], at[r]), reached);
+                let lower = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NLE_UQ>(pivot, x[r]));
+                at[r] = _mm256_sub_epi32(_mm256_add_epi32(at[r], at[r]), lower);
             }
         }
-        for r in 0..4 {
-            let none = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x[r], x[r]));
-            at[r] = _mm256_blendv_epi8(at[r], missing, none);
-        }
         let words = [_mm256_packus_epi32(at[0], at[1]), _mm256_packus_epi32(at[2], at[3])];
-        // Packing goes by halves of registers: four ranks each of the four, twice.
+        // Packing goes by halves of registers: four rows' of each of the four, twice.
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-        let ranks = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
+        let places = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
         // SAFETY: 32 bytes have the room of 32 bytes.
-        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), ranks) };
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_xor_si256(places, turn)) };
     }
 }
 
