@@ -131,6 +131,8 @@ struct Costs {
 const STEP: f64 = 4.0;
 /// … and beside 63 in vectors.
 const VECTOR_STEP: f64 = 2.0;
+/// The same of a row through trees abreast, where a walk waits for those beside it.
+const ABREAST_STEP: f64 = 2.5;
 
 /// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
 /// (but for scratch that each thread keeps: partial sums, copies of cached rows, and slots where margins are the least or
@@ -164,7 +166,9 @@ pub struct Program {
     pub(super) blends: Vec<(u32, Blend)>,
     /// Trees as a few rows are walked, where that is another way.
     pub(super) few: Option<Few>,
-    /// The same as full trees, where a row fits no registers.
+    /// Whether a few rows are walked through many trees abreast, where a row fits no registers.
+    pub(super) abreast: bool,
+    /// Full trees, where that is not as fast.
     pub(super) full: Option<Full>,
     /// Fewer rows than this are walked a row at a time.
     few_rows: usize,
@@ -219,8 +223,12 @@ impl Program {
         let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
         let small = values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps);
         let few = (small && able).then(|| Few::new(forest, lowered.order())).flatten();
-        let full = (small && few.is_none()).then(|| Full::new(forest, lowered.order())).flatten();
         let nodes = Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows);
+        #[cfg(target_arch = "x86_64")]
+        let abreast = small && able && features > 0 && few.is_none() && crate::isa::gathers();
+        #[cfg(not(target_arch = "x86_64"))]
+        let abreast = false;
+        let full = (small && few.is_none() && !abreast).then(|| Full::new(forest, lowered.order())).flatten();
         let blends = plan
             .blend_window()
             .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions)
@@ -233,6 +241,7 @@ impl Program {
             few: match (&few, &full) {
                 (Some(few), _) => few.cycles(),
                 (None, Some(full)) => full.cycles(),
+                (None, None) if abreast => ABREAST_STEP * steps_of_a_row,
                 (None, None) => STEP * steps_of_a_row,
             },
             many: if able { VECTOR_STEP } else { STEP } * steps_of_a_row,
@@ -241,6 +250,7 @@ impl Program {
         Ok(Self {
             few_rows: if few.is_some() { few::ROWS } else { walk::FEW_ROWS },
             few,
+            abreast,
             full,
             steps,
             used,
@@ -569,6 +579,9 @@ impl std::fmt::Display for Program {
                 self.few_rows,
                 few.tiles.len()
             )?;
+        }
+        if self.abreast {
+            writeln!(f, "  fewer than {} rows: a row at a time, 64 trees abreast", self.few_rows)?;
         }
         if self.full.is_some() {
             writeln!(

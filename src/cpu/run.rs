@@ -230,6 +230,24 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             }
             return;
         }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(rows) =
+            T::singles(self.rows).filter(|rows| !S::ORDERED && self.abreast(rows, row, tree, shape))
+        {
+            // SAFETY: the machine is able, rows' values follow each other, and no node asks a question; the rest as below.
+            return unsafe {
+                match &p.nodes {
+                    Encoded::Affine(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
+                    Encoded::Linked(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
+                    Encoded::Short(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
+                    Encoded::Ranked(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
+                    Encoded::Near(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
+                    Encoded::NearRanked(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
+                    // `Run::abreast` keeps them out.
+                    Encoded::Tiled(_) => {}
+                }
+            };
+        }
         if let Some(window) = state.window.filter(|w| w.holds(row))
             && self.in_window(window, row, tree, shape, sink)
         {
@@ -287,6 +305,21 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         full.filter(|_| row.count < self.program.few_rows())
     }
 
+    /// Whether few rows go through many trees abreast.
+    #[cfg(target_arch = "x86_64")]
+    fn abreast(&self, rows: &Rows<'_>, row: Span, tree: Span, shape: Shape) -> bool {
+        /// Of fewer trees walks one by one are done sooner.
+        const TREES: usize = 8;
+        let few = self.program.abreast && shape.rows_inside && row.count < self.program.few_rows();
+        few && simd::fits(rows) && self.addresses_fit() && tree.step == 1 && tree.count >= TREES
+    }
+
+    /// Whether addresses can be gathered, with signed offsets of 32 bits.
+    #[cfg(target_arch = "x86_64")]
+    fn addresses_fit(&self) -> bool {
+        self.program.slots.len() < i32::MAX as usize / 12
+    }
+
     /// The same for rows in a window, unless the walks' order has to be another than from block to block of it.
     fn in_window<S: Sink>(&self, window: Window<'_>, row: Span, tree: Span, shape: Shape, sink: S) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -313,7 +346,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     /// Lends `f` the ranks of these rows.
     fn ranked(&self, first: usize, count: usize, f: impl FnOnce(Window<'_, u8>)) {
         if let Some(ranker) = &self.program.ranker {
-            window::ranked(ranker, &self.program.given, self.rows, first, count, f);
+            let turned = self.program.blends.iter().any(|(_, blend)| blend.turned());
+            window::ranked(ranker, &self.program.given, self.rows, first, count, turned, f);
         }
     }
 
@@ -364,13 +398,14 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 let mut done = 0;
                 while done < row.count {
                     let first = row.at(done);
-                    let (bytes, place) = ranks.block(first);
+                    let block = |row| if blend.turned() { ranks.turned_block(row) } else { ranks.block(row) };
+                    let (bytes, place) = block(first);
                     let count = (blend::BLOCK - place).min(row.count - done);
                     done += count;
                     // Two blocks share the loads of a tree's groups.
                     if place == 0 && done < row.count {
                         let (second, more) = (row.at(done), blend::BLOCK.min(row.count - done));
-                        let pair = [bytes, ranks.block(second).0];
+                        let pair = [bytes, block(second).0];
                         if let Some([a, b]) = blend.evaluate_pair(position, pair, values) {
                             take(first, place, count, a);
                             take(second, 0, more, b);
@@ -481,11 +516,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     #[cfg(target_arch = "x86_64")]
     fn vectors(&self, row: Span, shape: Shape) -> bool {
         let p = self.program;
-        // Addresses are gathered with 32-bit signed offsets of words.
-        let small = p.slots.len() < i32::MAX as usize / 12;
         let rows = shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS;
         // A step from a leaf reads a value, too.
-        rows && p.vectors && !p.plan.questions && small && p.features > 0
+        rows && p.vectors && !p.plan.questions && self.addresses_fit() && p.features > 0
     }
 
     /// # Safety

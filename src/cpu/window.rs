@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use super::{
+    blend::TURNED,
     rows::{Row, Rows},
     walk::{FEW_ROWS, Span},
 };
@@ -104,6 +105,8 @@ pub(super) struct Window<'a, T = f32> {
     columns: usize,
     /// `[block][column][row of the block]`
     data: &'a [T],
+    /// The same for blends that have their ranks turned, if there are such.
+    turned: &'a [T],
 }
 
 impl<'a, T: Row> Window<'a, T> {
@@ -121,6 +124,11 @@ impl<'a, T: Row> Window<'a, T> {
     pub(super) fn block(&self, row: usize) -> (&'a [T], usize) {
         let row = row - self.first;
         (&self.data[row / BLOCK * self.columns * BLOCK..], row % BLOCK)
+    }
+
+    /// The same block with the highest bit of ranks turned.
+    pub(super) fn turned_block(&self, row: usize) -> (&'a [T], usize) {
+        Self { data: self.turned, ..*self }.block(row)
     }
 
     /// The block's rows that a row is one of, and its place there.
@@ -169,27 +177,31 @@ pub(super) fn copied<T: Row>(
             }
         }
     }
-    f(Window { first, count, columns, data: &data[..needed] });
+    f(Window { first, count, columns, data: &data[..needed], turned: &[] });
     SCRATCH.with(|s| s.replace(data));
 }
 
-/// Lends `f` the ranks of `count` rows from `first` on. `used` are the columns that are ranked.
+/// Lends `f` the ranks of `count` rows from `first` on, and if asked for once more, turned. `used` are the columns that are
+/// ranked.
 pub(super) fn ranked<T: Row>(
     ranker: &Ranker,
     used: &Used,
     rows: &Rows<'_, T>,
     first: usize,
     count: usize,
+    turned: bool,
     f: impl FnOnce(Window<'_, u8>),
 ) {
     thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     let mut data = SCRATCH.with(RefCell::take);
     let columns = ranker.shape().1;
     let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
-    if data.len() < needed {
-        data.resize(needed, 0);
+    let turned = if turned { needed } else { 0 };
+    if data.len() < needed + turned {
+        data.resize(needed + turned, 0);
     }
-    for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
+    let (own, rest) = data.split_at_mut(needed);
+    for (b, block) in own[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
         let begin = b * BLOCK;
         let here = BLOCK.min(count - begin);
         let rank = |done: Result<()>| debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
@@ -204,7 +216,9 @@ pub(super) fn ranked<T: Row>(
             _ => rank(ranker.rank_strided(&rows.slice(first + begin, here), block, [1, BLOCK])),
         }
     }
-    f(Window { first, count, columns, data: &data[..needed] });
+    let turned = &mut rest[..turned];
+    turned.iter_mut().zip(&*own).for_each(|(turned, rank)| *turned = rank ^ TURNED);
+    f(Window { first, count, columns, data: own, turned });
     SCRATCH.with(|s| s.replace(data));
 }
 

@@ -1,6 +1,6 @@
 //! A tree as groups of splits, the cheapest there are by a count of what each kind costs.
 
-use super::{BLOCK, Blend, Bottom, Group, MOST_LEAVES, Split, Tree, padded};
+use super::{BLOCK, Blend, Bottom, Group, MOST_LEAVES, Split, TURNED, Tree, padded};
 use crate::{
     forest::{Forest, Predicate, Side},
     layout::{Packed, PackedNode},
@@ -61,7 +61,7 @@ struct Best {
     levels: u32,
 }
 
-pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32) -> Option<Blend> {
+pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32, turned: bool) -> Option<Blend> {
     let mut blend = Blend {
         trees: Vec::with_capacity(packed.roots.len()),
         bottoms: Default::default(),
@@ -73,11 +73,15 @@ pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32) -> Option<Ble
         values: Vec::new(),
         blocks: MOST_LEAVES,
         columns_end: forest.features.len() * BLOCK,
+        turned,
     };
     for position in 0..packed.roots.len() {
         let grouping = Grouping::new(packed, position, levels);
         let tree = grouping.map(|grouping| blend.push(forest, packed, grouping));
         blend.trees.push(tree);
+    }
+    if turned {
+        blend.turn();
     }
     (blend.count() > 0).then_some(blend)
 }
@@ -359,6 +363,19 @@ impl Blend {
             exits: (first, count),
             cut,
             values,
+        }
+    }
+
+    /// Turns every threshold.
+    fn turn(&mut self) {
+        let groups = (self.bottoms.0.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.bottoms.1.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.bottoms.2.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.sevens.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.threes.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.ones.iter_mut().flat_map(|g| &mut g.splits));
+        for split in groups.chain(&mut self.levels) {
+            split.threshold ^= u32::from_ne_bytes([TURNED; 4]);
         }
     }
 

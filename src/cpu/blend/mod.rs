@@ -39,6 +39,9 @@ pub(super) struct Split {
     pub(super) threshold: u32,
 }
 
+/// The bit of ranks and thresholds that is turned where a machine compares bytes as signed numbers.
+pub(super) const TURNED: u8 = 0x80;
+
 impl Split {
     /// Ranks below `threshold` go left.
     fn new(column: u32, threshold: u8) -> Self {
@@ -105,6 +108,8 @@ pub(super) struct Blend {
     blocks: usize,
     /// Bytes of a block of ranks.
     columns_end: usize,
+    /// Whether thresholds are [`TURNED`], and ranks have to be.
+    turned: bool,
 }
 
 /// What two blocks of rows are evaluated in, one after the other: a constant for each leaf number, then what groups find.
@@ -155,7 +160,16 @@ impl<'r> Leaves<'r> {
 impl Blend {
     /// Of the trees that have room for it, so many of their levels; `None` where none has.
     pub(super) fn new(forest: &Forest, packed: &Packed, levels: u32) -> Option<Self> {
-        build::build(forest, packed, levels)
+        #[cfg(target_arch = "x86_64")]
+        let turned = isa() == Isa::Avx2;
+        #[cfg(not(target_arch = "x86_64"))]
+        let turned = false;
+        build::build(forest, packed, levels, turned)
+    }
+
+    /// Whether the ranks that it evaluates have to be [`TURNED`].
+    pub(super) fn turned(&self) -> bool {
+        self.turned
     }
 
     /// Whether the tree at a position is one of them.
@@ -219,7 +233,7 @@ impl Blend {
         }
     }
 
-    /// The leaf of each row of a block of ranks, `[column][row]`, in the tree at a position.
+    /// The leaf of each row of a block of ranks, `[column][row]` and [`Blend::turned`] or not, in the tree at a position.
     #[inline]
     pub(super) fn evaluate(&self, position: usize, ranks: &[u8], values: &mut Values) -> Numbers {
         let Some(tree) = &self.trees[position] else { return Numbers::Bytes([0; BLOCK]) };
@@ -227,7 +241,7 @@ impl Blend {
         assert!(ranks.len() >= self.columns_end && blocks.len() >= self.blocks);
         #[cfg(target_arch = "x86_64")]
         {
-            if super::simd::blend::available() {
+            if super::simd::blend::available() && !self.turned {
                 // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold
                 // every block that a group does.
                 let [numbers] = unsafe {
@@ -235,9 +249,11 @@ impl Blend {
                 };
                 return Numbers::Register(numbers);
             }
-            if isa() >= Isa::Avx2 {
-                // SAFETY: the machine is able.
-                return Numbers::Bytes(unsafe { portable::evaluate_avx2(self, tree, ranks, blocks) });
+            if self.turned {
+                // SAFETY: as above.
+                return Numbers::Bytes(unsafe {
+                    super::simd::avx2::blend::evaluate(self, tree, ranks.as_ptr(), blocks.as_mut_ptr())
+                });
             }
         }
         Numbers::Bytes(portable::evaluate(self, tree, ranks, blocks))
@@ -255,6 +271,7 @@ impl Blend {
         #[cfg(target_arch = "x86_64")]
         if let Some(tree) = &self.trees[position]
             && super::simd::blend::available()
+            && !self.turned
         {
             assert!(ranks.iter().all(|ranks| ranks.len() >= self.columns_end));
             assert!(values.blocks.iter().all(|blocks| blocks.len() >= self.blocks));
@@ -301,6 +318,13 @@ impl Numbers {
                 assert!(values.len() >= padded(1));
                 // SAFETY: the machine is able, or there were no register; a tree's numbers are below its leaves.
                 unsafe { super::simd::blend::add(register, values, sums.as_mut_ptr(), count) };
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Bytes(bytes) if isa() == Isa::Avx2 => {
+                let count = sums.len().min(BLOCK);
+                assert!(values.len() >= padded(1));
+                // SAFETY: the machine is able; a tree's numbers are below its exits, which have a value each.
+                unsafe { super::simd::avx2::blend::add(&bytes, values, &mut sums[..count]) };
             }
             Self::Bytes(bytes) => {
                 for (sum, number) in sums.iter_mut().zip(bytes) {

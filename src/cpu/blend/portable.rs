@@ -1,4 +1,4 @@
-//! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine, and for AVX2.
+//! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine.
 
 use super::{BLOCK, Blend, Bottom, Group, Split, Tree};
 
@@ -80,11 +80,4 @@ pub(super) fn evaluate(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [L
         values[usize::from(*out)] = choose(&right(splits[0], ranks), a, b);
     }
     values[usize::from(tree.root)]
-}
-
-/// The same with AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-pub(super) fn evaluate_avx2(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [Lanes]) -> Lanes {
-    evaluate(blend, tree, ranks, values)
 }

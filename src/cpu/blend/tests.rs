@@ -1,6 +1,8 @@
 //! Each way to evaluate a tree against the reference interpreter.
 
-use super::{BLOCK, Blend, Exits, Leaves, Numbers, portable, with_values};
+use super::{BLOCK, Blend, Exits, Leaves, Numbers, TURNED, build, portable, with_values};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::simd;
 use crate::{
     forest::{CompareType, Forest, Side, reference},
     layout::{PackedNode, layout},
@@ -11,6 +13,12 @@ use crate::{
 fn blended(forest: &Forest, levels: u32) -> Option<Blend> {
     let packed = layout(LayoutKind::Sparse).pack(forest, &[0], &[0]).expect("a small tree");
     Blend::new(forest, &packed, levels)
+}
+
+/// Ranks as a blend takes them.
+fn given(blend: &Blend, ranks: &[u8]) -> Vec<u8> {
+    let turn = if blend.turned() { TURNED } else { 0 };
+    ranks.iter().map(|rank| rank ^ turn).collect()
 }
 
 /// The leaves of a tree that is not cut.
@@ -105,7 +113,10 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
     for leaves in (1..=most).filter(|n| *n < 40 || n % 7 == 4 || *n > 250) {
         for grows in [Grows::Evenly, Grows::Anyhow, Grows::Downwards, Grows::ByLevel] {
             let forest = tree(leaves, grows, 1 + random.below(9), &mut random);
-            let blend = blended(&forest, u32::MAX).expect("a tree of at most 256 leaves");
+            let packed = layout(LayoutKind::Sparse).pack(&forest, &[0], &[0]).expect("a small tree");
+            let [blend, turned] = [false, true].map(|turned| {
+                build::build(&forest, &packed, u32::MAX, turned).expect("a tree of at most 256 leaves")
+            });
             let [(ranks, slots), (others, other_slots)] = [(); 2].map(|()| block(&forest, &mut random));
             let of =
                 |numbers: Numbers| numbers.bytes().map(|n| leaves_of(&blend).slots[usize::from(n)]).to_vec();
@@ -120,10 +131,8 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
                 assert_eq!(of(Numbers::Bytes(found)), other_slots, "{what}, without vectors");
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
-                    // SAFETY: the machine is able.
-                    let found =
-                        unsafe { portable::evaluate_avx2(&blend, tree, &ranks, &mut values.blocks[0]) };
-                    assert_eq!(of(Numbers::Bytes(found)), slots, "{what}, with AVX2");
+                    let found = turned.evaluate(0, &given(&turned, &ranks), values);
+                    assert_eq!(of(found), slots, "{what}, with AVX2");
                 }
             });
         }
@@ -138,12 +147,20 @@ fn sums_take_the_values_of_the_leaves() {
         let blend = blended(&forest, u32::MAX).expect("a tree of at most 256 leaves");
         let (ranks, slots) = block(&forest, &mut random);
         for count in [1, 15, 16, 17, 40, 63, 64] {
-            let mut sums = vec![0.5f32; count];
-            with_values(&blend, |values| {
-                blend.evaluate(0, &ranks, values).add(leaves_of(&blend).values, &mut sums);
-            });
             let expected: Vec<f32> =
                 slots[..count].iter().map(|slot| 0.5 + forest.leaf_values[*slot as usize].0 as f32).collect();
+            let mut sums = vec![0.5f32; count];
+            with_values(&blend, |values| {
+                let numbers = blend.evaluate(0, &given(&blend, &ranks), values);
+                #[cfg(target_arch = "x86_64")]
+                if is_x86_feature_detected!("avx2") {
+                    let mut sums = sums.clone();
+                    // SAFETY: the machine is able; the numbers are of leaves, which have values.
+                    unsafe { simd::avx2::blend::add(&numbers.bytes(), leaves_of(&blend).values, &mut sums) };
+                    assert_eq!(sums, expected, "{leaves} leaves, {count} rows, with AVX2");
+                }
+                numbers.add(leaves_of(&blend).values, &mut sums);
+            });
             assert_eq!(sums, expected, "{leaves} leaves, {count} rows");
         }
     }
@@ -205,6 +222,6 @@ fn a_cut_tree_leaves_off_where_the_row_has_come() {
 
 fn with(blend: &Blend, ranks: &[u8]) -> [u8; BLOCK] {
     let mut found = [0; BLOCK];
-    with_values(blend, |values| found = blend.evaluate(0, ranks, values).bytes());
+    with_values(blend, |values| found = blend.evaluate(0, &given(blend, ranks), values).bytes());
     found
 }

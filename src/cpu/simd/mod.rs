@@ -5,7 +5,7 @@
 //! loaded and blended where a [`Window`] holds them by column. Further down it is two gathers of a node's two words and one
 //! of a value.
 
-mod avx2;
+pub(super) mod avx2;
 pub(super) mod blend;
 mod copy;
 pub(super) mod count;

@@ -5,6 +5,9 @@
 //! thresholds and one of columns: there a step is a permute, and the values of a window's rows are loaded and blended. Walks
 //! know nothing of what becomes of leaves, so each is compiled once.
 
+pub(in crate::cpu) mod abreast;
+pub(in crate::cpu) mod blend;
+
 use std::arch::x86_64::*;
 
 use super::Source;
