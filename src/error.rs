@@ -62,6 +62,9 @@ pub enum Error {
     /// Rows, or room for results, of a wrong shape.
     #[error("rows: {0}")]
     Rows(String),
+    /// What is to follow a forest, and can't.
+    #[error("epilogue: {0}")]
+    Epilogue(String),
     /// A device that can't do what is asked.
     #[error("device: {0}")]
     Device(String),

@@ -45,6 +45,9 @@ pub struct Predictor {
     pool: Option<Arc<rayon::ThreadPool>>,
 }
 
+/// What follows rows whose first one has this number.
+type Tail<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
+
 /// Work below this many rows is not worth waking threads for.
 const ROWS_A_TASK: usize = 4096;
 
@@ -273,6 +276,19 @@ impl Predictor {
         self.program_for(rows.len()).margins_by(&self.summing, rows, self.promised(leaves), out)
     }
 
+    /// Margins or values, as [`Predictor::values_of`], and `tail` on each block of rows of them, which is told its first row.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(crate) fn then_of(
+        &self,
+        rows: &Rows<'_>,
+        leaves: &[f32],
+        values: bool,
+        tail: Tail<'_>,
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.ended_by(rows, self.promised(leaves), values, Some(tail), out)
+    }
+
     /// The leaves that the contract is about, where these are handed over.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn promised<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
@@ -285,8 +301,19 @@ impl Predictor {
     }
 
     fn values_by<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        self.ended_by(rows, leaves, true, None, out)
+    }
+
+    fn ended_by<T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        leaves: &[f32],
+        values: bool,
+        tail: Option<Tail<'_>>,
+        out: &mut [f32],
+    ) -> Result<()> {
         let outputs = self.program.outputs();
-        let width = self.width();
+        let width = if values { self.width() } else { outputs };
         if out.len() != rows.len() * width {
             return Err(Error::Rows(format!(
                 "room for {} values, {} rows need {}",
@@ -297,7 +324,7 @@ impl Predictor {
         }
         if width == outputs {
             self.program_for(rows.len()).margins_by(&self.summing, rows, leaves, out)?;
-            self.transform_in_place(out, outputs);
+            self.end_in_place(out, outputs, values, tail);
             return Ok(());
         }
         // The margins of a row are more or fewer than its values: they stand in scratch that the thread keeps.
@@ -305,17 +332,21 @@ impl Predictor {
         let mut margins = MARGINS.with(RefCell::take);
         margins.resize(rows.len() * outputs, 0.0);
         let done = self.program_for(rows.len()).margins_by(&self.summing, rows, leaves, &mut margins);
-        let task = |(margins, values): (&mut [f32], &mut [f32])| {
+        let task = |(block, (margins, values)): (usize, (&mut [f32], &mut [f32]))| {
             self.scale(margins);
             let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));
             rows.for_each(|(margins, values)| self.transform.apply(margins, values));
+            if let Some(tail) = tail {
+                tail(block * ROWS_A_TASK, values);
+            }
         };
+        let (of_margins, of_values) = (ROWS_A_TASK * outputs, ROWS_A_TASK * width);
         match self.in_tasks(rows.len()) {
-            true => margins
-                .par_chunks_mut(ROWS_A_TASK * outputs)
-                .zip(out.par_chunks_mut(ROWS_A_TASK * width))
-                .for_each(task),
-            false => task((&mut margins, out)),
+            true => {
+                let blocks = margins.par_chunks_mut(of_margins).zip(out.par_chunks_mut(of_values));
+                blocks.enumerate().for_each(task);
+            }
+            false => margins.chunks_mut(of_margins).zip(out.chunks_mut(of_values)).enumerate().for_each(task),
         }
         MARGINS.with(|m| m.replace(margins));
         done
@@ -326,17 +357,23 @@ impl Predictor {
         rows > ROWS_A_TASK && self.program.threads() > 1
     }
 
-    fn transform_in_place(&self, out: &mut [f32], outputs: usize) {
-        if self.transform == Transform::Identity && self.scale == 1.0 {
+    fn end_in_place(&self, out: &mut [f32], outputs: usize, values: bool, tail: Option<Tail<'_>>) {
+        let transforms = values && (self.transform != Transform::Identity || self.scale != 1.0);
+        if !transforms && tail.is_none() {
             return;
         }
-        let task = |rows: &mut [f32]| {
-            self.scale(rows);
-            rows.chunks_exact_mut(outputs).for_each(|row| self.transform.apply_in_place(row));
+        let task = |(block, rows): (usize, &mut [f32])| {
+            if transforms {
+                self.scale(rows);
+                rows.chunks_exact_mut(outputs).for_each(|row| self.transform.apply_in_place(row));
+            }
+            if let Some(tail) = tail {
+                tail(block * ROWS_A_TASK, rows);
+            }
         };
         match self.in_tasks(out.len() / outputs) {
-            true => out.par_chunks_mut(ROWS_A_TASK * outputs).for_each(task),
-            false => task(out),
+            true => out.par_chunks_mut(ROWS_A_TASK * outputs).enumerate().for_each(task),
+            false => out.chunks_mut(ROWS_A_TASK * outputs).enumerate().for_each(task),
         }
     }
 

@@ -14,7 +14,7 @@ use burn::{
     tensor::TensorData,
 };
 use burn_cubecl::{CubeBackend, CubeDevice};
-use fangorn::op::{ForestBackend, ForestOp};
+use fangorn::op::{Epilogue, ForestBackend, ForestOp, Step, Tensors, then};
 
 /// The cubecl device under test, where one answers.
 fn device() -> Option<CubeDevice> {
@@ -56,7 +56,7 @@ fn while_held<R: Send>(
 }
 
 #[test]
-fn margins_values_leaves_and_gradients_are_issued_without_a_read() {
+fn margins_values_leaves_gradients_and_what_follows_are_issued_without_a_read() {
     let Some(device) = device() else { return };
     for model in ["churn", "softprob", "vector-leaf"] {
         let s = support::named(model);
@@ -77,13 +77,20 @@ fn margins_values_leaves_and_gradients_are_issued_without_a_read() {
         );
         op.margins(rows.clone()).expect(model);
         op.values(rows.clone()).expect(model);
+        let epilogue = Epilogue::of_margins([Step::Add, Step::Softmax]).expect("steps");
+        let epilogue = Arc::new(epilogue);
+        let tensors = vec![burn::tensor::Tensor::zeros([s.count, outputs], &public)];
+        then(rows.clone(), op.leaves(&public), tensors, &op, &epilogue).expect(model);
         op.slots(rows).expect(model);
         let step = || {
             let margins = CubeBackend::forest_margins(x.clone(), leaves.clone(), op.clone());
             let values = CubeBackend::forest_values(x.clone(), leaves.clone(), op.clone());
             let gradients = CubeBackend::forest_leaf_gradients(x.clone(), grad.clone(), op.clone());
+            let beside = Tensors::One(grad.clone());
+            let followed =
+                CubeBackend::forest_then(x.clone(), leaves.clone(), beside, op.clone(), epilogue.clone());
             let slots = CubeBackend::forest_slots(x.clone(), op.clone());
-            (vec![margins, values, gradients], slots)
+            (vec![margins, values, gradients, followed], slots)
         };
         let read = |(floats, slots)| {
             let floats: Vec<TensorData> = Vec::into_iter(floats)

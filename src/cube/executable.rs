@@ -3,7 +3,8 @@
 use cubecl::{client::Client, server::Handle};
 use fangorn_kernels::{
     cube::{
-        Leaves, Model, Order, RankTables, Rows, cubes, launch, margins_in_order, most_rows, pieces, rank,
+        Leaves, Model, Order, RankTables, Rows, TailInputs, cubes, launch, margins_in_order, most_rows,
+        pieces, rank,
     },
     plan::PlanRef,
 };
@@ -12,7 +13,7 @@ use super::words;
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
-    plan::{Combine, Emit, Extents, Lowered, Request, RowType, lower},
+    plan::{Combine, Emit, Extents, Lowered, Number, Plan, Request, RowType, Tail, lower},
     schedule::Schedule,
     sum::{Accumulator, Contract, FixedPoint},
 };
@@ -29,6 +30,8 @@ pub struct Executable {
     leaves: Option<(Handle, usize)>,
     /// The leaves as they are added in the order of the trees, and what is written then: the plan writes slots.
     ordered: Option<(Leaves, Emit)>,
+    /// What follows those.
+    ordered_tail: Tail,
     /// Rows of a launch, where fewer are wanted than the device allows.
     most_rows: Option<u32>,
 }
@@ -133,6 +136,7 @@ impl Executable {
             ranks,
             leaves,
             ordered: None,
+            ordered_tail: Tail::default(),
             most_rows: None,
         })
     }
@@ -140,6 +144,23 @@ impl Executable {
     /// The plan it launches.
     pub fn plan(&self) -> &PlanRef {
         &self.plan
+    }
+
+    /// The same forest in the same memory with a tail behind its margins or values.
+    #[must_use]
+    pub fn with_tail(&self, tail: Tail) -> Self {
+        match &self.ordered {
+            Some(_) => Self { ordered_tail: tail, ..self.clone() },
+            None => Self { plan: PlanRef::new(Plan { tail, ..(*self.plan).clone() }), ..self.clone() },
+        }
+    }
+
+    /// Buffers that a launch of its kernel, or the last one behind it, binds at most.
+    pub fn bindings(&self) -> u32 {
+        let tail = if self.ordered.is_some() { &self.ordered_tail } else { &self.plan.tail };
+        let halves = u32::from(tail.number != Number::F32);
+        // Rows, model, leaves, result, private sums, sums that are added to atomically, and what is no buffer.
+        7 + tail.buffers() + halves
     }
 
     /// The same in launches of at most `rows` rows (rounded to a multiple of 128).
@@ -159,7 +180,12 @@ impl Executable {
     /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written, or where sums are
     /// exact: those are of the forest's own leaves); `out` has room for [`Emit::width`] words a row.
     pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
-        let Some((ordered, emit)) = &self.ordered else { return self.walk(rows, leaves, out) };
+        self.run_with(rows, leaves, &TailInputs::default(), out);
+    }
+
+    /// The same with what its [tail](Executable::with_tail) reads; `out` has room for numbers of the tail's type.
+    pub fn run_with(&self, rows: &Rows, leaves: (Handle, usize), tail: &TailInputs, out: (Handle, usize)) {
+        let Some((ordered, emit)) = &self.ordered else { return self.walk(rows, leaves, tail, out) };
         let transform = if let Emit::Values(transform) = emit { Some(*transform) } else { None };
         let trees = self.model.trees.max(1);
         let bytes = self.client.properties().memory.max_page_size.min(1 << 33);
@@ -167,31 +193,40 @@ impl Executable {
         let most = most_rows(&self.plan, rows, self.model.trees, bytes).min(slots_bind);
         let most = self.most_rows.map_or(most, |m| m.min(most));
         let input = self.ranks.as_ref().map_or(self.plan.input(), |tables| tables.from);
-        for (rows, out) in pieces(input, rows, out, most) {
+        let width = emit.width(ordered.order.outputs, trees);
+        let mut first = 0;
+        for (rows, out) in pieces(input, rows, out, self.ordered_tail.number, most) {
             let len = rows.batch as usize * trees as usize;
             let slots = (self.client.empty(len * 4), len);
-            self.walk(&rows, leaves.clone(), slots.clone());
-            margins_in_order(&self.client, ordered, slots, rows.batch, transform, out);
+            self.walk(&rows, leaves.clone(), &TailInputs::default(), slots.clone());
+            let tail = (&self.ordered_tail, &tail.from(first, width));
+            margins_in_order(&self.client, ordered, slots, rows.batch, transform, tail, out);
+            first += rows.batch;
         }
     }
 
     /// What the plan writes.
-    fn walk(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
+    fn walk(&self, rows: &Rows, leaves: (Handle, usize), tail: &TailInputs, out: (Handle, usize)) {
         let leaves = self.leaves.clone().unwrap_or(leaves);
         let bytes = self.client.properties().memory.max_page_size;
         let most = |rows: &Rows| {
             let most = most_rows(&self.plan, rows, self.model.trees, bytes);
             self.most_rows.map_or(most, |m| m.min(most))
         };
-        let run = |rows: &Rows, out| {
-            launch(&self.client, &self.plan, &self.model, rows, leaves.clone(), out, most(rows));
+        let run = |rows: &Rows, tail: &TailInputs, out| {
+            launch(&self.client, &self.plan, &self.model, rows, leaves.clone(), tail, out, most(rows));
         };
         match &self.ranks {
-            None => run(rows, out),
+            None => run(rows, tail, out),
             Some(tables) => {
                 let ranked = Rows { row_stride: tables.row_words() * tables.to.per_word(), ..rows.clone() };
-                for (rows, out) in pieces(tables.from, rows, out, most(rows).min(most(&ranked))) {
-                    run(&rank(&self.client, tables, &rows), out);
+                let most = most(rows).min(most(&ranked));
+                let (number, width) =
+                    (self.plan.tail.number, self.plan.emit.width(self.plan.outputs, self.model.trees));
+                let mut first = 0;
+                for (rows, out) in pieces(tables.from, rows, out, number, most) {
+                    run(&rank(&self.client, tables, &rows), &tail.from(first, width), out);
+                    first += rows.batch;
                 }
             }
         }

@@ -16,7 +16,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-use super::{ForestBackend, ForestOp};
+use super::{Epilogue, ForestBackend, ForestOp, Tensors};
 
 impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
     fn forest_margins(
@@ -44,6 +44,23 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
             x.primitive().clone(),
             leaves.primitive().clone(),
             op,
+        ))
+    }
+
+    fn forest_then(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        tensors: Tensors<Self>,
+        op: Arc<ForestOp>,
+        epilogue: Arc<Epilogue>,
+    ) -> FloatTensor<Self> {
+        // `super::then` takes tensor operations where a gradient may be asked for.
+        <Self as AutodiffBackend>::from_inner(B::forest_then(
+            x.primitive().clone(),
+            leaves.primitive().clone(),
+            tensors.map(|t| t.primitive().clone()),
+            op,
+            epilogue,
         ))
     }
 

@@ -10,7 +10,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-use super::ForestOp;
+use super::{Epilogue, ForestOp, Tensors};
 
 /// A backend that runs forests. Callers want [`super::forest`] and [`ForestOp`], which check their input; these
 /// methods are for input that has been checked.
@@ -35,6 +35,19 @@ pub trait ForestBackend: Backend {
     #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.values_width()]))]
     fn forest_values(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>)
     -> FloatTensor<Self>;
+
+    /// Margins or values, and what follows them, of the [epilogue's](Epilogue::dtype) type; they have no gradient.
+    #[fusion(
+        dtype = epilogue.dtype(),
+        shape = burn::tensor::Shape::from(vec![x[0], epilogue.width(&op)])
+    )]
+    fn forest_then(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        #[extension_type] tensors: Tensors<Self>,
+        op: Arc<ForestOp>,
+        epilogue: Arc<Epilogue>,
+    ) -> FloatTensor<Self>;
 
     /// The gradient of leaf values by slot, f32: `[rows, features]` and the gradient of the margins, `[rows, outputs]`, to
     /// as many values as the leaves have. Each value is the sum of its rows' gradients, in the [order](super::BLOCK) that

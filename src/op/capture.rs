@@ -12,7 +12,7 @@ use burn::{
 };
 use burn_router::RouterClient;
 
-use super::{ForestBackend, ForestOp};
+use super::{Epilogue, ForestBackend, ForestOp, Tensors};
 
 impl ForestBackend for Capture {
     fn forest_margins(
@@ -21,7 +21,7 @@ impl ForestBackend for Capture {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.outputs()]);
-        record("forest_margins", x, Some(leaves), shape, DType::F32)
+        record("forest_margins", x, [leaves], shape, DType::F32)
     }
 
     fn forest_values(
@@ -30,7 +30,19 @@ impl ForestBackend for Capture {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.values_width()]);
-        record("forest_values", x, Some(leaves), shape, DType::F32)
+        record("forest_values", x, [leaves], shape, DType::F32)
+    }
+
+    fn forest_then(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        tensors: Tensors<Self>,
+        op: Arc<ForestOp>,
+        epilogue: Arc<Epilogue>,
+    ) -> FloatTensor<Self> {
+        let shape = Shape::from(vec![x.shape()[0], epilogue.width(&op)]);
+        let others = std::iter::once(leaves).chain(tensors.into_vec());
+        record("forest_then", x, others, shape, epilogue.dtype())
     }
 
     fn forest_leaf_gradients(
@@ -39,25 +51,25 @@ impl ForestBackend for Capture {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
         let shape = Shape::from(vec![op.forest().leaf_values.len()]);
-        record("forest_leaf_gradients", x, Some(grad), shape, DType::F32)
+        record("forest_leaf_gradients", x, [grad], shape, DType::F32)
     }
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], op.trees()]);
-        record("forest_slots", x, None, shape, DType::I32)
+        record("forest_slots", x, [], shape, DType::I32)
     }
 }
 
 fn record(
     id: &'static str,
     x: FloatTensor<Capture>,
-    other: Option<FloatTensor<Capture>>,
+    others: impl IntoIterator<Item = FloatTensor<Capture>>,
     shape: Shape,
     dtype: DType,
 ) -> FloatTensor<Capture> {
     let client = x.client.clone();
     let out = TensorIr::uninit(client.create_empty_handle(), shape, dtype);
-    let inputs: Vec<TensorIr> = [Some(x), other].into_iter().flatten().map(|t| t.into_ir()).collect();
+    let inputs: Vec<TensorIr> = std::iter::once(x).chain(others).map(|t| t.into_ir()).collect();
     let mut outputs = client.register(OperationIr::Custom(CustomOpIr::new(id, &inputs, &[out])));
     outputs.pop().expect("an operation with one output")
 }

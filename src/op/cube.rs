@@ -9,14 +9,14 @@ use burn::{
     },
     tensor::{DType, Shape},
 };
-use burn_cubecl::{CubeBackend, CubeDevice, tensor::CubeTensor};
+use burn_cubecl::{CubeBackend, CubeDevice, kernel::into_contiguous, tensor::CubeTensor};
 use fangorn_kernels::cube::{LeafPlaces, ROWS_OF_GRADIENTS, Rows, leaf_gradients, pieces};
 
-use super::{ForestBackend, ForestOp};
+use super::{Epilogue, ForestBackend, ForestOp, Tensors};
 use crate::{
     cube::Executable,
-    error::Result,
-    plan::{Emit, RowType},
+    error::{Error, Result},
+    plan::{Emit, Number, RowType, Tail},
 };
 
 // One order of a leaf's sum on every backend.
@@ -28,17 +28,43 @@ pub(super) struct Key {
     device: CubeDevice,
     rows: RowType,
     emit: Emit,
+    tail: Tail,
 }
 
 impl ForestOp {
     /// The executable for a device, made at its first use there.
     pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, emit: Emit) -> Result<&Executable> {
         let rows = row_type(dtype);
-        let key = Key { device: device.clone(), rows, emit };
+        let key = Key { device: device.clone(), rows, emit, tail: Tail::default() };
         self.cube.get_or_try_init(&key, || {
             let client = device.client();
             let schedule = self.schedule(&crate::cube::device(&client));
             Executable::with_sum(&client, &self.forest, &schedule, emit, rows, self.sum)
+        })
+    }
+
+    /// The same with a tail: its forest lies in the same memory.
+    pub(super) fn executable_then(
+        &self,
+        device: &CubeDevice,
+        dtype: DType,
+        emit: Emit,
+        tail: &Tail,
+    ) -> Result<&Executable> {
+        if tail.is_empty() {
+            return self.executable(device, dtype, emit);
+        }
+        let key = Key { device: device.clone(), rows: row_type(dtype), emit, tail: tail.clone() };
+        self.cube.get_or_try_init(&key, || {
+            let made = self.executable(device, dtype, emit)?.with_tail(tail.clone());
+            let (bound, most) = (made.bindings(), device.client().properties().hardware.max_bindings);
+            if bound > most {
+                let what = format!("its kernel binds {bound} buffers, the device {most}");
+                return Err(Error::Epilogue(format!(
+                    "{what}; take fewer steps with tensors or numbers by output"
+                )));
+            }
+            Ok(made)
         })
     }
 
@@ -80,6 +106,27 @@ impl ForestBackend for CubeBackend {
         sums(x, leaves, &op, Emit::Values(op.forest().transform))
     }
 
+    fn forest_then(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        tensors: Tensors<Self>,
+        op: Arc<ForestOp>,
+        epilogue: Arc<Epilogue>,
+    ) -> FloatTensor<Self> {
+        let (emit, tail) = (epilogue.emit(&op), epilogue.tail());
+        let executable = op.executable_then(&x.device, x.dtype, emit, tail).expect("prepared by the caller");
+        let leaves = into_contiguous(leaves);
+        let tensors = tensors.into_vec().into_iter().map(|t| into_contiguous(t).handle).collect();
+        let out = empty(&x, epilogue.width(&op), epilogue.dtype());
+        executable.run_with(
+            &rows(&x),
+            (leaves.handle.clone(), leaves.meta.num_elements()),
+            &epilogue.inputs(&x.device, tensors),
+            (out.handle.clone(), out.meta.num_elements()),
+        );
+        out
+    }
+
     fn forest_leaf_gradients(
         x: FloatTensor<Self>,
         grad: FloatTensor<Self>,
@@ -94,14 +141,14 @@ impl ForestBackend for CubeBackend {
         }
         let executable = op.executable(&x.device, x.dtype, Emit::Slots).expect("prepared by the caller");
         let places = op.leaf_places(&x.device);
-        let grad = burn_cubecl::kernel::into_contiguous(grad);
+        let grad = into_contiguous(grad);
         let grad_len = grad.meta.num_elements();
         // Neither slots nor gradients of a piece are more than a binding holds.
         let words = x.client.properties().memory.max_page_size.min(1 << 33) / 4;
         let most = (words / places.trees.max(places.outputs).max(1) as u64).min(1 << 31) as u32;
         let most = (most / ROWS_OF_GRADIENTS * ROWS_OF_GRADIENTS).max(ROWS_OF_GRADIENTS);
         let rows = rows(&x);
-        let all = pieces(row_type(x.dtype), &rows, (grad.handle, grad_len), most);
+        let all = pieces(row_type(x.dtype), &rows, (grad.handle, grad_len), Number::F32, most);
         for (piece, (rows, grad)) in all.enumerate() {
             let len = rows.batch as usize * op.trees();
             let slots = (x.client.empty(len * 4), len);
@@ -123,7 +170,7 @@ impl ForestBackend for CubeBackend {
 
 /// Margins or values.
 fn sums(x: CubeTensor, leaves: CubeTensor, op: &ForestOp, emit: Emit) -> CubeTensor {
-    let leaves = burn_cubecl::kernel::into_contiguous(leaves);
+    let leaves = into_contiguous(leaves);
     let count = leaves.meta.num_elements();
     let out = empty(&x, emit.width(op.outputs() as u32, 0) as usize, DType::F32);
     run(&x, op, emit, (leaves.handle.clone(), count), &out);
@@ -132,7 +179,7 @@ fn sums(x: CubeTensor, leaves: CubeTensor, op: &ForestOp, emit: Emit) -> CubeTen
 
 fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
     let shape = Shape::from(vec![x.shape()[0], width]);
-    let handle = x.client.empty(shape.num_elements() * 4);
+    let handle = x.client.empty(shape.num_elements() * dtype.size());
     CubeTensor::new_contiguous(x.client.clone(), x.device.clone(), shape, handle, dtype)
 }
 

@@ -12,7 +12,7 @@ use burn::{
     tensor::{DType, FloatDType},
 };
 
-use super::{ForestBackend, ForestOp};
+use super::{Epilogue, ForestBackend, ForestOp, Tensors};
 use crate::cpu::Rows;
 
 impl ForestBackend for Flex {
@@ -32,6 +32,19 @@ impl ForestBackend for Flex {
     ) -> FloatTensor<Self> {
         let leaves = leaves.to_contiguous();
         FlexTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, values(&leaves))))
+    }
+
+    fn forest_then(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        tensors: Tensors<Self>,
+        op: Arc<ForestOp>,
+        epilogue: Arc<Epilogue>,
+    ) -> FloatTensor<Self> {
+        let leaves = leaves.to_contiguous();
+        let tensors: Vec<FlexTensor> = tensors.into_vec().iter().map(FlexTensor::to_contiguous).collect();
+        let beside: Vec<&[f32]> = tensors.iter().map(values).collect();
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_then(rows, values(&leaves), &beside, &epilogue)))
     }
 
     fn forest_leaf_gradients(

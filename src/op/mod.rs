@@ -25,6 +25,7 @@ mod backend;
 mod capture;
 #[cfg(feature = "cube")]
 mod cube;
+mod epilogue;
 #[cfg(feature = "flex")]
 mod flex;
 mod gradient;
@@ -40,6 +41,7 @@ use burn::{
 };
 
 pub use backend::ForestBackend;
+pub use epilogue::{Epilogue, MOST_TENSORS, Step, Tensors, then};
 pub use gradient::BLOCK;
 
 use crate::{

@@ -15,7 +15,7 @@ use burn::{
     tensor::FloatDType,
 };
 
-use super::{ForestBackend, ForestOp};
+use super::{Epilogue, ForestBackend, ForestOp, Tensors};
 use crate::cpu::Rows;
 
 impl ForestBackend for NdArray {
@@ -35,6 +35,20 @@ impl ForestBackend for NdArray {
     ) -> FloatTensor<Self> {
         let leaves = values(&leaves);
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, &leaves)))
+    }
+
+    fn forest_then(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        tensors: Tensors<Self>,
+        op: Arc<ForestOp>,
+        epilogue: Arc<Epilogue>,
+    ) -> FloatTensor<Self> {
+        let leaves = values(&leaves);
+        let tensors = tensors.into_vec();
+        let tensors: Vec<Cow<'_, [f32]>> = tensors.iter().map(values).collect();
+        let beside: Vec<&[f32]> = tensors.iter().map(|t| &t[..]).collect();
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_then(rows, &leaves, &beside, &epilogue)))
     }
 
     fn forest_leaf_gradients(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Combine, Emit, Extents, NodeFormat, Op, Plan, Rest, RowType, Size, Target, Value, budget,
+    Combine, Emit, Extents, NodeFormat, Op, Plan, Rest, RowType, Size, Tail, Target, Value, budget,
     trees::{Trees, wants_profile},
 };
 use crate::{
@@ -448,6 +448,7 @@ fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request,
     Plan {
         target,
         emit: request.emit,
+        tail: Tail::default(),
         layout: layout.kind(),
         children: layout.children(),
         node: NodeFormat::whole(layout.children()),

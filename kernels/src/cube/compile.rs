@@ -7,8 +7,9 @@ use cubecl::{CompilationError, Compiler, define_kernel, ir::DeviceProperties, pr
 use super::{
     expand::forest,
     memory::{BuffersCompilationArg, CallCompilationArg},
+    tail::BesideCompilationArg,
 };
-use crate::plan::{Combine, PlanRef};
+use crate::plan::{Combine, Number, Place, PlanRef, Tail};
 
 /// What a compiler makes of a plan: WGSL, SPIR-V, PTX, a code object. It is what a launch gives it.
 ///
@@ -23,6 +24,8 @@ pub fn compile<C: Compiler>(
     let buffer = || BufferCompilationArg { inplace: None };
     let atomic = plan.emit.sums() && plan.is_atomic();
     let whole = plan.combine == Combine::Fixed;
+    // What a last launch computes is not in this kernel.
+    let tail = if plan.place() == Place::Launch { Tail::default() } else { plan.tail.clone() };
     let buffers = BuffersCompilationArg {
         rows: buffer(),
         model: buffer(),
@@ -31,6 +34,12 @@ pub fn compile<C: Compiler>(
         partial: buffer(),
         atomic: (atomic && !whole).then(buffer).into_iter().collect(),
         atomic_words: (atomic && whole).then(buffer).into_iter().collect(),
+        beside: BesideCompilationArg {
+            buffers: std::iter::repeat_with(buffer).take(tail.buffers() as usize).collect(),
+            numbers: std::iter::repeat_n((), tail.numbers() as usize).collect(),
+            halves: (tail.number == Number::F16).then(buffer).into_iter().collect(),
+            brains: (tail.number == Number::BF16).then(buffer).into_iter().collect(),
+        },
     };
     let numbers = |count: usize| std::iter::repeat_n((), count).collect();
     let call = CallCompilationArg {

@@ -17,9 +17,11 @@ use super::{
     finish::apply,
     memory::{Buffers, Call, Local, TREE_WORDS, combine, margin, nothing},
     node::{self, Place},
-    shared, walk,
+    shared, tail, walk,
 };
-use crate::plan::{Axis, Combine, Dim, Emit, GpuDim, Limit, Loop, Map, Op, PlanRef, Sum, Value};
+use crate::plan::{
+    Axis, Combine, Dim, Emit, GpuDim, Limit, Loop, Map, Op, Place as Ending, PlanRef, Sum, Value,
+};
 
 /// Where the loops stand.
 #[derive(CubeType)]
@@ -401,10 +403,22 @@ pub fn add(
             {
                 let base = b.model[(call.base_at + word) as usize];
                 let sum = margin(base, amount, nothing(&*b, call, plan), plan.combine);
-                b.out[at] = match comptime![plan.fused()] {
-                    Some(transform) => u32::reinterpret(apply(call.scale * f32::reinterpret(sum), transform)),
-                    None => sum,
-                };
+                if comptime![plan.place() == Ending::Launch || plan.writes_sums()] {
+                    b.out[at] = sum;
+                } else {
+                    let mut v = f32::reinterpret(sum);
+                    if comptime![plan.emit != Emit::Margins] {
+                        v = apply(call.scale * v, comptime![plan.emit.transform()]);
+                    }
+                    if comptime![plan.place() == Ending::Sum] {
+                        let tail = comptime![plan.tail.clone()];
+                        let end = comptime![tail.steps.len()];
+                        v = tail::steps(&b.beside, v, row, word, words, &tail, 0usize, end);
+                        tail::write(&mut b.out, &mut b.beside, row * words + word, v, tail.number);
+                    } else {
+                        b.out[at] = u32::reinterpret(v);
+                    }
+                }
             } else {
                 b.out[at] = combine(b.out[at], amount, plan.combine);
             }

@@ -10,11 +10,12 @@ use cubecl::prelude::*;
 use super::{
     fixed,
     memory::{combine, margin},
+    tail::{self, Beside},
 };
-use crate::plan::{Combine, Transform};
+use crate::plan::{Combine, Tail, Transform};
 
 /// What a [`finish`] does, besides what only the call knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LastStage {
     /// How leaves become margins.
     pub combine: Combine,
@@ -24,15 +25,19 @@ pub struct LastStage {
     pub outputs: u32,
     /// What becomes of them.
     pub transform: Transform,
+    /// And of the values.
+    pub tail: Tail,
 }
 
-/// One unit a row: adds up the copies of its sums that `partial` still has, and writes its values.
+/// One unit a row: adds up the copies of its sums that `partial` still has, and writes its values. Where the result is of
+/// another type than f32, `values` has room for f32 all the same.
 #[cube(launch_unchecked)]
 pub fn finish(
     model: &[u32],
     sums: &[u32],
     partial: &[u32],
-    values: &mut [f32],
+    values: &mut [u32],
+    beside: &mut Beside,
     base_at: u32,
     partial_at: u32,
     copies: u32,
@@ -49,43 +54,38 @@ pub fn finish(
         let mut best = 0u32;
         let mut top = 0.0f32;
         for o in 0..outputs {
-            let m = scale * total(model, sums, partial, base_at, partial_at, copies, rows, row, o, what);
-            if comptime![matches!(transform, Transform::Softmax | Transform::SoftmaxZero | Transform::Argmax)]
-            {
+            let m = scale
+                * total(
+                    model,
+                    sums,
+                    partial,
+                    base_at,
+                    partial_at,
+                    copies,
+                    rows,
+                    row,
+                    o,
+                    comptime![what.clone()],
+                );
+            if comptime![transform == Transform::Argmax] {
                 if o == 0u32 || m > top {
                     top = m;
                     best = o;
                 }
-            }
-            if comptime![transform.is_pair()] {
-                values[(at + 2u32 * o) as usize] = first_of_pair(m, transform);
-                values[(at + 2u32 * o + 1u32) as usize] = second_of_pair(m, transform);
+            } else if comptime![transform.is_pair()] {
+                values[(at + 2u32 * o) as usize] = u32::reinterpret(first_of_pair(m, transform));
+                values[(at + 2u32 * o + 1u32) as usize] = u32::reinterpret(second_of_pair(m, transform));
             } else if comptime![transform == Transform::MeanAndVariance] {
                 let deviation = m.exp();
-                values[(at + o) as usize] = select(o == 0u32, m, deviation * deviation);
-            } else if comptime![transform != Transform::Argmax] {
-                values[(at + o) as usize] = apply(m, transform);
+                values[(at + o) as usize] = u32::reinterpret(select(o == 0u32, m, deviation * deviation));
+            } else {
+                values[(at + o) as usize] = u32::reinterpret(apply(m, transform));
             }
         }
         if comptime![transform == Transform::Argmax] {
-            values[at as usize] = f32::cast_from(best);
+            values[at as usize] = u32::reinterpret(f32::cast_from(best));
         }
-        if comptime![matches!(transform, Transform::Softmax | Transform::SoftmaxZero)] {
-            let mut sum = 0.0f32;
-            for o in 0..outputs {
-                let m = values[(at + o) as usize];
-                let mut power = (m - top).exp();
-                if comptime![transform == Transform::SoftmaxZero] {
-                    power = select(m.abs() > 1e-7f32, power, 0.0f32);
-                }
-                values[(at + o) as usize] = power;
-                sum += power;
-            }
-            sum = select(sum > 0.0f32, sum, 1.0f32);
-            for o in 0..outputs {
-                values[(at + o) as usize] /= sum;
-            }
-        }
+        tail::row(values, beside, row, width, transform, comptime![&what.tail]);
     }
 }
 

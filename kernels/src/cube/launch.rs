@@ -10,8 +10,11 @@ use super::{
     ordered::{Order, add_in_order},
     rank::rank_rows,
     reduce::{fill_out, fill_partial, reduce_copies},
+    tail::{BesideLaunch, TailInputs},
 };
-use crate::plan::{Adders, Combine, Emit, Extents, Facts, GpuDim, Partial, PlanRef, RowType, Transform};
+use crate::plan::{
+    Adders, Combine, Emit, Extents, Facts, GpuDim, Number, Partial, Place, PlanRef, RowType, Tail, Transform,
+};
 
 /// A forest on a device: nodes, trees, slots, category sets and base scores in one buffer of words.
 #[derive(Clone, Debug)]
@@ -89,27 +92,34 @@ pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u3
 /// Runs a plan that verifies: writes margins (bits of `f32`), slots or a trace of all rows into `out`, in pieces of at
 /// most `most` rows.
 ///
-/// `leaves` are the leaf values by slot. Nothing is read back; a batch of 0 launches nothing.
+/// `leaves` are the leaf values by slot, `tail` is what the plan's tail reads. Nothing is read back; a batch of 0 launches
+/// nothing.
+#[allow(clippy::too_many_arguments)]
 pub fn launch(
     client: &Client,
     plan: &PlanRef,
     model: &Model,
     rows: &Rows,
     leaves: (Handle, usize),
+    tail: &TailInputs,
     out: (Handle, usize),
     most: u32,
 ) {
-    for (rows, out) in pieces(plan.input(), rows, out, most) {
-        launch_piece(client, plan, model, &rows, leaves.clone(), out);
+    let width = plan.emit.width(plan.outputs, model.trees);
+    let mut first = 0;
+    for (rows, out) in pieces(plan.input(), rows, out, plan.tail.number, most) {
+        launch_piece(client, plan, model, &rows, leaves.clone(), &tail.from(first, width), out);
+        first += rows.batch;
     }
 }
 
-/// Rows of a type, and room for what becomes of them, in pieces of at most `most` rows, which is rounded to whole
-/// bindings.
+/// Rows of a type, and room for what becomes of them, numbers of a type, in pieces of at most `most` rows, which is rounded
+/// to whole bindings.
 pub fn pieces(
     of: RowType,
     rows: &Rows,
     out: (Handle, usize),
+    number: Number,
     most: u32,
 ) -> impl Iterator<Item = (Rows, (Handle, usize))> {
     let whole = rows.batch <= most;
@@ -129,7 +139,7 @@ pub fn pieces(
             ..rows.clone()
         };
         let at = first as usize * width;
-        (piece, (out.0.clone().offset_start(at as u64 * 4), batch as usize * width))
+        (piece, (out.0.clone().offset_start(at as u64 * number.bytes()), batch as usize * width))
     })
 }
 
@@ -206,17 +216,19 @@ pub struct Leaves {
     pub scale: f32,
 }
 
-/// Writes margins, or values, of `rows` rows whose `slots` were found, trees in the producer's order.
+/// Writes margins, or values, of `rows` rows whose `slots` were found, trees in the producer's order, and what follows them.
 pub fn margins_in_order(
     client: &Client,
     leaves: &Leaves,
     slots: (Handle, usize),
     rows: u32,
     transform: Option<Transform>,
+    (tail, inputs): (&Tail, &TailInputs),
     out: (Handle, usize),
 ) {
     let len = rows as usize * leaves.order.outputs as usize;
-    let margins = if transform.is_some() { (client.empty(len.max(1) * 4), len) } else { out.clone() };
+    let ends = transform.is_some() || !tail.is_empty();
+    let margins = if ends { (client.empty(len.max(1) * 4), len) } else { out.clone() };
     let (count, dim) = flat(client, len as u32);
     // SAFETY: there are slots of all rows and trees, and every slot has its leaf.
     unsafe {
@@ -234,27 +246,91 @@ pub fn margins_in_order(
             leaves.order,
         );
     }
-    let Some(transform) = transform else { return };
-    let what = LastStage { combine: Combine::Sum, add_base: false, outputs: leaves.order.outputs, transform };
+    if !ends {
+        return;
+    }
+    let scale = if transform.is_some() { leaves.scale } else { 1.0 };
+    let what = LastStage {
+        combine: Combine::Sum,
+        add_base: false,
+        outputs: leaves.order.outputs,
+        transform: transform.unwrap_or_default(),
+        tail: tail.clone(),
+    };
+    let none = (client.empty(4), 1);
+    finish_rows(client, what, (&leaves.base, 0), &margins, (&none, 0, 0), inputs, out, rows, scale);
+}
+
+/// The last launch: what sums, the copies of them that are left, and a tail come to.
+#[allow(clippy::too_many_arguments)]
+fn finish_rows(
+    client: &Client,
+    what: LastStage,
+    (model, base_at): (&(Handle, usize), u32),
+    sums: &(Handle, usize),
+    (partial, partial_at, copies): (&(Handle, usize), u32, u32),
+    inputs: &TailInputs,
+    out: (Handle, usize),
+    rows: u32,
+    scale: f32,
+) {
     let (count, dim) = flat(client, rows);
-    // SAFETY: the margins of all rows, and room for what becomes of them; no copies are left.
+    // SAFETY: the sums of all rows, as many copies as are left of them, and room for what becomes of them.
     unsafe {
+        let (values, beside) = written(client, &what.tail, inputs, out.clone());
+        // A row's f32 stand somewhere on the way to halves.
+        let values = match what.tail.number {
+            Number::F32 => values,
+            Number::F16 | Number::BF16 => buffer(&client.empty(out.1.max(1) * 4), out.1),
+        };
         finish::launch_unchecked(
             client,
             count,
             dim,
-            buffer(&leaves.base.0, leaves.base.1),
-            buffer(&margins.0, margins.1),
-            buffer(&client.empty(4), 1),
-            buffer(&out.0, out.1),
-            0,
-            0,
-            0,
+            buffer(&model.0, model.1),
+            buffer(&sums.0, sums.1),
+            buffer(&partial.0, partial.1),
+            values,
+            beside,
+            base_at,
+            partial_at,
+            copies,
             rows,
-            leaves.scale,
+            scale,
             what,
         );
     }
+}
+
+/// The result where it is of f32, and what a tail reads and writes, which a result of halves is.
+///
+/// # Safety
+/// `out` has room for as many numbers of the tail's type as it says, and each tensor of `inputs` holds as many.
+unsafe fn written(
+    client: &Client,
+    tail: &Tail,
+    inputs: &TailInputs,
+    (out, len): (Handle, usize),
+) -> (BufferArg, BesideLaunch) {
+    let result = |number: Number| {
+        // SAFETY: as promised to this function.
+        (tail.number == number).then(|| unsafe { buffer(&out, len) }).into_iter()
+    };
+    let values = match tail.number {
+        // SAFETY: as promised to this function.
+        Number::F32 => unsafe { buffer(&out, len) },
+        // SAFETY: it is made here.
+        Number::F16 | Number::BF16 => unsafe { buffer(&client.empty(4), 1) },
+    };
+    // SAFETY: tensors are as large as the result, numbers by output were uploaded at their size.
+    let buffers = unsafe {
+        let tensors = inputs.tensors.iter().map(|t| buffer(t, len));
+        let each = inputs.each.iter().map(|t| buffer(t, t.size_in_used() as usize / 4));
+        tensors.chain(each).collect()
+    };
+    let numbers = inputs.numbers.iter().copied().collect();
+    let halves = result(Number::F16).collect();
+    (values, BesideLaunch::new(buffers, numbers, halves, result(Number::BF16).collect()))
 }
 
 fn launch_piece(
@@ -263,24 +339,24 @@ fn launch_piece(
     model: &Model,
     rows: &Rows,
     leaves: (Handle, usize),
+    tail: &TailInputs,
     out: (Handle, usize),
 ) {
     if rows.batch == 0 {
         return;
     }
-    let Facts { sums_once, is_atomic, fused } = plan.facts();
+    let Facts { sums_once, is_atomic, place } = plan.facts();
     let sums = plan.emit.sums();
     let fixed = sums && plan.combine == Combine::Fixed;
     let from_base = matches!(plan.combine, Combine::Sum | Combine::Fixed);
     // Sums that began as those of no leaves, whole numbers, and values that need more than their own sum, take a last
     // launch.
     let add_base = sums && !sums_once && !from_base;
-    let (transform, scale) = match plan.emit {
-        Emit::Values(transform) if fused.is_none() => (Some(transform), model.scale),
-        _ => ((add_base || fixed).then_some(Transform::Identity), 1.0),
-    };
-    let last = transform.map(|transform| {
-        (LastStage { combine: plan.combine, add_base, outputs: plan.outputs, transform }, out.clone())
+    let scale = if plan.emit == Emit::Margins { 1.0 } else { model.scale };
+    let last = (add_base || fixed || place == Place::Launch).then(|| {
+        let (transform, tail) = (plan.emit.transform(), plan.tail.clone());
+        let what = LastStage { combine: plan.combine, add_base, outputs: plan.outputs, transform, tail };
+        (what, out.clone())
     });
     let out = match last {
         Some(_) => {
@@ -299,7 +375,8 @@ fn launch_piece(
     }
     let partial_len = partials_at.pop().unwrap_or(0);
     let partial = client.empty(partial_len.max(1) as usize * 4);
-    let nothing_at = model.base_at + plan.sum_words();
+    let base_at = model.base_at;
+    let nothing_at = base_at + plan.sum_words();
     if partial_len > 0 {
         let (count, dim) = flat(client, partial_len);
         // SAFETY: the buffer was made for this many values, the model's words hold the sum of no leaves.
@@ -349,16 +426,22 @@ fn launch_piece(
     // SAFETY: loops are bounded by the rows and trees, walks by the layout (checked when it was packed), and the
     // buffers were made for them.
     unsafe {
-        let written = if atomic { buffer(&none(), 1) } else { buffer(&out.0, out.1) };
+        let (values, beside) = match &last {
+            // The tail is the last launch's.
+            Some(_) => written(client, &Tail::default(), &TailInputs::default(), out.clone()),
+            None => written(client, &plan.tail, tail, out.clone()),
+        };
+        let values = if atomic { buffer(&none(), 1) } else { values };
         let added_to = |whole: bool| (atomic && fixed == whole).then(|| buffer(&out.0, out.1));
         let buffers = BuffersLaunch::new(
             buffer(&rows.words, rows.len),
             buffer(&model.words, model.len),
             buffer(&leaves.0, leaves.1),
-            written,
+            values,
             buffer(&partial, partial_len.max(1) as usize),
             added_to(false).into_iter().collect(),
             added_to(true).into_iter().collect(),
+            beside,
         );
         forest::launch_unchecked(
             client,
@@ -407,26 +490,9 @@ fn launch_piece(
         }
     }
     if let Some((what, values)) = last {
-        let (count, dim) = flat(client, rows.batch);
-        // SAFETY: `out` holds the sums of these rows, `values` has room for what becomes of them, the copies left lie in
-        // the partial buffer.
-        unsafe {
-            finish::launch_unchecked(
-                client,
-                count,
-                dim,
-                buffer(&model.words, model.len),
-                buffer(&out.0, out.1),
-                buffer(&partial, partial_len.max(1) as usize),
-                buffer(&values.0, values.1),
-                model.base_at,
-                left.0,
-                left.1,
-                rows.batch,
-                scale,
-                what,
-            );
-        }
+        let (model, partial) = ((model.words.clone(), model.len), (partial, partial_len.max(1) as usize));
+        let from = (&model, base_at);
+        finish_rows(client, what, from, &out, (&partial, left.0, left.1), tail, values, rows.batch, scale);
     }
 }
 

@@ -4,6 +4,7 @@
 
 use cubecl::prelude::*;
 
+use super::tail::Beside;
 use crate::plan::{CachedTrees, Combine, PlanRef};
 
 /// Words of a tree's record: root, constant, output, producer's index, depth.
@@ -26,6 +27,8 @@ pub struct Buffers {
     pub atomic: Sequence<Box<[Atomic<f32>]>>,
     /// The same where sums are whole numbers.
     pub atomic_words: Sequence<Box<[Atomic<u32>]>>,
+    /// What follows the forest where its sums are written.
+    pub beside: Beside,
 }
 
 /// What only the call knows.

@@ -20,6 +20,7 @@ mod ordered;
 mod rank;
 mod reduce;
 mod shared;
+mod tail;
 mod walk;
 
 pub use compile::compile;
@@ -32,3 +33,4 @@ pub use memory::TREE_WORDS;
 pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
 pub use ordered::Order;
 pub use rank::COLUMN_WORDS;
+pub use tail::TailInputs;

@@ -15,8 +15,9 @@ use super::{
     memory::{Buffers, Call, Local, TREE_WORDS, combine, nothing, shared_len},
     node::{self, Place},
     rank::{COLUMN_WORDS, rank},
+    tail,
 };
-use crate::plan::{Adders, Children, Combine, Dim, GpuDim, PlanRef, Range, RowLoop, Sum};
+use crate::plan::{Adders, Children, Combine, Dim, GpuDim, Place as Ending, PlanRef, Range, RowLoop, Sum};
 
 /// Values of a patch of rows that units side by side load, …
 const PATCH: u32 = 32;
@@ -326,6 +327,19 @@ fn reduce_rows(
                 add(b, call, local, state, state.row, word, total, into, plan);
             }
             word += stride;
+        }
+        if comptime![matches!(into, Sum::Result { .. }) && plan.place() == Ending::Row] {
+            if team.lane == 0u32 {
+                let transform = comptime![plan.emit.transform()];
+                tail::row(
+                    &mut b.out,
+                    &mut b.beside,
+                    state.row,
+                    comptime![plan.outputs],
+                    transform,
+                    comptime![&plan.tail],
+                );
+            }
         }
     }
 }

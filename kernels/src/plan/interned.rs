@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Plan, Transform};
+use super::{Place, Plan};
 
 /// A plan shared by reference whose hash and comparison cost a stored id, not a walk: what a launch hands to cubecl.
 #[derive(Clone)]
@@ -25,8 +25,8 @@ pub struct Facts {
     pub sums_once: bool,
     /// [`Plan::is_atomic`].
     pub is_atomic: bool,
-    /// [`Plan::fused`].
-    pub fused: Option<Transform>,
+    /// [`Plan::place`].
+    pub place: Place,
 }
 
 impl PlanRef {
@@ -34,7 +34,7 @@ impl PlanRef {
     pub fn new(plan: Plan) -> Self {
         let mut hasher = std::hash::DefaultHasher::new();
         plan.hash(&mut hasher);
-        let facts = Facts { sums_once: plan.sums_once(), is_atomic: plan.is_atomic(), fused: plan.fused() };
+        let facts = Facts { sums_once: plan.sums_once(), is_atomic: plan.is_atomic(), place: plan.place() };
         Self(Arc::new(Interned { id: hasher.finish(), facts, plan }))
     }
 

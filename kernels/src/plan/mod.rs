@@ -10,6 +10,7 @@ mod interned;
 mod key;
 pub mod question;
 mod size;
+mod tail;
 mod text;
 mod transform;
 mod verify;
@@ -19,6 +20,7 @@ use std::fmt;
 pub use interned::{Facts, PlanRef};
 pub use key::{MISSING, key};
 pub use size::{Extents, Size};
+pub use tail::{Number, Place, Tail, TailStep};
 pub use transform::{Transform, argmax};
 
 /// An axis of a launch.
@@ -530,6 +532,11 @@ impl Emit {
         matches!(self, Self::Margins | Self::Values(_))
     }
 
+    /// What becomes of margins before they are written.
+    pub fn transform(self) -> Transform {
+        if let Self::Values(transform) = self { transform } else { Transform::Identity }
+    }
+
     /// Words a row, for a forest of so many outputs and trees.
     pub fn width(self, outputs: u32, trees: u32) -> u32 {
         match self {
@@ -593,6 +600,8 @@ pub struct Plan {
     pub target: Target,
     /// What it writes.
     pub emit: Emit,
+    /// What follows that.
+    pub tail: Tail,
     /// The layout.
     pub layout: LayoutKind,
     /// How walks step through it.
@@ -676,19 +685,6 @@ impl Plan {
             _ => true,
         };
         self.partials.is_empty() && self.ops().iter().all(once)
-    }
-
-    /// The transform that is computed where a sum is written: one of a single output whose every row is written once.
-    /// Any other is a launch of its own, the last stage.
-    pub fn fused(&self) -> Option<Transform> {
-        match self.emit {
-            Emit::Values(t)
-                if self.outputs == 1 && t.is_each() && self.sums_once() && self.combine != Combine::Fixed =>
-            {
-                Some(t)
-            }
-            _ => None,
-        }
     }
 
     /// Whether some sum is added to the result with atomic operations.

@@ -15,10 +15,7 @@ impl fmt::Display for Plan {
         };
         let emit = match self.emit {
             Emit::Margins => "margins".to_owned(),
-            Emit::Values(t) => {
-                let place = if self.fused().is_some() { "as sums are written" } else { "in a last launch" };
-                format!("values({}, {place})", t.name())
-            }
+            Emit::Values(t) => format!("values({}, {})", t.name(), self.place().name()),
             Emit::Slots => "slots".to_owned(),
             Emit::Trace => "trace".to_owned(),
         };
@@ -78,6 +75,9 @@ impl fmt::Display for Plan {
             });
             let copies: Vec<String> = copies.collect();
             writeln!(f, "  partial{i}: f32[{}, batch, {}]", copies.join(", "), self.outputs)?;
+        }
+        if !self.tail.is_empty() {
+            writeln!(f, "  tail ({}): {}", self.place().name(), self.tail)?;
         }
         self.write_ops(f, &self.body, 0)
     }

@@ -1,0 +1,424 @@
+//! What follows a forest, run with it: scale and shift, sigmoid, softmax, tensors beside it, and the result's type.
+
+use std::sync::Arc;
+
+use burn::{
+    backend::{Backend, Dispatch, DispatchDevice, ExtensionType, tensor::FloatTensor},
+    tensor::{DType, FloatDType, Tensor, TensorData, activation},
+};
+use fangorn_kernels::plan::{Number, Tail, TailStep};
+
+use super::{ForestBackend, ForestOp, forest, innermost, values};
+use crate::{
+    error::{Error, Result},
+    plan::Emit,
+};
+
+/// Tensors that an epilogue may take, at most.
+pub const MOST_TENSORS: usize = 4;
+
+/// A step of an [`Epilogue`] on a row's values `v`, one for each output.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Step {
+    /// `v * scale + shift`.
+    Affine {
+        /// What each value is multiplied with.
+        scale: f32,
+        /// What is added then.
+        shift: f32,
+    },
+    /// `v * scale[output] + shift[output]`.
+    AffineEach {
+        /// A number for each output.
+        scale: Vec<f32>,
+        /// And one to be added.
+        shift: Vec<f32>,
+    },
+    /// `1 / (1 + e^-v)`.
+    Sigmoid,
+    /// `e^v / Σ e^v` over the row's outputs.
+    Softmax,
+    /// Plus the next of the call's tensors, `[rows, outputs]` of f32.
+    Add,
+    /// Times the next of the call's tensors.
+    Multiply,
+    /// The result as f16 or bf16, rounded once; the steps before are taken in f32. The last step, where there is one.
+    Cast(FloatDType),
+}
+
+/// What follows a forest, taken in f32 while its sums are written.
+///
+/// On a cubecl device the steps are part of the forest's kernel, or of the last launch where its sums need one. On the CPU a
+/// block of rows goes through all steps while it is close.
+///
+/// ```
+/// # #[cfg(feature = "flex")] {
+/// use std::sync::Arc;
+/// use burn::tensor::{Device, Tensor};
+/// use fangorn::{import, op::{self, Epilogue, ForestOp, Step}};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let model = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let op = Arc::new(ForestOp::new(model)?);
+/// let device = Device::flex();
+/// // Calibrated, and added to the logit of another model.
+/// let calibrated = Step::Affine { scale: 0.9, shift: -0.1 };
+/// let epilogue = Arc::new(Epilogue::of_margins([calibrated, Step::Add, Step::Sigmoid])?);
+/// let x = Tensor::<2>::zeros([4, op.forest().features.len()], &device);
+/// let logits = Tensor::<2>::ones([4, 1], &device);
+/// let mixed = op::then(x, op.leaves(&device), vec![logits], &op, &epilogue)?;
+/// assert_eq!(mixed.dims(), [4, 1]);
+/// # }
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Epilogue {
+    steps: Vec<Step>,
+    of_values: bool,
+    tail: Tail,
+    numbers: Vec<f32>,
+    /// Scales and then shifts of each step that has some for each output.
+    each: Vec<Vec<f32>>,
+    tensors: usize,
+    #[cfg(feature = "cube")]
+    each_on: super::once_list::OnceList<burn_cubecl::CubeDevice, Vec<cubecl::server::Handle>>,
+}
+
+impl Epilogue {
+    /// What follows the margins.
+    ///
+    /// # Errors
+    /// More than [`MOST_TENSORS`] steps that take a tensor, scales and shifts of different lengths, a cast that is not the last
+    /// step, or one to another type than f32, f16 and bf16.
+    pub fn of_margins(steps: impl IntoIterator<Item = Step>) -> Result<Self> {
+        Self::new(steps.into_iter().collect(), false)
+    }
+
+    /// What follows the values, which is what the producer's predict returns.
+    ///
+    /// # Errors
+    /// As [`Epilogue::of_margins`].
+    pub fn of_values(steps: impl IntoIterator<Item = Step>) -> Result<Self> {
+        Self::new(steps.into_iter().collect(), true)
+    }
+
+    fn new(steps: Vec<Step>, of_values: bool) -> Result<Self> {
+        let refused = |what: String| Err(Error::Epilogue(what));
+        let takes = |step: &Step| matches!(step, Step::Add | Step::Multiply);
+        let tensors = steps.iter().filter(|s| takes(s)).count();
+        if tensors > MOST_TENSORS {
+            return refused(format!(
+                "{tensors} steps take a tensor each, at most {MOST_TENSORS} can; add tensors up before"
+            ));
+        }
+        let mut made = Self {
+            steps: Vec::new(),
+            of_values,
+            tail: Tail::default(),
+            numbers: Vec::new(),
+            each: Vec::new(),
+            tensors,
+            #[cfg(feature = "cube")]
+            each_on: super::once_list::OnceList::default(),
+        };
+        let mut next = 0..tensors as u32;
+        for (i, step) in steps.iter().enumerate() {
+            let buffer = if takes(step) { next.next().expect("they were counted") } else { 0 };
+            let step = match step {
+                Step::Affine { scale, shift } => {
+                    made.numbers.extend([*scale, *shift]);
+                    TailStep::Affine { at: made.numbers.len() as u32 - 2 }
+                }
+                Step::AffineEach { scale, shift } => {
+                    if scale.len() != shift.len() {
+                        let (scales, shifts) = (scale.len(), shift.len());
+                        return refused(format!(
+                            "step {i} has {scales} scales and {shifts} shifts; hand over one of each an output"
+                        ));
+                    }
+                    made.each.push(scale.iter().chain(shift).copied().collect());
+                    TailStep::AffineEach { buffer: (tensors + made.each.len()) as u32 - 1 }
+                }
+                Step::Sigmoid => TailStep::Sigmoid,
+                Step::Softmax => TailStep::Softmax,
+                Step::Add => TailStep::Add { buffer },
+                Step::Multiply => TailStep::Multiply { buffer },
+                Step::Cast(_) if i + 1 < steps.len() => {
+                    return refused(format!(
+                        "step {i} is a cast, which only the last one may be; move it there"
+                    ));
+                }
+                Step::Cast(dtype) => {
+                    made.tail.number = match dtype {
+                        FloatDType::F32 => Number::F32,
+                        FloatDType::F16 => Number::F16,
+                        FloatDType::BF16 => Number::BF16,
+                        other => {
+                            return refused(format!(
+                                "step {i} casts to {other:?}; take f32, f16 or bf16 and cast the result"
+                            ));
+                        }
+                    };
+                    continue;
+                }
+            };
+            made.tail.steps.push(step);
+        }
+        made.steps = steps;
+        Ok(made)
+    }
+
+    /// The steps, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Whether it follows values; otherwise margins.
+    pub fn follows_values(&self) -> bool {
+        self.of_values
+    }
+
+    /// Tensors that a call hands over.
+    pub fn tensors(&self) -> usize {
+        self.tensors
+    }
+
+    /// The type of the result.
+    pub fn dtype(&self) -> DType {
+        match self.tail.number {
+            Number::F32 => DType::F32,
+            Number::F16 => DType::F16,
+            Number::BF16 => DType::BF16,
+        }
+    }
+
+    /// Values that a row of a forest has behind it.
+    pub fn width(&self, op: &ForestOp) -> usize {
+        if self.of_values { op.values_width() } else { op.outputs() }
+    }
+
+    /// Whether it can follow a forest.
+    ///
+    /// # Errors
+    /// A step with numbers for another count of outputs than the forest's.
+    pub fn fits(&self, op: &ForestOp) -> Result<()> {
+        let width = self.width(op);
+        match self.each.iter().find(|each| each.len() != 2 * width) {
+            None => Ok(()),
+            Some(each) => Err(Error::Epilogue(format!(
+                "a step has numbers for {} outputs, the forest has {width}",
+                each.len() / 2
+            ))),
+        }
+    }
+
+    /// The same steps as tensor operations on margins, or values, `[rows, outputs]`; `tensors` has as many as [are
+    /// taken](Epilogue::tensors).
+    pub fn by_operations(&self, of: Tensor<2>, tensors: &[Tensor<2>]) -> Tensor<2> {
+        let device = of.device();
+        let mut tensors = tensors.iter().cloned();
+        let mut next = || tensors.next().expect("as many tensors as steps take");
+        self.steps.iter().fold(of, |v, step| match step {
+            Step::Affine { scale, shift } => v.mul_scalar(*scale).add_scalar(*shift),
+            Step::AffineEach { scale, shift } => {
+                let row = |n: &[f32]| {
+                    Tensor::<2>::from_data(TensorData::new(n.to_vec(), [1, n.len()]), (&device, DType::F32))
+                };
+                v * row(scale) + row(shift)
+            }
+            Step::Sigmoid => activation::sigmoid(v),
+            Step::Softmax => activation::softmax(v, 1),
+            Step::Add => v + next(),
+            Step::Multiply => v * next(),
+            Step::Cast(dtype) => v.cast(*dtype),
+        })
+    }
+
+    pub(super) fn emit(&self, op: &ForestOp) -> Emit {
+        if self.of_values { Emit::Values(op.forest().transform) } else { Emit::Margins }
+    }
+
+    #[cfg(feature = "cube")]
+    pub(super) fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// What its steps read on a device: the call's tensors, and numbers that are uploaded once.
+    #[cfg(feature = "cube")]
+    pub(super) fn inputs(
+        &self,
+        device: &burn_cubecl::CubeDevice,
+        tensors: Vec<cubecl::server::Handle>,
+    ) -> fangorn_kernels::cube::TailInputs {
+        let upload = |numbers: &Vec<f32>| {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
+            device.client().create_from_slice(&bytes)
+        };
+        let make = || Ok::<_, std::convert::Infallible>(self.each.iter().map(upload).collect());
+        let each = match self.each_on.get_or_try_init(device, make) {
+            Ok(each) => each.clone(),
+            Err(never) => match never {},
+        };
+        fangorn_kernels::cube::TailInputs { tensors, each, numbers: self.numbers.clone() }
+    }
+
+    /// The steps on rows from `first` on in the CPU's memory.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn apply(&self, width: usize, first: usize, values: &mut [f32], tensors: &[&[f32]]) {
+        let buffers: Vec<&[f32]> =
+            tensors.iter().copied().chain(self.each.iter().map(|each| &each[..])).collect();
+        self.tail.apply(width, first, values, &self.numbers, &buffers);
+    }
+}
+
+/// The tensors of a call.
+#[derive(Clone, Debug, ExtensionType)]
+#[cfg_attr(feature = "cube", extension_type(fusion))]
+pub enum Tensors<B: Backend> {
+    /// None.
+    None,
+    /// One.
+    One(FloatTensor<B>),
+    /// Two, in the order of the steps.
+    Two(FloatTensor<B>, FloatTensor<B>),
+    /// Three.
+    Three(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
+    /// Four.
+    Four(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
+}
+
+impl<B: Backend> Tensors<B> {
+    /// The tensors in order.
+    pub fn into_vec(self) -> Vec<FloatTensor<B>> {
+        match self {
+            Self::None => vec![],
+            Self::One(a) => vec![a],
+            Self::Two(a, b) => vec![a, b],
+            Self::Three(a, b, c) => vec![a, b, c],
+            Self::Four(a, b, c, d) => vec![a, b, c, d],
+        }
+    }
+
+    pub(super) fn map<C: Backend>(self, mut f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>) -> Tensors<C> {
+        match self {
+            Self::None => Tensors::None,
+            Self::One(a) => Tensors::One(f(a)),
+            Self::Two(a, b) => Tensors::Two(f(a), f(b)),
+            Self::Three(a, b, c) => Tensors::Three(f(a), f(b), f(c)),
+            Self::Four(a, b, c, d) => Tensors::Four(f(a), f(b), f(c), f(d)),
+        }
+    }
+}
+
+/// The forest and what follows it: `[rows, features]`, leaf values by slot as [`forest`] takes them, and a tensor for each
+/// step that takes one, to `[rows, outputs]` of the epilogue's [type](Epilogue::dtype).
+///
+/// Under autodiff the steps are tensor operations behind [`forest`] or [`values`], so that gradients reach the leaf values and
+/// the tensors; what they give is the same within the rounding of each step.
+///
+/// # Errors
+/// As [`forest`]; and another number, shape, type or device of tensors than the steps take, or a type of the result that the
+/// device does not store.
+pub fn then(
+    x: Tensor<2>,
+    leaves: Tensor<1>,
+    tensors: Vec<Tensor<2>>,
+    op: &Arc<ForestOp>,
+    epilogue: &Arc<Epilogue>,
+) -> Result<Tensor<2>> {
+    op.check_leaves(&x, &leaves)?;
+    epilogue.check(&x, &tensors, op)?;
+    let tracked = super::tracked(&x, &leaves) || tensors.iter().any(|t| t.is_autodiff());
+    if op.trees() == 0 || x.dims()[0] == 0 || tracked {
+        let of = if epilogue.of_values { values(x, leaves, op)? } else { forest(x, leaves, op)? };
+        return Ok(epilogue.by_operations(of, &tensors));
+    }
+    op.prepare_then(&x.device(), x.dtype(), epilogue)?;
+    let mut next = tensors.into_iter().map(Tensor::into_dispatch);
+    let mut next = || next.next().expect("they were counted");
+    let tensors: Tensors<Dispatch> = match epilogue.tensors {
+        0 => Tensors::None,
+        1 => Tensors::One(next()),
+        2 => Tensors::Two(next(), next()),
+        3 => Tensors::Three(next(), next(), next()),
+        _ => Tensors::Four(next(), next(), next(), next()),
+    };
+    let made = <Dispatch as ForestBackend>::forest_then(
+        x.into_dispatch(),
+        leaves.into_dispatch(),
+        tensors,
+        op.clone(),
+        epilogue.clone(),
+    );
+    Ok(Tensor::from_dispatch(made))
+}
+
+impl Epilogue {
+    /// Whether it can follow a forest on these rows with these tensors.
+    ///
+    /// # Errors
+    /// As [`Epilogue::fits`]; another number, shape, type or device of tensors than its steps take; a type of the result
+    /// that the device does not store.
+    pub fn check(&self, x: &Tensor<2>, tensors: &[Tensor<2>], op: &ForestOp) -> Result<()> {
+        self.fits(op)?;
+        let refused = |what: String| Err(Error::Epilogue(what));
+        if tensors.len() != self.tensors {
+            let found = tensors.len();
+            return refused(format!("{found} tensors were handed over, its steps take {}", self.tensors));
+        }
+        let (device, shape) = (x.device(), [x.dims()[0], self.width(op)]);
+        for (i, tensor) in tensors.iter().enumerate() {
+            let (dims, dtype) = (tensor.dims(), tensor.dtype());
+            if dims != shape || dtype != DType::F32 {
+                return refused(format!(
+                    "tensor {i} is {dims:?} of {dtype:?}, the forest's rows want {shape:?} of F32; expand or cast it"
+                ));
+            }
+            if tensor.device() != device {
+                return refused(format!(
+                    "tensor {i} is on {:?}, rows are on {device:?}; move it",
+                    tensor.device()
+                ));
+            }
+        }
+        let recorded = matches!(innermost(device.as_dispatch()), DispatchDevice::Capture(_));
+        let dtype = self.dtype();
+        if dtype != DType::F32 && !recorded && !device.supports_dtype(dtype) {
+            return Err(Error::Device(format!("{dtype:?} is no type of {device:?}; leave the cast out")));
+        }
+        Ok(())
+    }
+}
+
+impl ForestOp {
+    /// As [`ForestOp::prepare`], with what follows.
+    fn prepare_then(&self, device: &burn::tensor::Device, dtype: DType, epilogue: &Epilogue) -> Result<()> {
+        match innermost(device.as_dispatch()) {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(device) => {
+                self.executable_then(device, dtype, epilogue.emit(self), &epilogue.tail).map(drop)
+            }
+            _ => self.prepare(device, dtype, epilogue.emit(self)),
+        }
+    }
+
+    /// Rows in the CPU's memory, for an operator that is [prepared](ForestOp::prepare).
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(super) fn cpu_then(
+        &self,
+        rows: &crate::cpu::Rows<'_>,
+        leaves: &[f32],
+        tensors: &[&[f32]],
+        epilogue: &Epilogue,
+    ) -> TensorData {
+        let width = epilogue.width(self);
+        let mut out = vec![0.0f32; rows.len() * width];
+        let predictor = self.predictor().expect("prepared by the caller");
+        let apply = |first: usize, values: &mut [f32]| epilogue.apply(width, first, values, tensors);
+        let done = predictor.then_of(rows, leaves, epilogue.of_values, &apply, &mut out);
+        done.expect("checked by the caller");
+        let out = TensorData::new(out, [rows.len(), width]);
+        if epilogue.dtype() == DType::F32 { out } else { out.convert_dtype(epilogue.dtype()) }
+    }
+}

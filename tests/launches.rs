@@ -1,0 +1,88 @@
+//! How many kernels a forest is, with what follows it. A test by itself: launches are counted for the whole process.
+
+#![cfg(feature = "cube")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use burn::tensor::{Device, Tensor, TensorData};
+use cubecl::logging::{LaunchObservation, LaunchObserver};
+use fangorn::{
+    op::{Epilogue, ForestOp, Step, then},
+    schedule::Preset,
+};
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<&'static str>>);
+
+impl LaunchObserver for Seen {
+    fn launched(&self, kernel: &'static str) {
+        self.0.lock().expect("no panic").push(kernel);
+    }
+}
+
+/// The kernels that `run` launches until what it gives is read.
+fn launches(run: impl Fn() -> Tensor<2>) -> Vec<&'static str> {
+    // What is made at the first call is not counted.
+    run().into_data();
+    let seen = Arc::new(Seen::default());
+    let watching = LaunchObservation::new(seen.clone());
+    run().into_data();
+    drop(watching);
+    let seen = seen.0.lock().expect("no panic");
+    seen.clone()
+}
+
+fn device() -> Option<Device> {
+    support::gpu().map(|(_, device)| device)
+}
+
+#[test]
+fn what_follows_a_forest_is_no_launch() {
+    let Some(device) = device() else { return };
+    let s = support::named("churn");
+    let rows = Tensor::<2>::from_data(TensorData::new(s.rows.clone(), [s.count, s.columns()]), &device);
+    let op = Arc::new(ForestOp::new(s.forest.clone()).expect("a forest"));
+    let bare = launches(|| op.margins(rows.clone()).expect("rows"));
+    assert_eq!(bare.len(), 1, "{bare:?}");
+    let beside = Tensor::<2>::ones([s.count, 1], &device);
+    let steps = [
+        Step::Affine { scale: 2.0, shift: 1.0 },
+        Step::Add,
+        Step::AffineEach { scale: vec![0.5], shift: vec![0.5] },
+        Step::Multiply,
+        Step::Sigmoid,
+    ];
+    let epilogue = Arc::new(Epilogue::of_margins(steps).expect("steps"));
+    let found = launches(|| {
+        let tensors = vec![beside.clone(), beside.clone()];
+        then(rows.clone(), op.leaves(&device), tensors, &op, &epilogue).expect("rows")
+    });
+    assert_eq!(found.len(), 1, "{found:?}");
+
+    // A unit that adds up a row's sums takes their softmax; where a row is several units', a last launch does.
+    let s = support::named("softprob");
+    let rows = Tensor::<2>::from_data(TensorData::new(s.rows.clone(), [s.count, s.columns()]), &device);
+    let steps =
+        [Step::Affine { scale: 2.0, shift: 1.0 }, Step::Softmax, Step::Affine { scale: 2.0, shift: 1.0 }];
+    let epilogue = Arc::new(Epilogue::of_margins(steps).expect("steps"));
+    for (preset, more) in [(Preset::Default, 0), (Preset::TahoeDirect, 1), (Preset::RapidsFil, 1)] {
+        let op = ForestOp::with_schedule(s.forest.clone(), preset.schedule(&s.forest, true));
+        let op = Arc::new(op.expect("a schedule"));
+        match op.margins(rows.clone()) {
+            Ok(_) => {}
+            Err(refused) => {
+                assert!(support::lacks_shared_memory(&refused), "{}: {refused}", preset.name());
+                continue;
+            }
+        }
+        let bare = launches(|| op.margins(rows.clone()).expect("rows"));
+        let followed =
+            launches(|| then(rows.clone(), op.leaves(&device), vec![], &op, &epilogue).expect("rows"));
+        assert_eq!(followed.len(), bare.len() + more, "{}: {bare:?}, {followed:?}", preset.name());
+        // The objective's own softmax is in the same place.
+        let values = launches(|| op.values(rows.clone()).expect("rows"));
+        assert_eq!(values.len(), bare.len() + more, "{}: {bare:?}, {values:?}", preset.name());
+    }
+}
