@@ -102,6 +102,7 @@ impl ForestModuleConfig {
             schedule: schedule.map(Into::into),
             output,
             soft,
+            epilogue: None,
         })
     }
 }

@@ -44,6 +44,7 @@
 
 mod classes;
 mod config;
+mod epilogue;
 mod parts;
 mod soft;
 mod structure;
@@ -55,7 +56,7 @@ use burn::{
     tensor::{DType, Int, Tensor},
 };
 use fangorn::{
-    op::{self, ForestOp},
+    op::{self, Epilogue, ForestOp},
     schedule::Schedule,
 };
 
@@ -103,19 +104,23 @@ pub struct ForestModule {
     schedule: Option<Arc<Schedule>>,
     output: Output,
     soft: Option<Soft>,
+    epilogue: Option<Arc<Epilogue>>,
 }
 
 impl ForestModule {
     /// Values or margins of rows, as the module was [made](ForestModuleConfig::with_output): `[rows, features]` of f32, f16
     /// or bf16 in any strides to f32, `[rows, outputs]` (for values with as many columns as the objective's transform has).
+    /// Then the [steps that follow](ForestModule::then), if there are any.
     ///
     /// # Errors
-    /// Rows of another width, type or device than the module's; a schedule that the device can't carry out; and
-    /// [`Error::Record`] where a record was loaded that makes no forest.
+    /// Rows of another width, type or device than the module's; a schedule that the device can't carry out;
+    /// [`Error::Record`] where a record was loaded that makes no forest; and steps that take tensors, which
+    /// [`forward_with`](ForestModule::forward_with) hands over.
     pub fn forward(&self, x: Tensor<2>) -> Result<Tensor<2>> {
-        match self.output {
-            Output::Margins => self.margins(x),
-            Output::Values => self.values(x),
+        match (self.output, &self.epilogue) {
+            (_, Some(_)) => self.forward_with(x, Vec::new()),
+            (Output::Margins, None) => self.margins(x),
+            (Output::Values, None) => self.values(x),
         }
     }
 

@@ -150,8 +150,12 @@ impl ModuleDisplay for ForestModule {
             .add("leaves", &forest.slots())
             .add("outputs", &op.outputs())
             .add_debug_attribute("output", &self.output);
-        match &self.soft {
-            Some(soft) => content.add("temperature", &soft.temperature()).optional(),
+        let content = match &self.soft {
+            Some(soft) => content.add("temperature", &soft.temperature()),
+            None => content,
+        };
+        match &self.epilogue {
+            Some(epilogue) => content.add_debug_attribute("then", &epilogue.steps()).optional(),
             None => content.optional(),
         }
     }

@@ -1,0 +1,72 @@
+//! What follows the forest of a module.
+
+use std::sync::Arc;
+
+use burn::tensor::Tensor;
+use fangorn::op::{self, Epilogue, Step};
+
+use super::{ForestModule, Output};
+use crate::error::Result;
+
+impl ForestModule {
+    /// The module with one more step behind what [`forward`](ForestModule::forward) gives: scale and shift, sigmoid, softmax,
+    /// a tensor beside the rows, the result's type. Without a gradient to pass on, the steps run with the forest:
+    /// on a GPU in its kernel, on the CPU block by block.
+    ///
+    /// Steps belong to the program and are no part of a record; the other methods' results are not touched by them.
+    ///
+    /// ```
+    /// # #[cfg(feature = "flex")] {
+    /// use burn::tensor::{Device, Tensor};
+    /// use fangorn::{import, op::Step};
+    /// use fangorn_graphs::{ForestModuleConfig, Output};
+    ///
+    /// let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/zoo/churn/model.ubj");
+    /// let forest = import::load(model.as_ref(), &Default::default())?;
+    /// let device = Device::flex();
+    /// let module = ForestModuleConfig::new(forest).with_output(Output::Margins).init(&device)?;
+    /// let module = module.then(Step::Affine { scale: 0.9, shift: -0.1 })?.then(Step::Add)?.then(Step::Sigmoid)?;
+    /// let x = Tensor::<2>::zeros([4, module.features()], &device);
+    /// let logits = Tensor::<2>::ones([4, 1], &device); // of another model
+    /// assert_eq!(module.forward_with(x, vec![logits])?.dims(), [4, 1]);
+    /// # }
+    /// # Ok::<(), fangorn_graphs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A step that can't follow those before it, or with numbers for another count of outputs than the module gives.
+    pub fn then(self, step: Step) -> Result<Self> {
+        let before = self.epilogue.as_ref().map_or(&[][..], |epilogue| epilogue.steps());
+        let steps = before.iter().cloned().chain([step]);
+        let epilogue = match self.output {
+            Output::Margins => Epilogue::of_margins(steps)?,
+            Output::Values => Epilogue::of_values(steps)?,
+        };
+        epilogue.fits(self.operator()?)?;
+        Ok(Self { epilogue: Some(Arc::new(epilogue)), ..self })
+    }
+
+    /// As [`forward`](ForestModule::forward), with a tensor `[rows, outputs]` of f32 for each step that takes one, in the order
+    /// of the steps. Under autodiff gradients reach them, too.
+    ///
+    /// # Errors
+    /// As [`forward`](ForestModule::forward); tensors of another number, shape, type or device; a result of a type
+    /// that the device does not store.
+    pub fn forward_with(&self, x: Tensor<2>, tensors: Vec<Tensor<2>>) -> Result<Tensor<2>> {
+        let op = self.operator()?;
+        let Some(epilogue) = &self.epilogue else {
+            let none = match self.output {
+                Output::Margins => Epilogue::of_margins([])?,
+                Output::Values => Epilogue::of_values([])?,
+            };
+            none.check(&x, &tensors, op)?;
+            return self.forward(x);
+        };
+        if self.soft.is_none() || !x.is_autodiff() {
+            return Ok(op::then(x, self.values_of_leaves(op)?, tensors, op, epilogue)?);
+        }
+        epilogue.check(&x, &tensors, op)?;
+        let of = if epilogue.follows_values() { self.values(x)? } else { self.margins(x)? };
+        Ok(epilogue.by_operations(of, &tensors))
+    }
+}
