@@ -25,6 +25,8 @@ pub mod sum;
 pub use error::Error;
 pub use forest::Forest;
 pub use import::fangorn as file;
+#[cfg(feature = "burn")]
+pub use op::init;
 pub use predictor::Predictor;
 
 /// The README's examples, which the documentation tests run.

@@ -85,4 +85,8 @@ fn what_follows_a_forest_is_no_launch() {
         let values = launches(|| op.values(rows.clone()).expect("rows"));
         assert_eq!(values.len(), bare.len() + more, "{}: {bare:?}, {values:?}", preset.name());
     }
+
+    // Fusers are registered before anything runs.
+    let late = fangorn::init().expect_err("tensor operations have run").to_string();
+    assert!(late.contains("fangorn::init() first"), "{late}");
 }

@@ -3,8 +3,8 @@
 use cubecl::{client::Client, server::Handle};
 use fangorn_kernels::{
     cube::{
-        Leaves, Model, Order, RankTables, Rows, TailInputs, cubes, launch, margins_in_order, most_rows,
-        pieces, rank,
+        FusedInputs, Leaves, Model, Order, RankTables, Rows, TailInputs, cubes, launch, launch_fused,
+        margins_in_order, most_rows, pieces, rank,
     },
     plan::PlanRef,
 };
@@ -13,7 +13,7 @@ use super::words;
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
-    plan::{Combine, Emit, Extents, Lowered, Number, Plan, Request, RowType, Tail, lower},
+    plan::{Combine, Emit, Extents, Lowered, Number, Place, Plan, Request, RowType, Tail, lower},
     schedule::Schedule,
     sum::{Accumulator, Contract, FixedPoint},
 };
@@ -203,6 +203,25 @@ impl Executable {
             margins_in_order(&self.client, ordered, slots, rows.batch, transform, tail, out);
             first += rows.batch;
         }
+    }
+
+    /// Whether its kernel can take operations that burn's fusion recorded behind the forest, over these rows: each value is
+    /// written once, by one launch, and the plan's tail says so.
+    pub(crate) fn takes_fused(&self, rows: &Rows) -> bool {
+        let bytes = self.client.properties().memory.max_page_size;
+        let most = most_rows(&self.plan, rows, self.model.trees, bytes);
+        self.ordered.is_none()
+            && self.plan.tail.fused
+            && self.plan.place() == Place::Sum
+            && rows.batch > 0
+            && rows.batch <= self.most_rows.map_or(most, |m| m.min(most))
+    }
+
+    /// Runs over rows that it [takes](Executable::takes_fused), into what the operations write.
+    pub(crate) fn run_fused(&self, rows: &Rows, leaves: (Handle, usize), fused: FusedInputs) {
+        let leaves = self.leaves.clone().unwrap_or(leaves);
+        let ranked = self.ranks.as_ref().map(|tables| rank(&self.client, tables, rows));
+        launch_fused(&self.client, &self.plan, &self.model, ranked.as_ref().unwrap_or(rows), leaves, fused);
     }
 
     /// What the plan writes.

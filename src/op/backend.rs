@@ -28,13 +28,16 @@ pub trait ForestBackend: Backend {
     fn forest_margins(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        op: Arc<ForestOp>,
+        #[fusion(scalar = super::fuser::number(&op))] op: Arc<ForestOp>,
     ) -> FloatTensor<Self>;
 
     /// Values: margins after the objective's transform, f32; they have no gradient.
     #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.values_width()]))]
-    fn forest_values(x: FloatTensor<Self>, leaves: FloatTensor<Self>, op: Arc<ForestOp>)
-    -> FloatTensor<Self>;
+    fn forest_values(
+        x: FloatTensor<Self>,
+        leaves: FloatTensor<Self>,
+        #[fusion(scalar = super::fuser::number(&op))] op: Arc<ForestOp>,
+    ) -> FloatTensor<Self>;
 
     /// Margins or values, and what follows them, of the [epilogue's](Epilogue::dtype) type; they have no gradient.
     #[fusion(

@@ -119,7 +119,7 @@ impl ForestBackend for CubeBackend {
         let tensors = tensors.into_vec().into_iter().map(|t| into_contiguous(t).handle).collect();
         let out = empty(&x, epilogue.width(&op), epilogue.dtype());
         executable.run_with(
-            &rows(&x),
+            &rows_of(&x),
             (leaves.handle.clone(), leaves.meta.num_elements()),
             &epilogue.inputs(&x.device, tensors),
             (out.handle.clone(), out.meta.num_elements()),
@@ -147,7 +147,7 @@ impl ForestBackend for CubeBackend {
         let words = x.client.properties().memory.max_page_size.min(1 << 33) / 4;
         let most = (words / places.trees.max(places.outputs).max(1) as u64).min(1 << 31) as u32;
         let most = (most / ROWS_OF_GRADIENTS * ROWS_OF_GRADIENTS).max(ROWS_OF_GRADIENTS);
-        let rows = rows(&x);
+        let rows = rows_of(&x);
         let all = pieces(row_type(x.dtype), &rows, (grad.handle, grad_len), Number::F32, most);
         for (piece, (rows, grad)) in all.enumerate() {
             let len = rows.batch as usize * op.trees();
@@ -185,18 +185,28 @@ fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
 
 fn run(x: &CubeTensor, op: &ForestOp, emit: Emit, leaves: (cubecl::server::Handle, usize), out: &CubeTensor) {
     let executable = op.executable(&x.device, x.dtype, emit).expect("prepared by the caller");
-    executable.run(&rows(x), leaves, (out.handle.clone(), out.meta.num_elements()));
+    executable.run(&rows_of(x), leaves, (out.handle.clone(), out.meta.num_elements()));
 }
 
 /// The tensor's own memory, in its strides.
-fn rows(x: &CubeTensor) -> Rows {
-    let values = x.handle.size_in_used() as usize / x.dtype.size();
+fn rows_of(x: &CubeTensor) -> Rows {
+    rows(&x.handle, x.dtype, x.meta.shape(), x.meta.strides())
+}
+
+/// Rows of a type in a buffer.
+pub(super) fn rows(
+    handle: &cubecl::server::Handle,
+    dtype: DType,
+    shape: &[usize],
+    strides: &[usize],
+) -> Rows {
+    let values = handle.size_in_used() as usize / dtype.size();
     Rows {
-        words: x.handle.clone(),
-        len: values.div_ceil(4 / x.dtype.size()),
-        batch: x.meta.shape()[0] as u32,
-        row_stride: x.meta.strides()[0] as u32,
-        column_stride: x.meta.strides()[1] as u32,
+        words: handle.clone(),
+        len: values.div_ceil(4 / dtype.size()),
+        batch: shape[0] as u32,
+        row_stride: strides[0] as u32,
+        column_stride: strides[1] as u32,
         offset: 0,
     }
 }

@@ -28,6 +28,8 @@ mod cube;
 mod epilogue;
 #[cfg(feature = "flex")]
 mod flex;
+#[cfg(feature = "cube")]
+mod fuser;
 mod gradient;
 #[cfg(feature = "ndarray")]
 mod ndarray;
@@ -68,6 +70,9 @@ pub struct ForestOp {
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
     #[cfg(feature = "cube")]
     leaf_places_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::cube::LeafPlaces>,
+    /// What stands for it in recorded operations.
+    #[cfg(feature = "cube")]
+    number: OnceLock<u64>,
 }
 
 impl std::fmt::Debug for ForestOp {
@@ -115,6 +120,8 @@ impl ForestOp {
             cube: once_list::OnceList::default(),
             #[cfg(feature = "cube")]
             leaf_places_on: once_list::OnceList::default(),
+            #[cfg(feature = "cube")]
+            number: OnceLock::new(),
         })
     }
 
@@ -132,6 +139,7 @@ impl ForestOp {
         #[cfg(feature = "cube")]
         {
             self.cube = once_list::OnceList::default();
+            self.number = OnceLock::new();
         }
         Ok(self)
     }
@@ -341,6 +349,25 @@ impl ForestOp {
         let out: Vec<i32> = out.into_iter().map(|s| s as i32).collect();
         TensorData::new(out, [rows.len(), self.trees()])
     }
+}
+
+/// Has elementwise operations behind a forest run in the forest's kernel on cubecl devices with burn's fusion, wherever the
+/// kernel writes each value once: see [what follows a forest](Epilogue) for the same asked for explicitly. To be called before
+/// the first tensor operation on such a device; calling it again does nothing.
+///
+/// ```
+/// # #[cfg(feature = "burn")] {
+/// fangorn::init()?;
+/// # }
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+///
+/// # Errors
+/// Tensor operations have run on a cubecl device before.
+pub fn init() -> Result<()> {
+    #[cfg(feature = "cube")]
+    fuser::register()?;
+    Ok(())
 }
 
 fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {

@@ -39,6 +39,8 @@ pub fn compile<C: Compiler>(
             numbers: std::iter::repeat_n((), tail.numbers() as usize).collect(),
             halves: (tail.number == Number::F16).then(buffer).into_iter().collect(),
             brains: (tail.number == Number::BF16).then(buffer).into_iter().collect(),
+            // Operations come with a call.
+            fused: std::iter::empty().collect(),
         },
     };
     let numbers = |count: usize| std::iter::repeat_n((), count).collect();

@@ -15,6 +15,7 @@ use cubecl::prelude::*;
 
 use super::{
     finish::apply,
+    fused,
     memory::{Buffers, Call, Local, TREE_WORDS, combine, margin, nothing},
     node::{self, Place},
     shared, tail, walk,
@@ -414,7 +415,11 @@ pub fn add(
                         let tail = comptime![plan.tail.clone()];
                         let end = comptime![tail.steps.len()];
                         v = tail::steps(&b.beside, v, row, word, words, &tail, 0usize, end);
-                        tail::write(&mut b.out, &mut b.beside, row * words + word, v, tail.number);
+                        if comptime![tail.fused] {
+                            fused::write(&mut b.beside, row * words + word, v);
+                        } else {
+                            tail::write(&mut b.out, &mut b.beside, row * words + word, v, tail.number);
+                        }
                     } else {
                         b.out[at] = u32::reinterpret(v);
                     }

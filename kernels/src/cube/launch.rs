@@ -5,6 +5,7 @@ use cubecl::{client::Client, prelude::*, server::Handle};
 use super::{
     expand::forest,
     finish::{LastStage, finish},
+    fused::FusedInputs,
     gradient::{BLOCK, PLACE_WORDS, add_blocks, add_rows},
     memory::{BuffersLaunch, CallLaunch},
     ordered::{Order, add_in_order},
@@ -108,9 +109,23 @@ pub fn launch(
     let width = plan.emit.width(plan.outputs, model.trees);
     let mut first = 0;
     for (rows, out) in pieces(plan.input(), rows, out, plan.tail.number, most) {
-        launch_piece(client, plan, model, &rows, leaves.clone(), &tail.from(first, width), out);
+        launch_piece(client, plan, model, &rows, leaves.clone(), (&tail.from(first, width), None), out);
         first += rows.batch;
     }
+}
+
+/// Runs a plan whose tail is fused operations, over rows few enough for one launch.
+pub fn launch_fused(
+    client: &Client,
+    plan: &PlanRef,
+    model: &Model,
+    rows: &Rows,
+    leaves: (Handle, usize),
+    fused: FusedInputs,
+) {
+    // The operations write what is written.
+    let none = (client.empty(4), 1);
+    launch_piece(client, plan, model, rows, leaves, (&TailInputs::default(), Some(fused)), none);
 }
 
 /// Rows of a type, and room for what becomes of them, numbers of a type, in pieces of at most `most` rows, which is rounded
@@ -277,7 +292,7 @@ fn finish_rows(
     let (count, dim) = flat(client, rows);
     // SAFETY: the sums of all rows, as many copies as are left of them, and room for what becomes of them.
     unsafe {
-        let (values, beside) = written(client, &what.tail, inputs, out.clone());
+        let (values, beside) = written(client, &what.tail, (inputs, None), out.clone());
         // A row's f32 stand somewhere on the way to halves.
         let values = match what.tail.number {
             Number::F32 => values,
@@ -309,7 +324,7 @@ fn finish_rows(
 unsafe fn written(
     client: &Client,
     tail: &Tail,
-    inputs: &TailInputs,
+    (inputs, fused): (&TailInputs, Option<FusedInputs>),
     (out, len): (Handle, usize),
 ) -> (BufferArg, BesideLaunch) {
     let result = |number: Number| {
@@ -330,7 +345,8 @@ unsafe fn written(
     };
     let numbers = inputs.numbers.iter().copied().collect();
     let halves = result(Number::F16).collect();
-    (values, BesideLaunch::new(buffers, numbers, halves, result(Number::BF16).collect()))
+    let fused = fused.map(FusedInputs::launch).into_iter().collect();
+    (values, BesideLaunch::new(buffers, numbers, halves, result(Number::BF16).collect(), fused))
 }
 
 fn launch_piece(
@@ -339,7 +355,7 @@ fn launch_piece(
     model: &Model,
     rows: &Rows,
     leaves: (Handle, usize),
-    tail: &TailInputs,
+    (tail, fused): (&TailInputs, Option<FusedInputs>),
     out: (Handle, usize),
 ) {
     if rows.batch == 0 {
@@ -428,8 +444,8 @@ fn launch_piece(
     unsafe {
         let (values, beside) = match &last {
             // The tail is the last launch's.
-            Some(_) => written(client, &Tail::default(), &TailInputs::default(), out.clone()),
-            None => written(client, &plan.tail, tail, out.clone()),
+            Some(_) => written(client, &Tail::default(), (&TailInputs::default(), None), out.clone()),
+            None => written(client, &plan.tail, (tail, fused), out.clone()),
         };
         let values = if atomic { buffer(&none(), 1) } else { values };
         let added_to = |whole: bool| (atomic && fixed == whole).then(|| buffer(&out.0, out.1));

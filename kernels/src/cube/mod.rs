@@ -11,6 +11,7 @@ mod double;
 mod expand;
 mod finish;
 mod fixed;
+mod fused;
 mod gradient;
 mod keys;
 mod launch;
@@ -24,10 +25,11 @@ mod tail;
 mod walk;
 
 pub use compile::compile;
+pub use fused::FusedInputs;
 pub use gradient::BLOCK as ROWS_OF_GRADIENTS;
 pub use launch::{
-    LeafPlaces, Leaves, Model, RankTables, Rows, adders, cubes, launch, leaf_gradients, margins_in_order,
-    most_rows, pieces, rank,
+    LeafPlaces, Leaves, Model, RankTables, Rows, adders, cubes, launch, launch_fused, leaf_gradients,
+    margins_in_order, most_rows, pieces, rank,
 };
 pub use memory::TREE_WORDS;
 pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};

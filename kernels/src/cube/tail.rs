@@ -8,7 +8,7 @@
 use cubecl::{prelude::*, server::Handle};
 use half::{bf16, f16};
 
-use super::finish::apply;
+use super::{finish::apply, fused::Fused};
 use crate::plan::{Number, Tail, TailStep, Transform};
 
 /// What a tail reads and, where that is no f32, writes.
@@ -22,6 +22,8 @@ pub struct Beside {
     pub halves: Sequence<Box<[f16]>>,
     /// The result as bfloat16.
     pub brains: Sequence<Box<[bf16]>>,
+    /// Operations that write it.
+    pub fused: Sequence<Fused>,
 }
 
 /// What a call hands to a tail.

@@ -59,6 +59,8 @@ pub struct Tail {
     pub steps: Vec<TailStep>,
     /// What comes out.
     pub number: Number,
+    /// Whether operations that burn's fusion recorded follow: they write the result, where each sum is written.
+    pub fused: bool,
 }
 
 /// Where a plan's transform and tail are computed.
@@ -98,6 +100,7 @@ impl fmt::Display for Tail {
             }
         }
         f.write_str(match self.number {
+            _ if self.fused => "fused operations",
             Number::F32 => "f32",
             Number::F16 => "f16",
             Number::BF16 => "bf16",
@@ -108,7 +111,7 @@ impl fmt::Display for Tail {
 impl Tail {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.number == Number::F32
+        self.steps.is_empty() && self.number == Number::F32 && !self.fused
     }
 
     /// Buffers that its steps read.
@@ -218,7 +221,7 @@ mod tests {
             TailStep::AffineEach { buffer: 2 },
             TailStep::Multiply { buffer: 1 },
         ];
-        let tail = Tail { steps, number: Number::F32 };
+        let tail = Tail { steps, number: Number::F32, fused: false };
         assert_eq!((tail.numbers(), tail.buffers(), tail.is_each()), (2, 3, true));
         let added: Vec<f32> = (0..6).map(|i| i as f32).collect();
         let times: Vec<f32> = (0..6).map(|i| i as f32 * 0.5).collect();
@@ -239,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_softmax_is_of_its_row() {
-        let tail = Tail { steps: vec![TailStep::Softmax], number: Number::F16 };
+        let tail = Tail { steps: vec![TailStep::Softmax], number: Number::F16, fused: false };
         let mut values = vec![0.0, 0.0, 1000.0, 0.0];
         tail.apply(2, 0, &mut values, &[], &[]);
         assert_eq!(values, [0.5, 0.5, 1.0, 0.0]);

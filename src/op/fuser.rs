@@ -1,0 +1,360 @@
+//! burn's fusion round a forest: elementwise operations behind it run in its kernel.
+//!
+//! burn's fusion records operations and asks fusers which they can take together. Ours takes a forest and what follows it
+//! element by element. The forest reaches it as a number, which [`known`] resolves when the operations run. Whether the forest's
+//! kernel can take them depends on its schedule and the device; where it can't, the forest runs by itself and the operations as burn
+//! would have them.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use burn::backend::ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr, TensorStatus};
+use burn_cubecl::{
+    CubeDevice,
+    fusion::{
+        CubeFuser, CubeFusionHandle, CubeOptimization, FallbackOperation, FusedOperation,
+        OptimizationProvider,
+    },
+};
+use burn_cubecl_fusion::{
+    engine::{
+        codegen::ir::{FuseArg, FuseBlockConfig, GlobalArgsLaunch},
+        fuser::TraceOperationFuser,
+        launch::{
+            FuseTraceLauncher,
+            runner::{TraceRunner, Vectorization},
+        },
+        settings::{FuseSettings, RefLayoutSetting, VectorizationSetting},
+        trace::FuseTrace,
+    },
+    optim::elemwise::ElemwiseRunner,
+};
+use burn_fusion::{
+    FuserProperties, FuserStatus, OperationFuser,
+    stream::{Context, ScalarId},
+};
+use cubecl::{client::Client, ir::AddressType, server::Handle};
+use fangorn_kernels::cube::{FusedInputs, Rows};
+use serde::{Deserialize, Serialize};
+
+use super::{ForestOp, cube::rows};
+use crate::{
+    cube::Executable,
+    error::{Error, Result},
+    plan::{Emit, Tail},
+};
+
+/// Buffers that a forest's kernel binds by itself, at most.
+const OWN_BINDINGS: u32 = 7;
+
+/// Has burn's fusion run elementwise operations behind a forest in the forest's kernel.
+pub(super) fn register() -> Result<()> {
+    static DONE: OnceLock<Result<(), String>> = OnceLock::new();
+    let done = DONE.get_or_init(|| burn_cubecl::fusion::register(Provider).map_err(|e| e.to_string()));
+    done.clone().map_err(|why| {
+        Error::Device(format!(
+            "{why}; call fangorn::init() first of all, or take `then` for what follows a forest"
+        ))
+    })
+}
+
+/// Forests by the number that stands for them in recorded operations.
+fn forests() -> &'static Mutex<HashMap<u64, Weak<ForestOp>>> {
+    static FORESTS: OnceLock<Mutex<HashMap<u64, Weak<ForestOp>>>> = OnceLock::new();
+    FORESTS.get_or_init(Mutex::default)
+}
+
+/// The number of a forest, that it is found by as long as it is there.
+pub(super) fn number(op: &Arc<ForestOp>) -> u64 {
+    *op.number.get_or_init(|| {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut forests = forests().lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that are gone make room.
+        forests.retain(|_, forest| forest.strong_count() > 0);
+        forests.insert(number, Arc::downgrade(op));
+        number
+    })
+}
+
+fn known(number: u64) -> Option<Arc<ForestOp>> {
+    forests().lock().unwrap_or_else(PoisonError::into_inner).get(&number).and_then(Weak::upgrade)
+}
+
+struct Provider;
+
+impl OptimizationProvider for Provider {
+    type Operation = FusedForest;
+
+    fn fuser(&self, device: &CubeDevice) -> CubeFuser {
+        CubeFuser::new(Fuser::new(device.clone()))
+    }
+}
+
+/// Takes a forest, and then elementwise operations.
+#[derive(Clone)]
+struct Fuser {
+    device: CubeDevice,
+    /// The operations with the forest's value in a register, …
+    fused: TraceOperationFuser,
+    /// … and with its margins in memory.
+    alone: TraceOperationFuser,
+    forest: Option<(CustomOpIr, FuseArg)>,
+    /// Tensors that are done with before the first operation.
+    dropped: Vec<TensorIr>,
+}
+
+impl Fuser {
+    fn new(device: CubeDevice) -> Self {
+        let most = device.client().properties().hardware.max_bindings;
+        let settings = FuseSettings {
+            // Other units still read the rows.
+            inplace: false,
+            output_shape_updates: false,
+            vectorization: VectorizationSetting::Deactivated,
+            ref_layout: RefLayoutSetting::OnlyContiguous,
+            ..FuseSettings::default()
+        };
+        Self {
+            device,
+            fused: TraceOperationFuser::new(most.saturating_sub(OWN_BINDINGS), settings),
+            alone: TraceOperationFuser::new(most, FuseSettings::default()),
+            forest: None,
+            dropped: Vec::new(),
+        }
+    }
+
+    fn close(&mut self) {
+        self.fused.close();
+        self.alone.close();
+    }
+}
+
+impl OperationFuser<CubeOptimization> for Fuser {
+    fn fuse(&mut self, operation: &OperationIr) {
+        if self.status() == FuserStatus::Closed {
+            return;
+        }
+        match (&self.forest, operation) {
+            (None, OperationIr::Custom(op)) if emitted(op).is_some() => {
+                let value = self.fused.output_unhandled(&op.outputs[0]);
+                self.forest = Some((op.clone(), value));
+            }
+            (None, _) => self.close(),
+            (Some(_), OperationIr::Drop(tensor)) if self.fused.len() == 0 => {
+                self.dropped.push(tensor.clone())
+            }
+            (Some(_), _) if self.fused.can_fuse(operation) && self.alone.can_fuse(operation) => {
+                self.fused.fuse(operation);
+                self.alone.fuse(operation);
+            }
+            (Some(_), _) => self.close(),
+        }
+    }
+
+    fn finish(&mut self) -> CubeOptimization {
+        let len = self.len();
+        let (op, value) = self.forest.clone().expect("what is not ready is not finished");
+        CubeOptimization::new(FusedForest {
+            device: self.device.clone(),
+            state: State {
+                fused: self.fused.finish(),
+                alone: self.alone.finish(),
+                op,
+                value,
+                dropped: self.dropped.clone(),
+                len,
+            },
+        })
+    }
+
+    fn reset(&mut self) {
+        self.fused.reset();
+        self.alone.reset();
+        self.forest = None;
+        self.dropped.clear();
+    }
+
+    fn status(&self) -> FuserStatus {
+        self.fused.status()
+    }
+
+    fn properties(&self) -> FuserProperties {
+        let properties = self.fused.properties();
+        FuserProperties { ready: properties.ready && self.forest.is_some(), ..properties }
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.forest.is_some()) + self.dropped.len() + self.fused.len()
+    }
+
+    fn clone_dyn(&self) -> Box<dyn OperationFuser<CubeOptimization>> {
+        Box::new(self.clone())
+    }
+}
+
+/// What an operation of ours writes, of a forest with this transform.
+fn emitted(op: &CustomOpIr) -> Option<fn(&ForestOp) -> Emit> {
+    match (&op.id[..], op.inputs.len(), op.outputs.len(), op.scalars.len()) {
+        ("forest_margins", 2, 1, 1) => Some(|_| Emit::Margins),
+        ("forest_values", 2, 1, 1) => Some(|op| Emit::Values(op.forest().transform)),
+        _ => None,
+    }
+}
+
+/// A forest with operations behind it.
+struct FusedForest {
+    device: CubeDevice,
+    state: State,
+}
+
+/// What it is made of.
+#[derive(Serialize, Deserialize)]
+struct State {
+    fused: FuseTrace,
+    alone: FuseTrace,
+    op: CustomOpIr,
+    value: FuseArg,
+    dropped: Vec<TensorIr>,
+    len: usize,
+}
+
+impl FusedOperation for FusedForest {
+    const NAME: &'static str = "Forest";
+    type State = State;
+
+    fn num_ops_fused(&self) -> usize {
+        self.state.len
+    }
+
+    fn max_relative_shape_id(&self) -> Option<usize> {
+        self.state.fused.max_relative_shape_id().max(self.state.alone.max_relative_shape_id())
+    }
+
+    fn run(
+        &mut self,
+        context: &mut Context<CubeFusionHandle>,
+        fallback: &dyn Fn(usize) -> Box<dyn FallbackOperation>,
+    ) {
+        if !self.together(context) {
+            self.one_by_one(context, &*fallback(0));
+        }
+    }
+
+    fn to_state(&self) -> State {
+        let State { fused, alone, op, value, dropped, len } = &self.state;
+        State {
+            fused: fused.clone(),
+            alone: alone.clone(),
+            op: op.clone(),
+            value: value.clone(),
+            dropped: dropped.clone(),
+            len: *len,
+        }
+    }
+
+    fn from_state(device: &CubeDevice, state: State) -> Self {
+        Self { device: device.clone(), state }
+    }
+}
+
+impl FusedForest {
+    /// One launch of the forest's kernel; false, with nothing done, where it can't take the operations.
+    fn together(&self, context: &mut Context<CubeFusionHandle>) -> bool {
+        let State { op, value, fused, .. } = &self.state;
+        let Some((forest, emit)) = self.forest(context) else { return false };
+        let input = |i: usize| {
+            let tensor: &TensorIr = context.tensors.get(&op.inputs[i].id)?;
+            Some((context.handles.get_handle_ref(&tensor.id)?.clone(), tensor.clone()))
+        };
+        let (Some((x, rows_ir)), Some((leaves, leaves_ir))) = (input(0), input(1)) else { return false };
+        let tail = Tail { fused: true, ..Tail::default() };
+        let executable = match forest.executable_then(&self.device, x.dtype, emit, &tail) {
+            Ok(executable) => executable,
+            // It is said where the forest is run by itself.
+            Err(_) => return false,
+        };
+        if x.tiles.is_some() || leaves.strides[..] != [1] {
+            return false;
+        }
+        let rows = rows(&x.handle, x.dtype, &rows_ir.shape[..], &x.strides[..]);
+        if !executable.takes_fused(&rows) {
+            return false;
+        }
+        let leaves = (leaves.handle, leaves_ir.shape.num_elements());
+        let runner = Runner { executable, rows, leaves, value };
+        let client = self.device.client();
+        if FuseTraceLauncher::new(fused, &runner).launch(&client, &self.device, context).is_err() {
+            return false;
+        }
+        for (input, tensor) in op.inputs.iter().zip([rows_ir, leaves_ir]) {
+            // The forest was the last to read it.
+            if input.status == TensorStatus::ReadWrite {
+                context.handles.remove_handle(tensor.id);
+            }
+        }
+        self.drop_tensors(context);
+        true
+    }
+
+    /// The forest by itself, and then the operations.
+    fn one_by_one(&self, context: &mut Context<CubeFusionHandle>, forest: &dyn FallbackOperation) {
+        forest.run(context);
+        self.drop_tensors(context);
+        let launcher = FuseTraceLauncher::new(&self.state.alone, &ElemwiseRunner);
+        if let Err(error) = launcher.launch(&self.device.client(), &self.device, context) {
+            panic!("operations behind a forest: {error:?}");
+        }
+    }
+
+    fn drop_tensors(&self, context: &mut Context<CubeFusionHandle>) {
+        for tensor in &self.state.dropped {
+            if let Some(tensor) = context.tensors.get(&tensor.id) {
+                context.handles.remove_handle(tensor.id);
+            }
+        }
+    }
+
+    fn forest(&self, context: &Context<CubeFusionHandle>) -> Option<(Arc<ForestOp>, Emit)> {
+        let ScalarIr::UInt(value) = self.state.op.scalars.first()? else { return None };
+        let ScalarIr::UInt(number) = context.scalars.get(&ScalarId { value: *value })? else { return None };
+        let forest = known(*number)?;
+        let emit = emitted(&self.state.op)?(&forest);
+        Some((forest, emit))
+    }
+}
+
+/// Launches the forest's kernel with what the operations read and write.
+struct Runner<'a> {
+    executable: &'a Executable,
+    rows: Rows,
+    leaves: (Handle, usize),
+    value: &'a FuseArg,
+}
+
+impl Vectorization for Runner<'_> {}
+
+impl TraceRunner for Runner<'_> {
+    type Error = &'static str;
+
+    fn run<'a>(
+        &'a self,
+        _client: &'a Client,
+        inputs: GlobalArgsLaunch,
+        outputs: GlobalArgsLaunch,
+        configs: &'a [FuseBlockConfig],
+    ) -> Result<(), Self::Error> {
+        if inputs.required_address_type().max(outputs.required_address_type()) > AddressType::U32 {
+            return Err("a tensor beside the forest has more than 2^32 elements");
+        }
+        let [config] = configs else { return Err("operations in several blocks") };
+        let fused = FusedInputs { inputs, outputs, config: config.clone(), value: self.value.clone() };
+        self.executable.run_fused(&self.rows, self.leaves.clone(), fused);
+        Ok(())
+    }
+}
