@@ -280,7 +280,7 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
         let numbers = [Some(Number::F32), halves.then_some(Number::F16)];
         for number in numbers.into_iter().flatten() {
             let steps = vec![TailStep::Add { buffer: 0 }, TailStep::Affine { at: 0 }];
-            let exe = made.with_tail(Tail { steps, number });
+            let exe = made.with_tail(Tail { steps, number, fused: false });
             let run = |exe: &Executable| {
                 let bytes = batch * width * number.bytes() as usize;
                 let out = client.create_from_slice(&vec![0xfe; bytes]);

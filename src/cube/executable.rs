@@ -155,12 +155,17 @@ impl Executable {
         }
     }
 
-    /// Buffers that a launch of its kernel, or the last one behind it, binds at most.
+    /// Buffers that its kernel, or the last launch behind it, binds at most, and one of what is no buffer.
     pub fn bindings(&self) -> u32 {
         let tail = if self.ordered.is_some() { &self.ordered_tail } else { &self.plan.tail };
-        let halves = u32::from(tail.number != Number::F32);
-        // Rows, model, leaves, result, private sums, sums that are added to atomically, and what is no buffer.
-        7 + tail.buffers() + halves
+        let beside = tail.buffers() + u32::from(tail.number != Number::F32);
+        // Rows, model, leaves, result, private sums; sums that are added to atomically.
+        let kernel = 6 + u32::from(self.plan.is_atomic());
+        match self.ordered.is_some() || self.plan.place() == Place::Launch {
+            // Model, sums, their copies, result.
+            true => kernel.max(5 + beside),
+            false => kernel + beside,
+        }
     }
 
     /// The same in launches of at most `rows` rows (rounded to a multiple of 128).

@@ -42,7 +42,7 @@ pub trait ForestBackend: Backend {
     /// Margins or values, and what follows them, of the [epilogue's](Epilogue::dtype) type; they have no gradient.
     #[fusion(
         dtype = epilogue.dtype(),
-        shape = burn::tensor::Shape::from(vec![x[0], epilogue.width(&op)])
+        shape = burn::tensor::Shape::from(vec![x[0], epilogue.width(op)])
     )]
     fn forest_then(
         x: FloatTensor<Self>,

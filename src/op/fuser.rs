@@ -49,8 +49,8 @@ use crate::{
     plan::{Emit, Tail},
 };
 
-/// Buffers that a forest's kernel binds by itself, at most.
-const OWN_BINDINGS: u32 = 7;
+/// Buffers that a forest's kernel binds by itself where it can take operations: rows, model, leaves, result, private sums.
+const OWN_BINDINGS: u32 = 5;
 
 /// Has burn's fusion run elementwise operations behind a forest in the forest's kernel.
 pub(super) fn register() -> Result<()> {
@@ -146,7 +146,7 @@ impl OperationFuser<CubeOptimization> for Fuser {
                 self.forest = Some((op.clone(), value));
             }
             (None, _) => self.close(),
-            (Some(_), OperationIr::Drop(tensor)) if self.fused.len() == 0 => {
+            (Some(_), OperationIr::Drop(tensor)) if self.fused.is_empty() => {
                 self.dropped.push(tensor.clone())
             }
             (Some(_), _) if self.fused.can_fuse(operation) && self.alone.can_fuse(operation) => {

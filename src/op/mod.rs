@@ -34,6 +34,7 @@ mod gradient;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod once_list;
+mod then;
 
 use std::sync::{Arc, OnceLock};
 
@@ -43,8 +44,9 @@ use burn::{
 };
 
 pub use backend::ForestBackend;
-pub use epilogue::{Epilogue, MOST_TENSORS, Step, Tensors, then};
+pub use epilogue::{Epilogue, MOST_TENSORS, Step};
 pub use gradient::BLOCK;
+pub use then::{Tensors, then};
 
 use crate::{
     Predictor,

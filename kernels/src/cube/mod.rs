@@ -14,6 +14,7 @@ mod fixed;
 mod fused;
 mod gradient;
 mod keys;
+mod last;
 mod launch;
 mod memory;
 mod node;

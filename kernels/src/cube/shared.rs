@@ -4,6 +4,8 @@
 #![allow(clippy::too_many_arguments)]
 // `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
 #![allow(clippy::needless_range_loop, clippy::ptr_arg)]
+// A comptime condition is not joined to one of the kernel.
+#![allow(clippy::collapsible_if)]
 // What `#[cube]` makes of a recursive call.
 #![allow(unused_qualifications)]
 

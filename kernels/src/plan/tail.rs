@@ -230,7 +230,7 @@ mod tests {
         tail.apply(2, 0, &mut all, &[3.0, 1.0], &buffers);
         let by_hand = |i: usize| {
             let v = (i as f32 + 1.0) * 3.0 + 1.0 + i as f32;
-            let v = if i % 2 == 0 { v * 2.0 + 0.25 } else { v * 4.0 - 1.0 };
+            let v = if i.is_multiple_of(2) { v * 2.0 + 0.25 } else { v * 4.0 - 1.0 };
             v * i as f32 * 0.5
         };
         assert_eq!(all, (0..6).map(by_hand).collect::<Vec<_>>());

@@ -1,0 +1,125 @@
+//! A forest and its epilogue in one call.
+
+use std::sync::Arc;
+
+use burn::{
+    backend::{Backend, Dispatch, DispatchDevice, ExtensionType, tensor::FloatTensor},
+    tensor::{DType, Tensor, TensorData},
+};
+
+use super::{Epilogue, ForestBackend, ForestOp, forest, innermost, values};
+use crate::error::Result;
+
+/// The tensors of a call.
+#[derive(Clone, Debug, ExtensionType)]
+#[cfg_attr(feature = "cube", extension_type(fusion))]
+pub enum Tensors<B: Backend> {
+    /// None.
+    None,
+    /// One.
+    One(FloatTensor<B>),
+    /// Two, in the order of the steps.
+    Two(FloatTensor<B>, FloatTensor<B>),
+    /// Three.
+    Three(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
+    /// Four.
+    Four(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
+}
+
+impl<B: Backend> Tensors<B> {
+    /// The tensors in order.
+    pub fn into_vec(self) -> Vec<FloatTensor<B>> {
+        match self {
+            Self::None => vec![],
+            Self::One(a) => vec![a],
+            Self::Two(a, b) => vec![a, b],
+            Self::Three(a, b, c) => vec![a, b, c],
+            Self::Four(a, b, c, d) => vec![a, b, c, d],
+        }
+    }
+
+    pub(super) fn map<C: Backend>(self, mut f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>) -> Tensors<C> {
+        match self {
+            Self::None => Tensors::None,
+            Self::One(a) => Tensors::One(f(a)),
+            Self::Two(a, b) => Tensors::Two(f(a), f(b)),
+            Self::Three(a, b, c) => Tensors::Three(f(a), f(b), f(c)),
+            Self::Four(a, b, c, d) => Tensors::Four(f(a), f(b), f(c), f(d)),
+        }
+    }
+}
+
+/// The forest and what follows it: `[rows, features]`, leaf values by slot as [`forest`] takes them, and a tensor for each
+/// step that takes one, to `[rows, outputs]` of the epilogue's [type](Epilogue::dtype).
+///
+/// Under autodiff the steps are tensor operations behind [`forest`] or [`values`], so that gradients reach the leaf values and
+/// the tensors; what they give is the same within the rounding of each step.
+///
+/// # Errors
+/// As [`forest`]; and another number, shape, type or device of tensors than the steps take, or a type of the result that the
+/// device does not store.
+pub fn then(
+    x: Tensor<2>,
+    leaves: Tensor<1>,
+    tensors: Vec<Tensor<2>>,
+    op: &Arc<ForestOp>,
+    epilogue: &Arc<Epilogue>,
+) -> Result<Tensor<2>> {
+    op.check_leaves(&x, &leaves)?;
+    epilogue.check(&x, &tensors, op)?;
+    let tracked = super::tracked(&x, &leaves) || tensors.iter().any(|t| t.is_autodiff());
+    if op.trees() == 0 || x.dims()[0] == 0 || tracked {
+        let of = if epilogue.follows_values() { values(x, leaves, op)? } else { forest(x, leaves, op)? };
+        return Ok(epilogue.by_operations(of, &tensors));
+    }
+    op.prepare_then(&x.device(), x.dtype(), epilogue)?;
+    let mut next = tensors.into_iter().map(Tensor::into_dispatch);
+    let mut next = || next.next().expect("they were counted");
+    let tensors: Tensors<Dispatch> = match epilogue.tensors() {
+        0 => Tensors::None,
+        1 => Tensors::One(next()),
+        2 => Tensors::Two(next(), next()),
+        3 => Tensors::Three(next(), next(), next()),
+        _ => Tensors::Four(next(), next(), next(), next()),
+    };
+    let made = <Dispatch as ForestBackend>::forest_then(
+        x.into_dispatch(),
+        leaves.into_dispatch(),
+        tensors,
+        op.clone(),
+        epilogue.clone(),
+    );
+    Ok(Tensor::from_dispatch(made))
+}
+
+impl ForestOp {
+    /// As [`ForestOp::prepare`], with what follows.
+    fn prepare_then(&self, device: &burn::tensor::Device, dtype: DType, epilogue: &Epilogue) -> Result<()> {
+        match innermost(device.as_dispatch()) {
+            #[cfg(feature = "cube")]
+            DispatchDevice::Cube(device) => {
+                self.executable_then(device, dtype, epilogue.emit(self), epilogue.tail()).map(drop)
+            }
+            _ => self.prepare(device, dtype, epilogue.emit(self)),
+        }
+    }
+
+    /// Rows in the CPU's memory, for an operator that is [prepared](ForestOp::prepare).
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(super) fn cpu_then(
+        &self,
+        rows: &crate::cpu::Rows<'_>,
+        leaves: &[f32],
+        tensors: &[&[f32]],
+        epilogue: &Epilogue,
+    ) -> TensorData {
+        let width = epilogue.width(self);
+        let mut out = vec![0.0f32; rows.len() * width];
+        let predictor = self.predictor().expect("prepared by the caller");
+        let apply = |first: usize, values: &mut [f32]| epilogue.apply(width, first, values, tensors);
+        let done = predictor.then_of(rows, leaves, epilogue.follows_values(), &apply, &mut out);
+        done.expect("checked by the caller");
+        let out = TensorData::new(out, [rows.len(), width]);
+        if epilogue.dtype() == DType::F32 { out } else { out.convert_dtype(epilogue.dtype()) }
+    }
+}
