@@ -4,7 +4,10 @@ mod generate;
 
 use fangorn::{
     Forest,
-    plan::{Adders, CopyDim, Emit, Map, Op, Plan, Request, RowType, SharedSums, Sum, Value, lower},
+    plan::{
+        Adders, CopyDim, Emit, Map, Number, Op, Place, Plan, Request, RowType, SharedSums, Sum, Tail,
+        TailStep, Transform, Value, lower,
+    },
     schedule::{Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},
 };
 use generate::forest_of;
@@ -373,4 +376,49 @@ fn ranks_are_made_as_rows_are_cached_where_each_is_cached_once() {
         .replace("cache(b0)", "cache(b1)")
         .replace("reorder(b0, t0, b1, t1)", "reorder(t0, b0, b1, t1)");
     assert_eq!(from(&again), None, "rows are cached for each group of trees");
+}
+
+/// What follows a forest is computed where sums end: by itself or with its row where a row is written once, and behind it
+/// otherwise.
+#[test]
+fn a_tail_is_where_sums_end() {
+    let (one, five) =
+        (forest_of("40 x depth 3; features 5"), forest_of("40 x depth 3; features 5; outputs 5"));
+    let place = |forest: &Forest, schedule: Preset, emit: Emit, steps: &[TailStep], number: Number| {
+        let plan = plan_as(forest, &schedule.schedule(forest, true), emit);
+        Plan { tail: Tail { steps: steps.to_vec(), number, fused: false }, ..plan }.place()
+    };
+    let (alone, row) = (&[TailStep::Affine { at: 0 }, TailStep::Sigmoid][..], &[TailStep::Softmax][..]);
+    for (forest, preset, steps, number, expected) in [
+        (&one, Preset::TahoeDirect, alone, Number::F16, Place::Sum),
+        (&one, Preset::Default, alone, Number::BF16, Place::Sum),
+        (&five, Preset::Default, alone, Number::F16, Place::Sum),
+        (&five, Preset::Default, row, Number::F32, Place::Row),
+        // Halves have no room for the row's sums on the way.
+        (&five, Preset::Default, row, Number::F16, Place::Launch),
+        // A row's sums are several units'.
+        (&five, Preset::RapidsFil, alone, Number::F32, Place::Sum),
+        (&five, Preset::RapidsFil, row, Number::F32, Place::Launch),
+        // They are added to in memory, or have copies.
+        (&five, Preset::TahoeDirect, alone, Number::F32, Place::Launch),
+        (&one, Preset::Hummingbird, alone, Number::F32, Place::Launch),
+        (&five, Preset::TahoeDirect, &[], Number::F32, Place::Sum),
+    ] {
+        let found = place(forest, preset, Emit::Margins, steps, number);
+        assert_eq!(found, expected, "{} of {} outputs, {steps:?}", preset.name(), forest.outputs);
+    }
+    for (transform, steps, expected) in [
+        (Transform::Softmax, &[][..], Place::Row),
+        (Transform::Softmax, alone, Place::Row),
+        (Transform::Sigmoid, alone, Place::Sum),
+        (Transform::Argmax, alone, Place::Launch),
+    ] {
+        let found = place(&five, Preset::Default, Emit::Values(transform), steps, Number::F32);
+        assert_eq!(found, expected, "{transform:?}, {steps:?}");
+    }
+    let plan = plan_as(&one, &Preset::TahoeDirect.schedule(&one, true), Emit::Margins);
+    let steps = vec![TailStep::Affine { at: 0 }, TailStep::Add { buffer: 0 }];
+    let plan = Plan { tail: Tail { steps, number: Number::F16, fused: false }, ..plan };
+    let line = "  tail (as sums are written): v * n0 + n1 -> v + b0[row, output] -> f16";
+    assert!(plan.to_string().lines().any(|l| l == line), "{plan}");
 }

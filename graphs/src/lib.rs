@@ -18,6 +18,8 @@ mod error;
 pub mod forest;
 
 pub use error::{Error, Result};
+/// What follows a forest: the steps of [`ForestModule::then`].
+pub use fangorn::op::Step;
 pub use forest::{ForestModule, ForestModuleConfig, Output};
 
 /// The book's chapters on modules, whose examples the documentation tests run.

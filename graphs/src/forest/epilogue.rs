@@ -18,8 +18,8 @@ impl ForestModule {
     /// ```
     /// # #[cfg(feature = "flex")] {
     /// use burn::tensor::{Device, Tensor};
-    /// use fangorn::{import, op::Step};
-    /// use fangorn_graphs::{ForestModuleConfig, Output};
+    /// use fangorn::import;
+    /// use fangorn_graphs::{ForestModuleConfig, Output, Step};
     ///
     /// let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/zoo/churn/model.ubj");
     /// let forest = import::load(model.as_ref(), &Default::default())?;
