@@ -29,7 +29,7 @@ mod format;
 mod json;
 mod lightgbm;
 mod limits;
-mod onnx;
+pub mod onnx;
 mod sklearn;
 mod treelite;
 mod ubjson;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `proto`, `attributes` | messages of the file, decoded one at a time, and an operator's attributes |
 //! | `graph`, `steps` | what follows what, and what operators after the trees do |
+//! | `operator` | one tree operator without its graph, for readers of graphs around it |
 //! | `classic`, `trees`, `votes`, `labels` | `TreeEnsembleRegressor` and `TreeEnsembleClassifier` |
 //! | `unified` | `TreeEnsemble` |
 //! | `ensemble` | what the three have in common |
@@ -19,6 +20,7 @@ mod ensemble;
 mod graph;
 mod labels;
 mod leaves;
+mod operator;
 mod proto;
 mod scores;
 mod steps;
@@ -26,6 +28,8 @@ mod trees;
 mod unified;
 mod votes;
 mod walk;
+
+pub use operator::{Tensor, TreeOperator};
 
 use super::budget::Budget;
 use super::{ErrorKind, ImportError, LoadOptions, Place};
@@ -53,7 +57,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
         let cause = "an ONNX graph does not tell boosting rounds apart";
         return Err(at(ErrorKind::Options, "iteration_range", cause).with_remedy("load the whole model"));
     }
-    let mut budget = Budget::new(&options.limits);
+    let budget = Budget::new(&options.limits);
     let model = proto::decode_file(bytes)?;
     for (field, text) in
         [("producer_name", &model.producer_name), ("producer_version", &model.producer_version)]
@@ -64,7 +68,11 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
     let version = model.producer_version.lines().next().filter(|line| *line == model.producer_version);
     let producer = format!("{} {}", model.producer_name, version.unwrap_or_default()).trim().to_owned();
 
-    let followed = graph::follow(model)?;
+    followed(graph::follow(model)?, &producer, budget)
+}
+
+/// The forest of a tree operator and of what a graph makes of its scores and its label.
+fn followed(followed: Followed, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
     let operator = followed.operator.op_type.clone();
     let (ensemble, classifier) = read(&followed, &mut budget)?;
     leaves::check(&ensemble)?;
@@ -89,7 +97,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
 
     let outputs = scores.offset.len();
     let mut builder = Forest::builder(features, outputs as u32)
-        .producer("onnx", &producer, &operator)
+        .producer("onnx", producer, &operator)
         .base_score(base_score(&ensemble, &scores))
         .aggregate(ensemble.fold.aggregate)
         .compare(compare)

@@ -156,6 +156,37 @@ fn every_mode_at_its_threshold_and_beside_it() {
 }
 
 #[test]
+fn an_operator_by_itself_is_the_forest_of_a_graph_of_it() {
+    use super::{Tensor, TreeOperator};
+    let whole = load(&regressor(1, stump("BRANCH_LEQ", 0.5, true)));
+    let operator = |name: &str| {
+        TreeOperator::new(name, "trees")
+            .int("n_targets", 1)
+            .ints("nodes_treeids", &[0, 0, 0])
+            .ints("nodes_nodeids", &[0, 1, 2])
+            .ints("nodes_featureids", &[0, 0, 0])
+            .strings("nodes_modes", ["BRANCH_LEQ", "LEAF", "LEAF"])
+            .ints("nodes_truenodeids", &[1, 0, 0])
+            .ints("nodes_falsenodeids", &[2, 0, 0])
+            .ints("nodes_missing_value_tracks_true", &[1, 0, 0])
+            .ints("target_treeids", &[0, 0])
+            .ints("target_nodeids", &[1, 2])
+            .ints("target_ids", &[0, 0])
+            .tensor("nodes_values_as_tensor", Tensor::Float(&[0.5, 0.0, 0.0]))
+            .tensor("target_weights_as_tensor", Tensor::Double(&[1.0, 2.0]))
+    };
+    let options = LoadOptions::default();
+    let alone = operator("TreeEnsembleRegressor").string("post_transform", "NONE").forest(&options);
+    assert_eq!(alone.expect("a forest"), whole);
+    let wide = operator("TreeEnsembleRegressor").columns(3).forest(&options).expect("a forest");
+    assert_eq!(wide.features.len(), 3);
+    let error = operator("SVMRegressor").forest(&options).expect_err("no trees");
+    assert!(error.cause().contains("SVMRegressor is no tree ensemble"), "{error}");
+    let error = operator("TreeEnsembleRegressor").floats("nodes_values", &[0.5]).forest(&options);
+    assert!(error.expect_err("twice").cause().contains("are both there"));
+}
+
+#[test]
 fn doubles_are_compared_as_doubles_and_narrowed_where_the_rows_are_floats() {
     let attributes = || {
         let all = stump("BRANCH_LEQ", 0.0, false).into_iter().filter(|a| a.name != "nodes_values");
