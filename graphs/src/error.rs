@@ -16,6 +16,9 @@ pub enum Error {
     /// Classes were asked of a forest that has none.
     #[error("classes: a forest of objective `{0}` is no classifier; ask for its values")]
     NoClasses(String),
+    /// Labels were asked as one integer a row of a forest that has other ones.
+    #[error("labels: {0}")]
+    Labels(String),
     /// Probabilities were asked of a forest that gives none.
     #[error("probabilities: {0}")]
     NoProbabilities(String),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use burn::{
     module::Module,
     nn::EmbeddingConfig,
-    tensor::{DType, Int, Tensor, TensorData},
+    tensor::{DType, Device, Int, Tensor, TensorData},
 };
 use fangorn::{
     forest::{ClassRule, Transform, reference},
@@ -94,7 +94,9 @@ fn classes_and_probabilities_are_the_producers() {
             assert_eq!(module.labels(), s.forest.classes.labels, "{what}");
             let found = module.classes(s.tensor(&device)).expect(&what);
             let width = found.dims()[1];
-            for (r, found) in integers(found).chunks(width).enumerate() {
+            let found = integers(found);
+            labels_are_the_names_of(&found, width, &module, &s, &device, &clear);
+            for (r, found) in found.chunks(width).enumerate() {
                 let margins = reference::margins(&s.forest, s.row(r));
                 let expected = reference::classes_of(&s.forest, &margins);
                 let found: Vec<u32> = found.iter().map(|c| *c as u32).collect();
@@ -125,6 +127,32 @@ fn classes_and_probabilities_are_the_producers() {
         }
     }
     assert!(asked > 30, "{asked} classifiers");
+}
+
+/// Whether labels as integers are the names of these classes, and stand beside the module's values.
+fn labels_are_the_names_of(
+    classes: &[i32],
+    width: usize,
+    module: &ForestModule,
+    s: &support::Specimen,
+    device: &Device,
+    clear: &dyn Fn(usize) -> bool,
+) {
+    let names: Option<Vec<i64>> = module.labels().iter().map(|label| label.parse().ok()).collect();
+    let found = module.values_and_labels(s.tensor(device));
+    let Some(names) = names.filter(|_| width == 1) else {
+        let error = found.expect_err("no integer a row");
+        assert!(matches!(error, Error::Labels(_)), "{error}");
+        return;
+    };
+    let (values, labels) = found.expect("labels");
+    let labels: Vec<i64> = labels.into_data().try_to_vec().expect("64 bits");
+    for (r, (class, label)) in classes.iter().zip(labels).enumerate() {
+        let name = names.get(*class as usize).copied().unwrap_or(i64::from(*class));
+        assert!(label == name || !clear(r), "row {r}: {label}, not {name}");
+    }
+    let [found, expected] = [values, module.values(s.tensor(device)).expect("values")].map(floats);
+    assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-6 * b.abs().max(1.0)));
 }
 
 #[test]

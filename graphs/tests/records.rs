@@ -9,7 +9,7 @@ use burn::{
     tensor::{DType, Device, Int, Tensor},
 };
 use fangorn::{Forest, schedule::Preset};
-use fangorn_graphs::{Error, ForestModule, ForestModuleConfig, Output};
+use fangorn_graphs::{Error, ForestModule, ForestModuleConfig, Output, Record};
 use support::{alike, bits, devices, forest, model, named, tensor};
 
 #[derive(Module, Debug)]
@@ -164,6 +164,29 @@ fn a_module_is_made_of_a_record_alone() {
     let loaded = made.load_record(trained.clone().into_record());
     let [found, expected] = [loaded, trained].map(|m| bits(m.forward(s.tensor(&device)).expect("rows")));
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_module_that_waits_for_its_record_is_made_of_its_shape() {
+    let s = named("softprob");
+    let record = Record::new(&s.forest);
+    for (name, device) in devices() {
+        let waiting = || ForestModule::unloaded(record.leaves(), record.words(), &device);
+        let error = waiting().forward(s.tensor(&device)).expect_err("no forest yet").to_string();
+        assert!(error.contains("load the record"), "{error}");
+        let made = ForestModuleConfig::new(s.forest.clone()).init(&device).expect("a module");
+        let expected = bits(made.forward(s.tensor(&device)).expect("rows"));
+        let loaded = waiting().load_record(made.clone().into_record());
+        assert_eq!(bits(loaded.forward(s.tensor(&device)).expect("rows")), expected, "{name}");
+        // The tensors are those that the module has.
+        let [(_, leaves), (_, structure), (_, fingerprint)] = record.clone().into_tensors();
+        assert_eq!(structure.try_to_vec::<i32>().expect("words"), words_of(&made));
+        assert_eq!(
+            leaves.try_to_vec::<f32>().expect("leaves").len(),
+            made.leaves.val().shape().num_elements()
+        );
+        assert_eq!(fingerprint.shape().num_elements(), 2);
+    }
 }
 
 #[test]

@@ -17,24 +17,44 @@ impl ForestModule {
         let forest = op.forest();
         match forest.classes.rule {
             ClassRule::None => Err(Error::NoClasses(forest.producer.objective.clone())),
-            ClassRule::Largest if op.outputs() > 1 => {
-                // Margins keep apart what a transform's rounding makes equal.
-                let margins = self.margins(x)?.detach();
-                let (rows, outputs) = (margins.dims()[0], op.outputs());
-                let below = margins.clone().lower(margins.clone().max_dim(1).expand([rows, outputs]));
-                let numbers: Vec<i32> = (0..outputs as i32).collect();
-                let numbers = TensorData::new(numbers, [1, outputs]);
-                let numbers = Tensor::<2, Int>::from_data(numbers, (&margins.device(), DType::I32));
-                Ok(numbers.expand([rows, outputs]).mask_fill(below, outputs as i32).min_dim(1))
-            }
+            // Margins keep apart what a transform's rounding makes equal.
+            ClassRule::Largest if op.outputs() > 1 => Ok(largest(self.margins(x)?.detach())),
             ClassRule::Largest => Ok(self.values(x)?.detach().int()),
-            ClassRule::Over { threshold } => {
-                let values = self.values(x)?.detach();
-                let values = if forest.transform.is_pair() { second_of_pairs(values) } else { values };
-                // Of f32 values the same are over it as over the next f32 below.
-                Ok(values.greater_elem(greatest_f32_not_above(threshold.0)).int())
-            }
+            ClassRule::Over { threshold } => Ok(over(threshold.0, forest, self.values(x)?.detach())),
         }
+    }
+
+    /// Values and labels of one walk, for classifiers whose classes are called by integers: `[rows, features]` to the values
+    /// that [`values`](Self::values) gives but for the rounding of the transform, and to the label of each row, `[rows]`, of
+    /// 64 bits. Where nobody named the classes, their numbers are the labels.
+    ///
+    /// # Errors
+    /// As [`classes`](Self::classes), and [`Error::Labels`] where the classes are called by other texts than integers, or a
+    /// row has several.
+    pub fn values_and_labels(&self, x: Tensor<2>) -> Result<(Tensor<2>, Tensor<1, Int>)> {
+        let op = self.operator()?;
+        let forest = op.forest();
+        let names = integers(&forest.classes.labels)?;
+        let margins = self.margins(x)?;
+        let values = op.transformed(margins.clone());
+        let classes = match forest.classes.rule {
+            ClassRule::None => return Err(Error::NoClasses(forest.producer.objective.clone())),
+            ClassRule::Largest if op.outputs() > 1 => largest(margins.detach()),
+            ClassRule::Largest => values.clone().detach().int(),
+            ClassRule::Over { threshold } => over(threshold.0, forest, values.clone().detach()),
+        };
+        let [rows, each] = classes.dims();
+        if each != 1 {
+            return Err(Error::Labels(format!("a row has {each} of them; ask for its classes")));
+        }
+        let classes = classes.reshape([rows]);
+        let numbered = names.iter().enumerate().all(|(i, name)| *name == i as i64);
+        if numbered {
+            return Ok((values, classes.cast(DType::I64)));
+        }
+        let names = TensorData::new(names.clone(), [names.len()]);
+        let names = Tensor::<1, Int>::from_data(names, (&classes.device(), DType::I64));
+        Ok((values, names.select(0, classes)))
     }
 
     /// What the producer calls the classes; empty where they are numbered from 0.
@@ -81,6 +101,35 @@ impl ForestModule {
     fn operator_or_none(&self) -> Option<&Forest> {
         self.operator().ok().map(|op| op.forest())
     }
+}
+
+/// The first largest of each row.
+fn largest(margins: Tensor<2>) -> Tensor<2, Int> {
+    let [rows, outputs] = margins.dims();
+    let below = margins.clone().lower(margins.clone().max_dim(1).expand([rows, outputs]));
+    let numbers: Vec<i32> = (0..outputs as i32).collect();
+    let numbers = TensorData::new(numbers, [1, outputs]);
+    let numbers = Tensor::<2, Int>::from_data(numbers, (&margins.device(), DType::I32));
+    numbers.expand([rows, outputs]).mask_fill(below, outputs as i32).min_dim(1)
+}
+
+/// 1 where a value is over the threshold; of pairs, where the second is.
+fn over(threshold: f64, forest: &Forest, values: Tensor<2>) -> Tensor<2, Int> {
+    let values = if forest.transform.is_pair() { second_of_pairs(values) } else { values };
+    // Of f32 values the same are over it as over the next f32 below.
+    values.greater_elem(greatest_f32_not_above(threshold)).int()
+}
+
+/// Labels as integers.
+fn integers(labels: &[String]) -> Result<Vec<i64>> {
+    let integer = |label: &String| {
+        label.parse().map_err(|_| {
+            Error::Labels(format!(
+                "a class is called `{label}`, which is no integer; ask for the classes' numbers"
+            ))
+        })
+    };
+    labels.iter().map(integer).collect()
 }
 
 /// Of pairs side by side the second ones, which speak for class 1.

@@ -2,11 +2,11 @@
 
 use burn::{
     module::{Param, ParamId},
-    tensor::{DType, Device, Tensor, TensorData},
+    tensor::{DType, Device, Tensor},
 };
 use fangorn::{Forest, schedule::Schedule};
 
-use super::{ForestModule, Output, soft::Soft, structure};
+use super::{ForestModule, Output, Record, soft::Soft, structure};
 use crate::error::{Error, Result};
 
 /// What a [`ForestModule`] is made of.
@@ -85,19 +85,13 @@ impl ForestModuleConfig {
         let op = structure::operator(forest, schedule.as_ref())?;
         let soft = temperature.map(|t| Soft::new(t, op.forest())).transpose()?;
         let forest = op.forest();
-        let words = structure::words(forest);
-        let fingerprint = structure::fingerprint(&words);
-        let integers = |words: Vec<i32>| {
-            let data = TensorData::new(words.clone(), [words.len()]);
-            Param::initialized(ParamId::new(), Tensor::from_data(data, (device, DType::I32)))
-        };
-        let width = forest.leaf_width();
-        let leaves: Vec<f32> = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
-        let leaves = TensorData::new(leaves, [forest.slots(), width]);
+        let [(_, leaves), (_, structure), (_, fingerprint)] = Record::new(forest).into_tensors();
+        let integers =
+            |data| Param::initialized(ParamId::new(), Tensor::from_data(data, (device, DType::I32)));
         Ok(ForestModule {
             leaves: Param::from_tensor(Tensor::from_data(leaves, (device, DType::F32))),
-            structure: integers(words),
-            fingerprint: integers(fingerprint.to_vec()),
+            structure: integers(structure),
+            fingerprint: integers(fingerprint),
             built: Ok(op),
             schedule: schedule.map(Into::into),
             output,

@@ -46,6 +46,7 @@ mod classes;
 mod config;
 mod epilogue;
 mod parts;
+mod record;
 mod soft;
 mod structure;
 
@@ -61,6 +62,7 @@ use fangorn::{
 };
 
 pub use config::ForestModuleConfig;
+pub use record::Record;
 
 use crate::error::{Error, Result};
 use soft::Soft;

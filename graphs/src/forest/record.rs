@@ -1,0 +1,84 @@
+//! What a record holds of a forest, for those who write one without a module, and the module that waits for it.
+
+use burn::{
+    module::{Param, ParamId},
+    tensor::{DType, Device, Tensor, TensorData},
+};
+use fangorn::Forest;
+
+use super::{ForestModule, Output, structure};
+
+/// The tensors of a forest's module, without the module: what a program that writes records beforehand, a code generator
+/// say, puts under the module's name, and the shapes that [`ForestModule::unloaded`] asks for.
+///
+/// ```
+/// # #[cfg(feature = "flex")] {
+/// use burn::tensor::Device;
+/// use fangorn::Forest;
+/// use fangorn_graphs::{ForestModule, Record};
+///
+/// let mut forest = Forest::builder(2, 1);
+/// forest.tree(0).leaf(0, &[0.5]);
+/// let record = Record::new(&forest.build().map_err(fangorn::Error::from)?);
+/// let module = ForestModule::unloaded(record.leaves(), record.words(), &Device::flex());
+/// assert_eq!(module.leaves.dims(), [1, 1]);
+/// # }
+/// # Ok::<(), fangorn_graphs::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Record {
+    leaves: TensorData,
+    shape: [usize; 2],
+    structure: Vec<i32>,
+}
+
+impl Record {
+    /// Of a forest, with the leaf values that it has.
+    pub fn new(forest: &Forest) -> Self {
+        let shape = [forest.slots(), forest.leaf_width()];
+        let leaves: Vec<f32> = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
+        Self { leaves: TensorData::new(leaves, shape), shape, structure: structure::words(forest) }
+    }
+
+    /// The shape of `leaves`: slots, and values of each.
+    pub fn leaves(&self) -> [usize; 2] {
+        self.shape
+    }
+
+    /// The words of `structure`.
+    pub fn words(&self) -> usize {
+        self.structure.len()
+    }
+
+    /// The [tensors](super#what-is-in-a-record) with their names: `leaves`, `structure` and `fingerprint`.
+    pub fn into_tensors(self) -> [(&'static str, TensorData); 3] {
+        let fingerprint = structure::fingerprint(&self.structure);
+        let words = self.structure.len();
+        [
+            ("leaves", self.leaves),
+            ("structure", TensorData::new(self.structure, [words])),
+            ("fingerprint", TensorData::new(fingerprint.to_vec(), [2])),
+        ]
+    }
+}
+
+impl ForestModule {
+    /// A module whose forest a record is to bring: its parameters have the record's shapes, `[slots, leaf width]` and a
+    /// number of words, so that burn loads it. It gives values, with the default schedule of each device; until it is loaded,
+    /// every call that would run it is refused.
+    pub fn unloaded(leaves: [usize; 2], words: usize, device: &Device) -> Self {
+        let integers = |words| {
+            let zeros = TensorData::zeros::<i32, _>([words]);
+            Param::initialized(ParamId::new(), Tensor::from_data(zeros, (device, DType::I32)))
+        };
+        Self {
+            leaves: Param::from_tensor(Tensor::zeros(leaves, (device, DType::F32))),
+            structure: integers(words),
+            fingerprint: integers(2),
+            built: Err("the module's forest was not loaded yet; load the record that it was made for".into()),
+            schedule: None,
+            output: Output::Values,
+            soft: None,
+        }
+    }
+}
