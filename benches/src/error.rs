@@ -1,9 +1,8 @@
 //! What can go wrong in a session, and panics of drivers caught.
 
-use std::path::PathBuf;
-#[cfg(feature = "gpu")]
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, set_hook},
+    path::PathBuf,
     sync::Mutex,
 };
 
@@ -17,11 +16,9 @@ pub enum Error {
     #[error("{0}")]
     Request(String),
     /// A backend that this build leaves out.
-    #[cfg(feature = "gpu")]
     #[error("the backend {0} is not in this build; build with --features {0}")]
     NotBuiltIn(&'static str),
     /// A device that does not answer, or fails.
-    #[cfg(feature = "gpu")]
     #[error("{backend}: {cause}")]
     Device {
         /// The backend's name.
@@ -46,11 +43,9 @@ pub enum Error {
 }
 
 /// The first panic's message: later ones, on other threads, mostly follow from it.
-#[cfg(feature = "gpu")]
 static FIRST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// Keeps panics from writing to standard error; [`caught`] hands them on.
-#[cfg(feature = "gpu")]
 pub fn silence_panics() {
     set_hook(Box::new(|info| {
         if let Ok(mut first) = FIRST_PANIC.lock() {
@@ -61,7 +56,6 @@ pub fn silence_panics() {
 }
 
 /// Runs what talks to a driver, which panics where it is missing or out of memory.
-#[cfg(feature = "gpu")]
 pub fn caught<T>(backend: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let first = || FIRST_PANIC.lock().ok().and_then(|mut first| first.take());
     first();

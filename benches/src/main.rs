@@ -8,6 +8,7 @@
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches --features operator -- operator MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches --features wgpu -- backend --model MODEL --rows ROWS.npy --backend wgpu
 //! cargo run --release -p fangorn-benches --features wgpu -- gpu --model MODEL --rows ROWS.npy --backend wgpu
 //! ```
 //!
@@ -17,11 +18,15 @@
 //! `ranking` says what a model's ranks come to and times ranking rows, the same way. `load` times reading models, each
 //! also as a `.fangorn` file, beside `benches/peers/load.py`. `cpu` times every schedule on the CPU target (`cpu --help`);
 //! `benches/peers` compares it with other engines. `gpu` times a device (`gpu --help`); `benches/gpu` compares
-//! it with other engines. `matrices` times walks and matrix products of small trees in turns. `operator` times what burn's
+//! it with other engines. `backend` times the default schedule on one backend, the ways of rows and margins apart
+//! (`backend --help`); `benches/backends` compares all of them. `matrices` times walks and matrix products of small trees in turns. `operator` times what burn's
 //! operator and module cost a call over the predictor.
 
+mod backends;
 mod bounds;
 mod cpu;
+#[cfg(feature = "device")]
+mod devices;
 mod error;
 #[cfg(feature = "gpu")]
 mod gpu;
@@ -62,6 +67,11 @@ fn main() -> ExitCode {
     {
         return cpu::run(rest);
     }
+    if let [first, rest @ ..] = &arguments[..]
+        && first == "backend"
+    {
+        return backends::run(rest);
+    }
     if let [first, model, rows, rest @ ..] = &arguments[..]
         && first == "cache"
     {
@@ -90,7 +100,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | cpu --help | gpu --help"
+            "usage: fangorn-benches [cache|ranking] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | backend --help | cpu --help | gpu --help"
         );
         return ExitCode::from(2);
     };

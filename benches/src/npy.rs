@@ -44,6 +44,11 @@ impl RowFile {
         Ok(Self { path: path.to_path_buf(), file, begin, rows: rows as usize, columns })
     }
 
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// The first `batch` rows, and where the file has fewer these over and over.
     ///
     /// # Errors

@@ -2,96 +2,157 @@
 
 use std::{hint::black_box, path::Path, sync::Arc};
 
-use burn::tensor::{Device, Tensor, TensorData};
-use fangorn::{Predictor, cpu::Rows, import, op::ForestOp, schedule::Preset};
+use burn::{
+    module::Module,
+    tensor::{Device, Tensor, TensorData},
+};
+use fangorn::{Forest, Predictor, cpu::Rows, import, op::ForestOp, schedule::Preset};
 use fangorn_graphs::{ForestModule, ForestModuleConfig, Output};
 
 use crate::{
     error::Result,
     read,
-    time::{Groups, Summary, groups},
+    time::{Summary, groups},
 };
+
+type Failure = Box<dyn std::error::Error>;
+type Call<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
 
 /// Rounds that every engine takes part in.
 const ROUNDS: usize = 15;
 /// Seconds of an engine's turn.
 const TURN: f64 = 0.1;
+/// What is timed over the predictor: burn's operator, the module, the same on an autodiff device without a gradient being
+/// asked for, and with.
+const OVER: [&str; 4] = ["operator", "module", "untracked", "tracked"];
 
-/// The predictor, the operator, the module and the module under autodiff in turns: microseconds a call of wall time, the
+/// The predictor, the operator and the module in turns, margins and then values: microseconds a call of wall time, the
 /// medians of the turns' medians, and of each turn's differences from the predictor's.
 ///
 /// # Errors
 /// Files that can't be read, and what the engines refuse.
-pub fn operator(
-    model: &Path,
-    rows: &Path,
-    batches: &str,
-) -> std::result::Result<(), Box<dyn std::error::Error>> {
+pub fn operator(model: &Path, rows: &Path, batches: &str) -> std::result::Result<(), Failure> {
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = read(rows)?;
-    let schedule = Preset::Default.schedule(&forest, false);
-    let predictor = Predictor::with_schedule(&forest, &schedule)?;
-    let op = Arc::new(ForestOp::with_schedule(forest.clone(), schedule.clone())?);
-    let made = |device: &Device| -> std::result::Result<ForestModule, fangorn_graphs::Error> {
-        let config = ForestModuleConfig::new(forest.clone()).with_schedule(schedule.clone());
-        config.with_output(Output::Margins).init(device)
-    };
     let mut backends = vec![("flex", Device::flex())];
     #[allow(deprecated)]
     backends.push(("ndarray", Device::ndarray()));
-    println!("microseconds a call; over: more than the predictor's, in the same turn");
+    println!(
+        "microseconds a call, the median of {ROUNDS} turns; over: more than the predictor's, in the same turn"
+    );
+    println!("backend\tbatch\tgives\tpredictor\t{}\tover", OVER.join("\tover\t"));
     for (name, device) in backends {
-        let (module, tracked) = (made(&device)?, made(&device.clone().autodiff())?);
-        println!("{name}\tbatch\tpredictor\toperator\tover\tmodule\tover\tautodiff\tover");
-        for batch in batches.split(',') {
-            let batch: usize = batch.trim().parse()?;
-            let values: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
-            let x = Tensor::<2>::from_data(TensorData::new(values.clone(), [batch, columns]), &device);
-            let view = Rows::new(&values, columns)?;
-            let expected = predictor.margins(&view)?;
-            for found in [op.margins(x.clone())?, module.forward(x.clone())?, tracked.forward(x.clone())?] {
-                let found = found.into_data().try_to_vec::<f32>().map_err(|e| format!("{e:?}"))?;
-                if found != expected {
-                    return Err(format!("{name}, batch {batch}: other margins than the predictor's").into());
+        for output in [Output::Margins, Output::Values] {
+            let engines = Engines::new(&forest, &device, output)?;
+            for batch in batches.split(',') {
+                let batch: usize = batch.trim().parse()?;
+                let values: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
+                let [bare, over @ ..] = engines.time(&values, columns, &device)?;
+                let mut line = format!("{name}\t{batch}\t{output:?}\t{:.2}", middle(&bare));
+                for other in &over {
+                    let more: Vec<f64> = other.iter().zip(&bare).map(|(other, bare)| other - bare).collect();
+                    line += &format!("\t{:.2}\t{:.2}", middle(other), middle(&more));
                 }
+                println!("{line}");
             }
-            let mut calls: [Box<dyn FnMut() -> Result<()> + '_>; 4] = [
-                // With room of its own, as each of the others has.
-                Box::new(|| predictor.margins(black_box(&view)).map(drop).map_err(Into::into)),
-                Box::new(|| op.margins(black_box(x.clone())).map(drop).map_err(Into::into)),
-                Box::new(|| margins(&module, black_box(x.clone()))),
-                Box::new(|| margins(&tracked, black_box(x.clone()))),
-            ];
-            let mut times = [const { Vec::new() }; 4];
-            for _ in 0..ROUNDS {
-                for (call, times) in calls.iter_mut().zip(&mut times) {
-                    times.push(median(&groups(TURN, call)?));
-                }
-            }
-            let mut line = format!("\t{batch}\t{:.2}", middle(&times[0]));
-            for other in &times[1..] {
-                let over: Vec<f64> = other.iter().zip(&times[0]).map(|(other, bare)| other - bare).collect();
-                line += &format!("\t{:.2}\t{:.2}", middle(other), middle(&over));
-            }
-            println!("{line}");
         }
     }
     Ok(())
 }
 
-fn margins(module: &ForestModule, x: Tensor<2>) -> Result<()> {
-    match module.forward(x) {
-        Ok(margins) => {
-            black_box(margins);
-            Ok(())
+/// All that runs a forest on one device.
+struct Engines {
+    predictor: Predictor,
+    op: Arc<ForestOp>,
+    module: ForestModule,
+    untracked: ForestModule,
+    tracked: ForestModule,
+    output: Output,
+}
+
+impl Engines {
+    fn new(forest: &Forest, device: &Device, output: Output) -> std::result::Result<Self, Failure> {
+        let schedule = Preset::Default.schedule(forest, false);
+        let made = |device: &Device| {
+            let config = ForestModuleConfig::new(forest.clone()).with_schedule(schedule.clone());
+            config.with_output(output).init(device)
+        };
+        let autodiff = device.clone().autodiff();
+        Ok(Self {
+            predictor: Predictor::with_schedule(forest, &schedule)?,
+            op: Arc::new(ForestOp::with_schedule(forest.clone(), schedule.clone())?),
+            module: made(device)?,
+            untracked: made(&autodiff)?.no_grad(),
+            tracked: made(&autodiff)?,
+            output,
+        })
+    }
+
+    fn bare(&self, rows: &Rows<'_>, values: &[f32], columns: usize) -> Result<Vec<f32>> {
+        // With room of its own, as each of the others has.
+        Ok(match self.output {
+            Output::Margins => self.predictor.margins(rows)?,
+            Output::Values => self.predictor.predict(values, columns)?,
+        })
+    }
+
+    fn of_op(&self, x: Tensor<2>) -> Result<Tensor<2>> {
+        Ok(match self.output {
+            Output::Margins => self.op.margins(x)?,
+            Output::Values => self.op.values(x)?,
+        })
+    }
+
+    /// The medians of each turn; the predictor first, then what stands over it.
+    fn time(
+        &self,
+        values: &[f32],
+        columns: usize,
+        device: &Device,
+    ) -> std::result::Result<[Vec<f64>; 5], Failure> {
+        let shape = [values.len() / columns, columns];
+        let x = Tensor::<2>::from_data(TensorData::new(values.to_vec(), shape), device);
+        let with_autodiff = Tensor::<2>::from_data(x.to_data(), &device.clone().autodiff());
+        let rows = Rows::new(values, columns)?;
+        let expected = self.bare(&rows, values, columns)?;
+        let found = [
+            self.of_op(x.clone())?,
+            forward(&self.module, x.clone())?,
+            forward(&self.untracked, with_autodiff.clone())?,
+            forward(&self.tracked, with_autodiff.clone())?,
+        ];
+        for (what, found) in OVER.iter().zip(found) {
+            let found = found.into_data().try_to_vec::<f32>().map_err(|e| format!("{e:?}"))?;
+            // Under autodiff values are made of margins by burn's own operations, which round otherwise.
+            let near = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= 1e-6 * b.abs().max(1.0);
+            if found.len() != expected.len() || !found.iter().zip(&expected).all(near) {
+                return Err(format!("{device:?}, {what}: other results than the predictor's").into());
+            }
         }
-        Err(fangorn_graphs::Error::Fangorn(error)) => Err(error.into()),
-        Err(error) => Err(fangorn::Error::Internal(error.to_string()).into()),
+        let mut calls: [Call<'_>; 5] = [
+            Box::new(|| self.bare(black_box(&rows), black_box(values), columns).map(|m| drop(black_box(m)))),
+            Box::new(|| self.of_op(black_box(x.clone())).map(|m| drop(black_box(m)))),
+            Box::new(|| forward(&self.module, black_box(x.clone())).map(|m| drop(black_box(m)))),
+            Box::new(|| {
+                forward(&self.untracked, black_box(with_autodiff.clone())).map(|m| drop(black_box(m)))
+            }),
+            Box::new(|| forward(&self.tracked, black_box(with_autodiff.clone())).map(|m| drop(black_box(m)))),
+        ];
+        let mut times = [const { Vec::new() }; 5];
+        for _ in 0..ROUNDS {
+            for (call, times) in calls.iter_mut().zip(&mut times) {
+                times.push(middle(&groups(TURN, call)?.wall));
+            }
+        }
+        Ok(times)
     }
 }
 
-fn median(groups: &Groups) -> f64 {
-    middle(&groups.wall)
+fn forward(module: &ForestModule, x: Tensor<2>) -> Result<Tensor<2>> {
+    module.forward(x).map_err(|error| match error {
+        fangorn_graphs::Error::Fangorn(error) => error.into(),
+        error => fangorn::Error::Internal(error.to_string()).into(),
+    })
 }
 
 fn middle(times: &[f64]) -> f64 {

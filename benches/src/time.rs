@@ -10,7 +10,7 @@ use crate::error::Result;
 /// Samples that are kept of one measurement.
 const MOST: usize = 4000;
 /// Samples that are taken whatever they last.
-#[cfg(feature = "gpu")]
+#[cfg(feature = "device")]
 const LEAST: usize = 3;
 /// Groups of calls that are timed whatever they last.
 const LEAST_GROUPS: usize = 2;
@@ -71,7 +71,7 @@ pub fn groups(seconds: f64, mut call: impl FnMut() -> Result<()>) -> Result<Grou
 ///
 /// # Errors
 /// What `sample` fails with.
-#[cfg(feature = "gpu")]
+#[cfg(feature = "device")]
 pub fn samples(seconds: f64, mut sample: impl FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
     let begin = Instant::now();
     let mut times = Vec::new();
@@ -88,7 +88,7 @@ pub fn samples(seconds: f64, mut sample: impl FnMut() -> Result<Option<f64>>) ->
 ///
 /// # Errors
 /// What `run` fails with.
-#[cfg(feature = "gpu")]
+#[cfg(feature = "device")]
 pub fn wall(run: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     run()?;

@@ -12,13 +12,13 @@ use fangorn::{Forest, Predictor, cpu::Rows, op::ForestOp, schedule::Schedule};
 use serde::Serialize;
 
 use crate::{
-    bounds,
+    bounds, devices,
     error::{Error, Result, caught},
     npy, schedules,
     time::{Summary, samples, wall},
 };
 
-/// The devices there are features for.
+/// The GPUs there are features for.
 pub const BACKENDS: [&str; 5] = ["cuda", "vulkan", "wgpu", "metal", "rocm"];
 
 /// A schedule with a name, compiled at its first use.
@@ -125,7 +125,7 @@ impl Session {
             return Err(Error::Request("every schedule is skipped; leave one".into()));
         }
         caught(name, || {
-            let device = device(name).ok_or(Error::NotBuiltIn(name))?;
+            let device = devices::open(name).ok_or(Error::NotBuiltIn(name))?;
             let session = Self { backend: name, device, forest, cpu, candidates, host: Vec::new(), x: None };
             session.sync()?;
             Ok(session)
@@ -134,8 +134,7 @@ impl Session {
 
     /// What the device calls itself.
     pub fn device_name(&self) -> String {
-        let identity = caught(self.backend, || Ok(self.device.identity()));
-        identity.ok().flatten().map_or_else(|| format!("{:?}", self.device), |identity| identity.name)
+        devices::name(self.backend, &self.device)
     }
 
     /// The forest.
@@ -321,23 +320,6 @@ fn leaf_ids(forest: &Forest) -> Vec<i32> {
         }
     }
     ids
-}
-
-/// The default device of a backend, where it is built in.
-fn device(backend: &str) -> Option<Device> {
-    match backend {
-        #[cfg(feature = "cuda")]
-        "cuda" => Some(Device::cuda(0)),
-        #[cfg(feature = "vulkan")]
-        "vulkan" => Some(Device::vulkan(burn::tensor::DeviceKind::DefaultDevice)),
-        #[cfg(feature = "wgpu")]
-        "wgpu" => Some(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
-        #[cfg(feature = "metal")]
-        "metal" => Some(Device::metal(burn::tensor::DeviceKind::DefaultDevice)),
-        #[cfg(feature = "rocm")]
-        "rocm" => Some(Device::rocm(0)),
-        _ => None,
-    }
 }
 
 /// The value of a future, asked for again and again.
