@@ -67,12 +67,12 @@ fn steps_on_another_thread_are_taken_when_it_waits_for_the_device() {
     }
 }
 
-/// burn 0.22.1 by itself, without a line of Fangorn's: a tensor that is moved to another thread is written in place there,
-/// by a kernel that waits in that thread's queue, and a read from here does not look there. When this fails, burn has mended it:
-/// then the advice in the book's chapter on training can go, and the wait in the test above.
+/// burn by itself, without a line of Fangorn's: a tensor that is moved to another thread is written in place there, by a kernel
+/// that waits in that thread's queue. With burn 0.22.1 a read from here does not look there, unless that thread has waited for the
+/// device. What is read without the wait is not held here: it depends on what else the device is asked for.
 #[cfg(feature = "wgpu")]
 #[test]
-fn burn_reads_old_values_of_a_tensor_that_another_thread_has_written() {
+fn a_tensor_that_another_thread_has_written_is_read_right_once_that_thread_has_waited() {
     let written = |device: &Device, waits: bool, keeps: bool| {
         let x = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], device);
         let kept = keeps.then(|| x.clone());
@@ -89,8 +89,9 @@ fn burn_reads_old_values_of_a_tensor_that_another_thread_has_written() {
         found
     };
     for (_, device) in devices().into_iter().filter(|(name, _)| *name == "wgpu") {
-        assert_eq!(written(&device, false, false), [1.0, 2.0, 3.0, 4.0], "burn has mended it");
-        // Waited for, it is right; and so it is where another owner keeps burn from writing in place.
+        let without = written(&device, false, false);
+        println!("without the wait burn reads {without:?}, of [3.0, 5.0, 7.0, 9.0]");
+        // So it is where another owner keeps burn from writing in place.
         assert_eq!(written(&device, true, false), [3.0, 5.0, 7.0, 9.0]);
         assert_eq!(written(&device, false, true), [3.0, 5.0, 7.0, 9.0]);
     }
