@@ -25,6 +25,9 @@ pub enum Error {
     /// A forest that breaks a rule of the HIR.
     #[error("forest: {0}")]
     Forest(#[from] crate::forest::VerifyError),
+    /// Steps before a forest that can't be folded into it.
+    #[error("prologue: {0}")]
+    Prologue(#[from] crate::forest::PrologueError),
     /// A schedule's text that can't be read.
     #[error(transparent)]
     ScheduleText(#[from] crate::schedule::ParseError),

@@ -34,6 +34,11 @@ pub use predictor::Predictor;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// The book's example of what precedes a forest.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/model.md")]
+struct BookOnModels;
+
 /// The book's example of ranks.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/ranks.md")]

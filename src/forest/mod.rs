@@ -6,7 +6,9 @@
 
 mod build;
 mod compare;
+mod fold;
 mod profile;
+mod prologue;
 mod stats;
 mod text;
 mod verify;
@@ -19,6 +21,7 @@ pub use build::{ForestBuilder, TreeBuilder};
 pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_below};
 pub use fangorn_kernels::plan::Transform;
 pub use profile::{Profile, ProfileError};
+pub use prologue::{Operation, Prologue, PrologueError};
 pub use stats::{FeatureStats, ForestStats};
 pub use verify::VerifyError;
 

@@ -1,0 +1,227 @@
+//! What precedes a forest, folded into its thresholds.
+//!
+//! A split that asks `(x - mean) / scale < t` asks whether `x` is below the smallest input whose rounded result reaches `t`.
+//! Arithmetic of IEEE 754 rounds without changing an order, so there is one such input, and a search over the inputs in
+//! their order finds it: [`Forest::after`] gives a forest that walks raw rows and takes, for every row there is, the way that the
+//! forest takes on prepared ones.
+
+use std::collections::HashMap;
+
+use super::fold::{Chain, Fold};
+use super::{CompareType, Feature, Forest, Node, Predicate, Side};
+
+/// One step from raw rows to the rows that a forest was trained on. Steps work on each column by itself.
+///
+/// Rows of f16 and bf16 become f32 without rounding, and need no step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Prologue {
+    /// Column `j` after the step is column `columns[j]` of the `width` columns before it.
+    Columns {
+        /// Which columns stay, in their new order; one may come more than once.
+        columns: Vec<u32>,
+        /// How many columns there are before.
+        width: usize,
+    },
+    /// Each column with a number of its own, or all of them with one.
+    Arithmetic {
+        /// What is done; the column is the first operand.
+        operation: Operation,
+        /// The second operands: one, or one for each column.
+        numbers: Vec<f64>,
+        /// The type that both operands are rounded to and that the result has.
+        precision: CompareType,
+    },
+    /// Values rounded to a type.
+    Cast(CompareType),
+}
+
+/// An operation on a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// `x + number`.
+    Add,
+    /// `x - number`.
+    Subtract,
+    /// `x * number`.
+    Multiply,
+    /// `x / number`.
+    Divide,
+}
+
+impl Prologue {
+    /// scikit-learn's `StandardScaler`: `(x - mean) / scale`. It works in the type of the rows that it is handed.
+    ///
+    /// ```
+    /// use fangorn::forest::{CompareType, Forest, Prologue, Side, reference};
+    ///
+    /// let mut forest = Forest::builder(2, 1);
+    /// let mut tree = forest.tree(0);
+    /// tree.split(0, CompareType::F32.at_most(0.1), Side::Left, 1, 2);
+    /// tree.leaf(1, &[-1.0]);
+    /// tree.leaf(2, &[1.0]);
+    /// let scaled = forest.build()?;
+    ///
+    /// let scaler = Prologue::standard_scaler(&[10.0, 0.0], &[3.0, 1.0], CompareType::F32);
+    /// let raw = scaled.after(&scaler, CompareType::F32)?;
+    /// for x in [10.3f32.next_down(), 10.3, 10.3f32.next_up(), f32::NAN] {
+    ///     let prepared = [(x - 10.0) / 3.0, 0.0];
+    ///     assert_eq!(reference::leaf_ids(&raw, &[x, 0.0]), reference::leaf_ids(&scaled, &prepared));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn standard_scaler(mean: &[f64], scale: &[f64], precision: CompareType) -> [Self; 2] {
+        [(Operation::Subtract, mean), (Operation::Divide, scale)].map(|step| Self::each(step, precision))
+    }
+
+    /// scikit-learn's `MinMaxScaler`: `x * scale + min`, with its `scale_` and `min_`.
+    pub fn min_max_scaler(scale: &[f64], min: &[f64], precision: CompareType) -> [Self; 2] {
+        [(Operation::Multiply, scale), (Operation::Add, min)].map(|step| Self::each(step, precision))
+    }
+
+    /// ONNX's `Scaler` on rows of floats: `(x - offset) * scale` in f32.
+    pub fn onnx_scaler(offset: &[f32], scale: &[f32]) -> [Self; 2] {
+        let [offset, scale] = [offset, scale].map(|v| v.iter().copied().map(f64::from).collect::<Vec<_>>());
+        let steps = [(Operation::Subtract, &offset[..]), (Operation::Multiply, &scale[..])];
+        steps.map(|step| Self::each(step, CompareType::F32))
+    }
+
+    fn each((operation, numbers): (Operation, &[f64]), precision: CompareType) -> Self {
+        Self::Arithmetic { operation, numbers: numbers.to_vec(), precision }
+    }
+}
+
+/// Why a prologue can't be folded into a forest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {cause}; {remedy}")]
+pub struct PrologueError {
+    /// Where: `step 1`, or `tree 3, node 17`.
+    pub place: String,
+    /// What is wrong there.
+    pub cause: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl PrologueError {
+    fn new(place: impl Into<String>, cause: impl Into<String>, remedy: &str) -> Self {
+        Self { place: place.into(), cause: cause.into(), remedy: remedy.into() }
+    }
+}
+
+/// The remedy where the forest itself stands in the way.
+const PREPARE: &str = "prepare the rows before the forest instead";
+
+impl Forest {
+    /// The forest that takes raw rows of type `rows`: for each of them, NaN and infinities included, it comes to the leaves that
+    /// this forest comes to on the row after `steps`, carried out one after the other in IEEE arithmetic.
+    ///
+    /// Leaves, outputs and everything past them stay as they are. The forest compares in `rows`, but where there are steps of
+    /// [`Prologue::Columns`] alone; f32 rows given to one that compares in f64 are widened, which changes none of them. Where a
+    /// column's numbers turn its order round, children swap.
+    ///
+    /// A result that is NaN (`0 * inf`, `0 / 0`) takes the missing side, as the NaN it is.
+    ///
+    /// # Errors
+    /// [`PrologueError`] names the step whose numbers don't fit its columns or are not finite in its type, or the node that
+    /// no split on the raw column can stand for: a category that is computed, an equality that several inputs come to, a result
+    /// that is NaN for inputs in the middle.
+    pub fn after(&self, steps: &[Prologue], rows: CompareType) -> Result<Self, PrologueError> {
+        let (chains, features) = self.chains(steps, rows)?;
+        let mut forest = self.clone();
+        forest.features = features;
+        // Where columns only change places, values are compared as they were.
+        let kept = steps.iter().all(|step| matches!(step, Prologue::Columns { .. }));
+        if !kept {
+            forest.compare = rows;
+        }
+        let mut folded: HashMap<(u32, Predicate, Side), Result<Fold, &'static str>> = HashMap::new();
+        for (t, tree) in forest.trees.iter_mut().enumerate() {
+            for (n, node) in tree.nodes.iter_mut().enumerate() {
+                let Node::Split { feature, predicate, missing, left, right } = node else { continue };
+                let chain = &chains[*feature as usize];
+                *feature = chain.column;
+                if kept {
+                    continue;
+                }
+                let key = (chain.feature, *predicate, *missing);
+                let fold = folded.entry(key).or_insert_with(|| chain.fold(*predicate, *missing));
+                let Fold { predicate: folded, swapped } = fold.map_err(|cause| {
+                    let place = format!("tree {t}, node {n}, column {}", chain.column);
+                    PrologueError::new(place, cause, PREPARE)
+                })?;
+                *predicate = folded;
+                if swapped {
+                    std::mem::swap(left, right);
+                    *missing = match missing {
+                        Side::Left => Side::Right,
+                        Side::Right => Side::Left,
+                    };
+                }
+            }
+        }
+        Ok(forest)
+    }
+
+    /// What comes before each feature, and the columns of raw rows.
+    fn chains(
+        &self,
+        steps: &[Prologue],
+        rows: CompareType,
+    ) -> Result<(Vec<Chain>, Vec<Feature>), PrologueError> {
+        let width = self.features.len();
+        let mut chains: Vec<Chain> = (0..width as u32).map(|f| Chain::new(f, self.compare, rows)).collect();
+        let mut columns: Vec<Feature> = self.features.clone();
+        // From the forest backwards, so that each feature knows its column by then.
+        for (s, step) in steps.iter().enumerate().rev() {
+            let place = || format!("step {s}");
+            match step {
+                Prologue::Columns { columns: taken, width } => {
+                    if taken.len() != columns.len() {
+                        let cause =
+                            format!("it gives {} columns, {} are asked of it", taken.len(), columns.len());
+                        return Err(PrologueError::new(
+                            place(),
+                            cause,
+                            "name a column for each that follows",
+                        ));
+                    }
+                    if let Some(past) = taken.iter().find(|c| **c as usize >= *width) {
+                        let cause = format!("column {past} of {width}");
+                        return Err(PrologueError::new(place(), cause, "count columns from 0"));
+                    }
+                    let mut before = vec![Feature::default(); *width];
+                    for (feature, column) in columns.into_iter().zip(taken).rev() {
+                        before[*column as usize] = feature;
+                    }
+                    columns = before;
+                    chains.iter_mut().for_each(|chain| chain.column = taken[chain.column as usize]);
+                }
+                Prologue::Arithmetic { operation, numbers, precision } => {
+                    if numbers.len() != 1 && numbers.len() != columns.len() {
+                        let cause = format!("{} numbers for {} columns", numbers.len(), columns.len());
+                        return Err(PrologueError::new(
+                            place(),
+                            cause,
+                            "give it one number, or one a column",
+                        ));
+                    }
+                    if let Some(i) = numbers.iter().position(|v| !precision.cast(*v).is_finite()) {
+                        let (v, name) = (numbers[i], precision.name());
+                        let cause = format!("number {i}, {v:e}, is not finite in {name}");
+                        return Err(PrologueError::new(place(), cause, "use finite numbers"));
+                    }
+                    for chain in &mut chains {
+                        let i = if numbers.len() == 1 { 0 } else { chain.column as usize };
+                        chain.arithmetic(*operation, numbers[i], *precision);
+                    }
+                }
+                Prologue::Cast(precision) => chains.iter_mut().for_each(|chain| chain.cast(*precision)),
+            }
+        }
+        chains.iter_mut().for_each(Chain::finish);
+        Ok((chains, columns))
+    }
+}
+
+#[cfg(test)]
+mod tests;
