@@ -62,6 +62,11 @@ impl Attributes {
         self.take(name).map(|a| a.strings).unwrap_or_default()
     }
 
+    /// A list of floats; empty where it is absent.
+    pub(super) fn floats(&mut self, name: &str) -> Vec<f64> {
+        self.take(name).map(|a| a.floats.into_iter().map(f64::from).collect()).unwrap_or_default()
+    }
+
     /// A string.
     pub(super) fn string(&mut self, name: &str) -> Option<String> {
         self.take(name).map(|a| String::from_utf8_lossy(&a.s).into_owned())

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::super::{ErrorKind, ImportError};
 use super::at;
 use super::attributes::Attributes;
+use super::prepare::{Prepared, Prepares};
 use super::proto::{
     self, AttributeProto, Bytes, ElementType, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
@@ -39,7 +40,7 @@ struct Unknown {
 }
 
 /// The input of the trees.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Rows {
     /// The type that the trees are given.
     pub(super) given: ElementType,
@@ -47,6 +48,10 @@ pub(super) struct Rows {
     pub(super) single: bool,
     /// Columns, where the file fixes them.
     pub(super) columns: Option<u64>,
+    /// The type of the graph's input, and its columns.
+    pub(super) raw: (ElementType, Option<u64>),
+    /// What was done to it.
+    pub(super) prepared: Prepared,
 }
 
 /// The tree operator, its input, and what the graph makes of its scores and its label.
@@ -171,7 +176,8 @@ impl Follower {
             [_, columns] => u64::try_from(columns.dim_value).ok().filter(|c| *c > 0),
             _ => None,
         });
-        let rows = Rows { given, single: given == ElementType::Float, columns };
+        let single = given == ElementType::Float;
+        let rows = Rows { given, single, columns, raw: (given, columns), prepared: Prepared::default() };
         self.values.insert(input.name, Value::Rows(rows));
         Ok(())
     }
@@ -204,7 +210,7 @@ impl Follower {
             ));
         }
         let rows = match node.input.first().map(|name| self.values.get(name)) {
-            Some(Some(Value::Rows(rows))) => *rows,
+            Some(Some(Value::Rows(rows))) => rows.clone(),
             Some(Some(Value::Unknown(what))) => {
                 return Err(unsupported(what.place.as_str(), &what.operator, " before the trees"));
             }
@@ -236,6 +242,9 @@ impl Follower {
             }
         }
         let own = node.domain.is_empty() || node.domain == "ai.onnx";
+        if let Some(rows) = self.prepare(node, place, own, first, second)? {
+            return Ok(Value::Rows(rows));
+        }
         let wanted = ["value", "to", "axis", "keepdims", "select_last_index", "norm", "alpha"];
         let lists = ["keys_int64s", "values_int64s", "values_strings"];
         let wanted: Vec<&str> = wanted.into_iter().chain(lists).collect();
@@ -279,6 +288,32 @@ impl Follower {
             _ => None,
         };
         Ok(value.unwrap_or_else(|| unknown(node, place)))
+    }
+
+    /// The rows after one more step, if the node is one that can precede trees.
+    fn prepare(
+        &self,
+        node: &NodeProto,
+        place: &str,
+        own: bool,
+        first: Option<&Value>,
+        second: Option<&Value>,
+    ) -> Result<Option<Rows>, ImportError> {
+        let (rows, constant, swapped) = match (first, second) {
+            (Some(Value::Rows(rows)), None) => (rows, None, false),
+            (Some(Value::Rows(rows)), Some(Value::Constant(c))) => (rows, Some(c), false),
+            (Some(Value::Constant(c)), Some(Value::Rows(rows))) => (rows, Some(c), true),
+            _ => return Ok(None),
+        };
+        let Some(prepares) = Prepares::of(own, node, constant, swapped, rows.given)? else { return Ok(None) };
+        if rows.prepared.len() >= LONGEST_CHAIN {
+            return Err(unsupported(place, &named(node), &format!(" after {LONGEST_CHAIN} others")));
+        }
+        let prepared = rows.prepared.then(place, named(node), prepares);
+        // A Scaler gives floats, whatever it is given.
+        let given = if node.op_type == "Scaler" { ElementType::Float } else { rows.given };
+        let single = given == ElementType::Float;
+        Ok(Some(Rows { given, single, prepared, ..rows.clone() }))
     }
 
     /// The scores after one more step.
@@ -344,13 +379,19 @@ fn cast(value: &Value, to: ElementType) -> Option<Value> {
     use ElementType::{Double, Float, Int32, Int64, Text};
     match (value, to) {
         (Value::Rows(rows), _) => {
+            let prepared = match (rows.given, to) {
+                (Double, Float) => rows.prepared.cast(),
+                _ => rows.prepared.clone(),
+            };
             let (given, single) = match (rows.given, to) {
                 (Float | Double | Int32 | Int64, Float) => (Float, true),
                 (Float | Double | Int32 | Int64, Double) => (Double, rows.single),
                 (Int32 | Int64, Int64) | (Int32, Int32) => (to, false),
                 _ => return None,
             };
-            Some(Value::Rows(Rows { given, single, ..*rows }))
+            // Integers are what they become first.
+            let raw = if matches!(rows.raw.0, Int32 | Int64) { (given, rows.raw.1) } else { rows.raw };
+            Some(Value::Rows(Rows { given, single, prepared, raw, ..*rows }))
         }
         (Value::Scores(_), Float | Double) | (Value::Label(_), Int32 | Int64 | Text) => Some(value.clone()),
         _ => None,

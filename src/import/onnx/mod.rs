@@ -5,6 +5,7 @@
 //! | `proto`, `attributes` | messages of the file, decoded one at a time, and an operator's attributes |
 //! | `graph`, `steps` | what follows what, and what operators after the trees do |
 //! | `operator` | one tree operator without its graph, for readers of graphs around it |
+//! | `prepare` | what precedes the trees and is folded into them |
 //! | `classic`, `trees`, `votes`, `labels` | `TreeEnsembleRegressor` and `TreeEnsembleClassifier` |
 //! | `unified` | `TreeEnsemble` |
 //! | `ensemble` | what the three have in common |
@@ -21,6 +22,7 @@ mod graph;
 mod labels;
 mod leaves;
 mod operator;
+mod prepare;
 mod proto;
 mod scores;
 mod steps;
@@ -72,7 +74,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
 }
 
 /// The forest of a tree operator and of what a graph makes of its scores and its label.
-fn followed(followed: Followed, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
+fn followed(mut followed: Followed, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
     let operator = followed.operator.op_type.clone();
     let (ensemble, classifier) = read(&followed, &mut budget)?;
     leaves::check(&ensemble)?;
@@ -82,8 +84,12 @@ fn followed(followed: Followed, producer: &str, mut budget: Budget<'_>) -> Resul
         let cause = format!("{} base values for {} outputs", ensemble.base.len(), ensemble.outputs);
         return Err(at(ErrorKind::Structure, format!("{}.base_values", ensemble.place), cause));
     }
-    let compare = compare(followed.rows, ensemble.double, &ensemble.place)?;
-    let features = features(followed.rows, &ensemble, &budget)?;
+    let compare = compare(&followed.rows, ensemble.double, &ensemble.place)?;
+    let prologue = followed.rows.prepared.read(followed.rows.raw.1, &budget)?;
+    if let Some(read) = &prologue {
+        followed.rows.columns = read.columns;
+    }
+    let features = features(&followed.rows, &ensemble, &budget)?;
     let walk = Walk::new(&ensemble, &mut budget)?;
 
     let before = match &classifier {
@@ -105,9 +111,16 @@ fn followed(followed: Followed, producer: &str, mut budget: Budget<'_>) -> Resul
         .transform(scores.transform)
         .classes(Classes { rule, labels });
     build(&walk, &ensemble, scores.margins, compare, &mut builder, &mut budget)?;
-    budget
+    let forest = budget
         .finish(builder)
-        .map_err(|e| if e.kind() == ErrorKind::Limit { e } else { e.with_remedy(CONVERT_AGAIN) })
+        .map_err(|e| if e.kind() == ErrorKind::Limit { e } else { e.with_remedy(CONVERT_AGAIN) })?;
+    let Some(read) = prologue else { return Ok(forest) };
+    let raw = if followed.rows.raw.0 == ElementType::Double { CompareType::F64 } else { CompareType::F32 };
+    forest.after(&read.steps, raw).map_err(|e| {
+        let cause = format!("what precedes the trees can't be folded into them: {}: {}", e.place, e.cause);
+        let remedy = "convert the trees alone, and prepare the rows before them";
+        at(ErrorKind::Unsupported, ensemble.place.as_str(), cause).with_remedy(remedy)
+    })
 }
 
 fn read(followed: &Followed, budget: &mut Budget<'_>) -> Result<(Ensemble, Option<Classifier>), ImportError> {
@@ -127,7 +140,7 @@ fn read(followed: &Followed, budget: &mut Budget<'_>) -> Result<(Ensemble, Optio
 
 /// The type that values are compared in. Values that have been floats are compared with thresholds of doubles exactly
 /// where thresholds are narrowed by their direction.
-fn compare(rows: Rows, double: bool, place: &str) -> Result<CompareType, ImportError> {
+fn compare(rows: &Rows, double: bool, place: &str) -> Result<CompareType, ImportError> {
     match rows.given {
         _ if rows.single => Ok(CompareType::F32),
         ElementType::Double => Ok(CompareType::F64),
@@ -144,7 +157,7 @@ fn compare(rows: Rows, double: bool, place: &str) -> Result<CompareType, ImportE
 }
 
 /// The columns of a row: what the input's shape says, or what the trees ask for.
-fn features(rows: Rows, ensemble: &Ensemble, budget: &Budget<'_>) -> Result<usize, ImportError> {
+fn features(rows: &Rows, ensemble: &Ensemble, budget: &Budget<'_>) -> Result<usize, ImportError> {
     let inner = |n: &&ensemble::Node| n.mode != ensemble::Mode::Leaf;
     let asked = ensemble.nodes.iter().filter(inner).map(|n| n.feature as usize + 1).max().unwrap_or(0);
     let place = || Place::Field("graph.input".into());

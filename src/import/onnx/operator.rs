@@ -5,6 +5,7 @@ use prost::Message;
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, LoadOptions};
 use super::graph::{Followed, Rows};
+use super::prepare::Prepared;
 use super::proto::{AttributeProto, ElementType, NodeProto, TensorProto};
 use super::steps::{Label, Steps};
 use super::{at, followed};
@@ -145,7 +146,9 @@ impl TreeOperator {
             return Err(at(ErrorKind::Options, "iteration_range", cause).with_remedy("load the whole model"));
         }
         let label = labelled && node.op_type == "TreeEnsembleClassifier";
-        let rows = Rows { given: ElementType::Float, single: true, columns };
+        let float = ElementType::Float;
+        let prepared = Prepared::default();
+        let rows = Rows { given: float, single: true, columns, raw: (float, columns), prepared };
         let label = label.then_some(Label { largest_after: None, names: None });
         let scores = Some(Steps::default());
         followed(Followed { operator: node, place, rows, scores, label }, "", Budget::new(&options.limits))

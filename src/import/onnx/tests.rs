@@ -155,6 +155,83 @@ fn every_mode_at_its_threshold_and_beside_it() {
     }
 }
 
+/// A graph of these operators before a stump that asks `x <= t` of column `feature`.
+fn before(element: i32, nodes: Vec<NodeProto>, feature: i64, t: f32) -> Vec<u8> {
+    let trees = with(stump("BRANCH_LEQ", t, false), vec![ints("nodes_featureids", &[feature, 0, 0])]);
+    let trees = node("TreeEnsembleRegressor", "ai.onnx.ml", &["Z"], &["Y"], trees);
+    graph(element, [nodes, vec![trees]].concat(), &["Y"])
+}
+
+fn constant(name: &str, value: AttributeProto) -> NodeProto {
+    node("Constant", "", &[], &[name], vec![AttributeProto { name: "value".into(), ..value }])
+}
+
+#[test]
+fn what_precedes_the_trees_is_folded_into_them() {
+    let (offset, scale) = ([0.3f32, -1.0], [0.7f32, -3.0]);
+    let scaler = || {
+        let numbers = vec![floats("offset", &offset), floats("scale", &scale)];
+        node("Scaler", "ai.onnx.ml", &["X"], &["Z"], numbers)
+    };
+    for feature in [0usize, 1] {
+        let forest = load(&before(1, vec![scaler()], feature as i64, 0.1));
+        assert_eq!((forest.features.len(), forest.compare), (2, CompareType::F32));
+        let scaled = |x: f32| (x - offset[feature]) * scale[feature];
+        let edge = 0.1 / scale[feature] + offset[feature];
+        for x in (0..200).map(|i| f32::from_bits(edge.to_bits() - 100 + i)).chain([f32::NAN, f32::INFINITY]) {
+            let expected = if scaled(x) <= 0.1 { 1 } else { 2 };
+            assert_eq!(reference::leaf_ids(&forest, &[x, x]), [expected], "{x:e}, column {feature}");
+        }
+    }
+    // Doubles are scaled as doubles and become floats.
+    let forest = load(&before(11, vec![scaler()], 0, 0.1));
+    assert_eq!(forest.compare, CompareType::F64);
+    let scaled = |x: f64| ((x - f64::from(offset[0])) * f64::from(scale[0])) as f32;
+    for i in -1000..1000 {
+        let x = 0.442_857_156 + f64::from(i) * 1e-10;
+        let expected = if scaled(x) <= 0.1 { 1 } else { 2 };
+        assert_eq!(reference::leaf_ids(&forest, &[x, 0.0]), [expected], "{x:e}");
+    }
+}
+
+#[test]
+fn constants_and_columns_before_the_trees() {
+    let choice = |op: &str, domain: &str, more| {
+        let columns =
+            TensorProto { dims: vec![2], data_type: 7, int64_data: vec![3, 1], ..Default::default() };
+        let columns = AttributeProto { t: columns.encode_to_vec().into(), ..Default::default() };
+        vec![
+            constant("c", columns),
+            node(op, domain, &["X", "c"], &["V"], more),
+            constant("four", single("", &[4.0])),
+            constant("halves", single("", &[0.5, 1.5])),
+            node("Mul", "", &["four", "V"], &["W"], vec![]),
+            node("Sub", "", &["W", "halves"], &["Z"], vec![]),
+        ]
+    };
+    for nodes in
+        [choice("ArrayFeatureExtractor", "ai.onnx.ml", vec![]), choice("Gather", "", vec![int("axis", 1)])]
+    {
+        let forest = load(&before(1, nodes, 1, 0.5));
+        assert_eq!(forest.features.len(), 4);
+        let leaf = |x: f32| reference::leaf_ids(&forest, &[9.0, x, 9.0, 9.0]);
+        assert_eq!([leaf(0.5), leaf(0.5f32.next_up()), leaf(f32::NAN)], [[1], [2], [2]]);
+    }
+    // What can't be said is named.
+    let refused = |nodes| parse(&before(1, nodes, 0, 0.5), &LoadOptions::default()).expect_err("refused");
+    let error = refused(choice("Gather", "", vec![]));
+    assert!(error.cause().contains("operator Gather is not supported before the trees"), "{error}");
+    let from = vec![constant("c", single("", &[1.0])), node("Sub", "", &["c", "X"], &["Z"], vec![])];
+    let error = refused(from);
+    assert!(error.cause().contains("operator Sub is not supported before the trees"), "{error}");
+    let three = vec![constant("c", single("", &[1.0; 3])), node("Sub", "", &["X", "c"], &["V"], vec![])];
+    let two = vec![constant("d", single("", &[1.0; 2])), node("Sub", "", &["V", "d"], &["Z"], vec![])];
+    assert!(refused([three, two].concat()).cause().contains("2 numbers for 3 columns"));
+    let infinite =
+        vec![constant("c", single("", &[f32::INFINITY])), node("Mul", "", &["X", "c"], &["Z"], vec![])];
+    assert!(refused(infinite).cause().contains("is not finite"));
+}
+
 #[test]
 fn an_operator_by_itself_is_the_forest_of_a_graph_of_it() {
     use super::{Tensor, TreeOperator};

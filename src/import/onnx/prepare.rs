@@ -1,0 +1,197 @@
+//! What precedes the trees and is folded into their thresholds: scalers, arithmetic with constants, a choice of columns.
+
+use std::rc::Rc;
+
+use super::super::budget::Budget;
+use super::super::{ErrorKind, ImportError, Place};
+use super::at;
+use super::attributes::Attributes;
+use super::graph::unsupported;
+use super::proto::{self, Bytes, ElementType, NodeProto, TensorProto};
+use crate::forest::{CompareType, Operation, Prologue};
+
+/// Steps from the graph's input to the trees', one after the other; many ways may share their beginning, and what a step names
+/// is decoded when it is needed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Prepared(Option<Rc<(Step, Self)>>);
+
+#[derive(Clone, Debug)]
+struct Step {
+    place: String,
+    operator: String,
+    does: Prepares,
+}
+
+/// What an operator does to rows.
+#[derive(Clone, Debug)]
+pub(super) enum Prepares {
+    /// With a tensor of one number, or of one for each column.
+    Arithmetic(Operation, Bytes, CompareType),
+    /// The attributes of a `Scaler`.
+    Scaler(Vec<Bytes>, CompareType),
+    /// A tensor of column numbers.
+    Columns(Bytes),
+    /// Rounded to float.
+    Single,
+}
+
+/// The steps, read.
+pub(super) struct Read {
+    pub(super) steps: Vec<Prologue>,
+    /// The columns that the trees are given, where the steps or the file say so.
+    pub(super) columns: Option<u64>,
+}
+
+impl Prepares {
+    /// What a node does that takes rows of type `given` and perhaps a constant; `swapped` where the constant is first.
+    pub(super) fn of(
+        own: bool,
+        node: &NodeProto,
+        constant: Option<&Bytes>,
+        swapped: bool,
+        given: ElementType,
+    ) -> Result<Option<Self>, ImportError> {
+        let precision = match given {
+            ElementType::Float => CompareType::F32,
+            ElementType::Double => CompareType::F64,
+            _ => return Ok(None),
+        };
+        let arithmetic = |operation| constant.map(|c| Self::Arithmetic(operation, c.clone(), precision));
+        Ok(match (own, node.op_type.as_str(), swapped) {
+            (true, "Add", _) => arithmetic(Operation::Add),
+            (true, "Mul", _) => arithmetic(Operation::Multiply),
+            (true, "Sub", false) => arithmetic(Operation::Subtract),
+            (true, "Div", false) => arithmetic(Operation::Divide),
+            (false, "Scaler", false) if constant.is_none() => {
+                Some(Self::Scaler(node.attribute.clone(), precision))
+            }
+            (false, "ArrayFeatureExtractor", false) => constant.cloned().map(Self::Columns),
+            (true, "Gather", false) => {
+                // Axis 0, the default, chooses rows.
+                let mut attributes = Attributes::read(&node.attribute, String::new(), &["axis"])?;
+                let columns = matches!(attributes.int("axis"), Some(1 | -1));
+                constant.cloned().filter(|_| columns).map(Self::Columns)
+            }
+            _ => None,
+        })
+    }
+}
+
+impl Prepared {
+    /// These and one more.
+    pub(super) fn then(&self, place: &str, operator: String, does: Prepares) -> Self {
+        Self(Some(Rc::new((Step { place: place.into(), operator, does }, self.clone()))))
+    }
+
+    /// These and a rounding to float; of two in a row the second does nothing, so that a file can't make many.
+    pub(super) fn cast(&self) -> Self {
+        if self.backwards().next().is_some_and(|last| matches!(last.does, Prepares::Single)) {
+            return self.clone();
+        }
+        self.then("", String::new(), Prepares::Single)
+    }
+
+    fn backwards(&self) -> impl Iterator<Item = &Step> {
+        std::iter::successors(self.0.as_deref(), |link| link.1.0.as_deref()).map(|link| &link.0)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.backwards().count()
+    }
+
+    /// The steps, for a graph's input of so many columns; `None` where there is nothing to fold, because what rounds is the
+    /// forest's compare type alone.
+    pub(super) fn read(&self, raw: Option<u64>, budget: &Budget<'_>) -> Result<Option<Read>, ImportError> {
+        let mut all: Vec<&Step> = self.backwards().collect();
+        if all.iter().all(|step| matches!(step.does, Prepares::Single)) {
+            return Ok(None);
+        }
+        all.reverse();
+        let mut read = Read { steps: Vec::new(), columns: raw };
+        all.into_iter().try_for_each(|step| step.read(&mut read, budget))?;
+        Ok(Some(read))
+    }
+}
+
+impl Step {
+    fn read(&self, read: &mut Read, budget: &Budget<'_>) -> Result<(), ImportError> {
+        match &self.does {
+            Prepares::Single => read.steps.push(Prologue::Cast(CompareType::F32)),
+            Prepares::Arithmetic(operation, tensor, precision) => {
+                let numbers = self.numbers(tensor)?;
+                self.arithmetic(read, *operation, numbers, *precision)?;
+            }
+            Prepares::Scaler(attributes, precision) => {
+                let mut attributes = Attributes::read(attributes, self.place.clone(), &["offset", "scale"])?;
+                let [offset, scale] = ["offset", "scale"].map(|name| attributes.floats(name));
+                if offset.len() != scale.len() {
+                    let cause = format!("{} offsets and {} scales", offset.len(), scale.len());
+                    return Err(at(ErrorKind::Structure, self.place.as_str(), cause));
+                }
+                self.arithmetic(read, Operation::Subtract, offset, *precision)?;
+                self.arithmetic(read, Operation::Multiply, scale, *precision)?;
+                if *precision == CompareType::F64 {
+                    read.steps.push(Prologue::Cast(CompareType::F32));
+                }
+            }
+            Prepares::Columns(tensor) => {
+                let numbers = self.numbers(tensor)?;
+                let column = |number: &f64| {
+                    let number = match (*number < 0.0, read.columns) {
+                        (true, Some(columns)) => number + columns as f64,
+                        _ => *number,
+                    };
+                    // Past 2^24 the budget refuses it, whatever the limits.
+                    (0.0..f64::from(1 << 24)).contains(&number).then_some(number as u32)
+                };
+                let columns: Option<Vec<u32>> = numbers.iter().map(column).collect();
+                let Some(columns) = columns else {
+                    let cause = "a column number is below zero, or not below 2^24";
+                    return Err(at(ErrorKind::Value, self.place.as_str(), cause));
+                };
+                let asked = columns.iter().max().map_or(0, |c| u64::from(*c) + 1);
+                let width = usize::try_from(read.columns.unwrap_or(asked)).unwrap_or(usize::MAX);
+                budget.features(width, || Place::Field(self.place.clone()))?;
+                read.columns = Some(columns.len() as u64);
+                read.steps.push(Prologue::Columns { columns, width });
+            }
+        }
+        Ok(())
+    }
+
+    fn arithmetic(
+        &self,
+        read: &mut Read,
+        operation: Operation,
+        numbers: Vec<f64>,
+        precision: CompareType,
+    ) -> Result<(), ImportError> {
+        if numbers.is_empty() {
+            return Err(at(ErrorKind::Structure, self.place.as_str(), "no numbers to compute with"));
+        }
+        if numbers.len() > 1 {
+            let columns = *read.columns.get_or_insert(numbers.len() as u64);
+            if columns != numbers.len() as u64 {
+                let cause = format!("{} numbers for {columns} columns", numbers.len());
+                return Err(at(ErrorKind::Structure, self.place.as_str(), cause));
+            }
+        }
+        read.steps.push(Prologue::Arithmetic { operation, numbers, precision });
+        Ok(())
+    }
+
+    /// The numbers of a tensor that is one for all columns or a list of one each.
+    fn numbers(&self, tensor: &Bytes) -> Result<Vec<f64>, ImportError> {
+        let tensor: TensorProto = proto::decode(tensor.clone(), &self.place)?;
+        let single = matches!(self.does, Prepares::Arithmetic(..));
+        match tensor.dims.as_slice() {
+            [_] | [1, _] => {}
+            [] if single => {}
+            _ => {
+                let why = " before the trees with a constant of that shape";
+                return Err(unsupported(self.place.as_str(), &self.operator, why));
+            }
+        }
+        proto::numbers(&tensor, &self.place)
+    }
+}
