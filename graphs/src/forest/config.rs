@@ -4,7 +4,11 @@ use burn::{
     module::{Param, ParamId},
     tensor::{DType, Device, Tensor},
 };
-use fangorn::{Forest, schedule::Schedule};
+use fangorn::{
+    Forest,
+    forest::{CompareType, Prologue},
+    schedule::Schedule,
+};
 
 use super::{ForestModule, Output, Record, soft::Soft, structure};
 use crate::error::{Error, Result};
@@ -50,6 +54,40 @@ impl ForestModuleConfig {
     /// [`Error::Record`] for words that are no structure.
     pub fn of_structure(words: &[i32]) -> Result<Self> {
         structure::forest(words).map(Self::new).map_err(Error::Record)
+    }
+
+    /// On raw rows of f32, f16 or bf16: what precedes the forest is [folded](Forest::after) into its thresholds, and costs
+    /// nothing any more. [Soft splits](Self::with_soft_splits) have their temperature in the units of the raw columns.
+    ///
+    /// ```
+    /// # #[cfg(feature = "flex")] {
+    /// use burn::tensor::{Device, Tensor};
+    /// use fangorn::forest::{CompareType, Forest, Prologue, Side};
+    /// use fangorn_graphs::ForestModuleConfig;
+    ///
+    /// let mut forest = Forest::builder(1, 1);
+    /// let mut tree = forest.tree(0);
+    /// tree.split(0, CompareType::F32.at_most(0.1), Side::Left, 1, 2);
+    /// tree.leaf(1, &[-1.0]);
+    /// tree.leaf(2, &[1.0]);
+    /// let forest = forest.build().map_err(fangorn::Error::from)?;
+    ///
+    /// let device = Device::flex();
+    /// let scaler = Prologue::standard_scaler(&[10.0], &[3.0], CompareType::F32);
+    /// let scaled = ForestModuleConfig::new(forest.clone()).init(&device)?;
+    /// let raw = ForestModuleConfig::new(forest).after(&scaler)?.init(&device)?;
+    /// let x = Tensor::<2>::from_data([[9.0], [10.2], [10.4]], &device);
+    /// let prepared = (x.clone() - 10.0) / 3.0;
+    /// raw.forward(x)?.into_data().assert_eq(&scaled.forward(prepared)?.into_data(), true);
+    /// # }
+    /// # Ok::<(), fangorn_graphs::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Forest::after`].
+    pub fn after(mut self, steps: &[Prologue]) -> Result<Self> {
+        self.forest = self.forest.after(steps, CompareType::F32).map_err(fangorn::Error::from)?;
+        Ok(self)
     }
 
     /// With this schedule on every device. It says how the forest is walked and is no part of a record.
