@@ -22,7 +22,8 @@ impl ForestBackend for Flex {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
         let leaves = leaves.to_contiguous();
-        FlexTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, values(&leaves))))
+        let leaves = op.cpu_leaves(&leaves, values(&leaves), |kept| Some(values(kept)));
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, leaves)))
     }
 
     fn forest_values(
@@ -31,7 +32,8 @@ impl ForestBackend for Flex {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
         let leaves = leaves.to_contiguous();
-        FlexTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, values(&leaves))))
+        let leaves = op.cpu_leaves(&leaves, values(&leaves), |kept| Some(values(kept)));
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, leaves)))
     }
 
     fn forest_then(

@@ -31,6 +31,8 @@ mod flex;
 #[cfg(feature = "cube")]
 mod fuser;
 mod gradient;
+#[cfg(any(feature = "flex", feature = "ndarray"))]
+mod known;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod once_list;
@@ -68,6 +70,9 @@ pub struct ForestOp {
     /// The leaf values where they have been used.
     leaves_on: once_list::OnceList<Device, Tensor<1>>,
     cpu: OnceLock<Predictor>,
+    /// Tensors that hold the forest's own leaf values.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    known: known::Known,
     #[cfg(feature = "cube")]
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
     #[cfg(feature = "cube")]
@@ -118,6 +123,8 @@ impl ForestOp {
             leaves,
             leaves_on: once_list::OnceList::default(),
             cpu: OnceLock::new(),
+            #[cfg(any(feature = "flex", feature = "ndarray"))]
+            known: known::Known::default(),
             #[cfg(feature = "cube")]
             cube: once_list::OnceList::default(),
             #[cfg(feature = "cube")]
@@ -321,6 +328,18 @@ impl ForestOp {
         let schedule = self.schedule(&crate::schedule::Device::Cpu);
         let made = Predictor::for_singles(&self.forest, &schedule, self.sum)?;
         Ok(self.cpu.get_or_init(|| made))
+    }
+
+    /// The leaf values of a tensor, and in their place the program's own where these are the same.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn cpu_leaves<'a, T: Clone + Send + Sync + 'static>(
+        &'a self,
+        tensor: &T,
+        values: &'a [f32],
+        view: impl Fn(&T) -> Option<&[f32]>,
+    ) -> &'a [f32] {
+        let own = self.predictor().expect("prepared by the caller").program().leaves();
+        self.known.instead_of(tensor, values, own, view)
     }
 
     /// Margins of rows in the CPU's memory, for an operator that is [prepared](ForestOp::prepare).

@@ -24,8 +24,9 @@ impl ForestBackend for NdArray {
         leaves: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        let leaves = values(&leaves);
-        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, &leaves)))
+        let found = values(&leaves);
+        let leaves = op.cpu_leaves(&leaves, &found, in_place);
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_margins(rows, leaves)))
     }
 
     fn forest_values(
@@ -33,8 +34,9 @@ impl ForestBackend for NdArray {
         leaves: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        let leaves = values(&leaves);
-        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, &leaves)))
+        let found = values(&leaves);
+        let leaves = op.cpu_leaves(&leaves, &found, in_place);
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, leaves)))
     }
 
     fn forest_then(
@@ -62,6 +64,14 @@ impl ForestBackend for NdArray {
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_slots(rows)))
+    }
+}
+
+/// The values where they lie in row-major order.
+fn in_place(tensor: &NdArrayTensor) -> Option<&[f32]> {
+    match tensor {
+        NdArrayTensor::F32(storage) => storage.view().to_slice(),
+        _ => None,
     }
 }
 

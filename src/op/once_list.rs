@@ -21,6 +21,19 @@ impl<K, V> Default for OnceList<K, V> {
     }
 }
 
+impl<K, V> OnceList<K, V> {
+    /// How many entries there are.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(super) fn len(&self) -> usize {
+        let mut place = &self.head;
+        let mut count = 0;
+        while let Some(entry) = place.get() {
+            (place, count) = (&entry.next, count + 1);
+        }
+        count
+    }
+}
+
 impl<K: PartialEq + Clone, V> OnceList<K, V> {
     /// The value of `key`, made if it is not there.
     pub(super) fn get_or_try_init<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<&V, E> {
