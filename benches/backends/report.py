@@ -19,9 +19,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 spec = importlib.util.spec_from_file_location("peers_report", HERE.parent / "peers" / "report.py")
 peers = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(peers)
-figure, geomean, unique = peers.figure, peers.geomean, peers.unique
+geomean, unique = peers.geomean, peers.unique
 NATIVE = "cpu"
 LABELS = {NATIVE: "native CPU", "ndarray": "NdArray", "flex": "Flex", "vulkan": "Vulkan", "cubecl-cpu": "cubecl CPU", "cuda": "CUDA"}
+
+
+def figure(us):
+    return peers.figure(us) if us >= 0.001 else "<0.001"
 
 
 def timed(rows):
