@@ -79,6 +79,7 @@ impl ForestModule {
             schedule: None,
             output: Output::Values,
             soft: None,
+            epilogue: None,
         }
     }
 }
