@@ -44,9 +44,10 @@ impl ForestBackend for Flex {
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self> {
         let leaves = leaves.to_contiguous();
+        let leaves = op.cpu_leaves(&leaves, values(&leaves), |kept| Some(values(kept)));
         let tensors: Vec<FlexTensor> = tensors.into_vec().iter().map(FlexTensor::to_contiguous).collect();
         let beside: Vec<&[f32]> = tensors.iter().map(values).collect();
-        FlexTensor::from_data(with_rows(x, |rows| op.cpu_then(rows, values(&leaves), &beside, &epilogue)))
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_then(rows, leaves, &beside, &epilogue)))
     }
 
     fn forest_leaf_gradients(

@@ -1,7 +1,7 @@
 //! Leaf values that are known to be the forest's own, on the CPU.
 //!
 //! A program keeps the forest's own leaf values in the order that its kernels take them; any others are fetched by slot again
-//! and again, which takes a third of a batch of 64 rows. The operator is handed its leaf values as a tensor, and most often these
+//! and again, which adds a third to a batch of 64 rows. The operator is handed its leaf values as a tensor, and most often these
 //! are the forest's. So a tensor that has been found to hold the same bits is kept: as long as it has a second owner, burn
 //! writes it nowhere but in a copy, so its address stands for its values.
 

@@ -46,11 +46,12 @@ impl ForestBackend for NdArray {
         op: Arc<ForestOp>,
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self> {
-        let leaves = values(&leaves);
+        let found = values(&leaves);
+        let leaves = op.cpu_leaves(&leaves, &found, in_place);
         let tensors = tensors.into_vec();
         let tensors: Vec<Cow<'_, [f32]>> = tensors.iter().map(values).collect();
         let beside: Vec<&[f32]> = tensors.iter().map(|t| &t[..]).collect();
-        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_then(rows, &leaves, &beside, &epilogue)))
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_then(rows, leaves, &beside, &epilogue)))
     }
 
     fn forest_leaf_gradients(
