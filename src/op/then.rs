@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "cube")]
+use burn::backend::DispatchDevice;
 use burn::{
-    backend::{Backend, Dispatch, DispatchDevice, ExtensionType, tensor::FloatTensor},
+    backend::{Backend, Dispatch, ExtensionType, tensor::FloatTensor},
     tensor::{DType, Tensor, TensorData},
 };
 
