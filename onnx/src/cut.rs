@@ -83,6 +83,8 @@ impl<'b> Graph<'b> {
         let taken_off = outputs.len() < self.fields.iter().filter(|f| f.of(12).is_some()).count()
             || outputs.iter().any(|o| o.renamed.is_some());
         let (kept, wanted) = self.wanted(&outputs, !taken_off);
+        let changed =
+            taken_off || self.nodes.iter().zip(&kept).any(|(n, kept)| *kept && is_unlabelled(n, &wanted));
         let mut graph = Vec::new();
         let mut next = kept.iter();
         let mut outputs = outputs.into_iter().peekable();
@@ -95,7 +97,8 @@ impl<'b> Graph<'b> {
                     put(&mut graph, 1, &unlabelled(node, &wanted));
                 }
             } else if let Some(tensor) = field.of(5) {
-                if !taken_off || wanted.contains(&initializer(tensor, taken_off)?) {
+                let name = initializer(tensor, changed)?;
+                if !taken_off || wanted.contains(&name) {
                     graph.extend_from_slice(field.whole);
                 }
             } else if let Some(value) = field.of(12) {
@@ -187,8 +190,7 @@ struct Output<'b> {
 /// An operator; a classifier whose label nobody takes says so.
 fn unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> Vec<u8> {
     let mut message = node.message.to_vec();
-    let unused = |label: &String| !wanted.contains(label);
-    if node.is_ml("TreeEnsembleClassifier") && node.outputs.first().is_some_and(unused) {
+    if is_unlabelled(node, wanted) {
         let mut attribute = Vec::new();
         put(&mut attribute, 1, UNLABELLED.as_bytes());
         put_integer(&mut attribute, 3, 1);
@@ -198,11 +200,17 @@ fn unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> Vec<u8> {
     message
 }
 
+/// Whether an operator is a classifier whose label nobody takes. An input or output that is left out has an empty name.
+fn is_unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> bool {
+    let unused = |label: &String| label.is_empty() || !wanted.contains(label);
+    node.is_ml("TreeEnsembleClassifier") && node.outputs.first().is_some_and(unused)
+}
+
 /// An initializer's name.
-fn initializer(tensor: &[u8], taken_off: bool) -> Result<String, String> {
+fn initializer(tensor: &[u8], changed: bool) -> Result<String, String> {
     let fields = fields(tensor)?;
     let name = fields.iter().find_map(|f| f.of(8)).map(text).unwrap_or_default();
-    if taken_off && fields.iter().any(|f| f.number == 14 && f.integer == 1) {
+    if changed && fields.iter().any(|f| f.number == 14 && f.integer == 1) {
         return Err(format!(
             "initializer `{name}` is in another file, which a graph that is cut would no longer find; save the model \
              into one file, with onnx.save_model(..., save_as_external_data=False)"

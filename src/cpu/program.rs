@@ -225,7 +225,9 @@ impl Program {
         let few = (small && able).then(|| Few::new(forest, lowered.order())).flatten();
         let nodes = Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows);
         #[cfg(target_arch = "x86_64")]
-        let abreast = small && able && features > 0 && few.is_none() && crate::isa::gathers();
+        let many = lowered.order().len() >= simd::avx2::abreast::TREES_AT_LEAST;
+        #[cfg(target_arch = "x86_64")]
+        let abreast = small && able && many && features > 0 && few.is_none() && crate::isa::gathers();
         #[cfg(not(target_arch = "x86_64"))]
         let abreast = false;
         let full = (small && few.is_none() && !abreast).then(|| Full::new(forest, lowered.order())).flatten();

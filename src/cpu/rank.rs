@@ -30,6 +30,9 @@ pub(crate) enum Missing {
     Most,
 }
 
+/// NaN with a sign. That a value less it is NaN with a sign, too, is the instruction's doing.
+const NONE: f32 = f32::from_bits(0xffc0_0000);
+
 /// Lays out ascending thresholds, at most 255, as the levels of a full binary search from the root down; says how many levels, or
 /// that an infinite threshold or NaN keeps it from that. A level's pivots stand from the greatest down.
 ///
@@ -43,10 +46,10 @@ pub(crate) fn lay_out(thresholds: &[f32], blocks: &mut Vec<[f32; FAN]>) -> Optio
     let own = |t: f32| if t == 0.0 { -0.0 } else { t };
     for level in 0..levels {
         let step = 1usize << (levels - level);
-        let pivot = |place: usize| thresholds.get(place * step + step / 2 - 1).map_or(-f32::NAN, |t| own(*t));
+        let pivot = |place: usize| thresholds.get(place * step + step / 2 - 1).map_or(NONE, |t| own(*t));
         let count = 1usize << level;
         for first in (0..count).step_by(FAN) {
-            let at = |i| if first + i < count { pivot(count - 1 - first - i) } else { -f32::NAN };
+            let at = |i| if first + i < count { pivot(count - 1 - first - i) } else { NONE };
             blocks.push(std::array::from_fn(at));
         }
     }

@@ -308,10 +308,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     /// Whether few rows go through many trees abreast.
     #[cfg(target_arch = "x86_64")]
     fn abreast(&self, rows: &Rows<'_>, row: Span, tree: Span, shape: Shape) -> bool {
-        /// Of fewer trees walks one by one are done sooner.
-        const TREES: usize = 8;
+        use simd::avx2::abreast::TREES_AT_LEAST;
         let few = self.program.abreast && shape.rows_inside && row.count < self.program.few_rows();
-        few && simd::fits(rows) && self.addresses_fit() && tree.step == 1 && tree.count >= TREES
+        few && simd::fits(rows) && self.addresses_fit() && tree.step == 1 && tree.count >= TREES_AT_LEAST
     }
 
     /// Whether addresses can be gathered, with signed offsets of 32 bits.

@@ -213,13 +213,11 @@ impl Executable {
     /// Whether its kernel can take operations that burn's fusion recorded behind the forest, over these rows: each value is
     /// written once, by one launch, and the plan's tail says so.
     pub(crate) fn takes_fused(&self, rows: &Rows) -> bool {
-        let bytes = self.client.properties().memory.max_page_size;
-        let most = most_rows(&self.plan, rows, self.model.trees, bytes);
         self.ordered.is_none()
             && self.plan.tail.fused
             && self.plan.place() == Place::Sum
             && rows.batch > 0
-            && rows.batch <= self.most_rows.map_or(most, |m| m.min(most))
+            && rows.batch <= self.most(rows)
     }
 
     /// Runs over rows that it [takes](Executable::takes_fused), into what the operations write.
@@ -229,26 +227,37 @@ impl Executable {
         launch_fused(&self.client, &self.plan, &self.model, ranked.as_ref().unwrap_or(rows), leaves, fused);
     }
 
+    /// Rows of a launch of the kernel over rows as they are given to it, at most.
+    fn most_walked(&self, rows: &Rows) -> u32 {
+        let bytes = self.client.properties().memory.max_page_size;
+        let most = most_rows(&self.plan, rows, self.model.trees, bytes);
+        self.most_rows.map_or(most, |m| m.min(most))
+    }
+
+    /// The same of rows before they are ranked, where they are: neither they nor their ranks are past a binding.
+    fn most(&self, rows: &Rows) -> u32 {
+        let ranked = self
+            .ranks
+            .as_ref()
+            .map(|tables| Rows { row_stride: tables.row_words() * tables.to.per_word(), ..rows.clone() });
+        let most = self.most_walked(rows);
+        ranked.map_or(most, |ranked| most.min(self.most_walked(&ranked)))
+    }
+
     /// What the plan writes.
     fn walk(&self, rows: &Rows, leaves: (Handle, usize), tail: &TailInputs, out: (Handle, usize)) {
         let leaves = self.leaves.clone().unwrap_or(leaves);
-        let bytes = self.client.properties().memory.max_page_size;
-        let most = |rows: &Rows| {
-            let most = most_rows(&self.plan, rows, self.model.trees, bytes);
-            self.most_rows.map_or(most, |m| m.min(most))
-        };
         let run = |rows: &Rows, tail: &TailInputs, out| {
-            launch(&self.client, &self.plan, &self.model, rows, leaves.clone(), tail, out, most(rows));
+            let most = self.most_walked(rows);
+            launch(&self.client, &self.plan, &self.model, rows, leaves.clone(), tail, out, most);
         };
         match &self.ranks {
             None => run(rows, tail, out),
             Some(tables) => {
-                let ranked = Rows { row_stride: tables.row_words() * tables.to.per_word(), ..rows.clone() };
-                let most = most(rows).min(most(&ranked));
                 let (number, width) =
                     (self.plan.tail.number, self.plan.emit.width(self.plan.outputs, self.model.trees));
                 let mut first = 0;
-                for (rows, out) in pieces(tables.from, rows, out, number, most) {
+                for (rows, out) in pieces(tables.from, rows, out, number, self.most(rows)) {
                     run(&rank(&self.client, tables, &rows), &tail.from(first, width), out);
                     first += rows.batch;
                 }

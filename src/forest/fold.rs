@@ -6,8 +6,6 @@ use super::{CompareType, Predicate, Side, ZERO_ZONE, least_f32_not_below, refere
 /// What happens to one column before a split asks for it.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
-    /// The forest's number for what comes out.
-    pub(super) feature: u32,
     /// The raw column that goes in.
     pub(super) column: u32,
     /// The type of raw rows.
@@ -32,7 +30,7 @@ pub(super) struct Fold {
 impl Chain {
     /// A chain without steps but the forest's own rounding.
     pub(super) fn new(feature: u32, compare: CompareType, rows: CompareType) -> Self {
-        let mut chain = Self { feature, column: feature, rows, steps: Vec::new() };
+        let mut chain = Self { column: feature, rows, steps: Vec::new() };
         chain.cast(compare);
         chain
     }

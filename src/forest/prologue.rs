@@ -49,7 +49,7 @@ pub enum Operation {
 }
 
 impl Prologue {
-    /// scikit-learn's `StandardScaler`: `(x - mean) / scale`. It works in the type of the rows that it is handed.
+    /// scikit-learn's `StandardScaler`: `(x - mean) / scale`. It works in the type of the rows that it is handed (as seen with 1.9).
     ///
     /// ```
     /// use fangorn::forest::{CompareType, Forest, Prologue, Side, reference};
@@ -126,9 +126,8 @@ impl Forest {
     /// no split on the raw column can stand for: a category that is computed, an equality that several inputs come to, a result
     /// that is NaN for inputs in the middle.
     pub fn after(&self, steps: &[Prologue], rows: CompareType) -> Result<Self, PrologueError> {
-        let (chains, features) = self.chains(steps, rows)?;
         let mut forest = self.clone();
-        forest.features = features;
+        forest.features = self.raw_columns(steps)?;
         // Where columns only change places, values are compared as they were.
         let kept = steps.iter().all(|step| matches!(step, Prologue::Columns { .. }));
         if !kept {
@@ -138,12 +137,13 @@ impl Forest {
         for (t, tree) in forest.trees.iter_mut().enumerate() {
             for (n, node) in tree.nodes.iter_mut().enumerate() {
                 let Node::Split { feature, predicate, missing, left, right } = node else { continue };
-                let chain = &chains[*feature as usize];
+                // Made anew for each split: no more memory than one takes, however many columns there are.
+                let chain = self.chain(*feature, steps, rows);
+                let key = (*feature, *predicate, *missing);
                 *feature = chain.column;
                 if kept {
                     continue;
                 }
-                let key = (chain.feature, *predicate, *missing);
                 let fold = folded.entry(key).or_insert_with(|| chain.fold(*predicate, *missing));
                 let Fold { predicate: folded, swapped } = fold.map_err(|cause| {
                     let place = format!("tree {t}, node {n}, column {}", chain.column);
@@ -162,64 +162,60 @@ impl Forest {
         Ok(forest)
     }
 
-    /// What comes before each feature, and the columns of raw rows.
-    fn chains(
-        &self,
-        steps: &[Prologue],
-        rows: CompareType,
-    ) -> Result<(Vec<Chain>, Vec<Feature>), PrologueError> {
-        let width = self.features.len();
-        let mut chains: Vec<Chain> = (0..width as u32).map(|f| Chain::new(f, self.compare, rows)).collect();
+    /// What comes before a feature, by steps that [fit](Forest::raw_columns).
+    fn chain(&self, feature: u32, steps: &[Prologue], rows: CompareType) -> Chain {
+        let mut chain = Chain::new(feature, self.compare, rows);
+        // From the forest backwards, so that the feature knows its column by then.
+        for step in steps.iter().rev() {
+            match step {
+                Prologue::Columns { columns, .. } => chain.column = columns[chain.column as usize],
+                Prologue::Arithmetic { operation, numbers, precision } => {
+                    let i = if numbers.len() == 1 { 0 } else { chain.column as usize };
+                    chain.arithmetic(*operation, numbers[i], *precision);
+                }
+                Prologue::Cast(precision) => chain.cast(*precision),
+            }
+        }
+        chain.finish();
+        chain
+    }
+
+    /// The columns of raw rows, if the steps fit one another and the forest.
+    fn raw_columns(&self, steps: &[Prologue]) -> Result<Vec<Feature>, PrologueError> {
         let mut columns: Vec<Feature> = self.features.clone();
-        // From the forest backwards, so that each feature knows its column by then.
         for (s, step) in steps.iter().enumerate().rev() {
-            let place = || format!("step {s}");
+            let refused = |cause, remedy| Err(PrologueError::new(format!("step {s}"), cause, remedy));
             match step {
                 Prologue::Columns { columns: taken, width } => {
                     if taken.len() != columns.len() {
                         let cause =
                             format!("it gives {} columns, {} are asked of it", taken.len(), columns.len());
-                        return Err(PrologueError::new(
-                            place(),
-                            cause,
-                            "name a column for each that follows",
-                        ));
+                        return refused(cause, "name a column for each that follows");
                     }
                     if let Some(past) = taken.iter().find(|c| **c as usize >= *width) {
-                        let cause = format!("column {past} of {width}");
-                        return Err(PrologueError::new(place(), cause, "count columns from 0"));
+                        return refused(format!("column {past} of {width}"), "count columns from 0");
                     }
                     let mut before = vec![Feature::default(); *width];
                     for (feature, column) in columns.into_iter().zip(taken).rev() {
                         before[*column as usize] = feature;
                     }
                     columns = before;
-                    chains.iter_mut().for_each(|chain| chain.column = taken[chain.column as usize]);
                 }
-                Prologue::Arithmetic { operation, numbers, precision } => {
+                Prologue::Arithmetic { numbers, precision, .. } => {
                     if numbers.len() != 1 && numbers.len() != columns.len() {
                         let cause = format!("{} numbers for {} columns", numbers.len(), columns.len());
-                        return Err(PrologueError::new(
-                            place(),
-                            cause,
-                            "give it one number, or one a column",
-                        ));
+                        return refused(cause, "give it one number, or one a column");
                     }
                     if let Some(i) = numbers.iter().position(|v| !precision.cast(*v).is_finite()) {
                         let (v, name) = (numbers[i], precision.name());
                         let cause = format!("number {i}, {v:e}, is not finite in {name}");
-                        return Err(PrologueError::new(place(), cause, "use finite numbers"));
-                    }
-                    for chain in &mut chains {
-                        let i = if numbers.len() == 1 { 0 } else { chain.column as usize };
-                        chain.arithmetic(*operation, numbers[i], *precision);
+                        return refused(cause, "use finite numbers");
                     }
                 }
-                Prologue::Cast(precision) => chains.iter_mut().for_each(|chain| chain.cast(*precision)),
+                Prologue::Cast(_) => {}
             }
         }
-        chains.iter_mut().for_each(Chain::finish);
-        Ok((chains, columns))
+        Ok(columns)
     }
 }
 

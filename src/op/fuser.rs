@@ -286,10 +286,17 @@ impl FusedForest {
         if !executable.takes_fused(&rows) {
             return false;
         }
+        let inputs = [(rows_ir.id, x), (leaves_ir.id, leaves.clone())];
         let leaves = (leaves.handle, leaves_ir.shape.num_elements());
         let runner = Runner { executable, rows, leaves, value };
         let client = self.device.client();
         if FuseTraceLauncher::new(fused, &runner).launch(&client, &self.device, context).is_err() {
+            // The trace may have dropped what the forest still has to read.
+            for (id, input) in inputs {
+                if !context.handles.has_handle(&id) {
+                    context.handles.register_handle(id, input);
+                }
+            }
             return false;
         }
         for (input, tensor) in op.inputs.iter().zip([rows_ir, leaves_ir]) {

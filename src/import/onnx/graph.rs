@@ -305,7 +305,9 @@ impl Follower {
             (Some(Value::Constant(c)), Some(Value::Rows(rows))) => (rows, Some(c), true),
             _ => return Ok(None),
         };
-        let Some(prepares) = Prepares::of(own, node, constant, swapped, rows.given)? else { return Ok(None) };
+        let Some(prepares) = Prepares::of(place, own, node, constant, swapped, rows.given)? else {
+            return Ok(None);
+        };
         if rows.prepared.len() >= LONGEST_CHAIN {
             return Err(unsupported(place, &named(node), &format!(" after {LONGEST_CHAIN} others")));
         }

@@ -45,6 +45,7 @@ pub(super) struct Read {
 impl Prepares {
     /// What a node does that takes rows of type `given` and perhaps a constant; `swapped` where the constant is first.
     pub(super) fn of(
+        place: &str,
         own: bool,
         node: &NodeProto,
         constant: Option<&Bytes>,
@@ -68,7 +69,7 @@ impl Prepares {
             (false, "ArrayFeatureExtractor", false) => constant.cloned().map(Self::Columns),
             (true, "Gather", false) => {
                 // Axis 0, the default, chooses rows.
-                let mut attributes = Attributes::read(&node.attribute, String::new(), &["axis"])?;
+                let mut attributes = Attributes::read(&node.attribute, place.into(), &["axis"])?;
                 let columns = matches!(attributes.int("axis"), Some(1 | -1));
                 constant.cloned().filter(|_| columns).map(Self::Columns)
             }

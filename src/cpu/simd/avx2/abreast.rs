@@ -13,6 +13,8 @@ use crate::cpu::{
     walk::Span,
 };
 
+/// Of fewer trees walks one by one are done sooner.
+pub(in crate::cpu) const TREES_AT_LEAST: usize = LANES;
 /// Trees whose leaves are found before any is looked at.
 const TREES: usize = 512;
 
