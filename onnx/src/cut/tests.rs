@@ -128,6 +128,26 @@ fn a_label_that_nobody_takes_is_marked() {
     assert!(marked(&[output("scores", Some(1))]));
     assert!(!marked(&[output("scores", Some(1)), output("label", Some(7))]));
     assert!(marked(&[output("scores", Some(1)), output("label", Some(8))]));
+    // An input that another operator leaves out has no name, and neither has a label that is left out.
+    let nodes = [
+        node("TreeEnsembleClassifier", &["X"], &["", "scores"]),
+        node("Clip", &["scores", "", "most"], &["Y"]),
+    ];
+    let unnamed = model(&nodes, &[], &[output("Y", Some(1))]);
+    let cut = without(&unnamed).expect("it can be cut").expect("it is marked");
+    assert!(cut.len() > unnamed.len());
+}
+
+/// A copy with a mark is a copy, too: files beside the model are not found from where it lies.
+#[test]
+fn a_mark_needs_the_model_in_one_file() {
+    let mut elsewhere = tensor("weights");
+    put_integer(&mut elsewhere, 14, 1);
+    let nodes = [node("Mul", &["X", "weights"], &["Z"]), classifier()];
+    let labels = [output("scores", Some(1)), output("label", Some(7))];
+    assert_eq!(without(&model(&nodes, &[elsewhere.clone()], &labels)), Ok(None));
+    let said = refusal(&nodes, &[elsewhere], &labels[..1]);
+    assert!(said.contains("initializer `weights` is in another file"), "{said}");
 }
 
 #[test]
