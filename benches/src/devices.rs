@@ -2,6 +2,7 @@
 
 use burn::tensor::Device;
 
+#[cfg(feature = "cube")]
 use crate::error::caught;
 
 /// The default device of a backend, where it is built in.
@@ -28,7 +29,8 @@ pub fn open(backend: &str) -> Option<Device> {
     }
 }
 
-/// What a device calls itself.
+/// What a device of cubecl's calls itself.
+#[cfg(feature = "cube")]
 pub fn name(backend: &'static str, device: &Device) -> String {
     let identity = caught(backend, || Ok(device.identity())).ok().flatten();
     identity.map_or_else(|| format!("{device:?}"), |identity| identity.name)

@@ -2,10 +2,9 @@
 
 use std::{hint::black_box, sync::Arc};
 
-use burn::{
-    backend::DispatchDevice,
-    tensor::{Device, Tensor, TensorData},
-};
+#[cfg(feature = "cube")]
+use burn::backend::DispatchDevice;
+use burn::tensor::{Device, Tensor, TensorData};
 use fangorn::{Forest, op::ForestOp};
 
 use super::engine::{Engine, Times};
