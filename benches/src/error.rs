@@ -20,6 +20,7 @@ pub enum Error {
     NotBuiltIn(&'static str),
     /// A device that does not answer, or fails.
     #[error("{backend}: {cause}")]
+    #[cfg_attr(not(feature = "device"), allow(dead_code))]
     Device {
         /// The backend's name.
         backend: &'static str,
@@ -56,6 +57,7 @@ pub fn silence_panics() {
 }
 
 /// Runs what talks to a driver, which panics where it is missing or out of memory.
+#[cfg_attr(not(feature = "device"), allow(dead_code))]
 pub fn caught<T>(backend: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let first = || FIRST_PANIC.lock().ok().and_then(|mut first| first.take());
     first();
