@@ -21,8 +21,9 @@ pub(crate) fn count_at_most<C: Compare, const N: usize>(
     found: &mut [u32; N],
 ) {
     #[cfg(target_arch = "x86_64")]
-    if let Some((blocks, values)) = C::singles(blocks, values)
-        && super::simd::count::count(blocks, levels, root, values, found)
+    if let (Some(blocks), Some(values)) = (C::singles(blocks.as_flattened()), C::singles(values))
+        && let Some(values) = values.first_chunk::<N>()
+        && super::simd::count::count(blocks.as_chunks().0, levels, root, values, found)
     {
         return;
     }

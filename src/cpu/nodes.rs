@@ -32,17 +32,9 @@ pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug
     fn from_place(place: u32) -> Self;
     /// The place again.
     fn place(self) -> usize;
-    /// Blocks and values as `f32`, where they are of this type.
-    #[doc(hidden)]
-    fn singles<'a, const B: usize, const N: usize>(
-        _blocks: &'a [[Self; B]],
-        _values: &'a [Self; N],
-    ) -> Option<(&'a [[f32; B]], &'a [f32; N])> {
-        None
-    }
     /// Values as `f32`, where they are of this type.
     #[doc(hidden)]
-    fn all_singles(_values: &[Self]) -> Option<&[f32]> {
+    fn singles(_values: &[Self]) -> Option<&[f32]> {
         None
     }
 }
@@ -59,13 +51,7 @@ impl Compare for f32 {
     fn place(self) -> usize {
         self.to_bits() as usize
     }
-    fn singles<'a, const B: usize, const N: usize>(
-        blocks: &'a [[Self; B]],
-        values: &'a [Self; N],
-    ) -> Option<(&'a [[Self; B]], &'a [Self; N])> {
-        Some((blocks, values))
-    }
-    fn all_singles(values: &[Self]) -> Option<&[Self]> {
+    fn singles(values: &[Self]) -> Option<&[Self]> {
         Some(values)
     }
 }

@@ -42,7 +42,7 @@ impl<C: Compare> Tables<C> {
     /// Adds a table of ascending thresholds, at most 65 535; NaN may stand at their end.
     pub(super) fn push(&mut self, thresholds: &[C]) -> Table {
         let mut table = Table { levels: [0; MOST_LEVELS], depth: 0, root: 0, pivots: None };
-        if let Some(own) = C::all_singles(thresholds).filter(|own| own.len() <= usize::from(u8::MAX)) {
+        if let Some(own) = C::singles(thresholds).filter(|own| own.len() <= usize::from(u8::MAX)) {
             let begin = self.pivots.len() as u32;
             table.pivots = lay_out(own, &mut self.pivots).map(|levels| (begin, levels as u8));
         }
@@ -76,7 +76,7 @@ impl<C: Compare> Tables<C> {
         missing: Missing,
         out: &mut [u8; BLOCK],
     ) -> bool {
-        let (Some((begin, levels)), Some(values)) = (table.pivots, C::all_singles(values)) else {
+        let (Some((begin, levels)), Some(values)) = (table.pivots, C::singles(values)) else {
             return false;
         };
         let Some(values) = values.first_chunk() else { return false };
