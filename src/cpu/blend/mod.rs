@@ -112,6 +112,11 @@ pub(super) struct Blend {
     turned: bool,
 }
 
+/// A tree's part of all trees' groups.
+pub(super) fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
+    &all[from as usize..to as usize]
+}
+
 /// What two blocks of rows are evaluated in, one after the other: a constant for each leaf number, then what groups find.
 #[derive(Debug, Default)]
 pub(super) struct Values {

@@ -1,6 +1,6 @@
 //! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine.
 
-use super::{BLOCK, Blend, Bottom, Group, Split, Tree};
+use super::{BLOCK, Blend, Bottom, Group, Split, Tree, of};
 
 type Lanes = [u8; BLOCK];
 
@@ -39,9 +39,6 @@ fn three(splits: &[Split], ranks: &[u8], values: [&Lanes; 4]) -> Lanes {
 /// The leaf of each row.
 #[inline(always)]
 pub(super) fn evaluate(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [Lanes]) -> Lanes {
-    fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
-        &all[from as usize..to as usize]
-    }
     if tree.levels.0 != tree.levels.1 {
         let (mut bit, mut found) = (1u8, [0; BLOCK]);
         for split in of(&blend.levels, tree.levels) {

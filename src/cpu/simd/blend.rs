@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    blend::{BLOCK, Blend, Bottom, Group, Split, Tree},
+    blend::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
     isa::{Isa, isa},
 };
 
@@ -43,10 +43,6 @@ fn kept(mut v: __m512i) -> __m512i {
         std::arch::asm!("/* {0} */", inout(zmm_reg) v, options(pure, nomem, nostack, preserves_flags));
     }
     v
-}
-
-fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
-    &all[from as usize..to as usize]
 }
 
 /// Evaluates a tree's groups for some blocks of rows.

@@ -6,14 +6,10 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::blend::{BLOCK, Blend, Bottom, Group, Split, Tree};
+use crate::cpu::blend::{BLOCK, Blend, Bottom, Group, Split, Tree, of};
 
 /// 64 rows.
 type Rows = [__m256i; 2];
-
-fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
-    &all[from as usize..to as usize]
-}
 
 /// All ones where rows go left, 0 elsewhere.
 ///
