@@ -201,6 +201,8 @@ pub(super) fn ranked<T: Row>(
         data.resize(needed + turned, 0);
     }
     let (own, rest) = data.split_at_mut(needed);
+    let rest = &mut rest[..turned];
+    let mut others = rest.chunks_exact_mut(columns * BLOCK);
     for (b, block) in own[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
         let begin = b * BLOCK;
         let here = BLOCK.min(count - begin);
@@ -215,10 +217,12 @@ pub(super) fn ranked<T: Row>(
             }
             _ => rank(ranker.rank_strided(&rows.slice(first + begin, here), block, [1, BLOCK])),
         }
+        // While they are close.
+        if let Some(turned) = others.next() {
+            turned.iter_mut().zip(&*block).for_each(|(turned, rank)| *turned = rank ^ TURNED);
+        }
     }
-    let turned = &mut rest[..turned];
-    turned.iter_mut().zip(&*own).for_each(|(turned, rank)| *turned = rank ^ TURNED);
-    f(Window { first, count, columns, data: own, turned });
+    f(Window { first, count, columns, data: own, turned: rest });
     SCRATCH.with(|s| s.replace(data));
 }
 
