@@ -26,7 +26,6 @@ import json
 import os
 import pathlib
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -105,41 +104,16 @@ def build(backend, args, built):
     features = FEATURES[backend]
     if features not in built:
         note(f"building fangorn-benches with the features {features}")
-        built[features] = (None, "it can't be built: cargo build fails, as the run's standard error says")
-        command = command_of_build(backend) + ["--message-format", "json-render-diagnostics"]
         try:
-            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+            program = peers.made(command_of_build(backend), args.work / "bin" / f"fangorn-benches-{features.replace(',', '-')}")
+            why = "it can't be built: cargo build fails, as the run's standard error says"
         except OSError as error:
-            built[features] = (None, f"it can't be built: {error}")
-            return built[features]
-        if done.returncode == 0:
-            made = [json.loads(line) for line in done.stdout.splitlines() if '"executable":"' in line]
-            made = next(m["executable"] for m in made if m["target"]["name"] == "fangorn-benches")
-            # The next build takes its place.
-            kept = args.work / "bin" / f"fangorn-benches-{features.replace(',', '-')}"
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(made, kept)
-            built[features] = (kept, None)
+            program, why = None, f"it can't be built: {error}"
+        built[features] = (program, None if program else why)
     return built[features]
 
 
 # ---------------------------------------------------------------- the run
-
-
-class Table:
-    """results.tsv, written row by row."""
-
-    def __init__(self, file, facts, as_json):
-        self.facts, self.as_json = facts, as_json
-        self.file = open(file, "w")
-        print("\t".join(COLUMNS), file=self.file, flush=True)
-
-    def row(self, **values):
-        values = {**self.facts, **values}
-        cells = {c: " ".join(str(values.get(c, "")).split()) for c in COLUMNS}
-        print("\t".join(cells.values()), file=self.file, flush=True)
-        if self.as_json:
-            print(json.dumps(cells), flush=True)
 
 
 def command_of(backend, tool, model, rows, args):
@@ -348,7 +322,7 @@ def main():
         "machine": f"{about['cpu']}, {os.cpu_count()} cores",
         "threads": args.threads,
     }
-    table = Table(args.out / "results.tsv", facts, args.json)
+    table = peers.Table(args.out / "results.tsv", facts, args.json, COLUMNS)
     tools, built = {}, {}
     for backend in args.backends:
         tool, why = build(backend, args, built)

@@ -195,27 +195,30 @@ def last_line(done):
 BUILD = ["cargo", "build", "--release", "--locked", "-p", "fangorn-benches"]
 
 
+def made(command, kept):
+    """The program that a build makes, kept where the next build does not take its place; none where the build fails."""
+    done = subprocess.run(command + ["--message-format", "json-render-diagnostics"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        return None
+    programs = [json.loads(line) for line in done.stdout.splitlines() if '"executable":"' in line]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(next(m["executable"] for m in programs if m["target"]["name"] == "fangorn-benches"), kept)
+    return kept
+
+
 def build(args):
     """Our program; none where it can't be built."""
     if args.fangorn:
         return args.fangorn
     note("building fangorn-benches")
     try:
-        command = BUILD + ["--message-format", "json-render-diagnostics"]
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        program = made(BUILD, args.work / "bin" / "fangorn-benches")
     except OSError as error:
         note(f"{OURS}: {error}; left out")
         return None
-    if done.returncode:
+    if program is None:
         note(f"{OURS}: it can't be built, see above; left out")
-        return None
-    made = [json.loads(line) for line in done.stdout.splitlines() if '"executable":"' in line]
-    built = next(m["executable"] for m in made if m["target"]["name"] == "fangorn-benches")
-    # A build while this runs would take its place.
-    kept = args.work / "bin" / "fangorn-benches"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(built, kept)
-    return kept
+    return program
 
 
 # ---------------------------------------------------------------- programs
@@ -370,14 +373,14 @@ def may_differ(np, engine, rows):
 class Table:
     """results.tsv, written row by row."""
 
-    def __init__(self, file, facts, as_json):
-        self.facts, self.as_json = facts, as_json
+    def __init__(self, file, facts, as_json, columns=COLUMNS):
+        self.facts, self.as_json, self.columns = facts, as_json, columns
         self.file = open(file, "w")
-        print("\t".join(COLUMNS), file=self.file, flush=True)
+        print("\t".join(columns), file=self.file, flush=True)
 
     def row(self, **values):
         values = {**self.facts, **values}
-        cells = {c: " ".join(str(values.get(c, "")).split()) for c in COLUMNS}
+        cells = {c: " ".join(str(values.get(c, "")).split()) for c in self.columns}
         print("\t".join(cells.values()), file=self.file, flush=True)
         if self.as_json:
             print(json.dumps(cells), flush=True)
