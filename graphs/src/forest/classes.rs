@@ -13,15 +13,7 @@ impl ForestModule {
     /// # Errors
     /// As [`forward`](Self::forward), and [`Error::NoClasses`] of a forest that is no classifier.
     pub fn classes(&self, x: Tensor<2>) -> Result<Tensor<2, Int>> {
-        let op = self.operator()?;
-        let forest = op.forest();
-        match forest.classes.rule {
-            ClassRule::None => Err(Error::NoClasses(forest.producer.objective.clone())),
-            // Margins keep apart what a transform's rounding makes equal.
-            ClassRule::Largest if op.outputs() > 1 => Ok(largest(self.margins(x)?.detach())),
-            ClassRule::Largest => Ok(self.values(x)?.detach().int()),
-            ClassRule::Over { threshold } => Ok(over(threshold.0, forest, self.values(x)?.detach())),
-        }
+        classed(self.operator()?.forest(), || self.margins(x.clone()), || self.values(x.clone()))
     }
 
     /// Values and labels of one walk, for classifiers whose classes are called by integers: `[rows, features]` to the values
@@ -37,12 +29,7 @@ impl ForestModule {
         let names = integers(&forest.classes.labels)?;
         let margins = self.margins(x)?;
         let values = op.transformed(margins.clone());
-        let classes = match forest.classes.rule {
-            ClassRule::None => return Err(Error::NoClasses(forest.producer.objective.clone())),
-            ClassRule::Largest if op.outputs() > 1 => largest(margins.detach()),
-            ClassRule::Largest => values.clone().detach().int(),
-            ClassRule::Over { threshold } => over(threshold.0, forest, values.clone().detach()),
-        };
+        let classes = classed(forest, || Ok(margins), || Ok(values.clone()))?;
         let [rows, each] = classes.dims();
         if each != 1 {
             return Err(Error::Labels(format!("a row has {each} of them; ask for its classes")));
@@ -100,6 +87,21 @@ impl ForestModule {
 
     fn operator_or_none(&self) -> Option<&Forest> {
         self.operator().ok().map(|op| op.forest())
+    }
+}
+
+/// The classes of rows by what their rule asks for, margins or values.
+fn classed(
+    forest: &Forest,
+    margins: impl FnOnce() -> Result<Tensor<2>>,
+    values: impl FnOnce() -> Result<Tensor<2>>,
+) -> Result<Tensor<2, Int>> {
+    match forest.classes.rule {
+        ClassRule::None => Err(Error::NoClasses(forest.producer.objective.clone())),
+        // Margins keep apart what a transform's rounding makes equal.
+        ClassRule::Largest if forest.outputs > 1 => Ok(largest(margins()?.detach())),
+        ClassRule::Largest => Ok(values()?.detach().int()),
+        ClassRule::Over { threshold } => Ok(over(threshold.0, forest, values()?.detach())),
     }
 }
 
