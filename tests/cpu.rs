@@ -101,3 +101,36 @@ fn caches_say_what_they_are() {
     let trees = text(narrow, "tile(tree, t0, t1, 2)\ncache(t0)");
     assert!(trees.contains("cacheTrees 2: nothing"), "{trees}");
 }
+
+/// Rows that fit no registers, a few at a time: through many trees abreast where the machine gathers fast.
+#[test]
+fn a_few_wide_rows_give_what_the_reference_gives() {
+    let text = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)";
+    let schedule = Schedule::parse(text).expect("a schedule");
+    // More trees than are looked at together, a number that is no multiple of eight, and fewer than eight.
+    for (trees, forest) in [
+        (600, "600 x depth 2; features 300"),
+        (75, "60 x depth 3, 9 x chain 12, 5 x depth 0, depth 9; features 300"),
+        (7, "7 x depth 6; features 300"),
+    ] {
+        let forest = forest_of(forest);
+        assert_eq!(forest.trees.len(), trees);
+        for layout in ["sparse", "array"] {
+            for count in [1, 5] {
+                check(&forest, &format!("{text}\nlayout({layout})"), count);
+            }
+        }
+        let predictor = Predictor::with_threads(&forest, &schedule, 1).expect("a predictor");
+        let program = predictor.program().to_string();
+        assert!(trees >= 8 || !program.contains("abreast"), "{program}");
+        let values = generate::rows(&forest, 3, 5);
+        let rows = Rows::new(&values, forest.features.len()).expect("rows");
+        let margins = predictor.margins(&rows).expect("margins");
+        let (outputs, bound) = (forest.outputs as usize, forest.sum_bound());
+        for (row, found) in values.chunks(forest.features.len()).zip(margins.chunks(outputs)) {
+            for ((found, expected), bound) in found.iter().zip(reference::margins(&forest, row)).zip(&bound) {
+                assert!((f64::from(*found) - expected).abs() <= *bound, "{found} is not {expected}");
+            }
+        }
+    }
+}
