@@ -1,4 +1,5 @@
-//! Protobuf's encoding, as far as a message has to be known for taking fields out and putting others in.
+//! Protobuf's encoding, as far as a message has to be known for taking fields out and putting others in. By hand, because what
+//! a schema does not name has to stay, and a decoder drops it.
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]
