@@ -56,19 +56,26 @@ pub(crate) fn lay_out(thresholds: &[f32], blocks: &mut Vec<[f32; FAN]>) -> Optio
     Some(levels)
 }
 
-/// How many thresholds are at most each value, if the machine has vectors for that; otherwise `false`.
+/// A search among the thresholds of a column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search {
+    /// The first of its blocks, as [`lay_out`] laid them out.
+    pub(crate) begin: u32,
+    pub(crate) levels: u8,
+    pub(crate) missing: Missing,
+}
+
+/// 64 rows of a column: its search, their values, and where their ranks go.
+pub(crate) type Searched<'a> = (Search, &'a [f32; BLOCK], &'a mut [u8; BLOCK]);
+
+/// Writes how many thresholds are at most each value, one column after the other, if the machine has vectors for that; says of how
+/// many columns.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-pub(crate) fn rank(
-    pivots: &[[f32; FAN]],
-    levels: u32,
-    values: &[f32; BLOCK],
-    missing: Missing,
-    out: &mut [u8; BLOCK],
-) -> bool {
+pub(crate) fn ranks<'a>(pivots: &[[f32; FAN]], columns: impl Iterator<Item = Searched<'a>>) -> usize {
     #[cfg(target_arch = "x86_64")]
-    return super::simd::rank::rank(pivots, levels, values, missing, out);
+    return super::simd::rank::ranks(pivots, columns);
     #[cfg(not(target_arch = "x86_64"))]
-    false
+    0
 }
 
 /// A missing value's code; …

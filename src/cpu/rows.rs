@@ -250,6 +250,16 @@ impl<'a, T: Row> Rows<'a, T> {
         T::as_they_are(from).filter(|_| self.row_stride == 1)?.first_chunk()
     }
 
+    /// The same of all columns: `N` values of each from the first on, and how far apart columns lie.
+    pub(crate) fn columns_of<C, const N: usize>(&self, first: usize) -> Option<(&'a [C], usize)>
+    where
+        T: Read<C>,
+    {
+        let last = self.columns.checked_sub(1)? * self.column_stride;
+        let from = self.data.get(first..).filter(|from| self.row_stride == 1 && from.len() >= last + N)?;
+        Some((T::as_they_are(from)?, self.column_stride))
+    }
+
     /// The value at a row and a column.
     ///
     /// # Safety

@@ -8,7 +8,7 @@ use crate::{
     cpu::{
         Read, Row, Rows,
         nodes::Compare,
-        rank::{self, BLOCK, Coded, Missing},
+        rank::{self, BLOCK, Coded, Missing, Search},
     },
     error::{Error, Result},
     forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
@@ -78,6 +78,8 @@ struct Answers<C> {
     tables: Tables<C>,
     /// By rank column, those of a feature side by side.
     columns: Vec<Answer>,
+    /// Those that are searches.
+    searches: Vec<Option<Search>>,
 }
 
 /// How a rank comes about.
@@ -226,7 +228,18 @@ impl Ranker {
         let mut ranks = [0u32; N];
         let mut close = None;
         let mut coded: Option<(u32, CategoryRule, Coded)> = None;
-        for (c, answer) in answers.columns.iter().enumerate() {
+        let mut next = 0;
+        while let Some(answer) = answers.columns.get(next) {
+            let c = next;
+            next += 1;
+            if count == BLOCK && strides[0] == 1 && answers.searches[c].is_some() {
+                let begin = (first + c * strides[1]).min(out.len());
+                let done = answers.searched(rows, first, c, &mut out[begin..], strides[1]);
+                if done > 0 {
+                    next = c + done;
+                    continue;
+                }
+            }
             let values = match rows.column(first, answer.feature as usize) {
                 Some(values) => values,
                 None => {
@@ -240,7 +253,7 @@ impl Ranker {
             let begin = first * strides[0] + c * strides[1];
             if strides[0] == 1
                 && let (Some(values), Some(out)) = (values.first_chunk(), R::bytes(&mut out[begin..]))
-                && answer.bytes(&answers.tables, values, &mut coded, &mut out[..count])
+                && answers.bytes(c, values, &mut coded, &mut out[..count])
             {
                 continue;
             }
@@ -278,45 +291,6 @@ impl Ranker {
     }
 }
 
-impl Answer {
-    /// Writes the ranks of a block of values as bytes, if that is a way of its own. `coded` keeps the categories of a feature.
-    fn bytes<C: Compare>(
-        &self,
-        tables: &Tables<C>,
-        values: &[C; BLOCK],
-        coded: &mut Option<(u32, CategoryRule, Coded)>,
-        out: &mut [u8],
-    ) -> bool {
-        let mut room = [0; BLOCK];
-        let whole = out.first_chunk_mut();
-        let ranks = match whole {
-            Some(ranks) => ranks,
-            None => &mut room,
-        };
-        match self.by {
-            By::Count { table, missing } => {
-                let missing = if missing == 0 { Missing::Least } else { Missing::Most };
-                if !tables.rank(table, values, missing, ranks) {
-                    return false;
-                }
-            }
-            By::Coded { rule, table } => {
-                let (feature, of, codes) =
-                    coded.get_or_insert_with(|| (self.feature, rule, Coded::new(rule, values)));
-                if (*feature, *of) != (self.feature, rule) {
-                    (*feature, *of, *codes) = (self.feature, rule, Coded::new(rule, values));
-                }
-                codes.bits(&table, ranks);
-            }
-            By::Question { .. } => return false,
-        }
-        if out.len() < BLOCK {
-            out.copy_from_slice(&room[..out.len()]);
-        }
-        true
-    }
-}
-
 /// A question as a table of the codes that go right, where it has no other categories than those.
 fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<By> {
     let Predicate::InSet { set, .. } = predicate else { return None };
@@ -348,7 +322,74 @@ impl<C: Compare> Answers<C> {
             };
             Answer { feature: column.feature, by }
         };
-        let columns = ranks.columns.iter().map(answer).collect();
-        Self { tables, columns }
+        let columns: Vec<Answer> = ranks.columns.iter().map(answer).collect();
+        let search = |answer: &Answer| match answer.by {
+            By::Count { table, missing: 0 } => tables.search(table, Missing::Least),
+            By::Count { table, .. } => tables.search(table, Missing::Most),
+            _ => None,
+        };
+        let searches = columns.iter().map(search).collect();
+        Self { tables, columns, searches }
+    }
+
+    /// Ranks 64 rows from `first` on in the columns from `c` on, as far as these are searches and their values lie side by side; says
+    /// in how many. Columns of ranks are `apart`.
+    fn searched<T: Row + Read<C>, R: Rank>(
+        &self,
+        rows: &Rows<'_, T>,
+        first: usize,
+        c: usize,
+        out: &mut [R],
+        apart: usize,
+    ) -> usize {
+        let Some(out) = R::bytes(out) else { return 0 };
+        let Some((values, between)) = rows.columns_of::<C, BLOCK>(first) else { return 0 };
+        let Some(values) = C::singles(values) else { return 0 };
+        let answers = self.columns[c..].iter().zip(&self.searches[c..]);
+        let columns = answers.zip(out.chunks_mut(apart.max(1))).map_while(|((answer, search), out)| {
+            let values = &values[answer.feature as usize * between..];
+            Some(((*search)?, values.first_chunk()?, out.first_chunk_mut()?))
+        });
+        self.tables.searched(columns)
+    }
+
+    /// Writes the ranks of a block of values as bytes, if a column has a way of its own for that. `coded` keeps the categories of a
+    /// feature.
+    fn bytes(
+        &self,
+        c: usize,
+        values: &[C; BLOCK],
+        coded: &mut Option<(u32, CategoryRule, Coded)>,
+        out: &mut [u8],
+    ) -> bool {
+        let mut room = [0; BLOCK];
+        let whole = out.first_chunk_mut();
+        let ranks = match whole {
+            Some(ranks) => ranks,
+            None => &mut room,
+        };
+        let answer = &self.columns[c];
+        match answer.by {
+            By::Count { .. } => {
+                let values = C::singles(values).and_then(|values| values.first_chunk());
+                let column = self.searches[c].zip(values).map(|(search, values)| (search, values, ranks));
+                if self.tables.searched(column.into_iter()) == 0 {
+                    return false;
+                }
+            }
+            By::Coded { rule, table } => {
+                let (feature, of, codes) =
+                    coded.get_or_insert_with(|| (answer.feature, rule, Coded::new(rule, values)));
+                if (*feature, *of) != (answer.feature, rule) {
+                    (*feature, *of, *codes) = (answer.feature, rule, Coded::new(rule, values));
+                }
+                codes.bits(&table, ranks);
+            }
+            By::Question { .. } => return false,
+        }
+        if out.len() < BLOCK {
+            out.copy_from_slice(&room[..out.len()]);
+        }
+        true
     }
 }

@@ -7,7 +7,7 @@
 use crate::cpu::{
     FAN, count_at_most,
     nodes::Compare,
-    rank::{BLOCK, Missing, lay_out, rank},
+    rank::{Missing, Search, Searched, lay_out, ranks},
 };
 
 /// Levels of the largest table.
@@ -67,20 +67,16 @@ impl<C: Compare> Tables<C> {
         }
     }
 
-    /// Writes the same for 64 values as bytes, if that is a way of its own. A missing value has the rank that is said.
-    #[inline(always)]
-    pub(super) fn rank(
-        &self,
-        table: Table,
-        values: &[C; BLOCK],
-        missing: Missing,
-        out: &mut [u8; BLOCK],
-    ) -> bool {
-        let (Some((begin, levels)), Some(values)) = (table.pivots, C::singles(values)) else {
-            return false;
-        };
-        let Some(values) = values.first_chunk() else { return false };
-        rank(&self.pivots[begin as usize..], levels.into(), values, missing, out)
+    /// The search of a table, whose missing values have the rank that is said, if it has one.
+    pub(super) fn search(&self, table: Table, missing: Missing) -> Option<Search> {
+        let (begin, levels) = table.pivots?;
+        Some(Search { begin, levels, missing })
+    }
+
+    /// Writes for 64 values a column how many thresholds are at most each, if that is a way of the machine's own; says for how many
+    /// columns.
+    pub(super) fn searched<'a>(&self, columns: impl Iterator<Item = Searched<'a>>) -> usize {
+        ranks(&self.pivots, columns)
     }
 
     /// Writes for each value how many thresholds of a table are at most it: none where the value is NaN.
@@ -98,6 +94,19 @@ impl<C: Compare> Tables<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::rank::BLOCK;
+
+    /// One column of bytes, if it has a search and the machine a way.
+    fn ranked(
+        tables: &Tables<f32>,
+        table: Table,
+        values: &[f32; BLOCK],
+        missing: Missing,
+        out: &mut [u8; BLOCK],
+    ) -> bool {
+        let column = tables.search(table, missing).map(|search| (search, values, out));
+        tables.searched(column.into_iter()) == 1
+    }
 
     /// Every size around a block's and a level's, with values on, below and above each threshold.
     #[test]
@@ -125,7 +134,7 @@ mod tests {
                 assert_eq!(found, in_doubles);
                 for (missing, rank) in [(Missing::Least, 0), (Missing::Most, size)] {
                     let mut bytes = [0; BLOCK];
-                    if size < 256 && tables.rank(table, values, missing, &mut bytes) {
+                    if ranked(&tables, table, values, missing, &mut bytes) {
                         let expected: [u8; BLOCK] = std::array::from_fn(
                             |i| if values[i].is_nan() { rank } else { found[i] as usize } as u8,
                         );
@@ -160,7 +169,7 @@ mod tests {
                 let table = tables.push(thresholds);
                 for (missing, rank) in [(Missing::Least, 0), (Missing::Most, thresholds.len())] {
                     let mut found = [0; BLOCK];
-                    if !tables.rank(table, &values, missing, &mut found) {
+                    if !ranked(&tables, table, &values, missing, &mut found) {
                         continue;
                     }
                     for (value, found) in values.iter().zip(found) {

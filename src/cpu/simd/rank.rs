@@ -5,69 +5,69 @@ use std::arch::x86_64::*;
 use crate::cpu::{
     count::FAN,
     isa::{Isa, isa},
-    rank::{BLOCK, Coded, MOST_LEVELS, Missing, blocks_of},
+    rank::{BLOCK, Coded, MOST_LEVELS, Missing, Search, Searched, blocks_of},
 };
 
 // A level's pivots are whole registers.
 const _: () = assert!(FAN == super::LANES);
 
-/// Counts as [`rank`](crate::cpu::rank::rank) does, if the machine is able; otherwise `false`.
-pub(in crate::cpu) fn rank(
-    pivots: &[[f32; FAN]],
-    levels: u32,
-    values: &[f32; BLOCK],
-    missing: Missing,
-    out: &mut [u8; BLOCK],
-) -> bool {
-    match isa() {
-        Isa::Avx512 => {}
-        Isa::Avx2 => {
-            // SAFETY: the machine has just said that it has the instructions.
-            unsafe { within_256(pivots, levels, values, missing, out) };
-            return true;
-        }
-        Isa::Portable => return false,
-    }
-    // SAFETY: as above.
+/// Ranks as [`ranks`](crate::cpu::rank::ranks) does: no column if the machine is not able.
+pub(in crate::cpu) fn ranks<'a>(pivots: &[[f32; FAN]], columns: impl Iterator<Item = Searched<'a>>) -> usize {
+    // SAFETY: the machine has just said that it has the instructions.
     unsafe {
-        match is_x86_feature_detected!("avx512vbmi2") {
-            true => levelled::<true>(pivots, levels, values, missing, out),
-            false => levelled::<false>(pivots, levels, values, missing, out),
+        match isa() {
+            Isa::Avx512 if is_x86_feature_detected!("avx512vbmi2") => each_512::<true>(pivots, columns),
+            Isa::Avx512 => each_512::<false>(pivots, columns),
+            Isa::Avx2 => each_256(pivots, columns),
+            Isa::Portable => 0,
         }
     }
-    true
 }
 
 /// # Safety
 /// AVX-512 F, DQ and BW, and VBMI2 if it `SHIFTS`.
-unsafe fn levelled<const SHIFTS: bool>(
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+unsafe fn each_512<'a, const SHIFTS: bool>(
     pivots: &[[f32; FAN]],
-    levels: u32,
-    values: &[f32; BLOCK],
-    missing: Missing,
-    out: &mut [u8; BLOCK],
-) {
-    // SAFETY: as promised to this function.
-    unsafe {
-        match levels {
-            0 => within::<0, SHIFTS>(pivots, values, missing, out),
-            1 => within::<1, SHIFTS>(pivots, values, missing, out),
-            2 => within::<2, SHIFTS>(pivots, values, missing, out),
-            3 => within::<3, SHIFTS>(pivots, values, missing, out),
-            4 => within::<4, SHIFTS>(pivots, values, missing, out),
-            5 => within::<5, SHIFTS>(pivots, values, missing, out),
-            6 => within::<6, SHIFTS>(pivots, values, missing, out),
-            7 => within::<7, SHIFTS>(pivots, values, missing, out),
-            _ => within::<MOST_LEVELS, SHIFTS>(pivots, values, missing, out),
+    columns: impl Iterator<Item = Searched<'a>>,
+) -> usize {
+    let mut done = 0;
+    for (Search { begin, levels, missing }, values, out) in columns {
+        let pivots = &pivots[begin as usize..];
+        // SAFETY: as promised to this function.
+        unsafe {
+            match levels {
+                0 => within::<0, SHIFTS>(pivots, values, missing, out),
+                1 => within::<1, SHIFTS>(pivots, values, missing, out),
+                2 => within::<2, SHIFTS>(pivots, values, missing, out),
+                3 => within::<3, SHIFTS>(pivots, values, missing, out),
+                4 => within::<4, SHIFTS>(pivots, values, missing, out),
+                5 => within::<5, SHIFTS>(pivots, values, missing, out),
+                6 => within::<6, SHIFTS>(pivots, values, missing, out),
+                7 => within::<7, SHIFTS>(pivots, values, missing, out),
+                _ => within::<MOST_LEVELS, SHIFTS>(pivots, values, missing, out),
+            }
         }
+        done += 1;
     }
+    done
+}
+
+#[target_feature(enable = "avx2")]
+fn each_256<'a>(pivots: &[[f32; FAN]], columns: impl Iterator<Item = Searched<'a>>) -> usize {
+    let mut done = 0;
+    for (Search { begin, levels, missing }, values, out) in columns {
+        within_256(&pivots[begin as usize..], levels.into(), values, missing, out);
+        done += 1;
+    }
+    done
 }
 
 /// The search of each row as the signs of what pivots leave of its value: two instructions a level beside the permute, and of
 /// those one that runs beside it. Signs are ones where a value is below its pivot, so places are counted from the right.
 ///
 /// # Safety
-/// As for [`levelled`].
+/// As for [`each_512`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn within<const L: u32, const SHIFTS: bool>(
     pivots: &[[f32; FAN]],
