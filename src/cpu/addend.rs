@@ -22,7 +22,11 @@ pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {
         None
     }
     /// The values of a tree's leaves, of all by slot, where they are `f32`.
-    fn filled<'r>(_values: &[Self], leaves: blend::Leaves<'r>, _room: &'r mut blend::Room) -> &'r [f32] {
+    fn filled<'r>(
+        _values: &[Self],
+        leaves: blend::Leaves<'r>,
+        _room: &'r mut blend::Room,
+    ) -> blend::LeafValues<'r> {
         leaves.values
     }
     /// Adds to a place while other workers may, too.
@@ -46,7 +50,11 @@ impl Addend for f32 {
     fn all_singles(values: &[Self]) -> Option<&[f32]> {
         Some(values)
     }
-    fn filled<'r>(values: &[Self], leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> &'r [f32] {
+    fn filled<'r>(
+        values: &[Self],
+        leaves: blend::Leaves<'r>,
+        room: &'r mut blend::Room,
+    ) -> blend::LeafValues<'r> {
         leaves.filled(values, room)
     }
     #[inline(always)]

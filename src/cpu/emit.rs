@@ -5,6 +5,7 @@ use std::{cell::RefCell, ops::Range, sync::atomic::AtomicU32};
 use super::{
     addend::Addend,
     block::Stage,
+    line::{aligned, room},
     rows::Row,
     run::{Block, Run, State},
     sink::{ByOutput, Leaves, Many, One, Shared, SlotTable, Slots, Trace},
@@ -129,10 +130,10 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
         };
         // The scratch of sums is in use round this.
         thread_local!(static BY_OUTPUT: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
-        let mut room = BY_OUTPUT.with(RefCell::take);
-        room.resize(room.len().max(own.len()), 0.0);
+        let mut scratch = BY_OUTPUT.with(RefCell::take);
+        scratch.resize(scratch.len().max(room::<f32>(own.len())), 0.0);
         {
-            let sums = &mut room[..own.len()];
+            let sums = &mut aligned(&mut scratch)[..own.len()];
             for (r, row_sums) in own.chunks_exact(outputs).enumerate() {
                 row_sums.iter().enumerate().for_each(|(o, sum)| sums[o * row.count + r] = *sum);
             }
@@ -148,7 +149,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
                 row_sums.iter_mut().enumerate().for_each(|(o, sum)| *sum = sums[o * row.count + r]);
             }
         }
-        BY_OUTPUT.with(|r| r.replace(room));
+        BY_OUTPUT.with(|s| s.replace(scratch));
         true
     }
 }

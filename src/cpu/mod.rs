@@ -15,6 +15,7 @@ mod emit;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod few;
 mod full;
+pub(crate) mod line;
 pub mod nodes;
 mod program;
 pub(crate) mod rank;

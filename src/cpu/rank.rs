@@ -1,6 +1,6 @@
 //! Ranks of a byte: 64 rows of one column at a time.
 
-use super::{count::FAN, nodes::Compare};
+use super::{count::FAN, line::Line, nodes::Compare};
 use crate::forest::CategoryRule;
 
 /// Rows that are ranked together.
@@ -38,7 +38,7 @@ const NONE: f32 = f32::from_bits(0xffc0_0000);
 ///
 /// A value is below a pivot where it has a sign bit after the pivot has been subtracted from it: no value leaves -0 of a pivot that
 /// is -0, none is infinite less a pivot that is finite, and NaN with a sign, which stands past the last threshold, stays what it is.
-pub(crate) fn lay_out(thresholds: &[f32], blocks: &mut Vec<[f32; FAN]>) -> Option<u32> {
+pub(crate) fn lay_out(thresholds: &[f32], blocks: &mut Vec<Line<[f32; FAN]>>) -> Option<u32> {
     if !thresholds.iter().all(|t| t.is_finite()) {
         return None;
     }
@@ -50,7 +50,7 @@ pub(crate) fn lay_out(thresholds: &[f32], blocks: &mut Vec<[f32; FAN]>) -> Optio
         let count = 1usize << level;
         for first in (0..count).step_by(FAN) {
             let at = |i| if first + i < count { pivot(count - 1 - first - i) } else { NONE };
-            blocks.push(std::array::from_fn(at));
+            blocks.push(Line(std::array::from_fn(at)));
         }
     }
     Some(levels)
@@ -71,7 +71,7 @@ pub(crate) type Searched<'a> = (Search, &'a [f32; BLOCK], &'a mut [u8; BLOCK]);
 /// Writes how many thresholds are at most each value, one column after the other, if the machine has vectors for that; says of how
 /// many columns.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-pub(crate) fn ranks<'a>(pivots: &[[f32; FAN]], columns: impl Iterator<Item = Searched<'a>>) -> usize {
+pub(crate) fn ranks<'a>(pivots: &[Line<[f32; FAN]>], columns: impl Iterator<Item = Searched<'a>>) -> usize {
     #[cfg(target_arch = "x86_64")]
     return super::simd::rank::ranks(pivots, columns);
     #[cfg(not(target_arch = "x86_64"))]

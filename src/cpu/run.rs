@@ -4,9 +4,10 @@ use rayon::prelude::*;
 
 use super::full::Full;
 use super::{
-    blend::{self, Exits, Numbers},
+    blend::{self, Exits},
     block::{BlockLoop, Step},
     emit::Emission,
+    line::Line,
     program::{Encoded, MOST_SLOTS, Program, next_worker},
     rows::{Read, Row, Rows},
     sink::{Moved, Sink},
@@ -368,16 +369,15 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     continue;
                 }
                 let exits = blend.exits(position);
-                let mut room = [0.0; blend::BLOCK * 4];
+                let mut room = Line([0.0; blend::BLOCK * 4]);
                 let own = match exits {
                     Exits::Leaves(leaves) => sink.values(leaves, &mut room),
-                    Exits::Addresses(_) => &[],
+                    Exits::Addresses(_) => blend::LeafValues::default(),
                 };
-                let take = |first: usize, place: usize, count: usize, numbers: Numbers| {
+                let take = |first: usize, place: usize, count: usize, numbers: [u8; blend::BLOCK]| {
                     let leaves = match exits {
                         Exits::Leaves(leaves) => leaves,
                         Exits::Addresses(exits) => {
-                            let numbers = numbers.bytes();
                             let at = std::array::from_fn(|l| {
                                 exits[usize::from(numbers[(place + l).min(blend::BLOCK - 1)])]
                             });
@@ -385,9 +385,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                         }
                     };
                     match sink.sums(first, count, position) {
-                        Some(sums) if place == 0 => numbers.add(own, sums),
+                        Some(sums) if place == 0 => blend::add(&numbers, own, sums),
                         _ => {
-                            let numbers = numbers.bytes();
                             for (l, number) in numbers[place..place + count].iter().enumerate() {
                                 sink.slot(first + l, position, leaves.slots[usize::from(*number)] as usize);
                             }
@@ -397,21 +396,33 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 let mut done = 0;
                 while done < row.count {
                     let first = row.at(done);
+                    let left = row.count - done;
                     let block = |row| if blend.turned() { ranks.turned_block(row) } else { ranks.block(row) };
                     let (bytes, place) = block(first);
-                    let count = (blend::BLOCK - place).min(row.count - done);
-                    done += count;
-                    // Two blocks share the loads of a tree's groups.
-                    if place == 0 && done < row.count {
-                        let (second, more) = (row.at(done), blend::BLOCK.min(row.count - done));
-                        let pair = [bytes, block(second).0];
-                        if let Some([a, b]) = blend.evaluate_pair(position, pair, values) {
-                            take(first, place, count, a);
-                            take(second, 0, more, b);
-                            done += more;
-                            continue;
-                        }
+                    // Blocks that are evaluated together share the loads of a tree's groups.
+                    macro_rules! together {
+                        ($blocks:literal) => {
+                            if place == 0
+                                && left > ($blocks - 1) * blend::BLOCK
+                                && matches!(exits, Exits::Leaves(_))
+                            {
+                                let count = left.min($blocks * blend::BLOCK);
+                                let ranks: [_; $blocks] =
+                                    std::array::from_fn(|k| block(first + k * blend::BLOCK).0);
+                                if let Some(sums) = sink.sums(first, count, position)
+                                    && blend.add_together(position, ranks, own, values, sums)
+                                {
+                                    done += count;
+                                    continue;
+                                }
+                            }
+                        };
                     }
+                    together!(4);
+                    together!(2);
+                    together!(1);
+                    let count = left.min(blend::BLOCK - place);
+                    done += count;
                     take(first, place, count, blend.evaluate(position, bytes, values));
                 }
             }

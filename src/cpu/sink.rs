@@ -77,7 +77,7 @@ pub(super) trait Sink: Copy {
         None
     }
     /// The values of a tree's leaves in their order, where [`Sink::sums`] are.
-    fn values<'r>(&self, leaves: blend::Leaves<'r>, _room: &'r mut blend::Room) -> &'r [f32] {
+    fn values<'r>(&self, leaves: blend::Leaves<'r>, _room: &'r mut blend::Room) -> blend::LeafValues<'r> {
         leaves.values
     }
     /// The value of the leaf at `address`, where there is one.
@@ -173,7 +173,7 @@ impl<A: Addend, const GROUPED: bool> Sink for One<'_, A, GROUPED> {
         // SAFETY: the rows are this worker's.
         A::singles(unsafe { self.out.range(self.base + row, count) })
     }
-    fn values<'r>(&self, leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> &'r [f32] {
+    fn values<'r>(&self, leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> blend::LeafValues<'r> {
         match self.own {
             true => leaves.values,
             false => A::filled(self.leaves.values, leaves, room),
@@ -329,7 +329,7 @@ impl Sink for ByOutput<'_> {
         // SAFETY: the sums are this worker's.
         Some(unsafe { self.sums.range(at, count) })
     }
-    fn values<'r>(&self, leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> &'r [f32] {
+    fn values<'r>(&self, leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> blend::LeafValues<'r> {
         match self.own {
             true => leaves.values,
             false => leaves.filled(self.leaves.values, room),

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 
 use super::{
     blend::TURNED,
+    line::{aligned, room},
     rows::{Row, Rows},
     walk::{FEW_ROWS, Span},
 };
@@ -149,12 +150,13 @@ pub(super) fn copied<T: Row>(
 ) {
     thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
     // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
-    let mut data = SCRATCH.with(RefCell::take);
+    let mut scratch = SCRATCH.with(RefCell::take);
     let columns = rows.columns();
     let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
-    if data.len() < needed {
-        data.resize(needed, 0.0);
+    if scratch.len() < room::<f32>(needed) {
+        scratch.resize(room::<f32>(needed), 0.0);
     }
+    let data = aligned(&mut scratch);
     for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
         let begin = first + b * BLOCK;
         let count = BLOCK.min(first + count - begin);
@@ -178,7 +180,7 @@ pub(super) fn copied<T: Row>(
         }
     }
     f(Window { first, count, columns, data: &data[..needed], turned: &[] });
-    SCRATCH.with(|s| s.replace(data));
+    SCRATCH.with(|s| s.replace(scratch));
 }
 
 /// Lends `f` the ranks of `count` rows from `first` on, and if asked for once more, turned. `used` are the columns that are
@@ -193,14 +195,14 @@ pub(super) fn ranked<T: Row>(
     f: impl FnOnce(Window<'_, u8>),
 ) {
     thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
-    let mut data = SCRATCH.with(RefCell::take);
+    let mut scratch = SCRATCH.with(RefCell::take);
     let columns = ranker.shape().1;
     let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
     let turned = if turned { needed } else { 0 };
-    if data.len() < needed + turned {
-        data.resize(needed + turned, 0);
+    if scratch.len() < room::<u8>(needed + turned) {
+        scratch.resize(room::<u8>(needed + turned), 0);
     }
-    let (own, rest) = data.split_at_mut(needed);
+    let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
     let rest = &mut rest[..turned];
     let mut others = rest.chunks_exact_mut(columns * BLOCK);
     for (b, block) in own[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
@@ -223,7 +225,7 @@ pub(super) fn ranked<T: Row>(
         }
     }
     f(Window { first, count, columns, data: own, turned: rest });
-    SCRATCH.with(|s| s.replace(data));
+    SCRATCH.with(|s| s.replace(scratch));
 }
 
 /// Whether a thread may keep the room for the ranks of so many rows.

@@ -1,6 +1,6 @@
 //! A tree as groups of splits, the cheapest there are by a count of what each kind costs.
 
-use super::{BLOCK, Blend, Bottom, Group, MOST_LEAVES, Split, TURNED, Tree, padded};
+use super::{BLOCK, Blend, Bottom, Group, Line, MOST_LEAVES, Split, TURNED, Tree, padded};
 use crate::{
     forest::{Forest, Predicate, Side},
     layout::{Packed, PackedNode},
@@ -71,6 +71,7 @@ pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32, turned: bool)
         levels: Vec::new(),
         exits: Vec::new(),
         values: Vec::new(),
+        planes: Vec::new(),
         blocks: MOST_LEAVES,
         columns_end: forest.features.len() * BLOCK,
         turned,
@@ -334,7 +335,7 @@ impl Blend {
         let ends = self.counts();
         let range = |i: usize| (starts[i], ends[i]);
         let first = self.exits.len() as u32;
-        let values = self.values.len() as u32;
+        let (values, planes) = (self.values.len() as u32, self.planes.len() as u32);
         let count = exits.len() as u32;
         let slot = |address: &u32| match packed.nodes[*address as usize] {
             PackedNode::Leaf { slot } => Some(slot),
@@ -343,9 +344,19 @@ impl Blend {
         let slots: Option<Vec<u32>> = exits.iter().map(slot).collect();
         let cut = slots.is_none();
         if let Some(slots) = slots.as_ref().filter(|_| forest.leaf_width() == 1) {
-            let own = slots.iter().map(|slot| forest.leaf_values[*slot as usize].0 as f32);
-            self.values.extend(own);
-            self.values.resize(values as usize + padded(slots.len()), 0.0);
+            let value =
+                |i: usize| slots.get(i).map_or(0.0, |slot| forest.leaf_values[*slot as usize].0 as f32);
+            let count = padded(slots.len());
+            let line = |first: usize| Line(std::array::from_fn(|i| value(first + i)));
+            self.values.extend((0..count).step_by(16).map(line));
+            #[cfg(target_arch = "x86_64")]
+            if count >= BLOCK && crate::cpu::simd::blend::permutes_bytes() {
+                let plane = |byte: usize, first: usize| {
+                    Line(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))
+                };
+                let lines = (0..4).flat_map(|byte| (0..count).step_by(BLOCK).map(move |first| (byte, first)));
+                self.planes.extend(lines.map(|(byte, first)| plane(byte, first)));
+            }
         }
         self.exits.extend(slots.unwrap_or(exits));
         let from = self.levels.len() as u32;
@@ -363,6 +374,7 @@ impl Blend {
             exits: (first, count),
             cut,
             values,
+            planes: (planes, self.planes.len() as u32),
         }
     }
 

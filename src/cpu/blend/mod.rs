@@ -20,6 +20,7 @@ use std::cell::RefCell;
 
 #[cfg(target_arch = "x86_64")]
 use super::isa::{Isa, isa};
+use super::line::{Line, flat};
 use crate::{forest::Forest, layout::Packed, schedule::blend_cycles};
 
 /// Rows that are evaluated together, and bytes of a column of them.
@@ -85,8 +86,10 @@ pub(super) struct Tree {
     exits: (u32, u32),
     /// Whether some exits are splits from which walks go on.
     cut: bool,
-    /// First value in [`Blend::values`].
+    /// First line in [`Blend::values`].
     values: u32,
+    /// First line in [`Blend::planes`], and how many.
+    planes: (u32, u32),
 }
 
 /// The trees of a forest on ranks of a byte, by position.
@@ -103,7 +106,10 @@ pub(super) struct Blend {
     /// The exits of all trees, from left to right: slots of leaves, or addresses where the tree is cut.
     exits: Vec<u32>,
     /// Their values, where leaves are single values: each tree's padded to a power of two and at least 16.
-    values: Vec<f32>,
+    values: Vec<Line<[f32; 16]>>,
+    /// The same values once more where a machine permutes bytes: of each 64 of a tree's the first bytes, … ; see
+    /// [`LeafValues::planes`].
+    planes: Vec<Line<[u8; BLOCK]>>,
     /// Blocks that values take: a constant for each leaf number, and what groups find.
     blocks: usize,
     /// Bytes of a block of ranks.
@@ -117,10 +123,13 @@ pub(super) fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
     &all[from as usize..to as usize]
 }
 
-/// What two blocks of rows are evaluated in, one after the other: a constant for each leaf number, then what groups find.
+/// Blocks of rows that may be evaluated together.
+const TOGETHER: usize = 4;
+
+/// What each of some blocks of rows is evaluated in: a constant for each leaf number, then what groups find.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    blocks: [Vec<[u8; BLOCK]>; 2],
+    blocks: [Vec<Line<[u8; BLOCK]>>; TOGETHER],
 }
 
 /// A tree's leaves, by their numbers.
@@ -128,8 +137,18 @@ pub(super) struct Values {
 pub(super) struct Leaves<'a> {
     /// Their slots.
     pub(super) slots: &'a [u32],
-    /// The forest's own values, padded to a power of two.
-    pub(super) values: &'a [f32],
+    /// The forest's own values.
+    pub(super) values: LeafValues<'a>,
+}
+
+/// The values of a tree's leaves, by their numbers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LeafValues<'a> {
+    /// Padded to a power of two.
+    pub(super) singles: &'a [f32],
+    /// Their bytes apart, the first ones of all values before the second ones: of 64, 128 or 256 values on a machine with VBMI,
+    /// otherwise none. Bytes are permuted for 64 rows at a time, values for 16 and in more registers.
+    pub(super) planes: &'a [Line<[u8; BLOCK]>],
 }
 
 /// What the numbers that a tree's groups end with stand for.
@@ -141,11 +160,11 @@ pub(super) enum Exits<'a> {
 }
 
 /// Room for the values of a tree's leaves.
-pub(super) type Room = [f32; MOST_LEAVES];
+pub(super) type Room = Line<[f32; MOST_LEAVES]>;
 
 /// Lends `f` room for what a forest's groups find, which the thread keeps.
 pub(super) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
-    thread_local!(static VALUES: RefCell<Values> = const { RefCell::new(Values { blocks: [Vec::new(), Vec::new()] }) });
+    thread_local!(static VALUES: RefCell<Values> = const { RefCell::new(Values { blocks: [const { Vec::new() }; TOGETHER] }) });
     let mut values = VALUES.with(RefCell::take);
     blend.prepare(&mut values);
     f(&mut values);
@@ -154,11 +173,11 @@ pub(super) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
 
 impl<'r> Leaves<'r> {
     /// Other values than the forest's own, of all leaves by slot.
-    pub(super) fn filled(&self, values: &[f32], room: &'r mut Room) -> &'r [f32] {
-        for (place, slot) in room.iter_mut().zip(self.slots) {
+    pub(super) fn filled(&self, values: &[f32], room: &'r mut Room) -> LeafValues<'r> {
+        for (place, slot) in room.0.iter_mut().zip(self.slots) {
             *place = values[*slot as usize];
         }
-        &room[..padded(self.slots.len())]
+        LeafValues { singles: &room.0[..padded(self.slots.len())], planes: &[] }
     }
 }
 
@@ -207,6 +226,7 @@ impl Blend {
             + size_of_val(&self.levels[..])
             + size_of_val(&self.exits[..])
             + size_of_val(&self.values[..])
+            + size_of_val(&self.planes[..])
     }
 
     /// How many of the trees are cut.
@@ -222,123 +242,98 @@ impl Blend {
         if tree.cut {
             return Exits::Addresses(slots);
         }
-        let values =
-            self.values.get(tree.values as usize..tree.values as usize + padded(count)).unwrap_or(&[]);
-        Exits::Leaves(Leaves { slots, values })
+        let (first, lines) = (tree.values as usize, padded(count) / 16);
+        let values = self.values.get(first..first + lines).unwrap_or(&[]);
+        let planes = of(&self.planes, tree.planes);
+        Exits::Leaves(Leaves { slots, values: LeafValues { singles: flat(values), planes } })
     }
 
     /// Makes room for what groups find.
     pub(super) fn prepare(&self, values: &mut Values) {
         for blocks in &mut values.blocks {
             let constants = blocks.len().min(MOST_LEAVES);
-            blocks.resize(self.blocks.max(blocks.len()), [0; BLOCK]);
+            blocks.resize(self.blocks.max(blocks.len()), Line([0; BLOCK]));
             for (leaf, block) in blocks.iter_mut().enumerate().take(MOST_LEAVES).skip(constants) {
-                *block = [leaf as u8; BLOCK];
+                *block = Line([leaf as u8; BLOCK]);
             }
         }
     }
 
-    /// The leaf of each row of a block of ranks, `[column][row]` and [`Blend::turned`] or not, in the tree at a position.
+    /// The number of the leaf of each row of a block of ranks, `[column][row]` and [`Blend::turned`] or not, in the tree at a position.
     #[inline]
-    pub(super) fn evaluate(&self, position: usize, ranks: &[u8], values: &mut Values) -> Numbers {
-        let Some(tree) = &self.trees[position] else { return Numbers::Bytes([0; BLOCK]) };
+    pub(super) fn evaluate(&self, position: usize, ranks: &[u8], values: &mut Values) -> [u8; BLOCK] {
+        let Some(tree) = &self.trees[position] else { return [0; BLOCK] };
         let blocks = &mut values.blocks[0][..];
         assert!(ranks.len() >= self.columns_end && blocks.len() >= self.blocks);
         #[cfg(target_arch = "x86_64")]
         {
-            if super::simd::blend::available() && !self.turned {
-                // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold
-                // every block that a group does.
-                let [numbers] = unsafe {
-                    super::simd::blend::evaluate(self, tree, [ranks.as_ptr()], [blocks.as_mut_ptr()])
-                };
-                return Numbers::Register(numbers);
-            }
-            if self.turned {
-                // SAFETY: as above.
-                return Numbers::Bytes(unsafe {
-                    super::simd::avx2::blend::evaluate(self, tree, ranks.as_ptr(), blocks.as_mut_ptr())
-                });
+            // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold every
+            // block that a group does.
+            unsafe {
+                if super::simd::blend::available() && !self.turned {
+                    return super::simd::blend::numbers(self, tree, ranks.as_ptr(), blocks.as_mut_ptr());
+                }
+                if self.turned {
+                    return super::simd::avx2::blend::evaluate(
+                        self,
+                        tree,
+                        ranks.as_ptr(),
+                        blocks.as_mut_ptr(),
+                    );
+                }
             }
         }
-        Numbers::Bytes(portable::evaluate(self, tree, ranks, blocks))
+        portable::evaluate(self, tree, ranks, blocks)
     }
 
-    /// The same of two blocks at once; `None` where that is no faster.
+    /// Adds to the sums of up to `R` blocks of rows the value of each row's leaf, if that is a way of the machine's own; otherwise
+    /// `false`. `own` are the tree's values.
     #[inline]
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-    pub(super) fn evaluate_pair(
+    pub(super) fn add_together<const R: usize>(
         &self,
         position: usize,
-        ranks: [&[u8]; 2],
+        ranks: [&[u8]; R],
+        own: LeafValues<'_>,
         values: &mut Values,
-    ) -> Option<[Numbers; 2]> {
+        sums: &mut [f32],
+    ) -> bool {
+        const { assert!(R <= TOGETHER) };
         #[cfg(target_arch = "x86_64")]
         if let Some(tree) = &self.trees[position]
             && super::simd::blend::available()
             && !self.turned
         {
-            assert!(ranks.iter().all(|ranks| ranks.len() >= self.columns_end));
+            assert!(
+                ranks.iter().all(|ranks| ranks.len() >= self.columns_end) && own.singles.len() >= padded(1)
+            );
             assert!(values.blocks.iter().all(|blocks| blocks.len() >= self.blocks));
-            let [a, b] = &mut values.blocks;
-            let (ranks, blocks) = (ranks.map(<[u8]>::as_ptr), [a.as_mut_ptr(), b.as_mut_ptr()]);
-            // SAFETY: as for one block.
-            let numbers = unsafe { super::simd::blend::evaluate(self, tree, ranks, blocks) };
-            return Some(numbers.map(Numbers::Register));
+            let ranks = ranks.map(<[u8]>::as_ptr);
+            let mut blocks = [std::ptr::null_mut(); R];
+            blocks.iter_mut().zip(&mut values.blocks).for_each(|(at, blocks)| *at = blocks.as_mut_ptr());
+            // SAFETY: as for `evaluate`; a tree's numbers are below its leaves, which have values.
+            unsafe { super::simd::blend::add_up(self, tree, ranks, blocks, own, sums) };
+            return true;
         }
-        None
+        false
     }
 }
 
-/// The numbers of 64 rows' leaves.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Numbers {
-    Bytes([u8; BLOCK]),
-    /// On a machine where [`super::simd::blend::available`].
+/// Adds the value of each row's leaf to its sum: of as many rows as there are sums.
+#[inline]
+pub(super) fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
+    let count = sums.len().min(BLOCK);
     #[cfg(target_arch = "x86_64")]
-    Register(std::arch::x86_64::__m512i),
-}
-
-impl Numbers {
-    /// One by one.
-    pub(super) fn bytes(self) -> [u8; BLOCK] {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a register is 64 bytes, and every one of them is a byte.
-            Self::Register(register) => unsafe {
-                std::mem::transmute::<std::arch::x86_64::__m512i, [u8; BLOCK]>(register)
-            },
-        }
+    if isa() >= Isa::Avx2 {
+        assert!(own.singles.len() >= padded(1));
+        // SAFETY: the machine is able; a tree's numbers are below its exits, which have a value each.
+        unsafe { super::simd::avx2::blend::add(numbers, own.singles, &mut sums[..count]) };
+        return;
     }
-
-    /// Adds the value of each row's leaf to its sum: `values` are a tree's, padded, and `sums` those of as many rows as there
-    /// are.
-    #[inline]
-    pub(super) fn add(self, values: &[f32], sums: &mut [f32]) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Register(register) => {
-                let count = sums.len().min(BLOCK);
-                assert!(values.len() >= padded(1));
-                // SAFETY: the machine is able, or there were no register; a tree's numbers are below its leaves.
-                unsafe { super::simd::blend::add(register, values, sums.as_mut_ptr(), count) };
-            }
-            #[cfg(target_arch = "x86_64")]
-            Self::Bytes(bytes) if isa() == Isa::Avx2 => {
-                let count = sums.len().min(BLOCK);
-                assert!(values.len() >= padded(1));
-                // SAFETY: the machine is able; a tree's numbers are below its exits, which have a value each.
-                unsafe { super::simd::avx2::blend::add(&bytes, values, &mut sums[..count]) };
-            }
-            Self::Bytes(bytes) => {
-                for (sum, number) in sums.iter_mut().zip(bytes) {
-                    debug_assert!(usize::from(number) < values.len());
-                    // SAFETY: a tree's numbers are below its exits, which have a value each.
-                    *sum += unsafe { *values.get_unchecked(usize::from(number)) };
-                }
-            }
-        }
+    for (sum, number) in sums[..count].iter_mut().zip(numbers) {
+        debug_assert!(usize::from(*number) < own.singles.len());
+        // SAFETY: a tree's numbers are below its exits, which have a value each.
+        *sum += unsafe { *own.singles.get_unchecked(usize::from(*number)) };
     }
 }
 

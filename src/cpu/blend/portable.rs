@@ -1,6 +1,7 @@
 //! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine.
 
 use super::{BLOCK, Blend, Bottom, Group, Split, Tree, of};
+use crate::cpu::line::Line;
 
 type Lanes = [u8; BLOCK];
 
@@ -38,7 +39,7 @@ fn three(splits: &[Split], ranks: &[u8], values: [&Lanes; 4]) -> Lanes {
 
 /// The leaf of each row.
 #[inline(always)]
-pub(super) fn evaluate(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [Lanes]) -> Lanes {
+pub(super) fn evaluate(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [Line<Lanes>]) -> Lanes {
     if tree.levels.0 != tree.levels.1 {
         let (mut bit, mut found) = (1u8, [0; BLOCK]);
         for split in of(&blend.levels, tree.levels) {
@@ -49,32 +50,32 @@ pub(super) fn evaluate(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [L
         return found;
     }
     for Bottom { splits, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
-        values[usize::from(*out)] = pair(&right(splits[0], ranks), *first);
+        values[usize::from(*out)].0 = pair(&right(splits[0], ranks), *first);
     }
     for Bottom { splits, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
         let low = |i: u8| pair(&right(splits[1 + usize::from(i)], ranks), first.wrapping_add(2 * i));
-        values[usize::from(*out)] = choose(&right(splits[0], ranks), &low(0), &low(1));
+        values[usize::from(*out)].0 = choose(&right(splits[0], ranks), &low(0), &low(1));
     }
     for Bottom { splits, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
         let low = |i: u8| pair(&right(splits[3 + usize::from(i)], ranks), first.wrapping_add(2 * i));
         let a = choose(&right(splits[1], ranks), &low(0), &low(1));
         let b = choose(&right(splits[2], ranks), &low(2), &low(3));
-        values[usize::from(*out)] = choose(&right(splits[0], ranks), &a, &b);
+        values[usize::from(*out)].0 = choose(&right(splits[0], ranks), &a, &b);
     }
     for Group { splits, children, out } in of(&blend.sevens, tree.sevens) {
-        let child = |i: usize| &values[usize::from(children[i])];
+        let child = |i: usize| &values[usize::from(children[i])].0;
         let low = |i: usize| choose(&right(splits[3 + i], ranks), child(2 * i), child(2 * i + 1));
         let a = choose(&right(splits[1], ranks), &low(0), &low(1));
         let b = choose(&right(splits[2], ranks), &low(2), &low(3));
-        values[usize::from(*out)] = choose(&right(splits[0], ranks), &a, &b);
+        values[usize::from(*out)].0 = choose(&right(splits[0], ranks), &a, &b);
     }
     for Group { splits, children, out } in of(&blend.threes, tree.threes) {
-        let child = children.map(|c| &values[usize::from(c)]);
-        values[usize::from(*out)] = three(splits, ranks, child);
+        let child = children.map(|c| &values[usize::from(c)].0);
+        values[usize::from(*out)].0 = three(splits, ranks, child);
     }
     for Group { splits, children, out } in of(&blend.ones, tree.ones) {
-        let [a, b] = children.map(|c| &values[usize::from(c)]);
-        values[usize::from(*out)] = choose(&right(splits[0], ranks), a, b);
+        let [a, b] = children.map(|c| &values[usize::from(c)].0);
+        values[usize::from(*out)].0 = choose(&right(splits[0], ranks), a, b);
     }
-    values[usize::from(tree.root)]
+    values[usize::from(tree.root)].0
 }

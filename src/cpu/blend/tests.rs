@@ -1,6 +1,6 @@
 //! Each way to evaluate a tree against the reference interpreter.
 
-use super::{BLOCK, Blend, Exits, Leaves, Numbers, TURNED, build, portable, with_values};
+use super::{BLOCK, Blend, Exits, LeafValues, Leaves, TOGETHER, TURNED, build, portable, with_values};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::simd;
 use crate::{
@@ -119,17 +119,13 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
             };
             let blend = built(false);
             let [(ranks, slots), (others, other_slots)] = [(); 2].map(|()| block(&forest, &mut random));
-            let of =
-                |numbers: Numbers| numbers.bytes().map(|n| leaves_of(&blend).slots[usize::from(n)]).to_vec();
+            let of = |numbers: [u8; BLOCK]| numbers.map(|n| leaves_of(&blend).slots[usize::from(n)]).to_vec();
             let what = format!("{leaves} leaves, {grows:?}");
             with_values(&blend, |values| {
                 assert_eq!(of(blend.evaluate(0, &ranks, values)), slots, "{what}");
-                if let Some(pair) = blend.evaluate_pair(0, [&ranks, &others], values) {
-                    assert_eq!(pair.map(of), [slots.clone(), other_slots.clone()], "{what}, a pair");
-                }
                 let tree = &blend.trees[0].expect("the tree");
                 let found = portable::evaluate(&blend, tree, &others, &mut values.blocks[0]);
-                assert_eq!(of(Numbers::Bytes(found)), other_slots, "{what}, without vectors");
+                assert_eq!(of(found), other_slots, "{what}, without vectors");
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
                     let turned = built(true);
@@ -147,24 +143,42 @@ fn sums_take_the_values_of_the_leaves() {
     for leaves in [1, 2, 15, 16, 17, 33, 64, 65, 129, 200, 256] {
         let forest = tree(leaves, Grows::Anyhow, 5, &mut random);
         let blend = blended(&forest, u32::MAX).expect("a tree of at most 256 leaves");
-        let (ranks, slots) = block(&forest, &mut random);
-        for count in [1, 15, 16, 17, 40, 63, 64] {
-            let expected: Vec<f32> =
-                slots[..count].iter().map(|slot| 0.5 + forest.leaf_values[*slot as usize].0 as f32).collect();
-            let mut sums = vec![0.5f32; count];
-            with_values(&blend, |values| {
-                let numbers = blend.evaluate(0, &given(&blend, &ranks), values);
+        let own = leaves_of(&blend).values;
+        let blocks = [(); TOGETHER].map(|()| block(&forest, &mut random));
+        let value = |slot: &u32| 0.5 + forest.leaf_values[*slot as usize].0 as f32;
+        let expected: Vec<f32> = blocks.iter().flat_map(|(_, slots)| slots).map(value).collect();
+        let ranks = blocks.each_ref().map(|(ranks, _)| given(&blend, ranks));
+        let [a, b, c, d] = ranks.each_ref().map(|ranks| &ranks[..]);
+        with_values(&blend, |values| {
+            for count in [1, 15, 16, 17, 40, 63, 64] {
+                let expected = &expected[..count];
+                let numbers = blend.evaluate(0, a, values);
+                let mut sums = vec![0.5f32; count];
+                super::add(&numbers, own, &mut sums);
+                assert_eq!(sums, expected, "{leaves} leaves, {count} rows");
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
-                    let mut sums = sums.clone();
+                    let mut sums = vec![0.5f32; count];
                     // SAFETY: the machine is able; the numbers are of leaves, which have values.
-                    unsafe { simd::avx2::blend::add(&numbers.bytes(), leaves_of(&blend).values, &mut sums) };
+                    unsafe { simd::avx2::blend::add(&numbers, own.singles, &mut sums) };
                     assert_eq!(sums, expected, "{leaves} leaves, {count} rows, with AVX2");
                 }
-                numbers.add(leaves_of(&blend).values, &mut sums);
-            });
-            assert_eq!(sums, expected, "{leaves} leaves, {count} rows");
-        }
+            }
+            for count in [1, 16, 30, 64, 65, 100, 128, 129, 192, 200, 255, 256] {
+                // As the machine keeps them, and value by value.
+                for own in [own, LeafValues { planes: &[], ..own }] {
+                    let mut sums = vec![0.5f32; count];
+                    let done = match count.div_ceil(BLOCK) {
+                        1 => blend.add_together(0, [a], own, values, &mut sums),
+                        2 => blend.add_together(0, [a, b], own, values, &mut sums),
+                        _ => blend.add_together(0, [a, b, c, d], own, values, &mut sums),
+                    };
+                    assert!(!done || sums == expected[..count], "{leaves} leaves, {count} rows together");
+                    #[cfg(target_arch = "x86_64")]
+                    assert_eq!(done, simd::blend::available());
+                }
+            }
+        });
     }
 }
 
@@ -224,6 +238,6 @@ fn a_cut_tree_leaves_off_where_the_row_has_come() {
 
 fn with(blend: &Blend, ranks: &[u8]) -> [u8; BLOCK] {
     let mut found = [0; BLOCK];
-    with_values(blend, |values| found = blend.evaluate(0, &given(blend, ranks), values).bytes());
+    with_values(blend, |values| found = blend.evaluate(0, &given(blend, ranks), values));
     found
 }

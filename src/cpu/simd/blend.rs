@@ -3,8 +3,9 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    blend::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
+    blend::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
     isa::{Isa, isa},
+    line::Line,
 };
 
 /// Whether the machine has what the kernels here need.
@@ -45,17 +46,23 @@ fn kept(mut v: __m512i) -> __m512i {
     v
 }
 
+/// Whether it also permutes bytes.
+pub(in crate::cpu) fn permutes_bytes() -> bool {
+    available() && is_x86_feature_detected!("avx512vbmi")
+}
+
 /// Evaluates a tree's groups for some blocks of rows.
 ///
 /// # Safety
 /// [`available`]; `ranks` have a block of every column that the tree's splits name, and `values` every block that its
 /// groups do.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
+unsafe fn evaluate<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut [u8; BLOCK]; R],
+    values: [*mut Line<[u8; BLOCK]>; R],
 ) -> [__m512i; R] {
     let numbers = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| _mm512_set1_epi8(n));
     let [zero, one, two, three, four, five, six, seven] = numbers.map(|n| [kept(n); R]);
@@ -144,27 +151,61 @@ unsafe fn pick<const HALVINGS: u32>(values: *const f32, numbers: __m512i) -> __m
     }
 }
 
-/// Adds to each of the first `count` of 64 sums the value of its leaf.
+/// The numbers that [`evaluate`] finds for a block of rows.
 ///
 /// # Safety
-/// [`available`]; `values` are padded as [`crate::cpu::blend::padded`] says, and every number is below their length;
-/// `count` sums stand at `sums`.
+/// As for [`evaluate`].
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(in crate::cpu) unsafe fn add(numbers: __m512i, values: &[f32], sums: *mut f32, count: usize) {
+pub(in crate::cpu) unsafe fn numbers(
+    blend: &Blend,
+    tree: &Tree,
+    ranks: *const u8,
+    values: *mut Line<[u8; BLOCK]>,
+) -> [u8; BLOCK] {
+    let mut numbers = [0; BLOCK];
+    // SAFETY: as promised to this function; 64 bytes have the room of 64 bytes.
+    unsafe {
+        let [found] = evaluate(blend, tree, [ranks], [values]);
+        _mm512_storeu_si512(numbers.as_mut_ptr().cast(), found);
+    }
+    numbers
+}
+
+/// Evaluates a tree for some blocks of rows, and adds to the sum of each row, as many as there are sums, the value of its leaf.
+///
+/// # Safety
+/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::blend::padded`] says, whose
+/// planes are there only where [`permutes_bytes`].
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(in crate::cpu) unsafe fn add_up<const R: usize>(
+    blend: &Blend,
+    tree: &Tree,
+    ranks: [*const u8; R],
+    values: [*mut Line<[u8; BLOCK]>; R],
+    own: LeafValues<'_>,
+    sums: &mut [f32],
+) {
     // SAFETY: as promised to this function.
     unsafe {
-        match values.len() {
-            ..=16 => add_of::<0>(numbers, values.as_ptr(), sums, count),
-            17..=32 => add_of::<1>(numbers, values.as_ptr(), sums, count),
-            33..=64 => add_of::<2>(numbers, values.as_ptr(), sums, count),
-            65..=128 => add_of::<3>(numbers, values.as_ptr(), sums, count),
-            _ => add_of::<4>(numbers, values.as_ptr(), sums, count),
+        let numbers = evaluate(blend, tree, ranks, values);
+        let LeafValues { singles, planes } = own;
+        for (numbers, sums) in numbers.into_iter().zip(sums.chunks_mut(BLOCK)) {
+            match (planes.len() / 4, singles.len()) {
+                (1, _) => add_bytes::<1>(numbers, planes, sums),
+                (2, _) => add_bytes::<2>(numbers, planes, sums),
+                (4, _) => add_bytes::<4>(numbers, planes, sums),
+                (_, ..=16) => add_of::<0>(numbers, singles.as_ptr(), sums.as_mut_ptr(), sums.len()),
+                (_, ..=32) => add_of::<1>(numbers, singles.as_ptr(), sums.as_mut_ptr(), sums.len()),
+                (_, ..=64) => add_of::<2>(numbers, singles.as_ptr(), sums.as_mut_ptr(), sums.len()),
+                (_, ..=128) => add_of::<3>(numbers, singles.as_ptr(), sums.as_mut_ptr(), sums.len()),
+                _ => add_of::<4>(numbers, singles.as_ptr(), sums.as_mut_ptr(), sums.len()),
+            }
         }
     }
 }
 
 /// # Safety
-/// As for [`add`].
+/// As for [`pick`]; `count` sums stand at `sums`, of at most 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums: *mut f32, count: usize) {
@@ -186,5 +227,48 @@ unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums
         quarter!(1);
         quarter!(2);
         quarter!(3);
+    }
+}
+
+/// Adds to each of at most 64 sums the value of its leaf, whose bytes are apart: see
+/// [`LeafValues::planes`](crate::cpu::blend::LeafValues::planes).
+///
+/// # Safety
+/// [`permutes_bytes`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi")]
+unsafe fn add_bytes<const EACH: usize>(numbers: __m512i, planes: &[Line<[u8; BLOCK]>], sums: &mut [f32]) {
+    assert!(planes.len() >= 4 * EACH);
+    // A quarter of a register ends as rows that stand sixteen apart, so they begin there.
+    let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    let numbers = _mm512_permutexvar_epi32(order, numbers);
+    let high = _mm512_movepi8_mask(numbers);
+    let byte = |plane: usize| {
+        // SAFETY: a line is 64 bytes.
+        let table = |i: usize| unsafe { _mm512_loadu_si512(planes[plane * EACH + i].0.as_ptr().cast()) };
+        let two = |i: usize| _mm512_permutex2var_epi8(table(i), numbers, table(i + 1));
+        match EACH {
+            1 => _mm512_permutexvar_epi8(numbers, table(0)),
+            2 => two(0),
+            _ => _mm512_mask_blend_epi8(high, two(0), two(2)),
+        }
+    };
+    // Not by `map`, into which nothing of this machine is compiled.
+    let bytes = [byte(0), byte(1), byte(2), byte(3)];
+    let low = [_mm512_unpacklo_epi8(bytes[0], bytes[1]), _mm512_unpacklo_epi8(bytes[2], bytes[3])];
+    let upper = [_mm512_unpackhi_epi8(bytes[0], bytes[1]), _mm512_unpackhi_epi8(bytes[2], bytes[3])];
+    let values = [
+        _mm512_unpacklo_epi16(low[0], low[1]),
+        _mm512_unpackhi_epi16(low[0], low[1]),
+        _mm512_unpacklo_epi16(upper[0], upper[1]),
+        _mm512_unpackhi_epi16(upper[0], upper[1]),
+    ];
+    for (value, sums) in values.into_iter().zip(sums.chunks_mut(16)) {
+        let mask = (0xffffu32 >> (16 - sums.len())) as __mmask16;
+        let value = _mm512_castsi512_ps(value);
+        // SAFETY: what the mask leaves out is not touched.
+        unsafe {
+            let sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, sums.as_ptr()), value);
+            _mm512_mask_storeu_ps(sums.as_mut_ptr(), mask, sum);
+        }
     }
 }

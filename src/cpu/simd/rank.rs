@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use crate::cpu::{
     count::FAN,
     isa::{Isa, isa},
+    line::Line,
     rank::{BLOCK, Coded, MOST_LEVELS, Missing, Search, Searched, blocks_of},
 };
 
@@ -12,7 +13,10 @@ use crate::cpu::{
 const _: () = assert!(FAN == super::LANES);
 
 /// Ranks as [`ranks`](crate::cpu::rank::ranks) does: no column if the machine is not able.
-pub(in crate::cpu) fn ranks<'a>(pivots: &[[f32; FAN]], columns: impl Iterator<Item = Searched<'a>>) -> usize {
+pub(in crate::cpu) fn ranks<'a>(
+    pivots: &[Line<[f32; FAN]>],
+    columns: impl Iterator<Item = Searched<'a>>,
+) -> usize {
     // SAFETY: the machine has just said that it has the instructions.
     unsafe {
         match isa() {
@@ -28,7 +32,7 @@ pub(in crate::cpu) fn ranks<'a>(pivots: &[[f32; FAN]], columns: impl Iterator<It
 /// AVX-512 F, DQ and BW, and VBMI2 if it `SHIFTS`.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn each_512<'a, const SHIFTS: bool>(
-    pivots: &[[f32; FAN]],
+    pivots: &[Line<[f32; FAN]>],
     columns: impl Iterator<Item = Searched<'a>>,
 ) -> usize {
     let mut done = 0;
@@ -54,7 +58,7 @@ unsafe fn each_512<'a, const SHIFTS: bool>(
 }
 
 #[target_feature(enable = "avx2")]
-fn each_256<'a>(pivots: &[[f32; FAN]], columns: impl Iterator<Item = Searched<'a>>) -> usize {
+fn each_256<'a>(pivots: &[Line<[f32; FAN]>], columns: impl Iterator<Item = Searched<'a>>) -> usize {
     let mut done = 0;
     for (Search { begin, levels, missing }, values, out) in columns {
         within_256(&pivots[begin as usize..], levels.into(), values, missing, out);
@@ -70,7 +74,7 @@ fn each_256<'a>(pivots: &[[f32; FAN]], columns: impl Iterator<Item = Searched<'a
 /// As for [`each_512`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn within<const L: u32, const SHIFTS: bool>(
-    pivots: &[[f32; FAN]],
+    pivots: &[Line<[f32; FAN]>],
     values: &[f32; BLOCK],
     missing: Missing,
     out: &mut [u8; BLOCK],
@@ -155,13 +159,13 @@ unsafe fn shifted_in(mut word: __m512i, bits: __m512i) -> __m512i {
 /// The pivots of a level at these places. What a permute can't reach of a place is in the masks of the first two levels.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn pick<const LEVEL: u32>(pivots: &[[f32; FAN]], at: __m512i, below: [__mmask16; 2]) -> __m512 {
+fn pick<const LEVEL: u32>(pivots: &[Line<[f32; FAN]>], at: __m512i, below: [__mmask16; 2]) -> __m512 {
     let first = const { blocks_of(LEVEL) };
-    let table = |i: usize| load(&pivots[first + i]);
+    let table = |i: usize| load(&pivots[first + i].0);
     let pair = |i: usize| _mm512_permutex2var_ps(table(2 * i), at, table(2 * i + 1));
     let four = |i: usize, m: __mmask16| _mm512_mask_blend_ps(m, pair(2 * i), pair(2 * i + 1));
     match LEVEL {
-        0 => _mm512_set1_ps(pivots[first][0]),
+        0 => _mm512_set1_ps(pivots[first].0[0]),
         1..=4 => _mm512_permutexvar_ps(at, table(0)),
         5 => pair(0),
         6 => four(0, below[0]),
@@ -172,7 +176,7 @@ fn pick<const LEVEL: u32>(pivots: &[[f32; FAN]], at: __m512i, below: [__mmask16;
 /// The same eight rows a register: what lies below the first levels is gathered.
 #[target_feature(enable = "avx2")]
 fn within_256(
-    pivots: &[[f32; FAN]],
+    pivots: &[Line<[f32; FAN]>],
     levels: u32,
     values: &[f32; BLOCK],
     missing: Missing,

@@ -6,7 +6,10 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::blend::{BLOCK, Blend, Bottom, Group, Split, Tree, of};
+use crate::cpu::{
+    blend::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
+    line::Line,
+};
 
 /// 64 rows.
 type Rows = [__m256i; 2];
@@ -50,7 +53,7 @@ pub(in crate::cpu) unsafe fn evaluate(
     blend: &Blend,
     tree: &Tree,
     ranks: *const u8,
-    values: *mut [u8; BLOCK],
+    values: *mut Line<[u8; BLOCK]>,
 ) -> [u8; BLOCK] {
     // SAFETY: as promised to this function.
     unsafe {
@@ -102,7 +105,7 @@ pub(in crate::cpu) unsafe fn evaluate(
 /// AVX2; a block is there.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn load(block: *const [u8; BLOCK]) -> Rows {
+unsafe fn load(block: *const Line<[u8; BLOCK]>) -> Rows {
     let block: *const __m256i = block.cast();
     // SAFETY: as promised to this function; a block is two registers.
     unsafe { [_mm256_loadu_si256(block), _mm256_loadu_si256(block.add(1))] }
@@ -112,7 +115,7 @@ unsafe fn load(block: *const [u8; BLOCK]) -> Rows {
 /// AVX2; there is room for a block.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn store(rows: Rows, block: *mut [u8; BLOCK]) {
+unsafe fn store(rows: Rows, block: *mut Line<[u8; BLOCK]>) {
     let block: *mut __m256i = block.cast();
     // SAFETY: as promised to this function; a block is two registers.
     unsafe {
@@ -124,10 +127,10 @@ unsafe fn store(rows: Rows, block: *mut [u8; BLOCK]) {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bytes(rows: Rows) -> [u8; BLOCK] {
-    let mut bytes = [0; BLOCK];
+    let mut bytes = Line([0; BLOCK]);
     // SAFETY: the room is a block's.
     unsafe { store(rows, &mut bytes) };
-    bytes
+    bytes.0
 }
 
 /// Adds to each sum the value of its row's leaf.
