@@ -84,8 +84,7 @@ class Text:
         width, heads = self.places.shape[1], 2
         self.norm = weights.norm("encoder.norm", nn.LayerNorm(width))
         self.layers = []
-        for number in range(2):
-            name = f"encoder.layers.{number}"
+        for name in ("encoder.layers.0", "encoder.last"):
             inner = weights(f"{name}.widen.bias").shape[0]
             # PyTorch runs the whole layer as one operation where nothing is trained.
             layer = nn.TransformerEncoderLayer(width, heads, inner, activation="gelu", batch_first=True).eval()

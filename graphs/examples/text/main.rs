@@ -4,6 +4,7 @@
 //! cargo run --release -p fangorn-graphs --example text
 //! ```
 
+mod gelu;
 mod model;
 #[path = "../stages/mod.rs"]
 mod stages;
@@ -20,7 +21,7 @@ use stages::{Pipeline, Result, Saved, Steps, Table, Work};
 impl Pipeline for Text {
     const NAME: &str = "text";
     const HEADS: &[&str] = &["regression", "forest"];
-    const AT_ONCE: usize = 8;
+    const AT_ONCE: usize = 16;
 
     fn trained(work: &Work) -> Result<Self> {
         let (rows, labels) = work.labelled("train")?;

@@ -1,17 +1,13 @@
 //! A transformer encoder of the size of BERT-tiny, and two classifiers of what it says of a sentence.
 
-use std::f64::consts::FRAC_1_SQRT_2;
-
 use burn::{
     module::{Initializer, Module, Param},
     nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig},
-    tensor::{
-        Device, Int, Tensor, activation,
-        module::{attention, linear},
-        ops::AttentionModuleOptions,
-    },
+    tensor::{Device, Int, Tensor, activation, module::linear},
 };
 use fangorn_graphs::{ForestModule, Result};
+
+use crate::gelu::gelu;
 
 /// The sizes of an encoder.
 #[derive(Clone, Copy, Debug)]
@@ -62,39 +58,53 @@ impl Layer {
         }
     }
 
-    /// What becomes of the first so many tokens, which attend to all: `[rows, length, width]` to `[rows, asked, width]`.
-    fn forward(&self, x: Tensor<3>, asked: usize) -> Tensor<3> {
-        let [rows, length, width] = x.dims();
-        let heads = self.heads;
-        let (weight, bias) = (self.attend.weight.val(), self.attend.bias.as_ref().map(|bias| bias.val()));
-        let part = |x: Tensor<3>, from: usize, parts: usize| {
-            let bias = bias.clone().map(|bias| bias.narrow(0, from * width, parts * width));
-            linear(x, weight.clone().narrow(1, from * width, parts * width), bias)
-        };
-        let first = x.clone().narrow(1, 0, asked);
-        let query = part(first.clone(), 0, 1).reshape([rows, asked, heads, width / heads]).swap_dims(1, 2);
-        let seen = part(x, 1, 2).reshape([rows, length, 2 * heads, width / heads]).swap_dims(1, 2);
-        let (key, value) = (seen.clone().narrow(1, 0, heads), seen.narrow(1, heads, heads));
-        let seen = attention(query, key, value, None, None, AttentionModuleOptions::default());
-        let seen = seen.swap_dims(1, 2).reshape([rows, asked, width]);
-        let x = self.attended.forward(self.join.forward(seen) + first);
-        let inner = gelu(self.widen.forward(x.clone()));
-        self.narrowed.forward(self.narrow.forward(inner) + x)
+    /// What becomes of all tokens of sentences, `[rows * length, width]`: one product for all of them, not one a sentence.
+    fn forward(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
+        let [tokens, width] = x.dims();
+        let parts = self.attend.forward(x.clone());
+        let parts =
+            parts.reshape([tokens / length, length, 3 * self.heads, width / self.heads]).swap_dims(1, 2);
+        // Products take queries, keys and values where they lie; burn's `attention` makes copies of them.
+        let part = |part: usize| parts.clone().narrow(1, part * self.heads, self.heads);
+        let seen = self.weights(part(0).matmul(part(1).swap_dims(2, 3))).matmul(part(2));
+        self.after(seen.swap_dims(1, 2).reshape([tokens, width]), x)
     }
-}
 
-/// GELU, off by 5e-7 at most (Abramowitz and Stegun, 7.1.28). burn's takes the error function of a value at a time
-/// on the CPU; these operations take a register of values.
-fn gelu(x: Tensor<3>) -> Tensor<3> {
-    const FACTORS: [f64; 5] = [2.765_672e-4, 1.520_143e-4, 9.270_527_2e-3, 4.228_201_23e-2, 7.052_307_84e-2];
-    let size = x.clone().abs();
-    // One over the 16th power of a polynomial of |x| / √2 is what the error function lacks to 1.
-    let part = size.clone().mul_scalar(FRAC_1_SQRT_2);
-    let sum = FACTORS
-        .iter()
-        .fold(part.clone().mul_scalar(4.306_38e-5), |sum, factor| sum.add_scalar(*factor) * part.clone());
-    let power = (0..4).fold(sum.add_scalar(1.0), |power, _| power.clone() * power);
-    activation::relu(x) - size.mul_scalar(0.5) / power
+    /// What becomes of the first token of each sentence, which attends to all: `[rows * length, width]` to `[rows, width]`.
+    ///
+    /// No other token's key or value is made: the query goes through the keys' weight to the tokens, and what it takes of
+    /// them through the values'. The keys' bias would add the same to all that a query is compared with.
+    fn first(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
+        let [tokens, width] = x.dims();
+        let (rows, size) = (tokens / length, width / self.heads);
+        let x = x.reshape([rows, length, width]);
+        let first = x.clone().narrow(1, 0, 1).reshape([rows, width]);
+        let (weight, bias) = (self.attend.weight.val(), self.attend.bias.as_ref().map(|bias| bias.val()));
+        let part = |part: usize, head: usize| {
+            let from = part * width + head * size;
+            (weight.clone().narrow(1, from, size), bias.clone().map(|bias| bias.narrow(0, from, size)))
+        };
+        let seen = (0..self.heads).map(|head| {
+            let ((query, query_bias), (key, _), (value, value_bias)) =
+                (part(0, head), part(1, head), part(2, head));
+            let query = linear(first.clone(), query, query_bias).matmul(key.transpose());
+            let weights = self.weights(query.unsqueeze_dim::<3>(1).matmul(x.clone().swap_dims(1, 2)));
+            linear(weights.matmul(x.clone()).reshape([rows, width]), value, value_bias)
+        });
+        self.after(Tensor::cat(seen.collect(), 1), first)
+    }
+
+    /// How much a query takes of each token, from its products with the keys.
+    fn weights<const D: usize>(&self, products: Tensor<D>) -> Tensor<D> {
+        let [width, _] = self.join.weight.dims();
+        activation::softmax(products.mul_scalar(((width / self.heads) as f64).powf(-0.5)), D - 1)
+    }
+
+    /// What comes after the attention, from what the heads have seen.
+    fn after(&self, seen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
+        let x = self.attended.forward(self.join.forward(seen) + x);
+        self.narrowed.forward(self.narrow.forward(gelu(&self.widen, x.clone())) + x)
+    }
 }
 
 /// Sentences `[rows, length]` of tokens to what is known of each, `[rows, width]`.
@@ -104,6 +114,7 @@ pub struct Encoder {
     places: Param<Tensor<2>>,
     norm: LayerNorm,
     layers: Vec<Layer>,
+    last: Layer,
     pooler: Linear,
 }
 
@@ -115,21 +126,20 @@ impl Encoder {
             tokens: EmbeddingConfig::new(vocabulary, width).with_initializer(normal.clone()).init(device),
             places: normal.init([length, width], device),
             norm: LayerNormConfig::new(width).init(device),
-            layers: (0..sizes.layers).map(|_| Layer::new(sizes, device)).collect(),
+            layers: (1..sizes.layers).map(|_| Layer::new(sizes, device)).collect(),
+            last: Layer::new(sizes, device),
             pooler: LinearConfig::new(width, width).init(device),
         }
     }
 
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
         let [rows, length] = tokens.dims();
-        let mut x = self.norm.forward(self.tokens.forward(tokens) + self.places.val().unsqueeze());
-        for (at, layer) in self.layers.iter().enumerate() {
-            // The first token stands for the sentence, and the last layer is asked for no other.
-            x = layer.forward(x, if at + 1 == self.layers.len() { 1 } else { length });
-        }
+        let x = self.norm.forward(self.tokens.forward(tokens) + self.places.val().unsqueeze());
         let [_, _, width] = x.dims();
-        let first = x.narrow(1, 0, 1).reshape([rows, width]);
-        self.pooler.forward(first).tanh()
+        let x = x.reshape([rows * length, width]);
+        let x = self.layers.iter().fold(x, |x, layer| layer.forward(x, length));
+        // The first token stands for the sentence, and the last layer is asked for no other.
+        self.pooler.forward(self.last.first(x, length)).tanh()
     }
 }
 

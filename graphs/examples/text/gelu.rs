@@ -1,0 +1,55 @@
+//! GELU in one pass on the CPU.
+
+use burn::{
+    nn::Linear,
+    tensor::{DType, Device, Tensor, activation},
+};
+use pulp::Arch;
+
+/// GELU of what a layer makes of `[rows, width]`.
+///
+/// An operation of burn's on the CPU is a pass over all values, and its GELU takes the error function of a value at a
+/// time. A tensor on Flex is memory that a program may work on, so here the bias and all of GELU are one pass, compiled for
+/// the instructions of the processor it runs on. Where there are gradients, and on a GPU, it is burn's.
+pub fn gelu(layer: &Linear, x: Tensor<2>) -> Tensor<2> {
+    let device = x.device();
+    let bias = match &layer.bias {
+        Some(bias) if device == Device::flex() && !device.is_autodiff() && x.dtype() == DType::F32 => {
+            bias.val()
+        }
+        _ => return activation::gelu(layer.forward(x)),
+    };
+    let bias = bias.into_data();
+    // The product's memory is taken, not copied: nothing else has a share in it.
+    let mut made = x.matmul(layer.weight.val()).into_data();
+    let (values, bias) =
+        (made.as_mut_slice().expect("a tensor of f32"), bias.as_slice().expect("a bias of f32"));
+    Arch::new().dispatch(
+        #[inline(always)]
+        || one_pass(values, bias),
+    );
+    Tensor::from_data(made, &device)
+}
+
+#[inline(always)]
+fn one_pass(rows: &mut [f32], bias: &[f32]) {
+    for row in rows.chunks_exact_mut(bias.len()) {
+        for (x, bias) in row.iter_mut().zip(bias) {
+            *x = of(*x + bias);
+        }
+    }
+}
+
+/// GELU, off by 1e-6 at most: what x lacks to ReLU is |x| times the 16th power of a polynomial of |x|, up to 7.2 and
+/// nothing beyond. The polynomial was fitted to the largest difference, in double precision.
+#[inline(always)]
+fn of(x: f32) -> f32 {
+    let size = (x.abs() * (1.0 / 7.2)).min(1.0);
+    let sum = size - 2.107_610_4;
+    let sum = sum.mul_add(size, 0.590_485);
+    let sum = sum.mul_add(size, 1.041_879_8);
+    let sum = sum.mul_add(size, 0.389_195_1);
+    let sum = sum.mul_add(size, -1.083_353_1);
+    let power = (0..4).fold(sum, |power, _| power * power);
+    x.max(0.0) - size * power
+}
