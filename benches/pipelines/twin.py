@@ -75,6 +75,21 @@ def attend(layer, x, asked):
     return layer.norm2(x + layer.linear2(functional.gelu(layer.linear1(x))))
 
 
+def first(layer, x):
+    """What a layer makes of the first token: its query goes through the keys' weight, and no other key or value is made."""
+    (rows, _, width), attention = x.shape, layer.self_attn
+    heads, token, size = attention.num_heads, x[:, 0], width // attention.num_heads
+    query, key, value = attention.in_proj_weight.split(width)
+    bias = attention.in_proj_bias
+    query = functional.linear(token, query, bias[:width]).view(rows, heads, size).transpose(0, 1)
+    query = torch.bmm(query, key.view(heads, size, width)).transpose(0, 1)
+    seen = functional.softmax(torch.bmm(query, x.transpose(1, 2)) * size**-0.5, 2) @ x
+    seen = torch.bmm(seen.transpose(0, 1), value.view(heads, size, width).transpose(1, 2))
+    seen = seen.transpose(0, 1).reshape(rows, width) + bias[2 * width :]
+    x = layer.norm1(token + attention.out_proj(seen))
+    return layer.norm2(x + layer.linear2(functional.gelu(layer.linear1(x)))).unsqueeze(1)
+
+
 class Text:
     def __init__(self, folder, first_token=False):
         self.first_token = first_token
@@ -104,7 +119,7 @@ class Text:
         x = self.norm(self.tokens(torch.from_numpy(rows)) + self.places)
         for layer in self.layers:
             if self.first_token and layer is self.layers[-1]:
-                x = attend(layer, x, 1)
+                x = first(layer, x)
             else:
                 x = layer(x) if len(rows) > 8 else attend(layer, x, x.shape[1])
         return torch.tanh(self.pooler(x[:, 0])).numpy()

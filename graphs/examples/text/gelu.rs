@@ -49,7 +49,9 @@ fn of(x: f32) -> f32 {
     let sum = sum.mul_add(size, 0.590_485);
     let sum = sum.mul_add(size, 1.041_879_8);
     let sum = sum.mul_add(size, 0.389_195_1);
-    let sum = sum.mul_add(size, -1.083_353_1);
+    let sum = sum.mul_add(size, -1.083_353);
     let power = (0..4).fold(sum, |power, _| power * power);
-    x.max(0.0) - size * power
+    // Written so that what is no number stays none.
+    let rectified = if x < 0.0 { 0.0 } else { x };
+    rectified - size * power
 }
