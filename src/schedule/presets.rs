@@ -191,9 +191,9 @@ fn one_tree(gpu: bool) -> Schedule {
 /// Cycles of evaluating every split for 64 rows on ranks of a byte, about: of so many splits in so many trees, and of
 /// ranking so many columns of thresholds and of questions. Measured: see the book's results.
 pub(crate) fn blend_cycles(splits: usize, trees: usize, (counted, asked): (usize, usize)) -> f64 {
-    const SPLIT: f64 = 2.0;
-    const TREE: f64 = 100.0;
-    const COUNTED: f64 = 150.0;
+    const SPLIT: f64 = 1.3;
+    const TREE: f64 = 80.0;
+    const COUNTED: f64 = 75.0;
     const ASKED: f64 = 8.0;
     SPLIT * splits as f64 + TREE * trees as f64 + COUNTED * counted as f64 + ASKED * asked as f64
 }

@@ -350,7 +350,10 @@ impl Blend {
             let line = |first: usize| Line(std::array::from_fn(|i| value(first + i)));
             self.values.extend((0..count).step_by(16).map(line));
             #[cfg(target_arch = "x86_64")]
-            if count >= BLOCK && crate::cpu::simd::blend::permutes_bytes() {
+            if match self.turned {
+                true => matches!(count, 32 | 64),
+                false => count >= BLOCK && crate::cpu::simd::blend::permutes_bytes(),
+            } {
                 let plane = |byte: usize, first: usize| {
                     Line(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))
                 };

@@ -146,8 +146,9 @@ pub(super) struct Leaves<'a> {
 pub(super) struct LeafValues<'a> {
     /// Padded to a power of two.
     pub(super) singles: &'a [f32],
-    /// Their bytes apart, the first ones of all values before the second ones: of 64, 128 or 256 values on a machine with VBMI,
-    /// otherwise none. Bytes are permuted for 64 rows at a time, values for 16 and in more registers.
+    /// Their bytes apart, the first ones of all values before the second ones, each in whole lines: of 64, 128 or 256 values on a
+    /// machine with VBMI, of 32 or 64 on one that has AVX2 and no AVX-512, otherwise none. Bytes are permuted for as many rows as a
+    /// register has bytes, values for a quarter of them and out of more registers, or gathered.
     pub(super) planes: &'a [Line<[u8; BLOCK]>],
 }
 
@@ -274,12 +275,9 @@ impl Blend {
                     return super::simd::blend::numbers(self, tree, ranks.as_ptr(), blocks.as_mut_ptr());
                 }
                 if self.turned {
-                    return super::simd::avx2::blend::evaluate(
-                        self,
-                        tree,
-                        ranks.as_ptr(),
-                        blocks.as_mut_ptr(),
-                    );
+                    let (ranks, blocks) = ([ranks.as_ptr()], [blocks.as_mut_ptr()]);
+                    let [Line(numbers)] = super::simd::avx2::blend::evaluate(self, tree, ranks, blocks);
+                    return numbers;
                 }
             }
         }
@@ -301,8 +299,7 @@ impl Blend {
         const { assert!(R <= TOGETHER) };
         #[cfg(target_arch = "x86_64")]
         if let Some(tree) = &self.trees[position]
-            && super::simd::blend::available()
-            && !self.turned
+            && (super::simd::blend::available() || self.turned)
         {
             assert!(
                 ranks.iter().all(|ranks| ranks.len() >= self.columns_end) && own.singles.len() >= padded(1)
@@ -312,7 +309,12 @@ impl Blend {
             let mut blocks = [std::ptr::null_mut(); R];
             blocks.iter_mut().zip(&mut values.blocks).for_each(|(at, blocks)| *at = blocks.as_mut_ptr());
             // SAFETY: as for `evaluate`; a tree's numbers are below its leaves, which have values.
-            unsafe { super::simd::blend::add_up(self, tree, ranks, blocks, own, sums) };
+            unsafe {
+                match self.turned {
+                    false => super::simd::blend::add_up(self, tree, ranks, blocks, own, sums),
+                    true => super::simd::avx2::blend::add_up(self, tree, ranks, blocks, own, sums),
+                }
+            }
             return true;
         }
         false
@@ -327,7 +329,9 @@ pub(super) fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) 
     if isa() >= Isa::Avx2 {
         assert!(own.singles.len() >= padded(1));
         // SAFETY: the machine is able; a tree's numbers are below its exits, which have a value each.
-        unsafe { super::simd::avx2::blend::add(numbers, own.singles, &mut sums[..count]) };
+        unsafe {
+            super::simd::avx2::blend::add(numbers, LeafValues { planes: &[], ..own }, &mut sums[..count])
+        };
         return;
     }
     for (sum, number) in sums[..count].iter_mut().zip(numbers) {

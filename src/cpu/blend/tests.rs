@@ -106,6 +106,17 @@ fn block(forest: &Forest, random: &mut Seeded) -> (Vec<u8>, Vec<u32>) {
     (ranks, slots)
 }
 
+/// A value for each leaf number.
+static NUMBERS: [f32; 256] = {
+    let mut numbers = [0.0; 256];
+    let mut number = 0;
+    while number < 256 {
+        numbers[number] = number as f32;
+        number += 1;
+    }
+    numbers
+};
+
 #[test]
 fn trees_of_every_shape_find_the_reference_s_leaves() {
     let most = if cfg!(miri) { 20 } else { 256 };
@@ -123,6 +134,18 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
             let what = format!("{leaves} leaves, {grows:?}");
             with_values(&blend, |values| {
                 assert_eq!(of(blend.evaluate(0, &ranks, values)), slots, "{what}");
+                // Each leaf's value is its number, so sums say which was found.
+                let mut sums = [0.0; TOGETHER * BLOCK];
+                let own = LeafValues { singles: &NUMBERS, planes: &[] };
+                let together = [&others[..], &ranks, &ranks, &others];
+                let expected = [&other_slots[..], &slots, &slots, &other_slots].concat();
+                let named = |blend: &Blend, sums: &[f32]| {
+                    let slots = leaves_of(blend).slots;
+                    sums.iter().map(|number| slots[*number as usize]).collect::<Vec<u32>>()
+                };
+                if blend.add_together(0, together, own, values, &mut sums) {
+                    assert_eq!(named(&blend, &sums), expected, "{what}, four blocks");
+                }
                 let tree = &blend.trees[0].expect("the tree");
                 let found = portable::evaluate(&blend, tree, &others, &mut values.blocks[0]);
                 assert_eq!(of(found), other_slots, "{what}, without vectors");
@@ -131,6 +154,11 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
                     let turned = built(true);
                     let found = turned.evaluate(0, &given(&turned, &ranks), values);
                     assert_eq!(of(found), slots, "{what}, with AVX2");
+                    let mut sums = [0.0; TOGETHER * BLOCK];
+                    let together = together.map(|ranks| given(&turned, ranks));
+                    let together = together.each_ref().map(|ranks| &ranks[..]);
+                    assert!(turned.add_together(0, together, own, values, &mut sums));
+                    assert_eq!(named(&turned, &sums), expected, "{what}, four blocks with AVX2");
                 }
             });
         }
@@ -160,7 +188,9 @@ fn sums_take_the_values_of_the_leaves() {
                 if is_x86_feature_detected!("avx2") {
                     let mut sums = vec![0.5f32; count];
                     // SAFETY: the machine is able; the numbers are of leaves, which have values.
-                    unsafe { simd::avx2::blend::add(&numbers, own.singles, &mut sums) };
+                    unsafe {
+                        simd::avx2::blend::add(&numbers, LeafValues { planes: &[], ..own }, &mut sums);
+                    }
                     assert_eq!(sums, expected, "{leaves} leaves, {count} rows, with AVX2");
                 }
             }
@@ -175,7 +205,7 @@ fn sums_take_the_values_of_the_leaves() {
                     };
                     assert!(!done || sums == expected[..count], "{leaves} leaves, {count} rows together");
                     #[cfg(target_arch = "x86_64")]
-                    assert_eq!(done, simd::blend::available());
+                    assert_eq!(done, simd::blend::available() || blend.turned());
                 }
             }
         });

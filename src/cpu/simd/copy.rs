@@ -128,8 +128,7 @@ unsafe fn transpose_256(rows: &Rows<'_>, first: usize, count: usize, lines: &[(u
                     continue;
                 }
                 // SAFETY: the rows have these columns.
-                let blocks =
-                    unsafe { [0, HALF].map(|r| eight(std::array::from_fn(|i| row[r + i].add(line)))) };
+                let blocks = unsafe { [eight(&row, 0, line), eight(&row, HALF, line)] };
                 for c in used {
                     let into = &mut into[c * BLOCK..][..LANES];
                     // SAFETY: there is room for sixteen values.
@@ -143,33 +142,34 @@ unsafe fn transpose_256(rows: &Rows<'_>, first: usize, count: usize, lines: &[(u
     }
 }
 
-/// Eight rows of eight values to columns.
+/// Eight rows from `first` on, of eight values from `line` on, to columns. Not by closures that `map` calls: nothing of this machine is
+/// compiled into those.
 ///
 /// # Safety
-/// AVX2; the rows have eight values.
+/// AVX2; the rows have eight values there.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn eight(row: [*const f32; 8]) -> [__m256; 8] {
-    // Half of a row each: in the lower half of a register a row's, in the upper one that of the row four on.
-    // SAFETY: as promised to this function.
-    let half = |r: usize, from: usize| unsafe {
-        let [low, high] = [r, r + 4].map(|r| _mm_loadu_ps(row[r].add(from)));
-        _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(low), high)
-    };
-    let four = |from: usize| {
-        let a: [__m256; 4] = std::array::from_fn(|r| half(r, from));
-        let pair = |a: __m256, b: __m256| {
-            [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)].map(|v| _mm256_castps_pd(v))
-        };
-        let ([p, q], [r, s]) = (pair(a[0], a[1]), pair(a[2], a[3]));
-        [
-            _mm256_unpacklo_pd(p, r),
-            _mm256_unpackhi_pd(p, r),
-            _mm256_unpacklo_pd(q, s),
-            _mm256_unpackhi_pd(q, s),
-        ]
-        .map(|v| _mm256_castpd_ps(v))
-    };
-    let ([a, b, c, d], [e, f, g, h]) = (four(0), four(4));
-    [a, b, c, d, e, f, g, h]
+unsafe fn eight(row: &[*const f32; LANES], first: usize, line: usize) -> [__m256; 8] {
+    let mut columns = [_mm256_setzero_ps(); 8];
+    for half in 0..2 {
+        // Half of a row each: in the lower half of a register a row's, in the upper one that of the row four on.
+        let mut a = [_mm256_setzero_ps(); 4];
+        for (r, a) in a.iter_mut().enumerate() {
+            let from = line + 4 * half;
+            // SAFETY: as promised to this function.
+            let (low, high) = unsafe {
+                (_mm_loadu_ps(row[first + r].add(from)), _mm_loadu_ps(row[first + r + 4].add(from)))
+            };
+            *a = _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(low), high);
+        }
+        let (p, q) = (_mm256_unpacklo_ps(a[0], a[1]), _mm256_unpackhi_ps(a[0], a[1]));
+        let (r, s) = (_mm256_unpacklo_ps(a[2], a[3]), _mm256_unpackhi_ps(a[2], a[3]));
+        let [p, q, r, s] =
+            [_mm256_castps_pd(p), _mm256_castps_pd(q), _mm256_castps_pd(r), _mm256_castps_pd(s)];
+        columns[4 * half] = _mm256_castpd_ps(_mm256_unpacklo_pd(p, r));
+        columns[4 * half + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(p, r));
+        columns[4 * half + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(q, s));
+        columns[4 * half + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(q, s));
+    }
+    columns
 }

@@ -61,7 +61,18 @@ unsafe fn each_512<'a, const SHIFTS: bool>(
 fn each_256<'a>(pivots: &[Line<[f32; FAN]>], columns: impl Iterator<Item = Searched<'a>>) -> usize {
     let mut done = 0;
     for (Search { begin, levels, missing }, values, out) in columns {
-        within_256(&pivots[begin as usize..], levels.into(), values, missing, out);
+        let pivots = &pivots[begin as usize..];
+        match levels {
+            0 => within_256::<0>(pivots, values, missing, out),
+            1 => within_256::<1>(pivots, values, missing, out),
+            2 => within_256::<2>(pivots, values, missing, out),
+            3 => within_256::<3>(pivots, values, missing, out),
+            4 => within_256::<4>(pivots, values, missing, out),
+            5 => within_256::<5>(pivots, values, missing, out),
+            6 => within_256::<6>(pivots, values, missing, out),
+            7 => within_256::<7>(pivots, values, missing, out),
+            _ => within_256::<MOST_LEVELS>(pivots, values, missing, out),
+        }
         done += 1;
     }
     done
@@ -175,21 +186,20 @@ fn pick<const LEVEL: u32>(pivots: &[Line<[f32; FAN]>], at: __m512i, below: [__mm
 
 /// The same eight rows a register: what lies below the first levels is gathered.
 #[target_feature(enable = "avx2")]
-fn within_256(
+fn within_256<const L: u32>(
     pivots: &[Line<[f32; FAN]>],
-    levels: u32,
     values: &[f32; BLOCK],
     missing: Missing,
     out: &mut [u8; BLOCK],
 ) {
     /// Levels whose pivots are permuted.
     const NEAR: u32 = 4;
-    let pivots = &pivots[..blocks_of(levels)];
+    let pivots = &pivots[..blocks_of(L)];
     let stands = _mm256_set1_ps(match missing {
         Missing::Least => f32::NEG_INFINITY,
         Missing::Most => f32::INFINITY,
     });
-    let turn = _mm256_set1_epi8(((1u32 << levels) - 1) as i8);
+    let turn = _mm256_set1_epi8(((1u32 << L) - 1) as i8);
     for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         let mut x = [_mm256_setzero_ps(); 4];
         for (x, values) in x.iter_mut().zip(values.as_chunks::<8>().0) {
@@ -198,7 +208,7 @@ fn within_256(
             *x = _mm256_blendv_ps(values, stands, _mm256_cmp_ps::<_CMP_UNORD_Q>(values, values));
         }
         let mut at = [_mm256_setzero_si256(); 4];
-        for level in 0..levels {
+        for level in 0..L {
             let table = pivots[blocks_of(level)..].as_ptr().cast::<f32>();
             // SAFETY: a level has a block at least, of sixteen pivots.
             let near = unsafe { _mm256_loadu_ps(table) };

@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    blend::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
+    blend::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
     line::Line,
 };
 
@@ -33,7 +33,24 @@ unsafe fn left(split: &Split, ranks: *const u8) -> Rows {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn choose(left: Rows, a: Rows, b: Rows) -> Rows {
-    std::array::from_fn(|half| _mm256_max_epu8(a[half], _mm256_andnot_si256(left[half], b[half])))
+    [_mm256_max_epu8(a[0], without(left[0], b[0])), _mm256_max_epu8(a[1], without(left[1], b[1]))]
+}
+
+/// What the mask leaves of a register. As an operation that compilers know it becomes, together with what follows, the blend by bytes
+/// that is to be saved.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn without(mask: __m256i, of: __m256i) -> __m256i {
+    let out;
+    // SAFETY: an instruction between registers, of AVX2.
+    unsafe {
+        std::arch::asm!(
+            "vpandn {0}, {1}, {2}",
+            lateout(ymm_reg) out, in(ymm_reg) mask, in(ymm_reg) of,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    out
 }
 
 /// A leaf's number or the next one, which is `right`.
@@ -43,61 +60,101 @@ fn pair(left: Rows, right: u8) -> Rows {
     left.map(|left| _mm256_add_epi8(_mm256_set1_epi8(right as i8), left))
 }
 
-/// Evaluates a tree's groups for a block of rows.
+/// Evaluates a tree's groups for some blocks of rows, one after the other in each group: what is loaded and foreseen of a group serves
+/// them all.
 ///
 /// # Safety
 /// AVX2; `ranks`, turned as the thresholds are, have a block of every column that the tree's splits name, and `values` every block
 /// that its groups do.
 #[target_feature(enable = "avx2")]
-pub(in crate::cpu) unsafe fn evaluate(
+pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
     blend: &Blend,
     tree: &Tree,
-    ranks: *const u8,
-    values: *mut Line<[u8; BLOCK]>,
-) -> [u8; BLOCK] {
+    ranks: [*const u8; R],
+    values: [*mut Line<[u8; BLOCK]>; R],
+) -> [Line<[u8; BLOCK]>; R] {
+    let mut numbers = [Line([0; BLOCK]); R];
     // SAFETY: as promised to this function.
     unsafe {
-        let left = |split: &Split| left(split, ranks);
-        let value = |block: u16| load(values.add(usize::from(block)));
-        let store = |block: u16, v: Rows| store(v, values.add(usize::from(block)));
+        let left = |split: &Split, r: usize| left(split, ranks[r]);
+        let value = |block: u16, r: usize| load(values[r].add(usize::from(block)));
+        let put = |block: u16, r: usize, v: Rows| store(v, values[r].add(usize::from(block)));
         let from = |v: Rows, first: u8| v.map(|v| _mm256_add_epi8(v, _mm256_set1_epi8(first as i8)));
         if tree.levels.0 != tree.levels.1 {
-            let (mut bit, mut found) = (_mm256_set1_epi8(1), [_mm256_setzero_si256(); 2]);
-            for split in of(&blend.levels, tree.levels) {
-                for (found, left) in found.iter_mut().zip(left(split)) {
-                    *found = _mm256_or_si256(*found, _mm256_andnot_si256(left, bit));
+            for (r, numbers) in numbers.iter_mut().enumerate() {
+                let (mut bit, mut found) = (_mm256_set1_epi8(1), [_mm256_setzero_si256(); 2]);
+                for split in of(&blend.levels, tree.levels) {
+                    for (found, left) in found.iter_mut().zip(left(split, r)) {
+                        *found = _mm256_or_si256(*found, _mm256_andnot_si256(left, bit));
+                    }
+                    bit = _mm256_add_epi8(bit, bit);
                 }
-                bit = _mm256_add_epi8(bit, bit);
+                store(found, numbers);
             }
-            return bytes(found);
+            return numbers;
         }
         for Bottom { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
-            store(*out, from(pair(left(&s[0]), 1), *first));
+            for r in 0..R {
+                put(*out, r, from(pair(left(&s[0], r), 1), *first));
+            }
         }
         for Bottom { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
-            let found = choose(left(&s[0]), pair(left(&s[1]), 1), pair(left(&s[2]), 3));
-            store(*out, from(found, *first));
+            for r in 0..R {
+                let found = choose(left(&s[0], r), pair(left(&s[1], r), 1), pair(left(&s[2], r), 3));
+                put(*out, r, from(found, *first));
+            }
         }
         for Bottom { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
-            let a = choose(left(&s[1]), pair(left(&s[3]), 1), pair(left(&s[4]), 3));
-            let b = choose(left(&s[2]), pair(left(&s[5]), 5), pair(left(&s[6]), 7));
-            store(*out, from(choose(left(&s[0]), a, b), *first));
+            for r in 0..R {
+                let a = choose(left(&s[1], r), pair(left(&s[3], r), 1), pair(left(&s[4], r), 3));
+                let b = choose(left(&s[2], r), pair(left(&s[5], r), 5), pair(left(&s[6], r), 7));
+                put(*out, r, from(choose(left(&s[0], r), a, b), *first));
+            }
         }
         for Group { splits: s, children: c, out } in of(&blend.sevens, tree.sevens) {
-            let low = |i: usize| choose(left(&s[3 + i]), value(c[2 * i]), value(c[2 * i + 1]));
-            let a = choose(left(&s[1]), low(0), low(1));
-            let b = choose(left(&s[2]), low(2), low(3));
-            store(*out, choose(left(&s[0]), a, b));
+            for r in 0..R {
+                let low = |i: usize| choose(left(&s[3 + i], r), value(c[2 * i], r), value(c[2 * i + 1], r));
+                let a = choose(left(&s[1], r), low(0), low(1));
+                let b = choose(left(&s[2], r), low(2), low(3));
+                put(*out, r, choose(left(&s[0], r), a, b));
+            }
         }
         for Group { splits: s, children: c, out } in of(&blend.threes, tree.threes) {
-            let a = choose(left(&s[1]), value(c[0]), value(c[1]));
-            let b = choose(left(&s[2]), value(c[2]), value(c[3]));
-            store(*out, choose(left(&s[0]), a, b));
+            for r in 0..R {
+                let a = choose(left(&s[1], r), value(c[0], r), value(c[1], r));
+                let b = choose(left(&s[2], r), value(c[2], r), value(c[3], r));
+                put(*out, r, choose(left(&s[0], r), a, b));
+            }
         }
         for Group { splits: s, children: c, out } in of(&blend.ones, tree.ones) {
-            store(*out, choose(left(&s[0]), value(c[0]), value(c[1])));
+            for r in 0..R {
+                put(*out, r, choose(left(&s[0], r), value(c[0], r), value(c[1], r)));
+            }
         }
-        bytes(value(tree.root))
+        for (r, numbers) in numbers.iter_mut().enumerate() {
+            store(value(tree.root, r), numbers);
+        }
+    }
+    numbers
+}
+
+/// Evaluates a tree for some blocks of rows, and adds to the sum of each row, as many as there are sums, the value of its leaf.
+///
+/// # Safety
+/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::blend::padded`] says.
+#[target_feature(enable = "avx2")]
+pub(in crate::cpu) unsafe fn add_up<const R: usize>(
+    blend: &Blend,
+    tree: &Tree,
+    ranks: [*const u8; R],
+    values: [*mut Line<[u8; BLOCK]>; R],
+    own: LeafValues<'_>,
+    sums: &mut [f32],
+) {
+    // SAFETY: as promised to this function.
+    unsafe {
+        let numbers = evaluate(blend, tree, ranks, values);
+        numbers.iter().zip(sums.chunks_mut(BLOCK)).for_each(|(numbers, sums)| add(&numbers.0, own, sums));
     }
 }
 
@@ -124,22 +181,20 @@ unsafe fn store(rows: Rows, block: *mut Line<[u8; BLOCK]>) {
     }
 }
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn bytes(rows: Rows) -> [u8; BLOCK] {
-    let mut bytes = Line([0; BLOCK]);
-    // SAFETY: the room is a block's.
-    unsafe { store(rows, &mut bytes) };
-    bytes.0
-}
-
 /// Adds to each sum the value of its row's leaf.
 ///
 /// # Safety
-/// AVX2; every number is below the values there are, which are sixteen at least.
+/// AVX2; every number is below the values there are, which are sixteen at least, and below 64 where there are planes.
 #[target_feature(enable = "avx2")]
-pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], values: &[f32], sums: &mut [f32]) {
-    let (eights, rest) = sums.as_chunks_mut::<8>();
+pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
+    let LeafValues { singles: values, planes } = own;
+    let done = match (planes, values.len()) {
+        ([a, b, c, d], ..=32) => add_bytes::<2>(numbers, [a, b, c, d], sums),
+        ([a, b, c, d], ..=64) => add_bytes::<4>(numbers, [a, b, c, d], sums),
+        _ => 0,
+    };
+    let (eights, rest) = sums[done..].as_chunks_mut::<8>();
+    let numbers = &numbers[done..];
     let done = 8 * eights.len();
     let first = values.as_ptr();
     // SAFETY: there are sixteen values.
@@ -159,7 +214,57 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], values: &[f32], sums: &m
             _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(_mm256_loadu_ps(sums.as_ptr()), own));
         }
     }
-    for (sum, number) in rest.iter_mut().zip(&numbers[done.min(BLOCK)..]) {
+    for (sum, number) in rest.iter_mut().zip(&numbers[done.min(numbers.len())..]) {
         *sum += values[usize::from(*number)];
     }
+}
+
+/// The same of 32 rows at a time, by the bytes of at most `16 * TABLES` values: see
+/// [`LeafValues::planes`](crate::cpu::blend::LeafValues::planes). Says of how many.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn add_bytes<const TABLES: usize>(
+    numbers: &[u8; BLOCK],
+    planes: [&Line<[u8; BLOCK]>; 4],
+    sums: &mut [f32],
+) -> usize {
+    // Half a register ends as rows that stand eight apart, so they begin there.
+    let order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    let whole = sums.as_chunks_mut::<32>().0;
+    let done = 32 * whole.len();
+    for (sums, numbers) in whole.iter_mut().zip(numbers.as_chunks::<32>().0) {
+        // SAFETY: there are 32 of them.
+        let numbers = unsafe { _mm256_loadu_si256(numbers.as_ptr().cast()) };
+        let numbers = _mm256_permutevar8x32_epi32(numbers, order);
+        // What a table of sixteen has no place for gets its highest bit, and so a zero.
+        let mut at = [numbers; TABLES];
+        for (k, at) in at.iter_mut().enumerate() {
+            let within = _mm256_sub_epi8(numbers, _mm256_set1_epi8(16 * k as i8));
+            *at = _mm256_adds_epu8(within, _mm256_set1_epi8(0x70));
+        }
+        let mut bytes = [_mm256_setzero_si256(); 4];
+        for (byte, plane) in bytes.iter_mut().zip(planes) {
+            for (at, table) in at.iter().zip(plane.0.as_chunks::<16>().0) {
+                // SAFETY: a table is sixteen bytes.
+                let table = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())) };
+                *byte = _mm256_or_si256(*byte, _mm256_shuffle_epi8(table, *at));
+            }
+        }
+        let low = [_mm256_unpacklo_epi8(bytes[0], bytes[1]), _mm256_unpacklo_epi8(bytes[2], bytes[3])];
+        let upper = [_mm256_unpackhi_epi8(bytes[0], bytes[1]), _mm256_unpackhi_epi8(bytes[2], bytes[3])];
+        let values = [
+            _mm256_unpacklo_epi16(low[0], low[1]),
+            _mm256_unpackhi_epi16(low[0], low[1]),
+            _mm256_unpacklo_epi16(upper[0], upper[1]),
+            _mm256_unpackhi_epi16(upper[0], upper[1]),
+        ];
+        for (value, sums) in values.into_iter().zip(sums.as_chunks_mut::<8>().0) {
+            // SAFETY: there are eight of them.
+            unsafe {
+                let sum = _mm256_add_ps(_mm256_loadu_ps(sums.as_ptr()), _mm256_castsi256_ps(value));
+                _mm256_storeu_ps(sums.as_mut_ptr(), sum);
+            }
+        }
+    }
+    done
 }
