@@ -6,6 +6,8 @@
 #   scripts/check-isa.sh avx2             an x86-64 that has AVX2 and no AVX-512: what a mask of detection can't show, an
 #                                         instruction too many, ends the test there
 #   scripts/check-isa.sh neon blends      tests of one file
+#   FANGORN_ISA=portable scripts/check-isa.sh neon
+#                                         an ARM's tests without NEON's own kernels
 #
 # Needs Rust with rustup and, on Debian, root for the emulators and a linker. Half an hour on two cores from nothing.
 set -euo pipefail

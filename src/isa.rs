@@ -2,15 +2,18 @@
 
 use std::sync::OnceLock;
 
-/// Set to `avx2` or `portable`, it keeps kernels from using more than that: for testing those paths on a machine that has
+/// Set to `avx2`, `neon` or `portable`, it keeps kernels from using more than that: for testing those paths on a machine that has
 /// more.
 pub const ISA: &str = "FANGORN_ISA";
 
-/// Sets of instructions, each with those before it.
+/// Sets of instructions. Of one architecture's each has those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Isa {
     /// What every machine of the target has.
     Portable,
+    /// Of 64-bit ARM.
+    Neon,
+    /// Of x86-64, as what follows.
     Avx2,
     /// F, DQ and BW.
     Avx512,
@@ -22,6 +25,7 @@ pub(crate) fn isa() -> Isa {
     *FOUND.get_or_init(|| {
         let allowed = match std::env::var(ISA).as_deref() {
             Ok("portable") => Isa::Portable,
+            Ok("neon") if cfg!(target_arch = "aarch64") => Isa::Neon,
             Ok("avx2") => Isa::Avx2,
             _ => Isa::Avx512,
         };
@@ -42,7 +46,13 @@ fn able() -> Isa {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn able() -> Isa {
+    // Kernels permute a word's bytes the lowest first; Miri knows few of the instructions.
+    if cfg!(any(target_endian = "big", miri)) { Isa::Portable } else { Isa::Neon }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn able() -> Isa {
     Isa::Portable
 }

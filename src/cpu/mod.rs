@@ -16,6 +16,8 @@ mod emit;
 mod few;
 mod full;
 pub(crate) mod line;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub mod nodes;
 mod program;
 pub(crate) mod rank;

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::AtomicU32;
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::isa::{Isa, isa};
+#[cfg(target_arch = "x86_64")]
+use super::simd;
 use super::{
     blend::{self, Blend},
     block::{Step, steps},
@@ -16,11 +20,6 @@ use super::{
     tiles::Tiles,
     walk::{self, Shape},
     window::{Used, ranks_fit},
-};
-#[cfg(target_arch = "x86_64")]
-use super::{
-    isa::{Isa, isa},
-    simd,
 };
 use crate::{
     error::{Error, Result},
@@ -183,8 +182,7 @@ pub struct Program {
     rows_a_task: Option<u32>,
     /// What rows take, counted once: a batch of one row is shorter than the count.
     costs: Costs,
-    /// Whether the machine runs the vector kernels.
-    #[cfg(target_arch = "x86_64")]
+    /// Whether the machine walks vectors of rows.
     pub(super) vectors: bool,
 }
 
@@ -274,7 +272,6 @@ impl Program {
             threads,
             parallel_inside: parallel_inside(&plan.body, false),
             rows_a_task: rows_a_task(&plan),
-            #[cfg(target_arch = "x86_64")]
             vectors,
             plan,
         })
@@ -379,8 +376,14 @@ impl Program {
             match isa() {
                 Isa::Avx512 => return "avx512",
                 Isa::Avx2 => return "avx2",
-                Isa::Portable => {}
+                // Not on this architecture.
+                Isa::Neon | Isa::Portable => {}
             }
+        }
+        // What it has kernels for is blends, on ranks.
+        #[cfg(target_arch = "aarch64")]
+        if isa() == Isa::Neon && !self.blends.is_empty() {
+            return "neon";
         }
         ""
     }
@@ -552,7 +555,7 @@ impl std::fmt::Display for Program {
             writeln!(f, "  s{i} = {size}")?;
         }
         // What of a window is copied: tiles read rows as they are.
-        let vectors = !self.vector_name().is_empty() && self.plan.children.tile() == 1;
+        let vectors = self.vectors && !self.plan.questions;
         for op in self.plan.ops() {
             match op {
                 Op::CacheRows { rows } if self.ranks_in_windows() => {

@@ -1,16 +1,18 @@
 //! Ranks of a byte: 64 rows of one column at a time.
 
+#[cfg(target_arch = "aarch64")]
+use super::isa::{Isa, isa};
 use super::{count::FAN, line::Line, nodes::Compare};
 use crate::forest::CategoryRule;
 
 /// Rows that are ranked together.
 pub(crate) const BLOCK: usize = 64;
 /// Levels of the largest search: 255 thresholds.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const MOST_LEVELS: u32 = 8;
 
 /// Blocks of pivots above a level: a block at least for each.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const fn blocks_of(level: u32) -> usize {
     let mut blocks = 0;
     let mut above = 0;
@@ -70,10 +72,15 @@ pub(crate) type Searched<'a> = (Search, &'a [f32; BLOCK], &'a mut [u8; BLOCK]);
 
 /// Writes how many thresholds are at most each value, one column after the other, if the machine has vectors for that; says of how
 /// many columns.
-#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]
 pub(crate) fn ranks<'a>(pivots: &[Line<[f32; FAN]>], columns: impl Iterator<Item = Searched<'a>>) -> usize {
     #[cfg(target_arch = "x86_64")]
     return super::simd::rank::ranks(pivots, columns);
+    #[cfg(target_arch = "aarch64")]
+    if isa() == Isa::Neon {
+        // SAFETY: the machine is able.
+        return unsafe { super::neon::rank::ranks(pivots, columns) };
+    }
     #[cfg(not(target_arch = "x86_64"))]
     0
 }
@@ -114,6 +121,11 @@ impl Coded {
         #[cfg(target_arch = "x86_64")]
         if super::simd::rank::bits(table, self, out) {
             return;
+        }
+        #[cfg(target_arch = "aarch64")]
+        if isa() == Isa::Neon {
+            // SAFETY: the machine is able.
+            return unsafe { super::neon::rank::bits(table, self, out) };
         }
         for ((out, byte), bit) in out.iter_mut().zip(self.byte).zip(self.bit) {
             *out = u8::from(table[usize::from(byte) % 32] & bit != 0);

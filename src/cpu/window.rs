@@ -6,6 +6,8 @@
 
 use std::cell::RefCell;
 
+#[cfg(target_arch = "aarch64")]
+use super::isa::{Isa, isa};
 use super::{
     blend::TURNED,
     line::{aligned, room},
@@ -167,6 +169,15 @@ pub(super) fn copied<T: Row>(
         {
             // SAFETY: the machine is able; rows `begin` to `begin + count` are there, and a block's room.
             unsafe { super::simd::transpose(rows, begin, count, &used.lines, block) };
+            continue;
+        }
+        #[cfg(target_arch = "aarch64")]
+        if let Some(rows) = T::singles(rows)
+            && isa() == Isa::Neon
+            && rows.is_unit()
+        {
+            // SAFETY: the machine is able; a row's values follow each other; rows `begin` to `begin + count` are there, and a block's room.
+            unsafe { super::neon::transpose(rows, begin, count, &used.lines, block) };
             continue;
         }
         for &(line, mask) in &used.lines {

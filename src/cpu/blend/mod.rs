@@ -18,7 +18,7 @@ mod tests;
 
 use std::cell::RefCell;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 use super::line::{Line, flat};
 use crate::{forest::Forest, layout::Packed, schedule::blend_cycles};
@@ -149,6 +149,7 @@ pub(super) struct LeafValues<'a> {
     /// Their bytes apart, the first ones of all values before the second ones, each in whole lines: of 64, 128 or 256 values on a
     /// machine with VBMI, of 32 or 64 on one that has AVX2 and no AVX-512, otherwise none. Bytes are permuted for as many rows as a
     /// register has bytes, values for a quarter of them and out of more registers, or gathered.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) planes: &'a [Line<[u8; BLOCK]>],
 }
 
@@ -281,6 +282,12 @@ impl Blend {
                 }
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        if isa() == Isa::Neon {
+            // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold every block
+            // that a group does.
+            return unsafe { super::neon::blend::evaluate(self, tree, ranks.as_ptr(), blocks.as_mut_ptr()) };
+        }
         portable::evaluate(self, tree, ranks, blocks)
     }
 
@@ -332,6 +339,12 @@ pub(super) fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) 
         unsafe {
             super::simd::avx2::blend::add(numbers, LeafValues { planes: &[], ..own }, &mut sums[..count])
         };
+        return;
+    }
+    #[cfg(target_arch = "aarch64")]
+    if isa() == Isa::Neon {
+        // SAFETY: the machine is able; a tree's numbers are below its exits, which have a value each.
+        unsafe { super::neon::blend::add(numbers, own.singles, &mut sums[..count]) };
         return;
     }
     for (sum, number) in sums[..count].iter_mut().zip(numbers) {

@@ -23,7 +23,7 @@ pub(in crate::cpu) fn ranks<'a>(
             Isa::Avx512 if is_x86_feature_detected!("avx512vbmi2") => each_512::<true>(pivots, columns),
             Isa::Avx512 => each_512::<false>(pivots, columns),
             Isa::Avx2 => each_256(pivots, columns),
-            Isa::Portable => 0,
+            Isa::Neon | Isa::Portable => 0,
         }
     }
 }
@@ -246,7 +246,7 @@ pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK
         Isa::Avx512 => unsafe { bits_512(table, codes, out) },
         // SAFETY: as above.
         Isa::Avx2 => unsafe { bits_256(table, codes, out) },
-        Isa::Portable => return false,
+        Isa::Neon | Isa::Portable => return false,
     }
     true
 }
