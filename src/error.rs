@@ -68,6 +68,18 @@ pub enum Error {
     /// What is to follow a forest, and can't.
     #[error("epilogue: {0}")]
     Epilogue(String),
+    /// A variable of the environment that picks kernels, set to nothing that it may be.
+    #[error(
+        "environment: {variable} is `{value}`, here it may be one of {names}; set it to one of them, or unset it"
+    )]
+    Environment {
+        /// The variable.
+        variable: &'static str,
+        /// What it is set to.
+        value: String,
+        /// What it may be set to.
+        names: String,
+    },
     /// A device that can't do what is asked.
     #[error("device: {0}")]
     Device(String),

@@ -1,10 +1,16 @@
 //! Which instructions the CPU's kernels use.
 
-use std::sync::OnceLock;
+use std::{ffi::OsStr, sync::OnceLock};
 
-/// Set to `avx2`, `neon` or `portable`, it keeps kernels from using more than that: for testing those paths on a machine that has
-/// more.
+use crate::error::{Error, Result};
+
+/// The name of a set of instructions in this variable keeps kernels from using more than that: for testing on a machine that has
+/// more. On x86-64 `portable`, `avx2` or `avx512`, on 64-bit ARM `portable` or `neon`; read once.
 pub const ISA: &str = "FANGORN_ISA";
+
+/// `slow` or `fast` in this variable is taken for how the machine gathers values, which otherwise is measured: for testing what
+/// is done on another one. It matters with AVX2 and up; read once.
+pub const GATHERS: &str = "FANGORN_GATHERS";
 
 /// Sets of instructions. Of one architecture's each has those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,18 +25,56 @@ pub(crate) enum Isa {
     Avx512,
 }
 
-/// What this machine is able to, and is allowed.
+/// The sets that this variable may name, by name.
+fn sets() -> impl Iterator<Item = (&'static str, Isa)> + Clone {
+    let all =
+        [("portable", Isa::Portable), ("neon", Isa::Neon), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
+    all.into_iter().filter(|(_, isa)| match isa {
+        Isa::Portable => true,
+        Isa::Neon => cfg!(target_arch = "aarch64"),
+        Isa::Avx2 | Isa::Avx512 => cfg!(target_arch = "x86_64"),
+    })
+}
+
+/// Whether gathers are fast, by name.
+const SPEEDS: [(&str, bool); 2] = [("slow", false), ("fast", true)];
+
+/// What a variable's value stands for; `None` where it has none.
+fn chosen<T>(
+    variable: &'static str,
+    value: Option<&OsStr>,
+    choices: impl Iterator<Item = (&'static str, T)> + Clone,
+) -> Result<Option<T>> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
+    match choices.clone().find(|(name, _)| value == *name) {
+        Some((_, choice)) => Ok(Some(choice)),
+        None => {
+            let names: Vec<_> = choices.map(|(name, _)| name).collect();
+            let value = value.to_string_lossy().into_owned();
+            Err(Error::Environment { variable, value, names: names.join(", ") })
+        }
+    }
+}
+
+fn allowed() -> Result<Option<Isa>> {
+    chosen(ISA, std::env::var_os(ISA).as_deref(), sets())
+}
+
+fn said_to_gather() -> Result<Option<bool>> {
+    chosen(GATHERS, std::env::var_os(GATHERS).as_deref(), SPEEDS.into_iter())
+}
+
+/// Refuses a value of [`ISA`] or [`GATHERS`] that means nothing here: what is tested under it would not be what was meant.
+pub(crate) fn check() -> Result<()> {
+    allowed()?;
+    said_to_gather()?;
+    Ok(())
+}
+
+/// What this machine is able to, and is allowed. A wrong [`ISA`] allows all until [`check`] refuses it.
 pub(crate) fn isa() -> Isa {
     static FOUND: OnceLock<Isa> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let allowed = match std::env::var(ISA).as_deref() {
-            Ok("portable") => Isa::Portable,
-            Ok("neon") if cfg!(target_arch = "aarch64") => Isa::Neon,
-            Ok("avx2") => Isa::Avx2,
-            _ => Isa::Avx512,
-        };
-        able().min(allowed)
-    })
+    *FOUND.get_or_init(|| allowed().ok().flatten().map_or(able(), |most| able().min(most)))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -63,9 +107,11 @@ fn able() -> Isa {
 pub(crate) fn gathers() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let able = isa() >= Isa::Avx2 && cfg!(not(miri));
-        // SAFETY: the machine is able.
-        able && unsafe { probe::cycles_of_a_gather() } <= probe::FAST
+        let measured = || {
+            // SAFETY: the machine is able.
+            cfg!(not(miri)) && unsafe { probe::cycles_of_a_gather() } <= probe::FAST
+        };
+        isa() >= Isa::Avx2 && said_to_gather().ok().flatten().unwrap_or_else(measured)
     })
 }
 
@@ -127,5 +173,31 @@ mod probe {
             }
         });
         MULTIPLICATION * gathers / chain.max(1e-9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_a_name_or_nothing() {
+        let speed = |value: &str| chosen(GATHERS, Some(OsStr::new(value)), SPEEDS.into_iter());
+        assert!(matches!(chosen(GATHERS, None, SPEEDS.into_iter()), Ok(None)));
+        assert!(matches!(speed(""), Ok(None)));
+        assert!(matches!(speed("slow"), Ok(Some(false))));
+        assert!(matches!(speed("fast"), Ok(Some(true))));
+        let wrong = speed("Fast").expect_err("a name of another case").to_string();
+        assert!(wrong.contains("FANGORN_GATHERS is `Fast`") && wrong.contains("slow, fast"), "{wrong}");
+    }
+
+    #[test]
+    fn sets_are_those_of_the_target() {
+        let of = |name: &str| chosen(ISA, Some(OsStr::new(name)), sets()).ok().flatten();
+        assert_eq!(of("portable"), Some(Isa::Portable));
+        assert_eq!(of("avx512").is_some(), cfg!(target_arch = "x86_64"));
+        assert_eq!(of("avx2").is_some(), cfg!(target_arch = "x86_64"));
+        assert_eq!(of("neon").is_some(), cfg!(target_arch = "aarch64"));
+        assert_eq!(of("sse2"), None);
     }
 }

@@ -340,6 +340,21 @@ fn no_row_predicts_to_nothing() {
     refuses(&["bench", &model, "--rows", &files[0]], &["a.csv", "no row"]);
 }
 
+/// A mistyped one would test what was not meant.
+#[test]
+fn variables_that_pick_kernels_are_known_or_refused() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let arguments = ["predict", &model, "--rows", &rows];
+    for (variable, value, names) in
+        [(fangorn::cpu::ISA, "sse9", "portable"), (fangorn::cpu::GATHERS, "Fast", "slow, fast")]
+    {
+        let output = command(&arguments).env(variable, value).output().expect("the program runs");
+        assert_refused(&output, &["environment", variable, value, names]);
+        let output = command(&arguments).env(variable, "").output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(0), "{variable}: {}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn rows_that_do_not_fit_are_refused() {
     let scratch = Scratch::new("misfits");

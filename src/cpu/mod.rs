@@ -33,7 +33,7 @@ mod walk;
 mod window;
 
 use crate::isa;
-pub use crate::isa::ISA;
+pub use crate::isa::{GATHERS, ISA};
 pub(crate) use count::{FAN, count_at_most};
 pub use program::{Program, worker};
 pub use rows::{Read, Row, Rows};

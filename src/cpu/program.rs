@@ -190,8 +190,10 @@ impl Program {
     /// Makes the program of a forest that was lowered for the CPU.
     ///
     /// # Errors
-    /// A plan for another target, or one with more than 64 run-time sizes.
+    /// A plan for another target, or one with more than 64 run-time sizes; [`ISA`](crate::cpu::ISA) or
+    /// [`GATHERS`](crate::cpu::GATHERS) set to what they can't be.
     pub fn new(forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
+        crate::isa::check()?;
         let plan = lowered.plan().clone();
         if plan.target != Target::Cpu {
             return Err(Error::Internal("a cube plan was handed to the CPU".into()));
