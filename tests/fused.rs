@@ -7,11 +7,21 @@ mod support;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use burn::tensor::{DType, Device, Tensor, TensorData, activation};
-use cubecl::logging::{LaunchObservation, LaunchObserver};
+use burn::{
+    backend::DispatchDevice,
+    tensor::{DType, Device, Tensor, TensorData, activation},
+};
+use cubecl::{
+    client::Client,
+    logging::{LaunchObservation, LaunchObserver},
+};
 use fangorn::{
+    Forest,
+    cube::Executable,
+    forest::{CompareType, Side, reference},
     op::{ForestOp, forest},
-    schedule::Preset,
+    plan::{Emit, RowType},
+    schedule::{self, Preset, Schedule},
     sum::Contract,
 };
 use support::Specimen;
@@ -129,6 +139,26 @@ fn refused(op: &Arc<ForestOp>, s: &Specimen, device: &Device) -> bool {
     }
 }
 
+/// Blocks of trees side by side, each of which adds to the result.
+const ATOMIC: &str = "tile(batch, b0, b1, 32)\ntile(tree, t0, t1, 16)\nreorder(b0, t0, b1, t1)\n\
+                      gpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\natomicReduce(t0)";
+
+fn client(device: &Device) -> Client {
+    let DispatchDevice::Cube(device) = device.as_dispatch() else { panic!("a cubecl device") };
+    device.client()
+}
+
+/// Whether the device adds to f32 in buffers atomically.
+fn atomic_add(device: &Device) -> bool {
+    matches!(fangorn::cube::device(&client(device)), schedule::Device::Gpu(gpu) if gpu.atomic_add)
+}
+
+/// Whether the plan of a schedule does.
+fn adds_atomically(forest: &Forest, schedule: &Schedule, device: &Device) -> bool {
+    let made = Executable::new(&client(device), forest, schedule, Emit::Margins, RowType::F32);
+    made.expect("a schedule").plan().is_atomic()
+}
+
 /// Sums that are added to tree by tree, copies, atomics, and sums that keep a contract.
 #[test]
 fn what_the_kernel_can_not_take_runs_behind_it() {
@@ -139,7 +169,11 @@ fn what_the_kernel_can_not_take_runs_behind_it() {
         let op = ForestOp::with_schedule(s.forest.clone(), direct()).and_then(|op| op.with_sum(sum));
         Arc::new(op.expect("sums that keep it"))
     };
+    let atomic = Schedule::parse(ATOMIC).expect("a schedule");
+    assert_eq!(adds_atomically(&s.forest, &atomic, &device), atomic_add(&device));
+    let atomic = ForestOp::with_schedule(s.forest.clone(), atomic).expect("a schedule");
     let cases = [
+        ("atomics", Arc::new(atomic)),
         ("several outputs", made(&s, Preset::TahoeDirect)),
         ("copies", made(&s, Preset::Hummingbird)),
         ("in order", with_sum(Contract::Tree)),
@@ -154,6 +188,46 @@ fn what_the_kernel_can_not_take_runs_behind_it() {
         near(what, &found[0], &expected);
         assert_eq!(kernels.len(), bare.len() + 1, "{what}: {kernels:?}");
     }
+}
+
+/// Rows of a piece are a multiple of 128 that a binding holds: of 160 rows that fill a binding the last 32 are a piece by
+/// themselves, and operations run behind both.
+#[test]
+fn a_batch_in_pieces_is_followed_by_a_launch() {
+    let Some((device, _one)) = device() else { return };
+    let binding = client(&device).properties().memory.max_page_size;
+    if binding > 256 << 20 {
+        return eprintln!("skipped: a binding of {binding} bytes is more than a test should fill");
+    }
+    // Few columns are asked for; the others make rows long.
+    let count = 160;
+    let columns = binding as usize / 4 / count;
+    let mut forest = Forest::builder(columns, 1);
+    for column in [0, 1, columns as u32 - 1] {
+        let mut tree = forest.tree(0);
+        tree.split(column, CompareType::F32.at_most(0.0), Side::Left, 1, 2);
+        tree.leaf(1, &[f64::from(column % 7) + 0.5]);
+        tree.leaf(2, &[-1.25]);
+    }
+    let forest = forest.build().expect("a forest");
+    let mut rows = vec![0.0f32; count * columns];
+    for (r, row) in rows.chunks_mut(columns).enumerate() {
+        for (i, column) in [0, 1, columns - 1].into_iter().enumerate() {
+            row[column] = ((r >> i) % 5) as f32 - 2.0;
+        }
+    }
+    let schedule = Preset::TahoeDirect.schedule(&forest, true);
+    let op = Arc::new(ForestOp::with_schedule(forest.clone(), schedule).expect("a schedule"));
+    let x = Tensor::<2>::from_data(TensorData::new(rows.clone(), [count, columns]), &device);
+    let few = TensorData::new(rows[..7 * columns].to_vec(), [7, columns]);
+    let few = Tensor::<2>::from_data(few, &device);
+    let (_, one) = launches(|| [op.margins(few.clone()).expect("rows") * 0.5 + 0.25]);
+    let (_, bare) = launches(|| [op.margins(x.clone()).expect("rows")]);
+    let (found, kernels) = launches(|| [op.margins(x.clone()).expect("rows") * 0.5 + 0.25]);
+    let expected: Vec<f32> =
+        rows.chunks(columns).map(|row| reference::margins(&forest, row)[0] as f32 * 0.5 + 0.25).collect();
+    near("pieces", &found[0], &expected);
+    assert_eq!((one.len(), bare.len(), kernels.len()), (1, 2, 3), "{one:?}, {bare:?}, {kernels:?}");
 }
 
 #[test]
