@@ -224,6 +224,55 @@ fn tensors_may_lie_in_any_strides() {
     }
 }
 
+/// A type that the device lacks is refused before anything is launched: the device goes on.
+#[test]
+fn halves_are_stored_where_the_device_has_them_and_refused_by_name_elsewhere() {
+    let s = support::named("softprob");
+    for (name, device) in devices() {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+        let margins = || floats(op.margins(rows(&s, &device)).expect(name));
+        let before = margins();
+        for (to, dtype, rounding) in
+            [(FloatDType::F16, DType::F16, 1.0 / 1024.0), (FloatDType::BF16, DType::BF16, 1.0 / 128.0)]
+        {
+            let what = format!("{dtype:?} on {name}");
+            let epilogue = made(vec![Step::Cast(to)], false);
+            match then(rows(&s, &device), op.leaves(&device), vec![], &op, &epilogue) {
+                Ok(found) => {
+                    assert_eq!(has(&device, name, dtype), Some(true), "{what}");
+                    assert_eq!((found.dtype(), found.dims()), (dtype, [s.count, op.outputs()]), "{what}");
+                    for (i, (found, margin)) in floats(found).into_iter().zip(&before).enumerate() {
+                        let off = (found - margin).abs();
+                        assert!(off <= rounding * margin.abs(), "{what} at {i}: {found} of {margin}");
+                    }
+                }
+                Err(Error::Device(refused)) => {
+                    assert_ne!(has(&device, name, dtype), Some(true), "{what}: {refused}");
+                    let named = refused.starts_with(&format!("{dtype:?} is no type of"));
+                    assert!(named && refused.ends_with("leave the cast out"), "{what}: {refused}");
+                }
+                Err(error) => panic!("{what}: {error}"),
+            }
+            assert_eq!(margins(), before, "after {what}");
+        }
+    }
+}
+
+/// Whether a device has a type, where it is known without asking what the operator asks: WGSL has no bfloat16, NdArray no
+/// half of either kind.
+fn has(device: &Device, name: &str, dtype: DType) -> Option<bool> {
+    match (name, dtype) {
+        ("flex", _) => Some(true),
+        ("ndarray", _) | ("wgpu", DType::BF16) => Some(false),
+        #[cfg(feature = "cube")]
+        (_, DType::F16) => match device.as_dispatch() {
+            burn::backend::DispatchDevice::Cube(device) => Some(device_has_halves(&device.client())),
+            _ => None,
+        },
+        _ => device.supports_dtype(dtype).then_some(true),
+    }
+}
+
 #[test]
 fn nothing_is_still_nothing() {
     let s = support::named("softprob");
