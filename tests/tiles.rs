@@ -6,7 +6,7 @@ mod runs;
 mod support;
 
 use fangorn::{
-    Error, Predictor,
+    Error, Forest, Predictor,
     forest::{Profile, ProfileError},
     layout::PackedNode,
     plan::{Op, Request, Rest, check, lower, lower_with},
@@ -61,7 +61,7 @@ fn tiles_of_every_size_give_what_the_reference_gives() {
     assert!(held > 2800, "{held} of 4320 fit their layouts");
 }
 
-fn lowered(forest: &fangorn::Forest, text: &str) -> fangorn::plan::Lowered {
+fn lowered(forest: &Forest, text: &str) -> fangorn::plan::Lowered {
     let case = Case::new(forest.clone(), Schedule::parse(text).expect("a schedule"), 0, 3);
     let request = Request { threads: 1, ..Request::cpu() };
     lower_with(forest, &case.schedule, request, Some(&case.profile())).expect("lowered")
@@ -165,6 +165,11 @@ fn a_profile_of_another_forest_is_refused() {
     let too_few = Profile::of_visits(&forest, vec![1; 7]);
     assert!(matches!(too_few, Err(ProfileError::Counts(_))), "{too_few:?}");
     assert_eq!(Profile::of_visits(&forest, vec![2; 8]).expect("a profile").rows(), 16);
+    let bare = Forest::builder(2, 1).build().expect("a base score alone");
+    let mut none = Profile::new(&bare);
+    let refused = none.count(&bare, &[]).expect_err("no leaf");
+    assert_eq!(refused, ProfileError::NoTrees);
+    assert!(refused.to_string().contains("no trees") && !refused.to_string().contains("again"), "{refused}");
     let mut changed = forest.clone();
     changed.leaf_values[0].0 += 1.0;
     assert_eq!(changed.fingerprint(), forest.fingerprint(), "values decide no leaf");

@@ -63,6 +63,9 @@ pub enum ProfileError {
         /// The forest's.
         expected: String,
     },
+    /// A forest of a base score alone.
+    #[error("profile: the forest has no trees, so there is no leaf to count; go without a profile")]
+    NoTrees,
     /// Counts that no rows give.
     #[error("profile: {0}; make it again with fangorn profile")]
     Counts(String),
@@ -90,10 +93,13 @@ impl Profile {
     /// Counts rows by the slots that they have reached, `rows x trees`, trees in the producer's order.
     ///
     /// # Errors
-    /// Slots that are no whole number of rows, or none of the forest's.
+    /// A forest without trees, whose rows come to no leaf; slots that are no whole number of rows, or none of the forest's.
     pub fn count(&mut self, forest: &Forest, slots: &[u32]) -> Result<(), ProfileError> {
         let trees = forest.trees.len();
-        if trees == 0 || !slots.len().is_multiple_of(trees) {
+        if trees == 0 {
+            return Err(ProfileError::NoTrees);
+        }
+        if !slots.len().is_multiple_of(trees) {
             let what = format!("{} slots are no whole number of rows of {trees} trees", slots.len());
             return Err(ProfileError::Counts(what));
         }
