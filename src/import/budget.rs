@@ -66,6 +66,12 @@ impl<'l> Budget<'l> {
         check(features, self.limits.features, "features", place)
     }
 
+    /// So many more numbers of a step before the trees, one a column.
+    pub(super) fn prologue(&mut self, numbers: usize, place: impl Fn() -> Place) -> Result<(), ImportError> {
+        self.features(numbers, &place)?;
+        self.memory(numbers, size_of::<f64>(), &place)
+    }
+
     /// So many outputs.
     pub(super) fn outputs(&self, outputs: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(outputs, self.limits.outputs, "outputs", place)

@@ -19,7 +19,7 @@ pub struct Limits {
     pub outputs: usize,
     /// 32-bit words of all category sets together.
     pub category_words: usize,
-    /// Bytes of memory for the forest's nodes, leaf values and category sets together.
+    /// Bytes of memory for the forest's nodes, leaf values, category sets and the numbers of what precedes it together.
     pub memory_bytes: u64,
     /// Bytes of one string: a name of a feature, a category, an objective.
     pub string_bytes: usize,

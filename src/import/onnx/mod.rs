@@ -85,7 +85,7 @@ fn followed(mut followed: Followed, producer: &str, mut budget: Budget<'_>) -> R
         return Err(at(ErrorKind::Structure, format!("{}.base_values", ensemble.place), cause));
     }
     let compare = compare(&followed.rows, ensemble.double, &ensemble.place)?;
-    let prologue = followed.rows.prepared.read(followed.rows.raw.1, &budget)?;
+    let prologue = followed.rows.prepared.read(followed.rows.raw.1, &mut budget)?;
     if let Some(read) = &prologue {
         followed.rows.columns = read.columns;
     }

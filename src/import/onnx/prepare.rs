@@ -102,7 +102,11 @@ impl Prepared {
 
     /// The steps, for a graph's input of so many columns; `None` where there is nothing to fold, because what rounds is the
     /// forest's compare type alone.
-    pub(super) fn read(&self, raw: Option<u64>, budget: &Budget<'_>) -> Result<Option<Read>, ImportError> {
+    pub(super) fn read(
+        &self,
+        raw: Option<u64>,
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<Read>, ImportError> {
         let mut all: Vec<&Step> = self.backwards().collect();
         if all.iter().all(|step| matches!(step.does, Prepares::Single)) {
             return Ok(None);
@@ -115,11 +119,11 @@ impl Prepared {
 }
 
 impl Step {
-    fn read(&self, read: &mut Read, budget: &Budget<'_>) -> Result<(), ImportError> {
+    fn read(&self, read: &mut Read, budget: &mut Budget<'_>) -> Result<(), ImportError> {
         match &self.does {
             Prepares::Single => read.steps.push(Prologue::Cast(CompareType::F32)),
             Prepares::Arithmetic(operation, tensor, precision) => {
-                let numbers = self.numbers(tensor)?;
+                let numbers = self.numbers(tensor, budget)?;
                 self.arithmetic(read, *operation, numbers, *precision)?;
             }
             Prepares::Scaler(attributes, precision) => {
@@ -129,6 +133,9 @@ impl Step {
                     let cause = format!("{} offsets and {} scales", offset.len(), scale.len());
                     return Err(at(ErrorKind::Structure, self.place.as_str(), cause));
                 }
+                for numbers in [&offset, &scale] {
+                    budget.prologue(numbers.len(), || Place::Field(self.place.clone()))?;
+                }
                 self.arithmetic(read, Operation::Subtract, offset, *precision)?;
                 self.arithmetic(read, Operation::Multiply, scale, *precision)?;
                 if *precision == CompareType::F64 {
@@ -136,7 +143,7 @@ impl Step {
                 }
             }
             Prepares::Columns(tensor) => {
-                let numbers = self.numbers(tensor)?;
+                let numbers = self.numbers(tensor, budget)?;
                 let column = |number: &f64| {
                     let number = match (*number < 0.0, read.columns) {
                         (true, Some(columns)) => number + columns as f64,
@@ -181,8 +188,9 @@ impl Step {
         Ok(())
     }
 
-    /// The numbers of a tensor that is one for all columns or a list of one each.
-    fn numbers(&self, tensor: &Bytes) -> Result<Vec<f64>, ImportError> {
+    /// The numbers of a tensor that is one for all columns or a list of one each. Many steps may name one tensor, so a file
+    /// holds fewer than it asks for.
+    fn numbers(&self, tensor: &Bytes, budget: &mut Budget<'_>) -> Result<Vec<f64>, ImportError> {
         let tensor: TensorProto = proto::decode(tensor.clone(), &self.place)?;
         let single = matches!(self.does, Prepares::Arithmetic(..));
         match tensor.dims.as_slice() {
@@ -193,6 +201,8 @@ impl Step {
                 return Err(unsupported(self.place.as_str(), &self.operator, why));
             }
         }
+        let claimed = tensor.dims.last().map_or(1, |n| usize::try_from(*n).unwrap_or(0));
+        budget.prologue(claimed, || Place::Field(self.place.clone()))?;
         proto::numbers(&tensor, &self.place)
     }
 }
