@@ -1,0 +1,97 @@
+//! What commands have in common: names that they don't know, backends that they lack, variables, help, and a reader that
+//! goes away.
+
+use std::process::Stdio;
+
+use crate::{assert_refused, command, fangorn, model, prints, refuses, text, zoo};
+
+#[test]
+fn names_that_are_not_known_are_refused() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let predict = ["predict", &model, "--rows", &rows];
+    let all =
+        ["reference", "cpu", "flex", "ndarray", "wgpu", "vulkan", "metal", "cuda", "rocm", "cubecl-cpu"];
+    refuses(&[&predict[..], &["--backend", "abacus"]].concat(), &[&["abacus"], &all[..]].concat());
+    let presets = [
+        "default",
+        "xgboost",
+        "treebeard_one_tree",
+        "treebeard_one_row",
+        "tahoe_direct",
+        "tahoe_shared_data",
+    ];
+    refuses(&[&predict[..], &["--schedule", "quick"]].concat(), &[&["quick"], &presets[..]].concat());
+    refuses(&[&predict[..], &["-o", "values.txt"]].concat(), &["values.txt", ".npy", ".csv"]);
+    for arguments in [&["--output", "colour"][..], &["--frobnicate"]] {
+        let output = fangorn(&[&predict[..], arguments].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty());
+    }
+    assert_eq!(fangorn(&[]).status.code(), Some(2));
+    assert_eq!(fangorn(&["predict"]).status.code(), Some(2));
+}
+
+#[test]
+fn backends_that_are_not_built_in_are_refused() {
+    let built_in = [
+        ("flex", cfg!(feature = "flex")),
+        ("ndarray", cfg!(feature = "ndarray")),
+        ("wgpu", cfg!(feature = "wgpu")),
+        ("vulkan", cfg!(feature = "vulkan")),
+        ("metal", cfg!(feature = "metal")),
+        ("cuda", cfg!(feature = "cuda")),
+        ("rocm", cfg!(feature = "rocm")),
+        ("cubecl-cpu", cfg!(feature = "cubecl-cpu")),
+    ];
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    for (name, _) in built_in.into_iter().filter(|(_, built_in)| !built_in) {
+        let line = format!("the backend {name} is not built in; build with --features {name}");
+        refuses(&["predict", &model, "--rows", &rows, "--backend", name], &[&line]);
+        refuses(&["bench", &model, "--rows", &rows, "--backend", name], &[&line]);
+        refuses(&["lower", &model, "--backend", name, "--emit", "kernel"], &[&line]);
+    }
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_it_quietly() {
+    let (model, rows) = (model("softprob"), zoo("softprob", "rows.npy"));
+    for arguments in [
+        &["lower", &model, "--emit", "forest"][..],
+        &["predict", &model, "--rows", &rows, "--output", "tree"],
+        &["inspect", &model, "--json"],
+    ] {
+        let mut child = command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program runs");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for command in [&[][..], &["predict"], &["inspect"], &["lower"], &["bench"]] {
+        let help = prints(&[command, &["--help"]].concat());
+        assert!(help.contains("Example:\n  fangorn "), "{help}");
+    }
+    assert_eq!(prints(&["--version"]), format!("fangorn {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// A mistyped one would test what was not meant.
+#[test]
+fn variables_that_pick_kernels_are_known_or_refused() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let arguments = ["predict", &model, "--rows", &rows];
+    for (variable, value, names) in
+        [(fangorn::cpu::ISA, "sse9", "portable"), (fangorn::cpu::GATHERS, "Fast", "slow, fast")]
+    {
+        let output = command(&arguments).env(variable, value).output().expect("the program runs");
+        assert_refused(&output, &["environment", variable, value, names]);
+        let output = command(&arguments).env(variable, "").output().expect("the program runs");
+        assert_eq!(output.status.code(), Some(0), "{variable}: {}", text(&output.stderr));
+    }
+}

@@ -1,0 +1,193 @@
+//! Models as files: what is in one, what two differ in, what becomes of one, and which can't be read.
+
+use serde_json::Value;
+
+use crate::{Scratch, assert_refused, fangorn, model, npy, prints, read_npy, refuses, text, zoo};
+
+#[test]
+fn models_that_can_not_be_read_are_refused() {
+    let scratch = Scratch::new("models");
+    let whole = std::fs::read(model("churn")).expect("a model");
+    let cut = scratch.file("cut.ubj", &whole[..whole.len() / 2]);
+    let rows = zoo("churn", "rows.npy");
+    for arguments in [
+        &["predict", &cut, "--rows", &rows][..],
+        &["inspect", &cut],
+        &["lower", &cut, "--emit", "plan"],
+        &["bench", &cut, "--rows", &rows],
+    ] {
+        refuses(arguments, &["cut.ubj", "byte"]);
+    }
+    refuses(&["inspect", &scratch.path("absent.ubj")], &["absent.ubj"]);
+    refuses(&["inspect", &scratch.0.display().to_string()], &["fangorn-cli-"]);
+    refuses(&["inspect", &scratch.file("empty.json", "")], &["empty.json", "empty"]);
+    refuses(&["inspect", &scratch.file("two\nlines.json", "{}")], &["two"]);
+}
+
+#[test]
+fn differences_from_what_is_expected_show() {
+    let scratch = Scratch::new("expect");
+    let (model, rows) = (model("softprob"), zoo("softprob", "rows.npy"));
+    let (shape, mut margins) = read_npy::<f32>(&zoo("softprob", "margin.npy"));
+    let expect =
+        |file: &str| fangorn(&["predict", &model, "--rows", &rows, "--output", "margin", "--expect", file]);
+
+    let output = expect(&zoo("softprob", "margin.npy"));
+    let lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    let header: Vec<&str> = lines[0].split(',').map(str::trim).collect();
+    assert_eq!(header[..5], ["row", "ours_0", "expected_0", "ours_1", "expected_1"]);
+    assert_eq!(lines.len() as u64, 1 + shape[0]);
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()), "aligned");
+
+    margins[7] += 1e-3;
+    let off = scratch.file("off.npy", npy(&shape, npyz::Order::C, &margins));
+    let output = expect(&off);
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{line}");
+    assert!(line.contains("row 1, output 2") && line.lines().count() == 1, "{line}");
+    margins[7] = f32::NAN;
+    let output = expect(&scratch.file("nan.npy", npy(&shape, npyz::Order::C, &margins)));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+
+    assert_refused(&expect(&zoo("softprob", "leaves.npy")), &["leaves.npy", " 50 ", " 5;"]);
+    assert_refused(&expect(&scratch.file("few.csv", "1,2,3,4,5\n")), &["few.csv", "1 rows", "118"]);
+
+    // Both a file and a comparison; CSV and one dimension are expected of a single column.
+    let (model, rows) = (self::model("churn"), zoo("churn", "rows.npy"));
+    let values = read_npy::<f32>(&zoo("churn", "output.npy")).1;
+    let flat = scratch.file("flat.npy", npy(&[20], npyz::Order::C, &values));
+    let printed = scratch.path("printed.csv");
+    for expected in [&flat, &printed] {
+        let output = fangorn(&["predict", &model, "--rows", &rows, "-o", &printed, "--expect", expected]);
+        // The second round expects what the first has written.
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let mut leaves = read_npy::<i32>(&zoo("churn", "leaves.npy"));
+    leaves.1[150] += 1;
+    let off = scratch.file("leaves.npy", npy(&leaves.0, npyz::Order::C, &leaves.1));
+    let output = fangorn(&["predict", &model, "--rows", &rows, "--output", "leaf", "--expect", &off]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("row 1, output 50"));
+}
+
+#[test]
+fn inspect_says_what_is_in_a_model() {
+    let printed = prints(&["inspect", &model("churn")]);
+    for part in ["xgboost 3.2.0", "binary:logistic", "sigmoid", "tenure_months", "4482", "2291"] {
+        assert!(printed.contains(part), "`{part}` in {printed}");
+    }
+    for entry in std::fs::read_dir(zoo("", "")).expect("the zoo").flatten().filter(|e| e.path().is_dir()) {
+        let model = model(&entry.file_name().to_string_lossy());
+        prints(&["inspect", &model, "--all"]);
+        let report: Value = serde_json::from_str(&prints(&["inspect", &model, "--json"])).expect("JSON");
+        let sum =
+            |value: &Value| value.as_array().expect("a list").iter().filter_map(Value::as_u64).sum::<u64>();
+        assert_eq!(sum(&report["depths"]), report["trees"].as_u64().expect("a number"), "{model}");
+        for key in ["producer", "version", "objective", "transform"] {
+            assert!(report[key].is_string(), "{model}: {key}");
+        }
+        for key in ["outputs", "nodes", "leaves"] {
+            assert!(report[key].is_u64(), "{model}: {key}");
+        }
+        assert_eq!(
+            report["base_score"].as_array().map(Vec::len),
+            report["outputs"].as_u64().map(|n| n as usize)
+        );
+        let splits =
+            |f: &Value| f["splits"].as_u64().unwrap_or(0) + f["category_splits"].as_u64().unwrap_or(0);
+        let features = report["features"].as_array().expect("a list");
+        let [nodes, leaves] = ["nodes", "leaves"].map(|key| report[key].as_u64().unwrap_or(0));
+        assert_eq!(features.iter().map(splits).sum::<u64>(), nodes - leaves, "{model}");
+    }
+    let wide = prints(&["inspect", &model("wide-sparse")]);
+    let all = prints(&["inspect", &model("wide-sparse"), "--all"]);
+    assert!(all.lines().count() >= 120 && wide.lines().count() < 60);
+    let report = prints(&["inspect", &model("category-names"), "--json"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let features = report["features"].as_array().expect("a list");
+    assert!(
+        features.iter().any(|f| f["categories"].as_u64() > Some(0) && f["category_names"][0].is_string())
+    );
+}
+
+#[test]
+fn convert_gives_a_file_that_predicts_the_same() {
+    let scratch = Scratch::new("convert");
+    let (from, to) = (model("category-partition"), scratch.path("model.fangorn"));
+    let printed = prints(&["convert", &from, "-o", &to, "--schedule", "treebeard_one_row"]);
+    assert!(printed.contains("model.fangorn: 12 trees"), "{printed}");
+    let rows = zoo("category-partition", "rows.npy");
+    for output in ["margin", "leaf", "tree"] {
+        let predict = |model: &str| prints(&["predict", model, "--rows", &rows, "--output", output]);
+        assert_eq!(predict(&from), predict(&to), "{output}");
+    }
+    // What the file holds besides the forest goes along.
+    let again = scratch.path("again.fangorn");
+    prints(&["convert", &to, "-o", &again]);
+    assert_eq!(std::fs::read(&to).expect("it"), std::fs::read(&again).expect("it"));
+    refuses(&["convert", &from, "-o", &scratch.path("model.bin")], &["model.bin", ".fangorn"]);
+    let nowhere = scratch.path("nowhere/model.fangorn");
+    refuses(&["convert", &from, "-o", &nowhere], &["nowhere", "can't be written"]);
+    let rounds = scratch.path("rounds.fangorn");
+    assert!(prints(&["convert", &from, "-o", &rounds, "--iteration-range", "2..5"]).contains("3 trees"));
+    refuses(&["convert", &to, "-o", &rounds, "--iteration-range", "2..5"], &["rounds of boosting"]);
+    assert_eq!(fangorn(&["convert", &from, "-o", &rounds, "--iteration-range", "2"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_damaged_fangorn_file_is_refused_by_its_place() {
+    let scratch = Scratch::new("damaged");
+    let to = scratch.path("model.fangorn");
+    prints(&["convert", &model("churn"), "-o", &to]);
+    let mut bytes = std::fs::read(&to).expect("it");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    let damaged = scratch.file("damaged.fangorn", &bytes);
+    refuses(&["inspect", &damaged], &["damaged.fangorn", "byte", "checksum", "fangorn convert"]);
+    let cut = scratch.file("cut.fangorn", &bytes[..middle]);
+    refuses(&["inspect", &cut], &["cut.fangorn", "header tells of"]);
+}
+
+#[test]
+fn diff_says_where_models_differ() {
+    let scratch = Scratch::new("diff");
+    let (a, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let same = prints(&["diff", &a, &a, "--rows", &rows]);
+    assert!(same.contains("0 with other leaf values only, 0 with other splits"), "{same}");
+    assert!(same.contains("0 have other values"), "{same}");
+    // The same forest but for a threshold, a leaf and the base score.
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(model("logistic-1.7.6")).expect("it")).expect("JSON");
+    let change = |edits: &[(&str, Value)]| {
+        let mut json = json.clone();
+        for (pointer, value) in edits {
+            *json.pointer_mut(pointer).expect(pointer) = value.clone();
+        }
+        serde_json::to_vec(&json).expect("JSON")
+    };
+    let tree = |t: usize, field: &str| format!("/learner/gradient_booster/model/trees/{t}/{field}");
+    let a = scratch.file("a.json", change(&[]));
+    let leaf = json.pointer(&tree(1, "left_children")).and_then(Value::as_array).expect("children");
+    let leaf = leaf.iter().position(|c| c == -1).expect("a leaf");
+    let b = change(&[
+        (&tree(0, "split_conditions/0"), Value::from(12345.0)),
+        (&tree(1, &format!("split_conditions/{leaf}")), Value::from(0.75)),
+        ("/learner/learner_model_param/base_score", Value::from("2.5E-1")),
+    ]);
+    let b = scratch.file("b.json", b);
+    let output = fangorn(&["diff", &a, &b, "--json", "--rows", &zoo("logistic-1.7.6", "rows.npy")]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["model"][0]["field"], "base score");
+    let differences = report["differences"].as_array().expect("a list");
+    assert_eq!(differences.len(), 2, "{report}");
+    assert_eq!((&differences[0]["tree"], &differences[0]["path"]), (&0.into(), &"".into()));
+    assert!(differences[0]["b"].as_str().is_some_and(|t| t.contains("< 12345.0")), "{report}");
+    assert_eq!(report["leaf_trees"], 1);
+    assert!(differences[1]["b"].as_str().is_some_and(|t| t.contains("leaf [0.75]")), "{report}");
+    assert!(report["rows"]["other_leaves"].as_u64().is_some_and(|n| n > 0), "{report}");
+    let text_form = fangorn(&["diff", &a, &b]);
+    assert_eq!(text_form.status.code(), Some(1));
+    assert!(text(&text_form.stdout).contains("tree 0 at root"), "{}", text(&text_form.stdout));
+    refuses(&["diff", &a, &model("softprob"), "--rows", &rows], &["columns", "leave --rows out"]);
+}
