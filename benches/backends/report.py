@@ -4,6 +4,9 @@
     python3 benches/backends/report.py target/backends-bench/results/results.tsv
     python3 benches/backends/report.py results.tsv --only xgb-higgs,churn --batches 1,4096
 
+Runs may lie in one file, one after the other: a run is a commit's rows of a
+day, and what it times is held against its own native target only.
+
 machine.json beside it says what it was measured on. The plot needs matplotlib;
 without it one line says so and the table is made alone.
 """
@@ -32,6 +35,14 @@ def timed(rows):
     return [r for r in rows if r["resident_us"]]
 
 
+def runs(rows):
+    """The rows of each run, in the file's order."""
+    of_run = collections.defaultdict(list)
+    for row in rows:
+        of_run[row["date"], row["commit"], row["machine"], row["threads"]].append(row)
+    return list(of_run.values())
+
+
 def label(backend, rows):
     """A backend's name; a GPU that is software is said to be."""
     software = any(r["backend"] == backend and r["software"] == "yes" for r in rows)
@@ -39,7 +50,7 @@ def label(backend, rows):
 
 
 def cells(rows):
-    """(model, batch) -> backend -> its row."""
+    """(model, batch) -> backend -> its row, of one run."""
     table = collections.defaultdict(dict)
     for row in timed(rows):
         table[row["model"], int(row["batch"])][row["backend"]] = row
@@ -123,10 +134,18 @@ def remarks(rows):
 
 
 def markdown(rows, about, only, batches):
+    machine = [f"- {key}: {value}" for key, value in (about or {"machine": rows[0]["machine"]}).items()]
+    lines = ["# Fangorn's backends", "", *machine, ""]
+    for run in runs(rows):
+        lines += section(run, only, batches)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def section(rows, only, batches):
+    """A run's tables."""
     first = rows[0]
     backends = unique(r["backend"] for r in timed(rows))
-    lines = ["# Fangorn's backends", "", f"{first['date']}, commit {first['commit']}, {first['threads']} thread(s).", ""]
-    lines += [*[f"- {key}: {value}" for key, value in (about or {"machine": first["machine"]}).items()], ""]
+    lines = [f"{first['date']}, commit {first['commit']}, {first['threads']} thread(s).", ""]
     if backends:
         lines += [*devices(rows, backends), ""]
         lines += [
@@ -143,7 +162,7 @@ def markdown(rows, about, only, batches):
     left = remarks(rows)
     if left:
         lines += ["Not timed:", "", *left, ""]
-    return "\n".join(lines).rstrip() + "\n"
+    return lines
 
 
 def plot(rows, file):
@@ -156,8 +175,8 @@ def plot(rows, file):
         import matplotlib.pyplot as plt
     except ImportError:
         return False
-    table = cells(rows)
-    batches = sorted({batch for _, batch in table})
+    tables = [cells(run) for run in runs(rows)]
+    batches = sorted({batch for table in tables for _, batch in table})
     backends = [b for b in unique(r["backend"] for r in timed(rows)) if b != NATIVE]
     if not batches or not backends:
         return True
@@ -166,7 +185,7 @@ def plot(rows, file):
     drawing, panels = plt.subplots(down, across, figsize=(5.2 * across, 4.4 * down + 0.7), squeeze=False)
     colours = dict(zip(backends, plt.get_cmap("tab10").colors))
     for panel, batch in zip(panels.flat, batches):
-        lines = [line for (_, b), line in table.items() if b == batch and NATIVE in line]
+        lines = [line for table in tables for (_, b), line in table.items() if b == batch and NATIVE in line]
         for backend in backends:
             pairs = [(float(l[NATIVE]["resident_us"]), l[backend]) for l in lines if backend in l]
             x = [native / batch for native, _ in pairs]
@@ -191,7 +210,8 @@ def plot(rows, file):
     handles, labels = panels[0][0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="lower center", ncols=min(5, len(labels)), fontsize=8, frameon=False)
     first = rows[0]
-    title = f"{first['machine']}, {first['threads']} thread(s), {first['date']}, commit {first['commit']}"
+    commits = ", ".join(unique(r["commit"] for r in rows))
+    title = f"{first['machine']}, {first['threads']} thread(s), {first['date']}, commit {commits}"
     drawing.suptitle(title, fontsize=9)
     drawing.tight_layout(rect=(0, 0.5 / (4.4 * down + 0.7), 1, 1))
     drawing.savefig(file, dpi=110)
