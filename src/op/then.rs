@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 #[cfg(feature = "cube")]
 use burn::backend::DispatchDevice;
+#[cfg(any(feature = "flex", feature = "ndarray"))]
+use burn::tensor::TensorData;
 use burn::{
     backend::{Backend, Dispatch, ExtensionType, tensor::FloatTensor},
-    tensor::{DType, Tensor, TensorData},
+    tensor::{DType, Tensor},
 };
 
 use super::{Epilogue, ForestBackend, ForestOp, forest, innermost, values};
