@@ -10,6 +10,8 @@ mod click_through;
 #[allow(dead_code)]
 #[path = "../examples/deep_hybrid/model.rs"]
 mod deep_hybrid;
+#[path = "../examples/text/gelu.rs"]
+mod gelu;
 #[allow(dead_code)]
 #[path = "../examples/text/model.rs"]
 mod text;

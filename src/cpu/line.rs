@@ -38,7 +38,7 @@ mod tests {
             let mut own = vec![0f32; room::<f32>(values)];
             let found = aligned(&mut own);
             assert!(found.len() >= values);
-            assert!(cfg!(miri) || found.as_ptr().addr() % BYTES == 0);
+            assert!(cfg!(miri) || found.as_ptr().addr().is_multiple_of(BYTES));
         }
         let lines: Vec<Line<[f32; 16]>> =
             (0..3).map(|l| Line(std::array::from_fn(|i| (16 * l + i) as f32))).collect();
