@@ -27,7 +27,7 @@ check() {
   rustup target list --installed | grep -qx "$1" || rustup target add "$1"
   run=(cargo test --locked --target "$1" -p fangorn --no-default-features --features cli)
   "${run[@]}" $(printf -- '--test %s ' "${files[@]}")
-  [ ${#files[@]} -eq 1 ] || { "${run[@]}" --lib cpu::; "${run[@]}" --test equivalence on_the_cpu; }
+  [ ${#files[@]} -eq 1 ] || { "${run[@]}" --lib -- cpu:: ranks:: isa::; "${run[@]}" --test equivalence on_the_cpu; }
 }
 case ${1:-both} in
   neon) check aarch64-unknown-linux-gnu ;;

@@ -5,11 +5,11 @@ use std::{ffi::OsStr, sync::OnceLock};
 use crate::error::{Error, Result};
 
 /// The name of a set of instructions in this variable keeps kernels from using more than that: for testing on a machine that has
-/// more. On x86-64 `portable`, `avx2` or `avx512`, on 64-bit ARM `portable` or `neon`; read once.
+/// more. On x86-64 `portable`, `avx2` or `avx512`, on 64-bit ARM `portable` or `neon`; empty is as if it were unset. Read once.
 pub const ISA: &str = "FANGORN_ISA";
 
 /// `slow` or `fast` in this variable is taken for how the machine gathers values, which otherwise is measured: for testing what
-/// is done on another one. It matters with AVX2 and up; read once.
+/// is done on another one. It matters with AVX2 and up; empty is as if it were unset. Read once.
 pub const GATHERS: &str = "FANGORN_GATHERS";
 
 /// Sets of instructions. Of one architecture's each has those before it.
@@ -39,42 +39,65 @@ fn sets() -> impl Iterator<Item = (&'static str, Isa)> + Clone {
 /// Whether gathers are fast, by name.
 const SPEEDS: [(&str, bool); 2] = [("slow", false), ("fast", true)];
 
+/// A variable's value that means nothing here.
+#[derive(Clone, Debug)]
+struct Wrong {
+    variable: &'static str,
+    value: String,
+    names: String,
+}
+
+impl From<Wrong> for Error {
+    fn from(Wrong { variable, value, names }: Wrong) -> Self {
+        Self::Environment { variable, value, names }
+    }
+}
+
 /// What a variable's value stands for; `None` where it has none.
 fn chosen<T>(
     variable: &'static str,
     value: Option<&OsStr>,
     choices: impl Iterator<Item = (&'static str, T)> + Clone,
-) -> Result<Option<T>> {
+) -> std::result::Result<Option<T>, Wrong> {
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
     match choices.clone().find(|(name, _)| value == *name) {
         Some((_, choice)) => Ok(Some(choice)),
         None => {
             let names: Vec<_> = choices.map(|(name, _)| name).collect();
-            let value = value.to_string_lossy().into_owned();
-            Err(Error::Environment { variable, value, names: names.join(", ") })
+            let value = value.to_string_lossy().escape_debug().to_string();
+            Err(Wrong { variable, value, names: names.join(", ") })
         }
     }
 }
 
-fn allowed() -> Result<Option<Isa>> {
-    chosen(ISA, std::env::var_os(ISA).as_deref(), sets())
+/// What the environment says.
+#[derive(Clone, Debug)]
+struct Said {
+    most: Option<Isa>,
+    gathers: Option<bool>,
+    wrong: Option<Wrong>,
 }
 
-fn said_to_gather() -> Result<Option<bool>> {
-    chosen(GATHERS, std::env::var_os(GATHERS).as_deref(), SPEEDS.into_iter())
+fn said() -> &'static Said {
+    static SAID: OnceLock<Said> = OnceLock::new();
+    SAID.get_or_init(|| {
+        let most = chosen(ISA, std::env::var_os(ISA).as_deref(), sets());
+        let gathers = chosen(GATHERS, std::env::var_os(GATHERS).as_deref(), SPEEDS.into_iter());
+        let wrong = most.as_ref().err().or(gathers.as_ref().err()).cloned();
+        Said { most: most.ok().flatten(), gathers: gathers.ok().flatten(), wrong }
+    })
 }
 
-/// Refuses a value of [`ISA`] or [`GATHERS`] that means nothing here: what is tested under it would not be what was meant.
+/// Refuses a value of [`ISA`] or [`GATHERS`] that means nothing here: what is tested under it would not be what was meant. Programs
+/// ask when they are made; what is only printed of a schedule does not.
 pub(crate) fn check() -> Result<()> {
-    allowed()?;
-    said_to_gather()?;
-    Ok(())
+    said().wrong.clone().map_or(Ok(()), |wrong| Err(wrong.into()))
 }
 
 /// What this machine is able to, and is allowed. A wrong [`ISA`] allows all until [`check`] refuses it.
 pub(crate) fn isa() -> Isa {
     static FOUND: OnceLock<Isa> = OnceLock::new();
-    *FOUND.get_or_init(|| allowed().ok().flatten().map_or(able(), |most| able().min(most)))
+    *FOUND.get_or_init(|| said().most.map_or(able(), |most| able().min(most)))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -111,7 +134,7 @@ pub(crate) fn gathers() -> bool {
             // SAFETY: the machine is able.
             cfg!(not(miri)) && unsafe { probe::cycles_of_a_gather() } <= probe::FAST
         };
-        isa() >= Isa::Avx2 && said_to_gather().ok().flatten().unwrap_or_else(measured)
+        isa() >= Isa::Avx2 && said().gathers.unwrap_or_else(measured)
     })
 }
 
@@ -187,7 +210,7 @@ mod tests {
         assert!(matches!(speed(""), Ok(None)));
         assert!(matches!(speed("slow"), Ok(Some(false))));
         assert!(matches!(speed("fast"), Ok(Some(true))));
-        let wrong = speed("Fast").expect_err("a name of another case").to_string();
+        let wrong = Error::from(speed("Fast").expect_err("a name of another case")).to_string();
         assert!(wrong.contains("FANGORN_GATHERS is `Fast`") && wrong.contains("slow, fast"), "{wrong}");
     }
 

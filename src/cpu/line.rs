@@ -1,5 +1,5 @@
 //! Memory in whole lines of the cache. A register of 64 bytes that lies on two lines takes two loads, and trees in blends do little
-//! else than load: it was a fifth of their time, for want of 48 bytes.
+//! else than load: see the book's results.
 
 /// Bytes of a line.
 const BYTES: usize = 64;
@@ -17,7 +17,7 @@ pub(super) const fn room<T>(values: usize) -> usize {
 /// The values from the first on that begins with a line.
 pub(super) fn aligned<T>(room: &mut [T]) -> &mut [T] {
     // An interpreter of programs may know no such place.
-    let skip = Some(room.as_ptr().align_offset(BYTES)).filter(|skip| skip * size_of::<T>() < BYTES);
+    let skip = Some(room.as_ptr().align_offset(BYTES)).filter(|skip| *skip < BYTES / size_of::<T>());
     &mut room[skip.unwrap_or(0)..]
 }
 

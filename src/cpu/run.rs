@@ -385,7 +385,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                         }
                     };
                     match sink.sums(first, count, position) {
-                        Some(sums) if place == 0 => blend::add(&numbers, own, sums),
+                        // SAFETY: a tree's numbers are below its exits, of which leaves have a value each.
+                        Some(sums) if place == 0 => unsafe { blend::add(&numbers, own, sums) },
                         _ => {
                             for (l, number) in numbers[place..place + count].iter().enumerate() {
                                 sink.slot(first + l, position, leaves.slots[usize::from(*number)] as usize);
@@ -393,6 +394,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                         }
                     }
                 };
+                let together = blend.together() && matches!(exits, Exits::Leaves(_));
                 let mut done = 0;
                 while done < row.count {
                     let first = row.at(done);
@@ -402,10 +404,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     // Blocks that are evaluated together share the loads of a tree's groups.
                     macro_rules! together {
                         ($blocks:literal) => {
-                            if place == 0
-                                && left > ($blocks - 1) * blend::BLOCK
-                                && matches!(exits, Exits::Leaves(_))
-                            {
+                            if together && place == 0 && left > ($blocks - 1) * blend::BLOCK {
                                 let count = left.min($blocks * blend::BLOCK);
                                 let ranks: [_; $blocks] =
                                     std::array::from_fn(|k| block(first + k * blend::BLOCK).0);

@@ -212,7 +212,7 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
         Isa::Avx512 => (1.0, STEP),
         Isa::Avx2 => (1.5, STEP),
         // NEON's registers are as long as those of the portable code, of which this was measured.
-        Isa::Neon | Isa::Portable => (4.0, 2.0 * STEP),
+        Isa::Neon | Isa::Portable => (6.0, 2.0 * STEP),
     };
     let blends = times * blend_cycles(splits, stats.trees, columns);
     let fits = forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES);

@@ -182,3 +182,27 @@ impl Text {
         self.forest.forward(self.encoder.forward(tokens))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Distribution;
+
+    use super::*;
+
+    /// No keys and no values is another way to the same numbers.
+    #[test]
+    fn a_first_token_is_what_it_is_among_all() {
+        let device = Device::flex();
+        let sizes = Sizes { vocabulary: 1, length: 5, width: 12, heads: 3, inner: 16, layers: 1 };
+        let layer = Layer::new(sizes, &device);
+        let (rows, Sizes { length, width, .. }) = (7, sizes);
+        let x = Tensor::<2>::random([rows * length, width], Distribution::Normal(0.0, 1.0), &device);
+        let all = layer.forward(x.clone(), length).reshape([rows, length, width]).narrow(1, 0, 1);
+        let (all, first) = (all.into_data(), layer.first(x, length).into_data());
+        let (all, first) = (all.as_slice::<f32>().expect("f32"), first.as_slice::<f32>().expect("f32"));
+        assert_eq!(all.len(), first.len());
+        for (a, b) in all.iter().zip(first) {
+            assert!((a - b).abs() < 1e-5, "{a} and {b}");
+        }
+    }
+}

@@ -252,7 +252,8 @@ impl Blend {
 
     /// Makes room for what groups find.
     pub(super) fn prepare(&self, values: &mut Values) {
-        for blocks in &mut values.blocks {
+        let together = if self.together() { TOGETHER } else { 1 };
+        for blocks in &mut values.blocks[..together] {
             let constants = blocks.len().min(MOST_LEAVES);
             blocks.resize(self.blocks.max(blocks.len()), Line([0; BLOCK]));
             for (leaf, block) in blocks.iter_mut().enumerate().take(MOST_LEAVES).skip(constants) {
@@ -291,6 +292,14 @@ impl Blend {
         portable::evaluate(self, tree, ranks, blocks)
     }
 
+    /// Whether [`Blend::add_together`] is a way of the machine's own.
+    pub(super) fn together(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.turned || super::simd::blend::available();
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     /// Adds to the sums of up to `R` blocks of rows the value of each row's leaf, if that is a way of the machine's own; otherwise
     /// `false`. `own` are the tree's values.
     #[inline]
@@ -306,11 +315,10 @@ impl Blend {
         const { assert!(R <= TOGETHER) };
         #[cfg(target_arch = "x86_64")]
         if let Some(tree) = &self.trees[position]
-            && (super::simd::blend::available() || self.turned)
+            && self.together()
         {
-            assert!(
-                ranks.iter().all(|ranks| ranks.len() >= self.columns_end) && own.singles.len() >= padded(1)
-            );
+            assert!(ranks.iter().all(|ranks| ranks.len() >= self.columns_end));
+            assert!(own.singles.len() >= padded(tree.exits.1 as usize));
             assert!(values.blocks.iter().all(|blocks| blocks.len() >= self.blocks));
             let ranks = ranks.map(<[u8]>::as_ptr);
             let mut blocks = [std::ptr::null_mut(); R];
@@ -329,13 +337,15 @@ impl Blend {
 }
 
 /// Adds the value of each row's leaf to its sum: of as many rows as there are sums.
+///
+/// # Safety
+/// Every number is below the values there are, which are sixteen at least.
 #[inline]
-pub(super) fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
+pub(super) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
     let count = sums.len().min(BLOCK);
     #[cfg(target_arch = "x86_64")]
     if isa() >= Isa::Avx2 {
-        assert!(own.singles.len() >= padded(1));
-        // SAFETY: the machine is able; a tree's numbers are below its exits, which have a value each.
+        // SAFETY: the machine is able; the rest as promised to this function.
         unsafe {
             super::simd::avx2::blend::add(numbers, LeafValues { planes: &[], ..own }, &mut sums[..count])
         };
@@ -343,13 +353,13 @@ pub(super) fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) 
     }
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
-        // SAFETY: the machine is able; a tree's numbers are below its exits, which have a value each.
+        // SAFETY: the machine is able; the rest as promised to this function.
         unsafe { super::neon::blend::add(numbers, own.singles, &mut sums[..count]) };
         return;
     }
     for (sum, number) in sums[..count].iter_mut().zip(numbers) {
         debug_assert!(usize::from(*number) < own.singles.len());
-        // SAFETY: a tree's numbers are below its exits, which have a value each.
+        // SAFETY: as promised to this function.
         *sum += unsafe { *own.singles.get_unchecked(usize::from(*number)) };
     }
 }
