@@ -74,6 +74,7 @@ fn chosen<T>(
 #[derive(Clone, Debug)]
 struct Said {
     most: Option<Isa>,
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     gathers: Option<bool>,
     wrong: Option<Wrong>,
 }
