@@ -282,8 +282,9 @@ def plot(rows, stem):
     drawing.legend(handles=handles, loc="lower center", ncols=columns, fontsize=8, frameon=False)
     first = rows[0]
     title = f"{first['machine']}, {first['threads']} thread(s), {first['date']}, commit {first['commit']}"
-    drawing.suptitle(title, fontsize=9)
-    drawing.tight_layout(rect=(0, 0.6 / (3.1 * down + 0.8), 1, 1))
+    tall = 3.1 * down + 0.8
+    drawing.suptitle(title, fontsize=9, y=1 - 0.1 / tall)
+    drawing.tight_layout(rect=(0, 0.6 / tall, 1, 1 - 0.2 / tall))
     # Text as text: a reader's own font, and a tenth of the file.
     plt.rcParams["svg.fonttype"] = "none"
     for kind in ("png", "svg"):
