@@ -157,7 +157,9 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
                     let mut sums = [0.0; TOGETHER * BLOCK];
                     let together = together.map(|ranks| given(&turned, ranks));
                     let together = together.each_ref().map(|ranks| &ranks[..]);
-                    assert!(turned.add_together(0, together, own, values, &mut sums));
+                    with_values(&turned, |values| {
+                        assert!(turned.add_together(0, together, own, values, &mut sums));
+                    });
                     assert_eq!(named(&turned, &sums), expected, "{what}, four blocks with AVX2");
                 }
             });
