@@ -70,6 +70,31 @@ pub(crate) struct Search {
 /// 64 rows of a column: its search, their values, and where their ranks go.
 pub(crate) type Searched<'a> = (Search, &'a [f32; BLOCK], &'a mut [u8; BLOCK]);
 
+/// Ranks columns one after the other, each by the kernel that is compiled for its levels; says how many.
+macro_rules! by_levels {
+    ($columns:expr, $pivots:expr, $within:ident $(, $more:ident)?) => {{
+        let mut done = 0;
+        for ($crate::cpu::rank::Search { begin, levels, missing }, values, out) in $columns {
+            let pivots = &$pivots[begin as usize..];
+            match levels {
+                0 => $within::<0 $(, $more)?>(pivots, values, missing, out),
+                1 => $within::<1 $(, $more)?>(pivots, values, missing, out),
+                2 => $within::<2 $(, $more)?>(pivots, values, missing, out),
+                3 => $within::<3 $(, $more)?>(pivots, values, missing, out),
+                4 => $within::<4 $(, $more)?>(pivots, values, missing, out),
+                5 => $within::<5 $(, $more)?>(pivots, values, missing, out),
+                6 => $within::<6 $(, $more)?>(pivots, values, missing, out),
+                7 => $within::<7 $(, $more)?>(pivots, values, missing, out),
+                _ => $within::<{ $crate::cpu::rank::MOST_LEVELS } $(, $more)?>(pivots, values, missing, out),
+            }
+            done += 1;
+        }
+        done
+    }};
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use by_levels;
+
 /// Writes how many thresholds are at most each value, one column after the other, if the machine has vectors for that; says of how
 /// many columns.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]

@@ -6,7 +6,7 @@ use super::{LANES, four, load};
 use crate::cpu::{
     count::FAN,
     line::{Line, flat},
-    rank::{BLOCK, Coded, MOST_LEVELS, Missing, Search, Searched, blocks_of},
+    rank::{BLOCK, Coded, MOST_LEVELS, Missing, Searched, blocks_of, by_levels},
 };
 
 /// Levels whose pivots are permuted: 32 of the last of them are two tables of four registers. Those below are loaded.
@@ -18,23 +18,7 @@ pub(in crate::cpu) fn ranks<'a>(
     pivots: &[Line<[f32; FAN]>],
     columns: impl Iterator<Item = Searched<'a>>,
 ) -> usize {
-    let mut done = 0;
-    for (Search { begin, levels, missing }, values, out) in columns {
-        let pivots = &pivots[begin as usize..];
-        match levels {
-            0 => within::<0>(pivots, values, missing, out),
-            1 => within::<1>(pivots, values, missing, out),
-            2 => within::<2>(pivots, values, missing, out),
-            3 => within::<3>(pivots, values, missing, out),
-            4 => within::<4>(pivots, values, missing, out),
-            5 => within::<5>(pivots, values, missing, out),
-            6 => within::<6>(pivots, values, missing, out),
-            7 => within::<7>(pivots, values, missing, out),
-            _ => within::<MOST_LEVELS>(pivots, values, missing, out),
-        }
-        done += 1;
-    }
-    done
+    by_levels!(columns, pivots, within)
 }
 
 /// The search of each row, from the root down. A row's place on a level, counted from the left, is in each byte of its word: what

@@ -6,7 +6,7 @@ use crate::cpu::{
     count::FAN,
     isa::{Isa, isa},
     line::Line,
-    rank::{BLOCK, Coded, MOST_LEVELS, Missing, Search, Searched, blocks_of},
+    rank::{BLOCK, Coded, Missing, Searched, blocks_of, by_levels},
 };
 
 // A level's pivots are whole registers.
@@ -35,47 +35,13 @@ unsafe fn each_512<'a, const SHIFTS: bool>(
     pivots: &[Line<[f32; FAN]>],
     columns: impl Iterator<Item = Searched<'a>>,
 ) -> usize {
-    let mut done = 0;
-    for (Search { begin, levels, missing }, values, out) in columns {
-        let pivots = &pivots[begin as usize..];
-        // SAFETY: as promised to this function.
-        unsafe {
-            match levels {
-                0 => within::<0, SHIFTS>(pivots, values, missing, out),
-                1 => within::<1, SHIFTS>(pivots, values, missing, out),
-                2 => within::<2, SHIFTS>(pivots, values, missing, out),
-                3 => within::<3, SHIFTS>(pivots, values, missing, out),
-                4 => within::<4, SHIFTS>(pivots, values, missing, out),
-                5 => within::<5, SHIFTS>(pivots, values, missing, out),
-                6 => within::<6, SHIFTS>(pivots, values, missing, out),
-                7 => within::<7, SHIFTS>(pivots, values, missing, out),
-                _ => within::<MOST_LEVELS, SHIFTS>(pivots, values, missing, out),
-            }
-        }
-        done += 1;
-    }
-    done
+    // SAFETY: as promised to this function.
+    unsafe { by_levels!(columns, pivots, within, SHIFTS) }
 }
 
 #[target_feature(enable = "avx2")]
 fn each_256<'a>(pivots: &[Line<[f32; FAN]>], columns: impl Iterator<Item = Searched<'a>>) -> usize {
-    let mut done = 0;
-    for (Search { begin, levels, missing }, values, out) in columns {
-        let pivots = &pivots[begin as usize..];
-        match levels {
-            0 => within_256::<0>(pivots, values, missing, out),
-            1 => within_256::<1>(pivots, values, missing, out),
-            2 => within_256::<2>(pivots, values, missing, out),
-            3 => within_256::<3>(pivots, values, missing, out),
-            4 => within_256::<4>(pivots, values, missing, out),
-            5 => within_256::<5>(pivots, values, missing, out),
-            6 => within_256::<6>(pivots, values, missing, out),
-            7 => within_256::<7>(pivots, values, missing, out),
-            _ => within_256::<MOST_LEVELS>(pivots, values, missing, out),
-        }
-        done += 1;
-    }
-    done
+    by_levels!(columns, pivots, within_256)
 }
 
 /// The search of each row as the signs of what pivots leave of its value: two instructions a level beside the permute, and of
