@@ -361,6 +361,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 false => self.walked(ranks, row, tree, shape, sink),
             };
         };
+        let mut room = Line([0.0; blend::BLOCK * 4]);
         blend::with_values(blend, |values| {
             for t in 0..tree.count {
                 let position = tree.at(t);
@@ -369,7 +370,6 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     continue;
                 }
                 let exits = blend.exits(position);
-                let mut room = Line([0.0; blend::BLOCK * 4]);
                 let own = match exits {
                     Exits::Leaves(leaves) => sink.values(leaves, &mut room),
                     Exits::Addresses(_) => blend::LeafValues::default(),
