@@ -7,7 +7,7 @@ mod mutate;
 use fangorn::forest::reference;
 use fangorn::import::ErrorKind::{Limit, Options, Schema, Structure, Syntax, Unsupported, Value as BadValue};
 use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse};
-use mutate::{KINDS, NUMBERS, Random, Tally, mutate_bytes, replace_number, zoo};
+use mutate::{KINDS, NUMBERS, Random, Tally, change, mutate_bytes, replace_number, zoo};
 use serde_json::{Value, json};
 
 fn over(feature: u32, border: f64, index: u32) -> Value {
@@ -55,20 +55,6 @@ fn nested() -> Value {
     if let Some(map) = document.as_object_mut() {
         map.remove("oblivious_trees");
         map.insert("trees".into(), trees);
-    }
-    document
-}
-
-/// The document with the values at JSON pointers replaced; null removes one.
-fn change(mut document: Value, changes: &[(&str, Value)]) -> Value {
-    for (pointer, value) in changes {
-        let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
-        match document.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}")) {
-            Value::Object(map) if value.is_null() => drop(map.remove(key)),
-            Value::Object(map) => drop(map.insert(key.into(), value.clone())),
-            Value::Array(items) => items[key.parse::<usize>().expect("an index")] = value.clone(),
-            other => panic!("{parent} is {other}"),
-        }
     }
     document
 }

@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use crate::{assert_refused, command, fangorn, model, prints, refuses, text, zoo};
+use crate::{PRESETS, assert_refused, command, fangorn, model, prints, refuses, text, zoo};
 
 #[test]
 fn names_that_are_not_known_are_refused() {
@@ -12,15 +12,7 @@ fn names_that_are_not_known_are_refused() {
     let all =
         ["reference", "cpu", "flex", "ndarray", "wgpu", "vulkan", "metal", "cuda", "rocm", "cubecl-cpu"];
     refuses(&[&predict[..], &["--backend", "abacus"]].concat(), &[&["abacus"], &all[..]].concat());
-    let presets = [
-        "default",
-        "xgboost",
-        "treebeard_one_tree",
-        "treebeard_one_row",
-        "tahoe_direct",
-        "tahoe_shared_data",
-    ];
-    refuses(&[&predict[..], &["--schedule", "quick"]].concat(), &[&["quick"], &presets[..]].concat());
+    refuses(&[&predict[..], &["--schedule", "quick"]].concat(), &[&["quick"], &PRESETS[..]].concat());
     refuses(&[&predict[..], &["-o", "values.txt"]].concat(), &["values.txt", ".npy", ".csv"]);
     for arguments in [&["--output", "colour"][..], &["--frobnicate"]] {
         let output = fangorn(&[&predict[..], arguments].concat());

@@ -16,6 +16,10 @@ use std::{
 
 use npyz::WriterBuilder as _;
 
+/// Presets that run on every backend.
+const PRESETS: [&str; 6] =
+    ["default", "xgboost", "treebeard_one_tree", "treebeard_one_row", "tahoe_direct", "tahoe_shared_data"];
+
 fn zoo(model: &str, file: &str) -> String {
     format!("{}/tests/zoo/{model}/{file}", env!("CARGO_MANIFEST_DIR"))
 }

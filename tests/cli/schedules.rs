@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Scratch, csv, fangorn, model, prints, read_npy, refuses, zoo};
+use crate::{PRESETS, Scratch, csv, fangorn, model, prints, read_npy, refuses, zoo};
 
 /// Rows are counted, and schedules that go by the counts give what any gives.
 #[test]
@@ -77,15 +77,7 @@ fn schedules_come_from_presets_and_files() {
     let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
     let expected = read_npy::<f32>(&zoo("churn", "margin.npy")).1;
     let file = scratch.file("own.txt", "# rows in tiles\ntile(batch, b0, b1, 16)\nreorder(b0, tree, b1)\n");
-    let presets = [
-        "default",
-        "xgboost",
-        "treebeard_one_tree",
-        "treebeard_one_row",
-        "tahoe_direct",
-        "tahoe_shared_data",
-    ];
-    for schedule in presets.into_iter().chain([&file[..]]) {
+    for schedule in PRESETS.into_iter().chain([&file[..]]) {
         let printed =
             prints(&["predict", &model, "--rows", &rows, "--output", "margin", "--schedule", schedule]);
         for (found, expected) in csv::<f32>(&printed).concat().into_iter().zip(&expected) {

@@ -56,19 +56,9 @@ fn minimal() -> Value {
 
 const MODEL: &str = "/learner/gradient_booster/model";
 
-/// The minimal model with the value at a JSON pointer replaced; null removes it.
+/// The minimal model with the values at JSON pointers replaced; null removes one.
 fn with(changes: &[(&str, Value)]) -> Value {
-    let mut document = minimal();
-    for (pointer, value) in changes {
-        let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
-        match document.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}")) {
-            Value::Object(map) if value.is_null() => drop(map.remove(key)),
-            Value::Object(map) => drop(map.insert(key.into(), value.clone())),
-            Value::Array(items) => items[key.parse::<usize>().expect("an index")] = value.clone(),
-            other => panic!("{parent} is {other}"),
-        }
-    }
-    document
+    mutate::change(minimal(), changes)
 }
 
 /// The document in UBJSON, as XGBoost writes it: arrays of numbers state their type.

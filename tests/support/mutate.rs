@@ -7,6 +7,7 @@ use fangorn::{
     forest::reference,
     import::{LoadOptions, parse},
 };
+use serde_json::Value;
 
 /// A generator of random numbers that needs no crate: splitmix64.
 pub struct Random(pub u64);
@@ -142,4 +143,18 @@ pub fn zoo(names: &[&str], most: usize, rounds: usize) -> Vec<(String, Vec<u8>, 
         Some((file.display().to_string(), bytes, rounds))
     };
     files.iter().filter_map(small).collect()
+}
+
+/// The document with the values at JSON pointers replaced; null removes one.
+pub fn change(mut document: Value, changes: &[(&str, Value)]) -> Value {
+    for (pointer, value) in changes {
+        let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
+        match document.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}")) {
+            Value::Object(map) if value.is_null() => drop(map.remove(key)),
+            Value::Object(map) => drop(map.insert(key.into(), value.clone())),
+            Value::Array(items) => items[key.parse::<usize>().expect("an index")] = value.clone(),
+            other => panic!("{parent} is {other}"),
+        }
+    }
+    document
 }
