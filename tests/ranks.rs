@@ -340,6 +340,70 @@ fn rows_and_ranks_may_lie_anywhere() {
     }
 }
 
+/// Forests of stumps over rows of every width around a line of the cache, whose columns have from no threshold to many, missing
+/// values on either side, infinite thresholds and questions among them: what is written by column, of rows one after the other, is
+/// what is written by row.
+#[test]
+fn columns_of_few_thresholds_and_of_many_are_ranked_alike() {
+    let mut seed = 7u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for columns in [1usize, 15, 16, 17, 24, 31, 33, 48, 70] {
+        for most in [1, 2, 5, 9, 40] {
+            let mut builder = Forest::builder(columns, 1);
+            let set = builder.set([1, 4], CategoryRule::NotNegative);
+            for feature in 0..columns as u32 {
+                for side in [Side::Left, Side::Right] {
+                    // A forest has a tree at least.
+                    let stumps = random(most + 1) + u64::from(feature == 0);
+                    for _ in 0..stumps {
+                        let any = random(1000) as f32 / 64.0;
+                        let threshold = [-0.0, 1e-45, -2.5, 3.0, 3.4e38, any][random(6) as usize].into();
+                        let odd = random(40) == 0;
+                        let predicate = match random(2) {
+                            _ if !odd => less(threshold),
+                            0 => less(f64::INFINITY),
+                            _ => Predicate::InSet { set, inside: Side::Left },
+                        };
+                        let mut tree = builder.tree(0);
+                        tree.split(feature, predicate, side, 1, 2);
+                        tree.leaf(1, &[1.0]);
+                        tree.leaf(2, &[2.0]);
+                    }
+                }
+            }
+            let forest = builder.build().expect("stumps");
+            let ranks = Ranks::new(&forest, Choice::U8).expect("ranks");
+            let rank_columns = ranks.columns().len();
+            let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, f32::MAX, f32::MIN];
+            // Rows further apart than they are long, too.
+            let (count, apart) = (64 + 64 + 20, columns + random(3) as usize);
+            let values: Vec<f32> = (0..count * apart)
+                .map(|_| match random(4) {
+                    0 => odd[random(8) as usize],
+                    1 => [-2.5f32, 3.0, 3.4e38, 1e-45][random(4) as usize].next_down(),
+                    2 => [-2.5, 3.0, 3.4e38, 1e-45, 1.0, 4.0][random(6) as usize],
+                    _ => random(1000) as f32 / 64.0,
+                })
+                .collect();
+            let rows = Rows::strided(&values, [count, columns], [apart, 1]).expect("rows");
+            let by_row = rank_as::<f32, u8>(&ranks, &rows);
+            let mut by_column = vec![0u8; rank_columns * count];
+            ranks.ranker().rank_strided(&rows, &mut by_column, [1, count]).expect("ranks");
+            for (i, rank) in by_column.iter().enumerate() {
+                let (c, r) = (i / count, i % count);
+                assert_eq!(
+                    f64::from(*rank),
+                    by_row[r * rank_columns + c],
+                    "{columns} {most}: {c} of row {r}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn misuse_is_an_error_that_names_the_remedy() {
     let s = support::named("churn");

@@ -6,11 +6,12 @@ use cpu_time::ThreadTime;
 use fangorn::{
     cpu::Rows,
     import,
-    ranks::{Choice, Rank, Ranker, Ranks, Width},
+    ranks::{Choice, Rank, Ranks, Width},
 };
 
-/// Prints what ranks of a model come to for each choice of width, and what ranking takes: into rows of ranks, and
-/// into columns of 64 rows each.
+/// Prints what ranks of a model come to for each choice of width, and what ranking takes: into rows of ranks, and into columns of
+/// 64 rows each. What it takes to read a value of each line of the cache that is ranked is printed beside it: nobody predicts
+/// without that.
 pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn Error>> {
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = super::read(rows)?;
@@ -28,14 +29,13 @@ pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
         );
         for &batch in batches.iter().filter(|_| choice != Choice::Auto) {
             let repeated: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
-            let rows = Rows::new(&repeated, columns)?;
-            let [by_row, by_column] = match ranks.width() {
-                Width::U8 => measure::<u8>(&ranks.ranker(), &rows, ranks.columns().len())?,
-                Width::U16 => measure::<u16>(&ranks.ranker(), &rows, ranks.columns().len())?,
+            let [by_row, by_column, read] = match ranks.width() {
+                Width::U8 => measure::<u8>(&ranks, &repeated, columns, &forest.used_columns())?,
+                Width::U16 => measure::<u16>(&ranks, &repeated, columns, &forest.used_columns())?,
             };
             let each = |us: f64| us * 1e3 / used.max(1) as f64;
             println!(
-                "  {batch:6} rows: {by_row:7.3} us a row ({:6.2} ns a column); columns of 64 rows: {by_column:7.3} ({:6.2})",
+                "  {batch:6} rows: {by_row:7.3} us a row ({:6.2} ns a column); columns of 64 rows: {by_column:7.3} ({:6.2}); reading: {read:7.3}",
                 each(by_row),
                 each(by_column)
             );
@@ -44,11 +44,22 @@ pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// The median time a row, in microseconds of thread CPU time: ranks by row, and by column for 64 rows at a time.
-fn measure<R: Rank>(ranker: &Ranker, rows: &Rows<'_>, columns: usize) -> Result<[f64; 2], fangorn::Error> {
+/// The median time a row, in microseconds of thread CPU time: ranks by row, by column for 64 rows at a time, and a value read of each line.
+fn measure<R: Rank>(
+    ranks: &Ranks,
+    values: &[f32],
+    width: usize,
+    used: &[u32],
+) -> Result<[f64; 3], fangorn::Error> {
     const BLOCK: usize = 64;
+    /// Values of a line.
+    const LINE: u32 = 16;
+    let rows = &Rows::new(values, width)?;
+    let (ranker, columns) = (ranks.ranker(), ranks.columns().len());
+    let mut lines: Vec<usize> = used.iter().map(|column| (column / LINE * LINE) as usize).collect();
+    lines.dedup();
     let mut out = vec![R::default(); rows.len().next_multiple_of(BLOCK) * columns];
-    let mut times = [Vec::new(), Vec::new()];
+    let mut times = [const { Vec::new() }; 3];
     let calls = (1024 / rows.len().max(1)).max(1);
     let begin = Instant::now();
     while times[0].len() < 5 || begin.elapsed().as_secs_f64() < 1.0 {
@@ -66,6 +77,18 @@ fn measure<R: Rank>(ranker: &Ranker, rows: &Rows<'_>, columns: usize) -> Result<
             }
         }
         times[1].push(per_row(start));
+        let start = ThreadTime::now();
+        for _ in 0..calls {
+            let mut sum = 0;
+            for block in black_box(values).chunks(BLOCK * rows.columns()) {
+                for line in &lines {
+                    let firsts = block[*line..].iter().step_by(rows.columns());
+                    sum ^= firsts.fold(0, |sum, value| sum ^ value.to_bits());
+                }
+            }
+            black_box(sum);
+        }
+        times[2].push(per_row(start));
     }
     Ok(times.map(|mut times| {
         times.sort_unstable_by(f64::total_cmp);

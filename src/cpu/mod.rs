@@ -22,6 +22,7 @@ pub mod nodes;
 mod program;
 pub(crate) mod rank;
 mod ranked;
+pub(crate) mod row_block;
 mod rows;
 mod run;
 #[cfg(target_arch = "x86_64")]

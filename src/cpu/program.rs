@@ -171,10 +171,8 @@ pub struct Program {
     pub(super) full: Option<Full>,
     /// Fewer rows than this are walked a row at a time.
     few_rows: usize,
-    /// What of a row the trees read; …
+    /// What of a row the trees read.
     pub(super) used: Used,
-    /// … and what of it is ranked.
-    pub(super) given: Used,
     pub(super) threads: u32,
     /// Whether a run goes round its parallel loops.
     parallel_inside: bool,
@@ -206,7 +204,6 @@ impl Program {
             return Err(crate::schedule::ScheduleError::whole(remedy).into());
         }
         let features = forest.features.len();
-        let given = Used::new(forest);
         let forest = lowered.walked(forest);
         let packed = lowered.packed();
         let targets = match &forest.targets {
@@ -256,7 +253,6 @@ impl Program {
             full,
             steps,
             used,
-            given,
             nodes,
             compare: forest.compare,
             wide: None,

@@ -6,7 +6,7 @@ use super::{count::FAN, line::Line, nodes::Compare};
 use crate::forest::CategoryRule;
 
 /// Rows that are ranked together.
-pub(crate) const BLOCK: usize = 64;
+pub(crate) use super::row_block::BLOCK;
 /// Levels of the largest search: 255 thresholds.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const MOST_LEVELS: u32 = 8;
@@ -67,15 +67,35 @@ pub(crate) struct Search {
     pub(crate) missing: Missing,
 }
 
-/// 64 rows of a column: its search, their values, and where their ranks go.
-pub(crate) type Searched<'a> = (Search, &'a [f32; BLOCK], &'a mut [u8; BLOCK]);
+/// 64 rows of a column: its search, where their values begin, and where their ranks go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Searched {
+    pub(crate) search: Search,
+    pub(crate) values: usize,
+    pub(crate) out: usize,
+}
+
+/// A column of few thresholds, which stand in layers: the least of each of sixteen columns of rows that lie side by side, the second of
+/// each, and so on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layered {
+    /// The column of ranks.
+    pub(crate) column: u32,
+    /// Which of the sixteen columns of rows.
+    pub(crate) lane: u8,
+    /// Thresholds, in the first layers.
+    pub(crate) count: u8,
+}
 
 /// Ranks columns one after the other, each by the kernel that is compiled for its levels; says how many.
 macro_rules! by_levels {
-    ($columns:expr, $pivots:expr, $within:ident $(, $more:ident)?) => {{
+    ($columns:expr, $pivots:expr, $values:expr, $out:expr, $within:ident $(, $more:ident)?) => {{
         let mut done = 0;
-        for ($crate::cpu::rank::Search { begin, levels, missing }, values, out) in $columns {
+        for $crate::cpu::rank::Searched { search, values, out } in $columns {
+            let $crate::cpu::rank::Search { begin, levels, missing } = search;
             let pivots = &$pivots[begin as usize..];
+            let values = $values[values..].first_chunk().expect("a block of values");
+            let out = $out[out..].first_chunk_mut().expect("a block of room");
             match levels {
                 0 => $within::<0 $(, $more)?>(pivots, values, missing, out),
                 1 => $within::<1 $(, $more)?>(pivots, values, missing, out),
@@ -96,15 +116,20 @@ macro_rules! by_levels {
 pub(super) use by_levels;
 
 /// Writes how many thresholds are at most each value, one column after the other, if the machine has vectors for that; says of how
-/// many columns.
+/// many columns. Each has 64 values, and room for as many ranks, where it says.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]
-pub(crate) fn ranks<'a>(pivots: &[Line<[f32; FAN]>], columns: impl Iterator<Item = Searched<'a>>) -> usize {
+pub(crate) fn ranks(
+    pivots: &[Line<[f32; FAN]>],
+    columns: impl Iterator<Item = Searched>,
+    values: &[f32],
+    out: &mut [u8],
+) -> usize {
     #[cfg(target_arch = "x86_64")]
-    return super::simd::rank::ranks(pivots, columns);
+    return super::simd::rank::ranks(pivots, columns, values, out);
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
         // SAFETY: the machine is able.
-        return unsafe { super::neon::rank::ranks(pivots, columns) };
+        return unsafe { super::neon::rank::ranks(pivots, columns, values, out) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     0

@@ -347,7 +347,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     fn ranked(&self, first: usize, count: usize, f: impl FnOnce(Window<'_, u8>)) {
         if let Some(ranker) = &self.program.ranker {
             let turned = self.program.blends.iter().any(|(_, blend)| blend.turned());
-            window::ranked(ranker, &self.program.given, self.rows, first, count, turned, f);
+            window::ranked(ranker, self.rows, first, count, turned, f);
         }
     }
 

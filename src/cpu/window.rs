@@ -6,20 +6,19 @@
 
 use std::cell::RefCell;
 
-#[cfg(target_arch = "aarch64")]
-use super::isa::{Isa, isa};
 use super::{
     blend::TURNED,
     line::{aligned, room},
+    row_block::{LINE, LineOf, RowBlock},
     rows::{Row, Rows},
     walk::{FEW_ROWS, Span},
 };
 use crate::{error::Result, forest::Forest, ranks::Ranker};
 
 /// Rows that are copied side by side.
-pub(super) const BLOCK: usize = 64;
-/// Columns that are looked at together: a line of the cache.
-const LINE: usize = 16;
+pub(super) use super::row_block::BLOCK;
+/// Lines that are asked for before they are read.
+const AHEAD: usize = 4;
 /// A kernel may load so many values past a block's last column.
 const SLACK: usize = BLOCK;
 /// Room that a thread may keep for a window's copy, in bytes.
@@ -32,8 +31,8 @@ const MOST_CLOSE: usize = 8192;
 /// Columns that some tree reads.
 #[derive(Clone, Debug)]
 pub(super) struct Used {
-    /// Sixteen columns at a time: the first, and which of them.
-    lines: Vec<(u32, u16)>,
+    /// Sixteen columns at a time.
+    lines: Vec<LineOf>,
     columns: usize,
     /// Columns in all.
     all: usize,
@@ -42,13 +41,16 @@ pub(super) struct Used {
 impl Used {
     pub(super) fn new(forest: &Forest) -> Self {
         let used = forest.used_columns();
-        let mut lines: Vec<(u32, u16)> = Vec::new();
+        let mut lines: Vec<LineOf> = Vec::new();
         for column in &used {
-            let (line, bit) = (column / LINE as u32 * LINE as u32, 1 << (column % LINE as u32));
-            match lines.last_mut().filter(|(last, _)| *last == line) {
-                Some((_, mask)) => *mask |= bit,
-                None => lines.push((line, bit)),
+            let (first, bit) = (column / LINE as u32 * LINE as u32, 1 << (column % LINE as u32));
+            match lines.last_mut().filter(|line| line.first == first) {
+                Some(line) => line.wanted |= bit,
+                None => lines.push(LineOf { first, wanted: bit, ahead: None }),
             }
+        }
+        for k in AHEAD..lines.len() {
+            lines[k - AHEAD].ahead = Some(lines[k].first);
         }
         Self { lines, columns: used.len(), all: forest.features.len() }
     }
@@ -162,27 +164,14 @@ pub(super) fn copied<T: Row>(
     for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
         let begin = first + b * BLOCK;
         let count = BLOCK.min(first + count - begin);
-        #[cfg(target_arch = "x86_64")]
-        if let Some(rows) = T::singles(rows)
-            && super::simd::available()
-            && super::simd::fits(rows)
-        {
-            // SAFETY: the machine is able; rows `begin` to `begin + count` are there, and a block's room.
-            unsafe { super::simd::transpose(rows, begin, count, &used.lines, block) };
+        if let Some(row_block) = T::singles(rows).and_then(|rows| RowBlock::new(rows, begin, count)) {
+            let first = used.lines.first().map_or(0, |line| line.first as usize);
+            row_block.columns(&used.lines, &mut block[first * BLOCK..]);
             continue;
         }
-        #[cfg(target_arch = "aarch64")]
-        if let Some(rows) = T::singles(rows)
-            && isa() == Isa::Neon
-            && rows.is_unit()
-        {
-            // SAFETY: the machine is able; a row's values follow each other; rows `begin` to `begin + count` are there, and a block's room.
-            unsafe { super::neon::transpose(rows, begin, count, &used.lines, block) };
-            continue;
-        }
-        for &(line, mask) in &used.lines {
-            for c in (0..LINE).filter(|c| mask >> c & 1 == 1) {
-                let column = line as usize + c;
+        for line in &used.lines {
+            for c in (0..LINE).filter(|c| line.wanted >> c & 1 == 1) {
+                let column = line.first as usize + c;
                 for (r, place) in block[column * BLOCK..][..count].iter_mut().enumerate() {
                     // SAFETY: callers keep to the rows there are; a used column is one.
                     *place = unsafe { rows.get::<false>(begin + r, column) }.read();
@@ -194,11 +183,9 @@ pub(super) fn copied<T: Row>(
     SCRATCH.with(|s| s.replace(scratch));
 }
 
-/// Lends `f` the ranks of `count` rows from `first` on, and if asked for once more, turned. `used` are the columns that are
-/// ranked.
+/// Lends `f` the ranks of `count` rows from `first` on, and if asked for once more, turned.
 pub(super) fn ranked<T: Row>(
     ranker: &Ranker,
-    used: &Used,
     rows: &Rows<'_, T>,
     first: usize,
     count: usize,
@@ -220,16 +207,7 @@ pub(super) fn ranked<T: Row>(
         let begin = b * BLOCK;
         let here = BLOCK.min(count - begin);
         let rank = |done: Result<()>| debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
-        // A column is read faster where its values follow each other, even if they have to be brought there.
-        match T::singles(rows) {
-            Some(rows) if here >= FEW_ROWS && used.fits(BLOCK) => {
-                copied(rows, first + begin, here, used, |window| {
-                    let (rows, _) = window.rows(first + begin);
-                    rank(ranker.rank_strided(&rows.slice(0, here), block, [1, BLOCK]));
-                })
-            }
-            _ => rank(ranker.rank_strided(&rows.slice(first + begin, here), block, [1, BLOCK])),
-        }
+        rank(ranker.rank_block(&rows.slice(first + begin, here), block));
         // While they are close.
         if let Some(turned) = others.next() {
             turned.iter_mut().zip(&*block).for_each(|(turned, rank)| *turned = rank ^ TURNED);
@@ -252,12 +230,12 @@ pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize,
     }
     for row in first..first + count {
         let row = rows.from(row).as_ptr();
-        for &(line, _) in &used.lines {
+        for line in &used.lines {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: every x86-64 has it, and it reads nothing.
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line as usize).cast());
+                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line.first as usize).cast());
             }
         }
     }

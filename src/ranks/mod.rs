@@ -17,6 +17,7 @@
 //! What stays out: schedules, layouts, devices.
 
 mod columns;
+mod lines;
 mod ranker;
 mod rewrite;
 mod search;

@@ -2,13 +2,15 @@
 
 use super::{
     Asks, Column, Ranks, Width,
+    lines::{Lines, Of},
     search::{Table, Tables},
 };
 use crate::{
     cpu::{
         Read, Row, Rows,
         nodes::Compare,
-        rank::{self, BLOCK, Coded, Missing, Search},
+        rank::{self, BLOCK, Coded, Missing, Search, Searched},
+        row_block::{LineRoom, RowBlock},
     },
     error::{Error, Result},
     forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
@@ -68,6 +70,8 @@ pub struct Ranker {
     columns: usize,
     sets: Vec<CategorySet>,
     singles: Answers<f32>,
+    /// How `f32` rows become ranks of a byte a line at a time.
+    lines: Option<Lines>,
     /// For `f64` rows of a forest that compares there.
     doubles: Option<Answers<f64>>,
 }
@@ -109,12 +113,14 @@ enum By {
 
 impl Ranker {
     pub(super) fn new(ranks: &Ranks) -> Self {
+        let singles = Answers::new(ranks);
         Self {
             width: ranks.width,
             features: ranks.features,
             columns: ranks.columns.len(),
             sets: ranks.sets.clone(),
-            singles: Answers::new(ranks),
+            lines: (ranks.width == Width::U8).then(|| singles.lines(ranks)),
+            singles,
             doubles: (ranks.compare == CompareType::F64).then(|| Answers::new(ranks)),
         }
     }
@@ -194,6 +200,21 @@ impl Ranker {
         Ok(())
     }
 
+    /// The same for at most 64 rows, as bytes, column after column of 64 rows: what stands past the last row is somebody's
+    /// rank.
+    pub(crate) fn rank_block<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
+        if (FEW_ROWS..=BLOCK).contains(&rows.len())
+            && rows.columns() == self.features
+            && out.len() >= self.columns * BLOCK
+            && let (Some(lines), Some(singles)) = (&self.lines, T::singles(rows))
+            && let Some(block) = RowBlock::new(singles, 0, BLOCK)
+        {
+            self.by_lines(lines, &block, out, BLOCK);
+            return Ok(());
+        }
+        self.rank_strided(rows, out, [1, BLOCK])
+    }
+
     fn all<T: Row + Read<C>, C: Compare, R: Rank>(
         &self,
         answers: &Answers<C>,
@@ -202,9 +223,21 @@ impl Ranker {
         strides: [usize; 2],
     ) {
         let mut first = 0;
+        let mut lined =
+            T::singles(rows).zip(self.lines.as_ref()).filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
         while first < rows.len() {
             let left = rows.len() - first;
-            if left >= FEW_ROWS {
+            if left >= BLOCK
+                && let Some((singles, lines)) = lined
+            {
+                match (RowBlock::new(singles, first, BLOCK), R::bytes(out)) {
+                    (Some(block), Some(out)) => {
+                        self.by_lines(lines, &block, &mut out[first..], strides[1]);
+                        first += BLOCK;
+                    }
+                    _ => lined = None,
+                }
+            } else if left >= FEW_ROWS {
                 self.some::<T, C, R, BLOCK>(answers, rows, first, out, strides);
                 first += BLOCK.min(left);
             } else {
@@ -225,7 +258,6 @@ impl Ranker {
     ) {
         let count = N.min(rows.len() - first);
         let mut room = [C::NAN; N];
-        let mut ranks = [0u32; N];
         let mut close = None;
         let mut coded: Option<(u32, CategoryRule, Coded)> = None;
         let mut next = 0;
@@ -251,41 +283,84 @@ impl Ranker {
                 }
             };
             let begin = first * strides[0] + c * strides[1];
-            if strides[0] == 1
-                && let (Some(values), Some(out)) = (values.first_chunk(), R::bytes(&mut out[begin..]))
-                && answers.bytes(c, values, &mut coded, &mut out[..count])
-            {
+            self.one(answers, c, values, &mut coded, &mut out[begin..], (count, strides[0]));
+        }
+    }
+
+    /// Writes what column `c` of ranks says of the first `count` values, `apart` from each other. `coded` keeps the categories of a
+    /// feature.
+    fn one<C: Compare, R: Rank, const N: usize>(
+        &self,
+        answers: &Answers<C>,
+        c: usize,
+        values: &[C; N],
+        coded: &mut Option<(u32, CategoryRule, Coded)>,
+        out: &mut [R],
+        (count, apart): (usize, usize),
+    ) {
+        if apart == 1
+            && let (Some(values), Some(out)) = (values.first_chunk(), R::bytes(out))
+            && answers.bytes(c, values, coded, &mut out[..count])
+        {
+            return;
+        }
+        let mut ranks = [0u32; N];
+        match answers.columns[c].by {
+            By::Count { table, missing } => {
+                answers.tables.count(table, values, &mut ranks);
+                for (rank, value) in ranks.iter_mut().zip(values) {
+                    // Only NaN differs from itself, and no threshold is at most it.
+                    #[allow(clippy::eq_op)]
+                    let is_missing = *value != *value;
+                    *rank |= if is_missing { missing } else { 0 };
+                }
+            }
+            By::Question { predicate, missing } => {
+                for (rank, value) in ranks.iter_mut().zip(values) {
+                    let side = side_of_cast(&self.sets, predicate, missing, (*value).into());
+                    *rank = u32::from(side == Side::Right);
+                }
+            }
+            By::Coded { rule, table } => {
+                for (rank, value) in ranks.iter_mut().zip(values) {
+                    *rank = rank::bit(&table, rank::code(rule, *value)).into();
+                }
+            }
+        }
+        if apart == 1 {
+            let out = out[..count].iter_mut();
+            out.zip(&ranks).for_each(|(out, rank)| *out = R::of(*rank));
+            return;
+        }
+        for (r, rank) in ranks[..count].iter().enumerate() {
+            out[r * apart] = R::of(*rank);
+        }
+    }
+
+    /// Writes the ranks of a block of rows, as bytes, a line of the rows' columns at a time. Columns of ranks are `apart`, at least a
+    /// block's rows, each of which gets somebody's rank where the block has fewer.
+    fn by_lines(&self, lines: &Lines, rows: &RowBlock<'_>, out: &mut [u8], apart: usize) {
+        let mut room = LineRoom::default();
+        let mut coded = None;
+        for line in lines.iter() {
+            line.layered(rows, &mut room, out, apart);
+            if !line.copied() {
                 continue;
             }
-            match answer.by {
-                By::Count { table, missing } => {
-                    answers.tables.count(table, values, &mut ranks);
-                    for (rank, value) in ranks.iter_mut().zip(values) {
-                        // Only NaN differs from itself, and no threshold is at most it.
-                        #[allow(clippy::eq_op)]
-                        let is_missing = *value != *value;
-                        *rank |= if is_missing { missing } else { 0 };
-                    }
-                }
-                By::Question { predicate, missing } => {
-                    for (rank, value) in ranks.iter_mut().zip(values) {
-                        let side = side_of_cast(&self.sets, predicate, missing, (*value).into());
-                        *rank = u32::from(side == Side::Right);
-                    }
-                }
-                By::Coded { rule, table } => {
-                    for (rank, value) in ranks.iter_mut().zip(values) {
-                        *rank = rank::bit(&table, rank::code(rule, *value)).into();
-                    }
-                }
-            }
-            if strides[0] == 1 {
-                let out = out[begin..][..count].iter_mut();
-                out.zip(&ranks).for_each(|(out, rank)| *out = R::of(*rank));
-                continue;
-            }
-            for (r, rank) in ranks[..count].iter().enumerate() {
-                out[begin + r * strides[0]] = R::of(*rank);
+            let values = line.copy(rows, &mut room);
+            let place = |lane: u8| usize::from(lane) * BLOCK;
+            let searched = line.searched();
+            let searches = searched.iter().map(|&(column, lane, search)| Searched {
+                search,
+                values: place(lane),
+                out: column as usize * apart,
+            });
+            let done = self.singles.tables.searched(searches, values, out);
+            let left = searched[done..].iter().map(|&(column, lane, _)| (column, lane));
+            for (column, lane) in left.chain(line.others().iter().copied()) {
+                let values = values[place(lane)..].first_chunk().expect("a block of values");
+                let out = &mut out[column as usize * apart..][..BLOCK];
+                self.one::<_, _, BLOCK>(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
             }
         }
     }
@@ -332,6 +407,21 @@ impl<C: Compare> Answers<C> {
         Self { tables, columns, searches }
     }
 
+    /// The same a line of rows at a time.
+    fn lines(&self, ranks: &Ranks) -> Lines {
+        let column = |(c, column): (usize, &Column)| {
+            let thresholds = match (self.searches[c], column.asks) {
+                (Some(search), Asks::Thresholds { first, count }) => {
+                    let own = &ranks.thresholds[first as usize..][..count as usize];
+                    Some((search, own.iter().map(|t| f32::threshold(t.0)).collect()))
+                }
+                _ => None,
+            };
+            Of { feature: column.feature, thresholds }
+        };
+        Lines::new(ranks.columns.iter().enumerate().map(column))
+    }
+
     /// Ranks 64 rows from `first` on in the columns from `c` on, as far as these are searches and their values lie side by side; says
     /// in how many. Columns of ranks are `apart`.
     fn searched<T: Row + Read<C>, R: Rank>(
@@ -345,12 +435,14 @@ impl<C: Compare> Answers<C> {
         let Some(out) = R::bytes(out) else { return 0 };
         let Some((values, between)) = rows.columns_of::<C, BLOCK>(first) else { return 0 };
         let Some(values) = C::singles(values) else { return 0 };
-        let answers = self.columns[c..].iter().zip(&self.searches[c..]);
-        let columns = answers.zip(out.chunks_mut(apart.max(1))).map_while(|((answer, search), out)| {
-            let values = &values[answer.feature as usize * between..];
-            Some(((*search)?, values.first_chunk()?, out.first_chunk_mut()?))
+        let room = (values.len(), out.len());
+        let answers = self.columns[c..].iter().zip(&self.searches[c..]).enumerate();
+        let columns = answers.map_while(|(k, (answer, search))| {
+            let (values, out) = (answer.feature as usize * between, k * apart);
+            let there = values + BLOCK <= room.0 && out + BLOCK <= room.1;
+            Some(Searched { search: (*search)?, values, out }).filter(|_| there)
         });
-        self.tables.searched(columns)
+        self.tables.searched(columns, values, out)
     }
 
     /// Writes the ranks of a block of values as bytes, if a column has a way of its own for that. `coded` keeps the categories of a
@@ -371,9 +463,10 @@ impl<C: Compare> Answers<C> {
         let answer = &self.columns[c];
         match answer.by {
             By::Count { .. } => {
-                let values = C::singles(values).and_then(|values| values.first_chunk());
-                let column = self.searches[c].zip(values).map(|(search, values)| (search, values, ranks));
-                if self.tables.searched(column.into_iter()) == 0 {
+                let values = C::singles(values);
+                let column = self.searches[c].map(|search| Searched { search, values: 0, out: 0 });
+                let Some(values) = values else { return false };
+                if self.tables.searched(column.into_iter(), values, ranks) == 0 {
                     return false;
                 }
             }

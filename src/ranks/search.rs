@@ -76,8 +76,13 @@ impl<C: Compare> Tables<C> {
 
     /// Writes for 64 values a column how many thresholds are at most each, if that is a way of the machine's own; says for how many
     /// columns.
-    pub(super) fn searched<'a>(&self, columns: impl Iterator<Item = Searched<'a>>) -> usize {
-        ranks(&self.pivots, columns)
+    pub(super) fn searched(
+        &self,
+        columns: impl Iterator<Item = Searched>,
+        values: &[f32],
+        out: &mut [u8],
+    ) -> usize {
+        ranks(&self.pivots, columns, values, out)
     }
 
     /// Writes for each value how many thresholds of a table are at most it: none where the value is NaN.
@@ -108,8 +113,8 @@ mod tests {
         missing: Missing,
         out: &mut [u8; BLOCK],
     ) -> bool {
-        let column = tables.search(table, missing).map(|search| (search, values, out));
-        tables.searched(column.into_iter()) == 1
+        let column = tables.search(table, missing).map(|search| Searched { search, values: 0, out: 0 });
+        tables.searched(column.into_iter(), values, out) == 1
     }
 
     /// Every size around a block's and a level's, with values on, below and above each threshold.

@@ -2,53 +2,54 @@
 
 use std::arch::aarch64::*;
 
-use super::{LANES, four};
-use crate::cpu::{rows::Rows, window::BLOCK};
+use super::LANES;
+use crate::cpu::{row_block::LineOf, window::BLOCK};
 
 /// Rows of which a column's values are written together: a line of the cache.
 const ROWS: usize = 16;
 
-/// Copies the used columns of `count` rows from `first` on to `[column][BLOCK]`.
+/// Copies the wanted columns of lines to `[column][BLOCK]`, from the first line's first column on.
 ///
 /// # Safety
-/// NEON; the rows' values follow each other; the rows are there, at most [`BLOCK`]; used columns are theirs, and `into` has a
-/// block for each of them.
+/// NEON; rows have so many `columns`, of which the wanted ones are; `into` has a block for each of these.
 #[target_feature(enable = "neon")]
-pub(in crate::cpu) unsafe fn transpose(
-    rows: &Rows<'_>,
-    first: usize,
+pub(in crate::cpu) unsafe fn columns(
+    rows: &[*const f32; BLOCK],
     count: usize,
-    lines: &[(u32, u16)],
+    columns: usize,
+    lines: &[LineOf],
     into: &mut [f32],
 ) {
-    for begin in (0..count).step_by(ROWS) {
-        let here = (count - begin).min(ROWS);
-        // What stands past the last row is written, and is nobody's.
-        let row: [&[f32]; ROWS] = std::array::from_fn(|r| rows.from(first + begin + r.min(here - 1)));
-        for &(line, mask) in lines {
+    let base = lines[0].first as usize;
+    let (sixteens, _) = rows.as_chunks::<ROWS>();
+    for (rows, begin) in sixteens.iter().zip((0..count).step_by(ROWS)) {
+        for line in lines {
             for quarter in (0..16).step_by(LANES) {
-                let (column, used) = (line as usize + quarter, mask >> quarter & 0xf);
-                if used == 0 {
+                let (first, wanted) = (line.first as usize + quarter, line.wanted >> quarter & 0xf);
+                if wanted == 0 {
                     continue;
                 }
-                let into = &mut into[column * BLOCK + begin..];
-                let used = (0..LANES).filter(|c| used >> c & 1 == 1);
-                if rows.columns() < column + LANES {
-                    for c in used {
-                        for (row, place) in row[..here].iter().zip(&mut into[c * BLOCK..]) {
-                            *place = row[column + c];
+                let into = &mut into[(first - base) * BLOCK + begin..];
+                let wanted = (0..LANES).filter(|c| wanted >> c & 1 == 1);
+                if columns < first + LANES {
+                    for c in wanted {
+                        for (row, place) in rows.iter().zip(&mut into[c * BLOCK..][..ROWS]) {
+                            // SAFETY: a wanted column is one of the rows'.
+                            *place = unsafe { *row.add(first + c) };
                         }
                     }
                     continue;
                 }
-                // SAFETY: the rows have these columns.
-                let value = |r: usize| unsafe { row[r].get_unchecked(column..column + LANES) };
-                let blocks: [_; ROWS / LANES] = std::array::from_fn(|b| {
-                    transposed(std::array::from_fn(|r| {
-                        four(value(LANES * b + r).try_into().expect("four values"))
-                    }))
-                });
-                for c in used {
+                let mut blocks = [[vdupq_n_f32(0.0); LANES]; ROWS / LANES];
+                for (block, rows) in blocks.iter_mut().zip(rows.as_chunks::<LANES>().0) {
+                    let mut values = [vdupq_n_f32(0.0); LANES];
+                    for (values, row) in values.iter_mut().zip(rows) {
+                        // SAFETY: the rows have these columns.
+                        *values = unsafe { vld1q_f32(row.add(first)) };
+                    }
+                    *block = transposed(values);
+                }
+                for c in wanted {
                     let (into, _) = into[c * BLOCK..][..ROWS].as_chunks_mut::<LANES>();
                     for (into, block) in into.iter_mut().zip(blocks) {
                         // SAFETY: there is room for four values.

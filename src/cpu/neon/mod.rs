@@ -12,7 +12,7 @@ pub(super) mod rank;
 
 use std::arch::aarch64::*;
 
-pub(super) use copy::transpose;
+pub(super) use copy::columns;
 
 /// Values in a register.
 const LANES: usize = 4;

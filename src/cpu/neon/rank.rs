@@ -14,11 +14,13 @@ const NEAR: u32 = 6;
 
 /// Ranks as [`ranks`](crate::cpu::rank::ranks) does.
 #[target_feature(enable = "neon")]
-pub(in crate::cpu) fn ranks<'a>(
+pub(in crate::cpu) fn ranks(
     pivots: &[Line<[f32; FAN]>],
-    columns: impl Iterator<Item = Searched<'a>>,
+    columns: impl Iterator<Item = Searched>,
+    values: &[f32],
+    out: &mut [u8],
 ) -> usize {
-    by_levels!(columns, pivots, within)
+    by_levels!(columns, pivots, values, out, within)
 }
 
 /// The search of each row, from the root down. A row's place on a level, counted from the left, is in each byte of its word: what

@@ -5,60 +5,73 @@ use std::arch::x86_64::*;
 use super::{
     super::{
         isa::{Isa, isa},
-        rows::Rows,
+        row_block::LineOf,
         window::BLOCK,
     },
     LANES,
 };
 
-/// Lines that are asked for before they are read.
-const AHEAD: usize = 4;
-
-/// Copies the used columns of `count` rows from `first` on to `[column][BLOCK]`.
+/// Copies the wanted columns of lines to `[column][BLOCK]`, from the first line's first column on, if the machine has vectors for that.
 ///
 /// # Safety
-/// [`super::available`] and [`super::fits`]; the rows are there, at most [`BLOCK`]; `into` has a block for each column.
-pub(in crate::cpu) unsafe fn transpose(
-    rows: &Rows<'_>,
-    first: usize,
+/// Rows have so many `columns`, of which the wanted ones are; `into` has a block for each of these.
+pub(in crate::cpu) unsafe fn columns(
+    rows: &[*const f32; BLOCK],
     count: usize,
-    lines: &[(u32, u16)],
+    columns: usize,
+    lines: &[LineOf],
     into: &mut [f32],
-) {
+) -> bool {
     // SAFETY: as promised to this function; the kernel is one of this machine's.
     unsafe {
         match isa() {
-            Isa::Avx512 => transpose_512(rows, first, count, lines, into),
-            _ => transpose_256(rows, first, count, lines, into),
+            Isa::Avx512 => columns_512(rows, count, columns, lines, into),
+            Isa::Avx2 => columns_256(rows, count, columns, lines, into),
+            Isa::Neon | Isa::Portable => return false,
         }
     }
+    true
+}
+
+/// Sixteen rows at a time, of which a line of the cache is written of each column.
+fn sixteens(rows: &[*const f32; BLOCK], count: usize) -> impl Iterator<Item = (usize, &[*const f32; LANES])> {
+    let (sixteens, _) = rows.as_chunks();
+    sixteens
+        .iter()
+        .enumerate()
+        .map(|(i, rows)| (i * LANES, rows))
+        .take_while(move |(begin, _)| *begin < count)
 }
 
 /// # Safety
-/// AVX-512 F and DQ; otherwise as for [`transpose`].
+/// AVX-512 F and DQ; otherwise as for [`columns`].
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn transpose_512(rows: &Rows<'_>, first: usize, count: usize, lines: &[(u32, u16)], into: &mut [f32]) {
-    for begin in (0..count).step_by(LANES) {
-        let here = (count - begin).min(LANES);
-        let row: [*const f32; LANES] =
-            std::array::from_fn(|r| rows.from(first + begin + r.min(here - 1)).as_ptr());
-        for (k, &(line, mask)) in lines.iter().enumerate() {
-            let line = line as usize;
-            if let Some((ahead, _)) = lines.get(k + AHEAD) {
-                for r in row {
-                    _mm_prefetch::<_MM_HINT_T0>(r.wrapping_add(*ahead as usize).cast());
+unsafe fn columns_512(
+    rows: &[*const f32; BLOCK],
+    count: usize,
+    columns: usize,
+    lines: &[LineOf],
+    into: &mut [f32],
+) {
+    let base = lines[0].first;
+    for (begin, rows) in sixteens(rows, count) {
+        for line in lines {
+            let there = (((1u32 << line.most(columns)) - 1) & 0xffff) as __mmask16;
+            let mut values = [_mm512_setzero_si512(); LANES];
+            for (values, row) in values.iter_mut().zip(rows) {
+                // SAFETY: the mask keeps to the row's columns.
+                *values = unsafe { _mm512_maskz_loadu_epi32(there, row.add(line.first as usize).cast()) };
+            }
+            if let Some(ahead) = line.ahead {
+                for row in rows {
+                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
                 }
             }
-            let most = (rows.columns() - line).min(LANES);
-            let some = (((1u32 << most) - 1) & 0xffff) as __mmask16;
-            // SAFETY: the mask keeps to the row's columns.
-            let values: [__m512i; LANES] =
-                unsafe { std::array::from_fn(|r| _mm512_maskz_loadu_epi32(some, row[r].add(line).cast())) };
+            let place = (line.first - base) as usize * BLOCK + begin;
             for (c, column) in transposed(values).into_iter().enumerate() {
-                if mask >> c & 1 == 1 {
-                    let place = (line + c) * BLOCK + begin;
-                    // SAFETY: a used column is one of the rows', and has its block.
-                    unsafe { _mm512_storeu_si512(into.as_mut_ptr().add(place).cast(), column) };
+                if line.wanted >> c & 1 == 1 {
+                    // SAFETY: a wanted column has its block.
+                    unsafe { _mm512_storeu_si512(into.as_mut_ptr().add(place + c * BLOCK).cast(), column) };
                 }
             }
         }
@@ -95,41 +108,43 @@ fn transposed(rows: [__m512i; LANES]) -> [__m512i; LANES] {
 }
 
 /// # Safety
-/// AVX2; otherwise as for [`transpose`].
+/// AVX2; otherwise as for [`columns`].
 #[target_feature(enable = "avx2")]
-unsafe fn transpose_256(rows: &Rows<'_>, first: usize, count: usize, lines: &[(u32, u16)], into: &mut [f32]) {
+unsafe fn columns_256(
+    rows: &[*const f32; BLOCK],
+    count: usize,
+    columns: usize,
+    lines: &[LineOf],
+    into: &mut [f32],
+) {
     const HALF: usize = LANES / 2;
-    // Sixteen rows at a time here, too: what is written of a column is a line of the cache.
-    for begin in (0..count).step_by(LANES) {
-        let here = (count - begin).min(LANES);
-        let row: [*const f32; LANES] =
-            std::array::from_fn(|r| rows.from(first + begin + r.min(here - 1)).as_ptr());
-        for (k, &(line, mask)) in lines.iter().enumerate() {
-            let line = line as usize;
-            if let Some((ahead, _)) = lines.get(k + AHEAD) {
-                for r in row {
-                    _mm_prefetch::<_MM_HINT_T0>(r.wrapping_add(*ahead as usize).cast());
+    let base = lines[0].first;
+    for (begin, rows) in sixteens(rows, count) {
+        for line in lines {
+            if let Some(ahead) = line.ahead {
+                for row in rows {
+                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
                 }
             }
             for half in [0, HALF] {
-                let (line, mask) = (line + half, mask >> half & 0xff);
-                if mask == 0 {
+                let (first, wanted) = (line.first as usize + half, line.wanted >> half & 0xff);
+                if wanted == 0 {
                     continue;
                 }
-                let into = &mut into[line * BLOCK + begin..];
-                let used = (0..HALF).filter(|c| mask >> c & 1 == 1);
-                if rows.columns() < line + HALF {
-                    for c in used {
-                        for (r, place) in into[c * BLOCK..][..here].iter_mut().enumerate() {
-                            // SAFETY: a used column is one of the rows'.
-                            *place = unsafe { *row[r].add(line + c) };
+                let into = &mut into[(first - base as usize) * BLOCK + begin..];
+                let wanted = (0..HALF).filter(|c| wanted >> c & 1 == 1);
+                if columns < first + HALF {
+                    for c in wanted {
+                        for (place, row) in into[c * BLOCK..][..LANES].iter_mut().zip(rows) {
+                            // SAFETY: a wanted column is one of the rows'.
+                            *place = unsafe { *row.add(first + c) };
                         }
                     }
                     continue;
                 }
                 // SAFETY: the rows have these columns.
-                let blocks = unsafe { [eight(&row, 0, line), eight(&row, HALF, line)] };
-                for c in used {
+                let blocks = unsafe { [eight(rows, 0, first), eight(rows, HALF, first)] };
+                for c in wanted {
                     let into = &mut into[c * BLOCK..][..LANES];
                     // SAFETY: there is room for sixteen values.
                     unsafe {

@@ -10,13 +10,14 @@ pub(super) mod blend;
 mod copy;
 pub(super) mod count;
 pub(super) mod few;
+pub(super) mod layers;
 pub(super) mod rank;
 pub(super) mod tiles;
 mod top;
 
 use std::arch::x86_64::*;
 
-pub(super) use copy::transpose;
+pub(super) use copy::columns;
 use top::top;
 
 use super::{

@@ -13,16 +13,20 @@ use crate::cpu::{
 const _: () = assert!(FAN == super::LANES);
 
 /// Ranks as [`ranks`](crate::cpu::rank::ranks) does: no column if the machine is not able.
-pub(in crate::cpu) fn ranks<'a>(
+pub(in crate::cpu) fn ranks(
     pivots: &[Line<[f32; FAN]>],
-    columns: impl Iterator<Item = Searched<'a>>,
+    columns: impl Iterator<Item = Searched>,
+    values: &[f32],
+    out: &mut [u8],
 ) -> usize {
     // SAFETY: the machine has just said that it has the instructions.
     unsafe {
         match isa() {
-            Isa::Avx512 if is_x86_feature_detected!("avx512vbmi2") => each_512::<true>(pivots, columns),
-            Isa::Avx512 => each_512::<false>(pivots, columns),
-            Isa::Avx2 => each_256(pivots, columns),
+            Isa::Avx512 if is_x86_feature_detected!("avx512vbmi2") => {
+                each_512::<true>(pivots, columns, values, out)
+            }
+            Isa::Avx512 => each_512::<false>(pivots, columns, values, out),
+            Isa::Avx2 => each_256(pivots, columns, values, out),
             Isa::Neon | Isa::Portable => 0,
         }
     }
@@ -31,17 +35,24 @@ pub(in crate::cpu) fn ranks<'a>(
 /// # Safety
 /// AVX-512 F, DQ and BW, and VBMI2 if it `SHIFTS`.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-unsafe fn each_512<'a, const SHIFTS: bool>(
+unsafe fn each_512<const SHIFTS: bool>(
     pivots: &[Line<[f32; FAN]>],
-    columns: impl Iterator<Item = Searched<'a>>,
+    columns: impl Iterator<Item = Searched>,
+    values: &[f32],
+    out: &mut [u8],
 ) -> usize {
     // SAFETY: as promised to this function.
-    unsafe { by_levels!(columns, pivots, within, SHIFTS) }
+    unsafe { by_levels!(columns, pivots, values, out, within, SHIFTS) }
 }
 
 #[target_feature(enable = "avx2")]
-fn each_256<'a>(pivots: &[Line<[f32; FAN]>], columns: impl Iterator<Item = Searched<'a>>) -> usize {
-    by_levels!(columns, pivots, within_256)
+fn each_256(
+    pivots: &[Line<[f32; FAN]>],
+    columns: impl Iterator<Item = Searched>,
+    values: &[f32],
+    out: &mut [u8],
+) -> usize {
+    by_levels!(columns, pivots, values, out, within_256)
 }
 
 /// The search of each row as the signs of what pivots leave of its value: two instructions a level beside the permute, and of

@@ -1,0 +1,259 @@
+//! 64 rows, sixteen columns at a time: a line of the cache of each row, and the next line after all of them.
+//!
+//! What a line's columns are wanted for, they are wanted for at once, while the line is close: whole rows one after the other would
+//! go out to the next cache as columns, and come back.
+
+use std::marker::PhantomData;
+
+#[cfg(target_arch = "aarch64")]
+use super::isa::{Isa, isa};
+use super::{
+    line::Line,
+    rank::{Layered, Missing},
+    rows::Rows,
+};
+
+/// Rows of a block.
+pub(crate) const BLOCK: usize = 64;
+/// Columns of a line.
+pub(crate) const LINE: usize = 16;
+/// Thresholds of a column that [`RowBlock::layered`] counts, at most.
+pub(crate) const MOST_LAYERS: usize = 4;
+
+/// Which rows' values reach a threshold of their column: by bit of a byte, the first eight columns of a line and the others.
+pub(super) type Reached = Line<[[u8; BLOCK]; 2]>;
+
+/// What is found of a line.
+pub(crate) struct LineRoom {
+    /// Values by column.
+    pub(crate) columns: Line<[f32; LINE * BLOCK]>,
+    reached: [Reached; MOST_LAYERS],
+}
+
+impl Default for LineRoom {
+    fn default() -> Self {
+        let reached = [const { Line([[0; BLOCK]; 2]) }; MOST_LAYERS];
+        Self { columns: Line([0.0; LINE * BLOCK]), reached }
+    }
+}
+
+/// Rows whose values follow each other.
+pub(crate) struct RowBlock<'a> {
+    /// Where each begins, and the last one again in place of those that are not there. Each has `columns` values.
+    rows: [*const f32; BLOCK],
+    count: usize,
+    columns: usize,
+    of: PhantomData<&'a [f32]>,
+}
+
+/// Columns that lie side by side, at most sixteen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineOf {
+    /// The first of them.
+    pub(crate) first: u32,
+    /// Which are wanted.
+    pub(crate) wanted: u16,
+    /// A column that is soon wanted, to be asked for.
+    pub(crate) ahead: Option<u32>,
+}
+
+impl LineOf {
+    /// Its columns among so many that rows have.
+    pub(super) fn most(self, columns: usize) -> usize {
+        columns.saturating_sub(self.first as usize).min(LINE)
+    }
+}
+
+impl<'a> RowBlock<'a> {
+    /// The rows from `first` on, at most 64 and `most`, if there are any and their values follow each other.
+    pub(crate) fn new(rows: &Rows<'a>, first: usize, most: usize) -> Option<Self> {
+        let count = rows.len().saturating_sub(first).min(most).min(BLOCK);
+        if count == 0 || !rows.is_unit() {
+            return None;
+        }
+        let columns = rows.columns();
+        let row = |r: usize| rows.from(first + r.min(count - 1))[..columns].as_ptr();
+        Some(Self { rows: std::array::from_fn(row), count, columns, of: PhantomData })
+    }
+
+    /// Columns of a line that are there.
+    fn most(&self, line: LineOf) -> usize {
+        line.most(self.columns)
+    }
+
+    /// A row's columns from one on.
+    fn row(&self, r: usize, first: usize) -> &'a [f32] {
+        // SAFETY: a row has so many values.
+        let row = unsafe { std::slice::from_raw_parts(self.rows[r], self.columns) };
+        &row[first..]
+    }
+
+    /// Copies the wanted columns of lines, which are the rows', to 64 values of each. They have room from the first line's first column on,
+    /// by number. What stands past the last row is somebody's value.
+    pub(crate) fn columns(&self, lines: &[LineOf], into: &mut [f32]) {
+        let Some(base) = lines.first().map(|line| line.first) else { return };
+        let fits = |line: &LineOf| {
+            let wanted = line.wanted.checked_ilog2().map_or(0, |last| last as usize + 1);
+            let place = line.first.checked_sub(base).map(|column| (column as usize + wanted) * BLOCK);
+            wanted <= self.most(*line) && place.is_some_and(|place| place <= into.len())
+        };
+        assert!(lines.iter().all(fits), "columns are the rows', and have room");
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: the rows have so many columns, of which the wanted ones are and have room.
+            if unsafe { super::simd::columns(&self.rows, self.count, self.columns, lines, into) } {
+                return;
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if isa() == Isa::Neon {
+            // SAFETY: as above.
+            return unsafe { super::neon::columns(&self.rows, self.count, self.columns, lines, into) };
+        }
+        for r in 0..self.count {
+            for line in lines {
+                let row = self.row(r, line.first as usize);
+                let into = &mut into[(line.first - base) as usize * BLOCK..];
+                for c in (0..LINE).filter(|c| line.wanted >> c & 1 == 1) {
+                    into[c * BLOCK + r] = row[c];
+                }
+            }
+        }
+    }
+
+    /// Ranks columns of a line that have few thresholds: `layers[j]` has the `j`th of each, ascending, and anything where a column has no
+    /// more. A column's 64 ranks are written `apart` from those of the column before.
+    pub(crate) fn layered(
+        &self,
+        line: LineOf,
+        (layers, missing): (&[Line<[f32; LINE]>], Missing),
+        columns: &[Layered],
+        room: &mut LineRoom,
+        out: &mut [u8],
+        apart: usize,
+    ) {
+        let reached = &mut room.reached[..layers.len()];
+        let most = self.most(line);
+        #[cfg(target_arch = "x86_64")]
+        {
+            // SAFETY: rows have columns up to `most`, and every layer its place.
+            let done =
+                unsafe { super::simd::layers::reach(&self.rows, most, line, layers, missing, reached) };
+            if done {
+                // SAFETY: it has just been done.
+                return unsafe { super::simd::layers::add_up(columns, reached, out, apart) };
+            }
+        }
+        for (layer, reached) in layers.iter().zip(&mut *reached) {
+            reached.0 = [[0; BLOCK]; 2];
+            for r in 0..BLOCK {
+                for (c, (value, threshold)) in
+                    self.row(r, line.first as usize)[..most].iter().zip(layer.0).enumerate()
+                {
+                    let is = *value >= threshold || value.is_nan() && missing == Missing::Most;
+                    reached.0[c / 8][r] |= u8::from(is) << (c % 8);
+                }
+            }
+        }
+        for few in columns {
+            let (lane, count) = (usize::from(few.lane), usize::from(few.count));
+            let out = &mut out[few.column as usize * apart..][..BLOCK];
+            for (r, out) in out.iter_mut().enumerate() {
+                *out = reached[..count].iter().map(|layer| layer.0[lane / 8][r] >> (lane % 8) & 1).sum();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of this many columns, some of which are missing values, infinities and zeros.
+    fn rows(count: usize, columns: usize) -> Vec<f32> {
+        let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0];
+        let value = |i: usize| odd.get(i * 7919 % 23).copied().unwrap_or((i * 104_729 % 11) as f32 - 5.0);
+        (0..count * columns).map(value).collect()
+    }
+
+    #[test]
+    fn wanted_columns_are_copied() {
+        for (count, columns) in [(1, 1), (16, 15), (17, 24), (64, 16), (40, 53), (64, 40)] {
+            let values = rows(count, columns);
+            let rows = Rows::new(&values, columns).expect("rows");
+            let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
+            let lines: Vec<LineOf> = (0..columns as u32)
+                .step_by(LINE)
+                .map(|first| {
+                    let there = u16::MAX >> LINE.saturating_sub(columns - first as usize);
+                    LineOf { first, wanted: there & 0x9bd7, ahead: Some(first / 2) }
+                })
+                .collect();
+            let mut into = vec![77.0; columns.next_multiple_of(LINE) * BLOCK];
+            block.columns(&lines, &mut into);
+            for (i, found) in into.iter().enumerate() {
+                let (c, r) = (i / BLOCK, i % BLOCK);
+                let wanted = c < columns && lines[c / LINE].wanted >> (c % LINE) & 1 == 1;
+                match wanted {
+                    true if r < count => assert_eq!(found.to_bits(), values[r * columns + c].to_bits()),
+                    true => {}
+                    false => assert_eq!(*found, 77.0, "column {c}, which nobody wants"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "columns are the rows'")]
+    fn no_column_is_copied_that_rows_have_not() {
+        let rows = Rows::new(&[1.0; 17], 17).expect("rows");
+        let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
+        block.columns(&[LineOf { first: 16, wanted: 2, ahead: None }], &mut [0.0; LINE * BLOCK]);
+    }
+
+    #[test]
+    fn layers_count_the_thresholds_that_values_reach() {
+        for (count, columns) in [(1, 1), (20, 15), (64, 16), (64, 24), (33, 27)] {
+            let values = rows(count, columns);
+            let rows = Rows::new(&values, columns).expect("rows");
+            let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
+            for first in (0..columns as u32).step_by(LINE) {
+                for of in 0..=MOST_LAYERS {
+                    let layer = |j: usize| Line(std::array::from_fn(|c| (j * 2 + c % 5) as f32 - 5.0));
+                    let layers: Vec<_> = (0..of).map(layer).collect();
+                    let there = (columns - first as usize).min(LINE);
+                    let own: Vec<_> = (0..there)
+                        .rev()
+                        .map(|lane| Layered {
+                            column: lane as u32,
+                            lane: lane as u8,
+                            count: (lane % (of + 1)) as u8,
+                        })
+                        .collect();
+                    for missing in [Missing::Least, Missing::Most] {
+                        let (mut room, apart) = (LineRoom::default(), BLOCK + 3);
+                        let mut out = vec![0xee; LINE * apart];
+                        let line = LineOf { first, wanted: 0, ahead: Some(first) };
+                        block.layered(line, (&layers, missing), &own, &mut room, &mut out, apart);
+                        for of in own.iter().map(|of| (of.lane as usize, of.count as usize)) {
+                            for r in 0..count {
+                                let value = values[r * columns + first as usize + of.0];
+                                let reached = |layer: &&Line<[f32; LINE]>| match value.is_nan() {
+                                    true => missing == Missing::Most,
+                                    false => value >= layer.0[of.0],
+                                };
+                                let expected = layers[..of.1].iter().filter(reached).count();
+                                let found = usize::from(out[of.0 * apart + r]);
+                                assert_eq!(found, expected, "{value} in column {}", of.0);
+                            }
+                        }
+                        assert!(
+                            out.chunks(apart).all(|out| out[BLOCK..] == [0xee; 3]),
+                            "written past a block"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! How the columns of a row become ranks sixteen at a time: which of them are compared where they lie, and which are copied and
+//! searched.
+//!
+//! To bring a line of 64 rows into columns takes as long whatever is wanted of it. A column of one threshold needs none of that: a
+//! compare says for sixteen columns of a row which reach theirs. Columns of more thresholds take a compare for each, of all sixteen, so
+//! for every line what takes fewer cycles is chosen by counting them.
+
+use crate::{
+    cpu::{
+        line::Line,
+        rank::{Layered, Missing, Search},
+        row_block::{LINE, LineOf, LineRoom, MOST_LAYERS, RowBlock},
+    },
+    isa::{Isa, isa},
+};
+
+/// Lines that are asked for before they are read.
+const AHEAD: usize = 2;
+
+/// A column of ranks, and whose it is.
+#[derive(Clone, Debug)]
+pub(super) struct Of {
+    pub(super) feature: u32,
+    /// Its search, and what is searched, if it is one of ascending and finite thresholds.
+    pub(super) thresholds: Option<(Search, Vec<f32>)>,
+}
+
+/// Lines of columns.
+#[derive(Clone, Debug)]
+pub(super) struct Lines {
+    lines: Vec<Plan>,
+    /// Of all lines.
+    layers: Vec<Line<[f32; LINE]>>,
+    layered: Vec<Layered>,
+    /// A column of ranks, which of its line's columns it reads, and its search; …
+    searched: Vec<(u32, u8, Search)>,
+    /// … and those that are answered otherwise.
+    others: Vec<(u32, u8)>,
+}
+
+/// One line's place in [`Lines`].
+#[derive(Clone, Debug)]
+struct Plan {
+    line: LineOf,
+    sheets: [Sheet; 2],
+    searched: (u32, u32),
+    others: (u32, u32),
+}
+
+/// Layers whose missing values are ranked alike.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sheet {
+    layers: (u32, u32),
+    columns: (u32, u32),
+}
+
+const MISSING: [Missing; 2] = [Missing::Least, Missing::Most];
+
+/// Cycles of 64 rows, about.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    /// Of bringing a line into columns.
+    line: f64,
+    /// Of a layer; …
+    layer: f64,
+    /// … and of a threshold in it.
+    threshold: f64,
+    /// Of a search, and of each of its levels.
+    search: (f64, f64),
+}
+
+impl Costs {
+    /// Those of this machine, if it compares a line's columns together.
+    fn new() -> Option<Self> {
+        match isa() {
+            Isa::Avx512 => Some(Self { line: 300.0, layer: 200.0, threshold: 4.0, search: (12.0, 8.0) }),
+            Isa::Avx2 => Some(Self { line: 400.0, layer: 400.0, threshold: 6.0, search: (15.0, 16.0) }),
+            Isa::Neon | Isa::Portable => None,
+        }
+    }
+
+    /// Cycles of a line of which columns of at most so many thresholds stand in layers, by what their missing values are.
+    fn cycles(&self, columns: &[(u32, Of)], most: [usize; 2]) -> f64 {
+        let mut layers = [0; 2];
+        let mut cycles = 0.0;
+        let mut copied = false;
+        for (_, column) in columns {
+            match &column.thresholds {
+                Some((search, own)) if own.len() <= most[search.missing as usize] => {
+                    let layers: &mut usize = &mut layers[search.missing as usize];
+                    *layers = own.len().max(*layers);
+                    cycles += self.threshold * own.len() as f64;
+                }
+                Some((search, _)) => {
+                    cycles += self.search.0 + self.search.1 * f64::from(search.levels);
+                    copied = true;
+                }
+                None => copied = true,
+            }
+        }
+        cycles + self.layer * layers.iter().sum::<usize>() as f64 + if copied { self.line } else { 0.0 }
+    }
+
+    /// How many thresholds a column has at most that stands in layers, by what its missing values are.
+    fn best(&self, columns: &[(u32, Of)]) -> [usize; 2] {
+        let choices = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
+        let cycles = |most: &[usize; 2]| self.cycles(columns, *most);
+        choices.min_by(|a, b| cycles(a).total_cmp(&cycles(b))).unwrap_or_default()
+    }
+}
+
+impl Lines {
+    /// Of columns by feature.
+    pub(super) fn new(columns: impl Iterator<Item = Of>) -> Self {
+        let columns: Vec<(u32, Of)> = (0..).zip(columns).collect();
+        let mut new = Self {
+            lines: Vec::new(),
+            layers: Vec::new(),
+            layered: Vec::new(),
+            searched: Vec::new(),
+            others: Vec::new(),
+        };
+        let costs = Costs::new();
+        for columns in columns.chunk_by(|a, b| a.1.feature / LINE as u32 == b.1.feature / LINE as u32) {
+            let most = costs.map_or([0; 2], |costs| costs.best(columns));
+            new.push(columns, most);
+        }
+        for k in AHEAD..new.lines.len() {
+            new.lines[k - AHEAD].line.ahead = Some(new.lines[k].line.first);
+        }
+        new
+    }
+
+    /// Adds a line.
+    fn push(&mut self, columns: &[(u32, Of)], most: [usize; 2]) {
+        let first = columns[0].1.feature / LINE as u32 * LINE as u32;
+        let lane = |of: &Of| (of.feature - first) as u8;
+        let mut line = LineOf { first, wanted: 0, ahead: None };
+        let sheets = MISSING.map(|missing| {
+            let mut own: Vec<_> = columns
+                .iter()
+                .filter_map(|(column, of)| {
+                    let (search, thresholds) = of.thresholds.as_ref()?;
+                    let few = search.missing == missing && thresholds.len() <= most[missing as usize];
+                    few.then_some((*column, lane(of), thresholds))
+                })
+                .collect();
+            // Those of as many thresholds side by side: so are their branches.
+            own.sort_by_key(|(.., thresholds)| thresholds.len());
+            let begins = (self.layers.len() as u32, self.layered.len() as u32);
+            for j in 0..own.last().map_or(0, |(.., thresholds)| thresholds.len()) {
+                let mut layer = [f32::NAN; LINE];
+                for (_, lane, thresholds) in &own {
+                    layer[usize::from(*lane)] = thresholds.get(j).copied().unwrap_or(f32::NAN);
+                }
+                self.layers.push(Line(layer));
+            }
+            let layered = |(column, lane, thresholds): (u32, u8, &Vec<f32>)| Layered {
+                column,
+                lane,
+                count: thresholds.len() as u8,
+            };
+            self.layered.extend(own.into_iter().map(layered));
+            Sheet {
+                layers: (begins.0, self.layers.len() as u32),
+                columns: (begins.1, self.layered.len() as u32),
+            }
+        });
+        let begins = (self.searched.len() as u32, self.others.len() as u32);
+        for (column, of) in columns {
+            match &of.thresholds {
+                Some((search, thresholds)) if thresholds.len() <= most[search.missing as usize] => continue,
+                Some((search, _)) => self.searched.push((*column, lane(of), *search)),
+                None => self.others.push((*column, lane(of))),
+            }
+            line.wanted |= 1 << lane(of);
+        }
+        // As above.
+        self.searched[begins.0 as usize..].sort_by_key(|(.., search)| search.levels);
+        let searched = (begins.0, self.searched.len() as u32);
+        self.lines.push(Plan { line, sheets, searched, others: (begins.1, self.others.len() as u32) });
+    }
+
+    /// Line by line, by column.
+    pub(super) fn iter(&self) -> impl Iterator<Item = OneLine<'_>> {
+        self.lines.iter().map(|plan| OneLine { of: self, plan })
+    }
+}
+
+/// A line's columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OneLine<'l> {
+    of: &'l Lines,
+    plan: &'l Plan,
+}
+
+impl<'l> OneLine<'l> {
+    /// Ranks the columns that are compared where they lie.
+    pub(super) fn layered(&self, rows: &RowBlock<'_>, room: &mut LineRoom, out: &mut [u8], apart: usize) {
+        for (sheet, missing) in self.plan.sheets.iter().zip(MISSING) {
+            let columns = within(&self.of.layered, sheet.columns);
+            if !columns.is_empty() {
+                let layers = within(&self.of.layers, sheet.layers);
+                rows.layered(self.plan.line, (layers, missing), columns, room, out, apart);
+            }
+        }
+    }
+
+    /// Whether any is copied.
+    pub(super) fn copied(&self) -> bool {
+        self.plan.line.wanted != 0
+    }
+
+    /// Copies those, by column of the line.
+    pub(super) fn copy<'r>(&self, rows: &RowBlock<'_>, room: &'r mut LineRoom) -> &'r [f32] {
+        rows.columns(&[self.plan.line], &mut room.columns.0);
+        &room.columns.0
+    }
+
+    /// Columns of ranks that are searched.
+    pub(super) fn searched(&self) -> &'l [(u32, u8, Search)] {
+        within(&self.of.searched, self.plan.searched)
+    }
+
+    /// Columns of ranks that are answered otherwise.
+    pub(super) fn others(&self) -> &'l [(u32, u8)] {
+        within(&self.of.others, self.plan.others)
+    }
+}
+
+fn within<T>(all: &[T], (begin, end): (u32, u32)) -> &[T] {
+    &all[begin as usize..end as usize]
+}
