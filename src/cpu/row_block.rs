@@ -30,11 +30,9 @@ pub(crate) struct LineRoom {
     reached: [Reached; MOST_LAYERS],
 }
 
-impl Default for LineRoom {
-    fn default() -> Self {
-        let reached = [const { Line([[0; BLOCK]; 2]) }; MOST_LAYERS];
-        Self { columns: Line([0.0; LINE * BLOCK]), reached }
-    }
+impl LineRoom {
+    pub(crate) const NOTHING: Self =
+        Self { columns: Line([0.0; LINE * BLOCK]), reached: [const { Line([[0; BLOCK]; 2]) }; MOST_LAYERS] };
 }
 
 /// Rows whose values follow each other.
@@ -54,10 +52,20 @@ pub(crate) struct LineOf {
     /// Which are wanted.
     pub(crate) wanted: u16,
     /// A column that is soon wanted, to be asked for.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(crate) ahead: Option<u32>,
 }
 
 impl LineOf {
+    /// Has each of some lines ask for the one that comes so many after it.
+    pub(crate) fn ask_ahead<'l>(lines: impl Iterator<Item = &'l mut Self>, by: usize) {
+        let mut lines: Vec<_> = lines.collect();
+        let firsts: Vec<u32> = lines.iter().skip(by).map(|line| line.first).collect();
+        for (line, first) in lines.iter_mut().zip(firsts) {
+            line.ahead = Some(first);
+        }
+    }
+
     /// Its columns among so many that rows have.
     pub(super) fn most(self, columns: usize) -> usize {
         columns.saturating_sub(self.first as usize).min(LINE)
@@ -76,11 +84,6 @@ impl<'a> RowBlock<'a> {
         Some(Self { rows: std::array::from_fn(row), count, columns, of: PhantomData })
     }
 
-    /// Columns of a line that are there.
-    fn most(&self, line: LineOf) -> usize {
-        line.most(self.columns)
-    }
-
     /// A row's columns from one on.
     fn row(&self, r: usize, first: usize) -> &'a [f32] {
         // SAFETY: a row has so many values.
@@ -95,12 +98,14 @@ impl<'a> RowBlock<'a> {
         let fits = |line: &LineOf| {
             let wanted = line.wanted.checked_ilog2().map_or(0, |last| last as usize + 1);
             let place = line.first.checked_sub(base).map(|column| (column as usize + wanted) * BLOCK);
-            wanted <= self.most(*line) && place.is_some_and(|place| place <= into.len())
+            wanted <= line.most(self.columns)
+                && line.first as usize <= self.columns
+                && place.is_some_and(|place| place <= into.len())
         };
         assert!(lines.iter().all(fits), "columns are the rows', and have room");
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: the rows have so many columns, of which the wanted ones are and have room.
+            // SAFETY: no line begins past the rows' columns, of which the wanted ones are and have room.
             if unsafe { super::simd::columns(&self.rows, self.count, self.columns, lines, into) } {
                 return;
             }
@@ -133,10 +138,11 @@ impl<'a> RowBlock<'a> {
         apart: usize,
     ) {
         let reached = &mut room.reached[..layers.len()];
-        let most = self.most(line);
+        assert!(line.first as usize <= self.columns, "columns are the rows'");
+        let most = line.most(self.columns);
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: rows have columns up to `most`, and every layer its place.
+            // SAFETY: the line begins within the rows, which have columns up to `most` of it; every layer has its place.
             let done =
                 unsafe { super::simd::layers::reach(&self.rows, most, line, layers, missing, reached) };
             if done {
@@ -231,7 +237,7 @@ mod tests {
                         })
                         .collect();
                     for missing in [Missing::Least, Missing::Most] {
-                        let (mut room, apart) = (LineRoom::default(), BLOCK + 3);
+                        let (mut room, apart) = (LineRoom::NOTHING, BLOCK + 3);
                         let mut out = vec![0xee; LINE * apart];
                         let line = LineOf { first, wanted: 0, ahead: Some(first) };
                         block.layered(line, (&layers, missing), &own, &mut room, &mut out, apart);

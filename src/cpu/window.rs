@@ -49,9 +49,7 @@ impl Used {
                 None => lines.push(LineOf { first, wanted: bit, ahead: None }),
             }
         }
-        for k in AHEAD..lines.len() {
-            lines[k - AHEAD].ahead = Some(lines[k].first);
-        }
+        LineOf::ask_ahead(lines.iter_mut(), AHEAD);
         Self { lines, columns: used.len(), all: forest.features.len() }
     }
 

@@ -25,6 +25,13 @@ pub(super) struct Of {
     pub(super) thresholds: Option<(Search, Vec<f32>)>,
 }
 
+impl Of {
+    /// Whether it stands in layers where columns of at most so many thresholds do, by what their missing values are.
+    fn in_layers(&self, most: [usize; 2]) -> bool {
+        self.thresholds.as_ref().is_some_and(|(search, own)| own.len() <= most[search.missing as usize])
+    }
+}
+
 /// Lines of columns.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
@@ -86,7 +93,7 @@ impl Costs {
         let mut copied = false;
         for (_, column) in columns {
             match &column.thresholds {
-                Some((search, own)) if own.len() <= most[search.missing as usize] => {
+                Some((search, own)) if column.in_layers(most) => {
                     let layers: &mut usize = &mut layers[search.missing as usize];
                     *layers = own.len().max(*layers);
                     cycles += self.threshold * own.len() as f64;
@@ -125,9 +132,7 @@ impl Lines {
             let most = costs.map_or([0; 2], |costs| costs.best(columns));
             new.push(columns, most);
         }
-        for k in AHEAD..new.lines.len() {
-            new.lines[k - AHEAD].line.ahead = Some(new.lines[k].line.first);
-        }
+        LineOf::ask_ahead(new.lines.iter_mut().map(|plan| &mut plan.line), AHEAD);
         new
     }
 
@@ -140,9 +145,8 @@ impl Lines {
             let mut own: Vec<_> = columns
                 .iter()
                 .filter_map(|(column, of)| {
-                    let (search, thresholds) = of.thresholds.as_ref()?;
-                    let few = search.missing == missing && thresholds.len() <= most[missing as usize];
-                    few.then_some((*column, lane(of), thresholds))
+                    let (search, thresholds) = of.thresholds.as_ref().filter(|_| of.in_layers(most))?;
+                    (search.missing == missing).then_some((*column, lane(of), thresholds))
                 })
                 .collect();
             // Those of as many thresholds side by side: so are their branches.
@@ -150,8 +154,9 @@ impl Lines {
             let begins = (self.layers.len() as u32, self.layered.len() as u32);
             for j in 0..own.last().map_or(0, |(.., thresholds)| thresholds.len()) {
                 let mut layer = [f32::NAN; LINE];
-                for (_, lane, thresholds) in &own {
-                    layer[usize::from(*lane)] = thresholds.get(j).copied().unwrap_or(f32::NAN);
+                for (_, lane, thresholds) in own.iter().filter(|(.., thresholds)| j < thresholds.len()) {
+                    debug_assert!(layer[usize::from(*lane)].is_nan(), "a feature has one such column a side");
+                    layer[usize::from(*lane)] = thresholds[j];
                 }
                 self.layers.push(Line(layer));
             }
@@ -169,13 +174,13 @@ impl Lines {
         let begins = (self.searched.len() as u32, self.others.len() as u32);
         for (column, of) in columns {
             match &of.thresholds {
-                Some((search, thresholds)) if thresholds.len() <= most[search.missing as usize] => continue,
+                Some(_) if of.in_layers(most) => continue,
                 Some((search, _)) => self.searched.push((*column, lane(of), *search)),
                 None => self.others.push((*column, lane(of))),
             }
             line.wanted |= 1 << lane(of);
         }
-        // As above.
+        // Those of as many levels side by side: a kernel is compiled for each number.
         self.searched[begins.0 as usize..].sort_by_key(|(.., search)| search.levels);
         let searched = (begins.0, self.searched.len() as u32);
         self.lines.push(Plan { line, sheets, searched, others: (begins.1, self.others.len() as u32) });
@@ -195,26 +200,24 @@ pub(super) struct OneLine<'l> {
 }
 
 impl<'l> OneLine<'l> {
-    /// Ranks the columns that are compared where they lie.
-    pub(super) fn layered(&self, rows: &RowBlock<'_>, room: &mut LineRoom, out: &mut [u8], apart: usize) {
+    /// Ranks the columns that are compared where they lie, and gives what is left of the line.
+    pub(super) fn layered(
+        &self,
+        rows: &RowBlock<'_>,
+        room: &mut LineRoom,
+        out: &mut [u8],
+        apart: usize,
+    ) -> LineOf {
+        let mut line = self.plan.line;
         for (sheet, missing) in self.plan.sheets.iter().zip(MISSING) {
             let columns = within(&self.of.layered, sheet.columns);
             if !columns.is_empty() {
                 let layers = within(&self.of.layers, sheet.layers);
-                rows.layered(self.plan.line, (layers, missing), columns, room, out, apart);
+                rows.layered(line, (layers, missing), columns, room, out, apart);
+                line.ahead = None;
             }
         }
-    }
-
-    /// Whether any is copied.
-    pub(super) fn copied(&self) -> bool {
-        self.plan.line.wanted != 0
-    }
-
-    /// Copies those, by column of the line.
-    pub(super) fn copy<'r>(&self, rows: &RowBlock<'_>, room: &'r mut LineRoom) -> &'r [f32] {
-        rows.columns(&[self.plan.line], &mut room.columns.0);
-        &room.columns.0
+        line
     }
 
     /// Columns of ranks that are searched.
@@ -230,4 +233,47 @@ impl<'l> OneLine<'l> {
 
 fn within<T>(all: &[T], (begin, end): (u32, u32)) -> &[T] {
     &all[begin as usize..end as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        cpu::{Rows, rank::BLOCK},
+        forest::{Forest, Predicate, Real, Side},
+        ranks::{Choice, Ranks},
+    };
+
+    /// Blocks of fewer rows than 64, and features of more thresholds than a column of ranks has, whose rest is few.
+    #[test]
+    fn blocks_are_ranked_as_rows_are() {
+        for features in [2u32, 16, 19, 35] {
+            let mut builder = Forest::builder(features as usize, 1);
+            for feature in 0..features {
+                let thresholds = [1, 2, 0, 256, 7, 1, 258, 1][feature as usize % 8];
+                for k in 0..thresholds {
+                    let side = if feature % 3 == 0 { Side::Right } else { Side::Left };
+                    let threshold = Predicate::Less { threshold: Real(f64::from(k) - 3.0) };
+                    let mut tree = builder.tree(0);
+                    tree.split(feature, threshold, side, 1, 2);
+                    tree.leaf(1, &[1.0]);
+                    tree.leaf(2, &[2.0]);
+                }
+            }
+            let ranks = Ranks::new(&builder.build().expect("stumps"), Choice::U8).expect("ranks");
+            let (ranker, columns) = (ranks.ranker(), ranks.columns().len());
+            for count in [1, 15, 16, 17, 40, 63, 64] {
+                let value = |i: usize| if i % 13 == 0 { f32::NAN } else { (i * 7919 % 263) as f32 - 4.0 };
+                let values: Vec<f32> = (0..count * features as usize).map(value).collect();
+                let rows = Rows::new(&values, features as usize).expect("rows");
+                let mut expected = vec![0u8; count * columns];
+                ranker.rank(&rows, &mut expected).expect("room for all");
+                let mut found = vec![0xee; columns * BLOCK];
+                ranker.rank_block(&rows, &mut found).expect("room for all");
+                for (i, rank) in expected.iter().enumerate() {
+                    let (r, c) = (i / columns, i % columns);
+                    assert_eq!(found[c * BLOCK + r], *rank, "row {r} of {count}, column {c} of {columns}");
+                }
+            }
+        }
+    }
 }

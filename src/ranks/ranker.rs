@@ -1,4 +1,4 @@
-//! Ranks rows on the CPU: 64 rows of one column at a time.
+//! Ranks rows on the CPU: 64 rows at a time, by column or by line of columns.
 
 use super::{
     Asks, Column, Ranks, Width,
@@ -158,7 +158,7 @@ impl Ranker {
     }
 
     /// The same for any place of a rank: row `r`'s of column `c` is at `r * strides[0] + c * strides[1]`. Columns that
-    /// lie apart (`strides[0] == 1`) are the quickest to write.
+    /// lie apart (`strides[0] == 1`, `strides[1] >= 64`) are the quickest to write.
     ///
     /// # Errors
     /// Rows with another number of columns than the forest has features; strides that reach past `out`; `out` of another
@@ -206,8 +206,7 @@ impl Ranker {
         if (FEW_ROWS..=BLOCK).contains(&rows.len())
             && rows.columns() == self.features
             && out.len() >= self.columns * BLOCK
-            && let (Some(lines), Some(singles)) = (&self.lines, T::singles(rows))
-            && let Some(block) = RowBlock::new(singles, 0, BLOCK)
+            && let (Some(lines), Some(block)) = (&self.lines, block_of(rows, 0))
         {
             self.by_lines(lines, &block, out, BLOCK);
             return Ok(());
@@ -223,20 +222,15 @@ impl Ranker {
         strides: [usize; 2],
     ) {
         let mut first = 0;
-        let mut lined =
-            T::singles(rows).zip(self.lines.as_ref()).filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
+        let lines = self.lines.as_ref().filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
         while first < rows.len() {
             let left = rows.len() - first;
             if left >= BLOCK
-                && let Some((singles, lines)) = lined
+                && let (Some(lines), Some(out)) = (lines, R::bytes(out))
+                && let Some(block) = block_of(rows, first)
             {
-                match (RowBlock::new(singles, first, BLOCK), R::bytes(out)) {
-                    (Some(block), Some(out)) => {
-                        self.by_lines(lines, &block, &mut out[first..], strides[1]);
-                        first += BLOCK;
-                    }
-                    _ => lined = None,
-                }
+                self.by_lines(lines, &block, &mut out[first..], strides[1]);
+                first += BLOCK;
             } else if left >= FEW_ROWS {
                 self.some::<T, C, R, BLOCK>(answers, rows, first, out, strides);
                 first += BLOCK.min(left);
@@ -340,14 +334,15 @@ impl Ranker {
     /// Writes the ranks of a block of rows, as bytes, a line of the rows' columns at a time. Columns of ranks are `apart`, at least a
     /// block's rows, each of which gets somebody's rank where the block has fewer.
     fn by_lines(&self, lines: &Lines, rows: &RowBlock<'_>, out: &mut [u8], apart: usize) {
-        let mut room = LineRoom::default();
+        let mut room = LineRoom::NOTHING;
         let mut coded = None;
         for line in lines.iter() {
-            line.layered(rows, &mut room, out, apart);
-            if !line.copied() {
+            let left = line.layered(rows, &mut room, out, apart);
+            if left.wanted == 0 {
                 continue;
             }
-            let values = line.copy(rows, &mut room);
+            rows.columns(&[left], &mut room.columns.0);
+            let values = &room.columns.0;
             let place = |lane: u8| usize::from(lane) * BLOCK;
             let searched = line.searched();
             let searches = searched.iter().map(|&(column, lane, search)| Searched {
@@ -364,6 +359,11 @@ impl Ranker {
             }
         }
     }
+}
+
+/// Rows that are ranked a line at a time: `f32`, and not those of one column, which lies there already.
+fn block_of<'a, T: Row>(rows: &Rows<'a, T>, first: usize) -> Option<RowBlock<'a>> {
+    RowBlock::new(T::singles(rows).filter(|rows| rows.columns() > 1)?, first, BLOCK)
 }
 
 /// A question as a table of the codes that go right, where it has no other categories than those.
@@ -405,21 +405,6 @@ impl<C: Compare> Answers<C> {
         };
         let searches = columns.iter().map(search).collect();
         Self { tables, columns, searches }
-    }
-
-    /// The same a line of rows at a time.
-    fn lines(&self, ranks: &Ranks) -> Lines {
-        let column = |(c, column): (usize, &Column)| {
-            let thresholds = match (self.searches[c], column.asks) {
-                (Some(search), Asks::Thresholds { first, count }) => {
-                    let own = &ranks.thresholds[first as usize..][..count as usize];
-                    Some((search, own.iter().map(|t| f32::threshold(t.0)).collect()))
-                }
-                _ => None,
-            };
-            Of { feature: column.feature, thresholds }
-        };
-        Lines::new(ranks.columns.iter().enumerate().map(column))
     }
 
     /// Ranks 64 rows from `first` on in the columns from `c` on, as far as these are searches and their values lie side by side; says
@@ -484,5 +469,22 @@ impl<C: Compare> Answers<C> {
             out.copy_from_slice(&room[..out.len()]);
         }
         true
+    }
+}
+
+impl Answers<f32> {
+    /// How they come about a line of rows at a time.
+    fn lines(&self, ranks: &Ranks) -> Lines {
+        let column = |(c, column): (usize, &Column)| {
+            let thresholds = match (self.searches[c], column.asks) {
+                (Some(search), Asks::Thresholds { first, count }) => {
+                    let own = &ranks.thresholds[first as usize..][..count as usize];
+                    Some((search, own.iter().map(|t| f32::threshold(t.0)).collect()))
+                }
+                _ => None,
+            };
+            Of { feature: column.feature, thresholds }
+        };
+        Lines::new(ranks.columns.iter().enumerate().map(column))
     }
 }

@@ -14,7 +14,7 @@ use super::{
 /// Copies the wanted columns of lines to `[column][BLOCK]`, from the first line's first column on, if the machine has vectors for that.
 ///
 /// # Safety
-/// Rows have so many `columns`, of which the wanted ones are; `into` has a block for each of these.
+/// Rows have so many `columns`, no line begins past them, and the wanted ones are of them; `into` has a block for each of these.
 pub(in crate::cpu) unsafe fn columns(
     rows: &[*const f32; BLOCK],
     count: usize,

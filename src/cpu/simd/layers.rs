@@ -16,7 +16,7 @@ use super::{
 /// Says for each row and column whether the value reaches the column's threshold in a layer, if the machine has vectors for that.
 ///
 /// # Safety
-/// Rows have values up to column `most` of the line; every layer has its place in `reached`.
+/// The line begins within the rows, which have columns up to `most` of it; every layer has its place in `reached`.
 pub(in crate::cpu) unsafe fn reach(
     rows: &[*const f32; BLOCK],
     most: usize,
@@ -80,13 +80,19 @@ unsafe fn reach_512<const L: usize, const MOST: bool>(
         }
     }
     for (bits, reached) in bits.iter().zip(reached) {
-        for half in 0..2 {
-            // SAFETY: they are 64 words, and twice 64 bytes.
+        // SAFETY: they are 64 words.
+        let words = unsafe { [0, BLOCK / 2].map(|place| bits.0.as_ptr().add(place).cast::<__m512i>()) };
+        for (half, reached) in reached.0.iter_mut().enumerate() {
+            // SAFETY: twice 32 words are there, and room for 64 bytes.
             unsafe {
-                let words = _mm512_loadu_si512(bits.0.as_ptr().add(half * BLOCK / 2).cast());
-                let [first, others] = [words, _mm512_srli_epi16::<8>(words)].map(|w| _mm512_cvtepi16_epi8(w));
-                _mm256_storeu_si256(reached.0[0].as_mut_ptr().add(half * BLOCK / 2).cast(), first);
-                _mm256_storeu_si256(reached.0[1].as_mut_ptr().add(half * BLOCK / 2).cast(), others);
+                let [mut low, mut high] = [_mm512_load_si512(words[0]), _mm512_load_si512(words[1])];
+                if half == 1 {
+                    (low, high) = (_mm512_srli_epi16::<8>(low), _mm512_srli_epi16::<8>(high));
+                }
+                let low = _mm512_castsi256_si512(_mm512_cvtepi16_epi8(low));
+                let both = _mm512_inserti64x4::<1>(low, _mm512_cvtepi16_epi8(high));
+                // At once, because it is read so.
+                _mm512_storeu_si512(reached.as_mut_ptr().cast(), both);
             }
         }
     }
