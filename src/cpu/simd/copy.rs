@@ -56,16 +56,16 @@ unsafe fn columns_512(
     let base = lines[0].first;
     for (begin, rows) in sixteens(rows, count) {
         for line in lines {
+            if let Some(ahead) = line.ahead {
+                for row in rows {
+                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
+                }
+            }
             let there = (((1u32 << line.most(columns)) - 1) & 0xffff) as __mmask16;
             let mut values = [_mm512_setzero_si512(); LANES];
             for (values, row) in values.iter_mut().zip(rows) {
                 // SAFETY: the mask keeps to the row's columns.
                 *values = unsafe { _mm512_maskz_loadu_epi32(there, row.add(line.first as usize).cast()) };
-            }
-            if let Some(ahead) = line.ahead {
-                for row in rows {
-                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
-                }
             }
             let place = (line.first - base) as usize * BLOCK + begin;
             for (c, column) in transposed(values).into_iter().enumerate() {
