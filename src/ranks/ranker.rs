@@ -1,5 +1,7 @@
 //! Ranks rows on the CPU: 64 rows at a time, by column or by line of columns.
 
+use std::cell::RefCell;
+
 use super::{
     Asks, Column, Ranks, Width,
     lines::{Lines, Of},
@@ -334,10 +336,15 @@ impl Ranker {
     /// Writes the ranks of a block of rows, as bytes, a line of the rows' columns at a time. Columns of ranks are `apart`, at least a
     /// block's rows, each of which gets somebody's rank where the block has fewer.
     fn by_lines(&self, lines: &Lines, rows: &RowBlock<'_>, out: &mut [u8], apart: usize) {
-        let mut room = LineRoom::NOTHING;
+        thread_local!(static ROOM: RefCell<LineRoom> = const { RefCell::new(LineRoom::NOTHING) });
+        // Nothing in here hands over to another task of the thread.
+        ROOM.with_borrow_mut(|room| self.in_room(lines, rows, room, out, apart));
+    }
+
+    fn in_room(&self, lines: &Lines, rows: &RowBlock<'_>, room: &mut LineRoom, out: &mut [u8], apart: usize) {
         let mut coded = None;
         for line in lines.iter() {
-            let left = line.layered(rows, &mut room, out, apart);
+            let left = line.layered(rows, room, out, apart);
             if left.wanted == 0 {
                 continue;
             }
