@@ -262,7 +262,8 @@ mod tests {
             let ranks = Ranks::new(&builder.build().expect("stumps"), Choice::U8).expect("ranks");
             let (ranker, columns) = (ranks.ranker(), ranks.columns().len());
             for count in [1, 15, 16, 17, 40, 63, 64] {
-                let value = |i: usize| if i % 13 == 0 { f32::NAN } else { (i * 7919 % 263) as f32 - 4.0 };
+                let value =
+                    |i: usize| if i.is_multiple_of(13) { f32::NAN } else { (i * 7919 % 263) as f32 - 4.0 };
                 let values: Vec<f32> = (0..count * features as usize).map(value).collect();
                 let rows = Rows::new(&values, features as usize).expect("rows");
                 let mut expected = vec![0u8; count * columns];
