@@ -43,6 +43,17 @@ fn sixteens(rows: &[*const f32; BLOCK], count: usize) -> impl Iterator<Item = (u
         .take_while(move |(begin, _)| *begin < count)
 }
 
+/// Asks for what is soon wanted of rows.
+#[inline]
+fn ask(rows: &[*const f32; LANES], line: &LineOf) {
+    if let Some(ahead) = line.ahead {
+        for row in rows {
+            // SAFETY: every x86-64 has it, and it reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast()) };
+        }
+    }
+}
+
 /// # Safety
 /// AVX-512 F and DQ; otherwise as for [`columns`].
 #[target_feature(enable = "avx512f,avx512dq")]
@@ -56,11 +67,7 @@ unsafe fn columns_512(
     let base = lines[0].first;
     for (begin, rows) in sixteens(rows, count) {
         for line in lines {
-            if let Some(ahead) = line.ahead {
-                for row in rows {
-                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
-                }
-            }
+            ask(rows, line);
             let there = (((1u32 << line.most(columns)) - 1) & 0xffff) as __mmask16;
             let mut values = [_mm512_setzero_si512(); LANES];
             for (values, row) in values.iter_mut().zip(rows) {
@@ -121,11 +128,7 @@ unsafe fn columns_256(
     let base = lines[0].first;
     for (begin, rows) in sixteens(rows, count) {
         for line in lines {
-            if let Some(ahead) = line.ahead {
-                for row in rows {
-                    _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
-                }
-            }
+            ask(rows, line);
             for half in [0, HALF] {
                 let (first, wanted) = (line.first as usize + half, line.wanted >> half & 0xff);
                 if wanted == 0 {
