@@ -11,16 +11,15 @@ pub(crate) use super::row_block::BLOCK;
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const MOST_LEVELS: u32 = 8;
 
-/// Blocks of pivots above a level: a block at least for each.
+/// Where a level's pivots begin among those of its search. The first four levels are a line's fifteen, any other begins with a line.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
-pub(crate) const fn blocks_of(level: u32) -> usize {
-    let mut blocks = 0;
-    let mut above = 0;
-    while above < level {
-        blocks += if above <= FAN.ilog2() { 1 } else { (1 << above) / FAN };
-        above += 1;
-    }
-    blocks
+pub(crate) const fn first_of(level: u32) -> usize {
+    if level < FAN.ilog2() { (1 << level) - 1 } else { 1 << level }
+}
+
+/// Lines of the pivots of so many levels.
+pub(crate) const fn lines_of(levels: u32) -> usize {
+    (1usize << levels).div_ceil(FAN)
 }
 
 /// What a missing value's rank is.
@@ -34,28 +33,53 @@ pub(crate) enum Missing {
 
 /// NaN with a sign. That a value less it is NaN with a sign, too, is the instruction's doing.
 const NONE: f32 = f32::from_bits(0xffc0_0000);
+/// Pivots that one permute of two registers reaches.
+const PAIR: usize = 2 * FAN;
 
-/// Lays out ascending thresholds, at most 255, as the levels of a full binary search from the root down; says how many levels, or
-/// that an infinite threshold or NaN keeps it from that. A level's pivots stand from the greatest down.
+/// Lays out ascending thresholds, at most 255, as the levels of a binary search from the root down, unless an infinite one or NaN keeps
+/// them from that. A level's pivots stand from the greatest down. Missing values have the least rank.
 ///
 /// A value is below a pivot where it has a sign bit after the pivot has been subtracted from it: no value leaves -0 of a pivot that
 /// is -0, none is infinite less a pivot that is finite, and NaN with a sign, which stands past the last threshold, stays what it is.
-pub(crate) fn lay_out(thresholds: &[f32], blocks: &mut Vec<Line<[f32; FAN]>>) -> Option<u32> {
-    if !thresholds.iter().all(|t| t.is_finite()) {
+///
+/// All levels but the last are full. The last has pivots for its first places only, where that spares a kernel registers of them:
+/// see [`Search::rank`].
+pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<Line<[f32; FAN]>>) -> Option<Search> {
+    if thresholds.len() > usize::from(u8::MAX) || !thresholds.iter().all(|t| t.is_finite()) {
         return None;
     }
     let levels = (thresholds.len() + 1).next_power_of_two().ilog2();
+    // Places of the last level, and how many of them need a pivot.
+    let places = (1usize << levels) / 2;
+    let needed = (thresholds.len() + 1).saturating_sub(places);
+    let pairs = needed.div_ceil(PAIR).next_power_of_two();
+    let count = if pairs * PAIR < places { thresholds.len() } else { (1 << levels) - 1 };
+    let begin = lines.len();
+    lines.resize(begin + lines_of(levels), Line([NONE; FAN]));
     let own = |t: f32| if t == 0.0 { -0.0 } else { t };
+    let from_greatest = |i: usize| thresholds.get(count - 1 - i).map_or(NONE, |t| own(*t));
+    let last = (count + 1).saturating_sub(places);
     for level in 0..levels {
-        let step = 1usize << (levels - level);
-        let pivot = |place: usize| thresholds.get(place * step + step / 2 - 1).map_or(NONE, |t| own(*t));
-        let count = 1usize << level;
-        for first in (0..count).step_by(FAN) {
-            let at = |i| if first + i < count { pivot(count - 1 - first - i) } else { NONE };
-            blocks.push(Line(std::array::from_fn(at)));
+        // A place's number is that of the place of the last level which is behind its pivot, or which has it.
+        let step = places >> level;
+        for place in 0..1usize << level {
+            let number = place * step + step / 2;
+            let pivot = match step {
+                1 if number >= last => NONE,
+                1 => from_greatest(2 * number),
+                _ => from_greatest(number + number.min(last) - 1),
+            };
+            let at = first_of(level) + place;
+            lines[begin + at / FAN].0[at % FAN] = pivot;
         }
     }
-    Some(levels)
+    Some(Search {
+        begin: begin as u32,
+        levels: levels as u8,
+        pairs: pairs as u8,
+        count: count as u8,
+        missing: Missing::Least,
+    })
 }
 
 /// A search among the thresholds of a column.
@@ -64,15 +88,65 @@ pub(crate) struct Search {
     /// The first of its blocks, as [`lay_out`] laid them out.
     pub(crate) begin: u32,
     pub(crate) levels: u8,
+    /// Pairs of blocks, of the last level, that have its pivots.
+    pub(crate) pairs: u8,
+    /// Pivots.
+    count: u8,
     pub(crate) missing: Missing,
 }
 
-/// 64 rows of a column: its search, where their values begin, and where their ranks go.
+impl Search {
+    /// The same of another rank of missing values.
+    pub(crate) fn of_missing(self, missing: Missing) -> Self {
+        Self { missing, ..self }
+    }
+
+    /// Which kernel it takes.
+    pub(crate) fn kernel(&self) -> (u8, u8) {
+        (self.levels, self.pairs)
+    }
+
+    /// What a rank is made of: with `[count, double]`, `p` the place of a value behind the last level, counted from the right, and `u` the
+    /// half of `p + double + 1`, the rank is `count` less the smaller of `p` and `u`.
+    ///
+    /// Where the last level has no pivots, what was found there is anybody's, and only half of `p` counts: there all pivots of the last
+    /// level and as many others as half of `p` are above the value, which are fewer than `p`. Elsewhere they would be more.
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
+    pub(super) fn rank(&self) -> [u8; 2] {
+        let double = 2 * u32::from(self.count) + 1 - (1 << self.levels);
+        [self.count, double as u8]
+    }
+}
+
+/// A column's search, among columns of 64 values and columns of as many ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Searched {
     pub(crate) search: Search,
-    pub(crate) values: usize,
-    pub(crate) out: usize,
+    /// Which of the columns of values it reads, …
+    pub(crate) from: u32,
+    /// … and which of the columns of ranks it writes.
+    pub(crate) to: u32,
+}
+
+/// Columns of 64 values, or of 64 ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Columns<V> {
+    pub(crate) of: V,
+    /// From one to the next.
+    pub(crate) apart: usize,
+}
+
+impl<'v> Columns<&'v [f32]> {
+    pub(crate) fn column(&self, c: u32) -> &'v [f32; BLOCK] {
+        self.of[c as usize * self.apart..].first_chunk().expect("a block of values")
+    }
+}
+
+impl Columns<&mut [u8]> {
+    #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
+    pub(super) fn column(&mut self, c: u32) -> &mut [u8; BLOCK] {
+        self.of[c as usize * self.apart..].first_chunk_mut().expect("a block of room")
+    }
 }
 
 /// A column of few thresholds, which stand in layers: the least of each of sixteen columns of rows that lie side by side, the second of
@@ -87,52 +161,38 @@ pub(crate) struct Layered {
     pub(crate) count: u8,
 }
 
-/// Ranks columns one after the other, each by the kernel that is compiled for its levels; says how many.
-macro_rules! by_levels {
-    ($columns:expr, $pivots:expr, $values:expr, $out:expr, $within:ident $(, $more:ident)?) => {{
-        let mut done = 0;
-        for $crate::cpu::rank::Searched { search, values, out } in $columns {
-            let $crate::cpu::rank::Search { begin, levels, missing } = search;
-            let pivots = &$pivots[begin as usize..];
-            let values = $values[values..].first_chunk().expect("a block of values");
-            let out = $out[out..].first_chunk_mut().expect("a block of room");
-            match levels {
-                0 => $within::<0 $(, $more)?>(pivots, values, missing, out),
-                1 => $within::<1 $(, $more)?>(pivots, values, missing, out),
-                2 => $within::<2 $(, $more)?>(pivots, values, missing, out),
-                3 => $within::<3 $(, $more)?>(pivots, values, missing, out),
-                4 => $within::<4 $(, $more)?>(pivots, values, missing, out),
-                5 => $within::<5 $(, $more)?>(pivots, values, missing, out),
-                6 => $within::<6 $(, $more)?>(pivots, values, missing, out),
-                7 => $within::<7 $(, $more)?>(pivots, values, missing, out),
-                _ => $within::<{ $crate::cpu::rank::MOST_LEVELS } $(, $more)?>(pivots, values, missing, out),
+/// Ranks columns, those that follow each other and take the same kernel by one call of it.
+macro_rules! by_kernel {
+    ($columns:expr, |$run:ident| $($kernel:pat => $call:expr,)*) => {
+        for $run in $columns.chunk_by(|a, b| a.search.kernel() == b.search.kernel()) {
+            match $run[0].search.kernel() {
+                $($kernel => $call,)*
             }
-            done += 1;
         }
-        done
-    }};
+    };
 }
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(super) use by_levels;
+pub(super) use by_kernel;
 
-/// Writes how many thresholds are at most each value, one column after the other, if the machine has vectors for that; says of how
-/// many columns. Each has 64 values, and room for as many ranks, where it says.
+/// Writes how many thresholds are at most each value, a column after the other, if the machine has vectors for that; otherwise says
+/// `false`. Those that take the same kernel are quicker side by side.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]
 pub(crate) fn ranks(
     pivots: &[Line<[f32; FAN]>],
-    columns: impl Iterator<Item = Searched>,
-    values: &[f32],
-    out: &mut [u8],
-) -> usize {
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    out: Columns<&mut [u8]>,
+) -> bool {
     #[cfg(target_arch = "x86_64")]
     return super::simd::rank::ranks(pivots, columns, values, out);
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
         // SAFETY: the machine is able.
-        return unsafe { super::neon::rank::ranks(pivots, columns, values, out) };
+        unsafe { super::neon::rank::ranks(pivots, columns, values, out) };
+        return true;
     }
     #[cfg(not(target_arch = "x86_64"))]
-    0
+    false
 }
 
 /// A missing value's code; …

@@ -8,7 +8,7 @@
 use crate::{
     cpu::{
         line::Line,
-        rank::{Layered, Missing, Search},
+        rank::{Layered, Missing, Search, Searched},
         row_block::{LINE, LineOf, LineRoom, MOST_LAYERS, RowBlock},
     },
     isa::{Isa, isa},
@@ -39,8 +39,8 @@ pub(super) struct Lines {
     /// Of all lines.
     layers: Vec<Line<[f32; LINE]>>,
     layered: Vec<Layered>,
-    /// A column of ranks, which of its line's columns it reads, and its search; …
-    searched: Vec<(u32, u8, Search)>,
+    /// Columns of ranks that are searched, which read one of their line's columns; …
+    searched: Vec<Searched>,
     /// … and those that are answered otherwise.
     others: Vec<(u32, u8)>,
 }
@@ -175,13 +175,15 @@ impl Lines {
         for (column, of) in columns {
             match &of.thresholds {
                 Some(_) if of.in_layers(most) => continue,
-                Some((search, _)) => self.searched.push((*column, lane(of), *search)),
+                Some((search, _)) => {
+                    self.searched.push(Searched { search: *search, from: lane(of).into(), to: *column })
+                }
                 None => self.others.push((*column, lane(of))),
             }
             line.wanted |= 1 << lane(of);
         }
-        // Those of as many levels side by side: a kernel is compiled for each number.
-        self.searched[begins.0 as usize..].sort_by_key(|(.., search)| search.levels);
+        // Those of a kernel side by side: it is called but once for two of them.
+        self.searched[begins.0 as usize..].sort_by_key(|column| column.search.kernel());
         let searched = (begins.0, self.searched.len() as u32);
         self.lines.push(Plan { line, sheets, searched, others: (begins.1, self.others.len() as u32) });
     }
@@ -221,7 +223,7 @@ impl<'l> OneLine<'l> {
     }
 
     /// Columns of ranks that are searched.
-    pub(super) fn searched(&self) -> &'l [(u32, u8, Search)] {
+    pub(super) fn searched(&self) -> &'l [Searched] {
         within(&self.of.searched, self.plan.searched)
     }
 

@@ -11,7 +11,7 @@ use crate::{
     cpu::{
         Read, Row, Rows,
         nodes::Compare,
-        rank::{self, BLOCK, Coded, Missing, Search, Searched},
+        rank::{self, BLOCK, Coded, Columns, Missing, Search, Searched},
         row_block::{LineRoom, RowBlock},
     },
     error::{Error, Result},
@@ -84,8 +84,10 @@ struct Answers<C> {
     tables: Tables<C>,
     /// By rank column, those of a feature side by side.
     columns: Vec<Answer>,
-    /// Those that are searches.
+    /// Those that are searches, …
     searches: Vec<Option<Search>>,
+    /// … and these alone, which read the rows' columns.
+    searched: Vec<Searched>,
 }
 
 /// How a rank comes about.
@@ -261,8 +263,7 @@ impl Ranker {
             let c = next;
             next += 1;
             if count == BLOCK && strides[0] == 1 && answers.searches[c].is_some() {
-                let begin = (first + c * strides[1]).min(out.len());
-                let done = answers.searched(rows, first, c, &mut out[begin..], strides[1]);
+                let done = answers.searched(rows, first, c, &mut out[first..], strides[1]);
                 if done > 0 {
                     next = c + done;
                     continue;
@@ -349,20 +350,14 @@ impl Ranker {
                 continue;
             }
             rows.columns(&[left], &mut room.columns.0);
-            let values = &room.columns.0;
-            let place = |lane: u8| usize::from(lane) * BLOCK;
+            let values = Columns { of: &room.columns.0[..], apart: BLOCK };
             let searched = line.searched();
-            let searches = searched.iter().map(|&(column, lane, search)| Searched {
-                search,
-                values: place(lane),
-                out: column as usize * apart,
-            });
-            let done = self.singles.tables.searched(searches, values, out);
-            let left = searched[done..].iter().map(|&(column, lane, _)| (column, lane));
-            for (column, lane) in left.chain(line.others().iter().copied()) {
-                let values = values[place(lane)..].first_chunk().expect("a block of values");
+            let done = self.singles.tables.searched(searched, values, Columns { of: &mut *out, apart });
+            let left = searched[if done { searched.len() } else { 0 }..].iter().map(|of| (of.to, of.from));
+            for (column, lane) in left.chain(line.others().iter().map(|of| (of.0, of.1.into()))) {
                 let out = &mut out[column as usize * apart..][..BLOCK];
-                self.one::<_, _, BLOCK>(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
+                let values = values.column(lane);
+                self.one(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
             }
         }
     }
@@ -410,12 +405,16 @@ impl<C: Compare> Answers<C> {
             By::Count { table, .. } => tables.search(table, Missing::Most),
             _ => None,
         };
-        let searches = columns.iter().map(search).collect();
-        Self { tables, columns, searches }
+        let searches: Vec<Option<Search>> = columns.iter().map(search).collect();
+        let searched = columns.iter().zip(&searches).zip(0..).filter_map(|((answer, search), to)| {
+            search.map(|search| Searched { search, from: answer.feature, to })
+        });
+        let searched = searched.collect();
+        Self { tables, columns, searches, searched }
     }
 
     /// Ranks 64 rows from `first` on in the columns from `c` on, as far as these are searches and their values lie side by side; says
-    /// in how many. Columns of ranks are `apart`.
+    /// in how many. Columns of ranks, of which the first is number 0, are `apart`.
     fn searched<T: Row + Read<C>, R: Rank>(
         &self,
         rows: &Rows<'_, T>,
@@ -427,14 +426,15 @@ impl<C: Compare> Answers<C> {
         let Some(out) = R::bytes(out) else { return 0 };
         let Some((values, between)) = rows.columns_of::<C, BLOCK>(first) else { return 0 };
         let Some(values) = C::singles(values) else { return 0 };
-        let room = (values.len(), out.len());
-        let answers = self.columns[c..].iter().zip(&self.searches[c..]).enumerate();
-        let columns = answers.map_while(|(k, (answer, search))| {
-            let (values, out) = (answer.feature as usize * between, k * apart);
-            let there = values + BLOCK <= room.0 && out + BLOCK <= room.1;
-            Some(Searched { search: (*search)?, values, out }).filter(|_| there)
-        });
-        self.tables.searched(columns, values, out)
+        let (values, out) = (Columns { of: values, apart: between }, Columns { of: out, apart });
+        let own = &self.searched[self.searched.partition_point(|column| (column.to as usize) < c)..];
+        let fits = |column: &Searched| {
+            column.from as usize * between + BLOCK <= values.of.len()
+                && column.to as usize * apart + BLOCK <= out.of.len()
+        };
+        let those = own.iter().zip(c..).take_while(|(column, c)| column.to as usize == *c && fits(column));
+        let count = those.count();
+        if self.tables.searched(&own[..count], values, out) { count } else { 0 }
     }
 
     /// Writes the ranks of a block of values as bytes, if a column has a way of its own for that. `coded` keeps the categories of a
@@ -456,9 +456,10 @@ impl<C: Compare> Answers<C> {
         match answer.by {
             By::Count { .. } => {
                 let values = C::singles(values);
-                let column = self.searches[c].map(|search| Searched { search, values: 0, out: 0 });
-                let Some(values) = values else { return false };
-                if self.tables.searched(column.into_iter(), values, ranks) == 0 {
+                let (Some(search), Some(values)) = (self.searches[c], values) else { return false };
+                let values = Columns { of: values, apart: 0 };
+                let ranks = Columns { of: &mut ranks[..], apart: 0 };
+                if !self.tables.searched(&[Searched { search, from: 0, to: 0 }], values, ranks) {
                     return false;
                 }
             }

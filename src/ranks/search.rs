@@ -8,7 +8,7 @@ use crate::cpu::{
     FAN, count_at_most,
     line::Line,
     nodes::Compare,
-    rank::{Missing, Search, Searched, lay_out, ranks},
+    rank::{Columns, Missing, Search, Searched, lay_out, ranks},
 };
 
 /// Levels of the largest table.
@@ -31,8 +31,8 @@ pub(super) struct Table {
     depth: u8,
     /// Thresholds in the root.
     root: u8,
-    /// Where a binary search of the same thresholds begins, and its levels: of at most 255, all finite.
-    pivots: Option<(u32, u8)>,
+    /// A binary search of the same thresholds: of at most 255, all finite.
+    pivots: Option<Search>,
 }
 
 impl<C: Compare> Tables<C> {
@@ -43,10 +43,7 @@ impl<C: Compare> Tables<C> {
     /// Adds a table of ascending thresholds, at most 65 535; NaN may stand at their end.
     pub(super) fn push(&mut self, thresholds: &[C]) -> Table {
         let mut table = Table { levels: [0; MOST_LEVELS], depth: 0, root: 0, pivots: None };
-        if let Some(own) = C::singles(thresholds).filter(|own| own.len() <= usize::from(u8::MAX)) {
-            let begin = self.pivots.len() as u32;
-            table.pivots = lay_out(own, &mut self.pivots).map(|levels| (begin, levels as u8));
-        }
+        table.pivots = C::singles(thresholds).and_then(|own| lay_out(own, &mut self.pivots));
         let mut level = thresholds.to_vec();
         loop {
             let begin = self.blocks.len();
@@ -70,18 +67,16 @@ impl<C: Compare> Tables<C> {
 
     /// The search of a table, whose missing values have the rank that is said, if it has one.
     pub(super) fn search(&self, table: Table, missing: Missing) -> Option<Search> {
-        let (begin, levels) = table.pivots?;
-        Some(Search { begin, levels, missing })
+        table.pivots.map(|search| search.of_missing(missing))
     }
 
-    /// Writes for 64 values a column how many thresholds are at most each, if that is a way of the machine's own; says for how many
-    /// columns.
+    /// Writes for 64 values a column how many thresholds are at most each, if that is a way of the machine's own; otherwise says `false`.
     pub(super) fn searched(
         &self,
-        columns: impl Iterator<Item = Searched>,
-        values: &[f32],
-        out: &mut [u8],
-    ) -> usize {
+        columns: &[Searched],
+        values: Columns<&[f32]>,
+        out: Columns<&mut [u8]>,
+    ) -> bool {
         ranks(&self.pivots, columns, values, out)
     }
 
@@ -113,8 +108,9 @@ mod tests {
         missing: Missing,
         out: &mut [u8; BLOCK],
     ) -> bool {
-        let column = tables.search(table, missing).map(|search| Searched { search, values: 0, out: 0 });
-        tables.searched(column.into_iter(), values, out) == 1
+        let (values, out) = (Columns { of: &values[..], apart: 0 }, Columns { of: &mut out[..], apart: 0 });
+        let column = tables.search(table, missing).map(|search| Searched { search, from: 0, to: 0 });
+        column.is_some_and(|column| tables.searched(&[column], values, out))
     }
 
     /// Every size around a block's and a level's, with values on, below and above each threshold.

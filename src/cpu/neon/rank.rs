@@ -6,7 +6,7 @@ use super::{LANES, four, load};
 use crate::cpu::{
     count::FAN,
     line::{Line, flat},
-    rank::{BLOCK, Coded, MOST_LEVELS, Missing, Searched, blocks_of, by_levels},
+    rank::{BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_kernel, first_of, lines_of},
 };
 
 /// Levels whose pivots are permuted: 32 of the last of them are two tables of four registers. Those below are loaded.
@@ -16,27 +16,48 @@ const NEAR: u32 = 6;
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) fn ranks(
     pivots: &[Line<[f32; FAN]>],
-    columns: impl Iterator<Item = Searched>,
-    values: &[f32],
-    out: &mut [u8],
-) -> usize {
-    by_levels!(columns, pivots, values, out, within)
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    mut out: Columns<&mut [u8]>,
+) {
+    by_kernel!(columns, |run|
+        (0, _) => some::<0>(pivots, run, values, &mut out),
+        (1, _) => some::<1>(pivots, run, values, &mut out),
+        (2, _) => some::<2>(pivots, run, values, &mut out),
+        (3, _) => some::<3>(pivots, run, values, &mut out),
+        (4, _) => some::<4>(pivots, run, values, &mut out),
+        (5, _) => some::<5>(pivots, run, values, &mut out),
+        (6, _) => some::<6>(pivots, run, values, &mut out),
+        (7, _) => some::<7>(pivots, run, values, &mut out),
+        _ => some::<MOST_LEVELS>(pivots, run, values, &mut out),
+    );
+}
+
+/// Columns of `L` levels.
+#[target_feature(enable = "neon")]
+fn some<const L: u32>(
+    pivots: &[Line<[f32; FAN]>],
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    out: &mut Columns<&mut [u8]>,
+) {
+    for column in columns {
+        let pivots = flat(&pivots[column.search.begin as usize..][..const { lines_of(L) }]);
+        within::<L>(pivots, column.search, values.column(column.from), out.column(column.to));
+    }
 }
 
 /// The search of each row, from the root down. A row's place on a level, counted from the left, is in each byte of its word: what
 /// permutes bytes wants it there, and one instruction moves it up and puts the next decision behind it.
 #[target_feature(enable = "neon")]
-fn within<const L: u32>(
-    pivots: &[Line<[f32; FAN]>],
-    values: &[f32; BLOCK],
-    missing: Missing,
-    out: &mut [u8; BLOCK],
-) {
-    let pivots = flat(&pivots[..blocks_of(L)]);
-    let stands = vdupq_n_f32(match missing {
+fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], out: &mut [u8; BLOCK]) {
+    assert!(pivots.len() == const { FAN * lines_of(L) });
+    let stands = vdupq_n_f32(match search.missing {
         Missing::Least => f32::NEG_INFINITY,
         Missing::Most => f32::INFINITY,
     });
+    let rightmost = vdupq_n_u8(((1u32 << L) - 1) as u8);
+    let [count, double] = search.rank().map(|byte| vdupq_n_u8(byte));
     for (values, out) in values.as_chunks::<16>().0.iter().zip(out.as_chunks_mut().0) {
         let mut x = [stands; LANES];
         for (x, values) in x.iter_mut().zip(values.as_chunks().0) {
@@ -67,7 +88,9 @@ fn within<const L: u32>(
         // A byte of each word.
         let [a, b, c, d] = at.map(|at| vreinterpretq_u16_u8(at));
         let [low, high] = [vuzp1q_u16(a, b), vuzp1q_u16(c, d)].map(|v| vreinterpretq_u8_u16(v));
-        super::store(vuzp1q_u8(low, high), out);
+        let places = veorq_u8(vuzp1q_u8(low, high), rightmost);
+        let above = vminq_u8(places, vrhaddq_u8(places, double));
+        super::store(vsubq_u8(count, above), out);
     }
 }
 
@@ -76,7 +99,7 @@ fn within<const L: u32>(
 #[target_feature(enable = "neon")]
 fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
     const { assert!(LEVEL < MOST_LEVELS) };
-    let (last, table) = (const { (1usize << LEVEL) - 1 }, &pivots[FAN * blocks_of(LEVEL)..]);
+    let (last, table) = (const { (1usize << LEVEL) - 1 }, &pivots[const { first_of(LEVEL) }..]);
     if LEVEL >= NEAR {
         let table = &table[..=last];
         let at = vreinterpretq_u64_u8(at);

@@ -5,20 +5,20 @@ use std::arch::x86_64::*;
 use crate::cpu::{
     count::FAN,
     isa::{Isa, isa},
-    line::Line,
-    rank::{BLOCK, Coded, Missing, Searched, blocks_of, by_levels},
+    line::{Line, flat},
+    rank::{BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_kernel, first_of, lines_of},
 };
 
-// A level's pivots are whole registers.
+// A line of pivots is a register.
 const _: () = assert!(FAN == super::LANES);
 
-/// Ranks as [`ranks`](crate::cpu::rank::ranks) does: no column if the machine is not able.
+/// Ranks as [`ranks`](crate::cpu::rank::ranks) does.
 pub(in crate::cpu) fn ranks(
     pivots: &[Line<[f32; FAN]>],
-    columns: impl Iterator<Item = Searched>,
-    values: &[f32],
-    out: &mut [u8],
-) -> usize {
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    out: Columns<&mut [u8]>,
+) -> bool {
     // SAFETY: the machine has just said that it has the instructions.
     unsafe {
         match isa() {
@@ -27,9 +27,10 @@ pub(in crate::cpu) fn ranks(
             }
             Isa::Avx512 => each_512::<false>(pivots, columns, values, out),
             Isa::Avx2 => each_256(pivots, columns, values, out),
-            Isa::Neon | Isa::Portable => 0,
+            Isa::Neon | Isa::Portable => return false,
         }
     }
+    true
 }
 
 /// # Safety
@@ -37,69 +38,128 @@ pub(in crate::cpu) fn ranks(
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn each_512<const SHIFTS: bool>(
     pivots: &[Line<[f32; FAN]>],
-    columns: impl Iterator<Item = Searched>,
-    values: &[f32],
-    out: &mut [u8],
-) -> usize {
-    // SAFETY: as promised to this function.
-    unsafe { by_levels!(columns, pivots, values, out, within, SHIFTS) }
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    mut out: Columns<&mut [u8]>,
+) {
+    macro_rules! of {
+        ($run:ident, $levels:expr, $pairs:literal) => {
+            // SAFETY: as promised to this function.
+            unsafe { some_512::<{ $levels }, $pairs, SHIFTS>(pivots, $run, values, &mut out) }
+        };
+    }
+    by_kernel!(columns, |run|
+        (0, _) => of!(run, 0, 1),
+        (1, _) => of!(run, 1, 1),
+        (2, _) => of!(run, 2, 1),
+        (3, _) => of!(run, 3, 1),
+        (4, _) => of!(run, 4, 1),
+        (5, _) => of!(run, 5, 1),
+        (6, _) => of!(run, 6, 1),
+        (7, 1) => of!(run, 7, 1),
+        (7, _) => of!(run, 7, 2),
+        (_, 1) => of!(run, MOST_LEVELS, 1),
+        (_, 2) => of!(run, MOST_LEVELS, 2),
+        _ => of!(run, MOST_LEVELS, 4),
+    );
+}
+
+/// Two columns at a time: of one alone the registers wait for each other's permutes.
+///
+/// # Safety
+/// As for [`each_512`].
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+unsafe fn some_512<const L: u32, const T: usize, const SHIFTS: bool>(
+    pivots: &[Line<[f32; FAN]>],
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    out: &mut Columns<&mut [u8]>,
+) {
+    let (twos, one) = columns.as_chunks();
+    for two in twos {
+        // SAFETY: as promised to this function; two columns have eight registers.
+        unsafe { within::<L, T, SHIFTS, 2, 8>(pivots, two, values, out) };
+    }
+    if let Ok(one) = one.try_into() {
+        // SAFETY: as above, of one column.
+        unsafe { within::<L, T, SHIFTS, 1, 4>(pivots, one, values, out) };
+    }
 }
 
 #[target_feature(enable = "avx2")]
 fn each_256(
     pivots: &[Line<[f32; FAN]>],
-    columns: impl Iterator<Item = Searched>,
-    values: &[f32],
-    out: &mut [u8],
-) -> usize {
-    by_levels!(columns, pivots, values, out, within_256)
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    mut out: Columns<&mut [u8]>,
+) {
+    by_kernel!(columns, |run|
+        (0, _) => some_256::<0>(pivots, run, values, &mut out),
+        (1, _) => some_256::<1>(pivots, run, values, &mut out),
+        (2, _) => some_256::<2>(pivots, run, values, &mut out),
+        (3, _) => some_256::<3>(pivots, run, values, &mut out),
+        (4, _) => some_256::<4>(pivots, run, values, &mut out),
+        (5, _) => some_256::<5>(pivots, run, values, &mut out),
+        (6, _) => some_256::<6>(pivots, run, values, &mut out),
+        (7, _) => some_256::<7>(pivots, run, values, &mut out),
+        _ => some_256::<MOST_LEVELS>(pivots, run, values, &mut out),
+    );
 }
+
+/// Registers of 64 rows.
+const R: usize = BLOCK / super::LANES;
 
 /// The search of each row as the signs of what pivots leave of its value: two instructions a level beside the permute, and of
 /// those one that runs beside it. Signs are ones where a value is below its pivot, so places are counted from the right.
 ///
+/// Of `C` columns in `N` registers, all of `L` levels, the last of which has its pivots in `T` pairs of lines.
+///
 /// # Safety
 /// As for [`each_512`].
+#[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-unsafe fn within<const L: u32, const SHIFTS: bool>(
+unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usize, const N: usize>(
     pivots: &[Line<[f32; FAN]>],
-    values: &[f32; BLOCK],
-    missing: Missing,
-    out: &mut [u8; BLOCK],
+    columns: &[Searched; C],
+    values: Columns<&[f32]>,
+    out: &mut Columns<&mut [u8]>,
 ) {
-    /// Registers of rows, side by side so that none waits for its own permutes.
-    const R: usize = BLOCK / super::LANES;
-    let pivots = &pivots[..blocks_of(L)];
-    // The first and second of eight kinds of floats, each of four bits, are NaN: 4 stands for -inf there, 5 for +inf.
-    let kinds = _mm512_set1_epi32(match missing {
-        Missing::Least => 0x44,
-        Missing::Most => 0x55,
-    });
-    let mut x = [_mm512_setzero_ps(); R];
-    for (x, values) in x.iter_mut().zip(values.as_chunks().0) {
-        let values = load(values);
-        *x = _mm512_fixupimm_ps::<0>(values, values, kinds);
+    const { assert!(N == C * R) };
+    let mut of: [&[f32]; C] = [&[]; C];
+    let mut x = [_mm512_setzero_ps(); N];
+    for (c, column) in columns.iter().enumerate() {
+        of[c] = flat(&pivots[column.search.begin as usize..][..const { lines_of(L) }]);
+        // The first and second of eight kinds of floats, each of four bits, are NaN: 4 stands for -inf there, 5 for +inf.
+        let kinds = _mm512_set1_epi32(match column.search.missing {
+            Missing::Least => 0x44,
+            Missing::Most => 0x55,
+        });
+        for (x, values) in x[R * c..].iter_mut().zip(values.column(column.from).as_chunks().0) {
+            let values = load(values);
+            *x = _mm512_fixupimm_ps::<0>(values, values, kinds);
+        }
     }
-    let mut at = [_mm512_setzero_si512(); R];
+    let mut at = [_mm512_setzero_si512(); N];
     // Of the levels above: which half of a level's pivots, and which quarter of the next one's.
-    let mut below: [[__mmask16; R]; 2] = [[0; R]; 2];
+    let mut below: [[__mmask16; N]; 2] = [[0; N]; 2];
     // Written out, since what a level permutes is known only where its number is.
     macro_rules! level {
         ($level:literal) => {
             if $level < L {
-                for r in 0..R {
-                    let pivot = pick::<$level>(pivots, at[r], [below[0][r], below[1][r]]);
+                for r in 0..N {
+                    let pairs = const { if $level + 1 == L { T } else { pairs_of($level) } };
+                    let pivot = pick::<$level>(of[r / R], pairs, at[r], [below[0][r], below[1][r]]);
                     if SHIFTS {
                         let left = _mm512_castps_si512(_mm512_sub_ps(x[r], pivot));
                         if $level < 2 {
-                            below[$level % 2][r] = _mm512_movepi32_mask(left);
+                            below[$level][r] = _mm512_movepi32_mask(left);
                         }
                         // SAFETY: as promised to this function.
                         at[r] = unsafe { shifted_in(at[r], left) };
                     } else {
                         let lower = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(pivot, x[r]);
                         if $level < 2 {
-                            below[$level % 2][r] = lower;
+                            below[$level][r] = lower;
                         }
                         at[r] = _mm512_add_epi32(at[r], at[r]);
                         at[r] = _mm512_mask_add_epi32(at[r], lower, at[r], _mm512_set1_epi32(1));
@@ -117,16 +177,33 @@ unsafe fn within<const L: u32, const SHIFTS: bool>(
     level!(6);
     level!(7);
     // Packing goes by quarters of registers: four rows' of each of the four.
-    let words = [_mm512_packus_epi32(at[0], at[1]), _mm512_packus_epi32(at[2], at[3])];
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    let places = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1]));
-    let ranks = _mm512_xor_si512(places, _mm512_set1_epi8(((1u32 << L) - 1) as i8));
-    // SAFETY: 64 bytes have the room of 64 bytes.
-    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), ranks) };
+    for (c, column) in columns.iter().enumerate() {
+        let at = &at[R * c..][..R];
+        let words = [_mm512_packus_epi32(at[0], at[1]), _mm512_packus_epi32(at[2], at[3])];
+        let places = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1]));
+        let ranks = match const { L > 0 && T < pairs_of(L - 1) } {
+            true => {
+                let [count, double] = column.search.rank().map(|byte| _mm512_set1_epi8(byte as i8));
+                _mm512_sub_epi8(count, _mm512_min_epu8(places, _mm512_avg_epu8(places, double)))
+            }
+            false => _mm512_xor_si512(places, _mm512_set1_epi8(((1u32 << L) - 1) as i8)),
+        };
+        // SAFETY: 64 bytes have the room of 64 bytes.
+        unsafe { _mm512_storeu_si512(out.column(column.to).as_mut_ptr().cast(), ranks) };
+    }
+}
+
+/// Pairs of lines that a level has: one at least.
+const fn pairs_of(level: u32) -> usize {
+    (1usize << level).div_ceil(2 * FAN)
 }
 
 /// Each word shifted left by one, and into it the highest bit of another. In the library it would need VBMI2 of whoever it is
 /// compiled into.
+///
+/// It is said to have effects, so that these stay in the order in which they are written, a level of all registers after the other. One
+/// register's levels after the other's are as many instructions as the machine looks ahead, and wait for each other.
 ///
 /// # Safety
 /// AVX-512 VBMI2.
@@ -138,45 +215,69 @@ unsafe fn shifted_in(mut word: __m512i, bits: __m512i) -> __m512i {
         std::arch::asm!(
             "vpshldd {0}, {0}, {1}, 1",
             inout(zmm_reg) word, in(zmm_reg) bits,
-            options(pure, nomem, nostack, preserves_flags),
+            options(nomem, nostack, preserves_flags),
         );
     }
     word
 }
 
-/// The pivots of a level at these places. What a permute can't reach of a place is in the masks of the first two levels.
+/// The pivots of a level, which are in the first pairs of its lines, at these places. What a permute can't reach of a place is in the
+/// masks of the first two levels.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn pick<const LEVEL: u32>(pivots: &[Line<[f32; FAN]>], at: __m512i, below: [__mmask16; 2]) -> __m512 {
-    let first = const { blocks_of(LEVEL) };
-    let table = |i: usize| load(&pivots[first + i].0);
+fn pick<const LEVEL: u32>(pivots: &[f32], pairs: usize, at: __m512i, below: [__mmask16; 2]) -> __m512 {
+    let own = &pivots[const { first_of(LEVEL) }..];
+    let table = |i: usize| load(own[FAN * i..].first_chunk().expect("a line"));
     let pair = |i: usize| _mm512_permutex2var_ps(table(2 * i), at, table(2 * i + 1));
     let four = |i: usize, m: __mmask16| _mm512_mask_blend_ps(m, pair(2 * i), pair(2 * i + 1));
-    match LEVEL {
-        0 => _mm512_set1_ps(pivots[first].0[0]),
-        1..=4 => _mm512_permutexvar_ps(at, table(0)),
-        5 => pair(0),
-        6 => four(0, below[0]),
+    // Of the first four levels, whose pivots share a line, no more is loaded than they have.
+    let few = match LEVEL {
+        // SAFETY: there is that value.
+        1 => unsafe { _mm_castpd_ps(_mm_load_sd(own[..2].as_ptr().cast())) },
+        // SAFETY: there are four of them.
+        2 => unsafe { _mm_loadu_ps(own[..4].as_ptr()) },
+        _ => _mm_setzero_ps(),
+    };
+    match (LEVEL, pairs) {
+        (0, _) => _mm512_set1_ps(own[0]),
+        (1 | 2, _) => _mm512_permutexvar_ps(at, _mm512_castps128_ps512(few)),
+        // SAFETY: there are eight of them.
+        (3, _) => unsafe {
+            _mm512_permutexvar_ps(at, _mm512_castps256_ps512(_mm256_loadu_ps(own[..8].as_ptr())))
+        },
+        (4, _) => _mm512_permutexvar_ps(at, table(0)),
+        (_, 1) => pair(0),
+        // Of a place on a level, all bits but the last five are in the masks.
+        (_, 2) => four(0, below[LEVEL as usize - 6]),
         _ => _mm512_mask_blend_ps(below[0], four(0, below[1]), four(1, below[1])),
     }
 }
 
-/// The same eight rows a register: what lies below the first levels is gathered.
+/// Columns of `L` levels, eight rows a register.
 #[target_feature(enable = "avx2")]
-fn within_256<const L: u32>(
+fn some_256<const L: u32>(
     pivots: &[Line<[f32; FAN]>],
-    values: &[f32; BLOCK],
-    missing: Missing,
-    out: &mut [u8; BLOCK],
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    out: &mut Columns<&mut [u8]>,
 ) {
+    for column in columns {
+        let pivots = flat(&pivots[column.search.begin as usize..][..const { lines_of(L) }]);
+        within_256::<L>(pivots, column.search, values.column(column.from), out.column(column.to));
+    }
+}
+
+/// The search of each row. What lies below the first levels is gathered.
+#[target_feature(enable = "avx2")]
+fn within_256<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], out: &mut [u8; BLOCK]) {
     /// Levels whose pivots are permuted.
     const NEAR: u32 = 4;
-    let pivots = &pivots[..blocks_of(L)];
-    let stands = _mm256_set1_ps(match missing {
+    assert!(pivots.len() == const { FAN * lines_of(L) });
+    let stands = _mm256_set1_ps(match search.missing {
         Missing::Least => f32::NEG_INFINITY,
         Missing::Most => f32::INFINITY,
     });
-    let turn = _mm256_set1_epi8(((1u32 << L) - 1) as i8);
+    let [count, double] = search.rank().map(|byte| _mm256_set1_epi8(byte as i8));
     for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         let mut x = [_mm256_setzero_ps(); 4];
         for (x, values) in x.iter_mut().zip(values.as_chunks::<8>().0) {
@@ -186,13 +287,13 @@ fn within_256<const L: u32>(
         }
         let mut at = [_mm256_setzero_si256(); 4];
         for level in 0..L {
-            let table = pivots[blocks_of(level)..].as_ptr().cast::<f32>();
-            // SAFETY: a level has a block at least, of sixteen pivots.
+            let table = pivots[first_of(level)..].as_ptr();
+            // SAFETY: eight pivots are left of the line in which a level begins.
             let near = unsafe { _mm256_loadu_ps(table) };
             for r in 0..4 {
                 let pivot = match level < NEAR {
                     true => _mm256_permutevar8x32_ps(near, at[r]),
-                    // SAFETY: a place on a level is below its pivots' number, which are rounded up to blocks.
+                    // SAFETY: a place on a level is below its pivots' number.
                     false => unsafe { _mm256_i32gather_ps::<4>(table, at[r]) },
                 };
                 let lower = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NLE_UQ>(pivot, x[r]));
@@ -203,8 +304,9 @@ fn within_256<const L: u32>(
         // Packing goes by halves of registers: four rows' of each of the four, twice.
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         let places = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
+        let above = _mm256_min_epu8(places, _mm256_avg_epu8(places, double));
         // SAFETY: 32 bytes have the room of 32 bytes.
-        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_xor_si256(places, turn)) };
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_sub_epi8(count, above)) };
     }
 }
 
