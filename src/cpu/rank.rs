@@ -126,6 +126,25 @@ pub(crate) struct Searched {
     pub(crate) from: u32,
     /// … and which of the columns of ranks it writes.
     pub(crate) to: u32,
+    /// From it on, how many that follow each other take its kernel: what [`Searched::count`] has found.
+    pub(super) alike: u32,
+}
+
+impl Searched {
+    /// A column that stands alone.
+    pub(crate) fn new(search: Search, from: u32, to: u32) -> Self {
+        Self { search, from, to, alike: 1 }
+    }
+
+    /// Counts neighbours that take the same kernel. A run's length that is looked up is foreseen, one that is counted is not.
+    pub(crate) fn count(columns: &mut [Self]) {
+        let mut next: Option<Self> = None;
+        for column in columns.iter_mut().rev() {
+            let same = next.filter(|next| next.search.kernel() == column.search.kernel());
+            column.alike = 1 + same.map_or(0, |next| next.alike);
+            next = Some(*column);
+        }
+    }
 }
 
 /// Columns of 64 values, or of 64 ranks.
@@ -164,8 +183,11 @@ pub(crate) struct Layered {
 /// Ranks columns, those that follow each other and take the same kernel by one call of it.
 macro_rules! by_kernel {
     ($columns:expr, |$run:ident| $($kernel:pat => $call:expr,)*) => {
-        for $run in $columns.chunk_by(|a, b| a.search.kernel() == b.search.kernel()) {
-            match $run[0].search.kernel() {
+        let mut columns: &[$crate::cpu::rank::Searched] = $columns;
+        while let Some(first) = columns.first() {
+            let $run;
+            ($run, columns) = columns.split_at(columns.len().min(first.alike as usize));
+            match first.search.kernel() {
                 $($kernel => $call,)*
             }
         }

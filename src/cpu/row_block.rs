@@ -79,8 +79,10 @@ impl<'a> RowBlock<'a> {
         if count == 0 || !rows.is_unit() {
             return None;
         }
-        let columns = rows.columns();
-        let row = |r: usize| rows.from(first + r.min(count - 1))[..columns].as_ptr();
+        let (columns, apart) = (rows.columns(), rows.row_stride());
+        // The last of them is there, so all are.
+        let begin = rows.from(first)[..(count - 1) * apart + columns].as_ptr();
+        let row = |r: usize| begin.wrapping_add(r.min(count - 1) * apart);
         Some(Self { rows: std::array::from_fn(row), count, columns, of: PhantomData })
     }
 

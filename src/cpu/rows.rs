@@ -207,7 +207,6 @@ impl<'a, T: Row> Rows<'a, T> {
     }
 
     /// Distance between rows, in values.
-    #[cfg(target_arch = "x86_64")]
     pub(super) fn row_stride(&self) -> usize {
         self.row_stride
     }

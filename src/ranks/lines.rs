@@ -175,15 +175,15 @@ impl Lines {
         for (column, of) in columns {
             match &of.thresholds {
                 Some(_) if of.in_layers(most) => continue,
-                Some((search, _)) => {
-                    self.searched.push(Searched { search: *search, from: lane(of).into(), to: *column })
-                }
+                Some((search, _)) => self.searched.push(Searched::new(*search, lane(of).into(), *column)),
                 None => self.others.push((*column, lane(of))),
             }
             line.wanted |= 1 << lane(of);
         }
         // Those of a kernel side by side: it is called but once for two of them.
-        self.searched[begins.0 as usize..].sort_by_key(|column| column.search.kernel());
+        let own = &mut self.searched[begins.0 as usize..];
+        own.sort_by_key(|column| column.search.kernel());
+        Searched::count(own);
         let searched = (begins.0, self.searched.len() as u32);
         self.lines.push(Plan { line, sheets, searched, others: (begins.1, self.others.len() as u32) });
     }
@@ -211,11 +211,11 @@ impl<'l> OneLine<'l> {
         apart: usize,
     ) -> LineOf {
         let mut line = self.plan.line;
-        for (sheet, missing) in self.plan.sheets.iter().zip(MISSING) {
+        for (sheet, missing) in self.plan.sheets.iter().zip(&MISSING) {
             let columns = within(&self.of.layered, sheet.columns);
             if !columns.is_empty() {
                 let layers = within(&self.of.layers, sheet.layers);
-                rows.layered(line, (layers, missing), columns, room, out, apart);
+                rows.layered(line, (layers, *missing), columns, room, out, apart);
                 line.ahead = None;
             }
         }

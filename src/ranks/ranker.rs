@@ -407,9 +407,10 @@ impl<C: Compare> Answers<C> {
         };
         let searches: Vec<Option<Search>> = columns.iter().map(search).collect();
         let searched = columns.iter().zip(&searches).zip(0..).filter_map(|((answer, search), to)| {
-            search.map(|search| Searched { search, from: answer.feature, to })
+            search.map(|search| Searched::new(search, answer.feature, to))
         });
-        let searched = searched.collect();
+        let mut searched: Vec<Searched> = searched.collect();
+        Searched::count(&mut searched);
         Self { tables, columns, searches, searched }
     }
 
@@ -459,7 +460,7 @@ impl<C: Compare> Answers<C> {
                 let (Some(search), Some(values)) = (self.searches[c], values) else { return false };
                 let values = Columns { of: values, apart: 0 };
                 let ranks = Columns { of: &mut ranks[..], apart: 0 };
-                if !self.tables.searched(&[Searched { search, from: 0, to: 0 }], values, ranks) {
+                if !self.tables.searched(&[Searched::new(search, 0, 0)], values, ranks) {
                     return false;
                 }
             }

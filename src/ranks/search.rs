@@ -109,7 +109,7 @@ mod tests {
         out: &mut [u8; BLOCK],
     ) -> bool {
         let (values, out) = (Columns { of: &values[..], apart: 0 }, Columns { of: &mut out[..], apart: 0 });
-        let column = tables.search(table, missing).map(|search| Searched { search, from: 0, to: 0 });
+        let column = tables.search(table, missing).map(|search| Searched::new(search, 0, 0));
         column.is_some_and(|column| tables.searched(&[column], values, out))
     }
 
