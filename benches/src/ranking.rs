@@ -4,81 +4,118 @@ use std::{error::Error, hint::black_box, path::Path, time::Instant};
 
 use cpu_time::ThreadTime;
 use fangorn::{
+    Forest, Predictor,
     cpu::Rows,
+    forest::Predicate,
     import,
-    ranks::{Choice, Rank, Ranks, Width},
+    ranks::{Asks, Choice, Column, Rank, Ranker, Ranks, Width},
+    schedule::Preset,
 };
 
-/// Prints what ranks of a model come to for each choice of width, and what ranking takes: into rows of ranks, and into columns of
-/// 64 rows each. What it takes to read a value of each line of the cache that is ranked is printed beside it: nobody predicts
-/// without that.
+/// Prints what ranks of a model come to for each choice of width, and what ranking takes, in microseconds a row: into rows of ranks, and
+/// into columns of 64 rows each, with the model's thresholds and with one threshold a column, which is the least that anybody asks. Beside
+/// it what it takes to read a value of each line of the cache that is ranked, as nobody predicts without that, and to predict.
 pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn Error>> {
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = super::read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let used = forest.used_columns().len();
-    println!("{used} of {columns} columns are read");
+    let used = forest.used_columns();
+    let predictor = Predictor::with_threads(&forest, &Preset::Default.schedule(&forest, false), 1)?;
+    println!("{} of {columns} columns are read", used.len());
     for choice in Choice::ALL {
         let start = Instant::now();
         let ranks = Ranks::new(&forest, choice)?;
         let ms = start.elapsed().as_secs_f64() * 1e3;
         let (width, bytes) = (ranks.width().name(), ranks.row_bytes());
+        let thresholds: u32 = ranks.columns().iter().map(thresholds).sum();
         println!(
-            "{choice:?}: {width}, {} columns, {bytes} bytes a row, made in {ms:.1} ms",
+            "{choice:?}: {width}, {} columns of {thresholds} thresholds, {bytes} bytes a row, made in {ms:.1} ms",
             ranks.columns().len()
         );
+        let single = single(&ranks, forest.features.len())?;
         for &batch in batches.iter().filter(|_| choice != Choice::Auto) {
             let repeated: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
-            let [by_row, by_column, read] = match ranks.width() {
-                Width::U8 => measure::<u8>(&ranks, &repeated, columns, &forest.used_columns())?,
-                Width::U16 => measure::<u16>(&ranks, &repeated, columns, &forest.used_columns())?,
+            let rows = Rows::new(&repeated, columns)?;
+            let both = [&ranks, &single];
+            let [by_row, by_column, one, read, all] = match ranks.width() {
+                Width::U8 => measure::<u8>(both, &repeated, &rows, &used, &predictor)?,
+                Width::U16 => measure::<u16>(both, &repeated, &rows, &used, &predictor)?,
             };
-            let each = |us: f64| us * 1e3 / used.max(1) as f64;
+            let share = |us: f64| 100.0 * us / all;
             println!(
-                "  {batch:6} rows: {by_row:7.3} us a row ({:6.2} ns a column); columns of 64 rows: {by_column:7.3} ({:6.2}); reading: {read:7.3}",
-                each(by_row),
-                each(by_column)
+                "  {batch:6} rows: {by_row:7.3} by row; {by_column:7.3} ({:.1} ns a column) into columns of 64, \
+                 {:.1} % of the prediction's {all:7.3}; of one threshold a column {one:7.3}, {:.1} %; reading {read:7.3}, {:.1} %",
+                by_column * 1e3 / used.len().max(1) as f64,
+                share(by_column),
+                share(one),
+                share(read),
             );
         }
     }
     Ok(())
 }
 
-/// The median time a row, in microseconds of thread CPU time: ranks by row, by column for 64 rows at a time, and a value read of each line.
+/// Thresholds of a column.
+fn thresholds(column: &Column) -> u32 {
+    if let Asks::Thresholds { count, .. } = column.asks { count } else { 0 }
+}
+
+/// Ranks of the same columns of thresholds, of which each has the one in the middle only.
+fn single(ranks: &Ranks, features: usize) -> Result<Ranks, Box<dyn Error>> {
+    let mut stumps = Forest::builder(features, 1);
+    for column in ranks.columns() {
+        if let Asks::Thresholds { first, count: count @ 1.. } = column.asks {
+            let threshold = ranks.thresholds()[(first + count / 2) as usize];
+            let mut tree = stumps.tree(0);
+            tree.split(column.feature, Predicate::Less { threshold }, column.missing, 1, 2);
+            tree.leaf(1, &[1.0]);
+            tree.leaf(2, &[2.0]);
+        }
+    }
+    Ok(Ranks::new(&stumps.build()?, if ranks.width() == Width::U8 { Choice::U8 } else { Choice::U16 })?)
+}
+
+/// The median time a row, in microseconds of thread CPU time: ranks by row, by column for 64 rows at a time, those of one threshold a
+/// column, a value read of each line, and a prediction.
 fn measure<R: Rank>(
-    ranks: &Ranks,
+    [ranks, single]: [&Ranks; 2],
     values: &[f32],
-    width: usize,
+    rows: &Rows<'_>,
     used: &[u32],
-) -> Result<[f64; 3], fangorn::Error> {
+    predictor: &Predictor,
+) -> Result<[f64; 5], fangorn::Error> {
     const BLOCK: usize = 64;
     /// Values of a line.
     const LINE: u32 = 16;
-    let rows = &Rows::new(values, width)?;
     let (ranker, columns) = (ranks.ranker(), ranks.columns().len());
     let mut lines: Vec<usize> = used.iter().map(|column| (column / LINE * LINE) as usize).collect();
     lines.dedup();
     let mut out = vec![R::default(); rows.len().next_multiple_of(BLOCK) * columns];
-    let mut times = [const { Vec::new() }; 3];
+    let mut margins = vec![0.0; rows.len() * predictor.program().outputs()];
+    let mut times = [const { Vec::new() }; 5];
     let calls = (1024 / rows.len().max(1)).max(1);
+    let mut time = |which: usize, call: &mut dyn FnMut() -> Result<(), fangorn::Error>| {
+        let start = ThreadTime::now();
+        for _ in 0..calls {
+            call()?;
+        }
+        times[which].push(start.elapsed().as_secs_f64() * 1e6 / (calls * rows.len().max(1)) as f64);
+        Ok::<_, fangorn::Error>(times[which].len())
+    };
+    let by_column = |ranks: &Ranks, ranker: &Ranker, out: &mut [R]| {
+        let columns = ranks.columns().len();
+        for (b, out) in out.chunks_exact_mut((BLOCK * columns).max(1)).enumerate() {
+            ranker.rank_strided(&black_box(rows).slice(b * BLOCK, BLOCK), out, [1, BLOCK])?;
+        }
+        Ok(())
+    };
+    let singles = single.ranker();
     let begin = Instant::now();
-    while times[0].len() < 5 || begin.elapsed().as_secs_f64() < 1.0 {
-        let per_row =
-            |start: ThreadTime| start.elapsed().as_secs_f64() * 1e6 / (calls * rows.len().max(1)) as f64;
-        let start = ThreadTime::now();
-        for _ in 0..calls {
-            ranker.rank(black_box(rows), &mut out[..rows.len() * columns])?;
-        }
-        times[0].push(per_row(start));
-        let start = ThreadTime::now();
-        for _ in 0..calls {
-            for (b, out) in out.chunks_exact_mut((BLOCK * columns).max(1)).enumerate() {
-                ranker.rank_strided(&black_box(rows).slice(b * BLOCK, BLOCK), out, [1, BLOCK])?;
-            }
-        }
-        times[1].push(per_row(start));
-        let start = ThreadTime::now();
-        for _ in 0..calls {
+    loop {
+        time(0, &mut || ranker.rank(black_box(rows), &mut out[..rows.len() * columns]))?;
+        time(1, &mut || by_column(ranks, &ranker, &mut out))?;
+        time(2, &mut || by_column(single, &singles, &mut out))?;
+        time(3, &mut || {
             let mut sum = 0;
             for block in black_box(values).chunks(BLOCK * rows.columns()) {
                 for line in &lines {
@@ -87,8 +124,12 @@ fn measure<R: Rank>(
                 }
             }
             black_box(sum);
+            Ok(())
+        })?;
+        let done = time(4, &mut || predictor.margins_into(black_box(rows), &mut margins))?;
+        if done >= 5 && begin.elapsed().as_secs_f64() >= 1.0 {
+            break;
         }
-        times[2].push(per_row(start));
     }
     Ok(times.map(|mut times| {
         times.sort_unstable_by(f64::total_cmp);

@@ -80,7 +80,7 @@ impl Costs {
     /// Those of this machine, if it compares a line's columns together.
     fn new() -> Option<Self> {
         match isa() {
-            Isa::Avx512 => Some(Self { line: 300.0, layer: 200.0, threshold: 4.0, search: (12.0, 8.0) }),
+            Isa::Avx512 => Some(Self { line: 300.0, layer: 200.0, threshold: 4.0, search: (9.0, 6.0) }),
             Isa::Avx2 => Some(Self { line: 400.0, layer: 400.0, threshold: 6.0, search: (15.0, 16.0) }),
             Isa::Neon | Isa::Portable => None,
         }

@@ -159,6 +159,53 @@ mod tests {
         }
     }
 
+    /// Columns of one kernel and of many, alone and two at a time, wherever their values are and their ranks go.
+    #[test]
+    fn columns_are_ranked_together_as_alone() {
+        let sizes =
+            [90, 90, 3, 91, 3, 64, 100, 127, 96, 140, 128, 159, 160, 191, 192, 255, 0, 0, 31, 1, 1, 1];
+        let mut tables = Tables::new();
+        let thresholds = |c: usize| (0..sizes[c]).map(move |i| (i * (c + 1)) as f32 - 40.0);
+        let mut columns: Vec<Searched> = (0..sizes.len())
+            .map(|c| {
+                let missing = if c % 3 == 0 { Missing::Most } else { Missing::Least };
+                let table = tables.push(&thresholds(c).collect::<Vec<_>>());
+                let search = tables.search(table, missing).expect("finite thresholds");
+                Searched::new(search, c as u32, (c * 5 % sizes.len()) as u32)
+            })
+            .collect();
+        let value = |i: usize| if i % 17 == 3 { f32::NAN } else { (i * 7919 % 2003) as f32 * 0.5 - 60.0 };
+        let (between, apart) = (BLOCK + 5, BLOCK + 1);
+        let values: Vec<f32> = (0..sizes.len() * between).map(value).collect();
+        for sorted in [false, true] {
+            if sorted {
+                columns.sort_by_key(|column| column.search.kernel());
+                Searched::count(&mut columns);
+            }
+            for some in [&columns[..], &columns[1..], &columns[..7], &columns[3..4], &[]] {
+                let mut out = vec![0xee; sizes.len() * apart];
+                let of = Columns { of: &values[..], apart: between };
+                if !tables.searched(some, of, Columns { of: &mut out[..], apart }) {
+                    assert_eq!(isa(), Isa::Portable);
+                    return;
+                }
+                for column in some {
+                    let c = column.from as usize;
+                    for (value, rank) in of.column(column.from).iter().zip(&out[column.to as usize * apart..])
+                    {
+                        let expected = match (value.is_nan(), column.search.missing) {
+                            (true, Missing::Most) => sizes[c],
+                            _ => thresholds(c).filter(|t| t <= value).count(),
+                        };
+                        assert_eq!(usize::from(*rank), expected, "{value:e} among {}", sizes[c]);
+                    }
+                }
+                let written = out.chunks(apart).filter(|out| out[..BLOCK] != [0xee; BLOCK]).count();
+                assert!(written == some.len() && out.chunks(apart).all(|out| out[BLOCK] == 0xee));
+            }
+        }
+    }
+
     /// Both zeros, the smallest numbers and the greatest, infinities and NaN, as thresholds and as values.
     #[test]
     fn the_ends_of_the_line_count() {

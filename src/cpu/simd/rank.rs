@@ -129,14 +129,13 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
     let mut x = [_mm512_setzero_ps(); N];
     for (c, column) in columns.iter().enumerate() {
         of[c] = flat(&pivots[column.search.begin as usize..][..const { lines_of(L) }]);
-        // The first and second of eight kinds of floats, each of four bits, are NaN: 4 stands for -inf there, 5 for +inf.
-        let kinds = _mm512_set1_epi32(match column.search.missing {
-            Missing::Least => 0x44,
-            Missing::Most => 0x55,
-        });
         for (x, values) in x[R * c..].iter_mut().zip(values.column(column.from).as_chunks().0) {
             let values = load(values);
-            *x = _mm512_fixupimm_ps::<0>(values, values, kinds);
+            // Of NaN and another, either gives the other. `vfixupimmps` would do for both, but on the port of the shifts alone.
+            *x = match column.search.missing {
+                Missing::Least => _mm512_max_ps(values, _mm512_set1_ps(f32::NEG_INFINITY)),
+                Missing::Most => _mm512_min_ps(values, _mm512_set1_ps(f32::INFINITY)),
+            };
         }
     }
     let mut at = [_mm512_setzero_si512(); N];
@@ -360,6 +359,56 @@ fn bits_256(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) {
             let none = _mm256_cmpeq_epi8(_mm256_and_si256(found, bit), _mm256_setzero_si256());
             let set = _mm256_andnot_si256(none, _mm256_set1_epi8(1));
             _mm256_storeu_si256(out.as_mut_ptr().add(32 * i).cast(), set);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::rank::lay_out;
+
+    type Ranked = unsafe fn(&[Line<[f32; FAN]>], &[Searched], Columns<&[f32]>, Columns<&mut [u8]>);
+
+    /// Every way that this machine is able of, those among them that it would not take.
+    #[test]
+    fn kernels_agree() {
+        let mut ways: Vec<Ranked> = Vec::new();
+        if is_x86_feature_detected!("avx2") {
+            ways.push(each_256);
+        }
+        if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw") {
+            ways.push(each_512::<false>);
+            if is_x86_feature_detected!("avx512vbmi2") {
+                ways.push(each_512::<true>);
+            }
+        }
+        let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN, f32::MAX];
+        let value = |i: usize| odd.get(i % 29).copied().unwrap_or((i * 7919 % 271) as f32 - 9.5);
+        let values: Vec<f32> = (0..3 * BLOCK).map(value).collect();
+        for count in 0..=255usize {
+            let mut pivots = Vec::new();
+            let thresholds: Vec<f32> = (0..count).map(|i| i as f32 - 8.5).collect();
+            let columns: [Searched; 3] = std::array::from_fn(|c| {
+                let search = lay_out(&thresholds, &mut pivots).expect("finite thresholds");
+                let missing = if c == 1 { Missing::Most } else { Missing::Least };
+                Searched::new(search.of_missing(missing), c as u32, c as u32)
+            });
+            let mut together = columns;
+            Searched::count(&mut together);
+            for (way, columns) in ways.iter().flat_map(|way| [(way, &columns), (way, &together)]) {
+                let mut out = [0xee; 3 * BLOCK];
+                let values = Columns { of: &values[..], apart: BLOCK };
+                // SAFETY: the machine is able of it.
+                unsafe { way(&pivots, columns, values, Columns { of: &mut out, apart: BLOCK }) };
+                for (i, (value, rank)) in values.of.iter().zip(out).enumerate() {
+                    let expected = match value.is_nan() {
+                        true if columns[i / BLOCK].search.missing == Missing::Most => count,
+                        _ => thresholds.iter().filter(|t| *t <= value).count(),
+                    };
+                    assert_eq!(usize::from(rank), expected, "{value:e} among {count}");
+                }
+            }
         }
     }
 }
