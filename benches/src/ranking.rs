@@ -32,6 +32,9 @@ pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
             "{choice:?}: {width}, {} columns of {thresholds} thresholds, {bytes} bytes a row, made in {ms:.1} ms",
             ranks.columns().len()
         );
+        if thresholds == 0 {
+            continue;
+        }
         let single = single(&ranks, forest.features.len())?;
         for &batch in batches.iter().filter(|_| choice != Choice::Auto) {
             let repeated: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
@@ -41,15 +44,13 @@ pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
                 Width::U8 => measure::<u8>(both, &repeated, &rows, &used, &predictor)?,
                 Width::U16 => measure::<u16>(both, &repeated, &rows, &used, &predictor)?,
             };
-            let share = |us: f64| 100.0 * us / all;
-            println!(
-                "  {batch:6} rows: {by_row:7.3} by row; {by_column:7.3} ({:.1} ns a column) into columns of 64, \
-                 {:.1} % of the prediction's {all:7.3}; of one threshold a column {one:7.3}, {:.1} %; reading {read:7.3}, {:.1} %",
-                by_column * 1e3 / used.len().max(1) as f64,
-                share(by_column),
-                share(one),
-                share(read),
-            );
+            println!("  {batch} rows, microseconds a row, and of a prediction's:");
+            let line = |what: &str, us: f64| println!("    {what:24} {us:7.3} {:6.1} %", 100.0 * us / all);
+            line("predicting", all);
+            line("ranks by row", by_row);
+            line("ranks by column", by_column);
+            line("of one threshold each", one);
+            line("reading", read);
         }
     }
     Ok(())
@@ -60,9 +61,9 @@ fn thresholds(column: &Column) -> u32 {
     if let Asks::Thresholds { count, .. } = column.asks { count } else { 0 }
 }
 
-/// Ranks of the same columns of thresholds, of which each has the one in the middle only.
+/// Ranks of the same columns of thresholds, of which each slice has the one in its middle only.
 fn single(ranks: &Ranks, features: usize) -> Result<Ranks, Box<dyn Error>> {
-    let mut stumps = Forest::builder(features, 1);
+    let mut stumps = Forest::builder(features, 1).compare(ranks.compare());
     for column in ranks.columns() {
         if let Asks::Thresholds { first, count: count @ 1.. } = column.asks {
             let threshold = ranks.thresholds()[(first + count / 2) as usize];

@@ -12,7 +12,6 @@ pub(crate) use super::row_block::BLOCK;
 pub(crate) const MOST_LEVELS: u32 = 8;
 
 /// Where a level's pivots begin among those of its search. The first four levels are a line's fifteen, any other begins with a line.
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const fn first_of(level: u32) -> usize {
     if level < FAN.ilog2() { (1 << level) - 1 } else { 1 << level }
 }
@@ -51,14 +50,14 @@ pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<Line<[f32; FAN]>>) -> 
     let levels = (thresholds.len() + 1).next_power_of_two().ilog2();
     // Places of the last level, and how many of them need a pivot.
     let places = (1usize << levels) / 2;
-    let needed = (thresholds.len() + 1).saturating_sub(places);
+    let needed = thresholds.len() + 1 - places;
     let pairs = needed.div_ceil(PAIR).next_power_of_two();
     let count = if pairs * PAIR < places { thresholds.len() } else { (1 << levels) - 1 };
     let begin = lines.len();
     lines.resize(begin + lines_of(levels), Line([NONE; FAN]));
     let own = |t: f32| if t == 0.0 { -0.0 } else { t };
     let from_greatest = |i: usize| thresholds.get(count - 1 - i).map_or(NONE, |t| own(*t));
-    let last = (count + 1).saturating_sub(places);
+    let last = count + 1 - places;
     for level in 0..levels {
         // A place's number is that of the place of the last level which is behind its pivot, or which has it.
         let step = places >> level;
@@ -85,12 +84,12 @@ pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<Line<[f32; FAN]>>) -> 
 /// A search among the thresholds of a column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
-    /// The first of its blocks, as [`lay_out`] laid them out.
+    /// The first of its lines, as [`lay_out`] laid them out.
     pub(crate) begin: u32,
     pub(crate) levels: u8,
-    /// Pairs of blocks, of the last level, that have its pivots.
+    /// Pairs of lines, of the last level, that have its pivots.
     pub(crate) pairs: u8,
-    /// Pivots.
+    /// Pivots, those that stand past the last threshold where the last level is full included.
     count: u8,
     pub(crate) missing: Missing,
 }
@@ -110,7 +109,7 @@ impl Search {
     /// half of `p + double + 1`, the rank is `count` less the smaller of `p` and `u`.
     ///
     /// Where the last level has no pivots, what was found there is anybody's, and only half of `p` counts: there all pivots of the last
-    /// level and as many others as half of `p` are above the value, which are fewer than `p`. Elsewhere they would be more.
+    /// level and as many others as half of `p` are above the value, which are `p` at most. Elsewhere they would be that at least.
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
     pub(super) fn rank(&self) -> [u8; 2] {
         let double = 2 * u32::from(self.count) + 1 - (1 << self.levels);
@@ -126,7 +125,7 @@ pub(crate) struct Searched {
     pub(crate) from: u32,
     /// … and which of the columns of ranks it writes.
     pub(crate) to: u32,
-    /// From it on, how many that follow each other take its kernel: what [`Searched::count`] has found.
+    /// From it on, how many that follow each other take its kernel: what [`Searched::count_runs`] has found.
     pub(super) alike: u32,
 }
 
@@ -137,7 +136,7 @@ impl Searched {
     }
 
     /// Counts neighbours that take the same kernel. A run's length that is looked up is foreseen, one that is counted is not.
-    pub(crate) fn count(columns: &mut [Self]) {
+    pub(crate) fn count_runs(columns: &mut [Self]) {
         let mut next: Option<Self> = None;
         for column in columns.iter_mut().rev() {
             let same = next.filter(|next| next.search.kernel() == column.search.kernel());
@@ -262,5 +261,24 @@ impl Coded {
         for ((out, byte), bit) in out.iter_mut().zip(self.byte).zip(self.bit) {
             *out = u8::from(table[usize::from(byte) % 32] & bit != 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_of_one_kernel() {
+        let mut lines = Vec::new();
+        let mut column = |count: u32| {
+            let thresholds: Vec<f32> = (0..count).map(|i| i as f32).collect();
+            Searched::new(lay_out(&thresholds, &mut lines).expect("finite thresholds"), 0, 0)
+        };
+        let mut columns = [64, 95, 96, 3, 2, 3, 128, 90].map(&mut column);
+        Searched::count_runs(&mut columns);
+        assert_eq!(columns.map(|column| column.alike), [2, 1, 1, 3, 2, 1, 1, 1]);
+        assert_eq!(columns.map(|column| column.search.pairs), [1, 1, 2, 1, 1, 1, 1, 1]);
+        Searched::count_runs(&mut []);
     }
 }

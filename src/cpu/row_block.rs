@@ -76,7 +76,7 @@ impl<'a> RowBlock<'a> {
     /// The rows from `first` on, at most 64 and `most`, if there are any and their values follow each other.
     pub(crate) fn new(rows: &Rows<'a>, first: usize, most: usize) -> Option<Self> {
         let count = rows.len().saturating_sub(first).min(most).min(BLOCK);
-        if count == 0 || !rows.is_unit() {
+        if count == 0 || rows.columns() == 0 || !rows.is_unit() {
             return None;
         }
         let (columns, apart) = (rows.columns(), rows.row_stride());

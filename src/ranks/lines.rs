@@ -180,10 +180,10 @@ impl Lines {
             }
             line.wanted |= 1 << lane(of);
         }
-        // Those of a kernel side by side: it is called but once for two of them.
+        // Those of a kernel side by side: it is called once for a run, and takes them by twos.
         let own = &mut self.searched[begins.0 as usize..];
         own.sort_by_key(|column| column.search.kernel());
-        Searched::count(own);
+        Searched::count_runs(own);
         let searched = (begins.0, self.searched.len() as u32);
         self.lines.push(Plan { line, sheets, searched, others: (begins.1, self.others.len() as u32) });
     }
@@ -211,6 +211,7 @@ impl<'l> OneLine<'l> {
         apart: usize,
     ) -> LineOf {
         let mut line = self.plan.line;
+        // An array that is moved into an iterator is read before its parts have been written, which waits for them.
         for (sheet, missing) in self.plan.sheets.iter().zip(&MISSING) {
             let columns = within(&self.of.layered, sheet.columns);
             if !columns.is_empty() {

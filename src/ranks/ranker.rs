@@ -87,7 +87,7 @@ struct Answers<C> {
     /// Those that are searches, …
     searches: Vec<Option<Search>>,
     /// … and these alone, which read the rows' columns.
-    searched: Vec<Searched>,
+    together: Vec<Searched>,
 }
 
 /// How a rank comes about.
@@ -353,7 +353,7 @@ impl Ranker {
             let values = Columns { of: &room.columns.0[..], apart: BLOCK };
             let searched = line.searched();
             let done = self.singles.tables.searched(searched, values, Columns { of: &mut *out, apart });
-            let left = searched[if done { searched.len() } else { 0 }..].iter().map(|of| (of.to, of.from));
+            let left = if done { &[] } else { searched }.iter().map(|of| (of.to, of.from));
             for (column, lane) in left.chain(line.others().iter().map(|of| (of.0, of.1.into()))) {
                 let out = &mut out[column as usize * apart..][..BLOCK];
                 let values = values.column(lane);
@@ -406,12 +406,12 @@ impl<C: Compare> Answers<C> {
             _ => None,
         };
         let searches: Vec<Option<Search>> = columns.iter().map(search).collect();
-        let searched = columns.iter().zip(&searches).zip(0..).filter_map(|((answer, search), to)| {
+        let together = columns.iter().zip(&searches).zip(0..).filter_map(|((answer, search), to)| {
             search.map(|search| Searched::new(search, answer.feature, to))
         });
-        let mut searched: Vec<Searched> = searched.collect();
-        Searched::count(&mut searched);
-        Self { tables, columns, searches, searched }
+        let mut together: Vec<Searched> = together.collect();
+        Searched::count_runs(&mut together);
+        Self { tables, columns, searches, together }
     }
 
     /// Ranks 64 rows from `first` on in the columns from `c` on, as far as these are searches and their values lie side by side; says
@@ -428,7 +428,7 @@ impl<C: Compare> Answers<C> {
         let Some((values, between)) = rows.columns_of::<C, BLOCK>(first) else { return 0 };
         let Some(values) = C::singles(values) else { return 0 };
         let (values, out) = (Columns { of: values, apart: between }, Columns { of: out, apart });
-        let own = &self.searched[self.searched.partition_point(|column| (column.to as usize) < c)..];
+        let own = &self.together[self.together.partition_point(|column| (column.to as usize) < c)..];
         let fits = |column: &Searched| {
             column.from as usize * between + BLOCK <= values.of.len()
                 && column.to as usize * apart + BLOCK <= out.of.len()

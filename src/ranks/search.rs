@@ -180,7 +180,7 @@ mod tests {
         for sorted in [false, true] {
             if sorted {
                 columns.sort_by_key(|column| column.search.kernel());
-                Searched::count(&mut columns);
+                Searched::count_runs(&mut columns);
             }
             for some in [&columns[..], &columns[1..], &columns[..7], &columns[3..4], &[]] {
                 let mut out = vec![0xee; sizes.len() * apart];

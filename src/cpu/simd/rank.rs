@@ -131,7 +131,7 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
         of[c] = flat(&pivots[column.search.begin as usize..][..const { lines_of(L) }]);
         for (x, values) in x[R * c..].iter_mut().zip(values.column(column.from).as_chunks().0) {
             let values = load(values);
-            // Of NaN and another, either gives the other. `vfixupimmps` would do for both, but on the port of the shifts alone.
+            // Where one of two is NaN, both give the second. `vfixupimmps` would do for both, but on the port of the shifts alone.
             *x = match column.search.missing {
                 Missing::Least => _mm512_max_ps(values, _mm512_set1_ps(f32::NEG_INFINITY)),
                 Missing::Most => _mm512_min_ps(values, _mm512_set1_ps(f32::INFINITY)),
@@ -229,21 +229,14 @@ fn pick<const LEVEL: u32>(pivots: &[f32], pairs: usize, at: __m512i, below: [__m
     let table = |i: usize| load(own[FAN * i..].first_chunk().expect("a line"));
     let pair = |i: usize| _mm512_permutex2var_ps(table(2 * i), at, table(2 * i + 1));
     let four = |i: usize, m: __mmask16| _mm512_mask_blend_ps(m, pair(2 * i), pair(2 * i + 1));
-    // Of the first four levels, whose pivots share a line, no more is loaded than they have.
-    let few = match LEVEL {
-        // SAFETY: there is that value.
-        1 => unsafe { _mm_castpd_ps(_mm_load_sd(own[..2].as_ptr().cast())) },
-        // SAFETY: there are four of them.
-        2 => unsafe { _mm_loadu_ps(own[..4].as_ptr()) },
-        _ => _mm_setzero_ps(),
-    };
     match (LEVEL, pairs) {
         (0, _) => _mm512_set1_ps(own[0]),
-        (1 | 2, _) => _mm512_permutexvar_ps(at, _mm512_castps128_ps512(few)),
-        // SAFETY: there are eight of them.
-        (3, _) => unsafe {
-            _mm512_permutexvar_ps(at, _mm512_castps256_ps512(_mm256_loadu_ps(own[..8].as_ptr())))
-        },
+        // They share a line, of which eight pivots are left.
+        (1..=3, _) => {
+            let own: &[f32; 8] = own.first_chunk().expect("the rest of a line");
+            // SAFETY: there are eight of them.
+            _mm512_permutexvar_ps(at, _mm512_castps256_ps512(unsafe { _mm256_loadu_ps(own.as_ptr()) }))
+        }
         (4, _) => _mm512_permutexvar_ps(at, table(0)),
         (_, 1) => pair(0),
         // Of a place on a level, all bits but the last five are in the masks.
@@ -370,9 +363,10 @@ mod tests {
 
     type Ranked = unsafe fn(&[Line<[f32; FAN]>], &[Searched], Columns<&[f32]>, Columns<&mut [u8]>);
 
-    /// Every way that this machine is able of, those among them that it would not take.
+    /// Every way that this machine is able of, those among them that it would not take, with values in all gaps of the thresholds.
     #[test]
     fn kernels_agree() {
+        const COLUMNS: usize = 5;
         let mut ways: Vec<Ranked> = Vec::new();
         if is_x86_feature_detected!("avx2") {
             ways.push(each_256);
@@ -384,29 +378,39 @@ mod tests {
             }
         }
         let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN, f32::MAX];
-        let value = |i: usize| odd.get(i % 29).copied().unwrap_or((i * 7919 % 271) as f32 - 9.5);
-        let values: Vec<f32> = (0..3 * BLOCK).map(value).collect();
+        let gaps = BLOCK - odd.len();
+        let gap = |i: usize| (i / BLOCK * gaps + i % BLOCK - odd.len()) as f32 - 12.0 + (i % 2) as f32 * 0.5;
+        let value = |i: usize| odd.get(i % BLOCK).copied().unwrap_or_else(|| gap(i));
+        let values: Vec<f32> = (0..COLUMNS * BLOCK).map(value).collect();
+        let of = Columns { of: &values[..], apart: BLOCK };
         for count in 0..=255usize {
             let mut pivots = Vec::new();
-            let thresholds: Vec<f32> = (0..count).map(|i| i as f32 - 8.5).collect();
-            let columns: [Searched; 3] = std::array::from_fn(|c| {
-                let search = lay_out(&thresholds, &mut pivots).expect("finite thresholds");
-                let missing = if c == 1 { Missing::Most } else { Missing::Least };
-                Searched::new(search.of_missing(missing), c as u32, c as u32)
+            let thresholds: [Vec<f32>; COLUMNS] = std::array::from_fn(|c| {
+                (0..count.saturating_sub(c % 2)).map(|i| (i + 3 * c) as f32 - 8.0).collect()
             });
-            let mut together = columns;
-            Searched::count(&mut together);
-            for (way, columns) in ways.iter().flat_map(|way| [(way, &columns), (way, &together)]) {
-                let mut out = [0xee; 3 * BLOCK];
-                let values = Columns { of: &values[..], apart: BLOCK };
-                // SAFETY: the machine is able of it.
-                unsafe { way(&pivots, columns, values, Columns { of: &mut out, apart: BLOCK }) };
-                for (i, (value, rank)) in values.of.iter().zip(out).enumerate() {
-                    let expected = match value.is_nan() {
-                        true if columns[i / BLOCK].search.missing == Missing::Most => count,
-                        _ => thresholds.iter().filter(|t| *t <= value).count(),
-                    };
-                    assert_eq!(usize::from(rank), expected, "{value:e} among {count}");
+            let searches =
+                thresholds.each_ref().map(|own| lay_out(own, &mut pivots).expect("finite thresholds"));
+            for turn in 0..COLUMNS {
+                let columns: [Searched; COLUMNS] = std::array::from_fn(|c| {
+                    let missing = if c == 1 { Missing::Most } else { Missing::Least };
+                    Searched::new(searches[c].of_missing(missing), ((c + turn) % COLUMNS) as u32, c as u32)
+                });
+                let mut together = columns;
+                Searched::count_runs(&mut together);
+                for (way, columns) in ways.iter().flat_map(|way| [(way, &columns), (way, &together)]) {
+                    let mut out = [0xee; COLUMNS * BLOCK];
+                    // SAFETY: the machine is able of it.
+                    unsafe { way(&pivots, columns, of, Columns { of: &mut out, apart: BLOCK }) };
+                    for (c, column) in columns.iter().enumerate() {
+                        for (value, rank) in of.column(column.from).iter().zip(&out[c * BLOCK..]) {
+                            let expected = match value.is_nan() {
+                                true if c == 1 => thresholds[c].len(),
+                                true => 0,
+                                false => thresholds[c].partition_point(|t| t <= value),
+                            };
+                            assert_eq!(usize::from(*rank), expected, "{value:e} among {count}, column {c}");
+                        }
+                    }
                 }
             }
         }
