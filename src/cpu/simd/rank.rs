@@ -181,7 +181,7 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
         let at = &at[R * c..][..R];
         let words = [_mm512_packus_epi32(at[0], at[1]), _mm512_packus_epi32(at[2], at[3])];
         let places = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(words[0], words[1]));
-        let ranks = match const { L > 0 && T < pairs_of(L - 1) } {
+        let ranks = match const { T < pairs_of(L.saturating_sub(1)) } {
             true => {
                 let [count, double] = column.search.rank().map(|byte| _mm512_set1_epi8(byte as i8));
                 _mm512_sub_epi8(count, _mm512_min_epu8(places, _mm512_avg_epu8(places, double)))
@@ -269,6 +269,7 @@ fn within_256<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK
         Missing::Least => f32::NEG_INFINITY,
         Missing::Most => f32::INFINITY,
     });
+    let turn = _mm256_set1_epi8(((1u32 << L) - 1) as i8);
     let [count, double] = search.rank().map(|byte| _mm256_set1_epi8(byte as i8));
     for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         let mut x = [_mm256_setzero_ps(); 4];
@@ -296,9 +297,12 @@ fn within_256<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK
         // Packing goes by halves of registers: four rows' of each of the four, twice.
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         let places = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
-        let above = _mm256_min_epu8(places, _mm256_avg_epu8(places, double));
+        let ranks = match const { pairs_of(L.saturating_sub(1)) } {
+            1 => _mm256_xor_si256(places, turn),
+            _ => _mm256_sub_epi8(count, _mm256_min_epu8(places, _mm256_avg_epu8(places, double))),
+        };
         // SAFETY: 32 bytes have the room of 32 bytes.
-        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_sub_epi8(count, above)) };
+        unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), ranks) };
     }
 }
 
