@@ -150,15 +150,15 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
                     let pivot = pick::<$level>(of[r / R], pairs, at[r], [below[0][r], below[1][r]]);
                     if SHIFTS {
                         let left = _mm512_castps_si512(_mm512_sub_ps(x[r], pivot));
-                        if $level < 2 {
-                            below[$level][r] = _mm512_movepi32_mask(left);
+                        if let Some(below) = below.get_mut($level) {
+                            below[r] = _mm512_movepi32_mask(left);
                         }
                         // SAFETY: as promised to this function.
                         at[r] = unsafe { shifted_in(at[r], left) };
                     } else {
                         let lower = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(pivot, x[r]);
-                        if $level < 2 {
-                            below[$level][r] = lower;
+                        if let Some(below) = below.get_mut($level) {
+                            below[r] = lower;
                         }
                         at[r] = _mm512_add_epi32(at[r], at[r]);
                         at[r] = _mm512_mask_add_epi32(at[r], lower, at[r], _mm512_set1_epi32(1));
