@@ -259,40 +259,46 @@ fn some_256<const L: u32>(
     }
 }
 
-/// The search of each row. What lies below the first levels is gathered.
+/// The search of 64 rows in eight registers. What lies below the first five levels is gathered.
 #[target_feature(enable = "avx2")]
 fn within_256<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], out: &mut [u8; BLOCK]) {
-    /// Levels whose pivots are permuted.
-    const NEAR: u32 = 4;
+    const EIGHT: usize = 8;
     assert!(pivots.len() == const { FAN * lines_of(L) });
-    let stands = _mm256_set1_ps(match search.missing {
-        Missing::Least => f32::NEG_INFINITY,
-        Missing::Most => f32::INFINITY,
-    });
+    let mut x = [_mm256_setzero_ps(); BLOCK / EIGHT];
+    for (x, values) in x.iter_mut().zip(values.as_chunks::<EIGHT>().0) {
+        // SAFETY: there are eight of them.
+        let values = unsafe { _mm256_loadu_ps(values.as_ptr()) };
+        // Where one of two is NaN, both give the second.
+        *x = match search.missing {
+            Missing::Least => _mm256_max_ps(values, _mm256_set1_ps(f32::NEG_INFINITY)),
+            Missing::Most => _mm256_min_ps(values, _mm256_set1_ps(f32::INFINITY)),
+        };
+    }
+    let mut at = [_mm256_setzero_si256(); BLOCK / EIGHT];
+    // Written out, since what a level permutes is known only where its number is.
+    macro_rules! level {
+        ($level:literal) => {
+            if $level < L {
+                for (at, x) in at.iter_mut().zip(x) {
+                    // SAFETY: a place on a level is below its pivots' number.
+                    let pivot = unsafe { pick_256::<$level>(&pivots[const { first_of($level) }..], *at) };
+                    let lower = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NLE_UQ>(pivot, x));
+                    *at = in_order(_mm256_sub_epi32(_mm256_add_epi32(*at, *at), lower));
+                }
+            }
+        };
+    }
+    level!(0);
+    level!(1);
+    level!(2);
+    level!(3);
+    level!(4);
+    level!(5);
+    level!(6);
+    level!(7);
     let turn = _mm256_set1_epi8(((1u32 << L) - 1) as i8);
     let [count, double] = search.rank().map(|byte| _mm256_set1_epi8(byte as i8));
-    for (values, out) in values.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<32>().0) {
-        let mut x = [_mm256_setzero_ps(); 4];
-        for (x, values) in x.iter_mut().zip(values.as_chunks::<8>().0) {
-            // SAFETY: there are eight of them.
-            let values = unsafe { _mm256_loadu_ps(values.as_ptr()) };
-            *x = _mm256_blendv_ps(values, stands, _mm256_cmp_ps::<_CMP_UNORD_Q>(values, values));
-        }
-        let mut at = [_mm256_setzero_si256(); 4];
-        for level in 0..L {
-            let table = pivots[first_of(level)..].as_ptr();
-            // SAFETY: eight pivots are left of the line in which a level begins.
-            let near = unsafe { _mm256_loadu_ps(table) };
-            for r in 0..4 {
-                let pivot = match level < NEAR {
-                    true => _mm256_permutevar8x32_ps(near, at[r]),
-                    // SAFETY: a place on a level is below its pivots' number.
-                    false => unsafe { _mm256_i32gather_ps::<4>(table, at[r]) },
-                };
-                let lower = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NLE_UQ>(pivot, x[r]));
-                at[r] = _mm256_sub_epi32(_mm256_add_epi32(at[r], at[r]), lower);
-            }
-        }
+    for (at, out) in at.as_chunks::<4>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         let words = [_mm256_packus_epi32(at[0], at[1]), _mm256_packus_epi32(at[2], at[3])];
         // Packing goes by halves of registers: four rows' of each of the four, twice.
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -304,6 +310,41 @@ fn within_256<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK
         // SAFETY: 32 bytes have the room of 32 bytes.
         unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), ranks) };
     }
+}
+
+/// The pivots of a level at these places.
+///
+/// # Safety
+/// AVX2; the places are below the number of the level's pivots, which are the first of these.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn pick_256<const LEVEL: u32>(pivots: &[f32], at: __m256i) -> __m256 {
+    let eight = |i: usize| {
+        let own: &[f32; 8] = pivots[8 * i..].first_chunk().expect("eight pivots of a line");
+        // SAFETY: there are eight of them.
+        unsafe { _mm256_loadu_ps(own.as_ptr()) }
+    };
+    match LEVEL {
+        0 => _mm256_set1_ps(pivots[0]),
+        1..=3 => _mm256_permutevar8x32_ps(eight(0), at),
+        4 => {
+            let [low, high] = [0, 1].map(|i| _mm256_permutevar8x32_ps(eight(i), at));
+            // The fourth bit of a place as its sign.
+            let half = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(at));
+            _mm256_blendv_ps(low, high, half)
+        }
+        // SAFETY: as promised to this function.
+        _ => unsafe { _mm256_i32gather_ps::<4>(pivots.as_ptr(), at) },
+    }
+}
+
+/// What it is given, where the compiler can't put it elsewhere: see [`shifted_in`].
+#[inline]
+#[target_feature(enable = "avx2")]
+fn in_order(mut word: __m256i) -> __m256i {
+    // SAFETY: it is no instruction at all.
+    unsafe { std::arch::asm!("/* {0} */", inout(ymm_reg) word, options(nomem, nostack, preserves_flags)) };
+    word
 }
 
 /// Sixteen values in a register.
