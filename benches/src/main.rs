@@ -15,7 +15,7 @@
 //! Prints microseconds a row, one thread, the least of many calls, for each preset on the CPU target. The peers'
 //! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `cache` times
 //! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians.
-//! `ranking` says what a model's ranks come to and times ranking rows, the same way. `load` times reading models, each
+//! `ranking` says what a model's ranks come to and times ranking rows beside predicting them. `load` times reading models, each
 //! also as a `.fangorn` file, beside `benches/peers/load.py`. `cpu` times every schedule on the CPU target (`cpu --help`);
 //! `benches/peers` compares it with other engines. `gpu` times a device (`gpu --help`); `benches/gpu` compares
 //! it with other engines. `backend` times the default schedule on one backend, the ways of rows and margins apart

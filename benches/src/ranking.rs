@@ -32,11 +32,11 @@ pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
             "{choice:?}: {width}, {} columns of {thresholds} thresholds, {bytes} bytes a row, made in {ms:.1} ms",
             ranks.columns().len()
         );
-        if thresholds == 0 {
+        if thresholds == 0 || choice == Choice::Auto {
             continue;
         }
-        let single = single(&ranks, forest.features.len())?;
-        for &batch in batches.iter().filter(|_| choice != Choice::Auto) {
+        let single = single(&ranks, choice, forest.features.len())?;
+        for &batch in &batches {
             let repeated: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
             let rows = Rows::new(&repeated, columns)?;
             let both = [&ranks, &single];
@@ -62,7 +62,7 @@ fn thresholds(column: &Column) -> u32 {
 }
 
 /// Ranks of the same columns of thresholds, of which each slice has the one in its middle only.
-fn single(ranks: &Ranks, features: usize) -> Result<Ranks, Box<dyn Error>> {
+fn single(ranks: &Ranks, choice: Choice, features: usize) -> Result<Ranks, Box<dyn Error>> {
     let mut stumps = Forest::builder(features, 1).compare(ranks.compare());
     for column in ranks.columns() {
         if let Asks::Thresholds { first, count: count @ 1.. } = column.asks {
@@ -73,7 +73,7 @@ fn single(ranks: &Ranks, features: usize) -> Result<Ranks, Box<dyn Error>> {
             tree.leaf(2, &[2.0]);
         }
     }
-    Ok(Ranks::new(&stumps.build()?, if ranks.width() == Width::U8 { Choice::U8 } else { Choice::U16 })?)
+    Ok(Ranks::new(&stumps.build()?, choice)?)
 }
 
 /// The median time a row, in microseconds of thread CPU time: ranks by row, by column for 64 rows at a time, those of one threshold a

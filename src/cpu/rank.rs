@@ -126,6 +126,7 @@ pub(crate) struct Searched {
     /// … and which of the columns of ranks it writes.
     pub(crate) to: u32,
     /// From it on, how many that follow each other take its kernel: what [`Searched::count_runs`] has found.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) alike: u32,
 }
 
@@ -179,21 +180,42 @@ pub(crate) struct Layered {
     pub(crate) count: u8,
 }
 
-/// Ranks columns, those that follow each other and take the same kernel by one call of it.
-macro_rules! by_kernel {
-    ($columns:expr, |$run:ident| $($kernel:pat => $call:expr,)*) => {
-        let mut columns: &[$crate::cpu::rank::Searched] = $columns;
-        while let Some(first) = columns.first() {
-            let $run;
-            ($run, columns) = columns.split_at(columns.len().min(first.alike as usize));
-            match first.search.kernel() {
-                $($kernel => $call,)*
+/// Ranks columns one after the other, each by the kernel that is compiled for its levels.
+macro_rules! by_levels {
+    ($columns:expr, $pivots:expr, $values:expr, $out:expr, $within:ident) => {
+        for $crate::cpu::rank::Searched { search, from, to, .. } in $columns {
+            let lines = $crate::cpu::rank::lines_of(search.levels.into());
+            let pivots = $crate::cpu::line::flat(&$pivots[search.begin as usize..][..lines]);
+            let (values, out) = ($values.column(*from), $out.column(*to));
+            match search.levels {
+                0 => $within::<0>(pivots, *search, values, out),
+                1 => $within::<1>(pivots, *search, values, out),
+                2 => $within::<2>(pivots, *search, values, out),
+                3 => $within::<3>(pivots, *search, values, out),
+                4 => $within::<4>(pivots, *search, values, out),
+                5 => $within::<5>(pivots, *search, values, out),
+                6 => $within::<6>(pivots, *search, values, out),
+                7 => $within::<7>(pivots, *search, values, out),
+                _ => $within::<{ $crate::cpu::rank::MOST_LEVELS }>(pivots, *search, values, out),
             }
         }
     };
 }
+/// Does something for each level by its number: what a level permutes is known only where that is written out.
+macro_rules! each_level {
+    ($level:ident) => {
+        $level!(0);
+        $level!(1);
+        $level!(2);
+        $level!(3);
+        $level!(4);
+        $level!(5);
+        $level!(6);
+        $level!(7);
+    };
+}
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(super) use by_kernel;
+pub(super) use {by_levels, each_level};
 
 /// Writes how many thresholds are at most each value, a column after the other, if the machine has vectors for that; otherwise says
 /// `false`. Those that take the same kernel are quicker side by side.

@@ -5,8 +5,11 @@ use std::arch::aarch64::*;
 use super::{LANES, four, load};
 use crate::cpu::{
     count::FAN,
-    line::{Line, flat},
-    rank::{BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_kernel, first_of, lines_of},
+    line::Line,
+    rank::{
+        BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_levels, each_level, first_of,
+        lines_of,
+    },
 };
 
 /// Levels whose pivots are permuted: 32 of the last of them are two tables of four registers. Those below are loaded.
@@ -20,31 +23,7 @@ pub(in crate::cpu) fn ranks(
     values: Columns<&[f32]>,
     mut out: Columns<&mut [u8]>,
 ) {
-    by_kernel!(columns, |run|
-        (0, _) => some::<0>(pivots, run, values, &mut out),
-        (1, _) => some::<1>(pivots, run, values, &mut out),
-        (2, _) => some::<2>(pivots, run, values, &mut out),
-        (3, _) => some::<3>(pivots, run, values, &mut out),
-        (4, _) => some::<4>(pivots, run, values, &mut out),
-        (5, _) => some::<5>(pivots, run, values, &mut out),
-        (6, _) => some::<6>(pivots, run, values, &mut out),
-        (7, _) => some::<7>(pivots, run, values, &mut out),
-        _ => some::<MOST_LEVELS>(pivots, run, values, &mut out),
-    );
-}
-
-/// Columns of `L` levels.
-#[target_feature(enable = "neon")]
-fn some<const L: u32>(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
-    values: Columns<&[f32]>,
-    out: &mut Columns<&mut [u8]>,
-) {
-    for column in columns {
-        let pivots = flat(&pivots[column.search.begin as usize..][..const { lines_of(L) }]);
-        within::<L>(pivots, column.search, values.column(column.from), out.column(column.to));
-    }
+    by_levels!(columns, pivots, values, out, within);
 }
 
 /// The search of each row, from the root down. A row's place on a level, counted from the left, is in each byte of its word: what
@@ -65,7 +44,6 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
             *x = vbslq_f32(vceqq_f32(values, values), values, stands);
         }
         let mut at = [vdupq_n_u8(0); LANES];
-        // Written out, since what a level permutes is known only where its number is.
         macro_rules! level {
             ($level:literal) => {
                 if $level < L {
@@ -77,14 +55,7 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
                 }
             };
         }
-        level!(0);
-        level!(1);
-        level!(2);
-        level!(3);
-        level!(4);
-        level!(5);
-        level!(6);
-        level!(7);
+        each_level!(level);
         // A byte of each word.
         let [a, b, c, d] = at.map(|at| vreinterpretq_u16_u8(at));
         let [low, high] = [vuzp1q_u16(a, b), vuzp1q_u16(c, d)].map(|v| vreinterpretq_u8_u16(v));

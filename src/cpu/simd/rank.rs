@@ -6,7 +6,10 @@ use crate::cpu::{
     count::FAN,
     isa::{Isa, isa},
     line::{Line, flat},
-    rank::{BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_kernel, first_of, lines_of},
+    rank::{
+        BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_levels, each_level, first_of,
+        lines_of,
+    },
 };
 
 // A line of pivots is a register.
@@ -48,20 +51,25 @@ unsafe fn each_512<const SHIFTS: bool>(
             unsafe { some_512::<{ $levels }, $pairs, SHIFTS>(pivots, $run, values, &mut out) }
         };
     }
-    by_kernel!(columns, |run|
-        (0, _) => of!(run, 0, 1),
-        (1, _) => of!(run, 1, 1),
-        (2, _) => of!(run, 2, 1),
-        (3, _) => of!(run, 3, 1),
-        (4, _) => of!(run, 4, 1),
-        (5, _) => of!(run, 5, 1),
-        (6, _) => of!(run, 6, 1),
-        (7, 1) => of!(run, 7, 1),
-        (7, _) => of!(run, 7, 2),
-        (_, 1) => of!(run, MOST_LEVELS, 1),
-        (_, 2) => of!(run, MOST_LEVELS, 2),
-        _ => of!(run, MOST_LEVELS, 4),
-    );
+    let mut columns = columns;
+    while let Some(first) = columns.first() {
+        let run;
+        (run, columns) = columns.split_at(columns.len().min(first.alike as usize));
+        match first.search.kernel() {
+            (0, _) => of!(run, 0, 1),
+            (1, _) => of!(run, 1, 1),
+            (2, _) => of!(run, 2, 1),
+            (3, _) => of!(run, 3, 1),
+            (4, _) => of!(run, 4, 1),
+            (5, _) => of!(run, 5, 1),
+            (6, _) => of!(run, 6, 1),
+            (7, 1) => of!(run, 7, 1),
+            (7, _) => of!(run, 7, 2),
+            (_, 1) => of!(run, MOST_LEVELS, 1),
+            (_, 2) => of!(run, MOST_LEVELS, 2),
+            _ => of!(run, MOST_LEVELS, 4),
+        }
+    }
 }
 
 /// Two columns at a time: of one alone the registers wait for each other's permutes.
@@ -93,17 +101,7 @@ fn each_256(
     values: Columns<&[f32]>,
     mut out: Columns<&mut [u8]>,
 ) {
-    by_kernel!(columns, |run|
-        (0, _) => some_256::<0>(pivots, run, values, &mut out),
-        (1, _) => some_256::<1>(pivots, run, values, &mut out),
-        (2, _) => some_256::<2>(pivots, run, values, &mut out),
-        (3, _) => some_256::<3>(pivots, run, values, &mut out),
-        (4, _) => some_256::<4>(pivots, run, values, &mut out),
-        (5, _) => some_256::<5>(pivots, run, values, &mut out),
-        (6, _) => some_256::<6>(pivots, run, values, &mut out),
-        (7, _) => some_256::<7>(pivots, run, values, &mut out),
-        _ => some_256::<MOST_LEVELS>(pivots, run, values, &mut out),
-    );
+    by_levels!(columns, pivots, values, out, within_256);
 }
 
 /// Registers of 64 rows.
@@ -141,7 +139,6 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
     let mut at = [_mm512_setzero_si512(); N];
     // Of the levels above: which half of a level's pivots, and which quarter of the next one's.
     let mut below: [[__mmask16; N]; 2] = [[0; N]; 2];
-    // Written out, since what a level permutes is known only where its number is.
     macro_rules! level {
         ($level:literal) => {
             if $level < L {
@@ -167,14 +164,7 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
             }
         };
     }
-    level!(0);
-    level!(1);
-    level!(2);
-    level!(3);
-    level!(4);
-    level!(5);
-    level!(6);
-    level!(7);
+    each_level!(level);
     // Packing goes by quarters of registers: four rows' of each of the four.
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     for (c, column) in columns.iter().enumerate() {
@@ -245,20 +235,6 @@ fn pick<const LEVEL: u32>(pivots: &[f32], pairs: usize, at: __m512i, below: [__m
     }
 }
 
-/// Columns of `L` levels, eight rows a register.
-#[target_feature(enable = "avx2")]
-fn some_256<const L: u32>(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
-    values: Columns<&[f32]>,
-    out: &mut Columns<&mut [u8]>,
-) {
-    for column in columns {
-        let pivots = flat(&pivots[column.search.begin as usize..][..const { lines_of(L) }]);
-        within_256::<L>(pivots, column.search, values.column(column.from), out.column(column.to));
-    }
-}
-
 /// The search of 64 rows in eight registers. What lies below the first five levels is gathered.
 #[target_feature(enable = "avx2")]
 fn within_256<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], out: &mut [u8; BLOCK]) {
@@ -275,7 +251,6 @@ fn within_256<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK
         };
     }
     let mut at = [_mm256_setzero_si256(); BLOCK / EIGHT];
-    // Written out, since what a level permutes is known only where its number is.
     macro_rules! level {
         ($level:literal) => {
             if $level < L {
@@ -288,14 +263,7 @@ fn within_256<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK
             }
         };
     }
-    level!(0);
-    level!(1);
-    level!(2);
-    level!(3);
-    level!(4);
-    level!(5);
-    level!(6);
-    level!(7);
+    each_level!(level);
     let turn = _mm256_set1_epi8(((1u32 << L) - 1) as i8);
     let [count, double] = search.rank().map(|byte| _mm256_set1_epi8(byte as i8));
     for (at, out) in at.as_chunks::<4>().0.iter().zip(out.as_chunks_mut::<32>().0) {
