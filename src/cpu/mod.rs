@@ -10,6 +10,7 @@
 mod addend;
 mod blend;
 mod block;
+pub(crate) mod cells;
 mod count;
 mod emit;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]

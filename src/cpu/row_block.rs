@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 #[cfg(target_arch = "aarch64")]
 use super::isa::{Isa, isa};
 use super::{
+    cells::{Blocks, CellRoom, Celled, Scales, TOGETHER, TableLine},
     line::Line,
     rank::{Layered, Missing},
     rows::Rows,
@@ -17,6 +18,8 @@ use super::{
 pub(crate) const BLOCK: usize = 64;
 /// Columns of a line.
 pub(crate) const LINE: usize = 16;
+/// Lines of a row that the hardware's own prefetch brings in time.
+pub(crate) const MOST_LINES: usize = 16;
 /// Thresholds of a column that [`RowBlock::layered`] counts, at most.
 pub(crate) const MOST_LAYERS: usize = 4;
 
@@ -28,11 +31,16 @@ pub(crate) struct LineRoom {
     /// Values by column.
     pub(crate) columns: Line<[f32; LINE * BLOCK]>,
     reached: [Reached; MOST_LAYERS],
+    /// Keys of values.
+    pub(crate) cells: CellRoom,
 }
 
 impl LineRoom {
-    pub(crate) const NOTHING: Self =
-        Self { columns: Line([0.0; LINE * BLOCK]), reached: [const { Line([[0; BLOCK]; 2]) }; MOST_LAYERS] };
+    pub(crate) const NOTHING: Self = Self {
+        columns: Line([0.0; LINE * BLOCK]),
+        reached: [const { Line([[0; BLOCK]; 2]) }; MOST_LAYERS],
+        cells: CellRoom::NOTHING,
+    };
 }
 
 /// Rows whose values follow each other.
@@ -86,6 +94,11 @@ impl<'a> RowBlock<'a> {
         Some(Self { rows: std::array::from_fn(row), count, columns, of: PhantomData })
     }
 
+    /// One value.
+    pub(crate) fn value(&self, r: usize, column: usize) -> f32 {
+        self.row(r, column)[0]
+    }
+
     /// A row's columns from one on.
     fn row(&self, r: usize, first: usize) -> &'a [f32] {
         // SAFETY: a row has so many values.
@@ -126,6 +139,30 @@ impl<'a> RowBlock<'a> {
                 }
             }
         }
+    }
+
+    /// Ranks columns of a line by cells, if the machine is able, and says in `room` which rows are unsure. Blocks, two at most, are of the
+    /// same rows.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    pub(crate) fn ranked_by_cells(
+        blocks: &[Self],
+        line: LineOf,
+        scales: &Scales,
+        of: (&[Celled], &[TableLine]),
+        room: &mut CellRoom,
+        out: &mut Blocks<'_>,
+    ) -> bool {
+        let Some(columns) = blocks.iter().map(|block| block.columns).min() else { return true };
+        assert!(line.first as usize <= columns, "columns are the rows'");
+        assert!(blocks.len() <= TOGETHER);
+        #[cfg(target_arch = "x86_64")]
+        if super::simd::cells::available() {
+            let (blocks, most) = (blocks.iter().map(|block| &block.rows), line.most(columns));
+            // SAFETY: the line begins within the rows, which have columns up to `most` of it.
+            unsafe { super::simd::cells::ranks(blocks, (line, most), scales, of, room, out) };
+            return true;
+        }
+        false
     }
 
     /// Ranks columns of a line that have few thresholds: `layers[j]` has the `j`th of each, ascending, and anything where a column has no

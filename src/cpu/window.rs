@@ -8,12 +8,13 @@ use std::cell::RefCell;
 
 use super::{
     blend::TURNED,
+    cells::TOGETHER,
     line::{aligned, room},
-    row_block::{LINE, LineOf, RowBlock},
+    row_block::{LINE, LineOf, MOST_LINES, RowBlock},
     rows::{Row, Rows},
     walk::{FEW_ROWS, Span},
 };
-use crate::{error::Result, forest::Forest, ranks::Ranker};
+use crate::{forest::Forest, ranks::Ranker};
 
 /// Rows that are copied side by side.
 pub(super) use super::row_block::BLOCK;
@@ -23,8 +24,6 @@ const AHEAD: usize = 4;
 const SLACK: usize = BLOCK;
 /// Room that a thread may keep for a window's copy, in bytes.
 const MOST_BYTES: usize = 16 << 20;
-/// Lines of a row that the hardware's own prefetch brings in time.
-const MOST_LINES: usize = 16;
 /// Lines of a window that stay close until they are read.
 const MOST_CLOSE: usize = 8192;
 
@@ -200,15 +199,16 @@ pub(super) fn ranked<T: Row>(
     }
     let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
     let rest = &mut rest[..turned];
-    let mut others = rest.chunks_exact_mut(columns * BLOCK);
-    for (b, block) in own[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
-        let begin = b * BLOCK;
-        let here = BLOCK.min(count - begin);
-        let rank = |done: Result<()>| debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
-        rank(ranker.rank_block(&rows.slice(first + begin, here), block));
+    let blocks = TOGETHER * BLOCK;
+    let mut others = rest.chunks_mut(columns * blocks);
+    for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * blocks).enumerate() {
+        let begin = b * blocks;
+        let here = blocks.min(count - begin);
+        let done = ranker.rank_blocks(&rows.slice(first + begin, here), ranks);
+        debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
         // While they are close.
         if let Some(turned) = others.next() {
-            turned.iter_mut().zip(&*block).for_each(|(turned, rank)| *turned = rank ^ TURNED);
+            turned.iter_mut().zip(&*ranks).for_each(|(turned, rank)| *turned = rank ^ TURNED);
         }
     }
     f(Window { first, count, columns, data: own, turned: rest });

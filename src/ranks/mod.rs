@@ -16,6 +16,7 @@
 //! [`Ranks`] is the plain data, [`Ranker`] ranks rows with it on the CPU. What comes in here: a verified forest and rows.
 //! What stays out: schedules, layouts, devices.
 
+mod cells;
 mod columns;
 mod lines;
 mod ranker;

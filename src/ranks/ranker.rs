@@ -1,6 +1,6 @@
 //! Ranks rows on the CPU: 64 rows at a time, by column or by line of columns.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, slice};
 
 use super::{
     Asks, Column, Ranks, Width,
@@ -10,6 +10,7 @@ use super::{
 use crate::{
     cpu::{
         Read, Row, Rows,
+        cells::{Blocks, TOGETHER},
         nodes::Compare,
         rank::{self, BLOCK, Coded, Columns, Missing, Search, Searched},
         row_block::{LineRoom, RowBlock},
@@ -134,6 +135,12 @@ impl Ranker {
         (self.width, self.columns)
     }
 
+    /// Columns that are found by cells.
+    #[cfg(test)]
+    pub(super) fn by_cells(&self) -> usize {
+        self.lines.as_ref().map_or(0, Lines::by_cells)
+    }
+
     /// Columns of thresholds, and of questions.
     pub(crate) fn columns(&self) -> (usize, usize) {
         let counts = |answer: &&Answer| matches!(answer.by, By::Count { .. });
@@ -204,18 +211,29 @@ impl Ranker {
         Ok(())
     }
 
-    /// The same for at most 64 rows, as bytes, column after column of 64 rows: what stands past the last row is somebody's
-    /// rank.
-    pub(crate) fn rank_block<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
-        if (FEW_ROWS..=BLOCK).contains(&rows.len())
-            && rows.columns() == self.features
-            && out.len() >= self.columns * BLOCK
-            && let (Some(lines), Some(block)) = (&self.lines, block_of(rows, 0))
-        {
-            self.by_lines(lines, &block, out, BLOCK);
-            return Ok(());
+    /// The same for blocks of 64 rows, as bytes, column after column of 64 rows and block after block: what stands past the last row is
+    /// somebody's rank.
+    pub(crate) fn rank_blocks<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
+        let room = self.columns * BLOCK;
+        let lines = self
+            .lines
+            .as_ref()
+            .filter(|_| rows.columns() == self.features && out.len() >= rows.len().div_ceil(BLOCK) * room);
+        let mut first = 0;
+        while first < rows.len() {
+            let out = &mut out[first / BLOCK * room..];
+            if let Some(lines) = lines {
+                let ranks = Blocks { ranks: &mut *out, apart: BLOCK, between: room };
+                let done = self.by_lines(lines, rows, first, FEW_ROWS, ranks);
+                if done > 0 {
+                    first += done * BLOCK;
+                    continue;
+                }
+            }
+            self.rank_strided(&rows.slice(first, BLOCK), out, [1, BLOCK])?;
+            first += BLOCK;
         }
-        self.rank_strided(rows, out, [1, BLOCK])
+        Ok(())
     }
 
     fn all<T: Row + Read<C>, C: Compare, R: Rank>(
@@ -229,13 +247,15 @@ impl Ranker {
         let lines = self.lines.as_ref().filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
         while first < rows.len() {
             let left = rows.len() - first;
-            if left >= BLOCK
-                && let (Some(lines), Some(out)) = (lines, R::bytes(out))
-                && let Some(block) = block_of(rows, first)
-            {
-                self.by_lines(lines, &block, &mut out[first..], strides[1]);
-                first += BLOCK;
-            } else if left >= FEW_ROWS {
+            if let (Some(lines), Some(out)) = (lines, R::bytes(out)) {
+                let ranks = Blocks { ranks: &mut out[first..], apart: strides[1], between: BLOCK };
+                let done = self.by_lines(lines, rows, first, BLOCK, ranks);
+                if done > 0 {
+                    first += done * BLOCK;
+                    continue;
+                }
+            }
+            if left >= FEW_ROWS {
                 self.some::<T, C, R, BLOCK>(answers, rows, first, out, strides);
                 first += BLOCK.min(left);
             } else {
@@ -334,38 +354,74 @@ impl Ranker {
         }
     }
 
-    /// Writes the ranks of a block of rows, as bytes, a line of the rows' columns at a time. Columns of ranks are `apart`, at least a
-    /// block's rows, each of which gets somebody's rank where the block has fewer.
-    fn by_lines(&self, lines: &Lines, rows: &RowBlock<'_>, out: &mut [u8], apart: usize) {
+    /// Writes the ranks of a block or two of rows from `first` on, as bytes, a line of the rows' columns at a time, and says of how many.
+    /// None is of fewer than `least` rows; each has somebody's ranks past its last row.
+    fn by_lines<T: Row>(
+        &self,
+        lines: &Lines,
+        rows: &Rows<'_, T>,
+        first: usize,
+        least: usize,
+        mut out: Blocks<'_>,
+    ) -> usize {
         thread_local!(static ROOM: RefCell<LineRoom> = const { RefCell::new(LineRoom::NOTHING) });
+        // Rows of one column lie there already.
+        let rows = T::singles(rows).filter(|rows| rows.columns() > 1);
+        let block = |b: usize| {
+            let (rows, first) = (rows?, first + b * BLOCK);
+            (rows.len() >= first + least).then(|| RowBlock::new(rows, first, BLOCK)).flatten()
+        };
+        let Some(one) = block(0) else { return 0 };
+        let other = if lines.together() > 1 { block(1) } else { None };
         // Nothing in here hands over to another task of the thread.
-        ROOM.with_borrow_mut(|room| self.in_room(lines, rows, room, out, apart));
+        ROOM.with_borrow_mut(|room| match other {
+            Some(other) => self.in_room(lines, &[one, other], room, &mut out),
+            None => self.in_room(lines, slice::from_ref(&one), room, &mut out),
+        })
     }
 
-    fn in_room(&self, lines: &Lines, rows: &RowBlock<'_>, room: &mut LineRoom, out: &mut [u8], apart: usize) {
-        let mut coded = None;
+    fn in_room(
+        &self,
+        lines: &Lines,
+        blocks: &[RowBlock<'_>],
+        room: &mut LineRoom,
+        out: &mut Blocks<'_>,
+    ) -> usize {
+        let (mut coded, apart) = (None, out.apart);
         for line in lines.iter() {
-            let left = line.layered(rows, room, out, apart);
-            if left.wanted == 0 {
+            let unsure = match line.has_cells() {
+                true => line.by_cells(blocks, &mut room.cells, out),
+                false => [0; TOGETHER],
+            };
+            if line.is_done(&unsure) {
                 continue;
             }
-            rows.columns(&[left], &mut room.columns.0);
-            let values = Columns { of: &room.columns.0[..], apart: BLOCK };
-            let searched = line.searched();
-            let done = self.singles.tables.searched(searched, values, Columns { of: &mut *out, apart });
-            let left = if done { &[] } else { searched }.iter().map(|of| (of.to, of.from));
-            for (column, lane) in left.chain(line.others().iter().map(|of| (of.0, of.1.into()))) {
-                let out = &mut out[column as usize * apart..][..BLOCK];
-                let values = values.column(lane);
-                self.one(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
+            for (b, rows) in blocks.iter().enumerate() {
+                let (out, unsure) = (out.block(b), unsure[b]);
+                let mut left = line.layered(rows, room, out, apart);
+                left.wanted |= line.wanted(unsure);
+                if left.wanted == 0 {
+                    continue;
+                }
+                // A copy of it would be read before it has been written, which waits.
+                rows.columns(slice::from_ref(&left), &mut room.columns.0);
+                let values = Columns { of: &room.columns.0[..], apart: BLOCK };
+                let mut search = |columns: &[Searched]| {
+                    self.singles.tables.searched(columns, values, Columns { of: &mut *out, apart })
+                };
+                line.unsettled(unsure).for_each(|column| _ = search(&[column]));
+                let searched = line.searched();
+                let left = if search(searched) { &[] } else { searched };
+                let left = left.iter().map(|of| (of.to, of.from));
+                for (column, lane) in left.chain(line.others().iter().map(|of| (of.0, of.1.into()))) {
+                    let out = &mut out[column as usize * apart..][..BLOCK];
+                    let values = values.column(lane);
+                    self.one(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
+                }
             }
         }
+        blocks.len()
     }
-}
-
-/// Rows that are ranked a line at a time: `f32`, and not those of one column, which lies there already.
-fn block_of<'a, T: Row>(rows: &Rows<'a, T>, first: usize) -> Option<RowBlock<'a>> {
-    RowBlock::new(T::singles(rows).filter(|rows| rows.columns() > 1)?, first, BLOCK)
 }
 
 /// A question as a table of the codes that go right, where it has no other categories than those.

@@ -38,7 +38,7 @@ fn choose<const R: usize>(right: [__mmask64; R], a: [__m512i; R], b: [__m512i; R
 /// A constant that stays in a register: as a constant it would be read from memory wherever it is needed.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn kept(mut v: __m512i) -> __m512i {
+pub(super) fn kept(mut v: __m512i) -> __m512i {
     // SAFETY: no instruction, which reads and writes nothing.
     unsafe {
         std::arch::asm!("/* {0} */", inout(zmm_reg) v, options(pure, nomem, nostack, preserves_flags));
