@@ -71,8 +71,8 @@ impl Scale {
         [(key / PLACES) as u8, ((key % PLACES) as u8).min(LAST)]
     }
 
-    /// Steps from 0 to a value.
-    pub(crate) fn from_zero(&self, value: f32) -> f64 {
+    /// A value in steps.
+    pub(crate) fn in_steps(&self, value: f32) -> f64 {
         f64::from(value) * f64::from(self.by)
     }
 
@@ -89,6 +89,7 @@ pub(crate) struct Scales {
     pub(super) plus: Line<[f32; LINE]>,
     pub(super) most: Line<[f32; LINE]>,
     /// What missing values are to the columns, if not to each something else.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) missing: Option<Missing>,
 }
 
@@ -231,6 +232,7 @@ pub(crate) struct Blocks<'r> {
 
 impl Blocks<'_> {
     /// Those of a block and a column.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(crate) fn column(&mut self, block: usize, c: u32) -> &mut [u8; BLOCK] {
         let ranks = &mut self.ranks[block * self.between + c as usize * self.apart..];
         ranks.first_chunk_mut().expect("a block of room")

@@ -114,8 +114,8 @@ impl OnScale {
     /// coarsely that a value which is written so may well be one of them.
     fn is_met(&self, thresholds: &[f32], written: &[f64]) -> bool {
         let unsure = || thresholds.iter().zip(written).filter(|(t, _)| !self.scale.is_sure(**t));
-        let is_zero = |t: f32| self.scale.from_zero(t).abs() < SMALL;
-        let coarse = unsure().filter(|(_, unit)| self.scale.from_zero(1.0) * **unit > COARSE).count();
+        let is_zero = |t: f32| self.scale.in_steps(t).abs() < SMALL;
+        let coarse = unsure().filter(|(_, unit)| self.scale.in_steps(1.0) * **unit > COARSE).count();
         unsure().any(|(t, _)| is_zero(*t)) || coarse * FEW_WRITTEN > thresholds.len()
     }
 }

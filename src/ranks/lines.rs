@@ -510,7 +510,7 @@ mod tests {
             0 | 1 => spread(f, k),
             2 => k as f32 * 3.0 - 100.0,
             // Some of one step of any scale of the column.
-            3 if k % 9 == 0 => spread(f, k),
+            3 if k.is_multiple_of(9) => spread(f, k),
             3 => spread(f, k - k % 9) + (k % 9) as f32 * 1e-5,
             4 => 4096.0 + spread(f, k),
             _ => (spread(f, k) / 9.0).exp(),
