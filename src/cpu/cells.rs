@@ -27,7 +27,7 @@ pub(crate) const MOST_COLUMNS: usize = 48;
 const PLACES: u32 = 256;
 /// The last place that a value has, so that the place of a threshold that isn't there is beyond it.
 const LAST: u8 = (PLACES - 2) as u8;
-/// The least key of a value, so that a missing value may have the first cell to itself.
+/// The least key of a value where a missing value has the first cell to itself.
 const LEAST: f64 = PLACES as f64;
 
 /// A line of a table of bytes.
@@ -55,7 +55,7 @@ impl Scale {
         (lines * CELLS) as f64 * f64::from(PLACES) - LEAST - 8.0
     }
 
-    /// A value's cell, and its place there. It is `floor(value * by + plus)` of real numbers, within bounds: rounded down to `f32` before
+    /// A value's cell, and its place there, where a missing value has the first cell to itself. It is `floor(value * by + plus)` of real numbers, within bounds: rounded down to `f32` before
     /// it is cut off, it would be the same, because all whole numbers up to 2^16 are such.
     pub(crate) fn key(&self, value: f32) -> [u8; 2] {
         if value.is_nan() {
@@ -71,9 +71,9 @@ impl Scale {
         [(key / PLACES) as u8, ((key % PLACES) as u8).min(LAST)]
     }
 
-    /// A value in steps.
-    pub(crate) fn in_steps(&self, value: f32) -> f64 {
-        f64::from(value) * f64::from(self.by)
+    /// A length in steps.
+    pub(crate) fn in_steps(&self, length: f64) -> f64 {
+        length * f64::from(self.by)
     }
 
     /// Whether a threshold's key is its own and that of values that have reached it.
@@ -88,12 +88,18 @@ pub(crate) struct Scales {
     pub(super) by: Line<[f32; LINE]>,
     pub(super) plus: Line<[f32; LINE]>,
     pub(super) most: Line<[f32; LINE]>,
-    /// What missing values are to the columns, if not to each something else.
+    /// What missing values are to all columns, and so whether they have the key of the least values or of the most. Otherwise they have a
+    /// key, and the first cell, to themselves.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) missing: Option<Missing>,
 }
 
 impl Scales {
+    /// Whether a missing value's key is none of another value.
+    pub(crate) fn keep_missing(&self) -> bool {
+        self.missing.is_none()
+    }
+
     /// Of columns whose missing values are these.
     pub(crate) fn new(missing: impl Iterator<Item = Missing>) -> Self {
         let mut missing = missing;
@@ -156,11 +162,13 @@ impl Celled {
             before += of_cell as u8;
             left = &left[of_cell..];
         }
-        if searched.search.missing == Missing::Most {
-            own[0].0[0] = before;
-        }
         let sure = thresholds.iter().all(|t| scale.is_sure(*t));
         Some(Self { searched, begin: begin as u32, lines: lines as u8, slots: slots as u8, sure, alike: 1 })
+    }
+
+    /// Ranks a missing value after all thresholds, of which there are so many, where its key is none of another value.
+    pub(crate) fn keep_missing(&self, thresholds: usize, tables: &mut [TableLine]) {
+        tables[self.begin as usize].0[0] = thresholds as u8;
     }
 
     /// Which kernel it takes: lines of a table, and whether no value is unsure.
@@ -306,6 +314,8 @@ mod tests {
         let scale = Scale::new(8.0, 0.0, 2);
         let of =
             Celled::new(searched, &thresholds, (&scale, 2), &mut lines).expect("eight of a cell at most");
+        assert_eq!(lines[0].0[0], 0, "values below all thresholds");
+        of.keep_missing(thresholds.len(), &mut lines);
         assert_eq!((of.kernel(), usize::from(of.slots())), ((2, true), fullest(&scale, &thresholds)));
         let byte = |table: usize, cell: u8| {
             of.tables(&lines)[2 * table + usize::from(cell / 64)].0[usize::from(cell % 64)]

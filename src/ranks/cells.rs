@@ -8,16 +8,13 @@ use crate::cpu::{
 /// Lines of cells that a scale may have.
 const LINES: [usize; 3] = [1, 2, 4];
 /// Lengths that are tried of a scale.
-const LENGTHS: u8 = 8;
+const LENGTHS: u8 = 4;
 /// Of a step, how far numbers are from each other at least that are written with few decimals.
 const COARSE: f64 = 1.0 / 8.0;
-/// One of so many thresholds that are written so is too many.
+/// More than one threshold of so many that is written so is too many.
 const FEW_WRITTEN: usize = 8;
 
-/// Of a step, how far from 0 a threshold is at most that stands for 0.
-const SMALL: f64 = 1.0 / 64.0;
-
-/// Cycles of 64 rows, about, as the kernels of ranks by cells were measured.
+/// Cycles of 64 rows, about: counted by ports, and turned until what was chosen on two models was the quicker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CellCosts {
     /// Of making a line's keys.
@@ -110,13 +107,13 @@ impl OnScale {
         self.scale.key(first) > least && (self.scale.key(last) < most || first == last)
     }
 
-    /// Whether values are likely to have the key of a threshold which is not sure: it stands for 0, or too many are [written](written) so
+    /// Whether values are likely to have the key of a threshold which is not sure: 0 has it, or too many are [written](written) so
     /// coarsely that a value which is written so may well be one of them.
     fn is_met(&self, thresholds: &[f32], written: &[f64]) -> bool {
         let unsure = || thresholds.iter().zip(written).filter(|(t, _)| !self.scale.is_sure(**t));
-        let is_zero = |t: f32| self.scale.in_steps(t).abs() < SMALL;
-        let coarse = unsure().filter(|(_, unit)| self.scale.in_steps(1.0) * **unit > COARSE).count();
-        unsure().any(|(t, _)| is_zero(*t)) || coarse * FEW_WRITTEN > thresholds.len()
+        let zero = self.scale.key(0.0);
+        let coarse = unsure().filter(|(_, unit)| self.scale.in_steps(**unit) > COARSE).count();
+        unsure().any(|(t, _)| self.scale.key(*t) == zero) || coarse * FEW_WRITTEN > thresholds.len()
     }
 }
 

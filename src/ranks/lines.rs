@@ -1,5 +1,5 @@
-//! How the columns of a row become ranks sixteen at a time: which of them are compared where they lie, and which are copied and
-//! searched.
+//! How the columns of a row become ranks sixteen at a time: which of them are compared where they lie, which are found by cells, and
+//! which are copied and searched.
 //!
 //! To bring a line of 64 rows into columns takes as long whatever is wanted of it. A column of one threshold needs none of that: a
 //! compare says for sixteen columns of a row which reach theirs. Columns of more thresholds take a compare for each, of all sixteen, so
@@ -114,6 +114,10 @@ impl Costs {
         }
     }
 
+    fn search(&self, search: &Search) -> f64 {
+        self.search.0 + self.search.1 * f64::from(search.levels)
+    }
+
     /// Cycles of a line that is ranked so.
     fn cycles(&self, columns: &[(u32, Of)], cells: &[Option<(OnScale, f64)>], way: Way) -> f64 {
         let mut layers = [0; 2];
@@ -131,7 +135,7 @@ impl Costs {
                     keyed = true;
                 }
                 (Some((search, _)), _) => {
-                    cycles += self.search.0 + self.search.1 * f64::from(search.levels);
+                    cycles += self.search(search);
                     copied = true;
                 }
                 (None, _) => copied = true,
@@ -159,11 +163,16 @@ impl Costs {
         let Some(costs) = self.cells.filter(|_| columns.len() <= MOST_COLUMNS) else {
             return vec![None; columns.len()];
         };
-        let own = |(_, of): &(u32, Of)| of.thresholds.as_ref().map(|(_, own)| own.clone());
         let of_feature = |columns: &[(u32, Of)]| {
-            let thresholds: Vec<Vec<f32>> = columns.iter().filter_map(own).collect();
-            let scale = costs.best(&thresholds.iter().map(Vec::as_slice).collect::<Vec<_>>());
-            let cells = |of| scale.zip(costs.cycles(&own(of)?, &scale?));
+            let own = columns.iter().filter_map(|(_, of)| of.thresholds.as_ref());
+            let scale = costs.best(&own.map(|(_, own)| own.as_slice()).collect::<Vec<_>>());
+            let cells = |of: &(u32, Of)| {
+                let (search, own) = of.1.thresholds.as_ref()?;
+                let cycles = costs.cycles(own, &scale?)?;
+                // Its share of the line's copy is all that it can spare beside the search.
+                let least = self.search(search) + self.line / LINE as f64;
+                Some((scale?, cycles)).filter(|_| cycles < least)
+            };
             columns.iter().map(cells).collect::<Vec<_>>()
         };
         columns.chunk_by(|a, b| a.1.feature == b.1.feature).flat_map(of_feature).collect()
@@ -287,6 +296,9 @@ impl Lines {
         let first = self.celled.len() as u32;
         for (cells, scale, own) in celled {
             scales.set(cells.searched.from, scale);
+            if scales.keep_missing() && cells.searched.search.missing == Missing::Most {
+                cells.keep_missing(own.len(), &mut self.tables);
+            }
             self.celled.push(cells);
             self.begins.push(self.thresholds.len() as u32);
             self.thresholds.push(f32::NEG_INFINITY);
@@ -304,10 +316,10 @@ impl Lines {
         self.lines.push(Plan { line, sheets, celled, scales, mixed, searched, others });
     }
 
-    /// Columns of ranks that are found by cells.
+    /// Columns of ranks that are found by cells, by line.
     #[cfg(test)]
-    pub(super) fn by_cells(&self) -> usize {
-        self.celled.len()
+    pub(super) fn by_cells(&self) -> Vec<u32> {
+        self.lines.iter().map(|plan| plan.celled.1 - plan.celled.0).collect()
     }
 
     /// Blocks that are ranked together.
@@ -460,7 +472,7 @@ fn within<T>(all: &[T], (begin, end): (u32, u32)) -> &[T] {
 #[cfg(test)]
 mod tests {
     use crate::{
-        cpu::{Rows, cells, rank::BLOCK},
+        cpu::{Rows, cells, rank::BLOCK, row_block::LINE},
         forest::{Forest, Predicate, Real, Side},
         ranks::{Asks, Choice, Ranks},
     };
@@ -504,22 +516,24 @@ mod tests {
     /// in a heap, whole numbers, and far from 0.
     #[test]
     fn cells_rank_as_thresholds_are_counted() {
-        const FEATURES: usize = 36;
+        // Of three lines: missing values are the least, the most, or either.
+        const FEATURES: usize = 48;
         let spread = |f: usize, k: usize| ((k * k + 31 * k + f) as f32).sqrt() * 1.7 - 40.0;
         let threshold = |f: usize, k: usize| match f % 6 {
             0 | 1 => spread(f, k),
             2 => k as f32 * 3.0 - 100.0,
             // Some of one step of any scale of the column.
-            3 if k.is_multiple_of(9) => spread(f, k),
-            3 => spread(f, k - k % 9) + (k % 9) as f32 * 1e-5,
+            3 if k.is_multiple_of(5) => spread(f, k),
+            3 => spread(f, k - k % 5) + (k % 5) as f32 * 1e-5,
             4 => 4096.0 + spread(f, k),
-            _ => (spread(f, k) / 9.0).exp(),
+            _ => (spread(f, k) / 90.0).exp(),
         };
         let count = |f: usize| [90, 200, 120, 60, 254, 300][f % 6] - f / 6;
         let mut builder = Forest::builder(FEATURES, 1);
         for f in 0..FEATURES {
             for k in 0..count(f) {
-                let side = if (f + f / 6 * k) % 3 == 1 { Side::Right } else { Side::Left };
+                let right = [false, true, (f + f / 6 * k) % 3 == 1][f / LINE];
+                let side = if right { Side::Right } else { Side::Left };
                 let threshold = Predicate::Less { threshold: Real(threshold(f, k).into()) };
                 let mut tree = builder.tree(0);
                 tree.split(f as u32, threshold, side, 1, 2);
@@ -529,7 +543,8 @@ mod tests {
         }
         let ranks = Ranks::new(&builder.build().expect("stumps"), Choice::U8).expect("ranks");
         let (ranker, columns) = (ranks.ranker(), ranks.columns().len());
-        assert_eq!(ranker.by_cells() > FEATURES, cells::available(), "{} by cells", ranker.by_cells());
+        let celled = ranker.by_cells();
+        assert!(celled.iter().all(|of_line| (*of_line > 8) == cells::available()), "{celled:?} by cells");
         // Of rows, one on a threshold or beside it; of every fourth block no value is anywhere else.
         let value = |i: usize| {
             let (r, f) = (i / FEATURES, i % FEATURES);

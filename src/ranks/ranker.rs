@@ -135,10 +135,10 @@ impl Ranker {
         (self.width, self.columns)
     }
 
-    /// Columns that are found by cells.
+    /// Columns that are found by cells, by line.
     #[cfg(test)]
-    pub(super) fn by_cells(&self) -> usize {
-        self.lines.as_ref().map_or(0, Lines::by_cells)
+    pub(super) fn by_cells(&self) -> Vec<u32> {
+        self.lines.as_ref().map_or_else(Vec::new, Lines::by_cells)
     }
 
     /// Columns of thresholds, and of questions.
@@ -409,7 +409,8 @@ impl Ranker {
                 let mut search = |columns: &[Searched]| {
                     self.singles.tables.searched(columns, values, Columns { of: &mut *out, apart })
                 };
-                line.unsettled(unsure).for_each(|column| _ = search(&[column]));
+                let all = line.unsettled(unsure).all(|column| search(&[column]));
+                debug_assert!(all, "a machine that ranks by cells searches, too");
                 let searched = line.searched();
                 let left = if search(searched) { &[] } else { searched };
                 let left = left.iter().map(|of| (of.to, of.from));

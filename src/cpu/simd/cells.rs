@@ -231,3 +231,45 @@ fn look_up(lines: &[TableLine], cell: __m512i, upper: __mmask64) -> __m512i {
         _ => _mm512_mask_blend_epi8(upper, two(0), two(2)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::cells::Scale;
+
+    /// All three kinds of missing values, rows with and without whole lines, and values at the ends of scales and around their steps.
+    #[test]
+    fn keys_are_those_of_the_scale() {
+        if !available() {
+            return;
+        }
+        let scale =
+            |lane: usize| Scale::new(0.37 * (lane + 1) as f32, 5.0 - lane as f32, [1, 2, 4][lane % 3]);
+        let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, -0.0, 1e-40];
+        let value = |i: usize| odd.get(i % 61).copied().unwrap_or(((i * 7919) % 90_000) as f32 - 900.0);
+        for (most, missing) in [(LINE, 0), (LINE, 1), (LINE, 2), (11, 0), (11, 1), (11, 2)] {
+            let sides = [&[Missing::Least][..], &[Missing::Most], &[Missing::Least, Missing::Most]][missing];
+            let mut scales = Scales::new(sides.iter().copied());
+            (0..LINE).for_each(|lane| scales.set(lane as u32, scale(lane)));
+            let values: Vec<f32> = (0..BLOCK * most).map(value).collect();
+            let rows: [*const f32; BLOCK] = std::array::from_fn(|r| values[r * most..].as_ptr());
+            let (line, mut room) = (LineOf { first: 0, wanted: 0, ahead: None }, CellRoom::NOTHING);
+            let mut out = Blocks { ranks: &mut [], apart: 0, between: 0 };
+            // SAFETY: the machine is able, and rows have `most` columns.
+            unsafe { ranks([&rows].into_iter(), (line, most), &scales, (&[], &[]), &mut room, &mut out) };
+            for (i, value) in values.iter().enumerate() {
+                let (r, lane) = (i / most, i % most);
+                let found = [1, 0].map(|byte| room.keys[0].0[lane][byte][r]);
+                let key = scale(lane).key(*value);
+                let [least, most] = [f32::NEG_INFINITY, f32::INFINITY].map(|end| scale(lane).key(end));
+                match (value.is_nan(), missing) {
+                    (true, 0) | (true, 2) => assert_eq!(found, [0, 0]),
+                    (true, _) => assert_eq!(found, most),
+                    // Whatever is below the scale has the first cell, which has no thresholds.
+                    (false, 0 | 1) if key == least => assert!(found <= least, "{value:e}: {found:?}"),
+                    (false, _) => assert_eq!(found, key, "{value:e} on {:?}", scale(lane)),
+                }
+            }
+        }
+    }
+}
