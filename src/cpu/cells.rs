@@ -10,7 +10,7 @@
 
 use super::{
     line::Line,
-    rank::{BLOCK, Missing, Searched},
+    rank::{BLOCK, Missing, Searched, count_runs},
     row_block::LINE,
 };
 
@@ -26,9 +26,9 @@ pub(crate) const MOST_COLUMNS: usize = 48;
 /// Places in a cell.
 const PLACES: u32 = 256;
 /// The last place that a value has, so that the place of a threshold that isn't there is beyond it.
-const LAST: u8 = (PLACES - 2) as u8;
+pub(super) const LAST: u8 = (PLACES - 2) as u8;
 /// The least key of a value where a missing value has the first cell to itself.
-const LEAST: f64 = PLACES as f64;
+pub(super) const LEAST: f64 = PLACES as f64;
 
 /// A line of a table of bytes.
 pub(crate) type TableLine = Line<[u8; CELLS]>;
@@ -187,14 +187,9 @@ impl Celled {
         &tables[self.begin as usize..][..(1 + usize::from(self.slots)) * usize::from(self.lines)]
     }
 
-    /// Counts neighbours that take the same kernel.
+    /// [`count_runs`] of these.
     pub(crate) fn count_runs(columns: &mut [Self]) {
-        let mut next: Option<Self> = None;
-        for column in columns.iter_mut().rev() {
-            let same = next.filter(|next| next.kernel() == column.kernel());
-            column.alike = 1 + same.map_or(0, |next| next.alike);
-            next = Some(*column);
-        }
+        count_runs(columns, Self::kernel, |column| &mut column.alike);
     }
 }
 

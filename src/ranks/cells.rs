@@ -14,7 +14,7 @@ const COARSE: f64 = 1.0 / 8.0;
 /// More than one threshold of so many that is written so is too many.
 const FEW_WRITTEN: usize = 8;
 
-/// Cycles of 64 rows, about: counted by ports, and turned until what was chosen on two models was the quicker.
+/// Cycles of 64 rows, about, by the ports that instructions take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CellCosts {
     /// Of making a line's keys.

@@ -4,7 +4,7 @@ use std::{arch::x86_64::*, ops::Range};
 
 use super::{
     super::{
-        cells::{Blocks, CellRoom, Celled, Keys, Scales, TOGETHER, TableLine},
+        cells::{self, Blocks, CellRoom, Celled, Keys, Scales, TOGETHER, TableLine},
         isa::{Isa, isa},
         line::Line,
         rank::{BLOCK, Missing},
@@ -12,6 +12,7 @@ use super::{
     },
     LANES,
     blend::kept,
+    copy::ask,
 };
 
 /// Whether the machine has them: AVX-512 with VBMI.
@@ -71,7 +72,7 @@ fn key<const MISSING: u8>(values: __m512, [by, plus, most]: [__m512; 3]) -> __m5
     _mm512_cvttps_epi32(match MISSING {
         LEAST => _mm512_min_ps(most, key),
         MOST => _mm512_min_ps(key, most),
-        _ => _mm512_max_ps(_mm512_set1_ps(256.0), _mm512_min_ps(most, key)),
+        _ => _mm512_max_ps(_mm512_set1_ps(cells::LEAST as f32), _mm512_min_ps(most, key)),
     })
 }
 
@@ -91,13 +92,9 @@ unsafe fn by_column<const MISSING: u8, const WHOLE: bool>(
     // SAFETY: a line is sixteen values.
     let load = |line: &Line<[f32; LINE]>| unsafe { _mm512_load_ps(line.0.as_ptr()) };
     let scale = [load(&scales.by), load(&scales.plus), load(&scales.most)];
-    let last = _mm512_set1_epi8(-2);
+    let last = _mm512_set1_epi8(cells::LAST as i8);
     for (sixteen, rows) in rows.as_chunks::<LANES>().0.iter().enumerate() {
-        if let Some(ahead) = line.ahead {
-            for row in rows {
-                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
-            }
-        }
+        ask(rows, &line);
         let mut a = [_mm512_setzero_si512(); 8];
         for (i, two) in a.iter_mut().enumerate() {
             let key = |r: usize| {

@@ -45,7 +45,7 @@ fn sixteens(rows: &[*const f32; BLOCK], count: usize) -> impl Iterator<Item = (u
 
 /// Asks for what is soon wanted of rows.
 #[inline]
-fn ask(rows: &[*const f32; LANES], line: &LineOf) {
+pub(super) fn ask(rows: &[*const f32; LANES], line: &LineOf) {
     if let Some(ahead) = line.ahead {
         for row in rows {
             // SAFETY: every x86-64 has it, and it reads nothing.
