@@ -16,6 +16,9 @@ use fangorn::{
 use probes::{Value, pools, probes, telling};
 use proptest::test_runner::TestCaseError;
 
+/// Rows that are ranked together.
+const BLOCK: usize = 64;
+
 fn rank_as<T: Row, R: Rank>(ranks: &Ranks, rows: &Rows<'_, T>) -> Vec<f64> {
     let mut out = vec![R::default(); rows.len() * ranks.columns().len()];
     ranks.ranker().rank(rows, &mut out).expect("ranks");
@@ -400,6 +403,49 @@ fn columns_of_few_thresholds_and_of_many_are_ranked_alike() {
                     "{columns} {most}: {c} of row {r}"
                 );
             }
+        }
+    }
+}
+
+/// One column of categories among numeric ones, at each end of a line of columns and within one. Blocks of rows are ranked in pairs
+/// where columns are found by cells: the second block's categories are its own.
+#[test]
+fn a_category_among_numeric_columns_is_ranked_in_every_block() {
+    const FEATURES: usize = 20;
+    for category in [0, 7, 15, 16, 19] {
+        let mut builder = Forest::builder(FEATURES, 1);
+        let sets = [
+            builder.set([1, 4, 5], CategoryRule::NotNegative),
+            builder.set([2, 4], CategoryRule::NotNegative),
+        ];
+        let spread = |f: usize, k: usize| ((k * k + 31 * k + f) as f32).sqrt() * 1.7 - 40.0;
+        for feature in 0..FEATURES {
+            let splits: Vec<Predicate> = match feature == category {
+                true => sets.iter().map(|set| in_set(*set)).collect(),
+                false => (0..90).map(|k| less(spread(feature, k).into())).collect(),
+            };
+            for predicate in splits {
+                let mut tree = builder.tree(0);
+                tree.split(feature as u32, predicate, Side::Right, 1, 2);
+                tree.leaf(1, &[1.0]);
+                tree.leaf(2, &[2.0]);
+            }
+        }
+        let forest = builder.build().expect("stumps");
+        let predictor = Predictor::new(&forest).expect("a predictor");
+        let value = |i: usize| match (i / FEATURES, i % FEATURES) {
+            (r, f) if f == category => [1.0, 2.0, 3.0, 4.0, 6.0, f32::NAN, -1.0][(r * r + r / BLOCK) % 7],
+            (r, f) => spread(f, (r * 7919 + f) % 90) + [0.0, 0.01, -0.01][(r + f) % 3],
+        };
+        for count in [BLOCK, 2 * BLOCK, 2 * BLOCK + 1, 3 * BLOCK + 16, 1000] {
+            let values: Vec<f32> = (0..count * FEATURES).map(value).collect();
+            let rows = Rows::new(&values, FEATURES).expect("rows");
+            let expected: Vec<u32> =
+                values.chunks(FEATURES).flat_map(|row| reference::slots(&forest, row)).collect();
+            let found = predictor.slots(&rows).expect("slots");
+            let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+            let wrong = wrong.map(|at| (at / forest.trees.len(), at % forest.trees.len()));
+            assert_eq!(wrong, None, "row and tree; categories in column {category}, {count} rows");
         }
     }
 }

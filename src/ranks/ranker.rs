@@ -387,7 +387,7 @@ impl Ranker {
         room: &mut LineRoom,
         out: &mut Blocks<'_>,
     ) -> usize {
-        let (mut coded, apart) = (None, out.apart);
+        let apart = out.apart;
         for line in lines.iter() {
             let unsure = match line.has_cells() {
                 true => line.by_cells(blocks, &mut room.cells, out),
@@ -397,6 +397,8 @@ impl Ranker {
                 continue;
             }
             for (b, rows) in blocks.iter().enumerate() {
+                // The codes of a feature are those of this block's rows.
+                let mut coded = None;
                 let (out, unsure) = (out.block(b), unsure[b]);
                 let mut left = line.layered(rows, room, out, apart);
                 left.wanted |= line.wanted(unsure);
