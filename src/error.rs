@@ -80,6 +80,17 @@ pub enum Error {
         /// What it may be set to.
         names: String,
     },
+    /// A compiled forest that gives other leaves than the reference interpreter: a defect of Fangorn or of the machine.
+    #[error(
+        "self-check on {target}: {difference}; do not use its predictions here, and please report it with the model \
+         and the processor's name"
+    )]
+    SelfCheck {
+        /// What ran the rows: `cpu`, or a device's name.
+        target: String,
+        /// The first difference.
+        difference: Box<crate::check::Difference>,
+    },
     /// A device that can't do what is asked.
     #[error("device: {0}")]
     Device(String),

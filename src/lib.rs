@@ -5,6 +5,7 @@
 //!                         HIR      (what)      (how)       MIR      reductions            LIR    cube | cpu
 //! ```
 
+pub mod check;
 pub mod cpu;
 #[cfg(feature = "cube")]
 pub mod cube;
@@ -17,7 +18,7 @@ pub mod mir;
 #[cfg(feature = "burn")]
 pub mod op;
 pub mod plan;
-mod predictor;
+pub mod predictor;
 pub mod ranks;
 pub mod schedule;
 pub mod sum;

@@ -5,9 +5,10 @@ use std::{cell::RefCell, sync::Arc};
 use rayon::prelude::*;
 
 use crate::{
-    cpu::{Program, Row, Rows, Summing},
+    check::{self, Difference, SelfCheck, Warning},
+    cpu::{Engines, FewRows, Program, Row, Rows, Summing},
     error::{Error, Result},
-    forest::{Forest, Profile, Transform},
+    forest::{CompareType, Forest, Profile, Transform},
     plan::{Lowered, Request, lower_with},
     schedule::{Preset, Schedule},
     sum::Contract,
@@ -43,6 +44,32 @@ pub struct Predictor {
     ids: Vec<u32>,
     /// Where threads come from, if not from rayon's own pool.
     pool: Option<Arc<rayon::ThreadPool>>,
+    warnings: Vec<Warning>,
+}
+
+/// How a [`Predictor`] is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options<'p> {
+    /// How the forest is walked; the default of the CPU where it is `None`.
+    pub schedule: Option<Schedule>,
+    /// Worker threads: 1 keeps every prediction on the caller's, `None` takes those of the current rayon pool.
+    pub threads: Option<usize>,
+    /// What sums promise.
+    pub sum: Contract,
+    /// How many rows come to each leaf, for schedules that go by it.
+    pub profile: Option<&'p Profile>,
+    /// How much the predictor proves before it serves.
+    pub check: SelfCheck,
+    /// Which engines may be chosen.
+    pub engines: Engines,
+}
+
+/// Whether rows of `f64` are predicted, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowTypes {
+    Both,
+    #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "burn's operators take no others"))]
+    Singles,
 }
 
 /// What follows rows whose first one has this number.
@@ -102,7 +129,7 @@ impl Predictor {
         threads: usize,
         contract: Contract,
     ) -> Result<Self> {
-        Self::made(forest, schedule, threads, contract, None)
+        Self::with_options(forest, &options(schedule, threads, contract))
     }
 
     /// The same by how many rows come to each leaf, which `tileNodes(n, probability)`, `tileNodes(n, hybrid)`,
@@ -133,54 +160,129 @@ impl Predictor {
         contract: Contract,
         profile: &Profile,
     ) -> Result<Self> {
-        Self::made(forest, schedule, threads, contract, Some(profile))
+        Self::with_options(
+            forest,
+            &Options { profile: Some(profile), ..options(schedule, threads, contract) },
+        )
     }
 
-    fn made(
-        forest: &Forest,
-        schedule: &Schedule,
-        threads: usize,
-        contract: Contract,
-        profile: Option<&Profile>,
-    ) -> Result<Self> {
-        forest.verify()?;
-        let threads = threads.clamp(1, 1 << 16) as u32;
-        let request = Request { threads, sum: contract, ..Request::cpu() };
-        let lowered = lower_with(forest, schedule, request, profile)?;
-        let doubles = |program: Program, lowered: &Lowered| program.with_doubles(forest, lowered);
-        Self::of_lowered(forest, schedule, request, profile, &lowered, doubles)
+    /// Compiles a forest as the options say.
+    ///
+    /// ```
+    /// use fangorn::{Forest, Predictor, check::SelfCheck, predictor::Options};
+    ///
+    /// let mut forest = Forest::builder(1, 1);
+    /// forest.tree(0).leaf(0, &[0.5]);
+    /// let options = Options { threads: Some(1), check: SelfCheck::Full, ..Options::default() };
+    /// let predictor = Predictor::with_options(&forest.build()?, &options)?;
+    /// assert!(predictor.warnings().is_empty());
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Predictor::with_sum`] and [`Predictor::with_profile`]; [`Error::SelfCheck`] where neither the fast engines nor
+    /// plain walks pass the check.
+    pub fn with_options(forest: &Forest, options: &Options<'_>) -> Result<Self> {
+        Self::proven(forest, options, RowTypes::Both)
     }
 
     /// For `f32` rows only, which keeps one set of nodes.
     #[cfg(feature = "burn")]
-    pub(crate) fn for_singles(forest: &Forest, schedule: &Schedule, contract: Contract) -> Result<Self> {
-        let request = Request { sum: contract, ..Request::cpu() };
-        let lowered = lower_with(forest, schedule, request, None)?;
-        Self::of_lowered(forest, schedule, request, None, &lowered, |program, _| program)
+    pub(crate) fn for_singles(forest: &Forest, options: &Options<'_>) -> Result<Self> {
+        Self::proven(forest, options, RowTypes::Singles)
     }
 
-    /// What a forest was lowered to, and beside it the same loops on values where a few rows want those.
-    fn of_lowered(
-        forest: &Forest,
-        schedule: &Schedule,
-        request: Request,
-        profile: Option<&Profile>,
-        lowered: &Lowered,
-        finished: impl Fn(Program, &Lowered) -> Program,
-    ) -> Result<Self> {
-        let program = |lowered: &Lowered| {
-            Program::new(forest, lowered, request.threads).map(|program| finished(program, lowered))
+    /// A predictor that has passed its check: the one that was asked for, or plain walks.
+    fn proven(forest: &Forest, options: &Options<'_>, types: RowTypes) -> Result<Self> {
+        let made = Self::made(forest, options, types)?;
+        let strictness = check::Strictness::from_environment()?;
+        let Some(difference) =
+            strictness.of(options.check).and_then(|check| made.checked(forest, check, types))
+        else {
+            return Ok(made);
         };
-        let many = program(lowered)?;
+        let wrong = |difference| Error::SelfCheck { target: "cpu".into(), difference: Box::new(difference) };
+        if strictness == check::Strictness::Strict {
+            return Err(wrong(difference));
+        }
+        let plain = Options {
+            schedule: Some(Schedule::default()),
+            profile: None,
+            engines: Engines::PLAIN,
+            ..options.clone()
+        };
+        let mut plain = Self::made(forest, &plain, types)?;
+        if let Some(difference) = plain.checked(forest, options.check, types) {
+            return Err(wrong(difference));
+        }
+        let warning = Warning::FellBack { target: "cpu".into(), difference };
+        log::warn!("fangorn: {warning}");
+        plain.warnings.push(warning);
+        Ok(plain)
+    }
+
+    /// The first difference from the reference interpreter.
+    fn checked(&self, forest: &Forest, check: SelfCheck, types: RowTypes) -> Option<Difference> {
+        let doubles = types == RowTypes::Both && forest.compare == CompareType::F64;
+        let mut ignored = |_, _| {};
+        check::run::<f32>(forest, check, self, &mut ignored)
+            .or_else(|| doubles.then(|| check::run::<f64>(forest, check, self, &mut ignored)).flatten())
+    }
+
+    /// Runs a self-check of any extent on it again, and gives the first difference from the reference interpreter. `progress` is
+    /// told how many rounds are done, and of how many; a model that compares in `f64` is checked with `f64` rows after `f32` ones.
+    pub fn check(
+        &self,
+        forest: &Forest,
+        check: SelfCheck,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Option<Difference> {
+        let found = check::run::<f32>(forest, check, self, &mut progress);
+        match forest.compare {
+            CompareType::F64 => found.or_else(|| check::run::<f64>(forest, check, self, &mut progress)),
+            CompareType::F32 => found,
+        }
+    }
+
+    /// Whether a few rows are walked so.
+    pub fn uses(&self, few_rows: FewRows) -> bool {
+        [Some(&self.program), self.few.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|p| p.few_rows_engine() == few_rows)
+    }
+
+    /// What it has to say about itself: nothing, or that its self-check failed and slower code serves.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    fn made(forest: &Forest, options: &Options<'_>, types: RowTypes) -> Result<Self> {
+        forest.verify()?;
+        let default = || Preset::Default.schedule(forest, false);
+        let schedule = options.schedule.clone().unwrap_or_else(default);
+        let threads = options.threads.unwrap_or_else(rayon::current_num_threads).clamp(1, 1 << 16) as u32;
+        let request = Request { threads, sum: options.sum, ..Request::cpu() };
+        let lowered = lower_with(forest, &schedule, request, options.profile)?;
+        let program = |lowered: &Lowered| {
+            let program = Program::with_engines(forest, lowered, threads, options.engines)?;
+            Ok::<_, Error>(if types == RowTypes::Both {
+                program.with_doubles(forest, lowered)
+            } else {
+                program
+            })
+        };
+        let many = program(&lowered)?;
+        // Beside it the same loops on values where a few rows want those.
         let few = match many.wants_many_rows() {
             true => {
-                let unranked = lower_with(forest, &schedule.unranked(), request, profile)?;
+                let unranked = lower_with(forest, &schedule.unranked(), request, options.profile)?;
                 Some(program(&unranked)?.instead_of(&many))
             }
             false => None,
         };
-        let summing = Summing::new(request.sum, forest, lowered, request.threads)?;
-        Ok(Self { contract: request.sum, summing, few, ..Self::of_program(forest, many) })
+        let summing = Summing::new(options.sum, forest, &lowered, threads)?;
+        Ok(Self { contract: options.sum, summing, few, ..Self::of_program(forest, many) })
     }
 
     fn of_program(forest: &Forest, program: Program) -> Self {
@@ -195,7 +297,19 @@ impl Predictor {
         let (scale, transform) = (forest.scale.0 as f32, forest.transform);
         let (contract, summing) = (Contract::Any, Summing::Any);
         let leaf_width = forest.leaf_width();
-        Self { program, few: None, contract, summing, leaf_width, scale, transform, ids, pool: None }
+        let warnings = Vec::new();
+        Self {
+            program,
+            few: None,
+            contract,
+            summing,
+            leaf_width,
+            scale,
+            transform,
+            ids,
+            pool: None,
+            warnings,
+        }
     }
 
     /// The same on the threads of a pool of the caller's. A batch that keeps one thread only stays on the caller's.
@@ -435,5 +549,20 @@ impl Predictor {
             .flat_map(|s| &self.program.leaves()[s as usize * width..][..width])
             .copied()
             .collect())
+    }
+}
+
+/// The options that several constructors name.
+fn options(schedule: &Schedule, threads: usize, sum: Contract) -> Options<'static> {
+    Options { schedule: Some(schedule.clone()), threads: Some(threads), sum, ..Options::default() }
+}
+
+impl<T: Row> check::Runner<T> for Predictor {
+    fn slots(&self, rows: &[T]) -> Option<Result<Vec<u32>>> {
+        Some(Rows::new(rows, self.program.features()).and_then(|rows| Self::slots(self, &rows)))
+    }
+
+    fn margins(&self, rows: &[T]) -> Option<Result<Vec<f32>>> {
+        Some(Rows::new(rows, self.program.features()).and_then(|rows| Self::margins(self, &rows)))
     }
 }

@@ -13,6 +13,7 @@ mod block;
 pub(crate) mod cells;
 mod count;
 mod emit;
+mod engines;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod few;
 mod full;
@@ -37,6 +38,7 @@ mod window;
 use crate::isa;
 pub use crate::isa::{GATHERS, ISA};
 pub(crate) use count::{FAN, count_at_most};
+pub use engines::{Engines, FewRows, Ranking};
 pub use program::{Program, worker};
 pub use rows::{Read, Row, Rows};
 pub(crate) use sums::Summing;

@@ -10,6 +10,7 @@ use super::{
     blend::{self, Blend},
     block::{Step, steps},
     emit::{Emission, LeafSlots, Visits},
+    engines::{Engines, FewRows},
     few::{self, Few},
     full::Full,
     nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
@@ -174,6 +175,8 @@ pub struct Program {
     /// What of a row the trees read.
     pub(super) used: Used,
     pub(super) threads: u32,
+    /// Whether kernels of vectors are left out.
+    pub(super) scalar: bool,
     /// Whether a run goes round its parallel loops.
     parallel_inside: bool,
     /// Rows of an iteration of the one parallel loop, where there is one and it is over rows.
@@ -191,6 +194,15 @@ impl Program {
     /// A plan for another target, or one with more than 64 run-time sizes; [`ISA`](crate::cpu::ISA) or
     /// [`GATHERS`](crate::cpu::GATHERS) set to what they can't be.
     pub fn new(forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
+        Self::with_engines(forest, lowered, threads, Engines::default())
+    }
+
+    /// The same with no other engines than these. One that can't serve the forest or the machine is left out:
+    /// [`Program::few_rows_engine`] says what became of it.
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub fn with_engines(forest: &Forest, lowered: &Lowered, threads: u32, engines: Engines) -> Result<Self> {
         crate::isa::check()?;
         let plan = lowered.plan().clone();
         if plan.target != Target::Cpu {
@@ -211,7 +223,8 @@ impl Program {
             Targets::All => None,
         };
         #[cfg(target_arch = "x86_64")]
-        let (vectors, top) = (simd::available() && plan.children.tile() == 1, simd::top_levels());
+        let (vectors, top) =
+            (simd::available() && plan.children.tile() == 1 && !engines.scalar, simd::top_levels());
         #[cfg(not(target_arch = "x86_64"))]
         let (vectors, top) = (false, 0);
         let able = vectors && !plan.questions;
@@ -219,21 +232,26 @@ impl Program {
         let steps = steps(&plan.body, &used, able);
         let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
         let small = values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps);
-        let few = (small && able).then(|| Few::new(forest, lowered.order())).flatten();
+        let may = |engine, chosen| small && engines.few_rows.allows(engine, chosen);
+        let few =
+            (able && may(FewRows::Registers, true)).then(|| Few::new(forest, lowered.order())).flatten();
         let nodes = Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows);
         #[cfg(target_arch = "x86_64")]
         let many = lowered.order().len() >= simd::avx2::abreast::TREES_AT_LEAST;
         #[cfg(target_arch = "x86_64")]
-        let abreast = small && able && many && features > 0 && few.is_none() && crate::isa::gathers();
+        let abreast =
+            able && many && features > 0 && may(FewRows::Abreast, few.is_none() && crate::isa::gathers());
         #[cfg(not(target_arch = "x86_64"))]
         let abreast = false;
-        let full = (small && few.is_none() && !abreast).then(|| Full::new(forest, lowered.order())).flatten();
+        let full = may(FewRows::Full, few.is_none() && !abreast)
+            .then(|| Full::new(forest, lowered.order()))
+            .flatten();
         let blends = plan
             .blend_window()
-            .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions)
+            .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions && !engines.scalar)
             .map(|_| blends(&plan, packed, forest))
             .unwrap_or_default();
-        let ranker = lowered.ranks().map(|ranks| ranks.ranker());
+        let ranker = lowered.ranks().map(|ranks| ranks.ranker_by(engines.ranking));
         let columns = ranker.as_ref().map_or((0, 0), Ranker::columns);
         let steps_of_a_row = nodes.steps() as f64;
         let costs = Costs {
@@ -268,6 +286,7 @@ impl Program {
             ranker,
             costs,
             threads,
+            scalar: engines.scalar,
             parallel_inside: parallel_inside(&plan.body, false),
             rows_a_task: rows_a_task(&plan),
             vectors,
@@ -357,6 +376,11 @@ impl Program {
         self.order.len()
     }
 
+    /// Columns of a row.
+    pub(crate) fn features(&self) -> usize {
+        self.features
+    }
+
     /// Worker threads it was made for.
     pub fn threads(&self) -> u32 {
         self.threads
@@ -394,6 +418,16 @@ impl Program {
             + self.nodes.bytes()
             + self.wide.as_ref().map_or(0, Encoded::bytes)
             + size_of_val(&self.slots[..])
+    }
+
+    /// What walks a few rows.
+    pub fn few_rows_engine(&self) -> FewRows {
+        match () {
+            () if self.few.is_some() => FewRows::Registers,
+            () if self.abreast => FewRows::Abreast,
+            () if self.full.is_some() => FewRows::Full,
+            () => FewRows::Walks,
+        }
     }
 
     /// Writes `rows x trees` leaf slots, trees in the producer's order.

@@ -279,6 +279,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         #[cfg(target_arch = "x86_64")]
         if let Encoded::Tiled(tiles) = &p.nodes
             && !p.plan.questions
+            && !p.scalar
             && simd::tiles::available(tiles, rows, row, shape)
         {
             // SAFETY: it is available, and no tile asks a question; the rest as below.

@@ -4,6 +4,7 @@
 //! [ranks](crate::ranks), its leaves as a [contract of sums](crate::sum) wants them) and a device's numbers are read.
 //! [`offline`] makes kernels for GPUs that are not here.
 
+mod check;
 mod device;
 mod executable;
 pub mod offline;

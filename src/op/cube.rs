@@ -10,13 +10,16 @@ use burn::{
     tensor::{DType, Shape},
 };
 use burn_cubecl::{CubeBackend, CubeDevice, kernel::into_contiguous, tensor::CubeTensor};
+use cubecl::client::Client;
 use fangorn_kernels::cube::{LeafPlaces, ROWS_OF_GRADIENTS, Rows, leaf_gradients, pieces};
 
 use super::{Epilogue, ForestBackend, ForestOp, Tensors};
 use crate::{
+    check::{Strictness, Warning},
     cube::Executable,
     error::{Error, Result},
     plan::{Emit, Number, RowType, Tail},
+    schedule::Preset,
 };
 
 // One order of a leaf's sum on every backend.
@@ -39,8 +42,33 @@ impl ForestOp {
         self.cube.get_or_try_init(&key, || {
             let client = device.client();
             let schedule = self.schedule(&crate::cube::device(&client));
-            Executable::with_sum(&client, &self.forest, &schedule, emit, rows, self.sum)
+            let made = Executable::with_sum(&client, &self.forest, &schedule, emit, rows, self.sum)?;
+            self.proven(&client, made, emit, rows)
         })
+    }
+
+    /// An executable that has passed its self-check: this one, or one that walks a row a unit.
+    fn proven(&self, client: &Client, made: Executable, emit: Emit, rows: RowType) -> Result<Executable> {
+        let strictness = Strictness::from_environment()?;
+        // A page has no way to wait for its device.
+        let able = !cfg!(target_family = "wasm");
+        let Some(check) = strictness.of(self.check).filter(|_| able) else { return Ok(made) };
+        let Some(difference) = made.check(client, &self.forest, emit, rows, check) else { return Ok(made) };
+        let target = client.name().to_string();
+        let wrong =
+            |difference| Error::SelfCheck { target: target.clone(), difference: Box::new(difference) };
+        if strictness == Strictness::Strict {
+            return Err(wrong(difference));
+        }
+        let plain = Preset::TahoeDirect.schedule_on(&self.forest, crate::cube::device(client));
+        let plain = Executable::with_sum(client, &self.forest, &plain, emit, rows, self.sum)?;
+        if let Some(difference) = plain.check(client, &self.forest, emit, rows, check) {
+            return Err(wrong(difference));
+        }
+        let warning = Warning::FellBack { target, difference };
+        log::warn!("fangorn: {warning}");
+        self.warnings.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(warning);
+        Ok(plain)
     }
 
     /// The same with a tail: its forest lies in the same memory.

@@ -52,9 +52,11 @@ pub use then::{Tensors, then};
 
 use crate::{
     Predictor,
+    check::{SelfCheck, Warning},
     error::{Error, Result},
     forest::{Aggregate, Forest, Targets, Transform},
     plan::Emit,
+    predictor::Options,
     schedule::{Preset, Schedule},
     sum::{Contract, FixedPoint},
 };
@@ -66,6 +68,10 @@ pub struct ForestOp {
     forest: Forest,
     schedule: Option<Schedule>,
     sum: Contract,
+    check: SelfCheck,
+    /// What devices' kernels have to say about themselves.
+    #[cfg(feature = "cube")]
+    warnings: std::sync::Mutex<Vec<Warning>>,
     leaves: Vec<f32>,
     /// The leaf values where they have been used.
     leaves_on: once_list::OnceList<Device, Tensor<1>>,
@@ -120,6 +126,9 @@ impl ForestOp {
             forest,
             schedule,
             sum: Contract::Any,
+            check: SelfCheck::Quick,
+            #[cfg(feature = "cube")]
+            warnings: std::sync::Mutex::default(),
             leaves,
             leaves_on: once_list::OnceList::default(),
             cpu: OnceLock::new(),
@@ -151,6 +160,36 @@ impl ForestOp {
             self.number = OnceLock::new();
         }
         Ok(self)
+    }
+
+    /// The same with another extent of what it proves on each device before it serves there: [`SelfCheck::Quick`] where nothing
+    /// is said. What goes wrong is [said](ForestOp::warnings), and plain walks serve.
+    #[must_use]
+    pub fn with_check(mut self, check: SelfCheck) -> Self {
+        self.check = check;
+        self.cpu = OnceLock::new();
+        #[cfg(feature = "cube")]
+        {
+            self.cube = once_list::OnceList::default();
+            self.number = OnceLock::new();
+        }
+        self
+    }
+
+    /// How much it proves on each device before it serves there.
+    pub fn check(&self) -> SelfCheck {
+        self.check
+    }
+
+    /// What it has to say about itself on the devices it has met: nothing, or that a self-check failed and slower code serves.
+    pub fn warnings(&self) -> Vec<Warning> {
+        let warnings = self.cpu.get().map_or_else(Vec::new, |predictor| predictor.warnings().to_vec());
+        #[cfg(feature = "cube")]
+        let warnings = {
+            let of_devices = self.warnings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            [warnings, of_devices.clone()].concat()
+        };
+        warnings
     }
 
     /// What its sums promise.
@@ -259,7 +298,7 @@ impl ForestOp {
     /// # Errors
     /// As [`ForestOp::margins`].
     pub fn slots(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2, Int>> {
-        self.check(&x)?;
+        self.check_rows(&x)?;
         if self.trees() == 0 || x.dims()[0] == 0 {
             return Ok(Tensor::zeros([x.dims()[0], self.trees()], &x.device()));
         }
@@ -268,7 +307,7 @@ impl ForestOp {
         Ok(Tensor::from_dispatch(slots))
     }
 
-    fn check(&self, x: &Tensor<2>) -> Result<()> {
+    fn check_rows(&self, x: &Tensor<2>) -> Result<()> {
         let [_, columns] = x.dims();
         if columns != self.forest.features.len() {
             return Err(Error::Columns { found: columns, expected: self.forest.features.len() });
@@ -282,7 +321,7 @@ impl ForestOp {
     }
 
     fn check_leaves(&self, x: &Tensor<2>, leaves: &Tensor<1>) -> Result<()> {
-        self.check(x)?;
+        self.check_rows(x)?;
         if leaves.dims()[0] != self.leaves.len() || leaves.dtype() != DType::F32 {
             let found = format!("{} leaf values of type {:?}", leaves.dims()[0], leaves.dtype());
             return Err(Error::Rows(format!("{found}, the forest has {} of f32", self.leaves.len())));
@@ -326,7 +365,9 @@ impl ForestOp {
             return Ok(predictor);
         }
         let schedule = self.schedule(&crate::schedule::Device::Cpu);
-        let made = Predictor::for_singles(&self.forest, &schedule, self.sum)?;
+        let options =
+            Options { schedule: Some(schedule), sum: self.sum, check: self.check, ..Options::default() };
+        let made = Predictor::for_singles(&self.forest, &options)?;
         Ok(self.cpu.get_or_init(|| made))
     }
 

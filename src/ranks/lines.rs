@@ -8,6 +8,7 @@
 use super::cells::{CellCosts, OnScale};
 use crate::{
     cpu::{
+        Ranking,
         cells::{
             self, Blocks, CellRoom, Celled, Found, MOST_COLUMNS, MOST_UNSURE, Scales, TOGETHER, TableLine,
         },
@@ -148,18 +149,22 @@ impl Costs {
             + keys
     }
 
-    /// The quickest way of a line, by cells if they are allowed.
-    fn best(&self, columns: &[(u32, Of)], cells: &[Option<(OnScale, f64)>], by_cells: bool) -> Way {
+    /// The quickest way of a line among those that are allowed.
+    fn best(&self, columns: &[(u32, Of)], cells: &[Option<(OnScale, f64)>], ranking: Ranking) -> Way {
         let layered = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
         let ways = layered
             .flat_map(|layered| [false, true].map(|by_cells| Way { layered, by_cells }))
-            .filter(|way| by_cells || !way.by_cells);
+            .filter(|way| match ranking {
+                Ranking::Chosen => true,
+                Ranking::Cells => way.by_cells && way.layered == [0; 2],
+                Ranking::Lines | Ranking::Columns => !way.by_cells,
+            });
         let cycles = |way: &Way| self.cycles(columns, cells, *way);
         ways.min_by(|a, b| cycles(a).total_cmp(&cycles(b))).unwrap_or_default()
     }
 
     /// The scale of each column that can be ranked by cells, and its cycles: columns of a feature, which are side by side, share it.
-    fn cells(&self, columns: &[(u32, Of)]) -> Vec<Option<(OnScale, f64)>> {
+    fn cells(&self, columns: &[(u32, Of)], ranking: Ranking) -> Vec<Option<(OnScale, f64)>> {
         let Some(costs) = self.cells.filter(|_| columns.len() <= MOST_COLUMNS) else {
             return vec![None; columns.len()];
         };
@@ -171,7 +176,7 @@ impl Costs {
                 let cycles = costs.cycles(own, &scale?)?;
                 // Its share of the line's copy is all that it can spare beside the search.
                 let least = self.search(search) + self.line / LINE as f64;
-                Some((scale?, cycles)).filter(|_| cycles < least)
+                Some((scale?, cycles)).filter(|_| cycles < least || ranking == Ranking::Cells)
             };
             columns.iter().map(cells).collect::<Vec<_>>()
         };
@@ -190,7 +195,7 @@ struct Way {
 
 impl Lines {
     /// Of columns by feature.
-    pub(super) fn new(columns: impl Iterator<Item = Of>) -> Self {
+    pub(super) fn new(columns: impl Iterator<Item = Of>, ranking: Ranking) -> Self {
         let columns: Vec<(u32, Of)> = (0..).zip(columns).collect();
         let mut new = Self {
             lines: Vec::new(),
@@ -209,17 +214,18 @@ impl Lines {
             columns.chunk_by(|a, b| a.1.feature / LINE as u32 == b.1.feature / LINE as u32).collect();
         let cells: Vec<_> = lines
             .iter()
-            .map(|line| costs.map_or(vec![None; line.len()], |costs| costs.cells(line)))
+            .map(|line| costs.map_or(vec![None; line.len()], |costs| costs.cells(line, ranking)))
             .collect();
-        let ways = |by_cells: bool| {
+        let ways = |allowed: Ranking| {
             let lines = lines.iter().zip(&cells);
-            let best = |costs: Costs, (line, cells): (&&[_], &Vec<_>)| costs.best(line, cells, by_cells);
+            let best = |costs: Costs, (line, cells): (&&[_], &Vec<_>)| costs.best(line, cells, allowed);
             lines.map(|line| costs.map_or_else(Way::default, |costs| best(costs, line))).collect::<Vec<_>>()
         };
-        let mut chosen = ways(true);
+        let mut chosen = ways(ranking);
         // Two blocks go a line at a time then, which takes of the other lines what it spares a few.
-        if chosen.iter().filter(|way| way.by_cells).count() * 2 < lines.len() {
-            chosen = ways(false);
+        let few = chosen.iter().filter(|way| way.by_cells).count() * 2 < lines.len();
+        if ranking == Ranking::Chosen && few {
+            chosen = ways(Ranking::Lines);
         }
         for ((line, cells), way) in lines.iter().zip(&cells).zip(chosen) {
             new.push(line, cells, way);

@@ -29,8 +29,9 @@ pub use ranker::{Rank, Ranker};
 
 use fangorn_kernels::plan::key;
 
-use crate::forest::{
-    CategorySet, CompareType, Forest, Predicate, Real, Side, VerifyError, least_f32_not_below,
+use crate::{
+    cpu::Ranking,
+    forest::{CategorySet, CompareType, Forest, Predicate, Real, Side, VerifyError, least_f32_not_below},
 };
 
 /// The type a rank is stored in.
@@ -292,6 +293,11 @@ impl Ranks {
 
     /// What ranks rows on the CPU.
     pub fn ranker(&self) -> Ranker {
-        Ranker::new(self)
+        self.ranker_by(Ranking::Chosen)
+    }
+
+    /// The same by no other way than this.
+    pub fn ranker_by(&self, ranking: Ranking) -> Ranker {
+        Ranker::new(self, ranking)
     }
 }

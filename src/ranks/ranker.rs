@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cpu::{
-        Read, Row, Rows,
+        Ranking, Read, Row, Rows,
         cells::{Blocks, TOGETHER},
         nodes::Compare,
         rank::{self, BLOCK, Coded, Columns, Missing, Search, Searched},
@@ -117,14 +117,15 @@ enum By {
 }
 
 impl Ranker {
-    pub(super) fn new(ranks: &Ranks) -> Self {
+    pub(super) fn new(ranks: &Ranks, ranking: Ranking) -> Self {
         let singles = Answers::new(ranks);
         Self {
             width: ranks.width,
             features: ranks.features,
             columns: ranks.columns.len(),
             sets: ranks.sets.clone(),
-            lines: (ranks.width == Width::U8).then(|| singles.lines(ranks)),
+            lines: (ranks.width == Width::U8 && ranking != Ranking::Columns)
+                .then(|| singles.lines(ranks, ranking)),
             singles,
             doubles: (ranks.compare == CompareType::F64).then(|| Answers::new(ranks)),
         }
@@ -542,7 +543,7 @@ impl<C: Compare> Answers<C> {
 
 impl Answers<f32> {
     /// How they come about a line of rows at a time.
-    fn lines(&self, ranks: &Ranks) -> Lines {
+    fn lines(&self, ranks: &Ranks, ranking: Ranking) -> Lines {
         let column = |(c, column): (usize, &Column)| {
             let thresholds = match (self.searches[c], column.asks) {
                 (Some(search), Asks::Thresholds { first, count }) => {
@@ -553,6 +554,6 @@ impl Answers<f32> {
             };
             Of { feature: column.feature, thresholds }
         };
-        Lines::new(ranks.columns.iter().enumerate().map(column))
+        Lines::new(ranks.columns.iter().enumerate().map(column), ranking)
     }
 }

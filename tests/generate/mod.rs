@@ -10,6 +10,7 @@ mod forests;
 mod grow;
 mod rows;
 mod schedules;
+pub mod tables;
 mod text;
 mod writer;
 

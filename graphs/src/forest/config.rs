@@ -6,6 +6,7 @@ use burn::{
 };
 use fangorn::{
     Forest,
+    check::SelfCheck,
     forest::{CompareType, Prologue},
     schedule::Schedule,
 };
@@ -39,12 +40,13 @@ pub struct ForestModuleConfig {
     schedule: Option<Schedule>,
     output: Output,
     temperature: Option<f64>,
+    check: SelfCheck,
 }
 
 impl ForestModuleConfig {
     /// A module that gives values, with the default schedule of each device, and with no gradient of the rows.
     pub fn new(forest: Forest) -> Self {
-        Self { forest, schedule: None, output: Output::Values, temperature: None }
+        Self { forest, schedule: None, output: Output::Values, temperature: None, check: SelfCheck::Quick }
     }
 
     /// Of the structure that a record holds, for a record whose forest is not at hand otherwise: the words of its tensor
@@ -97,6 +99,13 @@ impl ForestModuleConfig {
         self
     }
 
+    /// How much the module proves on each device before it serves there. `module.operator()?.warnings()` says what went wrong.
+    #[must_use]
+    pub fn with_check(mut self, check: SelfCheck) -> Self {
+        self.check = check;
+        self
+    }
+
     /// What [`ForestModule::forward`] gives.
     #[must_use]
     pub fn with_output(mut self, output: Output) -> Self {
@@ -119,8 +128,8 @@ impl ForestModuleConfig {
     /// A forest that does not verify, a schedule whose directives contradict each other, or soft splits that the forest
     /// can't have: [`Error::Soft`] names the reason.
     pub fn init(self, device: &Device) -> Result<ForestModule> {
-        let Self { forest, schedule, output, temperature } = self;
-        let op = structure::operator(forest, schedule.as_ref())?;
+        let Self { forest, schedule, output, temperature, check } = self;
+        let op = structure::operator(forest, schedule.as_ref(), check)?;
         let soft = temperature.map(|t| Soft::new(t, op.forest())).transpose()?;
         let forest = op.forest();
         let [(_, leaves), (_, structure), (_, fingerprint)] = Record::new(forest).into_tensors();

@@ -6,17 +6,21 @@ use burn::{
     module::Param,
     tensor::{Int, Tensor},
 };
-use fangorn::{Forest, file::Contents, op::ForestOp, schedule::Schedule};
+use fangorn::{Forest, check::SelfCheck, file::Contents, op::ForestOp, schedule::Schedule};
 
 use crate::error::Result;
 
 /// A forest compiled with a schedule, or with the default of each device.
-pub(super) fn operator(forest: Forest, schedule: Option<&Schedule>) -> Result<Arc<ForestOp>> {
+pub(super) fn operator(
+    forest: Forest,
+    schedule: Option<&Schedule>,
+    check: SelfCheck,
+) -> Result<Arc<ForestOp>> {
     let op = match schedule {
         Some(schedule) => ForestOp::with_schedule(forest, schedule.clone())?,
         None => ForestOp::new(forest)?,
     };
-    Ok(Arc::new(op))
+    Ok(Arc::new(op.with_check(check)))
 }
 
 /// The words of a forest, the first byte of each in its low bits; the last is filled up with zeros.
@@ -71,7 +75,10 @@ pub(super) fn reload(
     let forest = forest(&words)?;
     match present {
         Ok(op) if *op.forest() == forest => Ok(op.clone()),
-        _ => operator(forest, schedule).map_err(|e| e.to_string()),
+        present => {
+            let check = present.as_ref().map_or(SelfCheck::Quick, |op| op.check());
+            operator(forest, schedule, check).map_err(|e| e.to_string())
+        }
     }
 }
 

@@ -34,7 +34,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    const ALL: [Self; 10] = [
+    /// All of them.
+    pub const ALL: [Self; 10] = [
         Self::Reference,
         Self::Cpu,
         Self::Flex,

@@ -17,11 +17,21 @@ const TOLERANCE: f64 = 1e-5;
 /// # Errors
 /// When standard output can't be written.
 pub fn report(table: &Table, expected: &Matrix<f64>) -> Result<Outcome> {
+    verdict(table, expected, true)
+}
+
+/// The same, with the table of both or without.
+///
+/// # Errors
+/// When standard output can't be written.
+pub fn verdict(table: &Table, expected: &Matrix<f64>, printed: bool) -> Result<Outcome> {
     let worst = worst(table, expected);
-    match output::print(&text(table, expected)) {
-        // Whoever has read enough still wants the verdict.
-        Err(e) if e.is_closed_pipe() => {}
-        other => other?,
+    if printed {
+        match output::print(&text(table, expected)) {
+            // Whoever has read enough still wants the verdict.
+            Err(e) if e.is_closed_pipe() => {}
+            other => other?,
+        }
     }
     let Some(Worst { at, difference, differs }) = worst else {
         say("nothing to compare");

@@ -17,6 +17,7 @@ mod profile;
 mod rows;
 mod schedule;
 mod sum;
+mod verify;
 
 use std::{path::Path, process::ExitCode};
 
@@ -54,6 +55,8 @@ enum Command {
     Profile(profile::Count),
     /// Time predictions by batch size
     Bench(bench::Bench),
+    /// Check every engine that can serve a model on this machine
+    Verify(verify::Verify),
 }
 
 /// How a command that did its work came out.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Lower(args) => lower::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Verify(args) => verify::run(args),
     };
     match error::caught(run).unwrap_or_else(|panic| Err(Error::Defect(panic))) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

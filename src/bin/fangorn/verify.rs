@@ -1,0 +1,378 @@
+//! `fangorn verify`: what somebody runs once on the machine where a model is going to serve.
+
+use std::{
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use clap::Args;
+use fangorn::{
+    Forest, Predictor,
+    check::{self, Difference, Finding, Runner, SelfCheck},
+    cpu::{Engines, FewRows, ISA, Ranking},
+    forest::{CompareType, reference},
+    predictor::Options,
+    schedule::Preset,
+    sum::Contract,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Outcome,
+    backend::{Backend, Engine},
+    compare,
+    error::{Error, Result, one_line, say},
+    load_model, output,
+    output::{Table, Values},
+    rows::{self, Matrix},
+    schedule::Choice,
+};
+
+/// Check every engine that can serve a model on this machine.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  fangorn verify model.ubj
+  fangorn verify model.ubj --rows rows.npy --expect predictions.npy --all")]
+pub struct Verify {
+    /// The model file, of any format that is read
+    model: PathBuf,
+    /// Rows that are checked beside those made for the model, .npy or .csv
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
+    /// The producer's own predictions of these rows, .npy or .csv; exit with 1 where values differ by more than 1e-5 of
+    /// max(1, |expected|)
+    #[arg(long, value_name = "FILE", requires = "rows")]
+    expect: Option<PathBuf>,
+    /// Check this backend only, as `fangorn predict` names it
+    #[arg(long, conflicts_with = "all")]
+    backend: Option<String>,
+    /// Check every backend that is built in, and the CPU's kernels under every instruction set that the machine has
+    #[arg(long)]
+    all: bool,
+    /// Print the table as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line of the table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Line {
+    backend: String,
+    /// Of the CPU's kernels; empty for other backends.
+    isa: String,
+    schedule: String,
+    engine: String,
+    /// `right`, `wrong`, `refused`, or `absent` where no driver answers.
+    result: String,
+    /// The first difference, or why it was refused.
+    what: String,
+}
+
+/// What is tried.
+struct Trial {
+    schedule: &'static str,
+    engine: String,
+    engines: Engines,
+    preset: Preset,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever is wrong with what was handed in.
+pub fn run(args: &Verify) -> Result<Outcome> {
+    let forest = load_model(&args.model)?;
+    let features = forest.features.len();
+    let given = args.rows.as_deref().map(|path| rows::read_rows::<f32>(path, features)).transpose()?;
+    let mut lines = Vec::new();
+    for backend in backends(args)? {
+        match backend {
+            Backend::Cpu => lines.extend(on_cpu(&forest, given.as_ref())?),
+            backend => lines.extend(on_burn(&forest, backend, given.as_ref())),
+        }
+    }
+    if args.all {
+        for isa in other_instruction_sets() {
+            lines.extend(under(isa, args)?);
+        }
+    }
+    match args.json {
+        true => {
+            let text = serde_json::to_string_pretty(&lines).map_err(|e| Error::Defect(e.to_string()))?;
+            output::print(&(text + "\n"))?;
+        }
+        false => output::print(&table(&lines))?,
+    }
+    let wrong = lines.iter().filter(|line| line.result == "wrong").count();
+    if wrong > 0 {
+        say(&format!(
+            "{wrong} of {} engines are wrong on this machine; please report it with the model and the processor's name",
+            lines.len()
+        ));
+        return Ok(Outcome::Differs);
+    }
+    match (&args.expect, &args.rows) {
+        (Some(expect), Some(rows)) => expected(&forest, rows, expect, args.json),
+        _ => Ok(Outcome::Done),
+    }
+}
+
+fn backends(args: &Verify) -> Result<Vec<Backend>> {
+    if let Some(name) = &args.backend {
+        let backend = Backend::parse(name)?;
+        backend.require()?;
+        return match backend {
+            Backend::Reference => Err(Error::Request(
+                "the reference is what others are checked against; name another backend".into(),
+            )),
+            backend => Ok(vec![backend]),
+        };
+    }
+    let built_in = Backend::ALL.into_iter().filter(|b| *b != Backend::Reference && b.require().is_ok());
+    Ok(built_in.filter(|b| args.all || *b == Backend::Cpu).collect())
+}
+
+/// The producer's predictions beside ours, by the default engine.
+fn expected(forest: &Forest, rows: &Path, expect: &Path, json: bool) -> Result<Outcome> {
+    let width = forest.transform.width(forest.outputs as usize);
+    let doubles = forest.compare == CompareType::F64 && !rows::holds_singles(rows);
+    let predictor = Predictor::new(forest)?;
+    let (count, values) = match doubles {
+        true => {
+            let rows = rows::read_rows::<f64>(rows, forest.features.len())?;
+            (rows.rows, predictor.predict(&rows.values, rows.columns)?)
+        }
+        false => {
+            let rows = rows::read_rows::<f32>(rows, forest.features.len())?;
+            (rows.rows, predictor.predict(&rows.values, rows.columns)?)
+        }
+    };
+    let expected = rows::read_expected(expect, count, width)?;
+    let table = Table { rows: count, columns: width, values: Values::Floats(values) };
+    compare::verdict(&table, &expected, !json)
+}
+
+/// Every engine of the CPU with the default schedule, and every preset.
+fn trials() -> Vec<Trial> {
+    let default = |engine: &str, engines| Trial {
+        schedule: "default",
+        engine: engine.to_owned(),
+        engines,
+        preset: Preset::Default,
+    };
+    let few =
+        FewRows::ALL.map(|few_rows| default(few_rows.name(), Engines { few_rows, ..Engines::default() }));
+    let ranking =
+        Ranking::ALL.map(|ranking| default(ranking.name(), Engines { ranking, ..Engines::default() }));
+    let presets = Preset::ALL.into_iter().filter(|preset| *preset != Preset::Default).map(|preset| Trial {
+        schedule: preset.name(),
+        engine: "as chosen".to_owned(),
+        engines: Engines::default(),
+        preset,
+    });
+    let plain = default("plain walks", Engines::PLAIN);
+    few.into_iter().chain(ranking).chain([plain]).chain(presets).collect()
+}
+
+fn on_cpu(forest: &Forest, given: Option<&Matrix<f32>>) -> Result<Vec<Line>> {
+    let trials = trials();
+    let bar = bar(trials.len(), "cpu");
+    let mut lines = Vec::new();
+    let mut isa = String::new();
+    for trial in trials {
+        bar.set_message(format!("{}, {}", trial.schedule, trial.engine));
+        let options = Options {
+            schedule: Some(trial.preset.schedule(forest, false)),
+            engines: trial.engines,
+            check: SelfCheck::Off,
+            ..Options::default()
+        };
+        let made = Predictor::with_options(forest, &options);
+        let (result, what) = match &made {
+            Err(fangorn::Error::Environment { .. }) => return Err(made.map(drop).unwrap_err().into()),
+            Err(e) => ("refused", e.to_string()),
+            Ok(predictor) => {
+                let name = predictor.program().vector_name();
+                isa = if name.is_empty() { "portable" } else { name }.to_owned();
+                let wanted = trial.engines.few_rows;
+                let walks = [FewRows::Chosen, FewRows::Walks].contains(&wanted);
+                if !walks && !predictor.uses(wanted) {
+                    // It can't serve this model here, so there is nothing to check.
+                    bar.inc(1);
+                    continue;
+                }
+                let found = predictor
+                    .check(forest, SelfCheck::Full, |_, _| bar.tick())
+                    .or_else(|| given.and_then(|rows| of_rows(forest, predictor, rows)));
+                outcome(found)
+            }
+        };
+        lines.push(Line {
+            backend: "cpu".into(),
+            isa: isa.clone(),
+            schedule: trial.schedule.into(),
+            engine: trial.engine,
+            result: result.into(),
+            what: one_line(&what),
+        });
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(lines)
+}
+
+fn outcome(found: Option<Difference>) -> (&'static str, String) {
+    match found {
+        None => ("right", String::new()),
+        Some(difference) => ("wrong", difference.to_string()),
+    }
+}
+
+/// Rows of the user's, leaf by leaf.
+fn of_rows(forest: &Forest, runner: &impl Runner<f32>, rows: &Matrix<f32>) -> Option<Difference> {
+    let trees = forest.trees.len();
+    let refused = |what: String| {
+        Some(Difference { batch: rows.rows, row: 0, values: Vec::new(), what: Finding::Refused(what) })
+    };
+    let slots = match runner.slots(&rows.values)? {
+        Ok(slots) => slots,
+        Err(e) => return refused(e.to_string()),
+    };
+    (0..rows.rows).find_map(|r| {
+        let found = &slots[r * trees..][..trees];
+        let expected = reference::slots(forest, rows.row(r));
+        let tree = (0..trees).find(|t| found[*t] != expected[*t])?;
+        let values = rows.row(r).iter().map(|v| f64::from(*v)).collect();
+        let what = Finding::Leaf { tree, found: found[tree], expected: expected[tree] };
+        Some(Difference { batch: rows.rows, row: r, values, what })
+    })
+}
+
+/// A backend of burn's as a check runs it.
+struct Opened<'e, 'f> {
+    engine: &'e Engine<'f>,
+    columns: usize,
+}
+
+impl Opened<'_, '_> {
+    fn matrix(&self, rows: &[f32]) -> Matrix<f32> {
+        Matrix { rows: rows.len() / self.columns.max(1), columns: self.columns, values: rows.to_vec() }
+    }
+}
+
+impl Runner<f32> for Opened<'_, '_> {
+    fn slots(&self, rows: &[f32]) -> Option<fangorn::error::Result<Vec<u32>>> {
+        let failed = |e: Error| fangorn::Error::Device(e.to_string());
+        Some(self.engine.slots(&self.matrix(rows)).map_err(failed))
+    }
+
+    fn margins(&self, rows: &[f32]) -> Option<fangorn::error::Result<Vec<f32>>> {
+        let failed = |e: Error| fangorn::Error::Device(e.to_string());
+        Some(self.engine.margins(&self.matrix(rows)).map_err(failed))
+    }
+
+    fn flushes_denormals(&self) -> bool {
+        true
+    }
+}
+
+fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Vec<Line> {
+    let bar = bar(Preset::ALL.len(), backend.name());
+    let mut lines = Vec::new();
+    for preset in Preset::ALL {
+        bar.set_message(preset.name());
+        // A device's kernels are the same for all batches, and a software device takes its time: made rows of one round.
+        let check = if backend.is_gpu() { SelfCheck::Quick } else { SelfCheck::Full };
+        let tried = Choice::new(preset.name(), forest, backend.device())
+            .and_then(|choice| Engine::open(backend, forest, &choice, Contract::Any))
+            .map(|engine| {
+                let opened = Opened { engine: &engine, columns: forest.features.len() };
+                check::run(forest, check, &opened, &mut |_, _| bar.tick())
+                    .or_else(|| given.and_then(|rows| of_rows(forest, &opened, rows)))
+            });
+        let (result, what) = match tried {
+            Ok(found) => outcome(found),
+            Err(e @ Error::Device { .. }) => ("absent", e.to_string()),
+            Err(e) => ("refused", e.to_string()),
+        };
+        let absent = result == "absent";
+        lines.push(Line {
+            backend: backend.name().into(),
+            isa: String::new(),
+            schedule: preset.name().into(),
+            engine: "as chosen".into(),
+            result: result.into(),
+            what: one_line(&what),
+        });
+        bar.inc(1);
+        if absent {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    lines
+}
+
+/// Instruction sets that the machine has beside the one it would take, of those that kernels are written for.
+fn other_instruction_sets() -> Vec<&'static str> {
+    let all: &[&str] = match () {
+        () if cfg!(target_arch = "x86_64") => &["avx2", "portable"],
+        () if cfg!(target_arch = "aarch64") => &["portable"],
+        () => &[],
+    };
+    let own = std::env::var(ISA).unwrap_or_default();
+    all.iter().copied().filter(|isa| *isa != own).collect()
+}
+
+/// The CPU's engines once more, by this program under another instruction set, which a process has one of.
+fn under(isa: &str, args: &Verify) -> Result<Vec<Line>> {
+    let program = std::env::current_exe()
+        .map_err(|e| Error::Request(format!("this program does not find itself: {e}; leave --all out")))?;
+    let mut command = Command::new(program);
+    command.arg("verify").arg(&args.model).args(["--backend", "cpu", "--json"]).env(ISA, isa);
+    if let Some(rows) = &args.rows {
+        command.arg("--rows").arg(rows);
+    }
+    let failed = |what: String| Error::Request(format!("checking under {ISA}={isa}: {what}"));
+    let output =
+        command.stderr(std::process::Stdio::inherit()).output().map_err(|e| failed(e.to_string()))?;
+    serde_json::from_slice(&output.stdout).map_err(|e| failed(e.to_string()))
+}
+
+fn bar(length: usize, backend: &str) -> ProgressBar {
+    let target = match std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let bar = ProgressBar::with_draw_target(Some(length as u64), target).with_prefix(backend.to_owned());
+    let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// The lines with their columns in line.
+fn table(lines: &[Line]) -> String {
+    let cells = |l: &Line| {
+        [
+            l.backend.clone(),
+            l.isa.clone(),
+            l.schedule.clone(),
+            l.engine.clone(),
+            l.result.clone(),
+            l.what.clone(),
+        ]
+    };
+    let head = ["backend", "isa", "schedule", "engine", "result", ""].map(str::to_owned);
+    let all: Vec<[String; 6]> = [head].into_iter().chain(lines.iter().map(cells)).collect();
+    let widths: [usize; 6] =
+        std::array::from_fn(|c| all.iter().map(|line| line[c].chars().count()).max().unwrap_or(0));
+    let text = |line: &[String; 6]| {
+        let cells = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    all.iter().map(text).collect()
+}

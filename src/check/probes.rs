@@ -1,0 +1,231 @@
+//! Rows made for a forest: values on its thresholds, just below and just above, on paths that lead to them.
+
+use crate::{
+    cpu::Row,
+    forest::{Forest, Node, Predicate, Side, reference},
+};
+
+/// A value of a row: `f32` or `f64`.
+pub trait Cell: Row + reference::Input + PartialEq {
+    /// The nearest value.
+    fn of(value: f64) -> Self;
+    /// The next value below.
+    fn below(self) -> Self;
+    /// The next value above.
+    fn above(self) -> Self;
+}
+
+impl Cell for f32 {
+    fn of(value: f64) -> Self {
+        value as Self
+    }
+    fn below(self) -> Self {
+        self.next_down()
+    }
+    fn above(self) -> Self {
+        self.next_up()
+    }
+}
+
+impl Cell for f64 {
+    fn of(value: f64) -> Self {
+        value
+    }
+    fn below(self) -> Self {
+        self.next_down()
+    }
+    fn above(self) -> Self {
+        self.next_up()
+    }
+}
+
+/// Values that are no threshold's: missing, zeros of both signs, infinities, a denormal, and numbers at the ends of what
+/// a category is.
+const SPECIAL: [f64; 13] = [
+    f64::NAN,
+    0.0,
+    -0.0,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    1e-40,
+    -1e-40,
+    -0.5,
+    -1.0,
+    2.7,
+    16_777_216.0,
+    1e30,
+    1.0,
+];
+
+/// Rows made for a forest, one after the other.
+#[derive(Clone, Debug)]
+pub struct Probes<T> {
+    /// `rows x columns` values.
+    pub values: Vec<T>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub columns: usize,
+}
+
+impl<T: Cell> Probes<T> {
+    /// So many rows for a forest, always the same for the same seed.
+    ///
+    /// A row first follows a path of one tree to a split and lies on that split's threshold or beside it; then it meets
+    /// splits of other trees the same way; what no split has asked for is a [special](SPECIAL) value. Categories come in
+    /// turn, row by row.
+    ///
+    /// ```
+    /// use fangorn::{Forest, check::Probes};
+    ///
+    /// let mut forest = Forest::builder(3, 1);
+    /// forest.tree(0).leaf(0, &[0.5]);
+    /// let rows = Probes::<f32>::new(&forest.build()?, 100, 0);
+    /// assert_eq!(rows.values.len(), 100 * 3);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    pub fn new(forest: &Forest, rows: usize, seed: u64) -> Self {
+        let columns = forest.features.len();
+        let mut maker = Maker { forest, random: Random(seed), round: 0, set: vec![0; columns] };
+        let mut values = vec![T::of(0.0); rows * columns];
+        if columns > 0 {
+            for (r, row) in values.chunks_exact_mut(columns).enumerate() {
+                maker.round = r as u32 + 1;
+                maker.fill(row);
+            }
+        }
+        Self { values, rows, columns }
+    }
+
+    /// Row `r`.
+    pub fn row(&self, r: usize) -> &[T] {
+        &self.values[r * self.columns..][..self.columns]
+    }
+}
+
+/// Splits of other trees that a row meets, for each of its columns.
+const MET: usize = 2;
+
+struct Maker<'f> {
+    forest: &'f Forest,
+    random: Random,
+    /// The row's number, from 1 on.
+    round: u32,
+    /// The last row that has set the column.
+    set: Vec<u32>,
+}
+
+impl Maker<'_> {
+    fn fill<T: Cell>(&mut self, row: &mut [T]) {
+        let trees = self.forest.trees.len();
+        if trees > 0 {
+            let first = self.random.below(trees);
+            self.follow(first, row);
+            for _ in 0..MET * row.len().min(MET * self.splits()) {
+                let tree = self.random.below(trees);
+                let node = self.random.below(self.forest.trees[tree].nodes.len());
+                self.meet(tree, node, row);
+            }
+        }
+        for (value, set) in row.iter_mut().zip(&self.set) {
+            if *set != self.round {
+                *value = T::of(SPECIAL[self.random.below(SPECIAL.len())]);
+            }
+        }
+    }
+
+    /// About as many splits as the forest has.
+    fn splits(&self) -> usize {
+        self.forest.slots().max(1)
+    }
+
+    /// A path from the root to a leaf, each column set where the path first asks for it.
+    fn follow<T: Cell>(&mut self, tree: usize, row: &mut [T]) {
+        let mut at = 0;
+        let forest = self.forest;
+        while let Node::Split { feature, predicate, missing, left, right } = forest.trees[tree].nodes[at] {
+            self.meet(tree, at, row);
+            let side = reference::side(forest, predicate, missing, row[feature as usize]);
+            at = if side == Side::Left { left as usize } else { right as usize };
+        }
+    }
+
+    /// Sets the column that a split asks for, unless the row has it already.
+    fn meet<T: Cell>(&mut self, tree: usize, node: usize, row: &mut [T]) {
+        let Node::Split { feature, predicate, .. } = self.forest.trees[tree].nodes[node] else { return };
+        let column = feature as usize;
+        if self.set[column] == self.round {
+            return;
+        }
+        self.set[column] = self.round;
+        row[column] = match self.random.below(8) {
+            0 => T::of(SPECIAL[self.random.below(SPECIAL.len())]),
+            draw => self.beside(predicate, draw),
+        };
+    }
+
+    /// A value on what a split asks for, or just beside it.
+    fn beside<T: Cell>(&mut self, predicate: Predicate, draw: usize) -> T {
+        match predicate {
+            Predicate::Less { threshold: t }
+            | Predicate::LessZeroAside { threshold: t }
+            | Predicate::Equal { value: t } => {
+                let t = T::of(t.0);
+                match draw % 3 {
+                    0 => t,
+                    1 => t.below(),
+                    _ => t.above(),
+                }
+            }
+            Predicate::InSet { set, .. } => {
+                // All codes in turn, one past the last among them.
+                let codes = 32 * self.forest.sets[set as usize].words.len() + 1;
+                T::of(((self.round as usize + self.random.below(2) * codes / 2) % codes) as f64)
+            }
+            Predicate::Always => T::of(SPECIAL[self.random.below(SPECIAL.len())]),
+        }
+    }
+}
+
+/// Numbers from a seed (splitmix64; Steele, Lea and Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n.max(1) as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forest::{CategoryRule, Real};
+
+    #[test]
+    fn rows_meet_every_split_from_both_sides() {
+        let mut builder = Forest::builder(3, 1);
+        let set = builder.set([0, 3, 6], CategoryRule::NotNegative);
+        let mut tree = builder.tree(0);
+        let less = |t: f64| Predicate::Less { threshold: Real(t) };
+        tree.split(0, less(0.5), Side::Left, 1, 2);
+        tree.split(1, less(-2.0), Side::Right, 3, 4);
+        tree.split(2, Predicate::InSet { set, inside: Side::Left }, Side::Left, 5, 6);
+        (3..7).for_each(|leaf| tree.leaf(leaf, &[0.0]));
+        let forest = builder.build().expect("a forest");
+        let rows = Probes::<f32>::new(&forest, 200, 1);
+        let has = |column: usize, value: f32| (0..200).any(|r| rows.row(r)[column] == value);
+        for (column, t) in [(0, 0.5f32), (1, -2.0)] {
+            for value in [t, t.next_down(), t.next_up(), f32::INFINITY, f32::NEG_INFINITY] {
+                assert!(has(column, value), "{value} in column {column}");
+            }
+            assert!((0..200).any(|r| rows.row(r)[column].is_nan()));
+        }
+        assert!((0..=32).all(|code| has(2, code as f32)), "every category");
+        let same = Probes::<f32>::new(&forest, 200, 1);
+        assert!(rows.values.iter().zip(&same.values).all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
+}

@@ -1,0 +1,272 @@
+//! The comparison itself.
+
+use super::{Cell, Difference, Finding, Probes, SelfCheck};
+use crate::{
+    error::{Error, Result},
+    forest::{Aggregate, Forest, Transform, Tree, reference},
+};
+
+/// What is checked: rows in, results out, `None` for those that it does not give. It gives slots, or margins, or values.
+pub trait Runner<T> {
+    /// What a row's value becomes before it is walked.
+    fn cast(&self, value: T) -> T {
+        value
+    }
+    /// Leaf slots of contiguous rows, `rows x trees`, trees in the producer's order.
+    fn slots(&self, rows: &[T]) -> Option<Result<Vec<u32>>>;
+    /// Their margins, `rows x outputs`.
+    fn margins(&self, rows: &[T]) -> Option<Result<Vec<f32>>>;
+    /// Their values, where these come from no margins that could be had.
+    fn values(&self, _rows: &[T]) -> Option<Result<Vec<f32>>> {
+        None
+    }
+    /// Whether denormal numbers may be taken for zero in sums.
+    fn flushes_denormals(&self) -> bool {
+        false
+    }
+}
+
+/// Steps of the reference interpreter that a quick check may take whatever the model: some 0.4 ms. Measured by
+/// `fangorn-benches loading`.
+const QUICK_STEPS: usize = 60_000;
+/// Steps for each node of a large model beside that, as loading it takes longer, too.
+const QUICK_STEPS_A_NODE: f64 = 0.25;
+/// Values of rows that a quick check makes, at most: 0.3 ms of a wide model.
+const QUICK_VALUES: usize = 100_000;
+/// Steps of a full check: some seconds.
+const FULL_STEPS: usize = 200_000_000;
+/// Rows of a round of a full check, values that they have, and slots that the reference finds of them, at most.
+const FULL_ROWS: usize = 1024;
+const FULL_VALUES: usize = 1 << 23;
+const FULL_SLOTS: usize = 1 << 24;
+/// Two blocks of 64 rows, and a part of one that fills no vector.
+const TWO_BLOCKS: usize = 2 * 64 + 17;
+/// Batches of a few rows, as engines take them: one row, a few, and as many as a part of a block may be.
+const FEW: [usize; 4] = [1, 3, 15, 31];
+/// Batches of a full check: with every kind of remainder of blocks of 16, 64, 128 and 256 rows.
+const FULL: [usize; 11] = [1, 2, 7, 16, 31, 63, 64, 80, 129, 200, 257];
+
+/// How much is checked.
+struct Plan {
+    /// Rows that differ from each other, in a round.
+    distinct: usize,
+    rounds: usize,
+    /// Each row is walked through one tree of so many by the reference.
+    one_tree_of: usize,
+    batches: Vec<usize>,
+}
+
+impl Plan {
+    /// `whole`: the reference walks every tree for each of its rows, as sums are compared without slots.
+    fn new(forest: &Forest, check: SelfCheck, whole: bool) -> Self {
+        let (trees, columns) = (forest.trees.len().max(1), forest.features.len().max(1));
+        let nodes: usize = forest.trees.iter().map(|tree| tree.nodes.len()).sum();
+        // A walk through a tree of n nodes is about as many steps as n has bits.
+        let steps = |tree: &Tree| tree.nodes.len().max(1).ilog2() as usize + 1;
+        let of_a_row: usize = forest.trees.iter().map(steps).sum::<usize>().max(1);
+        let few = FEW.into_iter();
+        match check {
+            SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new() },
+            SelfCheck::Quick => {
+                let steps = QUICK_STEPS + (nodes as f64 * QUICK_STEPS_A_NODE) as usize;
+                let least = if whole { 3 } else { 16 };
+                let distinct = (steps / of_a_row).min(QUICK_VALUES / columns).clamp(least, 512);
+                Self {
+                    distinct,
+                    rounds: 1,
+                    one_tree_of: match whole {
+                        true => 1,
+                        false => (distinct * of_a_row).div_ceil(steps).clamp(1, trees),
+                    },
+                    // A device has one kernel for all batches.
+                    batches: few
+                        .take(if whole { 1 } else { FEW.len() })
+                        .chain([distinct.max(TWO_BLOCKS)])
+                        .collect(),
+                }
+            }
+            SelfCheck::Full => {
+                let distinct = (FULL_VALUES / columns).min(FULL_SLOTS / trees).clamp(16, FULL_ROWS);
+                // Each split from three sides, if a row in four leads to one that none has met.
+                let wanted = (12 * nodes).div_ceil(distinct);
+                Self {
+                    distinct,
+                    rounds: (FULL_STEPS / (distinct * of_a_row)).clamp(1, wanted.max(1)),
+                    one_tree_of: 1,
+                    batches: FULL.into_iter().chain([distinct.max(TWO_BLOCKS)]).collect(),
+                }
+            }
+        }
+    }
+}
+
+/// Runs a check, and gives the first difference. `progress` is told after each round how many there have been, and of how
+/// many.
+pub fn run<T: Cell>(
+    forest: &Forest,
+    check: SelfCheck,
+    runner: &impl Runner<T>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Option<Difference> {
+    let whole = runner.slots(&[]).is_none();
+    let plan = Plan::new(forest, check, whole);
+    if forest.features.is_empty() {
+        return None;
+    }
+    let bound = forest.sum_bound();
+    for round in 0..plan.rounds {
+        let difference = one_round(forest, &plan, round as u64, runner, &bound);
+        if difference.is_some() {
+            return difference;
+        }
+        progress(round + 1, plan.rounds);
+    }
+    None
+}
+
+fn one_round<T: Cell>(
+    forest: &Forest,
+    plan: &Plan,
+    seed: u64,
+    runner: &impl Runner<T>,
+    bound: &[f64],
+) -> Option<Difference> {
+    // An odd number of rows that differ comes to other places of each block.
+    let distinct = plan.distinct | 1;
+    let mut probes = Probes::<T>::new(forest, distinct, seed);
+    probes.values.iter_mut().for_each(|value| *value = runner.cast(*value));
+    let expected = Expected::new(forest, &probes, plan.one_tree_of);
+    let most = plan.batches.iter().copied().max().unwrap_or(0);
+    let all: Vec<T> = (0..most).flat_map(|r| probes.row(r % distinct)).copied().collect();
+    // Short batches begin at rows of their own.
+    let mut begin = 0;
+    for &batch in &plan.batches {
+        let first = if begin + batch <= most { begin } else { 0 };
+        begin = first + batch;
+        let rows = &all[first * probes.columns..][..batch * probes.columns];
+        let found = compare(forest, runner, rows, |r| (first + r) % distinct, &expected, bound);
+        if let Some((row, what)) = found {
+            let values = probes.row((first + row) % distinct).iter().map(|v| (*v).into()).collect();
+            return Some(Difference { batch, row, values, what });
+        }
+    }
+    None
+}
+
+/// The slots of some trees for each row that differs.
+struct Expected {
+    trees: usize,
+    one_tree_of: usize,
+    /// `rows x trees`, of which those that are walked are set.
+    slots: Vec<u32>,
+}
+
+impl Expected {
+    fn new<T: Cell>(forest: &Forest, probes: &Probes<T>, one_tree_of: usize) -> Self {
+        let trees = forest.trees.len();
+        let mut slots = vec![u32::MAX; probes.rows * trees];
+        for (r, slots) in slots.chunks_exact_mut(trees.max(1)).enumerate() {
+            for t in (r % one_tree_of..trees).step_by(one_tree_of) {
+                let leaf = reference::leaf_node(forest, t, probes.row(r)) as usize;
+                slots[t] = forest.trees[t].nodes[leaf].slot().unwrap_or(u32::MAX);
+            }
+        }
+        Self { trees, one_tree_of, slots }
+    }
+
+    /// The slots of a row.
+    fn row(&self, distinct: usize) -> &[u32] {
+        &self.slots[distinct * self.trees..][..self.trees]
+    }
+
+    /// The first tree of a row whose slot is another.
+    fn differs(&self, distinct: usize, found: &[u32]) -> Option<Finding> {
+        let own = self.row(distinct);
+        let walked = (distinct % self.one_tree_of..self.trees).step_by(self.one_tree_of);
+        walked.into_iter().find(|t| found[*t] != own[*t]).map(|tree| Finding::Leaf {
+            tree,
+            found: found[tree],
+            expected: own[tree],
+        })
+    }
+}
+
+fn compare<T: Cell>(
+    forest: &Forest,
+    runner: &impl Runner<T>,
+    rows: &[T],
+    distinct: impl Fn(usize) -> usize,
+    expected: &Expected,
+    bound: &[f64],
+) -> Option<(usize, Finding)> {
+    let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
+    let refused = |e: Error| Some((0, Finding::Refused(e.to_string())));
+    let count = rows.len() / forest.features.len();
+    let slots = match runner.slots(rows) {
+        Some(Ok(slots)) => slots,
+        Some(Err(e)) => return refused(e),
+        None => (0..count).flat_map(|r| expected.row(distinct(r))).copied().collect(),
+    };
+    let of_row = |r: usize| slots.get(r * trees..(r + 1) * trees).unwrap_or(&[]);
+    for r in 0..count {
+        if let Some(found) = expected.differs(distinct(r), of_row(r)) {
+            return Some((r, found));
+        }
+        // What is not walked by the reference is held against itself.
+        if of_row(r).iter().any(|slot| *slot as usize >= forest.slots()) {
+            return Some((r, Finding::Refused("a leaf slot past the last".into())));
+        }
+    }
+    // Sums of three denormals that a device takes for zero at each addition.
+    let denormal = if runner.flushes_denormals() { 3.0 * (trees + 1) as f64 } else { 0.0 };
+    let denormal = denormal * f64::from(f32::MIN_POSITIVE);
+    if let Some(margins) = runner.margins(rows) {
+        let margins = match margins {
+            Ok(margins) => margins,
+            Err(e) => return refused(e),
+        };
+        for (r, found) in margins.chunks_exact(outputs).enumerate() {
+            let expected = reference::margins_of(forest, of_row(r));
+            for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
+                if !near(forest.aggregate, *found, expected, bound[output] + denormal) {
+                    return Some((r, Finding::Margin { output, found: *found, expected }));
+                }
+            }
+        }
+    }
+    let values = match (runner.values(rows)?, of_values(forest, bound)) {
+        (Ok(values), Some(allowed)) => (values, allowed),
+        (Ok(_), None) => return None,
+        (Err(e), _) => return refused(e),
+    };
+    let (values, allowed) = values;
+    for (r, found) in values.chunks_exact((values.len() / count).max(1)).enumerate() {
+        let expected = reference::values_of(forest, &reference::margins_of(forest, of_row(r)));
+        for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
+            if !near(forest.aggregate, *found, expected, allowed * expected.abs().max(1.0)) {
+                return Some((r, Finding::Margin { output, found: *found, expected }));
+            }
+        }
+    }
+    None
+}
+
+/// How far values may be off, of 1 or of themselves: generously, as a wrong leaf is another number altogether. `None` where a
+/// rounding may make them another number, too.
+fn of_values(forest: &Forest, bound: &[f64]) -> Option<f64> {
+    let most = bound.iter().copied().fold(0.0, f64::max) * forest.scale.0.abs();
+    let steps = matches!(forest.transform, Transform::Step | Transform::Argmax);
+    (!steps && most < 1e-4).then_some(1e-3)
+}
+
+/// Whether a margin is as near to the sum of its leaves as a sum in `f32` comes in any order.
+fn near(aggregate: Aggregate, found: f32, expected: f64, bound: f64) -> bool {
+    let off = (f64::from(found) - expected).abs();
+    // Leaves or sums past what an f32 holds have no bound.
+    let beyond = !bound.is_finite() || expected.abs() >= f64::from(f32::MAX);
+    let unit = match aggregate {
+        Aggregate::Sum => 0.0,
+        Aggregate::Min | Aggregate::Max => expected.abs() * f64::from(f32::EPSILON),
+    };
+    beyond || f64::from(found) == expected || (found.is_nan() && expected.is_nan()) || off <= bound + unit
+}

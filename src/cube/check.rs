@@ -1,0 +1,101 @@
+//! A kernel's self-check: made rows through the device, against the reference interpreter.
+
+use cubecl::{client::Client, server::Handle};
+use fangorn_kernels::cube::Rows;
+
+use super::Executable;
+use crate::{
+    check::{self, Difference, Runner, SelfCheck},
+    error::{Error, Result},
+    forest::Forest,
+    plan::{Emit, RowType},
+};
+
+/// An executable as a check runs it.
+struct OnDevice<'e> {
+    client: &'e Client,
+    executable: &'e Executable,
+    forest: &'e Forest,
+    emit: Emit,
+    rows: RowType,
+    leaves: Handle,
+}
+
+impl Executable {
+    /// Runs a self-check, and gives the first difference from the reference interpreter. What the kernel writes is what is
+    /// compared: slots exactly, margins by the bound of their sum, values by what the transform makes of that.
+    ///
+    /// It waits for the device.
+    pub fn check(
+        &self,
+        client: &Client,
+        forest: &Forest,
+        emit: Emit,
+        rows: RowType,
+        check: SelfCheck,
+    ) -> Option<Difference> {
+        let leaves: Vec<u8> = forest.leaf_values.iter().flat_map(|v| (v.0 as f32).to_ne_bytes()).collect();
+        let leaves = client.create_from_slice(if leaves.is_empty() { &[0; 4] } else { &leaves });
+        let runner = OnDevice { client, executable: self, forest, emit, rows, leaves };
+        check::run::<f32>(forest, check, &runner, &mut |_, _| {})
+    }
+}
+
+impl OnDevice<'_> {
+    /// The words that the kernel writes, so many a row.
+    fn words(&self, rows: &[f32], width: usize) -> Result<Vec<u32>> {
+        let columns = self.forest.features.len();
+        let batch = rows.len() / columns.max(1);
+        let mut bytes: Vec<u8> = match self.rows {
+            RowType::F16 => rows.iter().flat_map(|v| half::f16::from_f32(*v).to_ne_bytes()).collect(),
+            RowType::BF16 => rows.iter().flat_map(|v| half::bf16::from_f32(*v).to_ne_bytes()).collect(),
+            _ => rows.iter().flat_map(|v| v.to_ne_bytes()).collect(),
+        };
+        bytes.resize(bytes.len().next_multiple_of(4).max(4), 0);
+        let rows = Rows {
+            words: self.client.create_from_slice(&bytes),
+            len: bytes.len() / 4,
+            batch: batch as u32,
+            row_stride: columns as u32,
+            column_stride: 1,
+            offset: 0,
+        };
+        let len = batch * width;
+        let out = self.client.create_from_slice(&vec![0xfe; len.max(1) * 4]);
+        self.executable.run(&rows, (self.leaves.clone(), self.forest.leaf_values.len()), (out.clone(), len));
+        let bytes = self.client.read_one(out).map_err(|e| Error::Device(format!("{e:?}")))?;
+        let words = bytes.chunks_exact(4).take(len);
+        Ok(words.map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect())
+    }
+
+    fn floats(&self, rows: &[f32]) -> Result<Vec<f32>> {
+        let width = self.emit.width(self.forest.outputs, self.forest.trees.len() as u32) as usize;
+        Ok(self.words(rows, width)?.into_iter().map(f32::from_bits).collect())
+    }
+}
+
+impl Runner<f32> for OnDevice<'_> {
+    fn cast(&self, value: f32) -> f32 {
+        match self.rows {
+            RowType::F16 => half::f16::from_f32(value).to_f32(),
+            RowType::BF16 => half::bf16::from_f32(value).to_f32(),
+            _ => value,
+        }
+    }
+
+    fn slots(&self, rows: &[f32]) -> Option<Result<Vec<u32>>> {
+        (self.emit == Emit::Slots).then(|| self.words(rows, self.forest.trees.len()))
+    }
+
+    fn margins(&self, rows: &[f32]) -> Option<Result<Vec<f32>>> {
+        (self.emit == Emit::Margins).then(|| self.floats(rows))
+    }
+
+    fn values(&self, rows: &[f32]) -> Option<Result<Vec<f32>>> {
+        matches!(self.emit, Emit::Values(_)).then(|| self.floats(rows))
+    }
+
+    fn flushes_denormals(&self) -> bool {
+        true
+    }
+}
