@@ -37,7 +37,7 @@ def export(estimator, path):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: python3 export_sklearn.py model.joblib model.npz")
+    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: export_sklearn.py model.joblib model.npz")
     parser.add_argument("model", help="a joblib file or a pickle; it may run any program, so load your own only")
     parser.add_argument("output", help="the .npz to write")
     arguments = parser.parse_args()
