@@ -1,7 +1,7 @@
 """Write a fitted scikit-learn tree, forest, bag of trees, boosting or isolation forest as arrays that fangorn reads."""
 
+import argparse
 import json
-import sys
 import joblib
 import numpy as np
 import sklearn
@@ -36,5 +36,9 @@ def export(estimator, path):
     np.savez_compressed(path, fangorn=np.frombuffer(head.encode(), np.uint8), **joined, **sizes)
 
 
-if __name__ == "__main__":  # Takes model.joblib and model.npz; a pickle may run any program, so load your own only.
-    export(joblib.load(sys.argv[1]), sys.argv[2])
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, epilog="Example: export_sklearn.py model.joblib model.npz")
+    parser.add_argument("model", help="a joblib file or a pickle; it may run any program, so load your own only")
+    parser.add_argument("output", help="the .npz to write")
+    arguments = parser.parse_args()
+    export(joblib.load(arguments.model), arguments.output)

@@ -85,6 +85,8 @@ struct Report {
     kind: ErrorKind,
     cause: String,
     remedy: String,
+    /// The field of `Limits` that is too low, where one is.
+    limit: Option<String>,
 }
 
 impl fmt::Display for Report {
@@ -103,12 +105,14 @@ impl ImportError {
             other => other,
         };
         let cause = one_line(cause.as_ref(), LONGEST_TEXT);
-        Self(Box::new(Report { file: None, place, kind, cause, remedy: kind.remedy().into() }))
+        Self(Box::new(Report { file: None, place, kind, cause, remedy: kind.remedy().into(), limit: None }))
     }
 
     pub(super) fn limit(place: Place, cause: impl AsRef<str>, field: &str) -> Self {
         let remedy = format!("raise `Limits::{field}` if you trust the file");
-        Self::new(ErrorKind::Limit, place, cause).with_remedy(remedy)
+        let mut error = Self::new(ErrorKind::Limit, place, cause).with_remedy(remedy);
+        error.0.limit = Some(field.into());
+        error
     }
 
     pub(super) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
@@ -139,6 +143,11 @@ impl ImportError {
     /// What is wrong there.
     pub fn cause(&self) -> &str {
         &self.0.cause
+    }
+
+    /// The name of the field of [`Limits`](super::Limits) that the file asks more than, `file_bytes` say.
+    pub fn limit_name(&self) -> Option<&str> {
+        self.0.limit.as_deref()
     }
 
     /// What to do about it.

@@ -1,6 +1,6 @@
 //! Which format a file is of: told by its content, since names say little.
 
-use super::{ErrorKind, ImportError, Place, error};
+use super::{ErrorKind, ImportError, Place};
 
 /// A format that models are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +28,25 @@ pub enum Format {
 const CATBOOST: [&[u8]; 6] =
     [b"ctr_data", b"features_info", b"model_info", b"oblivious_trees", b"scale_and_bias", b"trees"];
 
+/// What to do about a pickle.
+const OF_A_PICKLE: &str = "save the model in its library's own format, or write a scikit-learn estimator as .npz: \
+    python3 scripts/export_sklearn.py model.joblib model.npz";
+
+/// What joblib's compressed files begin with.
+const COMPRESSED: [(&[u8], &str); 11] = [
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x5d\0\0", "lzma"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x78\x01", "zlib"),
+    (b"\x78\x5e", "zlib"),
+    (b"\x78\x9c", "zlib"),
+    (b"\x78\xda", "zlib"),
+    (b"ZF0x", "zlib"),
+];
+
 impl Format {
     /// The format of a file with these bytes.
     ///
@@ -39,19 +58,23 @@ impl Format {
         };
         let start = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
         match &bytes[start..] {
-            [] => unknown("the file is empty", error::SAVE_AGAIN),
+            [] => unknown("the file is empty", "save the model again with the library that trained it"),
             // Both encodings of an XGBoost model open with `{`.
             [b'{', b'i' | b'U' | b'I' | b'l' | b'L' | b'#' | b'$' | b'N', ..] if start == 0 => {
                 Ok(Self::XgboostUbjson)
             }
             [b'{', fields @ ..] if CATBOOST.contains(&first_key(fields)) => Ok(Self::CatBoost),
-            [b'{', fields @ ..] if first_key(fields) == b"name" => unknown(
+            [b'{', fields @ ..] if first_key(fields) == b"name" && is_lightgbm_dump(bytes) => unknown(
                 "this looks like LightGBM's dump of a model, which lacks what becomes of a sum",
                 "save the model itself with Booster.save_model('model.txt') instead of Booster.dump_model",
             ),
             [b'{', ..] => Ok(Self::XgboostJson),
             [b't', b'r', b'e', b'e', b'\n' | b'\r', ..] => Ok(Self::LightGbm),
             _ if bytes.starts_with(&super::fangorn::MAGIC) => Ok(Self::Fangorn),
+            _ if is_coreml(bytes) => unknown(
+                "this is a CoreML model, which is not supported",
+                "save the model that it was made from, in the format of the library that trained it",
+            ),
             _ if bytes.starts_with(b"PK\x03\x04") => Ok(Self::ScikitLearn),
             // Three versions of 32 bits, then the types of thresholds and leaves.
             [major @ 3..=9, 0, 0, 0, _, 0, 0, 0, _, 0, 0, 0, 0..=9, 0..=9, ..]
@@ -73,14 +96,21 @@ impl Format {
                 "this is XGBoost's old binary format, which is not supported",
                 "load it in the XGBoost that wrote it (3.0 is the last to read it) and save it with Booster.save_model('model.json')",
             ),
-            [0x80, 2..=9, ..] => unknown(
-                "this is a pickle, which is a program and is never run",
-                "save the model in its library's own format, or write a scikit-learn estimator as .npz with the exporter that comes with fangorn",
-            ),
-            _ => unknown(
-                "the file is no model of a known format",
-                "save an XGBoost model with Booster.save_model('model.ubj'), a LightGBM model with save_model('model.txt'), a CatBoost model with save_model('model.json', format='json'); ONNX graphs, treelite checkpoints and scikit-learn's .npz by our exporter are read too",
-            ),
+            [0x80, 2..=9, ..] => {
+                unknown("this is a pickle, which is a program and is never run", OF_A_PICKLE)
+            }
+            _ => match compression(bytes) {
+                Some(with) => unknown(
+                    &format!(
+                        "this is compressed with {with}, as joblib writes a pickle, which is a program and is never run"
+                    ),
+                    OF_A_PICKLE,
+                ),
+                None => unknown(
+                    "the file is no model of a known format",
+                    "save an XGBoost model with Booster.save_model('model.ubj'), a LightGBM model with save_model('model.txt'), a CatBoost model with save_model('model.json', format='json'); ONNX graphs, treelite checkpoints and scikit-learn's .npz by our exporter are read too",
+                ),
+            },
         }
     }
 
@@ -97,6 +127,72 @@ impl Format {
             Self::ScikitLearn => "scikit-learn npz",
         }
     }
+}
+
+/// What a file is compressed with, where it is.
+fn compression(bytes: &[u8]) -> Option<&'static str> {
+    COMPRESSED.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| *name)
+}
+
+/// Whether a JSON object is what LightGBM's `dump_model` returns: other objects begin with a name, too.
+fn is_lightgbm_dump(bytes: &[u8]) -> bool {
+    keys(bytes).iter().any(|key| ["num_class", "tree_info"].contains(&key.as_str()))
+}
+
+/// Whether this is CoreML's `.mlmodel`, or an `.mlpackage` in a zip.
+fn is_coreml(bytes: &[u8]) -> bool {
+    // After the version comes a description, which begins with its first column. In ONNX it is the producer's name.
+    if let [0x08, 1..=127, 0x12, rest @ ..] = bytes {
+        let length = rest.iter().take_while(|b| **b >= 0x80).count() + 1;
+        return rest.get(length) == Some(&0x0a);
+    }
+    let name =
+        bytes.get(26..28).and_then(|at| bytes.get(30..30 + usize::from(at[0]) + 256 * usize::from(at[1])));
+    let holds = |part: &str| name.is_some_and(|name| name.windows(part.len()).any(|w| w == part.as_bytes()));
+    bytes.starts_with(b"PK\x03\x04") && [".mlpackage", "com.apple.CoreML"].into_iter().any(holds)
+}
+
+/// Says of JSON that is no model of XGBoost's what it holds.
+pub(super) fn named_by_its_keys(error: ImportError, bytes: &[u8]) -> ImportError {
+    let keys = keys(bytes);
+    // What is damaged is not told by its first fields, and a model that lacks a part is still one.
+    let of_xgboost = keys.iter().all(|key| key == "version") || keys.iter().any(|key| key == "learner");
+    if of_xgboost || error.kind() != ErrorKind::Schema {
+        return error;
+    }
+    let first: Vec<&str> = keys.iter().take(5).map(String::as_str).collect();
+    let more = if keys.len() > first.len() { ", …" } else { "" };
+    let cause = format!("no model: a JSON object with the fields {}{more}", first.join(", "));
+    ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(
+        "give the model's own file: of JSON, XGBoost's (save_model('model.json')) and CatBoost's (save_model('model.json', format='json')) are read",
+    )
+}
+
+/// The first fields of a JSON object, as they are written.
+fn keys(json: &[u8]) -> Vec<String> {
+    const MOST: usize = 32;
+    let (mut keys, mut depth, mut at) = (Vec::new(), 0usize, 0);
+    while at < json.len() && keys.len() < MOST {
+        match json[at] {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => {
+                let start = at + 1;
+                at = start;
+                while at < json.len() && json[at] != b'"' {
+                    at += 1 + usize::from(json[at] == b'\\');
+                }
+                let end = at.min(json.len());
+                let after = json.get(end + 1..).unwrap_or_default().trim_ascii_start();
+                if depth == 1 && after.first() == Some(&b':') {
+                    keys.push(String::from_utf8_lossy(&json[start..end]).into_owned());
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    keys
 }
 
 /// XGBoost's binary format before JSON: `binf`, or 136 bytes of numbers, and then the names of objective and booster, each

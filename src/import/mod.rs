@@ -78,7 +78,8 @@ fn load_with<T>(
     // The file's stated length is a hint: a pipe states none, and a file may grow while it is read.
     let stated = file.metadata().map_err(io)?.len();
     if stated <= limit {
-        bytes.reserve_exact(usize::try_from(stated).unwrap_or(0));
+        let room = bytes.try_reserve_exact(usize::try_from(stated).unwrap_or(usize::MAX));
+        room.map_err(|_| io(std::io::ErrorKind::OutOfMemory.into()))?;
         file.by_ref().take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(io)?;
     }
     let size = stated.max(bytes.len() as u64);
@@ -110,7 +111,8 @@ pub fn parse_as(format: Format, bytes: &[u8], options: &LoadOptions) -> Result<F
     }
     match format {
         Format::Fangorn => fangorn::Contents::from_bytes(bytes, options).map(|contents| contents.forest),
-        Format::XgboostJson => xgboost::forest(bytes, decode::Encoding::Json, options),
+        Format::XgboostJson => xgboost::forest(bytes, decode::Encoding::Json, options)
+            .map_err(|error| format::named_by_its_keys(error, bytes)),
         Format::XgboostUbjson => xgboost::forest(bytes, decode::Encoding::Ubjson, options),
         Format::LightGbm => lightgbm::forest(bytes, options),
         Format::CatBoost => catboost::forest(bytes, options),

@@ -14,13 +14,19 @@ fn names_that_are_not_known_are_refused() {
     refuses(&[&predict[..], &["--backend", "abacus"]].concat(), &[&["abacus"], &all[..]].concat());
     refuses(&[&predict[..], &["--schedule", "quick"]].concat(), &[&["quick"], &PRESETS[..]].concat());
     refuses(&[&predict[..], &["-o", "values.txt"]].concat(), &["values.txt", ".npy", ".csv"]);
-    for arguments in [&["--output", "colour"][..], &["--frobnicate"]] {
-        let output = fangorn(&[&predict[..], arguments].concat());
-        assert_eq!(output.status.code(), Some(2));
-        assert!(output.stdout.is_empty());
+    let wrong: [(&[&str], &[&str]); 4] = [
+        (&["--output", "colour"], &["colour", "--output", "margin, value, class"]),
+        (&["--outptu", "class"], &["--outptu", "'--output'"]),
+        (&["--frobnicate"], &["--frobnicate"]),
+        (&["--max-trees", "few"], &["few", "--max-trees"]),
+    ];
+    for (arguments, parts) in wrong {
+        let line = [parts, &["see fangorn predict --help"]].concat();
+        refuses(&[&predict[..], arguments].concat(), &line);
     }
-    assert_eq!(fangorn(&[]).status.code(), Some(2));
-    assert_eq!(fangorn(&["predict"]).status.code(), Some(2));
+    refuses(&[], &["a command is missing", "predict, inspect, diff", "see fangorn --help"]);
+    refuses(&["predict"], &["not provided", "--rows <FILE>, <MODEL>", "see fangorn predict --help"]);
+    refuses(&["prdict"], &["prdict", "'predict'", "see fangorn --help"]);
 }
 
 #[test]

@@ -4,9 +4,11 @@
 
 mod arguments;
 mod models;
+mod outputs;
 mod predict;
 mod rows;
 mod schedules;
+mod tables;
 
 use std::{
     io::Write as _,

@@ -20,7 +20,7 @@ fn rows_are_read_in_any_form() {
         .collect();
     assert_eq!(predict(&scratch.file("fortran.npy", npy(&shape, npyz::Order::Fortran, &turned))), expected);
 
-    for missing in ["", "nan", "NaN", "NA", "?", " "] {
+    for missing in ["", "nan", "NaN", "NA", "?", " ", "null", "None", "N/A", "<NA>", "#N/A", "-nan", "\"\""] {
         let cell = |v: &f32| if v.is_nan() { missing.to_owned() } else { format!("{v:?}") };
         let line = |row: &[f32]| row.iter().map(cell).collect::<Vec<_>>().join(",");
         let lines: Vec<String> = values.chunks(columns).map(line).collect();
@@ -41,6 +41,26 @@ fn rows_are_read_in_any_form() {
 }
 
 #[test]
+fn halves_are_read() {
+    let scratch = Scratch::new("halves");
+    let model = model("squared-error");
+    let singles: Vec<f32> = (0..20).map(|i| i as f32 / 8.0 - 1.0).collect();
+    let header = "{'descr': '<f2', 'fortran_order': False, 'shape': (2, 10), }\n";
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(singles.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()));
+    let predict = |rows: &str| prints(&["predict", &model, "--rows", rows]);
+    let expected = predict(&scratch.file("f4.npy", npy(&[2, 10], npyz::Order::C, &singles)));
+    assert_eq!(predict(&scratch.file("f2.npy", &bytes)), expected);
+    let at = bytes.len() - 40;
+    bytes[at..].chunks_exact_mut(2).for_each(<[u8]>::reverse);
+    let place = bytes.windows(3).position(|w| w == b"<f2").expect("the type");
+    bytes[place] = b'>';
+    assert_eq!(predict(&scratch.file("big.npy", &bytes)), expected);
+}
+
+#[test]
 fn rows_come_from_standard_input() {
     let bytes = std::fs::read(zoo("churn", "rows.csv")).expect("rows");
     let output = with_input(&["predict", &model("churn"), "--rows", "-"], &bytes);
@@ -58,11 +78,7 @@ fn no_row_predicts_to_nothing() {
     let scratch = Scratch::new("empty");
     let model = model("churn");
     let empty: [f32; 0] = [];
-    let header: String =
-        std::fs::read_to_string(zoo("churn", "rows.csv")).expect("rows").lines().take(1).collect();
     let files = [
-        scratch.file("a.csv", ""),
-        scratch.file("b.csv", header + "\n"),
         scratch.file("a.npy", npy(&[0, 12], npyz::Order::C, &empty)),
         scratch.file("b.npy", npy(&[0], npyz::Order::C, &empty)),
     ];
@@ -82,7 +98,13 @@ fn no_row_predicts_to_nothing() {
             }
         }
     }
-    refuses(&["bench", &model, "--rows", &files[0]], &["a.csv", "no row"]);
+    refuses(&["bench", &model, "--rows", &files[0]], &["a.npy", "no row"]);
+    let header: String =
+        std::fs::read_to_string(zoo("churn", "rows.csv")).expect("rows").lines().take(1).collect();
+    let none = scratch.file("none.csv", "");
+    refuses(&["predict", &model, "--rows", &none], &["none.csv", "no row", "empty", "at least one"]);
+    let bare = scratch.file("bare.csv", header + "\n");
+    refuses(&["predict", &model, "--rows", &bare], &["bare.csv", "no row", "a header"]);
 }
 
 #[test]
@@ -122,8 +144,19 @@ fn rows_that_do_not_fit_are_refused() {
     refuses(&scratch.file("a.npy", announced("(4294967296, 4294967296)", "'<f4'")), &["a.npy"]);
     refuses(&scratch.file("b.npy", announced("(9223372036854775807, 12)", "'<f4'")), &["b.npy"]);
     refuses(&scratch.file("c.npy", announced("(99999999999, 12)", "'<f4'")), &["c.npy"]);
-    refuses(&scratch.file("d.npy", announced("(1, 12)", "'|O'")), &["d.npy"]);
-    refuses(&scratch.file("e.npy", announced("(0, 12)", "'<U4'")), &["e.npy", "U4"]);
+    refuses(&scratch.file("d.npy", announced("(1, 12)", "'|O'")), &["d.npy", "objects", "astype"]);
+    refuses(&scratch.file("e.npy", announced("(0, 12)", "'<U4'")), &["e.npy", "text", "U4", "astype"]);
+    for (descr, what) in
+        [("'<M8[ns]'", "dates"), ("'<m8[s]'", "times"), ("'<c8'", "complex"), ("[('a', '<f4')]", "fields")]
+    {
+        refuses(&scratch.file("h.npy", announced("(1, 12)", descr)), &["h.npy", what, "not read"]);
+    }
+    // What a header says of its own length is no reason to make room for it.
+    let claims = b"\x93NUMPY\x02\x00\xff\xff\xff\xff{'descr': '<f4'}\n";
+    refuses(&scratch.file("i.npy", claims), &["i.npy", "ends in its header"]);
+    let lines = "{\n".to_owned() + &"(".repeat(60_000);
+    let nested = [&b"\x93NUMPY\x01\x00"[..], &(lines.len() as u16).to_le_bytes(), lines.as_bytes()].concat();
+    refuses(&scratch.file("j.npy", nested), &["j.npy", "no plain array"]);
     refuses(&scratch.file("f.npy", announced("(0, 12)", &"(".repeat(60_000))), &["f.npy"]);
     refuses(&scratch.file("g.npy", announced("()", "'<f4'")), &["g.npy"]);
 }

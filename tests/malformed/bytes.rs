@@ -29,7 +29,28 @@ fn files_of_another_format() {
     bytes_refused(" \n ", Format, "model", "the file is empty");
     bytes_refused(b"binf\x00\x00\x00\x3f", Format, "model", "old binary format");
     bytes_refused(b"\x00\x00\x00\x3f\x1c\x00\x00\x00", Format, "model", "no model of a known format");
-    bytes_refused(b"\x1f\x8b\x08", Format, "model", "no model of a known format");
+    let compressed: [(&[u8], &str); 6] = [
+        (b"\x1f\x8b\x08\0", "gzip"),
+        (b"\x78\x9c\x6b\x60", "zlib"),
+        (b"BZh91AY", "bzip2"),
+        (b"\xfd7zXZ\0\0\x04", "xz"),
+        (b"\x5d\0\0\x80\0", "lzma"),
+        (b"\x04\x22\x4d\x18\x44", "lz4"),
+    ];
+    for (bytes, with) in compressed {
+        bytes_refused(bytes, Format, "model", &format!("compressed with {with}, as joblib writes a pickle"));
+        assert!(refusal(bytes, &LoadOptions::default()).remedy().contains("export_sklearn.py"));
+    }
+    let package = r#"{"name": "app", "version": "1.0.0", "dependencies": {"learner": "1"}}"#;
+    bytes_refused(package, Format, "model", "a JSON object with the fields name, version, dependencies");
+    let dump = r#"{"name": "tree", "version": "v4", "num_class": 1}"#;
+    bytes_refused(dump, Format, "model", "LightGBM's dump");
+    bytes_refused(
+        b"\x08\x04\x12\x0c\x0a\x0a\x0a\x03age\x1a\x03\x12\x01\0",
+        Format,
+        "model",
+        "a CoreML model",
+    );
     let names = b"\x0f\0\0\0\0\0\0\0binary:logistic\x06\0\0\0\0\0\0\0gbtree";
     bytes_refused([&[0; 136][..], names].concat(), Format, "model", "old binary format");
     bytes_refused(b"CBM1\x00\x00", Format, "model", "CatBoost's binary format");

@@ -21,9 +21,10 @@ use crate::{
     Outcome,
     backend::{Again, Backend, Engine},
     error::{Error, Result, one_line},
+    limits::LimitsChoice,
     load_contents, output,
     profile::ProfileChoice,
-    rows::{self, Matrix},
+    rows::{self, Matrix, TableChoice},
     schedule::Choice,
     sum::SumChoice,
 };
@@ -60,6 +61,10 @@ pub struct Bench {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
 }
 
 #[derive(Debug, Serialize)]
@@ -95,12 +100,12 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
     }
     let start = Instant::now();
-    let contents = load_contents(&args.model)?;
+    let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
-    let rows = rows::read_rows::<f32>(&args.rows, forest.features.len())?;
+    let rows = rows::read_rows::<f32>(&args.rows, forest, args.table)?;
     if rows.rows == 0 {
         return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));
     }

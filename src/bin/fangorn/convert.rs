@@ -1,6 +1,6 @@
 //! `fangorn convert`: any model to a `.fangorn` file.
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 use clap::Args;
 use fangorn::{
@@ -12,8 +12,11 @@ use fangorn::{
 use crate::{
     Outcome,
     error::{Error, Result, one_line},
-    library_error, output, profile,
+    library_error,
+    limits::LimitsChoice,
+    output, profile,
     schedule::Choice,
+    whole::Whole,
 };
 
 /// Convert a model to fangorn's own file.
@@ -34,6 +37,8 @@ pub struct Convert {
     /// Rounds of boosting to keep, as first..end; an end of 0 is the last round
     #[arg(long, value_name = "FIRST..END", value_parser = rounds)]
     iteration_range: Option<std::ops::Range<u32>>,
+    #[command(flatten)]
+    limits: LimitsChoice,
 }
 
 fn rounds(text: &str) -> Result<std::ops::Range<u32>, String> {
@@ -49,7 +54,8 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     if args.o.extension().is_none_or(|e| !e.eq_ignore_ascii_case("fangorn")) {
         return Err(Error::file(&args.o, "the name does not end in .fangorn; name the output so"));
     }
-    let options = LoadOptions { iteration_range: args.iteration_range.clone(), ..LoadOptions::default() };
+    Whole::check(&args.o)?;
+    let options = LoadOptions { iteration_range: args.iteration_range.clone(), limits: args.limits.limits() };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
         let choice = Choice::new(name, &contents.forest, Device::Cpu)?;
@@ -61,14 +67,7 @@ pub fn run(args: &Convert) -> Result<Outcome> {
         contents.profile = Some(profile::read(path, &contents.forest)?.visits().to_vec());
     }
     let bytes = contents.to_bytes();
-    // Written beside its place and moved there, so that nobody maps half a file.
-    let part = args.o.with_extension("fangorn.part");
-    let written = std::fs::write(&part, &bytes).and_then(|()| std::fs::rename(&part, &args.o));
-    if let Err(e) = written {
-        // The first failure is the one to tell of.
-        let _ = std::fs::remove_file(&part);
-        return Err(Error::file(&args.o, format!("can't be written: {e}")));
-    }
+    Whole::write(&args.o, |out| out.write_all(&bytes))?;
     let forest = &contents.forest;
     let name = one_line(&args.o.display().to_string());
     output::print(&format!("{name}: {} trees, {} bytes\n", forest.trees.len(), bytes.len()))?;

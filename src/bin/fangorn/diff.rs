@@ -12,8 +12,9 @@ use serde::Serialize;
 use crate::{
     Outcome,
     error::{Error, Result, one_line},
+    limits::LimitsChoice,
     load_model, output,
-    rows::{self, Matrix},
+    rows::{self, Matrix, TableChoice},
 };
 
 /// Compare two models.
@@ -32,6 +33,10 @@ pub struct Diff {
     /// Print JSON, with every difference
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
 }
 
 /// Differences the table lists where JSON would list all.
@@ -87,7 +92,7 @@ struct RowReport {
 /// # Errors
 /// Whatever is wrong with what was handed in.
 pub fn run(args: &Diff) -> Result<Outcome> {
-    let [a, b] = [load_model(&args.a)?, load_model(&args.b)?];
+    let [a, b] = [load_model(&args.a, &args.limits)?, load_model(&args.b, &args.limits)?];
     let mut report = Report {
         a: args.a.display().to_string(),
         b: args.b.display().to_string(),
@@ -118,7 +123,18 @@ pub fn run(args: &Diff) -> Result<Outcome> {
             );
             return Err(Error::file(path, what));
         }
-        report.rows = Some(compare_rows([&a, &b], &rows::read_rows(path, a.features.len())?));
+        // Each model's columns go by its names for them; a model that has none takes the other's.
+        let [first, second] = match [rows::has_names(&a), rows::has_names(&b)] {
+            [false, true] => [&b, &b],
+            [true, true] => [&a, &b],
+            _ => [&a, &a],
+        };
+        let rows = rows::read_rows(path, first, args.table)?;
+        let other = match first.features == second.features {
+            true => None,
+            false => Some(rows::read_rows(path, second, args.table)?),
+        };
+        report.rows = Some(compare_rows([&a, &b], [&rows, other.as_ref().unwrap_or(&rows)]));
     }
     let text = match args.json {
         true => serde_json::to_string_pretty(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
@@ -243,10 +259,10 @@ fn node_text(forest: &Forest, node: Node) -> String {
     format!("x[{feature}] {asks}, missing {}", format!("{missing:?}").to_lowercase())
 }
 
-fn compare_rows(forests: [&Forest; 2], rows: &Matrix<f64>) -> RowReport {
+fn compare_rows(forests: [&Forest; 2], rows: [&Matrix<f64>; 2]) -> RowReport {
     let comparable = forests[0].trees.len() == forests[1].trees.len();
     let mut report = RowReport {
-        rows: rows.rows,
+        rows: rows[0].rows,
         other_leaves: comparable.then_some(0),
         other_values: 0,
         largest_margin_difference: 0.0,
@@ -258,15 +274,15 @@ fn compare_rows(forests: [&Forest; 2], rows: &Matrix<f64>) -> RowReport {
         let longer = if a.len() == b.len() { 0.0 } else { f64::INFINITY };
         each.fold(longer, |worst: f64, d| if d.is_nan() { f64::INFINITY } else { worst.max(d) })
     };
-    for r in 0..rows.rows {
-        let row = rows.row(r);
-        let [a, b] = forests.map(|f| reference::leaf_ids(f, row));
+    for r in 0..rows[0].rows {
+        let of = [0, 1].map(|i| (forests[i], rows[i].row(r)));
+        let [a, b] = of.map(|(f, row)| reference::leaf_ids(f, row));
         if let Some(others) = report.other_leaves.as_mut() {
             *others += usize::from(a != b);
         }
-        let [a, b] = forests.map(|f| reference::margins(f, row));
+        let [a, b] = of.map(|(f, row)| reference::margins(f, row));
         report.largest_margin_difference = report.largest_margin_difference.max(off(&a, &b));
-        let [a, b] = forests.map(|f| reference::values(f, row));
+        let [a, b] = of.map(|(f, row)| reference::values(f, row));
         let difference = off(&a, &b);
         report.other_values += usize::from(difference > 0.0);
         if difference > report.largest_value_difference {

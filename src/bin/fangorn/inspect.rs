@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::{
     Outcome,
     error::{Error, Result, one_line},
+    limits::LimitsChoice,
     load_contents, output,
     profile::{ProfileChoice, biased},
 };
@@ -35,6 +36,8 @@ pub struct Inspect {
     /// List every feature, not only the 20 with most splits
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    limits: LimitsChoice,
 }
 
 /// Features the table lists where not all are asked for.
@@ -130,7 +133,7 @@ impl Column {
 /// # Errors
 /// Whatever is wrong with what was handed in.
 pub fn run(args: &Inspect) -> Result<Outcome> {
-    let contents = load_contents(&args.model)?;
+    let contents = load_contents(&args.model, &args.limits)?;
     let profile = args.profile.read(&args.model, &contents)?;
     let report = report(&args.model, &contents.forest, profile.as_ref());
     let text = match args.json {

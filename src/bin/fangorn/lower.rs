@@ -1,6 +1,6 @@
 //! `fangorn lower`: the compiler's stages as text.
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use fangorn::{
@@ -14,9 +14,11 @@ use crate::{
     Outcome,
     backend::Backend,
     error::{Error, Result},
+    limits::LimitsChoice,
     load_contents, output,
     profile::ProfileChoice,
     schedule::Choice,
+    whole::Whole,
 };
 
 /// A stage of the compiler.
@@ -58,6 +60,8 @@ pub struct Lower {
     /// Write to a file instead of standard output; of an architecture's kernel what its driver loads, PTX or a code object
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    limits: LimitsChoice,
 }
 
 /// Runs the command.
@@ -71,7 +75,10 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     if args.emit == Stage::Kernel {
         backend.require()?;
     }
-    let contents = load_contents(&args.model)?;
+    if let Some(path) = &args.output {
+        Whole::check(path)?;
+    }
+    let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
     let choice =
         Choice::new(&args.schedule, forest, device)?.by(args.profile.read(&args.model, &contents)?);
@@ -103,7 +110,7 @@ pub fn run(args: &Lower) -> Result<Outcome> {
 /// Writes the text to standard output, or the bytes to a file.
 fn write(args: &Lower, text: &str, bytes: &[u8]) -> Result<Outcome> {
     match &args.output {
-        Some(path) => std::fs::write(path, bytes).map_err(|e| Error::file(path, e.to_string()))?,
+        Some(path) => Whole::write(path, |out| out.write_all(bytes))?,
         None => output::print(text)?,
     }
     Ok(Outcome::Done)

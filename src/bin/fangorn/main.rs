@@ -10,6 +10,7 @@ mod convert;
 mod diff;
 mod error;
 mod inspect;
+mod limits;
 mod lower;
 mod output;
 mod predict;
@@ -18,13 +19,20 @@ mod rows;
 mod schedule;
 mod sum;
 mod verify;
+mod usage;
+mod whole;
 
-use std::{path::Path, process::ExitCode};
+use std::{io::ErrorKind, path::Path, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use fangorn::{Forest, file::Contents, import};
+use fangorn::{
+    Forest,
+    file::Contents,
+    import::{self, LoadOptions},
+};
 
 use error::{Error, Result};
+use limits::LimitsChoice;
 
 /// A compiler for trained decision forests.
 #[derive(Debug, Parser)]
@@ -68,7 +76,16 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => match usage::line::<Cli>(&e) {
+            Some(line) => {
+                error::say(&line);
+                return ExitCode::from(2);
+            }
+            None => e.exit(),
+        },
+    };
     error::silence_panics();
     let run = || match &cli.command {
         Command::Predict(args) => predict::run(args),
@@ -92,21 +109,36 @@ fn main() -> ExitCode {
 }
 
 /// Loads the model a command is about.
-fn load_model(path: &Path) -> Result<Forest> {
-    import::load(path, &import::LoadOptions::default()).map_err(library_error)
+fn load_model(path: &Path, limits: &LimitsChoice) -> Result<Forest> {
+    let options = LoadOptions { limits: limits.limits(), ..LoadOptions::default() };
+    import::load(path, &options).map_err(library_error)
 }
 
 /// The same with what its file says besides.
-fn load_contents(path: &Path) -> Result<Contents> {
-    Contents::load(path, &import::LoadOptions::default()).map_err(library_error)
+fn load_contents(path: &Path, limits: &LimitsChoice) -> Result<Contents> {
+    let options = LoadOptions { limits: limits.limits(), ..LoadOptions::default() };
+    Contents::load(path, &options).map_err(library_error)
 }
 
-/// What the library refuses, with a remedy where it has none.
+/// What the library refuses, with a remedy where it has none, and with the flag where it names a limit.
 fn library_error(error: fangorn::Error) -> Error {
     match error {
         fangorn::Error::Io { path, source } => {
-            Error::file(&path, format!("{source}; give a model file's path"))
+            let remedy = match source.kind() {
+                ErrorKind::OutOfMemory => "it is larger than the memory that there is",
+                _ => "give a model file's path",
+            };
+            Error::file(&path, format!("{source}; {remedy}"))
         }
+        fangorn::Error::Import(error) => match (error.file(), error.limit_name()) {
+            (Some(file), Some(limit)) => {
+                let flag = limits::flag(limit);
+                let what =
+                    format!("{}: {}; raise {flag} if you trust the file", error.place(), error.cause());
+                Error::file(file, what)
+            }
+            _ => Error::Library(error.into()),
+        },
         other => Error::Library(other),
     }
 }

@@ -1,14 +1,16 @@
 //! Writing results: `.npy`, CSV, and text on standard output.
 
 use std::{
-    fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use npyz::WriterBuilder;
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    whole::Whole,
+};
 
 /// A prediction's values, row after row.
 #[derive(Clone, Debug)]
@@ -57,28 +59,34 @@ impl Sink {
             _ => Err(Error::file(path, "the name ends neither in .npy nor in .csv; name the output so")),
         }
     }
+
+    /// Whether what is to be written can be, as far as that is known before there is anything to write.
+    ///
+    /// # Errors
+    /// A place that can't be written, and text for a file that holds numbers only.
+    pub fn check(&self, text: bool) -> Result<()> {
+        match self {
+            Self::Npy(path) if text => Err(Error::file(path, TEXT_IN_NPY)),
+            Self::Npy(path) | Self::Csv(path) => Whole::check(path),
+            Self::Stdout => Ok(()),
+        }
+    }
 }
+
+const TEXT_IN_NPY: &str = "classes with names are not written as .npy; name the output .csv";
 
 /// Writes a prediction.
 ///
 /// # Errors
 /// What the system says.
 pub fn write(table: &Table, sink: &Sink) -> Result<()> {
-    let into = |path: &Path, write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
-        let write = || {
-            let mut out = BufWriter::new(File::create(path)?);
-            write(&mut out)?;
-            out.flush()
-        };
-        write().map_err(|e| Error::file(path, format!("can't be written: {e}")))
-    };
     match sink {
         Sink::Stdout => {
             let mut out = BufWriter::new(io::stdout().lock());
             csv(table, &mut out).and_then(|()| out.flush()).map_err(Error::Output)
         }
-        Sink::Csv(path) => into(path, &|out| csv(table, out)),
-        Sink::Npy(path) => into(path, &|out| npy(table, out)),
+        Sink::Csv(path) => Whole::write(path, |out| csv(table, out)),
+        Sink::Npy(path) => Whole::write(path, |out| npy(table, out)),
     }
 }
 
@@ -115,9 +123,7 @@ fn npy(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     match &table.values {
         Values::Floats(values) => npy_of(values, &shape, out),
         Values::Ints(values) => npy_of(values, &shape, out),
-        Values::Words(_) => {
-            Err(io::Error::other("classes with names are not written as .npy; name the output .csv"))
-        }
+        Values::Words(_) => Err(io::Error::other(TEXT_IN_NPY)),
     }
 }
 

@@ -13,10 +13,11 @@ use crate::{
     backend::{Backend, Engine},
     compare,
     error::{Error, Result},
+    limits::LimitsChoice,
     load_contents,
     output::{self, Sink, Table, Values},
     profile::ProfileChoice,
-    rows::{self, Cell, Matrix},
+    rows::{self, Cell, Matrix, TableChoice},
     schedule::Choice,
     sum::SumChoice,
 };
@@ -66,6 +67,10 @@ pub struct Predict {
     /// max(1, |expected|)
     #[arg(long, value_name = "FILE")]
     expect: Option<PathBuf>,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
 }
 
 /// Runs the command.
@@ -77,24 +82,24 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
     let sink = Sink::new(args.o.as_deref())?;
-    let contents = load_contents(&args.model)?;
+    let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
         classes(forest).map_err(|what| Error::file(&args.model, what))?;
     }
-    let features = forest.features.len();
+    sink.check(args.output == Output::Class && written_as_text(&forest.classes.labels))?;
     let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
     // Where the producer compares in f64 it matters what a value was before it became an f32.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     let table = match doubles && !rows::holds_singles(&args.rows) {
         true => {
-            let rows = rows::read_rows::<f64>(&args.rows, features)?;
+            let rows = rows::read_rows::<f64>(&args.rows, forest, args.table)?;
             predict(forest, &engine()?, &rows, args.output)?
         }
         false => {
-            let rows = rows::read_rows::<f32>(&args.rows, features)?;
+            let rows = rows::read_rows::<f32>(&args.rows, forest, args.table)?;
             predict(forest, &engine()?, &rows, args.output)?
         }
     };
@@ -138,6 +143,11 @@ fn class_numbers<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>
         }
     }
     Ok(numbers)
+}
+
+/// Whether classes with these labels are written as text: where some label is no integer.
+fn written_as_text(labels: &[String]) -> bool {
+    labels.iter().any(|label| label.parse::<i32>().is_err())
 }
 
 /// Numbers by the producer's labels for them: integers where all of them are.

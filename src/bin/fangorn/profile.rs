@@ -1,7 +1,7 @@
 //! `fangorn profile`: how many rows come to each leaf, and `--profile`, which goes by it.
 
 use std::{
-    io::IsTerminal,
+    io::{IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
@@ -20,9 +20,11 @@ use crate::{
     Outcome,
     backend::{Backend, Engine},
     error::{Error, Result, one_line},
+    limits::LimitsChoice,
     load_model, output,
-    rows::{self, Cell, Matrix},
+    rows::{self, Cell, Matrix, TableChoice},
     schedule::Choice,
+    whole::Whole,
 };
 
 /// Count how many rows come to each leaf.
@@ -41,6 +43,10 @@ pub struct Count {
     /// Print what was counted as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
 }
 
 /// Leaf probabilities for schedules that go by them.
@@ -88,20 +94,20 @@ struct Report {
 /// # Errors
 /// Whatever is wrong with what was handed in.
 pub fn run(args: &Count) -> Result<Outcome> {
-    let forest = load_model(&args.model)?;
+    Whole::check(&args.o)?;
+    let forest = load_model(&args.model, &args.limits)?;
     if forest.trees.is_empty() {
         return Err(Error::file(&args.model, "it has no tree, so there is no leaf to count"));
     }
-    let features = forest.features.len();
     let profile = match forest.compare == CompareType::F64 && !rows::holds_singles(&args.rows) {
-        true => count(&forest, &rows::read_rows::<f64>(&args.rows, features)?)?,
-        false => count(&forest, &rows::read_rows::<f32>(&args.rows, features)?)?,
+        true => count(&forest, &rows::read_rows::<f64>(&args.rows, &forest, args.table)?)?,
+        false => count(&forest, &rows::read_rows::<f32>(&args.rows, &forest, args.table)?)?,
     };
     if profile.rows() == 0 {
         return Err(Error::file(&args.rows, "there is no row in it to count; give at least one"));
     }
     let text = serde_json::to_string(&profile).map_err(|e| Error::Defect(e.to_string()))? + "\n";
-    std::fs::write(&args.o, text).map_err(|e| Error::file(&args.o, format!("can't be written: {e}")))?;
+    Whole::write(&args.o, |out| out.write_all(text.as_bytes()))?;
     let visits = profile.visits();
     let report = Report {
         profile: args.o.display().to_string(),

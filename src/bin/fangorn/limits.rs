@@ -1,0 +1,61 @@
+//! How much a model file may ask for, by flags named after the fields of [`Limits`].
+
+use clap::Args;
+use fangorn::import::Limits;
+
+/// Limits on what a model file may ask for.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LimitsChoice {
+    /// Bytes of a model file [default: 4 GiB]
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_file_bytes: Option<u64>,
+    /// Bytes of memory for its nodes, leaf values and category sets [default: 16 GiB]
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_memory_bytes: Option<u64>,
+    /// Trees
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_trees: Option<usize>,
+    /// Nodes of all trees together
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_nodes: Option<usize>,
+    /// Depth of a tree
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_depth: Option<u32>,
+    /// Columns of a row
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_features: Option<usize>,
+    /// Outputs of the forest
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_outputs: Option<usize>,
+    /// 32-bit words of all category sets together
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_category_words: Option<usize>,
+    /// Bytes of one string
+    #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
+    max_string_bytes: Option<usize>,
+}
+
+const HEADING: &str = "Limits on what a model file may ask for, to raise where you trust the file";
+
+impl LimitsChoice {
+    /// The limits, each the default where no flag says otherwise.
+    pub fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            file_bytes: self.max_file_bytes.unwrap_or(usual.file_bytes),
+            trees: self.max_trees.unwrap_or(usual.trees),
+            nodes: self.max_nodes.unwrap_or(usual.nodes),
+            depth: self.max_depth.unwrap_or(usual.depth),
+            features: self.max_features.unwrap_or(usual.features),
+            outputs: self.max_outputs.unwrap_or(usual.outputs),
+            category_words: self.max_category_words.unwrap_or(usual.category_words),
+            memory_bytes: self.max_memory_bytes.unwrap_or(usual.memory_bytes),
+            string_bytes: self.max_string_bytes.unwrap_or(usual.string_bytes),
+        }
+    }
+}
+
+/// The flag that raises a limit, by the field's name.
+pub fn flag(field: &str) -> String {
+    format!("--max-{}", field.replace('_', "-"))
+}

@@ -1,0 +1,99 @@
+//! Comma-separated text, record after record.
+
+use std::borrow::Cow;
+
+use super::{
+    Matrix, Number, Wanted, What,
+    cell::Column,
+    header::{self, Columns},
+};
+use crate::error::{Error, Result, say};
+
+/// Reads a matrix.
+///
+/// # Errors
+/// A header that does not fit the model, a record of another length, a cell that is no value, and no row at all where
+/// rows are wanted.
+pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return wanted.fail("the text is UTF-16; save it as UTF-8");
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut cells: Vec<Column<'_>> = wanted.features().iter().map(Column::of).collect();
+    cells.resize_with(wanted.columns, Column::default);
+    let mut reader = ::csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
+    let mut record = ::csv::ByteRecord::new();
+    let mut next = |record: &mut ::csv::ByteRecord| {
+        reader.read_byte_record(record).map_err(|e| Error::file(wanted.path, e.to_string()))
+    };
+    let line =
+        |record: &::csv::ByteRecord| line_of(bytes, record.position().map_or(0, ::csv::Position::byte));
+    let mut matrix = Matrix { rows: 0, columns: wanted.columns, values: Vec::new() };
+    if !next(&mut record)? {
+        return ended(wanted, matrix, "it is empty");
+    }
+    let columns = first(wanted, &record, &cells, line(&record))?;
+    let mut more = !columns.header || next(&mut record)?;
+    while more {
+        if record.len() != columns.width {
+            let place = format!("line {} has", line(&record));
+            return wanted.fail(match columns.places {
+                Some(_) => format!(
+                    "{place} {} fields, the header {}; write one for each column",
+                    record.len(),
+                    columns.width
+                ),
+                None => wanted.other_columns(&place, record.len()),
+            });
+        }
+        let held = matrix.values.len();
+        matrix.values.try_reserve(wanted.columns).map_err(|_| wanted.no_room::<T>(held + wanted.columns))?;
+        for (column, cell) in cells.iter().enumerate() {
+            let at = columns.places.as_ref().map_or(column, |places| places[column]);
+            let Some(value) = cell.value(&record[at]) else {
+                return wanted.fail(header::no_value(
+                    line(&record),
+                    at,
+                    &String::from_utf8_lossy(&record[at]),
+                ));
+            };
+            matrix.values.push(T::cast(value));
+        }
+        matrix.rows += 1;
+        more = next(&mut record)?;
+    }
+    ended(wanted, matrix, "a header and nothing under it")
+}
+
+/// What was read, unless rows are wanted and there is none.
+fn ended<T>(wanted: &Wanted<'_>, matrix: Matrix<T>, none: &str) -> Result<Matrix<T>> {
+    match wanted.what {
+        What::Rows(..) if matrix.rows == 0 => {
+            wanted.fail(format!("there is no row in it: {none}; give at least one row"))
+        }
+        _ => Ok(matrix),
+    }
+}
+
+/// What the first record is. Says so where columns are left out.
+fn first(
+    wanted: &Wanted<'_>,
+    record: &::csv::ByteRecord,
+    cells: &[Column<'_>],
+    line: usize,
+) -> Result<Columns> {
+    let fields: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
+    let odd = record.iter().zip(cells).position(|(text, column)| column.value(text).is_none());
+    let columns = header::columns(wanted, &fields, odd, line)?;
+    if let Some(note) = &columns.note {
+        say(&format!("{}: {note}", wanted.path.display()));
+    }
+    Ok(columns)
+}
+
+/// The number of the line on which a record begins. The reader's own count stands at the empty lines before it.
+fn line_of(bytes: &[u8], at: u64) -> usize {
+    let at = usize::try_from(at).unwrap_or(bytes.len()).min(bytes.len());
+    let empty = bytes[at..].iter().take_while(|b| matches!(b, b'\n' | b'\r')).count();
+    1 + bytes[..at + empty].iter().filter(|b| **b == b'\n').count()
+}

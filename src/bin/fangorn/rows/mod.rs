@@ -1,0 +1,200 @@
+//! Reading matrices: `.npy` of any number type, and CSV with or without a header.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `npy` | numpy's files |
+//! | `csv` | comma-separated text, record after record |
+//! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
+//! | `cell` | what the text of one cell means |
+
+mod cell;
+mod csv;
+mod header;
+mod npy;
+
+use std::{
+    io::{ErrorKind, Read},
+    path::Path,
+};
+
+use clap::Args;
+use fangorn::{Forest, forest::Feature};
+
+use crate::error::{Error, Result};
+
+pub use npy::holds_singles;
+
+/// A matrix, row after row.
+#[derive(Clone, Debug)]
+pub struct Matrix<T> {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub columns: usize,
+    /// `rows x columns` values.
+    pub values: Vec<T>,
+}
+
+impl<T> Matrix<T> {
+    /// Row `r`.
+    pub fn row(&self, r: usize) -> &[T] {
+        &self.values[r * self.columns..][..self.columns]
+    }
+}
+
+/// A type that backends take rows in.
+pub trait Cell: Number + fangorn::cpu::Row {
+    /// The rows as `f32`.
+    #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "burn's backends alone need it"))]
+    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>>;
+}
+
+impl Cell for f32 {
+    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>> {
+        std::borrow::Cow::Borrowed(rows)
+    }
+}
+
+impl Cell for f64 {
+    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>> {
+        let values = rows.values.iter().map(|v| *v as f32).collect();
+        std::borrow::Cow::Owned(Matrix { rows: rows.rows, columns: rows.columns, values })
+    }
+}
+
+/// A type that values are read as.
+pub trait Number: Copy {
+    /// Casts as numpy does; a missing value is NaN.
+    fn cast(value: f64) -> Self;
+}
+
+impl Number for f32 {
+    fn cast(value: f64) -> Self {
+        value as Self
+    }
+}
+
+impl Number for f64 {
+    fn cast(value: f64) -> Self {
+        value
+    }
+}
+
+/// How the columns of a table are told.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct TableChoice {
+    /// Take a CSV's columns in their order, whatever names its header gives them
+    #[arg(long)]
+    by_position: bool,
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug)]
+enum What<'a> {
+    /// Rows for a model of these columns.
+    Rows(&'a Forest, TableChoice),
+    /// Values that are expected, a row of them for each row.
+    Expected,
+}
+
+/// The matrix a reader is after.
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'a> {
+    path: &'a Path,
+    what: What<'a>,
+    columns: usize,
+    /// Where the number of columns comes from, and what to do about another one.
+    rule: [&'a str; 2],
+}
+
+impl<'a> Wanted<'a> {
+    fn fail<T>(&self, what: impl Into<String>) -> Result<T> {
+        Err(Error::file(self.path, what))
+    }
+
+    fn check_columns(&self, place: &str, found: usize) -> Result<()> {
+        match found == self.columns {
+            true => Ok(()),
+            false => self.fail(self.other_columns(place, found)),
+        }
+    }
+
+    fn other_columns(&self, place: &str, found: usize) -> String {
+        let [source, remedy] = self.rule;
+        format!("{place} {found} columns, {source} {}; {remedy}", self.columns)
+    }
+
+    /// The model's columns, where the file is for a model.
+    fn features(&self) -> &'a [Feature] {
+        match self.what {
+            What::Rows(forest, _) => &forest.features,
+            What::Expected => &[],
+        }
+    }
+
+    /// So many values of a type can't be held.
+    fn no_room<T>(&self, values: usize) -> Error {
+        let bytes = values.saturating_mul(size_of::<T>());
+        let remedy = "hand over fewer rows at a time";
+        Error::file(
+            self.path,
+            format!("{values} values need {bytes} bytes, more than there is memory for; {remedy}"),
+        )
+    }
+}
+
+/// Reads rows for a model; `-` is CSV from standard input.
+///
+/// # Errors
+/// A file that can't be read, is no matrix of numbers, or has other columns.
+pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) -> Result<Matrix<T>> {
+    let rule = ["the model was trained on", "hand over all its columns in order"];
+    read(&Wanted { path, what: What::Rows(forest, table), columns: forest.features.len(), rule })
+}
+
+/// Reads what is expected of `rows` rows of `columns` values.
+///
+/// # Errors
+/// As [`read_rows`], or another number of rows.
+pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<f64>> {
+    let rule = ["the output has", "expect what --output names"];
+    let wanted = Wanted { path, what: What::Expected, columns, rule };
+    let found: Matrix<f64> = read(&wanted)?;
+    if found.rows != rows {
+        return wanted.fail(format!("{} rows, {rows} were predicted; expect one for each", found.rows));
+    }
+    Ok(found)
+}
+
+/// Whether the model's columns have names that a header has to hold.
+pub fn has_names(forest: &Forest) -> bool {
+    header::Names::of(forest).are_chosen()
+}
+
+fn read<T: Number>(wanted: &Wanted<'_>) -> Result<Matrix<T>> {
+    let path = wanted.path;
+    let refused = |path: &Path, e: std::io::Error, remedy: &str| match e.kind() {
+        ErrorKind::OutOfMemory => Error::file(
+            path,
+            "the file is larger than the memory that there is; hand over fewer rows at a time",
+        ),
+        _ => Error::file(path, format!("{e}; {remedy}")),
+    };
+    if path.as_os_str() == "-" {
+        let path = Path::new("standard input");
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().lock().read_to_end(&mut bytes);
+        read.map_err(|e| refused(path, e, "hand over CSV there"))?;
+        return csv::read(&Wanted { path, ..*wanted }, &bytes);
+    }
+    let bytes = || {
+        let remedy = "give a readable .npy or .csv file, or - for standard input";
+        std::fs::read(path).map_err(|e| refused(path, e, remedy))
+    };
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+    match extension.as_str() {
+        "npy" => npy::read(wanted, &bytes()?),
+        "csv" => csv::read(wanted, &bytes()?),
+        _ => wanted.fail("the name ends neither in .npy nor in .csv, so its format is unknown; rename it"),
+    }
+}

@@ -1,0 +1,182 @@
+//! numpy's `.npy`: matrices of every type of numbers that it has, f16 among them.
+
+use std::{io::Read, path::Path};
+
+use half::f16;
+use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
+
+use super::{Matrix, Number, Wanted, What};
+use crate::error::{Error, Result, caught};
+
+/// Brackets that a header of a matrix can hold; more would be nested for the parser to run out of stack on.
+const MOST_BRACKETS: usize = 32;
+
+const REMEDY: &str = "save it again with numpy.save";
+
+/// Whether a file's values are all of an `f32`'s precision, as far as its header says: the first bytes of a `.npy`.
+pub fn holds_singles(path: &Path) -> bool {
+    let mut header = Vec::new();
+    let read = || std::fs::File::open(path)?.take(1 << 10).read_to_end(&mut header).map(|_| header);
+    // What can't be read is reported by whoever reads it for its values.
+    let header = read().unwrap_or_default();
+    let small = ["f4'", "f2'", "i1'", "u1'", "i2'", "u2'", "b1'"];
+    let text = String::from_utf8_lossy(&header);
+    header.starts_with(b"\x93NUMPY") && small.iter().any(|descr| text.contains(descr))
+}
+
+/// Reads a matrix.
+///
+/// # Errors
+/// Another shape, a type that is no number's, and a file that is damaged or shorter than its header says.
+pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
+    let text = header(wanted, bytes)?;
+    if text.iter().filter(|b| b"([{".contains(b)).count() > MOST_BRACKETS {
+        return wanted.fail(format!("its npy header is no plain array's; {REMEDY}"));
+    }
+    if let Some(why) = descr(&String::from_utf8_lossy(text)).and_then(no_number) {
+        return wanted.fail(why);
+    }
+    let mut rest = bytes;
+    // A shape whose product overflows panics in there.
+    let header = match caught(|| NpyHeader::from_reader(&mut rest)) {
+        Ok(Ok(header)) => header,
+        Ok(Err(e)) => return wanted.fail(format!("no npy file: {e}; {REMEDY}")),
+        Err(_) => return wanted.fail(format!("its npy header gives an impossible shape; {REMEDY}")),
+    };
+    let shape: Vec<usize> =
+        header.shape().iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
+    let [rows, columns] = match (&shape[..], wanted.what) {
+        (&[0], _) => [0, wanted.columns],
+        (&[n], What::Expected) if wanted.columns == 1 => [n, 1],
+        (&[n], _) if n == wanted.columns => [1, n],
+        (&[0, 0], _) => [0, wanted.columns],
+        (&[n], _) => {
+            let remedy = format!("reshape it to rows x {}", wanted.columns);
+            return wanted.fail(format!("an array of one dimension and {n} values is no matrix; {remedy}"));
+        }
+        (&[rows, columns], _) => [rows, columns],
+        _ => return wanted.fail(format!("an array of {} dimensions, rows have 2; reshape it", shape.len())),
+    };
+    wanted.check_columns("rows have", columns)?;
+    let dtype = header.dtype();
+    let needed = rows.checked_mul(columns).and_then(|n| n.checked_mul(dtype.num_bytes()?));
+    let Some(data) = needed.and_then(|needed| rest.get(..needed)) else {
+        let what = format!(
+            "{rows} x {columns} values are announced, the file ends after {} bytes of them",
+            rest.len()
+        );
+        return wanted.fail(format!("{what}; {REMEDY}"));
+    };
+    let mut cells: Cells<'_, T> =
+        Cells { data, shape: [rows, columns], order: header.order(), big: false, values: Vec::new() };
+    cells.values.try_reserve_exact(rows * columns).map_err(|_| wanted.no_room::<T>(rows * columns))?;
+    let read = match &dtype {
+        DType::Plain(plain) => {
+            cells.big = plain.endianness() == Endianness::Big;
+            cells.read(plain.type_char(), plain.size_field())
+        }
+        _ => false,
+    };
+    match read {
+        true => Ok(Matrix { rows, columns, values: cells.values }),
+        false => {
+            let remedy = "convert it with .astype(numpy.float32)";
+            wanted.fail(format!("values of type {} are not read; {remedy}", dtype.descr()))
+        }
+    }
+}
+
+/// The header's text, which has to be in the file as long as it says that it is.
+fn header<'b>(wanted: &Wanted<'_>, bytes: &'b [u8]) -> Result<&'b [u8]> {
+    let wrong = |what: &str| Error::file(wanted.path, format!("{what}; {REMEDY}"));
+    let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
+        return Err(wrong("no npy file: its first bytes are another file's"));
+    };
+    let (length, text) = match rest {
+        [1, _, a, b, text @ ..] => (u32::from(u16::from_le_bytes([*a, *b])), text),
+        [2 | 3, _, a, b, c, d, text @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]), text),
+        [1..=3, ..] | [] => return Err(wrong("the npy file ends in its header")),
+        _ => return Err(wrong("no npy file of versions 1 to 3")),
+    };
+    text.get(..length as usize).ok_or_else(|| wrong("the npy file ends in its header"))
+}
+
+/// The type of the values as the header's text has it, where it is a plain one.
+fn descr(header: &str) -> Option<&str> {
+    let (_, rest) = header.split_once("'descr':")?;
+    let rest = rest.trim_start();
+    let quote = rest.chars().next().filter(|c| matches!(c, '\'' | '"' | '['))?;
+    if quote == '[' {
+        return Some("[");
+    }
+    rest[1..].split(quote).next()
+}
+
+/// Why values of a type are no numbers, and what to do; `None` where they are.
+fn no_number(descr: &str) -> Option<String> {
+    let kind = descr.trim_start_matches(['<', '>', '|', '=']).chars().next()?;
+    let (what, remedy) = match kind {
+        'O' => ("Python objects", "convert it with .astype(numpy.float32), or save a table as CSV"),
+        'M' | 'm' => ("dates or times", "convert them to the numbers that the model was trained on"),
+        'S' | 'a' | 'U' => ("text", "convert numbers with .astype(numpy.float32), or save a table as CSV"),
+        'c' => ("complex numbers", "take their .real or .imag"),
+        'V' => ("raw bytes", "convert it with .astype(numpy.float32)"),
+        '[' => ("records with fields", "stack the fields as columns, numpy.column_stack say"),
+        _ => return None,
+    };
+    let descr = if kind == '[' { String::new() } else { format!(" (type '{descr}')") };
+    Some(format!("its values are {what}{descr}, which are not read; {remedy}"))
+}
+
+/// Values as they lie in a file.
+struct Cells<'b, T> {
+    data: &'b [u8],
+    shape: [usize; 2],
+    order: Order,
+    /// Whether the first byte of a value is its highest.
+    big: bool,
+    /// Values that were read, row after row.
+    values: Vec<T>,
+}
+
+impl<T: Number> Cells<'_, T> {
+    /// Reads all values; false where they are of no type of numbers.
+    fn read(&mut self, kind: TypeChar, bytes: u64) -> bool {
+        match (kind, bytes) {
+            (TypeChar::Float, 2) => self.take(|b| f16::from_le_bytes(b).to_f64()),
+            (TypeChar::Float, 4) => self.take(|b| f64::from(f32::from_le_bytes(b))),
+            (TypeChar::Float, 8) => self.take(f64::from_le_bytes),
+            (TypeChar::Int, 1) => self.take(|b| f64::from(i8::from_le_bytes(b))),
+            (TypeChar::Int, 2) => self.take(|b| f64::from(i16::from_le_bytes(b))),
+            (TypeChar::Int, 4) => self.take(|b| f64::from(i32::from_le_bytes(b))),
+            (TypeChar::Int, 8) => self.take(|b| i64::from_le_bytes(b) as f64),
+            (TypeChar::Uint, 1) => self.take(|b| f64::from(u8::from_le_bytes(b))),
+            (TypeChar::Uint, 2) => self.take(|b| f64::from(u16::from_le_bytes(b))),
+            (TypeChar::Uint, 4) => self.take(|b| f64::from(u32::from_le_bytes(b))),
+            (TypeChar::Uint, 8) => self.take(|b| u64::from_le_bytes(b) as f64),
+            (TypeChar::Bool, 1) => self.take(|[b]: [u8; 1]| f64::from(u8::from(b != 0))),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Reads values of `N` bytes, which are handed on with the lowest byte first.
+    fn take<const N: usize>(&mut self, value: impl Fn([u8; N]) -> f64) {
+        let (cells, _) = self.data.as_chunks::<N>();
+        let ([rows, columns], big) = (self.shape, self.big);
+        let cell = |at: usize| {
+            let mut bytes = cells[at];
+            if big {
+                bytes.reverse();
+            }
+            T::cast(value(bytes))
+        };
+        match self.order {
+            Order::C => self.values.extend((0..rows * columns).map(cell)),
+            Order::Fortran => {
+                let places = (0..rows).flat_map(|r| (0..columns).map(move |c| c * rows + r));
+                self.values.extend(places.map(cell));
+            }
+        }
+    }
+}

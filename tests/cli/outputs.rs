@@ -1,0 +1,107 @@
+//! Files that are written: whole or not at all, and refused before there is anything to write.
+
+use crate::{Scratch, fangorn, model, prints, refuses, zoo};
+
+/// Files of a folder whose names are not among these.
+fn others(folder: &std::path::Path, names: &[&str]) -> Vec<String> {
+    let files = std::fs::read_dir(folder).expect("a folder").flatten();
+    let files = files.map(|file| file.file_name().to_string_lossy().into_owned());
+    files.filter(|name| !names.contains(&name.as_str())).collect()
+}
+
+#[test]
+fn what_can_not_be_written_is_refused_before_rows_are_read() {
+    let scratch = Scratch::new("unwritable");
+    let absent = scratch.path("absent.csv");
+    // The rows are not there either, and nobody has come to that.
+    let (named, classes) = (model("sklearn-forest-names"), scratch.path("classes.npy"));
+    let class = ["predict", &named, "--rows", &absent, "--output", "class", "-o", &classes];
+    refuses(&class, &["classes.npy", "names", ".csv"]);
+    let churn = model("churn");
+    let nowhere = scratch.path("nowhere/out.npy");
+    let profile = scratch.path("nowhere/profile.json");
+    let text = scratch.path("nowhere/plan.txt");
+    for (arguments, name) in [
+        (["predict", &churn, "--rows", &absent, "-o", &nowhere], "out.npy"),
+        (["profile", &churn, "--rows", &absent, "-o", &profile], "profile.json"),
+        (["lower", &churn, "--emit", "plan", "--output", &text], "plan.txt"),
+    ] {
+        refuses(&arguments, &[name, "can't be written", "folder"]);
+    }
+    let folder = scratch.path("folder.npy");
+    std::fs::create_dir(&folder).expect("a folder");
+    refuses(&["predict", &churn, "--rows", &absent, "-o", &folder], &["folder.npy", "can't be written"]);
+    assert!(others(&scratch.0, &["folder.npy"]).is_empty());
+}
+
+#[test]
+fn what_was_there_goes_only_for_what_is_whole() {
+    let scratch = Scratch::new("whole");
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let out = scratch.file("out.csv", "old");
+    let predict = ["predict", &model, "--rows", &rows, "--output", "leaf", "-o", &out];
+    let bad = scratch.file("bad.csv", "1,2\n");
+    assert_eq!(fangorn(&["predict", &model, "--rows", &bad, "-o", &out]).status.code(), Some(2));
+    assert_eq!(std::fs::read_to_string(&out).expect("it"), "old");
+    prints(&predict);
+    assert!(std::fs::read_to_string(&out).expect("it").lines().count() == 20);
+    assert!(others(&scratch.0, &["out.csv", "bad.csv"]).is_empty());
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_or_a_signal_leaves_the_old_file() {
+    let scratch = Scratch::new("full");
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let out = scratch.file("out.npy", "old");
+    // The signal for a file over its limit ends a program that does not ignore it.
+    for (before, ignored) in [("trap '' XFSZ;", true), ("", false)] {
+        let script = format!("{before} ulimit -f 2; exec \"$0\" \"$@\"");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_fangorn")])
+            .args(["predict", &model, "--rows", &rows, "--output", "leaf", "-o", &out])
+            .output()
+            .expect("a shell");
+        assert!(!output.status.success(), "{output:?}");
+        assert_eq!(std::fs::read_to_string(&out).expect("it"), "old");
+        if ignored {
+            crate::assert_refused(&output, &["out.npy", "can't be written"]);
+            assert!(others(&scratch.0, &["out.npy"]).is_empty());
+        }
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn links_and_devices_are_written_through() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let scratch = Scratch::new("links");
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let expected = prints(&["predict", &model, "--rows", &rows]);
+    let (target, link) = (scratch.file("target.csv", "old"), scratch.path("link.csv"));
+    std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o640)).expect("a mode");
+    symlink("target.csv", &link).expect("a link");
+    prints(&["predict", &model, "--rows", &rows, "-o", &link]);
+    assert_eq!(std::fs::read_to_string(&target).expect("it"), expected);
+    assert!(std::fs::symlink_metadata(&link).expect("it").is_symlink());
+    assert_eq!(std::fs::metadata(&target).expect("it").permissions().mode() & 0o777, 0o640);
+    let device = scratch.path("device.csv");
+    symlink("/dev/null", &device).expect("a link");
+    prints(&["predict", &model, "--rows", &rows, "-o", &device]);
+    assert!(others(&scratch.0, &["target.csv", "link.csv", "device.csv"]).is_empty());
+}
+
+#[test]
+fn a_limit_is_named_with_the_flag_that_raises_it() {
+    let churn = model("churn");
+    for (flag, value) in [
+        ("--max-file-bytes", "100"),
+        ("--max-trees", "3"),
+        ("--max-nodes", "10"),
+        ("--max-string-bytes", "2"),
+    ] {
+        refuses(&["inspect", &churn, flag, value], &["model.ubj", "over the limit", flag]);
+    }
+    prints(&["inspect", &churn, "--max-file-bytes", "10000000"]);
+}
