@@ -221,6 +221,17 @@ pub struct Producer {
     pub version: String,
     /// Its name for the objective.
     pub objective: String,
+    /// What early stopping found, where the file says it and all of its rounds are in the forest.
+    pub early_stop: Option<EarlyStop>,
+}
+
+/// The best of a model's boosting rounds, by what its producer measured while it trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EarlyStop {
+    /// The best round, counted from 0.
+    pub best: u32,
+    /// How many rounds there are; more than `best`.
+    pub rounds: u32,
 }
 
 /// How trees that add to the same output are taken together.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{LoadOptions, load, parse};
-use crate::forest::{Forest, reference};
+use crate::forest::{EarlyStop, Forest, reference};
 
 /// The folders of XGBoost models with expected results, in the crate's own zoo and in a larger one beside the crate.
 fn zoo() -> Vec<PathBuf> {
@@ -99,6 +99,26 @@ fn reg_linear_is_an_old_name_of_squared_error() {
     let row = vec![0.25f32; old.features.len()];
     assert_eq!(reference::values(&old, &row), reference::values(&new, &row));
     assert_eq!((old.transform, old.base_score), (new.transform, new.base_score));
+}
+
+#[test]
+fn the_best_round_is_read_where_it_is_a_round_of_the_file() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo/logistic-1.7.6/model.json");
+    let text = std::fs::read_to_string(file).unwrap();
+    let stop = |best: &str, iteration_range| {
+        let text = text.replace(r#""best_iteration":"19""#, &format!(r#""best_iteration":{best}"#));
+        let options = LoadOptions { iteration_range, ..LoadOptions::default() };
+        parse(text.as_bytes(), &options).map(|forest| forest.producer.early_stop)
+    };
+    let known = [("12", Some(12)), (" 2", Some(2)), ("+2", Some(2)), ("0", Some(0)), ("19", Some(19))];
+    for (best, expected) in known.into_iter().chain(["20", "-1", "1.0", "best", ""].map(|best| (best, None)))
+    {
+        let expected = expected.map(|best| EarlyStop { best, rounds: 20 });
+        assert_eq!(stop(&format!("\"{best}\""), None).unwrap(), expected, "{best}");
+    }
+    assert_eq!(stop("\"12\"", Some(0..13)).unwrap(), None);
+    let error = stop("12", None).expect_err("a number, which XGBoost does not read either");
+    assert_eq!(error.place().to_string(), "learner.attributes.best_iteration", "{error}");
 }
 
 #[test]

@@ -686,6 +686,12 @@ def write(xgb, np, name, file, make, out):
     np.save(str(folder / "rows.npy"), rows)
     np.save(str(folder / "margin.npy"), margin)
     np.save(str(folder / "leaves.npy"), leaves)
+    best = booster.attr("best_iteration")
+    if best is not None:
+        first = (0, int(best) + 1)
+        alone = table(booster.predict(d, output_margin=True, iteration_range=first), np.float32)
+        np.save(str(folder / "margin-best.npy"), alone)
+        np.save(str(folder / "output-best.npy"), table(booster.predict(d, iteration_range=first), np.float32))
     if output.shape != margin.shape or not (output == margin).all():
         np.save(str(folder / "output.npy"), output)
     config = json.loads(booster.save_config())["learner"]

@@ -10,10 +10,10 @@ use fangorn::{
 
 use crate::{
     Outcome,
+    answer::Answer,
     backend::{Backend, Engine},
     compare,
     error::{Error, Result},
-    load_contents,
     output::{self, Sink, Table, Values},
     profile::ProfileChoice,
     rows::{self, Cell, Matrix},
@@ -56,6 +56,8 @@ pub struct Predict {
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]
+    answer: Answer,
+    #[command(flatten)]
     profile: ProfileChoice,
     #[command(flatten)]
     sum: SumChoice,
@@ -77,7 +79,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
     let sink = Sink::new(args.o.as_deref())?;
-    let contents = load_contents(&args.model)?;
+    let contents = args.answer.load(&args.model)?;
     let forest = &contents.forest;
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
@@ -90,11 +92,13 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     let table = match doubles && !rows::holds_singles(&args.rows) {
         true => {
-            let rows = rows::read_rows::<f64>(&args.rows, features)?;
+            let mut rows = rows::read_rows::<f64>(&args.rows, features)?;
+            args.answer.mark_missing(&mut rows);
             predict(forest, &engine()?, &rows, args.output)?
         }
         false => {
-            let rows = rows::read_rows::<f32>(&args.rows, features)?;
+            let mut rows = rows::read_rows::<f32>(&args.rows, features)?;
+            args.answer.mark_missing(&mut rows);
             predict(forest, &engine()?, &rows, args.output)?
         }
     };

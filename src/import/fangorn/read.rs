@@ -8,8 +8,8 @@ use super::super::budget::Budget;
 use super::super::{ErrorKind, Format, ImportError, LoadOptions, Place};
 use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, kind};
 use crate::forest::{
-    Aggregate, CategoryRule, CategorySet, ClassRule, Classes, CompareType, Forest, ForestBuilder, Node,
-    Predicate, Real, Side, Transform, Tree,
+    Aggregate, CategoryRule, CategorySet, ClassRule, Classes, CompareType, EarlyStop, Forest, ForestBuilder,
+    Node, Predicate, Real, Side, Transform, Tree,
 };
 use crate::{Error, import};
 
@@ -304,6 +304,13 @@ impl Contents {
 fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, ImportError> {
     let mut budget = Budget::new(&options.limits);
     let mut builder = head(&mut sections.get(b"HEAD")?, &budget)?;
+    if let Some(mut section) = sections.find(b"stop") {
+        let (best, rounds) = (section.u32()?, section.u32()?);
+        if best >= rounds {
+            return Err(error(ErrorKind::Value, "stop", format!("round {best} of {rounds}")));
+        }
+        builder = builder.early_stop(EarlyStop { best, rounds });
+    }
     sets(sections, &mut builder, &mut budget)?;
 
     let place = |name: &'static str| move || Place::Field(name.into());

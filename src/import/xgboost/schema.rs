@@ -16,11 +16,19 @@ pub(crate) struct Document {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Learner {
+    pub attributes: Option<Attributes>,
     #[serde(default, deserialize_with = "names")]
     pub feature_names: Vec<String>,
     pub gradient_booster: Booster,
     pub learner_model_param: ModelParam,
     pub objective: Objective,
+}
+
+/// What users and callbacks have written down, all of it in strings.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Attributes {
+    /// The best round of early stopping, counted from 0.
+    pub best_iteration: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
