@@ -311,7 +311,7 @@ pub struct Forest {
     pub leaf_values: Vec<Real>,
     /// The category sets that [`Predicate::InSet`] names.
     pub sets: Vec<CategorySet>,
-    /// The start of each output's sum, in margin space.
+    /// The start of each output's sum, in margin space. XGBoost's poisson models of labels that are all zero start at -∞.
     pub base_score: Vec<Real>,
     /// How trees of the same output are taken together.
     pub aggregate: Aggregate,

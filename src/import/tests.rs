@@ -102,6 +102,36 @@ fn reg_linear_is_an_old_name_of_squared_error() {
 }
 
 #[test]
+fn base_scores_at_the_ends_are_taken_as_xgboost_takes_them() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo/logistic-1.7.6/model.json");
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains(r#""base_score":"5E-1""#));
+    let (minus, plus, nan) = (f64::NEG_INFINITY, f64::INFINITY, f64::NAN);
+    for (objective, base, margin, value) in [
+        ("count:poisson", "[0E0]", minus, 0.0),
+        ("reg:tweedie", "-0", minus, 0.0),
+        ("survival:cox", "[-5E-1]", nan, nan),
+        ("survival:aft", "[NaN]", nan, nan),
+        ("count:poisson", "1E39", plus, plus),
+        ("reg:gamma", "[Infinity]", plus, plus),
+        ("reg:squarederror", "[-Infinity]", minus, minus),
+        ("binary:logitraw", "[NaN]", nan, nan),
+        ("binary:hinge", "[Infinity]", plus, 1.0),
+    ] {
+        let text = text.replace("binary:logistic", objective);
+        let text = text.replace(r#""base_score":"5E-1""#, &format!(r#""base_score":"{base}""#));
+        let forest = parse(text.as_bytes(), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+        let row = vec![0.25f32; forest.features.len()];
+        let same = |found: f64, expected: f64| found == expected || found.is_nan() && expected.is_nan();
+        let found = [reference::margins(&forest, &row)[0], reference::values(&forest, &row)[0]];
+        assert!(same(found[0], margin) && same(found[1], value), "{objective} {base}: {found:?}");
+        assert!(crate::sum::FixedPoint::new(&forest).is_err());
+        let kept = super::fangorn::Contents::new(forest.clone()).to_bytes();
+        assert_eq!(parse(&kept, &LoadOptions::default()).as_ref(), Ok(&forest));
+    }
+}
+
+#[test]
 fn the_best_round_is_read_where_it_is_a_round_of_the_file() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo/logistic-1.7.6/model.json");
     let text = std::fs::read_to_string(file).unwrap();

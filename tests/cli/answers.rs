@@ -92,6 +92,31 @@ fn rounds_of_other_models_are_chosen_or_refused_by_name() {
 }
 
 #[test]
+fn sums_may_start_at_no_finite_number() {
+    let scratch = Scratch::new("base");
+    let rows = zoo("logistic-1.7.6", "rows.npy");
+    let json = std::fs::read_to_string(model("logistic-1.7.6")).expect("a model");
+    for (base, margin, value) in [("0E0", "-inf", "0.0"), ("-5E-1", "NaN", "NaN"), ("1E39", "inf", "inf")] {
+        let json = json.replace("binary:logistic", "count:poisson");
+        let json = json.replace(r#""base_score":"5E-1""#, &format!(r#""base_score":"{base}""#));
+        let poisson = scratch.file("poisson.json", json);
+        for (output, expected) in [("margin", margin), ("value", value)] {
+            let predict = ["predict", &poisson, "--rows", &rows, "--output", output];
+            for more in [&[][..], &["--backend", "reference"], &["--sum", "tree"]] {
+                let printed = prints(&[&predict[..], more].concat());
+                assert!(
+                    printed.lines().all(|line| line == expected),
+                    "{base}, {output}, {more:?}: {printed}"
+                );
+            }
+            let exact = [&predict[..], &["--sum", "exact"]].concat();
+            refuses(&exact, &["base_score: value 0 is", "use the contract `any` or `tree`"]);
+        }
+        assert!(prints(&["inspect", &poisson]).contains(&format!("\nbase score  {margin}\n")));
+    }
+}
+
+#[test]
 fn a_value_may_stand_for_missing_ones() {
     let scratch = Scratch::new("missing");
     let model = model("logistic-missing");

@@ -344,7 +344,7 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
     // Once more in order, so that the same file is refused in the same words.
     let grown = grown.or_else(|_| (0..trees).map(tree).collect::<Result<_, ImportError>>())?;
     builder.set_trees(grown, targets.map(|t| t.iter().map(|t| u32::from_le_bytes(*t)).collect()));
-    budget.finish(builder)
+    budget.finish_of_any_base(builder)
 }
 
 fn node(asks: u32, what: u64, [left, right]: [u32; 2]) -> Option<Node> {

@@ -135,7 +135,7 @@ fn outputs(classes: u64, targets: u64, options: &LoadOptions) -> Result<usize, I
 
 fn objective(name: &str, version: Version, outputs: usize) -> Result<Objective, ImportError> {
     let path = "learner.objective.name";
-    let Some(objective) = objective::find(name, version) else {
+    let Some(objective) = objective::find(name) else {
         let cause = format!("objective `{name}` is not supported");
         return Err(at(ErrorKind::Unsupported, path, cause).with_remedy(
             "train with an objective of XGBoost 1.4 to 3.2, or save with the one whose margins you want",
@@ -188,8 +188,8 @@ fn base_score(scores: &[f32], link: Link, outputs: usize) -> Result<Vec<Real>, I
         let cause = format!("{} values for {outputs} outputs", scores.len());
         return Err(at(ErrorKind::Structure, path, cause));
     }
-    if let Some(score) = scores.iter().find(|score| !link.accepts(**score)) {
-        let cause = format!("{score:?}, where the objective takes a value that is {}", link.domain());
+    if let Some((score, wanted)) = scores.iter().find_map(|score| Some((score, link.wants(*score)?))) {
+        let cause = format!("{score:?}, where the objective takes a value that is {wanted}");
         return Err(at(ErrorKind::Value, path, cause));
     }
     let margin = |o: usize| Real::from(link.apply(scores[if scores.len() == 1 { 0 } else { o }]));
