@@ -135,10 +135,10 @@ fn outputs(classes: u64, targets: u64, options: &LoadOptions) -> Result<usize, I
 
 fn objective(name: &str, version: Version, outputs: usize) -> Result<Objective, ImportError> {
     let path = "learner.objective.name";
-    let Some(objective) = objective::find(name) else {
+    let Some(objective) = objective::find(name, outputs) else {
         let cause = format!("objective `{name}` is not supported");
         return Err(at(ErrorKind::Unsupported, path, cause).with_remedy(
-            "train with an objective of XGBoost 1.4 to 3.2, or save with the one whose margins you want",
+            "train with an objective of XGBoost 1.4 to 3.4, or save with the one whose margins you want",
         ));
     };
     // Since 3.4 quantiles are made monotone after the sum, which no transform of ours does.
@@ -192,8 +192,8 @@ fn base_score(scores: &[f32], link: Link, outputs: usize) -> Result<Vec<Real>, I
         let cause = format!("{score:?}, where the objective takes a value that is {wanted}");
         return Err(at(ErrorKind::Value, path, cause));
     }
-    let margin = |o: usize| Real::from(link.apply(scores[if scores.len() == 1 { 0 } else { o }]));
-    Ok((0..outputs).map(margin).collect())
+    let of_all: Vec<f32> = (0..outputs).map(|o| scores[if scores.len() == 1 { 0 } else { o }]).collect();
+    Ok(link.margins(&of_all).into_iter().map(Real::from).collect())
 }
 
 /// Grows the chosen trees in the producer's order and gives the output that each adds to, and how many rounds of boosting

@@ -1,6 +1,7 @@
 //! XGBoost's objectives: what a base score means, and what becomes of a margin.
 
 use crate::forest::{ClassRule, Transform};
+use fangorn_kernels::plan::LEAST_STEP;
 
 /// Version of the XGBoost that wrote a file: major and minor.
 pub(super) type Version = (u32, u32);
@@ -23,17 +24,23 @@ pub(super) enum Link {
     Log,
     /// The same of what is above zero.
     LogOfPositive,
+    /// The first is a margin; each further one's is what makes its value, by [`Transform::CumulativeSoftplus`], of the one
+    /// before.
+    Ascending,
 }
 
-/// What an objective of that name means, or `None` for a name that is not known.
-pub(super) fn find(name: &str) -> Option<Objective> {
+/// What an objective of that name means for so many outputs, or `None` for a name that is not known.
+pub(super) fn find(name: &str, outputs: usize) -> Option<Objective> {
     let (link, transform) = match name {
+        // Several expectiles of a row ascend; one is its margin.
+        "reg:expectileerror" if outputs > 1 => (Link::Ascending, Transform::CumulativeSoftplus),
         "reg:squarederror"
         | "reg:linear"
         | "reg:squaredlogerror"
         | "reg:pseudohubererror"
         | "reg:absoluteerror"
         | "reg:quantileerror"
+        | "reg:expectileerror"
         | "rank:pairwise"
         | "rank:ndcg"
         | "rank:map" => (Link::Identity, Transform::Identity),
@@ -62,10 +69,21 @@ impl Objective {
 }
 
 impl Link {
-    /// The margin of a base score, in `f32` as XGBoost computes it.
-    pub(super) fn apply(self, base_score: f32) -> f32 {
+    /// The margins of the outputs' base scores, in `f32` as XGBoost computes them.
+    pub(super) fn margins(self, base_scores: &[f32]) -> Vec<f32> {
+        let mut margins: Vec<f32> = base_scores.iter().map(|b| self.apply(*b)).collect();
+        if self == Self::Ascending {
+            for (margin, pair) in margins.iter_mut().skip(1).zip(base_scores.windows(2)) {
+                *margin = inverse_softplus((pair[1] - pair[0] - LEAST_STEP).max(LEAST_STEP));
+            }
+        }
+        margins
+    }
+
+    /// The margin of a base score by itself.
+    fn apply(self, base_score: f32) -> f32 {
         match self {
-            Self::Identity => base_score,
+            Self::Identity | Self::Ascending => base_score,
             Self::Logit => {
                 let p = base_score.clamp(1e-6, 1.0 - 1e-6);
                 // XGBoost negates instead; the difference is the sign of a zero.
@@ -90,13 +108,19 @@ fn ln(x: f32) -> f32 {
     f64::from(x).ln() as f32
 }
 
+/// `ln(e^x - 1)` of an `x` above 0, rounded once.
+fn inverse_softplus(x: f32) -> f32 {
+    let x = f64::from(x);
+    (x + (-(-x).exp_m1()).ln()) as f32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn links_give_the_margins_that_xgboost_gives() {
-        let margin = |name: &str, score| find(name).map(|o| o.link.apply(score));
+        let margin = |name: &str, score| find(name, 1).map(|o| o.link.apply(score));
         assert_eq!(margin("binary:logistic", 0.5), Some(0.0));
         assert_eq!(margin("binary:logistic", 0.3), Some(-0.847_297_85));
         for edge in [0.0, -0.0, 1e-7, 1e-40] {
@@ -114,6 +138,22 @@ mod tests {
                     && margin(name, f32::NAN).is_some_and(f32::is_nan)
             );
         }
+    }
+
+    #[test]
+    fn several_expectiles_start_where_their_values_are_the_base_scores() {
+        let of = |outputs| find("reg:expectileerror", outputs).expect("an objective");
+        assert_eq!(of(1), Objective { link: Link::Identity, transform: Transform::Identity });
+        let several = of(3);
+        let margins = several.link.margins(&[-0.5, 0.5, 0.600_001]);
+        let expected = [-0.5, 0.541_323_3, -2.252_168];
+        assert!(margins.iter().zip(expected).all(|(m, e)| (m - e).abs() < 1e-5), "{margins:?}");
+        let mut values = [0.0; 3];
+        several.transform.apply(&margins, &mut values);
+        assert!(values.iter().zip([-0.5, 0.5, 0.600_001]).all(|(v, b)| (v - b).abs() < 1e-6), "{values:?}");
+        // What does not ascend keeps the least step.
+        assert_eq!(several.link.margins(&[3.5, 3.5, 1.0]), [3.5, -13.815_51, -13.815_51]);
+        assert_eq!(several.link.margins(&[0.0, 1e10]), [0.0, 1e10]);
     }
 
     #[test]
