@@ -49,7 +49,8 @@ impl Forest {
             writeln!(out, "  scale {:?}", self.scale)?;
         }
         if self.classes != Classes::default() {
-            writeln!(out, "  classes {} {:?}", self.classes.rule, self.classes.labels)?;
+            let words = if self.classes.words { " as texts" } else { "" };
+            writeln!(out, "  classes {} {:?}{words}", self.classes.rule, self.classes.labels)?;
         }
         for (i, set) in self.sets.iter().enumerate() {
             let rule = match set.rule {

@@ -144,3 +144,33 @@ fn a_value_may_stand_for_missing_ones() {
     assert_ne!(prints(&["predict", &model, "--rows", &off, "--missing", "-999"]), expected);
     assert_eq!(fangorn(&["predict", &model, "--rows", &off, "--missing", "none"]).status.code(), Some(2));
 }
+
+#[test]
+fn labels_that_are_texts_stay_as_they_are() {
+    let scratch = Scratch::new("labels");
+    let rows = zoo("catboost-labels", "rows.npy");
+    let json = std::fs::read(model("catboost-labels")).expect("a model");
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    let classes = |model: &str| prints(&["predict", model, "--rows", &rows, "--output", "class"]);
+    let expected = classes(&model("catboost-labels"));
+    assert!(expected.lines().all(|line| line == "3" || line == "8") && expected.contains('3'), "{expected}");
+    for (sort, names, [no, yes]) in [
+        ("String", serde_json::json!(["03", "8"]), ["03", "8"]),
+        ("String", serde_json::json!(["+3", " 8"]), ["+3", " 8"]),
+        ("Float", serde_json::json!([3, 8]), ["3.0", "8.0"]),
+        ("Integer", serde_json::json!([30, 1099511627776i64]), ["30", "1099511627776"]),
+    ] {
+        let mut json = json.clone();
+        let params = json.pointer_mut("/model_info/class_params").expect("the classes");
+        params["class_label_type"] = sort.into();
+        params["class_names"] = names;
+        let named = scratch.file("model.json", json.to_string());
+        let own = scratch.path("model.fangorn");
+        prints(&["convert", &named, "-o", &own]);
+        let label = |line: &str| if line == "3" { no } else { yes };
+        let expected: Vec<&str> = expected.lines().map(label).collect();
+        for model in [&named, &own] {
+            assert_eq!(classes(model).lines().collect::<Vec<_>>(), expected, "{sort}");
+        }
+    }
+}

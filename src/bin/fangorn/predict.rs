@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fangorn::{
     Forest,
-    forest::{ClassRule, CompareType, reference},
+    forest::{ClassRule, Classes, CompareType, reference},
 };
 
 use crate::{
@@ -144,12 +144,12 @@ fn class_numbers<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>
     Ok(numbers)
 }
 
-/// Numbers by the producer's labels for them: integers where all of them are.
-fn labelled(labels: &[String], numbers: Vec<u32>) -> Values {
-    let label = |n: u32| labels.get(n as usize).cloned().unwrap_or_else(|| n.to_string());
-    let integers: Option<Vec<i32>> = labels.iter().map(|l| l.parse().ok()).collect();
-    match integers {
-        _ if labels.is_empty() => Values::Ints(numbers.into_iter().map(|n| n as i32).collect()),
+/// Numbers by the producer's labels for them: integers where they are integers to it.
+fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
+    let label = |n: u32| classes.labels.get(n as usize).cloned().unwrap_or_else(|| n.to_string());
+    let small =
+        |labels: Vec<i64>| labels.into_iter().map(|l| i32::try_from(l).ok()).collect::<Option<Vec<i32>>>();
+    match classes.integers().and_then(small) {
         Some(labels) => {
             let label = |n: u32| labels.get(n as usize).copied().unwrap_or(n as i32);
             Values::Ints(numbers.into_iter().map(label).collect())
@@ -169,7 +169,7 @@ fn predict<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>, outp
             classes(forest).map_err(Error::Request)?;
             let numbers = class_numbers(forest, engine, rows)?;
             let columns = numbers.len().checked_div(rows.rows).unwrap_or(1).max(1);
-            (columns, labelled(&forest.classes.labels, numbers))
+            (columns, labelled(&forest.classes, numbers))
         }
         Output::Leaf => {
             let ids = leaf_ids(forest);

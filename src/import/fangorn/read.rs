@@ -303,7 +303,11 @@ impl Contents {
 
 fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, ImportError> {
     let mut budget = Budget::new(&options.limits);
-    let mut builder = head(&mut sections.get(b"HEAD")?, &budget)?;
+    let words = match sections.find(b"word") {
+        Some(mut section) => section.u32()? != 0,
+        None => false,
+    };
+    let mut builder = head(&mut sections.get(b"HEAD")?, words, &budget)?;
     if let Some(mut section) = sections.find(b"stop") {
         let (best, rounds) = (section.u32()?, section.u32()?);
         if best >= rounds {
@@ -364,7 +368,8 @@ fn node(asks: u32, what: u64, [left, right]: [u32; 2]) -> Option<Node> {
     Some(Node::Split { feature: asks & kind::COLUMN, predicate, missing, left, right })
 }
 
-fn head(section: &mut Section<'_>, budget: &Budget<'_>) -> Result<ForestBuilder, ImportError> {
+/// What is said of the model as a whole; `words` tells whether labels are texts.
+fn head(section: &mut Section<'_>, words: bool, budget: &Budget<'_>) -> Result<ForestBuilder, ImportError> {
     let mut text = || section.text(budget).map(str::to_owned);
     let [library, version, objective] = [text()?, text()?, text()?];
     let outputs = section.u32()?;
@@ -402,7 +407,7 @@ fn head(section: &mut Section<'_>, budget: &Budget<'_>) -> Result<ForestBuilder,
         .transform(transform)
         .scale(scale)
         .base_score(base_score)
-        .classes(Classes { rule, labels });
+        .classes(Classes { rule, labels, words });
     for _ in 0..section.count(28)? {
         let column = section.u64()?;
         let named = section.u32()? != 0;

@@ -64,6 +64,9 @@ impl Contents {
         if !forest.sets.is_empty() {
             sections.extend(sets(forest));
         }
+        if forest.classes.words {
+            sections.push((*b"word", section(|b| b.u32(1))));
+        }
         if let Some(EarlyStop { best, rounds }) = forest.producer.early_stop {
             sections.push((
                 *b"stop",

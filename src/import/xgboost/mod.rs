@@ -64,7 +64,7 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
         compare: CompareType::F32,
         scale: Real(1.0),
         transform: objective.transform,
-        classes: Classes { rule: objective.classes(), labels: Vec::new() },
+        classes: Classes { rule: objective.classes(), ..Classes::default() },
     };
     // Each rule that a file can break has been checked above, with a better place than a forest knows.
     forest.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Place::File, e.to_string()))?;
