@@ -410,6 +410,7 @@ fn a_tail_is_where_sums_end() {
     for (transform, steps, expected) in [
         (Transform::Softmax, &[][..], Place::Row),
         (Transform::Softmax, alone, Place::Row),
+        (Transform::CumulativeSoftplus, &[][..], Place::Row),
         (Transform::Sigmoid, alone, Place::Sum),
         (Transform::Argmax, alone, Place::Launch),
     ] {

@@ -138,7 +138,7 @@ fn labels_are_the_names_of(
     device: &Device,
     clear: &dyn Fn(usize) -> bool,
 ) {
-    let names: Option<Vec<i64>> = module.labels().iter().map(|label| label.parse().ok()).collect();
+    let names = s.forest.classes.integers();
     let found = module.values_and_labels(s.tensor(device));
     let Some(names) = names.filter(|_| width == 1) else {
         let error = found.expect_err("no integer a row");

@@ -214,7 +214,9 @@ mod tests {
         tree.split(0, less(0.5), Side::Left, 1, 2);
         tree.split(1, less(-2.0), Side::Right, 3, 4);
         tree.split(2, Predicate::InSet { set, inside: Side::Left }, Side::Left, 5, 6);
-        (3..7).for_each(|leaf| tree.leaf(leaf, &[0.0]));
+        for leaf in 3..7 {
+            tree.leaf(leaf, &[0.0]);
+        }
         let forest = builder.build().expect("a forest");
         let rows = Probes::<f32>::new(&forest, 200, 1);
         let has = |column: usize, value: f32| (0..200).any(|r| rows.row(r)[column] == value);

@@ -1,8 +1,8 @@
 //! Forests made by hand, or by a reader of a format that is not built in.
 
 use super::{
-    Aggregate, CategoryRule, CategorySet, Classes, CompareType, Feature, Forest, Node, Predicate, Producer,
-    Real, Side, Targets, Transform, Tree, VerifyError,
+    Aggregate, CategoryRule, CategorySet, Classes, CompareType, EarlyStop, Feature, Forest, Node, Predicate,
+    Producer, Real, Side, Targets, Transform, Tree, VerifyError,
 };
 
 /// Makes a [`Forest`] tree by tree.
@@ -64,7 +64,14 @@ impl ForestBuilder {
     #[must_use]
     pub fn producer(mut self, library: &str, version: &str, objective: &str) -> Self {
         let [library, version, objective] = [library, version, objective].map(str::to_owned);
-        self.forest.producer = Producer { library, version, objective };
+        self.forest.producer = Producer { library, version, objective, ..self.forest.producer };
+        self
+    }
+
+    /// The best of the model's boosting rounds, where it was stopped early.
+    #[must_use]
+    pub fn early_stop(mut self, early_stop: EarlyStop) -> Self {
+        self.forest.producer.early_stop = Some(early_stop);
         self
     }
 

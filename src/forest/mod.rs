@@ -221,6 +221,17 @@ pub struct Producer {
     pub version: String,
     /// Its name for the objective.
     pub objective: String,
+    /// What early stopping found, where the file says it and all of its rounds are in the forest.
+    pub early_stop: Option<EarlyStop>,
+}
+
+/// The best of a model's boosting rounds, by what its producer measured while it trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EarlyStop {
+    /// The best round, counted from 0.
+    pub best: u32,
+    /// How many rounds there are; more than `best`.
+    pub rounds: u32,
 }
 
 /// How trees that add to the same output are taken together.
@@ -256,6 +267,27 @@ pub struct Classes {
     pub rule: ClassRule,
     /// What the producer calls the classes; empty where they are numbered from 0.
     pub labels: Vec<String>,
+    /// Whether the labels are texts to the producer: then `01` is not `1`, and neither is `1` a number.
+    pub words: bool,
+}
+
+impl Classes {
+    /// The labels as whole numbers, by the classes' numbers; empty where classes are numbered from 0. `None` where they are
+    /// texts, or numbers of another sort.
+    ///
+    /// ```
+    /// use fangorn::forest::Classes;
+    ///
+    /// let labels = vec!["1".to_owned(), "2".to_owned()];
+    /// let numbers = Classes { labels: labels.clone(), ..Classes::default() };
+    /// assert_eq!(numbers.integers(), Some(vec![1, 2]));
+    /// assert_eq!(Classes { labels, words: true, ..Classes::default() }.integers(), None);
+    /// ```
+    pub fn integers(&self) -> Option<Vec<i64>> {
+        // Files of ours that don't say hold texts too: those that no number is written as are none.
+        let integer = |label: &String| label.parse::<i64>().ok().filter(|n| n.to_string() == *label);
+        if self.words { None } else { self.labels.iter().map(integer).collect() }
+    }
 }
 
 /// The rule by which a class is chosen.
@@ -300,7 +332,7 @@ pub struct Forest {
     pub leaf_values: Vec<Real>,
     /// The category sets that [`Predicate::InSet`] names.
     pub sets: Vec<CategorySet>,
-    /// The start of each output's sum, in margin space.
+    /// The start of each output's sum, in margin space. XGBoost's poisson models of labels that are all zero start at -∞.
     pub base_score: Vec<Real>,
     /// How trees of the same output are taken together.
     pub aggregate: Aggregate,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Aggregate, CategoryRule, Classes, Forest, Node, Predicate, Real, Side, Targets};
+use super::{Aggregate, CategoryRule, Classes, EarlyStop, Forest, Node, Predicate, Real, Side, Targets};
 
 impl Forest {
     /// The forest as text, for reading and for snapshots.
@@ -38,6 +38,9 @@ impl Forest {
             "  from {} {} {}",
             self.producer.library, self.producer.version, self.producer.objective
         )?;
+        if let Some(EarlyStop { best, rounds }) = self.producer.early_stop {
+            writeln!(out, "  best round {best} of {rounds}")?;
+        }
         writeln!(out, "  base_score {:?}", self.base_score)?;
         if self.aggregate != Aggregate::Sum {
             writeln!(out, "  aggregate {}", self.aggregate.name())?;
@@ -46,7 +49,8 @@ impl Forest {
             writeln!(out, "  scale {:?}", self.scale)?;
         }
         if self.classes != Classes::default() {
-            writeln!(out, "  classes {} {:?}", self.classes.rule, self.classes.labels)?;
+            let words = if self.classes.words { " as texts" } else { "" };
+            writeln!(out, "  classes {} {:?}{words}", self.classes.rule, self.classes.labels)?;
         }
         for (i, set) in self.sets.iter().enumerate() {
             let rule = match set.rule {

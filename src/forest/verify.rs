@@ -27,7 +27,7 @@ impl Forest {
     ///
     /// Each tree is one binary tree rooted at its node 0 that reaches all its nodes; features, sets, slots and
     /// outputs are in range; a slot belongs to one leaf; thresholds are not NaN and are values of the compare
-    /// type; leaf values and base scores are finite.
+    /// type; leaf values are finite. A base score may be infinite or NaN, and all margins of its output are then.
     ///
     /// # Errors
     /// The first rule broken, with its place. Linear in the forest's size.
@@ -52,9 +52,6 @@ impl Forest {
                 "base_score",
                 format!("{} values for {} outputs", self.base_score.len(), self.outputs),
             );
-        }
-        if let Some(i) = self.base_score.iter().position(|b| !b.0.is_finite()) {
-            return fail("base_score", format!("value {i} is {:?}, not a finite number", self.base_score[i]));
         }
         if !self.scale.0.is_finite() {
             return fail("scale", format!("{:?} is not a finite number", self.scale));

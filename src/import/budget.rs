@@ -95,8 +95,19 @@ impl<'l> Budget<'l> {
         check(bytes, self.limits.string_bytes, "string_bytes", place)
     }
 
-    /// The forest, if it keeps the rules: whatever a file's nodes add up to, what comes out are trees.
+    /// The forest, if it keeps the rules: whatever a file's nodes add up to, what comes out are trees. Sums start at finite
+    /// numbers: of all producers XGBoost alone takes others.
     pub(super) fn finish(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
+        let forest = self.finish_of_any_base(forest)?;
+        if let Some(i) = forest.base_score.iter().position(|b| !b.0.is_finite()) {
+            let cause = format!("value {i} is {:?}, not a finite number", forest.base_score[i]);
+            return Err(ImportError::new(ErrorKind::Structure, Place::Field("base_score".into()), cause));
+        }
+        Ok(forest)
+    }
+
+    /// The same, wherever sums start.
+    pub(super) fn finish_of_any_base(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
         let (forest, depths) = forest
             .build_measured()
             .map_err(|e| ImportError::new(ErrorKind::Structure, Place::Field(e.place), e.rule))?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{LoadOptions, load, parse};
-use crate::forest::{Forest, reference};
+use crate::forest::{EarlyStop, Forest, reference};
 
 /// The folders of XGBoost models with expected results, in the crate's own zoo and in a larger one beside the crate.
 fn zoo() -> Vec<PathBuf> {
@@ -99,6 +99,56 @@ fn reg_linear_is_an_old_name_of_squared_error() {
     let row = vec![0.25f32; old.features.len()];
     assert_eq!(reference::values(&old, &row), reference::values(&new, &row));
     assert_eq!((old.transform, old.base_score), (new.transform, new.base_score));
+}
+
+#[test]
+fn base_scores_at_the_ends_are_taken_as_xgboost_takes_them() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo/logistic-1.7.6/model.json");
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains(r#""base_score":"5E-1""#));
+    let (minus, plus, nan) = (f64::NEG_INFINITY, f64::INFINITY, f64::NAN);
+    for (objective, base, margin, value) in [
+        ("count:poisson", "[0E0]", minus, 0.0),
+        ("reg:tweedie", "-0", minus, 0.0),
+        ("survival:cox", "[-5E-1]", nan, nan),
+        ("survival:aft", "[NaN]", nan, nan),
+        ("count:poisson", "1E39", plus, plus),
+        ("reg:gamma", "[Infinity]", plus, plus),
+        ("reg:squarederror", "[-Infinity]", minus, minus),
+        ("binary:logitraw", "[NaN]", nan, nan),
+        ("binary:hinge", "[Infinity]", plus, 1.0),
+    ] {
+        let text = text.replace("binary:logistic", objective);
+        let text = text.replace(r#""base_score":"5E-1""#, &format!(r#""base_score":"{base}""#));
+        let forest = parse(text.as_bytes(), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+        let row = vec![0.25f32; forest.features.len()];
+        let same = |found: f64, expected: f64| found == expected || found.is_nan() && expected.is_nan();
+        let found = [reference::margins(&forest, &row)[0], reference::values(&forest, &row)[0]];
+        assert!(same(found[0], margin) && same(found[1], value), "{objective} {base}: {found:?}");
+        assert!(crate::sum::FixedPoint::new(&forest).is_err());
+        let kept = super::fangorn::Contents::new(forest.clone()).to_bytes();
+        assert_eq!(parse(&kept, &LoadOptions::default()).as_ref(), Ok(&forest));
+    }
+}
+
+#[test]
+fn the_best_round_is_read_where_it_is_a_round_of_the_file() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo/logistic-1.7.6/model.json");
+    let text = std::fs::read_to_string(file).unwrap();
+    let stop = |best: &str, iteration_range| {
+        let text = text.replace(r#""best_iteration":"19""#, &format!(r#""best_iteration":{best}"#));
+        let options = LoadOptions { iteration_range, ..LoadOptions::default() };
+        parse(text.as_bytes(), &options).map(|forest| forest.producer.early_stop)
+    };
+    let known = [("12", Some(12)), (" 2", Some(2)), ("+2", Some(2)), ("0", Some(0)), ("19", Some(19))];
+    for (best, expected) in known.into_iter().chain(["20", "-1", "1.0", "best", ""].map(|best| (best, None)))
+    {
+        let expected = expected.map(|best| EarlyStop { best, rounds: 20 });
+        assert_eq!(stop(&format!("\"{best}\""), None).unwrap(), expected, "{best}");
+    }
+    assert_eq!(stop("\"12\"", Some(0..13)).unwrap(), None);
+    let error = stop("12", None).expect_err("a number, which XGBoost does not read either");
+    assert_eq!(error.place().to_string(), "learner.attributes.best_iteration", "{error}");
 }
 
 #[test]

@@ -468,6 +468,17 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
             let deviation = m.clone().narrow(1, 1, 1).exp();
             Tensor::cat(vec![m.narrow(1, 0, 1), deviation.clone() * deviation], 1)
         }
+        Transform::CumulativeSoftplus => {
+            let outputs = m.dims()[1];
+            let mut value = m.clone().narrow(1, 0, 1);
+            let mut values = vec![value.clone()];
+            for o in 1..outputs {
+                let step = self::transform(Transform::Softplus, m.clone().narrow(1, o, 1));
+                value = value + step.add_scalar(fangorn_kernels::plan::LEAST_STEP);
+                values.push(value.clone());
+            }
+            Tensor::cat(values, 1)
+        }
     }
 }
 

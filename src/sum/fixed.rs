@@ -70,8 +70,8 @@ impl FixedPoint {
     /// Chooses a unit for each output and rounds leaves and base scores to it. Linear in the forest's size.
     ///
     /// # Errors
-    /// A forest that does not verify (a leaf or base score that is not finite is named), one that takes the least or
-    /// largest leaf, or 2^30 trees and more for one output.
+    /// A forest that does not verify (a leaf that is not finite is named), one that takes the least or largest leaf, a base
+    /// score that is not finite, or 2^30 trees and more for one output.
     pub fn new(forest: &Forest) -> Result<Self, SumError> {
         forest.verify()?;
         Self::of_verified(forest)
@@ -81,6 +81,9 @@ impl FixedPoint {
     pub(crate) fn of_verified(forest: &Forest) -> Result<Self, SumError> {
         if forest.aggregate != Aggregate::Sum {
             return Err(SumError::Aggregate(forest.aggregate));
+        }
+        if let Some(output) = forest.base_score.iter().position(|b| !b.0.is_finite()) {
+            return Err(SumError::Base { output, value: forest.base_score[output] });
         }
         let values = values(forest);
         if let Some(output) = values.iter().position(|n| *n > MOST_VALUES) {

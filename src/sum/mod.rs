@@ -28,7 +28,7 @@ pub use fixed::FixedPoint;
 
 #[cfg(doc)]
 use crate::forest::Forest;
-use crate::forest::{Aggregate, VerifyError};
+use crate::forest::{Aggregate, Real, VerifyError};
 
 /// What a sum of leaves promises.
 ///
@@ -84,6 +84,16 @@ pub enum SumError {
     /// It adds nothing up.
     #[error("aggregate: trees are taken together by `{}`, which has no sum to make exact; use the contract `any`", .0.name())]
     Aggregate(Aggregate),
+    /// A base score is not finite, and so no sum of its output is.
+    #[error(
+        "base_score: value {output} is {value:?}, which is no start of an exact sum; use the contract `any` or `tree`"
+    )]
+    Base {
+        /// The output.
+        output: usize,
+        /// Its base score.
+        value: Real,
+    },
     /// More trees add to an output than two words of 32 bits hold the sum of.
     #[error(
         "trees: {trees} add to output {output}, an exact sum has room for 2^30 - 1; use the contract `tree`"

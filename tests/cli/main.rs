@@ -2,6 +2,7 @@
 
 #![cfg(feature = "cli")]
 
+mod answers;
 mod arguments;
 mod models;
 mod outputs;

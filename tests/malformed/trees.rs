@@ -171,11 +171,15 @@ fn numbers_out_of_range() {
     };
     base("1.5E0", "1.5, where the objective takes a value that is between 0 and 1");
     base("NaN", "NaN, where");
-    let poisson = [
-        ("/learner/objective/name", json!("count:poisson")),
+    let gamma = [
+        ("/learner/objective/name", json!("reg:gamma")),
         ("/learner/learner_model_param/base_score", json!("[0E0]")),
     ];
-    refused(&poisson, BadValue, "learner.learner_model_param.base_score", "a value that is above 0");
+    refused(&gamma, BadValue, "learner.learner_model_param.base_score", "a value that is above 0");
+    for word in ["[nan]", "inf", "[-infinity]", "[Inf]", "[]"] {
+        let base = [("/learner/learner_model_param/base_score", json!(word))];
+        refused(&base, Schema, "learner.learner_model_param.base_score", word);
+    }
 }
 
 #[test]

@@ -211,6 +211,11 @@ pub fn assert_values<T: Copy + Into<f64>>(
                 }
                 Transform::MeanAndVariance if o == 0 => bound,
                 Transform::MeanAndVariance => expected.abs() * (3.0 * bound + 4e-6) + 1e-37,
+                // Steps of a slope of at most 1 add up, and so do the roundings on the way.
+                Transform::CumulativeSoftplus => {
+                    let largest = margins.iter().fold(expected.abs(), |m: f64, v| m.max(v.abs()));
+                    (o + 1) as f64 * (bound + 5e-7 + largest * 2.5e-7)
+                }
                 Transform::SignedSquare => 2.0 * expected.abs().sqrt() * bound + bound * bound + 1e-7,
                 // Steep at its ends: a hundredth of the way in the slope is below 40.
                 Transform::Probit => 40.0 * bound + 1e-5 * expected.abs(),

@@ -9,7 +9,8 @@ with pip, and runs itself there to train, save and predict.
 XGBoost releases used: {versions}.
 
 Releases before 2.0 need numpy < 1.24 and therefore Python 3.10 or 3.11; run the
-script with one of these (`python3.11 tests/zoo/make.py`). Each environment takes
+script with one of these (`python3.11 tests/zoo/make.py`). Releases from 3.3 on
+need Python 3.12, which is then called as `python3.12`. Each environment takes
 200 to 600 MB while the script runs. NVIDIA's NCCL, which XGBoost lists as a
 dependency, is not installed: training here is on one CPU thread.
 
@@ -32,8 +33,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-VERSIONS = ["1.4.2", "1.7.6", "2.0.3", "2.1.4", "3.1.3", "3.2.0"]
-LATEST = VERSIONS[-1]
+VERSIONS = ["1.4.2", "1.7.6", "2.0.3", "2.1.4", "3.1.3", "3.2.0", "3.3.0"]
+LATEST = "3.2.0"  # of the models for which any release would do
 
 # name -> (XGBoost release, file name, function(xgb, np) -> Trained)
 MODELS = {}
@@ -581,6 +582,38 @@ def _(xgb, np):
     return Trained(b, x, "the example of the README, with named features", rows=20, hard=False, names=CHURN)
 
 
+def expectiles(xgb, np, alphas, **more):
+    x, score, rng = numbers(np, 38, 500, 5)
+    y = score + rng.normal(size=len(x)) * (1 + (np.nan_to_num(x[:, 1]) > 0))
+    return x, fit(xgb, x, y, 6, objective="reg:expectileerror", expectile_alpha=alphas, max_depth=3, **more)
+
+
+@model("expectile", versions=["3.3.0"])
+def _(xgb, np):
+    x, b = expectiles(xgb, np, 0.8)
+    return Trained(b, x, "one expectile, whose value is its margin", rows=30)
+
+
+@model("expectiles", "model.json", versions=["3.3.0"])
+def _(xgb, np):
+    x, b = expectiles(xgb, np, [0.1, 0.5, 0.9])
+    return Trained(b, x, "three expectiles, made to ascend: neither link nor transform is the identity", rows=30)
+
+
+@model("expectiles-no-trees", "model.json", versions=["3.3.0"])
+def _(xgb, np):
+    x, score, _ = numbers(np, 38, 100, 5)
+    more = {"objective": "reg:expectileerror", "expectile_alpha": [0.1, 0.9]}
+    return Trained(fit(xgb, x, score, 0, **more), x, "two expectiles of no tree: the placeholder is the margin", rows=10)
+
+
+@model("expectiles-vector-leaf", versions=["3.3.0"])
+def _(xgb, np):
+    # The same base score for all keeps the least step between them.
+    x, b = expectiles(xgb, np, [0.2, 0.8], multi_strategy="multi_output_tree", base_score=1.5)
+    return Trained(b, x, "two expectiles with the same base score, in vector leaves", rows=30)
+
+
 # ---------------------------------------------------------------- rows
 
 
@@ -686,6 +719,12 @@ def write(xgb, np, name, file, make, out):
     np.save(str(folder / "rows.npy"), rows)
     np.save(str(folder / "margin.npy"), margin)
     np.save(str(folder / "leaves.npy"), leaves)
+    best = booster.attr("best_iteration")
+    if best is not None:
+        first = (0, int(best) + 1)
+        alone = table(booster.predict(d, output_margin=True, iteration_range=first), np.float32)
+        np.save(str(folder / "margin-best.npy"), alone)
+        np.save(str(folder / "output-best.npy"), table(booster.predict(d, iteration_range=first), np.float32))
     if output.shape != margin.shape or not (output == margin).all():
         np.save(str(folder / "output.npy"), output)
     config = json.loads(booster.save_config())["learner"]
@@ -730,13 +769,19 @@ def packages(version):
     return ["numpy>=1.26,<3", "scipy", "pandas>=2.2,<3"]
 
 
+def interpreter(version):
+    """The Python that a release runs on."""
+    newer = tuple(int(part) for part in version.split(".")[:2]) >= (3, 3)
+    return "python3.12" if newer and sys.version_info < (3, 12) else sys.executable
+
+
 def run_all(args, out):
     for version in args.versions:
         if not any(v == version and (not args.only or n in args.only) for n, (v, _, _) in MODELS.items()):
             continue
         print(f"XGBoost {version}", flush=True)
         with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            subprocess.run([interpreter(version), "-m", "venv", folder], check=True)
             python = pathlib.Path(folder) / ("Scripts" if sys.platform == "win32" else "bin") / "python"
             pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             subprocess.run(pip + packages(version), check=True)

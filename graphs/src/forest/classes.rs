@@ -1,7 +1,7 @@
 //! Classes and their probabilities.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, activation};
-use fangorn::forest::{ClassRule, Forest, Targets, Transform, greatest_f32_not_above};
+use fangorn::forest::{ClassRule, Classes, Forest, Targets, Transform, greatest_f32_not_above};
 
 use super::ForestModule;
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ impl ForestModule {
     pub fn values_and_labels(&self, x: Tensor<2>) -> Result<(Tensor<2>, Tensor<1, Int>)> {
         let op = self.operator()?;
         let forest = op.forest();
-        let names = integers(&forest.classes.labels)?;
+        let names = integers(&forest.classes)?;
         let margins = self.margins(x)?;
         let values = op.transformed(margins.clone());
         let classes = classed(forest, || Ok(margins), || Ok(values.clone()))?;
@@ -123,15 +123,14 @@ fn over(threshold: f64, forest: &Forest, values: Tensor<2>) -> Tensor<2, Int> {
 }
 
 /// Labels as integers.
-fn integers(labels: &[String]) -> Result<Vec<i64>> {
-    let integer = |label: &String| {
-        label.parse().map_err(|_| {
-            Error::Labels(format!(
-                "a class is called `{label}`, which is no integer; ask for the classes' numbers"
-            ))
-        })
-    };
-    labels.iter().map(integer).collect()
+fn integers(classes: &Classes) -> Result<Vec<i64>> {
+    classes.integers().ok_or_else(|| {
+        let label = classes.labels.iter().find(|label| classes.words || label.parse::<i64>().is_err());
+        let label = label.or(classes.labels.first()).map_or("", String::as_str);
+        Error::Labels(format!(
+            "a class is called `{label}`, which is no integer; ask for the classes' numbers"
+        ))
+    })
 }
 
 /// Of pairs side by side the second ones, which speak for class 1.

@@ -157,7 +157,8 @@ pub fn apply(m: f32, #[comptime] transform: Transform) -> f32 {
         | Transform::SigmoidPair
         | Transform::ComplementPair
         | Transform::OppositePair
-        | Transform::MeanAndVariance => m,
+        | Transform::MeanAndVariance
+        | Transform::CumulativeSoftplus => m,
     }
 }
 

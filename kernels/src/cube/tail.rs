@@ -9,7 +9,7 @@ use cubecl::{prelude::*, server::Handle};
 use half::{bf16, f16};
 
 use super::{finish::apply, fused::Fused};
-use crate::plan::{Number, Tail, TailStep, Transform};
+use crate::plan::{LEAST_STEP, Number, Tail, TailStep, Transform};
 
 /// What a tail reads and, where that is no f32, writes.
 #[derive(CubeType, CubeLaunch)]
@@ -94,7 +94,7 @@ pub fn write(out: &mut [u32], beside: &mut Beside, at: u32, value: f32, #[compti
     }
 }
 
-/// The tail of a row whose margins, or values before a softmax, lie in the result.
+/// The tail of a row whose margins, or values before what is made of a whole row, lie in the result.
 #[cube]
 pub fn row(
     out: &mut [u32],
@@ -107,6 +107,9 @@ pub fn row(
     let at = row * width;
     if comptime![matches!(transform, Transform::Softmax | Transform::SoftmaxZero)] {
         softmax(out, at, width, comptime![transform == Transform::SoftmaxZero]);
+    }
+    if comptime![transform == Transform::CumulativeSoftplus] {
+        cumulate(out, at, width);
     }
     let ends = comptime![softmaxes(tail)];
     #[unroll]
@@ -124,6 +127,17 @@ pub fn row(
         if comptime![!last] {
             softmax(out, at, width, false);
         }
+    }
+}
+
+/// The first value as it is, and to each further one the value before it and the least step, in place.
+#[cube]
+fn cumulate(out: &mut [u32], at: u32, #[comptime] width: u32) {
+    let mut value = f32::reinterpret(out[at as usize]);
+    for output in 1..width {
+        let m = f32::reinterpret(out[(at + output) as usize]);
+        value += apply(m, Transform::Softplus) + comptime![LEAST_STEP];
+        out[(at + output) as usize] = u32::reinterpret(value);
     }
 }
 

@@ -21,7 +21,7 @@ pub use interned::{Facts, PlanRef};
 pub use key::{MISSING, key};
 pub use size::{Extents, Size};
 pub use tail::{Number, Place, Tail, TailStep};
-pub use transform::{Transform, argmax};
+pub use transform::{LEAST_STEP, Transform, argmax};
 
 /// An axis of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -201,7 +201,7 @@ impl Plan {
             }
             _ => true,
         };
-        let of_row = matches!(transform, Transform::Softmax | Transform::SoftmaxZero) || transform.is_each();
+        let of_row = transform.is_of_row() || transform.is_each();
         match of_row && self.tail.number == Number::F32 && self.ops().iter().all(by_row) {
             true => Place::Row,
             false => Place::Launch,

@@ -36,11 +36,17 @@ pub enum Transform {
     /// Two values of two margins: `m_0` and `e^(2 m_1)`, a mean and its variance (CatBoost's `RMSEWithUncertainty`,
     /// whose second margin is the logarithm of a standard deviation).
     MeanAndVariance,
+    /// The first margin as it is, and each further value the one before plus `ln(1 + e^m) + 10^-6` of its own margin:
+    /// values that ascend (several expectiles of XGBoost's `reg:expectileerror`).
+    CumulativeSoftplus,
 }
+
+/// What two values of [`Transform::CumulativeSoftplus`] side by side differ by at least.
+pub const LEAST_STEP: f32 = 1e-6;
 
 impl Transform {
     /// Every transform, for tables and tests.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Identity,
         Self::Sigmoid,
         Self::Exp,
@@ -56,6 +62,7 @@ impl Transform {
         Self::ComplementPair,
         Self::OppositePair,
         Self::MeanAndVariance,
+        Self::CumulativeSoftplus,
     ];
 
     /// The name in text forms.
@@ -76,6 +83,7 @@ impl Transform {
             Self::ComplementPair => "complement_pair",
             Self::OppositePair => "opposite_pair",
             Self::MeanAndVariance => "mean_and_variance",
+            Self::CumulativeSoftplus => "cumulative_softplus",
         }
     }
 
@@ -91,8 +99,12 @@ impl Transform {
 
     /// Whether each value is of its own margin alone, one for one.
     pub fn is_each(self) -> bool {
-        !self.is_pair()
-            && !matches!(self, Self::Softmax | Self::SoftmaxZero | Self::Argmax | Self::MeanAndVariance)
+        !self.is_pair() && !self.is_of_row() && !matches!(self, Self::Argmax | Self::MeanAndVariance)
+    }
+
+    /// Whether a row's margins become its values in their places, each of several margins.
+    pub fn is_of_row(self) -> bool {
+        matches!(self, Self::Softmax | Self::SoftmaxZero | Self::CumulativeSoftplus)
     }
 
     /// The number of outputs it needs, if not any.
@@ -143,11 +155,16 @@ impl Transform {
             Self::Sigmoid => row.iter_mut().for_each(|m| *m = sigmoid(*m)),
             Self::Exp => row.iter_mut().for_each(|m| *m = m.exp()),
             Self::Step => row.iter_mut().for_each(|m| *m = f32::from(u8::from(*m > 0.0))),
-            Self::Softplus => row.iter_mut().for_each(|m| *m = m.max(0.0) + (-m.abs()).exp().ln_1p()),
+            Self::Softplus => row.iter_mut().for_each(|m| *m = softplus(*m)),
             Self::SignedSquare => row.iter_mut().for_each(|m| *m *= m.abs()),
             Self::PowerOfTwo => row.iter_mut().for_each(|m| *m = (-*m).exp2()),
             Self::Probit => row.iter_mut().for_each(|m| *m = probit(f64::from(*m)) as f32),
             Self::MeanAndVariance => row.iter_mut().skip(1).for_each(|m| *m = (2.0 * *m).exp()),
+            Self::CumulativeSoftplus => {
+                for o in 1..row.len() {
+                    row[o] = row[o - 1] + softplus(row[o]) + LEAST_STEP;
+                }
+            }
             Self::Softmax | Self::SoftmaxZero => {
                 let counts = |m: f32| self == Self::Softmax || m.abs() > 1e-7;
                 let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -170,7 +187,7 @@ impl Transform {
             Self::Sigmoid => each(|m| 1.0 / (1.0 + (-m).exp())),
             Self::Exp => each(f64::exp),
             Self::Step => each(|m| f64::from(u8::from(m > 0.0))),
-            Self::Softplus => each(|m| m.max(0.0) + (-m.abs()).exp().ln_1p()),
+            Self::Softplus => each(softplus_f64),
             Self::SignedSquare => each(|m| m * m.abs()),
             Self::PowerOfTwo => each(|m| (-m).exp2()),
             Self::Probit => each(probit),
@@ -180,6 +197,13 @@ impl Transform {
             Self::OppositePair => pairs(|m| [-m, m]),
             Self::MeanAndVariance => {
                 margins.iter().enumerate().map(|(o, m)| if o == 0 { *m } else { (2.0 * m).exp() }).collect()
+            }
+            Self::CumulativeSoftplus => {
+                let mut values = margins.to_vec();
+                for o in 1..values.len() {
+                    values[o] = values[o - 1] + softplus_f64(values[o]) + f64::from(LEAST_STEP);
+                }
+                values
             }
             Self::Softmax | Self::SoftmaxZero => {
                 let counts = |m: f64| self == Self::Softmax || m.abs() > 1e-7;
@@ -195,6 +219,15 @@ impl Transform {
 
 fn sigmoid(m: f32) -> f32 {
     1.0 / (1.0 + (-m).exp())
+}
+
+/// `ln(1 + e^m)`, for any `m` without overflow.
+fn softplus(m: f32) -> f32 {
+    m.max(0.0) + (-m.abs()).exp().ln_1p()
+}
+
+fn softplus_f64(m: f64) -> f64 {
+    m.max(0.0) + (-m.abs()).exp().ln_1p()
 }
 
 /// `√2 erf⁻¹(2p - 1)` by Winitzki's approximation of the inverse error function (2008, "A handy approximation for the

@@ -49,6 +49,10 @@ struct Report {
     producer: String,
     version: String,
     objective: String,
+    /// The best round of early stopping, counted from 0, where the file says it.
+    best_iteration: Option<u32>,
+    /// How many rounds of boosting there are, where the file names the best of them.
+    rounds: Option<u32>,
     /// Values are the transform of scale times margin.
     scale: f64,
     transform: &'static str,
@@ -171,6 +175,8 @@ fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
         producer: forest.producer.library.clone(),
         version: forest.producer.version.clone(),
         objective: forest.producer.objective.clone(),
+        best_iteration: forest.producer.early_stop.map(|stop| stop.best),
+        rounds: forest.producer.early_stop.map(|stop| stop.rounds),
         scale: forest.scale.0,
         transform: forest.transform.name(),
         aggregate: forest.aggregate.name(),
@@ -331,6 +337,17 @@ fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result
     let vectors =
         if report.leaf_width > 1 { format!(" of {} values", report.leaf_width) } else { String::new() };
     writeln!(out, "trees       {}", report.trees)?;
+    if let (Some(best), Some(rounds)) = (report.best_iteration, report.rounds) {
+        let first = best + 1;
+        let predicts = match first < rounds {
+            true => format!(
+                "; predicts with all {rounds}, as Booster.predict does; \
+                 --iterations best takes the first {first}, as scikit-learn's wrapper does"
+            ),
+            false => ", the last one".into(),
+        };
+        writeln!(out, "best iteration {best} (of {rounds}){predicts}")?;
+    }
     writeln!(out, "nodes       {}", report.nodes)?;
     writeln!(out, "leaves      {}{vectors}, at most {} a tree", report.leaves, report.max_leaves)?;
     if let Some(Bias { rows, unvisited, leaf_biased }) = &report.profile {

@@ -3,6 +3,7 @@
 //! Exit status 0 is success, 1 a difference from what was expected or between two models, 2 anything wrong with what was
 //! handed in, which one line on standard error names.
 
+mod answer;
 mod backend;
 mod bench;
 mod compare;
@@ -18,8 +19,8 @@ mod profile;
 mod rows;
 mod schedule;
 mod sum;
-mod verify;
 mod usage;
+mod verify;
 mod whole;
 
 use std::{io::ErrorKind, path::Path, process::ExitCode};

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use fangorn::{
     Forest,
-    forest::{ClassRule, CompareType, reference},
+    forest::{ClassRule, Classes, CompareType, reference},
 };
 
 use crate::{
     Outcome,
+    answer::Answer,
     backend::{Backend, Engine},
     compare,
     error::{Error, Result},
     limits::LimitsChoice,
-    load_contents,
     output::{self, Sink, Table, Values},
     profile::ProfileChoice,
     rows::{self, Cell, Matrix, TableChoice},
@@ -57,6 +57,8 @@ pub struct Predict {
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]
+    answer: Answer,
+    #[command(flatten)]
     profile: ProfileChoice,
     #[command(flatten)]
     sum: SumChoice,
@@ -82,24 +84,26 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
     let sink = Sink::new(args.o.as_deref())?;
-    let contents = load_contents(&args.model, &args.limits)?;
+    let contents = args.answer.load(&args.model, &args.limits)?;
     let forest = &contents.forest;
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
         classes(forest).map_err(|what| Error::file(&args.model, what))?;
     }
-    sink.check(args.output == Output::Class && written_as_text(&forest.classes.labels))?;
+    sink.check(args.output == Output::Class && written_as_text(&forest.classes))?;
     let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
     // Where the producer compares in f64 it matters what a value was before it became an f32.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     let table = match doubles && !rows::holds_singles(&args.rows) {
         true => {
-            let rows = rows::read_rows::<f64>(&args.rows, forest, args.table)?;
+            let mut rows = rows::read_rows::<f64>(&args.rows, forest, args.table)?;
+            args.answer.mark_missing(&mut rows);
             predict(forest, &engine()?, &rows, args.output)?
         }
         false => {
-            let rows = rows::read_rows::<f32>(&args.rows, forest, args.table)?;
+            let mut rows = rows::read_rows::<f32>(&args.rows, forest, args.table)?;
+            args.answer.mark_missing(&mut rows);
             predict(forest, &engine()?, &rows, args.output)?
         }
     };
@@ -145,17 +149,18 @@ fn class_numbers<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>
     Ok(numbers)
 }
 
-/// Whether classes with these labels are written as text: where some label is no integer.
-fn written_as_text(labels: &[String]) -> bool {
-    labels.iter().any(|label| label.parse::<i32>().is_err())
+/// Whether classes are written as text: where they are no integers to their producer, or too large for a column of i32.
+fn written_as_text(classes: &Classes) -> bool {
+    let large = |labels: Vec<i64>| labels.into_iter().any(|label| i32::try_from(label).is_err());
+    !classes.labels.is_empty() && classes.integers().is_none_or(large)
 }
 
-/// Numbers by the producer's labels for them: integers where all of them are.
-fn labelled(labels: &[String], numbers: Vec<u32>) -> Values {
-    let label = |n: u32| labels.get(n as usize).cloned().unwrap_or_else(|| n.to_string());
-    let integers: Option<Vec<i32>> = labels.iter().map(|l| l.parse().ok()).collect();
-    match integers {
-        _ if labels.is_empty() => Values::Ints(numbers.into_iter().map(|n| n as i32).collect()),
+/// Numbers by the producer's labels for them: integers where they are integers to it.
+fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
+    let label = |n: u32| classes.labels.get(n as usize).cloned().unwrap_or_else(|| n.to_string());
+    let small =
+        |labels: Vec<i64>| labels.into_iter().map(|l| i32::try_from(l).ok()).collect::<Option<Vec<i32>>>();
+    match classes.integers().and_then(small) {
         Some(labels) => {
             let label = |n: u32| labels.get(n as usize).copied().unwrap_or(n as i32);
             Values::Ints(numbers.into_iter().map(label).collect())
@@ -175,7 +180,7 @@ fn predict<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>, outp
             classes(forest).map_err(Error::Request)?;
             let numbers = class_numbers(forest, engine, rows)?;
             let columns = numbers.len().checked_div(rows.rows).unwrap_or(1).max(1);
-            (columns, labelled(&forest.classes.labels, numbers))
+            (columns, labelled(&forest.classes, numbers))
         }
         Output::Leaf => {
             let ids = leaf_ids(forest);

@@ -24,9 +24,10 @@ use crate::{
     backend::{Backend, Engine},
     compare,
     error::{Error, Result, one_line, say},
+    limits::LimitsChoice,
     load_model, output,
     output::{Table, Values},
-    rows::{self, Matrix},
+    rows::{self, Matrix, TableChoice},
     schedule::Choice,
 };
 
@@ -54,6 +55,10 @@ pub struct Verify {
     /// Print the table as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
 }
 
 /// A line of the table.
@@ -83,9 +88,9 @@ struct Trial {
 /// # Errors
 /// Whatever is wrong with what was handed in.
 pub fn run(args: &Verify) -> Result<Outcome> {
-    let forest = load_model(&args.model)?;
-    let features = forest.features.len();
-    let given = args.rows.as_deref().map(|path| rows::read_rows::<f32>(path, features)).transpose()?;
+    let forest = load_model(&args.model, &args.limits)?;
+    let given =
+        args.rows.as_deref().map(|path| rows::read_rows::<f32>(path, &forest, args.table)).transpose()?;
     let mut lines = Vec::new();
     for backend in backends(args)? {
         match backend {
@@ -114,7 +119,7 @@ pub fn run(args: &Verify) -> Result<Outcome> {
         return Ok(Outcome::Differs);
     }
     match (&args.expect, &args.rows) {
-        (Some(expect), Some(rows)) => expected(&forest, rows, expect, args.json),
+        (Some(expect), Some(rows)) => expected(&forest, rows, expect, args),
         _ => Ok(Outcome::Done),
     }
 }
@@ -135,23 +140,23 @@ fn backends(args: &Verify) -> Result<Vec<Backend>> {
 }
 
 /// The producer's predictions beside ours, by the default engine.
-fn expected(forest: &Forest, rows: &Path, expect: &Path, json: bool) -> Result<Outcome> {
+fn expected(forest: &Forest, rows: &Path, expect: &Path, args: &Verify) -> Result<Outcome> {
     let width = forest.transform.width(forest.outputs as usize);
     let doubles = forest.compare == CompareType::F64 && !rows::holds_singles(rows);
     let predictor = Predictor::new(forest)?;
     let (count, values) = match doubles {
         true => {
-            let rows = rows::read_rows::<f64>(rows, forest.features.len())?;
+            let rows = rows::read_rows::<f64>(rows, forest, args.table)?;
             (rows.rows, predictor.predict(&rows.values, rows.columns)?)
         }
         false => {
-            let rows = rows::read_rows::<f32>(rows, forest.features.len())?;
+            let rows = rows::read_rows::<f32>(rows, forest, args.table)?;
             (rows.rows, predictor.predict(&rows.values, rows.columns)?)
         }
     };
     let expected = rows::read_expected(expect, count, width)?;
     let table = Table { rows: count, columns: width, values: Values::Floats(values) };
-    compare::verdict(&table, &expected, !json)
+    compare::verdict(&table, &expected, !args.json)
 }
 
 /// Every engine of the CPU with the default schedule, and every preset.

@@ -2,7 +2,7 @@
 
 use super::super::{ErrorKind, ImportError};
 use super::at;
-use super::schema::ModelInfo;
+use super::schema::{Label, ModelInfo};
 use crate::forest::{ClassRule, Classes, Real, Transform};
 
 /// A loss function, and what is made of raw scores under it.
@@ -121,16 +121,16 @@ pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, Im
         Choice::Largest => ClassRule::Largest,
         Choice::Binary | Choice::Labels => ClassRule::Over { threshold },
     };
-    let labels = match choice {
+    let (labels, words) = match choice {
         Choice::Binary => labels(params.unwrap_or_default(), 2)?,
         Choice::Largest => labels(params.unwrap_or_default(), outputs)?,
-        Choice::None | Choice::Labels => Vec::new(),
+        Choice::None | Choice::Labels => (Vec::new(), false),
     };
-    Ok(Objective { name, transform, classes: Classes { rule, labels } })
+    Ok(Objective { name, transform, classes: Classes { rule, labels, words } })
 }
 
-/// What the classes are called, empty where they are numbered from 0.
-fn labels(params: super::schema::ClassParams, classes: usize) -> Result<Vec<String>, ImportError> {
+/// What the classes are called, empty where they are numbered from 0, and whether those are texts.
+fn labels(params: super::schema::ClassParams, classes: usize) -> Result<(Vec<String>, bool), ImportError> {
     let path = "model_info.class_params";
     // CatBoost then gives values to classes that no leaf knows.
     if params.classes_count > classes as u64 {
@@ -142,11 +142,18 @@ fn labels(params: super::schema::ClassParams, classes: usize) -> Result<Vec<Stri
         true => ("class_to_label", params.class_to_label),
         false => ("class_names", params.class_names),
     };
-    let names: Vec<String> = names.into_iter().map(|label| label.0).collect();
+    let words = names.iter().any(|label| label.is_word);
+    // The file writes 1.0 as 1, and its type tells.
+    let real = params.class_label_type.as_deref() == Some("Float");
+    let text = |label: Label| match real && label.text.parse::<i64>().is_ok() {
+        true => label.text + ".0",
+        false => label.text,
+    };
+    let names: Vec<String> = names.into_iter().map(text).collect();
     if !names.is_empty() && names.len() != classes {
         let cause = format!("{} names for {classes} classes", names.len());
         return Err(at(ErrorKind::Structure, format!("{path}.{field}"), cause));
     }
-    let numbered = names.iter().enumerate().all(|(i, name)| *name == i.to_string());
-    Ok(if numbered { Vec::new() } else { names })
+    let numbered = !words && names.iter().enumerate().all(|(i, name)| *name == i.to_string());
+    Ok((if numbered { Vec::new() } else { names }, words))
 }

@@ -121,6 +121,8 @@ pub(crate) struct ClassParams {
     pub class_to_label: Vec<Label>,
     #[serde(default)]
     pub classes_count: u64,
+    /// `Integer`, `Float`, `Boolean` or `String`.
+    pub class_label_type: Option<String>,
 }
 
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
@@ -167,9 +169,20 @@ impl<'de, T: de::DeserializeOwned> Visitor<'de> for EmbeddedVisitor<T> {
     }
 }
 
-/// What a class is called: a number, a truth value or a string, as text.
+/// What a class is called.
 #[derive(Debug)]
-pub(crate) struct Label(pub String);
+pub(crate) struct Label {
+    /// The number, the truth value or the string, as text.
+    pub text: String,
+    /// Whether it is a string.
+    pub is_word: bool,
+}
+
+impl Label {
+    fn plain(text: String) -> Self {
+        Self { text, is_word: false }
+    }
+}
 
 impl<'de> Deserialize<'de> for Label {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -187,22 +200,22 @@ impl Visitor<'_> for LabelVisitor {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Label, E> {
-        Ok(Label(text.to_owned()))
+        Ok(Label { text: text.to_owned(), is_word: true })
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Label, E> {
-        Ok(Label(value.to_string()))
+        Ok(Label::plain(value.to_string()))
     }
 
     // CatBoost holds labels that are no integers in f32.
     fn visit_f64<E>(self, value: f64) -> Result<Label, E> {
         let short = value as f32;
-        Ok(Label(if f64::from(short) == value { short.to_string() } else { value.to_string() }))
+        Ok(Label::plain(if f64::from(short) == value { short.to_string() } else { value.to_string() }))
     }
 
     // As Python writes them, which is where labels are such.
     fn visit_bool<E>(self, value: bool) -> Result<Label, E> {
-        Ok(Label(if value { "True" } else { "False" }.to_owned()))
+        Ok(Label::plain(if value { "True" } else { "False" }.to_owned()))
     }
 }
 

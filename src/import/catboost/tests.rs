@@ -192,6 +192,17 @@ fn losses_say_what_becomes_of_scores() {
     assert_eq!(numeric(&info("Focal", names), &stump(0, "0")).classes.labels, ["False", "True"]);
     let names = r#""class_params": "{\"class_names\": [], \"class_to_label\": [0, 1]}","#;
     assert!(numeric(&info("CrossEntropy", names), &stump(0, "0")).classes.labels.is_empty());
+    let labelled = |sort: &str, names: &str| {
+        let more = format!(r#""class_params": {{"class_label_type": "{sort}", "class_names": {names}}},"#);
+        let classes = numeric(&info("Logloss", &more), &stump(0, "0")).classes;
+        (classes.labels.join(" "), classes.words, classes.integers())
+    };
+    assert_eq!(labelled("String", r#"["01", "1"]"#), ("01 1".into(), true, None));
+    assert_eq!(labelled("String", r#"["0", "1"]"#), ("0 1".into(), true, None));
+    assert_eq!(labelled("Integer", "[0, 1]"), (String::new(), false, Some(vec![])));
+    assert_eq!(labelled("Integer", "[1, 1099511627776]").2, Some(vec![1, 1 << 40]));
+    assert_eq!(labelled("Float", "[0, 1]"), ("0.0 1.0".into(), false, None));
+    assert_eq!(labelled("Boolean", "[false, true]"), ("False True".into(), false, None));
     let names = r#""class_params": {"class_names": [-1, 0.10000000149011612]},"#;
     let forest = wide("MultiClass", names);
     assert_eq!((forest.transform, forest.classes.rule), (Transform::Softmax, ClassRule::Largest));

@@ -8,8 +8,8 @@ use super::super::budget::Budget;
 use super::super::{ErrorKind, Format, ImportError, LoadOptions, Place};
 use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, kind};
 use crate::forest::{
-    Aggregate, CategoryRule, CategorySet, ClassRule, Classes, CompareType, Forest, ForestBuilder, Node,
-    Predicate, Real, Side, Transform, Tree,
+    Aggregate, CategoryRule, CategorySet, ClassRule, Classes, CompareType, EarlyStop, Forest, ForestBuilder,
+    Node, Predicate, Real, Side, Transform, Tree,
 };
 use crate::{Error, import};
 
@@ -303,7 +303,18 @@ impl Contents {
 
 fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, ImportError> {
     let mut budget = Budget::new(&options.limits);
-    let mut builder = head(&mut sections.get(b"HEAD")?, &budget)?;
+    let words = match sections.find(b"word") {
+        Some(mut section) => section.u32()? != 0,
+        None => false,
+    };
+    let mut builder = head(&mut sections.get(b"HEAD")?, words, &budget)?;
+    if let Some(mut section) = sections.find(b"stop") {
+        let (best, rounds) = (section.u32()?, section.u32()?);
+        if best >= rounds {
+            return Err(error(ErrorKind::Value, "stop", format!("round {best} of {rounds}")));
+        }
+        builder = builder.early_stop(EarlyStop { best, rounds });
+    }
     sets(sections, &mut builder, &mut budget)?;
 
     let place = |name: &'static str| move || Place::Field(name.into());
@@ -337,7 +348,7 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
     // Once more in order, so that the same file is refused in the same words.
     let grown = grown.or_else(|_| (0..trees).map(tree).collect::<Result<_, ImportError>>())?;
     builder.set_trees(grown, targets.map(|t| t.iter().map(|t| u32::from_le_bytes(*t)).collect()));
-    budget.finish(builder)
+    budget.finish_of_any_base(builder)
 }
 
 fn node(asks: u32, what: u64, [left, right]: [u32; 2]) -> Option<Node> {
@@ -357,7 +368,8 @@ fn node(asks: u32, what: u64, [left, right]: [u32; 2]) -> Option<Node> {
     Some(Node::Split { feature: asks & kind::COLUMN, predicate, missing, left, right })
 }
 
-fn head(section: &mut Section<'_>, budget: &Budget<'_>) -> Result<ForestBuilder, ImportError> {
+/// What is said of the model as a whole; `words` tells whether labels are texts.
+fn head(section: &mut Section<'_>, words: bool, budget: &Budget<'_>) -> Result<ForestBuilder, ImportError> {
     let mut text = || section.text(budget).map(str::to_owned);
     let [library, version, objective] = [text()?, text()?, text()?];
     let outputs = section.u32()?;
@@ -395,7 +407,7 @@ fn head(section: &mut Section<'_>, budget: &Budget<'_>) -> Result<ForestBuilder,
         .transform(transform)
         .scale(scale)
         .base_score(base_score)
-        .classes(Classes { rule, labels });
+        .classes(Classes { rule, labels, words });
     for _ in 0..section.count(28)? {
         let column = section.u64()?;
         let named = section.u32()? != 0;

@@ -1,7 +1,7 @@
 //! Contents to bytes.
 
 use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, kind};
-use crate::forest::{CategoryRule, ClassRule, Forest, Node, Predicate, Side, Targets};
+use crate::forest::{CategoryRule, ClassRule, EarlyStop, Forest, Node, Predicate, Side, Targets};
 
 /// Bytes in the making.
 #[derive(Default)]
@@ -63,6 +63,18 @@ impl Contents {
         }
         if !forest.sets.is_empty() {
             sections.extend(sets(forest));
+        }
+        if forest.classes.words {
+            sections.push((*b"word", section(|b| b.u32(1))));
+        }
+        if let Some(EarlyStop { best, rounds }) = forest.producer.early_stop {
+            sections.push((
+                *b"stop",
+                section(|b| {
+                    b.u32(best);
+                    b.u32(rounds);
+                }),
+            ));
         }
         for (name, texts) in [(*b"schd", &self.schedules), (*b"plan", &self.plans)] {
             if !texts.is_empty() {

@@ -59,7 +59,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
         .producer("lightgbm", header.version, header.objective_line)
         .compare(CompareType::F64)
         .transform(header.objective.transform)
-        .classes(Classes { rule: header.objective.classes, labels: Vec::new() });
+        .classes(Classes { rule: header.objective.classes, ..Classes::default() });
     for (feature, name) in builder.features_mut().iter_mut().zip(header.names.words()) {
         budget.string(name.text.len(), || name.place())?;
         // A name in another encoding is left out.

@@ -3,11 +3,12 @@
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
+use super::at;
 use super::attributes::Attributes;
 use super::ensemble::{Ensemble, Fold, Mode, Node, check_finite, check_length, feature, missing};
+use super::labels::{self, Labels};
 use super::trees::Trees;
 use super::votes::Votes;
-use super::{at, labels};
 use crate::forest::{Aggregate, Transform};
 
 /// Attributes that are read.
@@ -43,9 +44,7 @@ pub(super) const ATTRIBUTES: [&str; 26] = [
 /// What only a classifier has.
 pub(super) struct Classifier {
     /// What the classes are called.
-    pub(super) labels: Vec<String>,
-    /// Whether they are called by integers.
-    pub(super) integers: bool,
+    pub(super) labels: Labels,
     /// Whether votes are for the first of two classes, for the second, or for both; all votes of the file count, those
     /// of nodes that are no leaves too.
     pub(super) voted: [bool; 2],
@@ -63,7 +62,7 @@ pub(super) fn read(
     let prefix = if classifier { "class" } else { "target" };
     let labels = if classifier { Some(labels::read(&mut attributes, budget)?) } else { None };
     let outputs = match &labels {
-        Some((labels, _)) => labels.len(),
+        Some(labels) => labels.texts.len(),
         None => targets(&mut attributes)?,
     };
     budget.outputs(outputs, || Place::Field(attributes.path("n_targets")))?;
@@ -76,9 +75,8 @@ pub(super) fn read(
     let nodes = nodes(&mut attributes, &trees, &thresholds.values, thresholds.name.clone())?;
     let ids = leaf_ids(&attributes, &trees, &nodes)?;
     let votes = Votes::read(&mut attributes, prefix, outputs)?;
-    let classifier = labels.map(|(labels, integers)| Classifier {
+    let classifier = labels.map(|labels| Classifier {
         labels,
-        integers,
         voted: [0, 1].map(|class| votes.outputs.contains(&class)),
         all_positive: votes.weights.values.iter().all(|w| *w >= 0.0),
     });

@@ -418,7 +418,8 @@ fn encoded(label: &Label, attributes: &mut Attributes) -> Option<Value> {
     let keys = attributes.ints("keys_int64s");
     let strings = attributes.strings("values_strings");
     let mut names: Vec<String> = strings.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect();
-    if names.is_empty() {
+    let words = !names.is_empty();
+    if !words {
         names = attributes.ints("values_int64s").iter().map(i64::to_string).collect();
     }
     // A key for each class, in order: any other would leave classes to a default.
@@ -426,5 +427,5 @@ fn encoded(label: &Label, attributes: &mut Attributes) -> Option<Value> {
     if !in_order || keys.len() != names.len() {
         return None;
     }
-    renamed(label, Names::List(names.into()))
+    renamed(label, Names::List { names: names.into(), words })
 }

@@ -5,11 +5,16 @@ use super::super::{ErrorKind, ImportError, Place};
 use super::at;
 use super::attributes::Attributes;
 
-/// A classifier's labels, and whether they are integers.
-pub(super) fn read(
-    attributes: &mut Attributes,
-    budget: &Budget<'_>,
-) -> Result<(Vec<String>, bool), ImportError> {
+/// What classes are called; nothing where they are numbered from 0.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Labels {
+    pub(super) texts: Vec<String>,
+    /// Whether they are strings in the file, and no integers.
+    pub(super) words: bool,
+}
+
+/// A classifier's labels.
+pub(super) fn read(attributes: &mut Attributes, budget: &Budget<'_>) -> Result<Labels, ImportError> {
     let integers = attributes.ints("classlabels_int64s");
     let strings = attributes.strings("classlabels_strings");
     if !integers.is_empty() && !strings.is_empty() {
@@ -22,7 +27,8 @@ pub(super) fn read(
             budget.string(s.len(), || Place::Field(format!("{path}[{i}]")))?;
             Ok(String::from_utf8_lossy(s).into_owned())
         };
-        return Ok((strings.iter().enumerate().map(label).collect::<Result<_, _>>()?, false));
+        let texts = strings.iter().enumerate().map(label).collect::<Result<_, _>>()?;
+        return Ok(Labels { texts, words: true });
     }
     if integers.is_empty() {
         let cause = "a classifier without labels of classes";
@@ -30,5 +36,5 @@ pub(super) fn read(
             "convert the model again; CatBoost writes such a file of a model of several targets",
         ));
     }
-    Ok((integers.iter().map(i64::to_string).collect(), true))
+    Ok(Labels { texts: integers.iter().map(i64::to_string).collect(), words: false })
 }

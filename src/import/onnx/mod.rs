@@ -109,7 +109,7 @@ fn followed(mut followed: Followed, producer: &str, mut budget: Budget<'_>) -> R
         .compare(compare)
         .scale(scores.scale)
         .transform(scores.transform)
-        .classes(Classes { rule, labels });
+        .classes(Classes { rule, labels: labels.texts, words: labels.words });
     build(&walk, &ensemble, scores.margins, compare, &mut builder, &mut budget)?;
     let forest = budget
         .finish(builder)

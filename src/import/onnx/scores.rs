@@ -5,6 +5,7 @@ use super::super::{ErrorKind, ImportError};
 use super::classic::Classifier;
 use super::ensemble::Ensemble;
 use super::graph::unsupported;
+use super::labels::Labels;
 use super::steps::{Does, Label, Sign, Step, Steps};
 use super::walk::Walk;
 use crate::forest::{Aggregate, ClassRule, Real, Transform};
@@ -40,7 +41,7 @@ pub(super) struct Scores {
     rule: Rule,
     /// Whether each row's values, as they are, are not negative and sum up to 1.
     normal: bool,
-    labels: Vec<String>,
+    labels: Labels,
 }
 
 const BY_THE_SECOND: &str =
@@ -81,7 +82,7 @@ impl Scores {
             offset: vec![0.0; outputs],
             rule: Rule::Largest,
             normal: outputs > 1 && normal(ensemble, walk, false),
-            labels: Vec::new(),
+            labels: Labels::default(),
         })
     }
 
@@ -174,7 +175,10 @@ impl Scores {
             }
             (_, post) if walk.opposite() && post != Transform::SoftmaxZero && post != Transform::Probit => {
                 // ONNX Runtime says 0 and 1 here, whatever the integers are that classes are called by.
-                let labels = if classifier.integers { vec!["0".into(), "1".into()] } else { labels };
+                let labels = match labels.words {
+                    true => labels,
+                    false => Labels { texts: vec!["0".into(), "1".into()], words: false },
+                };
                 Ok(match post {
                     Transform::Identity => pair(Transform::OppositePair, 0.0, 1, 1.0, labels),
                     Transform::Softmax => pair(Transform::SigmoidPair, 0.0, 1, 2.0, labels),
@@ -260,7 +264,7 @@ impl Scores {
         ensemble: &Ensemble,
         classifier: bool,
         budget: &Budget<'_>,
-    ) -> Result<(ClassRule, Vec<String>), ImportError> {
+    ) -> Result<(ClassRule, Labels), ImportError> {
         let refuse = |why: &str| {
             let cause = format!("the label can't be told: {why}");
             Err(super::at(ErrorKind::Unsupported, ensemble.place.clone(), cause).with_remedy(
@@ -269,7 +273,7 @@ impl Scores {
         };
         let (scores, names) = match label {
             None if classifier => (before.clone(), None),
-            None => return Ok((ClassRule::None, Vec::new())),
+            None => return Ok((ClassRule::None, Labels::default())),
             Some(Label { largest_after: None, .. }) => (before.clone(), None),
             Some(Label { largest_after: Some(steps), names }) => {
                 let mut scores = before.clone();
@@ -289,13 +293,13 @@ impl Scores {
         };
         let labels = names.unwrap_or_else(|| scores.labels.clone());
         let classes = if matches!(scores.margins, Margins::Only(_)) { 2 } else { scores.offset.len() };
-        if !labels.is_empty() && labels.len() != classes {
-            let cause = format!("{} names for {classes} classes", labels.len());
+        if !labels.texts.is_empty() && labels.texts.len() != classes {
+            let cause = format!("{} names for {classes} classes", labels.texts.len());
             return Err(super::at(ErrorKind::Structure, ensemble.place.clone(), cause));
         }
         match scores.rule {
             // Without an output of labels nobody asks for the rule.
-            Rule::None(_) if label.is_none() => Ok((ClassRule::None, Vec::new())),
+            Rule::None(_) if label.is_none() => Ok((ClassRule::None, Labels::default())),
             Rule::None(why) => refuse(why),
             _ if self.scale <= 0.0 || scores.scale <= 0.0 => {
                 refuse("scores are multiplied with a number below zero")

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
 use super::at;
+use super::labels::Labels;
 use super::proto::{self, Bytes, TensorProto};
 
 /// A step from scores to scores.
@@ -79,19 +80,27 @@ impl Step {
 #[derive(Clone, Debug)]
 pub(super) enum Names {
     Tensor(Bytes),
-    List(Rc<[String]>),
+    /// Texts, or integers as such.
+    List {
+        names: Rc<[String]>,
+        words: bool,
+    },
 }
 
 impl Names {
-    pub(super) fn read(&self, place: &str, budget: &Budget<'_>) -> Result<Vec<String>, ImportError> {
-        let names: Vec<String> = match self {
-            Self::List(names) => names.to_vec(),
+    pub(super) fn read(&self, place: &str, budget: &Budget<'_>) -> Result<Labels, ImportError> {
+        let (texts, words): (Vec<String>, bool) = match self {
+            Self::List { names, words } => (names.to_vec(), *words),
             Self::Tensor(tensor) => {
                 let tensor: TensorProto = proto::decode(tensor.clone(), place)?;
                 match tensor.data_type {
-                    8 => tensor.string_data.iter().map(|s| String::from_utf8_lossy(s).into_owned()).collect(),
+                    8 => {
+                        let names = tensor.string_data.iter();
+                        (names.map(|s| String::from_utf8_lossy(s).into_owned()).collect(), true)
+                    }
                     6 | 7 => {
-                        proto::numbers(&tensor, place)?.iter().map(|v| (*v as i64).to_string()).collect()
+                        let numbers = proto::numbers(&tensor, place)?;
+                        (numbers.iter().map(|v| (*v as i64).to_string()).collect(), false)
                     }
                     _ => {
                         return Err(at(
@@ -103,9 +112,9 @@ impl Names {
                 }
             }
         };
-        budget.outputs(names.len(), || Place::Field(place.into()))?;
-        names.iter().try_for_each(|name| budget.string(name.len(), || Place::Field(place.into())))?;
-        Ok(names)
+        budget.outputs(texts.len(), || Place::Field(place.into()))?;
+        texts.iter().try_for_each(|name| budget.string(name.len(), || Place::Field(place.into())))?;
+        Ok(Labels { texts, words })
     }
 }
 

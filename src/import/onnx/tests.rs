@@ -449,6 +449,7 @@ fn one_score_for_two_classes_is_a_probability_or_a_distance() {
     assert!((threshold - 0.622_459_331).abs() < 1e-7, "{threshold}");
     let base = vec![floats("base_values", &[0.5])];
     assert_eq!(pair(&mixed, base).2, [[-0.25, 0.25], [-1.25, 1.25]]);
+    assert_eq!(load(&classifier_graph(classifier(&mixed, vec![]))).classes.integers(), Some(vec![3, 7]));
 }
 
 #[test]

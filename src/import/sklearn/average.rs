@@ -71,7 +71,8 @@ fn votes(file: &File<'_>, fitted: &Fitted, chosen: Range<usize>) -> Result<Fores
         1 => ClassRule::Over { threshold: f64::INFINITY.into() },
         _ => ClassRule::Largest,
     };
-    let mut forest = file.builder(outputs, Classes { rule, labels })?.scale(1.0 / fitted.trees.len() as f64);
+    let classes = Classes { rule, labels, words: file.head.words() };
+    let mut forest = file.builder(outputs, classes)?.scale(1.0 / fitted.trees.len() as f64);
     let seen = |t: usize| file.head.trees[t].1.as_deref().unwrap_or_default();
     let width = |t: usize, size: usize| match size.checked_div(fitted.trees[t].len()) {
         Some(width) if width == outputs || width == seen(t).len() => width,

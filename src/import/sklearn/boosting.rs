@@ -71,5 +71,5 @@ pub(super) fn link(head: &Head, classifier: bool, threshold: f64) -> Result<Link
         true if labels.len() > 2 => (Transform::Softmax, ClassRule::Largest),
         true => (Transform::SigmoidPair, ClassRule::Over { threshold: threshold.into() }),
     };
-    Ok(Link { transform, classes: Classes { rule, labels } })
+    Ok(Link { transform, classes: Classes { rule, labels, words: head.words() } })
 }

@@ -80,6 +80,11 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// Whether the classes are called by texts.
+    pub(super) fn words(&self) -> bool {
+        self.classes.iter().any(|label| matches!(label, Plain::Text(_)))
+    }
+
     /// What the classes are called.
     pub(super) fn labels(&self) -> Result<Vec<String>, ImportError> {
         let label = |label: &Plain| match label {

@@ -33,7 +33,7 @@ pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
     let samples: Vec<i64> = array::integers(&file.archive, "n_node_samples", Count::Exactly(nodes, "nodes"))?;
     // scikit-learn's predict says -1 where the score is below the offset.
     let rule = ClassRule::Over { threshold: (-offset + offset.abs() * ROUNDING).into() };
-    let classes = Classes { rule, labels: vec!["1".into(), "-1".into()] };
+    let classes = Classes { rule, labels: vec!["1".into(), "-1".into()], words: false };
     let forest = file.builder(1, classes)?.transform(Transform::PowerOfTwo);
     // Of one sample nothing is learnt: the score is one half.
     let mut forest = match longest > 0.0 {

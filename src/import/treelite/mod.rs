@@ -54,7 +54,7 @@ fn read(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     let mut reader = Reader::new(bytes);
     let mut budget = Budget::new(&options.limits);
     let header = Header::read(&mut reader, &budget)?;
-    let classes = Classes { rule: header.classes(), labels: Vec::new() };
+    let classes = Classes { rule: header.classes(), ..Classes::default() };
     let mut forest = Forest::builder(header.features, header.outputs.count())
         .producer("treelite", &header.version, &header.postprocessor)
         .compare(header.compare)

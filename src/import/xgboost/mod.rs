@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::decode::{Encoding, decode};
 use super::{ErrorKind, ImportError, LoadOptions, Place};
 use crate::Forest;
-use crate::forest::{Aggregate, Classes, CompareType, Feature, Producer, Real, Targets};
+use crate::forest::{Aggregate, Classes, CompareType, EarlyStop, Feature, Producer, Real, Targets};
 use objective::{Link, Objective, Version};
 use schema::{Document, Learner, Model};
 use tree::TreeBuilder;
@@ -30,7 +30,7 @@ fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> Impor
 pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) -> Result<Forest, ImportError> {
     let document: Document = decode(bytes, encoding, &options.limits)?;
     let version = version(&document.version)?;
-    let Learner { feature_names, gradient_booster, learner_model_param: param, objective: named } =
+    let Learner { attributes, feature_names, gradient_booster, learner_model_param: param, objective: named } =
         document.learner;
     let (mut model, path) = booster(gradient_booster)?;
     let outputs = outputs(param.num_class, param.num_target, options)?;
@@ -43,13 +43,15 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
     let base_score = base_score(&param.base_score.0, link, outputs)?;
 
     let mut builder = TreeBuilder::new(features.len(), outputs, &options.limits);
-    let targets = trees(model, path, options, outputs, &mut builder)?;
+    let (targets, rounds) = trees(model, path, options, outputs, &mut builder)?;
     let grown = builder.finish();
+    let best = attributes.and_then(|attributes| attributes.best_iteration);
     let forest = Forest {
         producer: Producer {
             library: "xgboost".into(),
             version: document.version.iter().map(u32::to_string).collect::<Vec<_>>().join("."),
             objective: named.name,
+            early_stop: best.and_then(|best| early_stop(&best, rounds, options)),
         },
         features,
         outputs: outputs as u32,
@@ -62,7 +64,7 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
         compare: CompareType::F32,
         scale: Real(1.0),
         transform: objective.transform,
-        classes: Classes { rule: objective.classes(), labels: Vec::new() },
+        classes: Classes { rule: objective.classes(), ..Classes::default() },
     };
     // Each rule that a file can break has been checked above, with a better place than a forest knows.
     forest.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Place::File, e.to_string()))?;
@@ -79,6 +81,14 @@ fn version(parts: &[u32]) -> Result<Version, ImportError> {
             .with_remedy("save the model with XGBoost 1.4 to 3.2, Booster.save_model('model.ubj')"));
     }
     Ok((major, minor))
+}
+
+/// What early stopping found. Of a range of rounds it says nothing; nor does a text that is no number, which
+/// `Booster.predict` does not look at either.
+fn early_stop(best: &str, rounds: usize, options: &LoadOptions) -> Option<EarlyStop> {
+    let rounds = u32::try_from(rounds).ok()?;
+    let best = best.trim().parse::<u32>().ok().filter(|best| *best < rounds)?;
+    options.iteration_range.is_none().then_some(EarlyStop { best, rounds })
 }
 
 /// The booster's trees, and the path they stand at. The weights of dart, wherever they stood, end up in the model.
@@ -125,10 +135,10 @@ fn outputs(classes: u64, targets: u64, options: &LoadOptions) -> Result<usize, I
 
 fn objective(name: &str, version: Version, outputs: usize) -> Result<Objective, ImportError> {
     let path = "learner.objective.name";
-    let Some(objective) = objective::find(name, version) else {
+    let Some(objective) = objective::find(name, outputs) else {
         let cause = format!("objective `{name}` is not supported");
         return Err(at(ErrorKind::Unsupported, path, cause).with_remedy(
-            "train with an objective of XGBoost 1.4 to 3.2, or save with the one whose margins you want",
+            "train with an objective of XGBoost 1.4 to 3.4, or save with the one whose margins you want",
         ));
     };
     // Since 3.4 quantiles are made monotone after the sum, which no transform of ours does.
@@ -178,22 +188,23 @@ fn base_score(scores: &[f32], link: Link, outputs: usize) -> Result<Vec<Real>, I
         let cause = format!("{} values for {outputs} outputs", scores.len());
         return Err(at(ErrorKind::Structure, path, cause));
     }
-    if let Some(score) = scores.iter().find(|score| !link.accepts(**score)) {
-        let cause = format!("{score:?}, where the objective takes a value that is {}", link.domain());
+    if let Some((score, wanted)) = scores.iter().find_map(|score| Some((score, link.wants(*score)?))) {
+        let cause = format!("{score:?}, where the objective takes a value that is {wanted}");
         return Err(at(ErrorKind::Value, path, cause));
     }
-    let margin = |o: usize| Real::from(link.apply(scores[if scores.len() == 1 { 0 } else { o }]));
-    Ok((0..outputs).map(margin).collect())
+    let of_all: Vec<f32> = (0..outputs).map(|o| scores[if scores.len() == 1 { 0 } else { o }]).collect();
+    Ok(link.margins(&of_all).into_iter().map(Real::from).collect())
 }
 
-/// Grows the chosen trees in the producer's order and gives the output that each adds to.
+/// Grows the chosen trees in the producer's order and gives the output that each adds to, and how many rounds of boosting
+/// the file has.
 fn trees(
     model: Model,
     path: &str,
     options: &LoadOptions,
     outputs: usize,
     builder: &mut TreeBuilder<'_>,
-) -> Result<Vec<u32>, ImportError> {
+) -> Result<(Vec<u32>, usize), ImportError> {
     let missing = |field: &str| at(ErrorKind::Schema, format!("{path}.{field}"), "missing field");
     let Model { gbtree_model_param, trees, tree_info, iteration_indptr, weight_drop, .. } = model;
     let param = gbtree_model_param.ok_or_else(|| missing("gbtree_model_param"))?;
@@ -229,7 +240,7 @@ fn trees(
             builder.grow(tree, weight, &format!("{path}.trees[{place}]"))?;
         }
     }
-    Ok(tree_info[chosen].to_vec())
+    Ok((tree_info[chosen].to_vec(), starts.len() - 1))
 }
 
 /// Where each tree stands in the file: XGBoost places a tree by its `id`.

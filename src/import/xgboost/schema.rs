@@ -16,11 +16,19 @@ pub(crate) struct Document {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Learner {
+    pub attributes: Option<Attributes>,
     #[serde(default, deserialize_with = "names")]
     pub feature_names: Vec<String>,
     pub gradient_booster: Booster,
     pub learner_model_param: ModelParam,
     pub objective: Objective,
+}
+
+/// What users and callbacks have written down, all of it in strings.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Attributes {
+    /// The best round of early stopping, counted from 0.
+    pub best_iteration: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -169,6 +177,13 @@ impl<'de> Deserialize<'de> for BaseScore {
 
 struct BaseScoreVisitor;
 
+/// A number; of those that are not finite XGBoost knows these words, and numbers that are too large.
+fn number(text: &str) -> Option<f32> {
+    let known =
+        matches!(text, "NaN" | "Infinity" | "-Infinity") || text.contains(|c: char| c.is_ascii_digit());
+    text.parse().ok().filter(|_| known)
+}
+
 impl<'de> Visitor<'de> for BaseScoreVisitor {
     type Value = BaseScore;
 
@@ -180,8 +195,8 @@ impl<'de> Visitor<'de> for BaseScoreVisitor {
         let trimmed = text.trim();
         let list =
             trimmed.strip_prefix(['[', '(']).and_then(|t| t.strip_suffix([']', ')'])).unwrap_or(trimmed);
-        let numbers: Result<Vec<f32>, _> = list.split(',').map(|number| number.trim().parse()).collect();
-        numbers.map(BaseScore).map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+        let numbers: Option<Vec<f32>> = list.split(',').map(|text| number(text.trim())).collect();
+        numbers.map(BaseScore).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
     }
 
     fn visit_f32<E: de::Error>(self, value: f32) -> Result<BaseScore, E> {

@@ -55,8 +55,11 @@ fn shares_add_up_as_numpy_adds() {
 
 #[test]
 fn labels_are_written_as_python_prints_them() {
-    let labels =
-        |classes: serde_json::Value| read(&Model::bag().head(json!({"classes_": classes}))).classes.labels;
+    let classes = |classes: serde_json::Value| read(&Model::bag().head(json!({"classes_": classes}))).classes;
+    let labels = |labels: serde_json::Value| classes(labels).labels;
+    assert_eq!(classes(json!([-3, 2, 5])).integers(), Some(vec![-3, 2, 5]));
+    assert_eq!(classes(json!(["-3", "2", "5"])).integers(), None);
+    assert_eq!(labels(json!(["01", "1", "2"])), ["01", "1", "2"]);
     assert_eq!(labels(json!([-3, 0.5, 2.0])), ["-3", "0.5", "2.0"]);
     assert_eq!(labels(json!([false, true, "None"])), ["False", "True", "None"]);
 }

@@ -1,0 +1,95 @@
+//! How a producer's users ask for its answer: which rounds of boosting predict, and what is a missing value.
+
+use std::{ops::Range, path::Path};
+
+use clap::Args;
+use fangorn::{file::Contents, forest::EarlyStop, import::LoadOptions};
+
+use crate::{
+    error::{Error, Result, say},
+    library_error,
+    limits::LimitsChoice,
+    rows::{Cell, Matrix},
+};
+
+/// What the producer's own predict takes beside the rows.
+#[derive(Clone, Debug, Args)]
+pub struct Answer {
+    /// The rounds of boosting that predict. best: up to the best one of an early-stopped XGBoost model, as XGBoost's
+    /// scikit-learn wrapper does. all: every one, as its Booster does, and as is done without this option. A..B: from
+    /// round A, counted from 0, to the one before B; a B of 0 is the last round's end
+    #[arg(long, value_name = "best|all|A..B", value_parser = iterations)]
+    iterations: Option<Iterations>,
+    /// A value that stands for a missing one, -999 say: cells that are the same f32 are missing, and NaN is besides
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    missing: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Iterations {
+    All,
+    Best,
+    Range(Range<u32>),
+}
+
+fn iterations(text: &str) -> Result<Iterations, String> {
+    let range = |(first, end): (&str, &str)| Some(first.trim().parse().ok()?..end.trim().parse().ok()?);
+    match text {
+        "all" => Ok(Iterations::All),
+        "best" => Ok(Iterations::Best),
+        _ => {
+            text.split_once("..").and_then(range).map(Iterations::Range).ok_or_else(|| {
+                "best, all, or two numbers with .. between them are expected, 0..100 say".into()
+            })
+        }
+    }
+}
+
+impl Answer {
+    /// Loads the model with the rounds that are asked for. Where none are, and the file names a best round before the
+    /// last, a line on standard error says so.
+    ///
+    /// # Errors
+    /// What the importer refuses, or `--iterations best` of a file that names no best round.
+    pub fn load(&self, model: &Path, limits: &LimitsChoice) -> Result<Contents> {
+        let load = |iteration_range| {
+            let options = LoadOptions { iteration_range, limits: limits.limits() };
+            Contents::load(model, &options).map_err(library_error)
+        };
+        if let Some(Iterations::Range(range)) = &self.iterations {
+            return load(Some(range.clone()));
+        }
+        let contents = load(None)?;
+        match (&self.iterations, contents.forest.producer.early_stop) {
+            (Some(Iterations::Best), None) => Err(Error::file(
+                model,
+                "--iterations best: the file names no best iteration; train with early_stopping_rounds of XGBoost, or \
+                 give the rounds, --iterations 0..100 say",
+            )),
+            (Some(Iterations::Best), Some(EarlyStop { best, rounds })) if best + 1 < rounds => {
+                load(Some(0..best + 1))
+            }
+            (None, Some(EarlyStop { best, rounds })) if best + 1 < rounds => {
+                say(&format!(
+                    "the best iteration is {best} (of {rounds}), and all {rounds} predict, as with Booster.predict; \
+                     --iterations best takes the first {}, as scikit-learn's wrapper does, --iterations all leaves this \
+                     line out",
+                    best + 1
+                ));
+                Ok(contents)
+            }
+            _ => Ok(contents),
+        }
+    }
+
+    /// Makes cells that are the value for missing ones NaN. Both are compared as f32, as XGBoost does.
+    pub fn mark_missing<T: Cell>(&self, rows: &mut Matrix<T>) {
+        let Some(missing) = self.missing else { return };
+        for cell in &mut rows.values {
+            let value: f64 = (*cell).into();
+            if value as f32 == missing as f32 {
+                *cell = T::cast(f64::NAN);
+            }
+        }
+    }
+}
