@@ -56,7 +56,12 @@ pub(super) fn decode<T: DeserializeOwned>(
             Encoding::Json => json::place(bytes, offset),
             Encoding::Ubjson => Place::Byte(offset),
         };
-        return Err(ImportError::new(ErrorKind::Syntax, place, error.message));
+        let refused = ImportError::new(ErrorKind::Syntax, place, &error.message);
+        // The readers have one limit, that of strings.
+        return Err(match error.message.contains("over the limit of") {
+            true => refused.with_limit("string_bytes"),
+            false => refused,
+        });
     }
     let place = match path_of_error::<T>(bytes, encoding, limits) {
         Some(path) if path != "." => Place::Field(path),

@@ -109,10 +109,13 @@ impl ImportError {
     }
 
     pub(super) fn limit(place: Place, cause: impl AsRef<str>, field: &str) -> Self {
-        let remedy = format!("raise `Limits::{field}` if you trust the file");
-        let mut error = Self::new(ErrorKind::Limit, place, cause).with_remedy(remedy);
-        error.0.limit = Some(field.into());
-        error
+        Self::new(ErrorKind::Limit, place, cause).with_limit(field)
+    }
+
+    /// The same as what a limit refuses, whose field of [`Limits`](super::Limits) is to be raised.
+    pub(super) fn with_limit(mut self, field: &str) -> Self {
+        self.0.limit = Some(field.into());
+        self.with_remedy(format!("raise `Limits::{field}` if you trust the file"))
     }
 
     pub(super) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {

@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use crate::{PRESETS, assert_refused, command, fangorn, model, prints, refuses, text, zoo};
+use crate::{PRESETS, assert_refused, command, model, prints, refuses, text, zoo};
 
 #[test]
 fn names_that_are_not_known_are_refused() {
