@@ -30,7 +30,7 @@ fn reference_says_what_the_producer_says() {
 
 /// The producer's label of a row's class.
 fn class(s: &Specimen, r: usize) -> i32 {
-    let number = reference::classes_of(&s.forest, &reference::margins(&s.forest, s.row(r)))[0] as usize;
+    let number = reference::classes_of_slots(&s.forest, &reference::slots(&s.forest, s.row(r)))[0] as usize;
     match s.forest.classes.labels.get(number) {
         Some(label) => label.parse().expect("labels of the zoo are numbers"),
         None => number as i32,

@@ -1,11 +1,15 @@
 //! The reference interpreter: the definition of correct for every schedule, layout and target.
 //!
 //! It walks nodes as the HIR states them and sums in `f64`, tree by tree in the producer's order. It is written to
-//! be read, not to be fast.
+//! be read, not to be fast. Where two classes are as good as equal it is the producer's own rounding that decides, and so
+//! [`classes_of_slots`] adds up as the producer does.
 
 use fangorn_kernels::plan::argmax;
 
-use super::{Aggregate, CategorySet, ClassRule, Forest, Node, Predicate, Side, Targets, ZERO_ZONE};
+use super::{
+    Aggregate, CategorySet, ClassRule, Forest, Node, Predicate, Side, Targets, Transform, ZERO_ZONE,
+};
+use crate::sum::Accumulator;
 
 /// A type rows come in: `f32` or `f64`.
 pub trait Input: Copy + Into<f64> {}
@@ -77,12 +81,22 @@ pub fn margins(forest: &Forest, row: &[impl Input]) -> Vec<f64> {
 
 /// The margins of a row that reaches these slots, one in each tree, in the producer's tree order.
 pub fn margins_of(forest: &Forest, slots: &[u32]) -> Vec<f64> {
-    let mut totals: Vec<Option<f64>> = vec![None; forest.outputs as usize];
+    let totals = taken(forest, slots, vec![None; forest.outputs as usize], |v| v);
+    totals.iter().zip(&forest.base_score).map(|(total, base)| base.0 + total.unwrap_or(0.0)).collect()
+}
+
+/// Each output's leaves taken together one after the other, from these totals on; `rounded` is the type of the totals.
+fn taken(
+    forest: &Forest,
+    slots: &[u32],
+    mut totals: Vec<Option<f64>>,
+    rounded: impl Fn(f64) -> f64,
+) -> Vec<Option<f64>> {
     let mut take = |output: usize, value: f64| {
-        let total = &mut totals[output];
+        let (total, value) = (&mut totals[output], rounded(value));
         *total = Some(match (*total, forest.aggregate) {
             (None, _) => value,
-            (Some(sum), Aggregate::Sum) => sum + value,
+            (Some(sum), Aggregate::Sum) => rounded(sum + value),
             (Some(least), Aggregate::Min) => least.min(value),
             (Some(largest), Aggregate::Max) => largest.max(value),
         });
@@ -94,7 +108,43 @@ pub fn margins_of(forest: &Forest, slots: &[u32]) -> Vec<f64> {
             Targets::All => leaf.iter().enumerate().for_each(|(o, v)| take(o, v.0)),
         }
     }
-    totals.iter().zip(&forest.base_score).map(|(total, base)| base.0 + total.unwrap_or(0.0)).collect()
+    totals
+}
+
+/// The margins of a row that reaches these slots as the producer itself adds them up, to the last bit: one tree after the
+/// other in its order, in its [`Accumulator`].
+///
+/// | producer | the base score comes |
+/// |---|---|
+/// | XGBoost, LightGBM, scikit-learn | first |
+/// | CatBoost, ONNX Runtime, treelite, anything else | last |
+///
+/// A row may have a start of its own, one for each output. XGBoost's `base_margin` takes the base score's place, CatBoost's
+/// `baseline` is added at the end; both are `f32`. In a forest of any other producer it is added at the end, too.
+pub fn producer_margins(forest: &Forest, slots: &[u32], start: Option<&[f32]>) -> Vec<f64> {
+    let single = Accumulator::of(forest) == Accumulator::F32;
+    let rounded = |v: f64| if single { f64::from(v as f32) } else { v };
+    let library = &*forest.producer.library;
+    let base: Vec<f64> = match start {
+        Some(start) if library == "xgboost" => start.iter().map(|s| f64::from(*s)).collect(),
+        _ => forest.base_score.iter().map(|b| rounded(b.0)).collect(),
+    };
+    let sums = forest.aggregate == Aggregate::Sum;
+    let base_first = sums && matches!(library, "xgboost" | "lightgbm" | "scikit-learn");
+    let first = base.iter().map(|b| base_first.then_some(*b)).collect();
+    let totals = taken(forest, slots, first, rounded);
+    let end = |(total, base): (Option<f64>, &f64)| match total {
+        Some(total) if base_first => total,
+        total => rounded(*base + total.unwrap_or(0.0)),
+    };
+    let mut margins: Vec<f64> = totals.into_iter().zip(&base).map(end).collect();
+    if let Some(start) = start.filter(|_| library != "xgboost") {
+        margins
+            .iter_mut()
+            .zip(start)
+            .for_each(|(margin, start)| *margin = rounded(*margin + f64::from(*start)));
+    }
+    margins
 }
 
 /// A row's values: its margins after scale and transform.
@@ -108,8 +158,64 @@ pub fn values_of(forest: &Forest, margins: &[f64]) -> Vec<f64> {
     forest.transform.apply_f64(&scaled)
 }
 
-/// The classes of a row with these margins, numbers that [`Classes::labels`](super::Classes::labels) names: one, or one
-/// for each output; none where the forest is no classifier.
+/// The classes of a row that reaches these slots, numbers that [`Classes::labels`](super::Classes::labels) names: one, or
+/// one for each output; none where the forest is no classifier. They are the producer's own, however close two classes are:
+/// [`classes_of_sums`] of [`producer_margins`].
+pub fn classes_of_slots(forest: &Forest, slots: &[u32]) -> Vec<u32> {
+    classes_of_sums(forest, &producer_margins(forest, slots, None))
+}
+
+/// The same for a row whose margins are these, as [`producer_margins`] adds them up. Of equal ones the first counts.
+///
+/// | producer | the class is |
+/// |---|---|
+/// | XGBoost | the largest `f32` margin (`multi:softmax`) or `f32` probability (`multi:softprob`); 1 where the `f32` value is over the threshold |
+/// | LightGBM | the largest `f64` value; 1 where it is over the threshold |
+/// | CatBoost | the largest margin; 1 where it is over the margin `-ln(1/p - 1)` of the threshold `p` |
+/// | scikit-learn's boosting | the largest margin; 1 where it is over 0 (of `GradientBoostingClassifier` not below 0) |
+/// | scikit-learn's forests and trees | the largest mean of the trees |
+/// | ONNX Runtime, anything else | what [`classes_of`] says |
+pub fn classes_of_sums(forest: &Forest, margins: &[f64]) -> Vec<u32> {
+    let over = |threshold: f64| margins.iter().map(|m| u32::from(*m > threshold)).collect();
+    match (&*forest.producer.library, forest.classes.rule) {
+        ("xgboost", ClassRule::Largest) if margins.len() > 1 => {
+            let values = single_values(forest, margins);
+            // An argmax has been taken already.
+            vec![if values.len() == 1 { values[0] as u32 } else { argmax(&values) as u32 }]
+        }
+        ("xgboost", ClassRule::Over { threshold }) => {
+            let values = single_values(forest, margins);
+            values.iter().map(|v| u32::from(f64::from(*v) > threshold.0)).collect()
+        }
+        ("lightgbm", ClassRule::Largest) if margins.len() > 1 => {
+            vec![argmax(&values_of(forest, margins)) as u32]
+        }
+        ("catboost", ClassRule::Over { threshold }) => over(-(1.0 / threshold.0 - 1.0).ln()),
+        ("scikit-learn", ClassRule::Over { threshold }) if forest.transform == Transform::SigmoidPair => {
+            // A threshold below one half lets one half itself be the second class: nothing is between -0 and the number
+            // below it.
+            over(if threshold.0 < 0.5 { 0f64.next_down() } else { 0.0 })
+        }
+        ("scikit-learn", ClassRule::Largest) if forest.transform == Transform::Identity => {
+            // It divides where the scale multiplies, which ties other sums.
+            let trees = forest.trees.len() as f64;
+            let means: Vec<f64> = margins.iter().map(|m| m / trees).collect();
+            vec![argmax(&means) as u32]
+        }
+        _ => classes_of(forest, margins),
+    }
+}
+
+/// A row's values in `f32`, as targets compute them.
+fn single_values(forest: &Forest, margins: &[f64]) -> Vec<f32> {
+    let scaled: Vec<f32> = margins.iter().map(|m| *m as f32 * forest.scale.0 as f32).collect();
+    let mut values = vec![0.0; forest.transform.width(scaled.len())];
+    forest.transform.apply(&scaled, &mut values);
+    values
+}
+
+/// The classes of a row with these margins by the forest's rule alone: one, or one for each output; none where the forest is
+/// no classifier. See [`classes_of_slots`] for the producer's own.
 pub fn classes_of(forest: &Forest, margins: &[f64]) -> Vec<u32> {
     match forest.classes.rule {
         ClassRule::None => Vec::new(),

@@ -131,8 +131,8 @@ fn classes(forest: &Forest) -> Result<(), String> {
 /// Slots that are held at a time.
 const SLOTS_AT_A_TIME: usize = 1 << 24;
 
-/// The classes' numbers, `rows x outputs` or `rows x 1`. They are those of sums in f64, so that no schedule and no device
-/// decides between two classes that are as good as equal.
+/// The classes' numbers, `rows x outputs` or `rows x 1`. They are made of the leaves that rows reach as the producer makes
+/// them, so that no schedule and no device decides between two classes that are as good as equal.
 fn class_numbers<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>) -> Result<Vec<u32>> {
     let trees = forest.trees.len();
     let piece = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
@@ -142,8 +142,7 @@ fn class_numbers<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>
         let values = rows.values[first * rows.columns..][..count * rows.columns].to_vec();
         let slots = engine.slots(&Matrix { rows: count, columns: rows.columns, values })?;
         for r in 0..count {
-            let margins = reference::margins_of(forest, &slots[r * trees..][..trees]);
-            numbers.extend(reference::classes_of(forest, &margins));
+            numbers.extend(reference::classes_of_slots(forest, &slots[r * trees..][..trees]));
         }
     }
     Ok(numbers)

@@ -110,7 +110,8 @@ pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, Im
         return Err(at(ErrorKind::Structure, path, cause));
     }
     let threshold = match info.binclass_probability_threshold.map(|threshold| threshold.0) {
-        Some(p) if !(p > 0.0 && p < 1.0) => {
+        // At 0 and at 1 all rows are of one class.
+        Some(p) if !(0.0..=1.0).contains(&p) => {
             let path = "model_info.binclass_probability_threshold";
             return Err(at(ErrorKind::Value, path, format!("{p:?} is not between 0 and 1")));
         }
