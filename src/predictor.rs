@@ -5,7 +5,7 @@ use std::{cell::RefCell, sync::Arc};
 use rayon::prelude::*;
 
 use crate::{
-    check::{self, Difference, SelfCheck, Warning},
+    check::{self, Difference, SelfCheck, Strictness, Warning},
     cpu::{Engines, FewRows, Program, Row, Rows, Summing},
     error::{Error, Result},
     forest::{CompareType, Forest, Profile, Transform},
@@ -194,25 +194,28 @@ impl Predictor {
 
     /// A predictor that has passed its check: the one that was asked for, or plain walks.
     fn proven(forest: &Forest, options: &Options<'_>, types: RowTypes) -> Result<Self> {
+        let strictness = Strictness::from_environment()?;
+        Self::proven_by(forest, options, types, strictness, |made, check| made.checked(forest, check, types))
+    }
+
+    fn proven_by(
+        forest: &Forest,
+        options: &Options<'_>,
+        types: RowTypes,
+        strictness: Strictness,
+        check: impl Fn(&Self, SelfCheck) -> Option<Difference>,
+    ) -> Result<Self> {
         let made = Self::made(forest, options, types)?;
-        let strictness = check::Strictness::from_environment()?;
-        let Some(difference) =
-            strictness.of(options.check).and_then(|check| made.checked(forest, check, types))
-        else {
-            return Ok(made);
-        };
+        let Some(extent) = strictness.of(options.check) else { return Ok(made) };
+        let Some(difference) = check(&made, extent) else { return Ok(made) };
         let wrong = |difference| Error::SelfCheck { target: "cpu".into(), difference: Box::new(difference) };
-        if strictness == check::Strictness::Strict {
+        if strictness == Strictness::Strict {
             return Err(wrong(difference));
         }
-        let plain = Options {
-            schedule: Some(Schedule::default()),
-            profile: None,
-            engines: Engines::PLAIN,
-            ..options.clone()
-        };
+        let schedule = Some(Schedule::default());
+        let plain = Options { schedule, profile: None, engines: Engines::PLAIN, ..options.clone() };
         let mut plain = Self::made(forest, &plain, types)?;
-        if let Some(difference) = plain.checked(forest, options.check, types) {
+        if let Some(difference) = check(&plain, extent) {
             return Err(wrong(difference));
         }
         let warning = Warning::FellBack { target: "cpu".into(), difference };
@@ -564,5 +567,73 @@ impl<T: Row> check::Runner<T> for Predictor {
 
     fn margins(&self, rows: &[T]) -> Option<Result<Vec<f32>>> {
         Some(Rows::new(rows, self.program.features()).and_then(|rows| Self::margins(self, &rows)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::Finding,
+        forest::{Predicate, Real, Side},
+    };
+
+    fn forest() -> Forest {
+        let mut builder = Forest::builder(2, 1);
+        for t in 0..20 {
+            let mut tree = builder.tree(0);
+            tree.split(t % 2, Predicate::Less { threshold: Real(f64::from(t)) }, Side::Left, 1, 2);
+            tree.leaf(1, &[1.0]);
+            tree.leaf(2, &[-0.5]);
+        }
+        builder.build().expect("stumps")
+    }
+
+    fn wrong() -> Difference {
+        let what = Finding::Leaf { tree: 3, found: 1, expected: 0 };
+        Difference { batch: 145, row: 64, values: vec![0.5, 1.0], what }
+    }
+
+    #[test]
+    fn plain_walks_serve_where_the_fast_engine_is_wrong() {
+        let forest = forest();
+        let plain = |p: &Predictor| p.program.vector_name().is_empty() && p.few.is_none();
+        let check = |made: &Predictor, extent| {
+            if plain(made) { made.checked(&forest, extent, RowTypes::Both) } else { Some(wrong()) }
+        };
+        let made = |strictness, options: &Options<'_>| {
+            Predictor::proven_by(&forest, options, RowTypes::Both, strictness, check)
+        };
+        let options = Options::default();
+        let fast = Predictor::made(&forest, &options, RowTypes::Both).expect("a predictor");
+        if plain(&fast) {
+            // This machine has nothing faster.
+            return;
+        }
+        let found = made(Strictness::FallBack, &options).expect("plain walks");
+        let warning = Warning::FellBack { target: "cpu".into(), difference: wrong() };
+        assert_eq!(found.warnings(), std::slice::from_ref(&warning));
+        let text = warning.to_string();
+        assert!(
+            text.contains("row 64 of 145: leaf slot 1 in tree 3") && text.contains("plain walks serve"),
+            "{text}"
+        );
+        assert_eq!(
+            found.predict(&[3.0f32, 2.5], 2).expect("a row"),
+            fast.predict(&[3.0f32, 2.5], 2).expect("a row")
+        );
+        let refused = made(Strictness::Strict, &options).expect_err("a difference is an error");
+        assert!(refused.to_string().starts_with("self-check on cpu: row 64 of 145"), "{refused}");
+        assert!(made(Strictness::Off, &options).expect("unchecked").warnings().is_empty());
+        let off = Options { check: SelfCheck::Off, ..Options::default() };
+        assert!(made(Strictness::Strict, &off).expect("unchecked").warnings().is_empty());
+    }
+
+    #[test]
+    fn nothing_serves_where_plain_walks_are_wrong_too() {
+        let check = |_: &Predictor, _| Some(wrong());
+        let made =
+            Predictor::proven_by(&forest(), &Options::default(), RowTypes::Both, Strictness::FallBack, check);
+        assert!(matches!(made, Err(Error::SelfCheck { .. })));
     }
 }

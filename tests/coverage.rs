@@ -4,15 +4,23 @@
 
 mod generate;
 
-use std::{collections::BTreeMap, fmt::Write, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    path::Path,
+};
 
 use fangorn::{
     Forest,
     forest::{Aggregate, CompareType, Node, Predicate, Targets},
     plan::{Request, check_with},
-    schedule::{Dim, Directive, LayoutKind, Schedule, TreeOrder},
+    schedule::{Dim, Directive, LayoutKind, Preset, Schedule, TreeOrder},
 };
-use generate::{Case, Kind};
+use generate::{
+    Case, Kind,
+    engines::{TABLES, engines, usual},
+    tables::{Kind as ColumnKind, Table},
+};
 use proptest::strategy::{Strategy, ValueTree};
 
 /// Occurrences that nothing may have fewer of.
@@ -152,6 +160,91 @@ fn asks(forest: &Forest, what: impl Fn(&Predicate) -> bool) -> bool {
     forest.trees.iter().any(|t| t.nodes.iter().any(asked))
 }
 
+/// What tables ask of an engine.
+type Question = (&'static str, fn(&Table) -> bool);
+
+const QUESTIONS: [Question; 8] = [
+    ("thresholds only", |t| !asks(&t.forest, |p| !matches!(p, Predicate::Less { .. }))),
+    ("categories", |t| asks(&t.forest, |p| matches!(p, Predicate::InSet { .. }))),
+    ("many codes", |t| t.forest.sets.iter().any(|set| set.words.len() > 8)),
+    ("one category column", |t| {
+        t.columns.len() > 1 && t.columns.iter().filter(|c| c.kind == ColumnKind::Category).count() == 1
+    }),
+    ("few thresholds", |t| most_thresholds(&t.forest) < 8),
+    ("to 255", |t| (8..256).contains(&most_thresholds(&t.forest))),
+    ("more", |t| most_thresholds(&t.forest) > 255),
+    ("compared in f64", |t| t.forest.compare == CompareType::F64),
+];
+
+/// Thresholds of the column that has most.
+fn most_thresholds(forest: &Forest) -> usize {
+    let mut of_column = vec![BTreeSet::new(); forest.features.len()];
+    for node in forest.trees.iter().flat_map(|tree| &tree.nodes) {
+        if let Node::Split { feature, predicate: Predicate::Less { threshold }, .. } = node {
+            of_column[*feature as usize].insert(threshold.0.to_bits());
+        }
+    }
+    of_column.iter().map(BTreeSet::len).max().unwrap_or(0)
+}
+
+/// What the tables of `tests/tables.rs` reach: kinds of columns within a group of 16, what is asked of each engine, and blocks
+/// of 64 rows a call with what is left of them. Engines are those that a forest allows on any machine.
+fn of_tables(rare: &mut Vec<String>) -> String {
+    let tables: Vec<_> = (0..u64::from(TABLES)).map(usual).collect();
+    let mut text = format!("# Of {TABLES} tables: groups of 16 columns that hold two kinds.\n");
+    for (a, kind) in ColumnKind::ALL.into_iter().enumerate() {
+        let _ = write!(text, "{:12}", format!("{kind:?}"));
+        for (b, other) in ColumnKind::ALL.into_iter().enumerate().take(a + 1) {
+            let holds = |group: &&[generate::tables::Column]| {
+                let count = |kind| group.iter().filter(|c| c.kind == kind).count();
+                if a == b { count(kind) >= 2 } else { count(kind) >= 1 && count(other) >= 1 }
+            };
+            let groups = tables.iter().flat_map(|(t, _)| t.columns.chunks(16)).filter(|g| holds(g)).count();
+            let _ = write!(text, "{groups:5}");
+            if groups < LEAST {
+                rare.push(format!("{kind:?} with {other:?} in a group: {groups}"));
+            }
+        }
+        text += "\n";
+    }
+    text += "# Tables that an engine's schedule accepts, by what is asked of it:\n";
+    let names: Vec<&str> = QUESTIONS.iter().map(|(name, _)| *name).collect();
+    let _ = writeln!(text, "# {}", names.join(", "));
+    for (name, schedule, _) in engines() {
+        let schedule = |t: &Table| {
+            schedule.clone().unwrap_or_else(|| Preset::Default.schedule(&t.forest, false).unranked())
+        };
+        let accepts = |t: &Table| check_with(&t.forest, &schedule(t), Request::cpu(), None).is_ok();
+        let accepted: Vec<&Table> = tables.iter().map(|(t, _)| t).filter(|t| accepts(t)).collect();
+        let _ = write!(text, "{name:32}");
+        for (question, holds) in QUESTIONS {
+            let count = accepted.iter().filter(|t| holds(t)).count();
+            let _ = write!(text, "{count:5}");
+            if count < LEAST {
+                rare.push(format!("{question} asked of {name}: {count}"));
+            }
+        }
+        text += "\n";
+    }
+    text += "# Calls by blocks of 64 rows that they begin, and by what is left of blocks of 16, 64, 128 and 256:\n";
+    let calls: Vec<usize> = tables.iter().flat_map(|(_, batches)| batches.iter().map(|b| b.1)).collect();
+    for blocks in [1, 2, 3, 4, 5] {
+        let of =
+            |rows: &&usize| if blocks < 5 { rows.div_ceil(64) == blocks } else { rows.div_ceil(64) >= 5 };
+        let count = calls.iter().filter(of).count();
+        let _ =
+            writeln!(text, "{:30}{count:5}", format!("{blocks}{}", if blocks < 5 { "" } else { " or more" }));
+        if count < LEAST {
+            rare.push(format!("calls of {blocks} blocks: {count}"));
+        }
+    }
+    for size in [16, 64, 128, 256] {
+        let lefts: BTreeSet<usize> = calls.iter().map(|rows| rows % size).collect();
+        let _ = writeln!(text, "{:30}{:5}", format!("remainders of {size}"), lefts.len());
+    }
+    text
+}
+
 /// The suite's draws of one kind that the CPU accepts.
 fn accepted(kind: Kind) -> Vec<Case> {
     let mut runner = generate::runner_of(0, generate::IN_CI);
@@ -199,6 +292,7 @@ fn the_draws_reach_every_pair_of_directives() {
             rare.push(format!("{name}: {count}"));
         }
     }
+    table += &of_tables(&mut rare);
     // No other pair is left out: marks that exclude each other on one loop stand on different ones.
     assert!(rare.is_empty(), "fewer than {LEAST} draws have\n{}\n{table}", rare.join("\n"));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/coverage.txt");

@@ -11,74 +11,11 @@ use std::{collections::BTreeMap, time::Instant};
 use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
-    cpu::{Engines, FewRows, Ranking, Row, Rows},
+    cpu::{Row, Rows},
     forest::reference,
     predictor::Options,
-    schedule::Schedule,
 };
-use generate::tables::Table;
-
-/// Tables in CI, and the most rows of one.
-const IN_CI: u32 = 60;
-const MOST_ROWS: usize = 5000;
-/// Steps of the reference interpreter a table.
-const STEPS: usize = 400_000;
-
-/// What serves, by name: a schedule, or the default, and engines.
-fn engines() -> Vec<(String, Option<Schedule>, Engines)> {
-    let window = |body: &str| {
-        let text =
-            format!("tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\ncache(b0)\nlayout(sparse)\n{body}");
-        Some(Schedule::parse(&text).expect("a schedule"))
-    };
-    let with_few = |few_rows| Engines { few_rows, ..Engines::default() };
-    let with_ranking = |ranking| Engines { ranking, ..Engines::default() };
-    let mut all = vec![("default".to_owned(), None, Engines::default())];
-    for few_rows in FewRows::ALL {
-        all.push((few_rows.name().to_owned(), window(""), with_few(few_rows)));
-    }
-    for ranking in Ranking::ALL {
-        let name = ranking.name();
-        all.push((
-            format!("{name}, blends"),
-            window("ranks(u8)\nevaluate(b1, blend)"),
-            with_ranking(ranking),
-        ));
-        all.push((format!("{name}, walks"), window("ranks(u8)"), with_ranking(ranking)));
-    }
-    for (name, body) in [
-        ("blends of 3 levels", "ranks(u8)\nevaluate(b1, blend(3))"),
-        ("blends of 8 levels", "ranks(u8)\nevaluate(b1, blend(8))"),
-        ("ranks of two bytes", "ranks(u16)"),
-        ("unrolled walks", "unrollWalk(b1)"),
-    ] {
-        all.push((name.to_owned(), window(body), Engines::default()));
-    }
-    for (name, text) in [
-        ("tiles", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ntileNodes(8, uniform)"),
-        (
-            "eight rows interleaved",
-            "tile(batch, b0, b1, 8)\nreorder(b0, tree, b1)\ninterleave(b1)\nlayout(array)",
-        ),
-        ("trees inside", "tile(tree, t0, t1, 8)\ninterleave(t1)\nlayout(depth_first)"),
-    ] {
-        all.push((name.to_owned(), Some(Schedule::parse(text).expect("a schedule")), Engines::default()));
-    }
-    all.push(("plain".to_owned(), Some(Schedule::default()), Engines::PLAIN));
-    all
-}
-
-/// Batches of a table: few rows, blocks, and what is left of blocks of 16, 64, 128 and 256.
-fn batches(seed: u64, count: usize) -> Vec<(usize, usize)> {
-    let mut random = generate::Seeded(seed ^ 0xba7c);
-    let usual = [1, 2, 15, 16, 17, 31, 63, 64, 79, 80, 127, 128, 129, 143, 144, 191, 192, 255, 256, 257, 300];
-    let mut all = vec![(0, count)];
-    for batch in [usual[random.below(usual.len())], usual[random.below(usual.len())], 1 + random.below(400)] {
-        let batch = batch.min(count);
-        all.push((random.below(count - batch + 1), batch));
-    }
-    all
-}
+use generate::engines::{TABLES, engines, serves, usual};
 
 /// Where rows lie.
 const PLACES: [&str; 3] = ["row after row", "further apart", "column after column"];
@@ -134,12 +71,7 @@ fn check<T: Row + Default>(
 
 /// One table through every engine; gives how often each served.
 fn one(seed: u64, served: &mut BTreeMap<String, usize>) {
-    let mut random = generate::Seeded(seed ^ 0x7ab1e);
-    let count = match random.below(8) {
-        0 => 1 + random.below(MOST_ROWS),
-        _ => 60 + random.below(600),
-    };
-    let table = Table::draw(seed, count, STEPS);
+    let (table, batches) = usual(seed);
     let forest = &table.forest;
     let columns = forest.features.len();
     let singles: Vec<f32> = table.rows.iter().map(|v| *v as f32).collect();
@@ -147,7 +79,6 @@ fn one(seed: u64, served: &mut BTreeMap<String, usize>) {
         singles.chunks_exact(columns).flat_map(|row| reference::slots(forest, row)).collect();
     let wide: Vec<u32> =
         table.rows.chunks_exact(columns).flat_map(|row| reference::slots(forest, row)).collect();
-    let batches = batches(seed, count);
     for (i, (name, schedule, engines)) in engines().into_iter().enumerate() {
         let threads = 1 + (seed as usize + i) % 2;
         let options = Options {
@@ -162,8 +93,7 @@ fn one(seed: u64, served: &mut BTreeMap<String, usize>) {
             Err(fangorn::Error::Layout(_)) => continue,
             Err(e) => panic!("seed {seed}, {name}: {e}"),
         };
-        let wanted = engines.few_rows;
-        if ![FewRows::Chosen, FewRows::Walks].contains(&wanted) && !predictor.uses(wanted) {
+        if !serves(&predictor, engines) {
             continue;
         }
         *served.entry(name.clone()).or_default() += 1;
@@ -180,7 +110,7 @@ fn one(seed: u64, served: &mut BTreeMap<String, usize>) {
 
 #[test]
 fn every_engine_serves_tables_as_people_have_them() {
-    let cases = generate::wanted(IN_CI);
+    let cases = generate::wanted(TABLES);
     let from: u64 =
         std::env::var("FANGORN_SEED").ok().map_or(0, |n| n.parse().expect("a number to draw from"));
     let (begun, mut said) = (Instant::now(), Instant::now());
@@ -193,7 +123,7 @@ fn every_engine_serves_tables_as_people_have_them() {
         }
     }
     eprintln!("{cases} tables in {:.1} s; served: {served:?}", begun.elapsed().as_secs_f32());
-    if cases >= IN_CI {
+    if cases >= TABLES {
         let least = |name: &str| served.get(name).copied().unwrap_or(0);
         for name in ["default", "few rows through full trees", "ranks by cells, blends", "tiles", "plain"] {
             assert!(least(name) >= 5, "{name} served {} of {cases} tables: {served:?}", least(name));

@@ -270,3 +270,98 @@ fn near(aggregate: Aggregate, found: f32, expected: f64, bound: f64) -> bool {
     };
     beyond || f64::from(found) == expected || (found.is_nan() && expected.is_nan()) || off <= bound + unit
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forest::{CategoryRule, Predicate, Real, Side};
+
+    /// Twenty columns, one of them categories, and trees of three levels.
+    fn forest() -> Forest {
+        let mut builder = Forest::builder(20, 1);
+        let set = builder.set([1, 2, 5, 40], CategoryRule::NotNegative);
+        for t in 0..40u32 {
+            let mut tree = builder.tree(0);
+            for node in 0..7 {
+                let feature = (t * 7 + node * 3) % 20;
+                let predicate = match feature {
+                    7 => Predicate::InSet { set, inside: Side::Left },
+                    _ => Predicate::Less { threshold: Real(f64::from(t * 7 + node).sqrt() - 8.0) },
+                };
+                let missing = if (t + node) % 2 == 0 { Side::Left } else { Side::Right };
+                tree.split(feature, predicate, missing, 2 * node + 1, 2 * node + 2);
+            }
+            for leaf in 7..15 {
+                tree.leaf(leaf, &[f64::from(t * 15 + leaf) * 0.01]);
+            }
+        }
+        builder.build().expect("a forest")
+    }
+
+    /// The reference with a fault: what becomes of a row's place, and of its slots.
+    struct Faulty<'f, P, S> {
+        forest: &'f Forest,
+        place: P,
+        slot: S,
+    }
+
+    impl<P: Fn(usize, usize) -> usize, S: Fn(usize, &mut u32)> Runner<f32> for Faulty<'_, P, S> {
+        fn slots(&self, rows: &[f32]) -> Option<Result<Vec<u32>>> {
+            let count = rows.len() / 20;
+            let row = |r: usize| {
+                let mut slots = reference::slots(self.forest, &rows[(self.place)(r, count) * 20..][..20]);
+                slots.iter_mut().enumerate().for_each(|(t, slot)| (self.slot)(t, slot));
+                slots
+            };
+            Some(Ok((0..count).flat_map(row).collect()))
+        }
+
+        fn margins(&self, rows: &[f32]) -> Option<Result<Vec<f32>>> {
+            let margin = |row: &[f32]| reference::margins(self.forest, row)[0] as f32;
+            Some(Ok(rows.chunks_exact(20).map(margin).collect()))
+        }
+    }
+
+    fn found(place: impl Fn(usize, usize) -> usize, slot: impl Fn(usize, &mut u32)) -> Option<Difference> {
+        let forest = forest();
+        run(&forest, SelfCheck::Quick, &Faulty { forest: &forest, place, slot }, &mut |_, _| {})
+    }
+
+    #[test]
+    fn a_right_engine_passes() {
+        assert_eq!(found(|r, _| r, |_, _| {}), None);
+    }
+
+    #[test]
+    fn faults_as_engines_have_them_are_found() {
+        let leaf =
+            |found: Option<Difference>| matches!(found, Some(Difference { what: Finding::Leaf { .. }, .. }));
+        // The second of two blocks is read from the first one's cache.
+        assert!(leaf(found(|r, _| if r / 64 == 1 { r - 64 } else { r }, |_, _| {})));
+        // The last row of a batch is the one before it.
+        assert!(leaf(found(|r, count| if r + 1 == count { r.saturating_sub(1) } else { r }, |_, _| {})));
+        // A part of a block that fills no vector is walked from its first row.
+        assert!(leaf(found(|r, count| if r >= count / 16 * 16 { count / 16 * 16 } else { r }, |_, _| {})));
+        // A table of one tree is off by a place.
+        assert!(leaf(found(|r, _| r, |t, slot| *slot = if t == 31 { *slot ^ 1 } else { *slot })));
+        // A slot that no tree has.
+        assert!(found(|r, _| r, |t, slot| *slot = if t == 0 { u32::MAX } else { *slot }).is_some());
+    }
+
+    #[test]
+    fn margins_that_are_not_their_leaves_sums_are_found() {
+        struct Off<'f>(&'f Forest);
+        impl Runner<f32> for Off<'_> {
+            fn slots(&self, rows: &[f32]) -> Option<Result<Vec<u32>>> {
+                Some(Ok(rows.chunks_exact(20).flat_map(|row| reference::slots(self.0, row)).collect()))
+            }
+            fn margins(&self, rows: &[f32]) -> Option<Result<Vec<f32>>> {
+                let margins = rows.chunks_exact(20).map(|row| reference::margins(self.0, row)[0] as f32);
+                Some(Ok(margins.enumerate().map(|(r, m)| if r == 130 { m + 0.01 } else { m }).collect()))
+            }
+        }
+        let forest = forest();
+        let found = run(&forest, SelfCheck::Quick, &Off(&forest), &mut |_, _| {}).expect("a difference");
+        assert!(matches!(found.what, Finding::Margin { .. }) && found.row == 130, "{found}");
+    }
+}

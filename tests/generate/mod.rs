@@ -6,6 +6,7 @@
 // Each test crate uses its part.
 #![allow(dead_code, unused_imports)]
 
+pub mod engines;
 mod forests;
 mod grow;
 mod rows;

@@ -3,7 +3,7 @@
 use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device, sum::Contract};
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, say},
     rows::{Cell, Matrix},
     schedule::Choice,
 };
@@ -169,6 +169,18 @@ impl<'f> Engine<'f> {
             _ => return Err(Error::NotBuiltIn { name: backend.name() }),
         };
         Ok(Self { forest, choice: choice.clone(), runs })
+    }
+
+    /// Says on standard error what the forest has to say about itself on this backend: that its self-check failed, and what
+    /// serves in its place. An operator knows that once it has run.
+    pub fn say_warnings(&self) {
+        let warnings = match &self.runs {
+            Runs::Reference => Vec::new(),
+            Runs::Cpu(predictor) => predictor.warnings().to_vec(),
+            #[cfg(feature = "burn")]
+            Runs::Burn(op) => op.warnings(),
+        };
+        warnings.iter().for_each(|warning| say(&warning.to_string()));
     }
 
     /// Margins, `rows x outputs`.
@@ -340,6 +352,11 @@ mod on_burn {
                 opened.sync()?;
                 Ok(opened)
             })
+        }
+
+        /// What the operator has to say about itself.
+        pub fn warnings(&self) -> Vec<fangorn::check::Warning> {
+            self.op.warnings()
         }
 
         /// The kernel as text.

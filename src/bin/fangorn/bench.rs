@@ -133,6 +133,7 @@ fn time_all(
 ) -> Result<(f64, Vec<Timing>)> {
     let start = Instant::now();
     let engine = Engine::open(backend, forest, choice, args.sum.sum)?;
+    engine.say_warnings();
     // Devices compile at the first call.
     engine.margins(&Matrix { rows: 1, columns: rows.columns, values: rows.row(0).to_vec() })?;
     let compile_ms = start.elapsed().as_secs_f64() * 1e3;

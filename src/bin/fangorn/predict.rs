@@ -190,6 +190,7 @@ fn predict<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>, outp
             (trees * width, Values::Floats(engine.slots(rows)?.into_iter().flat_map(leaf).collect()))
         }
     };
+    engine.say_warnings();
     Ok(Table { rows: rows.rows, columns, values })
 }
 
