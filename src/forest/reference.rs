@@ -178,17 +178,13 @@ pub fn classes_of_slots(forest: &Forest, slots: &[u32]) -> Vec<u32> {
 pub fn classes_of_sums(forest: &Forest, margins: &[f64]) -> Vec<u32> {
     let over = |threshold: f64| margins.iter().map(|m| u32::from(*m > threshold)).collect();
     match (&*forest.producer.library, forest.classes.rule) {
-        ("xgboost", ClassRule::Largest) if margins.len() > 1 => {
-            let values = single_values(forest, margins);
+        ("xgboost" | "lightgbm", ClassRule::Largest) if margins.len() > 1 => {
+            let values = values_of_sums(forest, margins);
             // An argmax has been taken already.
             vec![if values.len() == 1 { values[0] as u32 } else { argmax(&values) as u32 }]
         }
         ("xgboost", ClassRule::Over { threshold }) => {
-            let values = single_values(forest, margins);
-            values.iter().map(|v| u32::from(f64::from(*v) > threshold.0)).collect()
-        }
-        ("lightgbm", ClassRule::Largest) if margins.len() > 1 => {
-            vec![argmax(&values_of(forest, margins)) as u32]
+            values_of_sums(forest, margins).into_iter().map(|v| u32::from(v > threshold.0)).collect()
         }
         ("catboost", ClassRule::Over { threshold }) => over(-(1.0 / threshold.0 - 1.0).ln()),
         ("scikit-learn", ClassRule::Over { threshold }) if forest.transform == Transform::SigmoidPair => {
@@ -206,12 +202,17 @@ pub fn classes_of_sums(forest: &Forest, margins: &[f64]) -> Vec<u32> {
     }
 }
 
-/// A row's values in `f32`, as targets compute them.
-fn single_values(forest: &Forest, margins: &[f64]) -> Vec<f32> {
-    let scaled: Vec<f32> = margins.iter().map(|m| *m as f32 * forest.scale.0 as f32).collect();
-    let mut values = vec![0.0; forest.transform.width(scaled.len())];
-    forest.transform.apply(&scaled, &mut values);
-    values
+/// The values of a row whose margins are these, as [`producer_margins`] adds them up: computed in the type of the sums.
+pub fn values_of_sums(forest: &Forest, margins: &[f64]) -> Vec<f64> {
+    match Accumulator::of(forest) {
+        Accumulator::F64 => values_of(forest, margins),
+        Accumulator::F32 => {
+            let scaled: Vec<f32> = margins.iter().map(|m| *m as f32 * forest.scale.0 as f32).collect();
+            let mut values = vec![0.0; forest.transform.width(scaled.len())];
+            forest.transform.apply(&scaled, &mut values);
+            values.into_iter().map(f64::from).collect()
+        }
+    }
 }
 
 /// The classes of a row with these margins by the forest's rule alone: one, or one for each output; none where the forest is

@@ -1,8 +1,8 @@
-//! What a producer's users may ask for: the rounds that predict, and what is a missing value.
+//! What a producer's users may ask for: the rounds that predict, what is a missing value, and where sums start.
 
 use serde_json::Value;
 
-use crate::{Scratch, fangorn, model, npy, prints, read_npy, refuses, text, zoo};
+use crate::{Scratch, csv, fangorn, model, npy, prints, read_npy, refuses, text, zoo};
 
 /// Values in a file, however many columns they are written in.
 fn values(file: &str) -> Vec<f32> {
@@ -12,7 +12,7 @@ fn values(file: &str) -> Vec<f32> {
 /// What is predicted into a file, and what is said meanwhile.
 fn predicted(scratch: &Scratch, arguments: &[&str]) -> (Vec<f32>, String) {
     let out = scratch.path("predicted.npy");
-    let output = fangorn(&[&["predict"], arguments, &["-o", &out]].concat());
+    let output = fangorn(&[&["predict"][..], arguments, &["-o", &out]].concat());
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
     (values(&out), said)
@@ -37,7 +37,7 @@ fn the_best_rounds_predict_where_they_are_asked_for() {
     {
         let [all, best] = [all, best].map(|file| values(&zoo("early-stopped", file)));
         let with = |more: &[&str]| {
-            predicted(&scratch, &[&[&*stopped, "--rows", &rows, "--output", output], more].concat())
+            predicted(&scratch, &[&[&*stopped, "--rows", &rows, "--output", output][..], more].concat())
         };
         let (found, said) = with(&[]);
         assert_near(&found, &all);
@@ -143,6 +143,68 @@ fn a_value_may_stand_for_missing_ones() {
     let off = scratch.file("off.npy", npy(&shape, npyz::Order::C, &off));
     assert_ne!(prints(&["predict", &model, "--rows", &off, "--missing", "-999"]), expected);
     assert_eq!(fangorn(&["predict", &model, "--rows", &off, "--missing", "none"]).status.code(), Some(2));
+}
+
+#[test]
+fn sums_start_at_margins_of_each_rows_own() {
+    let scratch = Scratch::new("base-margin");
+    for name in [
+        "churn",
+        "poisson",
+        "softprob",
+        "dart-softprob",
+        "vector-leaf-softprob",
+        "catboost-logloss",
+        "catboost-one-vs-all",
+    ] {
+        let file = |file: &str| zoo(name, file);
+        let (model, rows, starts) = (model(name), file("rows.npy"), file("base_margin.npy"));
+        for (output, expected) in [("margin", file("margin-from.npy")), ("value", file("output-from.npy"))] {
+            let predict = ["predict", &model, "--rows", &rows, "--output", output, "--base-margin", &starts];
+            for more in [&[][..], &["--backend", "reference"], &["--sum", "tree"]] {
+                let found = fangorn(&[&predict[..], more, &["--expect", &expected]].concat());
+                let said = text(&found.stderr);
+                assert_eq!(found.status.code(), Some(0), "{name}, {output}, {more:?}: {said}");
+                // XGBoost's sums to the last bit, also where they start at 2^24.
+                if output == "margin" && !name.starts_with("catboost") {
+                    assert!(said.contains("largest difference 0.0 "), "{name}: {said}");
+                }
+            }
+        }
+    }
+    // The class is that of the values.
+    let (shape, from) = read_npy::<f32>(&zoo("softprob", "output-from.npy"));
+    let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+    let expected: Vec<i32> = from.chunks(shape[1] as usize).map(|row| largest(row) as i32).collect();
+    let of = |name: &str| [model(name), zoo(name, "rows.npy"), zoo(name, "base_margin.npy")];
+    let [softprob, rows, starts] = of("softprob");
+    let class = ["predict", &softprob, "--rows", &rows, "--output", "class", "--base-margin", &starts];
+    assert_eq!(csv::<i32>(&prints(&class)).concat(), expected);
+    // One column may be flat, and f64 is rounded.
+    let [churn, rows, starts] = of("churn");
+    let (shape, values) = read_npy::<f32>(&starts);
+    let wide: Vec<f64> = values.iter().map(|v| f64::from(*v) * (1.0 + 1e-12)).collect();
+    let flat = scratch.file("flat.npy", npy(&shape[..1], npyz::Order::C, &wide));
+    let predict = |starts: &str| prints(&["predict", &churn, "--rows", &rows, "--base-margin", starts]);
+    assert_eq!(predict(&flat), predict(&starts));
+    let short = scratch.file("short.npy", npy(&[shape[0] - 1, 1], npyz::Order::C, &values[1..]));
+    refuses(
+        &["predict", &churn, "--rows", &rows, "--base-margin", &short],
+        &["short.npy", "19 rows", "20 are"],
+    );
+    let [softprob, rows, _] = of("softprob");
+    let wrong = zoo("dart-softprob", "base_margin.npy");
+    refuses(
+        &["predict", &softprob, "--rows", &rows, "--base-margin", &wrong],
+        &["3 columns", "margins have 5"],
+    );
+    let [churn, rows, starts] = of("churn");
+    let churn = ["predict", &churn, "--rows", &rows, "--base-margin", &starts];
+    refuses(&[&churn[..], &["--output", "leaf"]].concat(), &["--base-margin", "leaves", "--output margin"]);
+    refuses(&[&churn[..], &["--sum", "exact"]].concat(), &["--base-margin", "--sum exact"]);
+    let lightgbm = [model("lightgbm-binary"), zoo("lightgbm-binary", "rows.npy")];
+    let lightgbm = ["predict", &lightgbm[0], "--rows", &lightgbm[1], "--base-margin", &starts];
+    refuses(&lightgbm, &["--base-margin", "lightgbm", "--output margin"]);
 }
 
 #[test]

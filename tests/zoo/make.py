@@ -39,6 +39,9 @@ LATEST = "3.2.0"  # of the models for which any release would do
 # name -> (XGBoost release, file name, function(xgb, np) -> Trained)
 MODELS = {}
 
+# Models that are predicted with a margin a row to start from, too.
+FROM_MARGINS = {"churn", "dart-softprob", "poisson", "softprob", "vector-leaf-softprob"}
+
 
 class Trained:
     """What a recipe hands back: the booster and how to draw rows for it."""
@@ -719,6 +722,13 @@ def write(xgb, np, name, file, make, out):
     np.save(str(folder / "rows.npy"), rows)
     np.save(str(folder / "margin.npy"), margin)
     np.save(str(folder / "leaves.npy"), leaves)
+    if name in FROM_MARGINS:
+        start = np.random.RandomState(97).normal(size=margin.shape).astype(np.float32) * 3
+        start[0] = 2.0**24  # what is added to it first is lost, what is added together before is not
+        d.set_base_margin(start)
+        np.save(str(folder / "base_margin.npy"), start)
+        np.save(str(folder / "margin-from.npy"), table(booster.predict(d, output_margin=True), np.float32))
+        np.save(str(folder / "output-from.npy"), table(booster.predict(d), np.float32))
     best = booster.attr("best_iteration")
     if best is not None:
         first = (0, int(best) + 1)

@@ -22,6 +22,8 @@ import pandas as pd
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODELS = {}
+# Models that are predicted with a baseline, too.
+FROM_MARGINS = {"catboost-logloss", "catboost-one-vs-all"}
 
 
 class Trained:
@@ -325,6 +327,13 @@ def write(name, folder, trained, seed=99):
     np.save(folder / "margin.npy", np.ascontiguousarray(margin.reshape(len(rows), -1)))
     if classes or not np.array_equal(output, margin):
         np.save(folder / "output.npy", np.ascontiguousarray(output.reshape(len(rows), -1)))
+    if name in FROM_MARGINS:
+        start = np.random.RandomState(97).normal(size=margin.reshape(len(rows), -1).shape).astype(np.float32)
+        asked.set_baseline(start if start.shape[1] > 1 else start[:, 0])
+        np.save(folder / "base_margin.npy", start)
+        margin = np.asarray(read.predict(asked, prediction_type="RawFormulaVal")).reshape(len(rows), -1)
+        np.save(folder / "margin-from.npy", np.ascontiguousarray(margin))
+        np.save(folder / "output-from.npy", np.ascontiguousarray(read.predict_proba(asked).reshape(len(rows), -1)))
     trees = document.get("oblivious_trees") or document.get("trees") or []
     if trees:
         np.save(folder / "leaves.npy", np.ascontiguousarray(trained.model.calc_leaf_indexes(asked), dtype=np.int32))

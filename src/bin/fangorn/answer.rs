@@ -1,15 +1,18 @@
-//! How a producer's users ask for its answer: which rounds of boosting predict, and what is a missing value.
+//! How a producer's users ask for its answer: which rounds of boosting predict, what is a missing value, and where sums start.
 
-use std::{ops::Range, path::Path};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
-use fangorn::{file::Contents, forest::EarlyStop, import::LoadOptions};
+use fangorn::{Forest, file::Contents, forest::EarlyStop, import::LoadOptions, sum::Contract};
 
 use crate::{
     error::{Error, Result, say},
     library_error,
     limits::LimitsChoice,
-    rows::{Cell, Matrix},
+    rows::{self, Cell, Matrix},
 };
 
 /// What the producer's own predict takes beside the rows.
@@ -23,6 +26,10 @@ pub struct Answer {
     /// A value that stands for a missing one, -999 say: cells that are the same f32 are missing, and NaN is besides
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     missing: Option<f64>,
+    /// A margin for each row, or one for each of its outputs, .npy or .csv: XGBoost's base_margin, which takes the base
+    /// score's place, or CatBoost's baseline, which is added. Sums are then the producer's, as with --sum tree
+    #[arg(long, value_name = "FILE")]
+    base_margin: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +87,43 @@ impl Answer {
             }
             _ => Ok(contents),
         }
+    }
+
+    /// Refuses a margin a row where the producer takes none, where nothing is made of `sums`, or where another contract than
+    /// the producer's order is asked for.
+    ///
+    /// # Errors
+    /// What `--base-margin` does not go with.
+    pub fn check(&self, forest: &Forest, sums: bool, contract: Contract) -> Result<()> {
+        let refused = |what: String| Err(Error::Request(format!("--base-margin {what}")));
+        let library = &*forest.producer.library;
+        if self.base_margin.is_none() {
+            Ok(())
+        } else if !matches!(library, "xgboost" | "catboost") {
+            refused(format!(
+                "is for models of XGBoost and CatBoost, and this one is of {library}, which takes no margins when it \
+                 predicts; add them to --output margin"
+            ))
+        } else if !sums {
+            let what = "changes neither leaves nor what trees add; use --output margin, value or class, or leave it out";
+            refused(what.into())
+        } else if contract == Contract::Exact {
+            refused(
+                "adds up in the producer's own order and type, and not exactly; leave out --sum exact".into(),
+            )
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The margins that the rows' sums start at, where any are given.
+    ///
+    /// # Errors
+    /// A file that can't be read, or is of another shape than `rows x outputs`.
+    pub fn starts(&self, rows: usize, outputs: usize) -> Result<Option<Matrix<f32>>> {
+        let Some(path) = &self.base_margin else { return Ok(None) };
+        let Matrix { rows, columns, values } = rows::read_margins(path, rows, outputs)?;
+        Ok(Some(Matrix { rows, columns, values: values.into_iter().map(|v| v as f32).collect() }))
     }
 
     /// Makes cells that are the value for missing ones NaN. Both are compared as f32, as XGBoost does.

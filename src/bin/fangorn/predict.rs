@@ -92,20 +92,14 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         classes(forest).map_err(|what| Error::file(&args.model, what))?;
     }
     sink.check(args.output == Output::Class && written_as_text(&forest.classes))?;
+    let sums = matches!(args.output, Output::Margin | Output::Value | Output::Class);
+    args.answer.check(forest, sums, args.sum.sum)?;
     let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
     // Where the producer compares in f64 it matters what a value was before it became an f32.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     let table = match doubles && !rows::holds_singles(&args.rows) {
-        true => {
-            let mut rows = rows::read_rows::<f64>(&args.rows, forest, args.table)?;
-            args.answer.mark_missing(&mut rows);
-            predict(forest, &engine()?, &rows, args.output)?
-        }
-        false => {
-            let mut rows = rows::read_rows::<f32>(&args.rows, forest, args.table)?;
-            args.answer.mark_missing(&mut rows);
-            predict(forest, &engine()?, &rows, args.output)?
-        }
+        true => predicted::<f64>(args, forest, engine)?,
+        false => predicted::<f32>(args, forest, engine)?,
     };
     let Some(expected) = &args.expect else {
         output::write(&table, &sink)?;
@@ -116,6 +110,22 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         output::write(&table, &sink)?;
     }
     compare::report(&table, &expected)
+}
+
+/// Reads the rows as `T`, and predicts them.
+fn predicted<'f, T: Cell>(
+    args: &Predict,
+    forest: &Forest,
+    engine: impl FnOnce() -> Result<Engine<'f>>,
+) -> Result<Table> {
+    let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
+    args.answer.mark_missing(&mut rows);
+    let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
+    let engine = engine()?;
+    match &starts {
+        Some(starts) if args.output != Output::Class => started(forest, &engine, &rows, starts, args.output),
+        _ => predict(forest, &engine, &rows, starts.as_ref(), args.output),
+    }
 }
 
 fn classes(forest: &Forest) -> Result<(), String> {
@@ -133,19 +143,57 @@ const SLOTS_AT_A_TIME: usize = 1 << 24;
 
 /// The classes' numbers, `rows x outputs` or `rows x 1`. They are made of the leaves that rows reach as the producer makes
 /// them, so that no schedule and no device decides between two classes that are as good as equal.
-fn class_numbers<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>) -> Result<Vec<u32>> {
+fn class_numbers<T: Cell>(
+    forest: &Forest,
+    engine: &Engine<'_>,
+    rows: &Matrix<T>,
+    starts: Option<&Matrix<f32>>,
+) -> Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    each_margins(forest, engine, rows, starts, |margins| {
+        numbers.extend(reference::classes_of_sums(forest, margins));
+    })?;
+    Ok(numbers)
+}
+
+/// Margins or values of sums that start at margins of each row's own, added up as the producer does.
+fn started<T: Cell>(
+    forest: &Forest,
+    engine: &Engine<'_>,
+    rows: &Matrix<T>,
+    starts: &Matrix<f32>,
+    output: Output,
+) -> Result<Table> {
+    let mut found = Vec::new();
+    each_margins(forest, engine, rows, Some(starts), |margins| match output {
+        Output::Margin => found.extend(margins.iter().map(|m| *m as f32)),
+        _ => found.extend(reference::values_of_sums(forest, margins).into_iter().map(|v| v as f32)),
+    })?;
+    let outputs = forest.outputs as usize;
+    let columns = if output == Output::Margin { outputs } else { forest.transform.width(outputs) };
+    Ok(Table { rows: rows.rows, columns, values: Values::Floats(found) })
+}
+
+/// Hands on each row's margins, as the producer adds them up.
+fn each_margins<T: Cell>(
+    forest: &Forest,
+    engine: &Engine<'_>,
+    rows: &Matrix<T>,
+    starts: Option<&Matrix<f32>>,
+    mut take: impl FnMut(&[f64]),
+) -> Result<()> {
     let trees = forest.trees.len();
     let piece = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
-    let mut numbers = Vec::new();
     for first in (0..rows.rows).step_by(piece) {
         let count = piece.min(rows.rows - first);
         let values = rows.values[first * rows.columns..][..count * rows.columns].to_vec();
         let slots = engine.slots(&Matrix { rows: count, columns: rows.columns, values })?;
         for r in 0..count {
-            numbers.extend(reference::classes_of_slots(forest, &slots[r * trees..][..trees]));
+            let start = starts.map(|starts| starts.row(first + r));
+            take(&reference::producer_margins(forest, &slots[r * trees..][..trees], start));
         }
     }
-    Ok(numbers)
+    Ok(())
 }
 
 /// Whether classes are written as text: where they are no integers to their producer, or too large for a column of i32.
@@ -168,7 +216,13 @@ fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
     }
 }
 
-fn predict<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>, output: Output) -> Result<Table> {
+fn predict<T: Cell>(
+    forest: &Forest,
+    engine: &Engine<'_>,
+    rows: &Matrix<T>,
+    starts: Option<&Matrix<f32>>,
+    output: Output,
+) -> Result<Table> {
     let outputs = forest.outputs as usize;
     let trees = forest.trees.len();
     let width = forest.leaf_width();
@@ -177,7 +231,7 @@ fn predict<T: Cell>(forest: &Forest, engine: &Engine<'_>, rows: &Matrix<T>, outp
         Output::Value => (forest.transform.width(outputs), Values::Floats(engine.values(rows)?)),
         Output::Class => {
             classes(forest).map_err(Error::Request)?;
-            let numbers = class_numbers(forest, engine, rows)?;
+            let numbers = class_numbers(forest, engine, rows, starts)?;
             let columns = numbers.len().checked_div(rows.rows).unwrap_or(1).max(1);
             (columns, labelled(&forest.classes, numbers))
         }

@@ -166,6 +166,21 @@ pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<
     Ok(found)
 }
 
+/// Reads the margins that the sums of `rows` rows start at, one for each of `outputs`.
+///
+/// # Errors
+/// As [`read_expected`].
+pub fn read_margins(path: &Path, rows: usize, outputs: usize) -> Result<Matrix<f64>> {
+    let rule = ["the model's margins have", "give a number for each output"];
+    let wanted = Wanted { path, what: What::Expected, columns: outputs, rule };
+    let found: Matrix<f64> = read(&wanted)?;
+    if found.rows != rows {
+        let what = format!("{} rows, {rows} are predicted; give one for each", found.rows);
+        return wanted.fail(what);
+    }
+    Ok(found)
+}
+
 /// Whether the model's columns have names that a header has to hold.
 pub fn has_names(forest: &Forest) -> bool {
     header::Names::of(forest).are_chosen()
