@@ -40,6 +40,11 @@ struct Readme;
 #[doc = include_str!("../book/src/model.md")]
 struct BookOnModels;
 
+/// The book's example of checks.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/checks.md")]
+struct BookOnChecks;
+
 /// The book's example of ranks.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/ranks.md")]

@@ -30,6 +30,7 @@ mod devices;
 mod error;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod loading;
 #[cfg(feature = "matrices")]
 mod matrices;
 mod npy;
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     if let [first, models @ ..] = &arguments[..]
         && first == "load"
     {
-        return done(models.iter().try_for_each(|model| load(Path::new(model))));
+        return done(models.iter().try_for_each(|model| loading::load(Path::new(model))));
     }
     if let [first, rest @ ..] = &arguments[..]
         && first == "gpu"
@@ -129,29 +130,6 @@ fn done(result: Result<(), Box<dyn std::error::Error>>) -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Prints the least time of reading a model's bytes, which are in memory, and those of its `.fangorn` file.
-fn load(model: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let bytes = std::fs::read(model)?;
-    let forest = import::parse(&bytes, &Default::default())?;
-    let nodes: usize = forest.trees.iter().map(|t| t.nodes.len()).sum();
-    let own = Contents::new(forest).to_bytes();
-    let time = |bytes: &[u8]| -> Result<f64, import::ImportError> {
-        let begin = Instant::now();
-        let mut least = f64::INFINITY;
-        while begin.elapsed().as_secs_f64() < 2.0 {
-            let start = Instant::now();
-            black_box(import::parse(black_box(bytes), &Default::default())?);
-            least = least.min(start.elapsed().as_secs_f64() * 1e3);
-        }
-        Ok(least)
-    };
-    let (theirs, ours) = (time(&bytes)?, time(&own)?);
-    let name = model.parent().and_then(Path::file_name).unwrap_or(model.as_os_str()).to_string_lossy();
-    let size = bytes.len() as f64 / 1e6;
-    println!("{name:28} {size:8.2} MB {nodes:9} nodes {theirs:9.2} ms, as .fangorn {ours:8.2} ms");
-    Ok(())
 }
 
 fn run(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::error::Error>> {

@@ -27,12 +27,14 @@ pub trait Runner<T> {
 }
 
 /// Steps of the reference interpreter that a quick check may take whatever the model: some 0.4 ms. Measured by
-/// `fangorn-benches loading`.
+/// `fangorn-benches load`.
 const QUICK_STEPS: usize = 60_000;
 /// Steps for each node of a large model beside that, as loading it takes longer, too.
 const QUICK_STEPS_A_NODE: f64 = 0.25;
 /// Values of rows that a quick check makes, at most: 0.3 ms of a wide model.
 const QUICK_VALUES: usize = 100_000;
+/// Values of a batch of those rows: of more than 7000 columns fewer rows than two blocks have to do.
+const QUICK_BATCH: usize = 1 << 20;
 /// Steps of a full check: some seconds.
 const FULL_STEPS: usize = 200_000_000;
 /// Rows of a round of a full check, values that they have, and slots that the reference finds of them, at most.
@@ -69,7 +71,7 @@ impl Plan {
             SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new() },
             SelfCheck::Quick => {
                 let steps = QUICK_STEPS + (nodes as f64 * QUICK_STEPS_A_NODE) as usize;
-                let least = if whole { 3 } else { 16 };
+                let least = if whole || 16 * columns > QUICK_BATCH { 3 } else { 16 };
                 let distinct = (steps / of_a_row).min(QUICK_VALUES / columns).clamp(least, 512);
                 Self {
                     distinct,
@@ -82,18 +84,23 @@ impl Plan {
                     batches: few
                         .take(if whole { 1 } else { FEW.len() })
                         .chain([distinct.max(TWO_BLOCKS)])
+                        .map(|batch| batch.min(QUICK_BATCH / columns).max(1))
                         .collect(),
                 }
             }
             SelfCheck::Full => {
-                let distinct = (FULL_VALUES / columns).min(FULL_SLOTS / trees).clamp(16, FULL_ROWS);
+                let distinct = (FULL_VALUES / columns).min(FULL_SLOTS / trees).clamp(3, FULL_ROWS);
                 // Each split from three sides, if a row in four leads to one that none has met.
                 let wanted = (12 * nodes).div_ceil(distinct);
                 Self {
                     distinct,
                     rounds: (FULL_STEPS / (distinct * of_a_row)).clamp(1, wanted.max(1)),
                     one_tree_of: 1,
-                    batches: FULL.into_iter().chain([distinct.max(TWO_BLOCKS)]).collect(),
+                    batches: FULL
+                        .into_iter()
+                        .chain([distinct.max(TWO_BLOCKS)])
+                        .map(|batch| batch.min(2 * FULL_VALUES / columns).max(1))
+                        .collect(),
                 }
             }
         }

@@ -10,6 +10,7 @@ mod predict;
 mod rows;
 mod schedules;
 mod tables;
+mod verify;
 
 use std::{
     io::Write as _,

@@ -1,0 +1,54 @@
+//! `fangorn-benches load`: what it takes until a model has predicted for the first time, and what its self-check takes of that.
+
+use std::{hint::black_box, path::Path, time::Instant};
+
+use fangorn::{
+    Predictor,
+    check::{Probes, SelfCheck},
+    file::Contents,
+    import,
+    predictor::Options,
+};
+
+/// Seconds that each time is the least of.
+const SECONDS: f64 = 1.0;
+
+/// The least time of some work, in milliseconds.
+fn least<T>(mut work: impl FnMut() -> Result<T, fangorn::Error>) -> Result<f64, fangorn::Error> {
+    let begin = Instant::now();
+    let mut least = f64::INFINITY;
+    while least.is_infinite() || begin.elapsed().as_secs_f64() < SECONDS {
+        let start = Instant::now();
+        black_box(work()?);
+        least = least.min(start.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(least)
+}
+
+/// Prints for a model the least time of reading its bytes, which are in memory, and those of its `.fangorn` file; of making a
+/// predictor of a thread and predicting a row; and of the self-check beside that, in milliseconds and of the whole.
+pub fn load(model: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let bytes = std::fs::read(model)?;
+    let forest = import::parse(&bytes, &Default::default())?;
+    let nodes: usize = forest.trees.iter().map(|t| t.nodes.len()).sum();
+    let own = Contents::new(forest.clone()).to_bytes();
+    let parse = |bytes: &[u8]| least(|| Ok(import::parse(black_box(bytes), &Default::default())?));
+    let (theirs, ours) = (parse(&bytes)?, parse(&own)?);
+    let columns = forest.features.len();
+    let row = Probes::<f32>::new(&forest, 1, 7).values;
+    let first = |check: SelfCheck| {
+        let options = Options { threads: Some(1), check, ..Options::default() };
+        least(|| Predictor::with_options(black_box(&forest), &options)?.predict(&row, columns))
+    };
+    let off = first(SelfCheck::Off)?;
+    let check = first(SelfCheck::Quick)? - off;
+    let name = model.parent().and_then(Path::file_name).unwrap_or(model.as_os_str()).to_string_lossy();
+    println!(
+        "{name:28} {:8.2} MB {nodes:9} nodes {theirs:9.2} ms, as .fangorn {ours:8.2} ms; first prediction {off:8.2} ms, \
+         self-check {check:6.2} ms, {:5.1}%, as .fangorn {:5.1}%",
+        bytes.len() as f64 / 1e6,
+        100.0 * check / (theirs + off),
+        100.0 * check / (ours + off),
+    );
+    Ok(())
+}
