@@ -49,7 +49,8 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     if args.o.extension().is_none_or(|e| !e.eq_ignore_ascii_case("fangorn")) {
         return Err(Error::file(&args.o, "the name does not end in .fangorn; name the output so"));
     }
-    let options = LoadOptions { iteration_range: args.iteration_range.clone(), ..LoadOptions::default() };
+    let iteration_range = args.iteration_range.clone();
+    let options = LoadOptions { iteration_range, raw_categories: true, ..LoadOptions::default() };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
         let choice = Choice::new(name, &contents.forest, Device::Cpu)?;
