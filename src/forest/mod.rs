@@ -9,6 +9,7 @@ mod compare;
 mod fold;
 mod profile;
 mod prologue;
+mod raw;
 mod stats;
 mod text;
 mod verify;
@@ -22,6 +23,8 @@ pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_
 pub use fangorn_kernels::plan::Transform;
 pub use profile::{Profile, ProfileError};
 pub use prologue::{Operation, Prologue, PrologueError};
+pub(crate) use raw::hash as category_hash;
+pub use raw::{Codes, Coding, Unseen};
 pub use stats::{FeatureStats, ForestStats};
 pub use verify::VerifyError;
 
@@ -210,6 +213,8 @@ pub struct Feature {
     pub name: Option<String>,
     /// The names of its categories by code, where the file has them.
     pub categories: Vec<String>,
+    /// How a category in a table becomes the number that a row holds: see [`Feature::codes`].
+    pub coding: Coding,
 }
 
 /// Where a forest came from.

@@ -53,7 +53,14 @@ pub struct LoadOptions {
     /// The boosting rounds to keep, as XGBoost's `iteration_range`: an end of 0 means the last round. `None` keeps
     /// every round, whatever early stopping wrote into the file.
     pub iteration_range: Option<Range<u32>>,
+    /// Whether each row is made with [`Feature::codes`](crate::forest::Feature::codes), so that categories may be texts. A
+    /// model is refused otherwise where no number in a row could be what its splits ask for.
+    pub raw_categories: bool,
 }
+
+/// What to do about a model whose categories are texts.
+const RAW_CATEGORIES: &str = "predict rows that are CSV; in Rust set `LoadOptions::raw_categories`, and make rows with \
+    `Feature::codes`";
 
 /// Reads a model file.
 ///

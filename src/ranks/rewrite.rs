@@ -52,5 +52,5 @@ fn feature(forest: &Forest, column: &Column) -> Feature {
         }
         Asks::Question { predicate } => format!("{own} {predicate}, missing {missing}"),
     };
-    Feature { name: Some(name), categories: Vec::new() }
+    Feature { name: Some(name), ..Feature::default() }
 }

@@ -60,7 +60,7 @@ impl Answer {
     /// What the importer refuses, or `--iterations best` of a file that names no best round.
     pub fn load(&self, model: &Path, limits: &LimitsChoice) -> Result<Contents> {
         let load = |iteration_range| {
-            let options = LoadOptions { iteration_range, limits: limits.limits() };
+            let options = LoadOptions { iteration_range, limits: limits.limits(), raw_categories: true };
             Contents::load(model, &options).map_err(library_error)
         };
         if let Some(Iterations::Range(range)) = &self.iterations {

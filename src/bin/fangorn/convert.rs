@@ -55,7 +55,8 @@ pub fn run(args: &Convert) -> Result<Outcome> {
         return Err(Error::file(&args.o, "the name does not end in .fangorn; name the output so"));
     }
     Whole::check(&args.o)?;
-    let options = LoadOptions { iteration_range: args.iteration_range.clone(), limits: args.limits.limits() };
+    let iteration_range = args.iteration_range.clone();
+    let options = LoadOptions { iteration_range, limits: args.limits.limits(), raw_categories: true };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
     for name in &args.schedule {
         let choice = Choice::new(name, &contents.forest, Device::Cpu)?;

@@ -111,13 +111,13 @@ fn main() -> ExitCode {
 
 /// Loads the model a command is about.
 fn load_model(path: &Path, limits: &LimitsChoice) -> Result<Forest> {
-    let options = LoadOptions { limits: limits.limits(), ..LoadOptions::default() };
+    let options = LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() };
     import::load(path, &options).map_err(library_error)
 }
 
 /// The same with what its file says besides.
 fn load_contents(path: &Path, limits: &LimitsChoice) -> Result<Contents> {
-    let options = LoadOptions { limits: limits.limits(), ..LoadOptions::default() };
+    let options = LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() };
     Contents::load(path, &options).map_err(library_error)
 }
 

@@ -1,12 +1,12 @@
 //! Categories: CatBoost keeps the hash of a category's string, rows hold a whole number, which is the category whose
-//! string is that number.
+//! string is that number; or, where rows are made of the strings, a number for each hash.
 
 use std::collections::HashMap;
 
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Place, RAW_CATEGORIES};
 use super::at;
 use super::schema::CategoryName;
-use crate::forest::MOST_CATEGORIES;
+use crate::forest::{MOST_CATEGORIES, category_hash as hash};
 
 /// A code of at most this many either side of zero is believed without its string: that the hash of any other string
 /// is the one of such a number happens once in 2^15 times.
@@ -15,11 +15,8 @@ const NEAR: i64 = 1 << 16;
 /// Numbers below this are looked at for a hash that another has too; a file may not make us look at more for longer.
 const SEARCHED: i32 = 1 << 20;
 
-/// Bytes of the longest string that [`hash`] takes.
-const LONGEST: usize = 8;
-
 const REMEDY: &str = "train on whole numbers below 2^24 as categories (an integer column in cat_features), and save \
-    with save_model(..., format='json', pool=train_pool), which names them";
+    with save_model(..., format='json', pool=train_pool), which names them; or";
 
 /// The codes whose strings have one hash, which is what a split on that hash asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,37 +24,53 @@ pub(super) enum Codes {
     One(i32),
     /// More than one, none of them negative.
     Many(Vec<u32>),
+    /// None, or one that is not known: only its string tells.
+    Text,
 }
 
-/// The codes of each of the hashes, which come with the places that ask for them.
+/// The codes of each of the hashes, which come with the places that ask for them. What is no number is refused, unless rows
+/// are made of `raw` strings.
 pub(super) fn codes(
     hashes: HashMap<u32, Place>,
     named: &[CategoryName],
+    raw: bool,
 ) -> Result<HashMap<u32, Codes>, ImportError> {
     if hashes.is_empty() {
         return Ok(HashMap::new());
     }
     let names: HashMap<u32, &str> = named.iter().map(|n| (n.hash, n.value.as_str())).collect();
-    let mut found = search(hashes.keys().copied(), |hash| names.contains_key(&hash));
+    let mut found = search(hashes.keys().copied(), |hash| raw || names.contains_key(&hash));
     // In the order of the places, so that the same file is refused in the same words.
     let mut hashes: Vec<(u32, Place)> = hashes.into_iter().collect();
     hashes.sort_by_key(|(hash, _)| *hash);
     let refuse = |place: &Place, cause: String| {
-        Err(ImportError::new(ErrorKind::Unsupported, place.clone(), cause).with_remedy(REMEDY))
+        let remedy = format!("{REMEDY} {RAW_CATEGORIES}");
+        Err(ImportError::new(ErrorKind::Unsupported, place.clone(), cause).with_remedy(remedy))
     };
     let mut codes = HashMap::with_capacity(hashes.len());
     for (hash, place) in hashes {
         let numbers = found.remove(&hash).unwrap_or_default();
         let near: Vec<i32> =
             numbers.iter().copied().filter(|code| i64::from(code.unsigned_abs()) < NEAR).collect();
+        let alike = near.len() > 1 && near[..2].iter().any(|code| *code < 0);
+        if raw && !names.contains_key(&hash) && (near.is_empty() || alike) {
+            codes.insert(hash, Codes::Text);
+            continue;
+        }
         let known = match (names.get(&hash), &near[..]) {
             (Some(name), _) => match code(name) {
-                Some(code) if name.len() <= LONGEST && self::hash(name.as_bytes()) != hash => {
-                    let cause = format!("category {code} is said to have the hash {hash}, which it has not");
+                None if !raw => {
+                    return refuse(&place, format!("category `{name}` is no whole number below 2^24"));
+                }
+                _ if self::hash(name.as_bytes()) != hash => {
+                    let cause = format!("category {name} is said to have the hash {hash}, which it has not");
                     return Err(at(ErrorKind::Value, "features_info.cat_features_hash", cause));
                 }
                 Some(code) => code,
-                None => return refuse(&place, format!("category `{name}` is no whole number below 2^24")),
+                None => {
+                    codes.insert(hash, Codes::Text);
+                    continue;
+                }
             },
             (None, []) => {
                 return refuse(&place, format!("category with hash {hash} is no whole number below 65536"));
@@ -151,47 +164,9 @@ impl Decimal {
     }
 }
 
-/// CatBoost's hash of a category: the low half of CityHash64 (version 1), here of strings of one to eight bytes.
-fn hash(text: &[u8]) -> u32 {
-    const K2: u64 = 0x9ae1_6a3b_2f90_404f;
-    const K3: u64 = 0xc949_d7c7_509e_6557;
-    const MUL: u64 = 0x9ddf_ea08_eb38_2d69;
-    let shifted = |x: u64| x ^ (x >> 47);
-    let length = text.len() as u64;
-    let hash = match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        (Some(head), Some(tail)) => {
-            let low = length + (u64::from(u32::from_le_bytes(*head)) << 3);
-            let high = u64::from(u32::from_le_bytes(*tail));
-            let a = shifted((low ^ high).wrapping_mul(MUL));
-            shifted((high ^ a).wrapping_mul(MUL)).wrapping_mul(MUL)
-        }
-        _ => {
-            let byte = |i: usize| u64::from(text.get(i).copied().unwrap_or(0));
-            let y = byte(0) + (byte(text.len() / 2) << 8);
-            let z = length + (byte(text.len().saturating_sub(1)) << 2);
-            shifted(y.wrapping_mul(K2) ^ z.wrapping_mul(K3)).wrapping_mul(K2)
-        }
-    };
-    hash as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hashes_are_those_that_catboost_writes() {
-        let known = [
-            ("0", 2_856_682_258),
-            ("3", 593_172_586),
-            ("-1", 288_298_918),
-            ("1000", 901_807_697),
-            ("16777217", 642_038_919),
-        ];
-        for (text, expected) in known {
-            assert_eq!(hash(text.as_bytes()), expected, "{text}");
-        }
-    }
 
     #[test]
     fn numbers_that_share_a_hash_are_all_asked_for() {
@@ -227,7 +202,7 @@ mod tests {
 
     fn resolve(texts: &[&str], named: &[CategoryName]) -> Result<Vec<Codes>, ImportError> {
         let hashes = texts.iter().map(|t| (hash(t.as_bytes()), Place::File)).collect();
-        let found = codes(hashes, named)?;
+        let found = codes(hashes, named, false)?;
         Ok(texts.iter().map(|t| found[&hash(t.as_bytes())].clone()).collect())
     }
 
@@ -250,6 +225,15 @@ mod tests {
         for text in ["red", "16777216", "-0", "+1"] {
             let error = resolve(&[text], &[name(text)]).expect_err(text);
             assert!(error.cause().contains(&format!("category `{text}`")), "{error}");
+            for named in [vec![], vec![name(text)]] {
+                let hash = hash(text.as_bytes());
+                let found = codes(HashMap::from([(hash, Place::File)]), &named, true);
+                assert_eq!(found.unwrap_or_else(|e| panic!("{e}"))[&hash], Codes::Text);
+            }
         }
+        let wrong = CategoryName { hash: hash(b"blue"), value: "red".into() };
+        let error =
+            codes(HashMap::from([(hash(b"blue"), Place::File)]), &[wrong], true).expect_err("a wrong name");
+        assert_eq!(error.kind(), ErrorKind::Value, "{error}");
     }
 }

@@ -9,7 +9,6 @@ mod oblivious;
 mod predicates;
 mod schema;
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use super::budget::Budget;
@@ -20,7 +19,7 @@ use crate::Forest;
 use crate::forest::ForestBuilder;
 use columns::{Columns, Question};
 use objective::Objective;
-use predicates::Predicates;
+use predicates::{Asked, Predicates};
 use schema::{Document, Numbers, ScaleAndBias};
 
 /// What to do about a file that can't be what CatBoost wrote.
@@ -76,9 +75,10 @@ fn read(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
         .base_score(bias)
         .transform(transform)
         .classes(classes);
-    let predicates = Predicates::new(trees.hashes(path), &named, &mut forest, &mut budget)?;
-    trees.grow(&mut forest, outputs, scale, &predicates);
     forest.features_mut().clone_from_slice(&columns.features);
+    let asked = trees.hashes(path);
+    let predicates = Predicates::new(asked, &named, options.raw_categories, &mut forest, &mut budget)?;
+    trees.grow(&mut forest, outputs, scale, &predicates);
     budget.finish(forest)
 }
 
@@ -125,12 +125,13 @@ impl Trees {
         }
     }
 
-    /// Each hash that splits ask for, with the tree that first does.
-    fn hashes(&self, path: &str) -> HashMap<u32, Place> {
-        let mut hashes = HashMap::new();
+    /// The hashes that splits ask for.
+    fn hashes(&self, path: &str) -> Asked {
+        let mut hashes = Asked::default();
         let mut note = |t: usize, question: Question| {
-            if let Question::Category { hash, .. } = question {
-                hashes.entry(hash).or_insert_with(|| Place::Field(format!("{path}[{t}]")));
+            if let Question::Category { column, hash } = question {
+                hashes.places.entry(hash).or_insert_with(|| Place::Field(format!("{path}[{t}]")));
+                hashes.columns.entry(column).or_default().insert(hash);
             }
         };
         match self {

@@ -1,13 +1,13 @@
 //! Questions in the words of the HIR.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::super::budget::Budget;
 use super::super::{ImportError, Place};
 use super::category::{self, Codes};
 use super::columns::Question;
 use super::schema::CategoryName;
-use crate::forest::{CategoryRule, CompareType, ForestBuilder, Predicate, Side};
+use crate::forest::{CategoryRule, Coding, CompareType, ForestBuilder, Predicate, Real, Side};
 
 /// A question as a split.
 #[derive(Clone, Copy, Debug)]
@@ -19,30 +19,70 @@ pub(super) struct Level {
     pub yes_left: bool,
 }
 
-/// The predicates of all hashes that are asked for.
-pub(super) struct Predicates(HashMap<u32, Predicate>);
+/// The hashes that splits ask for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Each with the tree that first does.
+    pub places: HashMap<u32, Place>,
+    /// Those of each column.
+    pub columns: BTreeMap<u32, BTreeSet<u32>>,
+}
+
+/// The predicates of all hashes that are asked for, by column.
+pub(super) struct Predicates(HashMap<(u32, u32), Predicate>);
 
 impl Predicates {
-    /// Finds the categories behind the hashes, which come with the places that ask for them.
+    /// Finds the categories behind the hashes, and says of each column with categories how these become numbers.
     pub(super) fn new(
-        hashes: HashMap<u32, Place>,
+        asked: Asked,
         named: &[CategoryName],
+        raw: bool,
         forest: &mut ForestBuilder,
         budget: &mut Budget<'_>,
     ) -> Result<Self, ImportError> {
-        let mut predicates = HashMap::with_capacity(hashes.len());
-        for (hash, codes) in category::codes(hashes, named)? {
-            let predicate = match codes {
-                Codes::One(code) => Predicate::Equal { value: f64::from(code).into() },
-                Codes::Many(codes) => {
-                    let words = codes.last().map_or(0, |last| *last as usize / 32 + 1);
-                    budget.category_words(words, || {
-                        Place::Field("features_info.categorical_features".into())
-                    })?;
-                    Predicate::InSet { set: forest.set(codes, CategoryRule::Whole), inside: Side::Left }
-                }
-            };
-            predicates.insert(hash, predicate);
+        let codes = category::codes(asked.places, named, raw)?;
+        let names: HashMap<u32, &str> = named.iter().map(|n| (n.hash, n.value.as_str())).collect();
+        let mut sets: HashMap<u32, Predicate> = HashMap::new();
+        let mut predicates = HashMap::new();
+        for (column, hashes) in asked.columns {
+            let texts = hashes.iter().any(|hash| codes.get(hash) == Some(&Codes::Text));
+            let mut numbers = Vec::with_capacity(hashes.len());
+            for (place, hash) in hashes.iter().enumerate() {
+                // No whole number is one of these, so that a row that holds such is of no known category.
+                let of_text = Real(place as f64 + 0.5);
+                let (number, predicate) = match codes.get(hash) {
+                    Some(Codes::One(code)) if !texts => {
+                        let number = Real(f64::from(*code));
+                        (number, Predicate::Equal { value: number })
+                    }
+                    Some(Codes::Many(codes)) if !texts => {
+                        let predicate = match sets.get(hash) {
+                            Some(predicate) => *predicate,
+                            None => {
+                                let words = codes.last().map_or(0, |last| *last as usize / 32 + 1);
+                                budget.category_words(words, || {
+                                    Place::Field("features_info.categorical_features".into())
+                                })?;
+                                let set = forest.set(codes.iter().copied(), CategoryRule::Whole);
+                                Predicate::InSet { set, inside: Side::Left }
+                            }
+                        };
+                        sets.insert(*hash, predicate);
+                        (Real(f64::from(codes.first().copied().unwrap_or(0))), predicate)
+                    }
+                    _ => (of_text, Predicate::Equal { value: of_text }),
+                };
+                numbers.push((*hash, number));
+                predicates.insert((column, *hash), predicate);
+            }
+            let Some(feature) = forest.features_mut().get_mut(column as usize) else { continue };
+            if texts {
+                // By place, where all have a name.
+                let all: Option<Vec<String>> =
+                    hashes.iter().map(|hash| names.get(hash).map(|name| (*name).to_owned())).collect();
+                feature.categories = all.unwrap_or_default();
+            }
+            feature.coding = Coding::Hashes { codes: numbers, needed: texts };
         }
         Ok(Self(predicates))
     }
@@ -56,7 +96,7 @@ impl Predicates {
             Question::Category { column, hash } => {
                 // Each hash has been looked up; nothing is equal to infinity that is a category.
                 let none = Predicate::Equal { value: f64::INFINITY.into() };
-                let predicate = self.0.get(&hash).copied().unwrap_or(none);
+                let predicate = self.0.get(&(column, hash)).copied().unwrap_or(none);
                 Level { column, predicate, missing: Side::Right, yes_left: true }
             }
         }

@@ -179,6 +179,42 @@ fn a_category_is_a_whole_number_and_nothing_near_it() {
 }
 
 #[test]
+fn categories_that_are_texts_are_looked_up_by_their_hash() {
+    use crate::forest::category_hash;
+    let hash = |text: &str| category_hash(text.as_bytes()).cast_signed();
+    let split = |text: &str| {
+        format!(r#"{{"split_type": "OneHotFeature", "cat_feature_index": 0, "value": {}}}"#, hash(text))
+    };
+    let text = format!(
+        r#"{{"features_info": {{"categorical_features": [
+            {{"feature_index": 0, "flat_feature_index": 0, "values": [{}, {}]}}]}},
+            "oblivious_trees": [{{"splits": [{}, {}], "leaf_values": [0, 1, 2, 3]}}]}}"#,
+        hash("dark red"),
+        hash("7"),
+        split("dark red"),
+        split("7"),
+    );
+    let error = parse(text.as_bytes(), &LoadOptions::default()).expect_err("a text");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.remedy().contains("pool=train_pool") && error.remedy().contains("CSV"), "{error}");
+    let options = LoadOptions { raw_categories: true, ..LoadOptions::default() };
+    let forest = parse(text.as_bytes(), &options).unwrap_or_else(|e| panic!("{e}"));
+    let codes = forest.features[0].codes().expect("categories");
+    let margin = |x: f64| reference::margins(&forest, &[x])[0];
+    let found = ["dark red", "7", "7.0", "pink", ""].map(|text| margin(codes.of(text).expect("a number")));
+    assert_eq!(found, [1.0, 2.0, 0.0, 0.0, 0.0]);
+    // No whole number is a known category.
+    assert!((-10..10).all(|n| margin(f64::from(n)) == 0.0));
+    assert!(forest.features[0].coding.is_needed());
+    // Where all are numbers, rows hold them, and a text is looked up all the same.
+    let numbers = text.replace(&hash("dark red").to_string(), &hash("-3").to_string());
+    let forest = load(&numbers);
+    let codes = forest.features[0].codes().expect("categories");
+    assert_eq!(["-3", "7"].map(|text| codes.of(text)), [Some(-3.0), Some(7.0)]);
+    assert!(codes.of("8").is_some_and(f64::is_nan) && !forest.features[0].coding.is_needed());
+}
+
+#[test]
 fn losses_say_what_becomes_of_scores() {
     let info = |loss: &str, more: &str| {
         RMSE.replace("RMSE", loss).replace(r#""model_info": {"#, &format!(r#""model_info": {{{more}"#))

@@ -27,6 +27,7 @@
 //! | `SETS` | u64 a category set and one more: where its words begin; `RULE` u8 a set; `WORD` u32 a word |
 //! | `schd`, `plan` | names and texts |
 //! | `prof` | u64 a slot: rows that reached it |
+//! | `code` | how columns' categories become numbers: column, sort and flags, and for hashes (u32) their numbers (f64) |
 //! | `word` | a u32: 1 where labels of classes are texts; absent where they are not |
 //! | `stop` | two u32: the best round of early stopping, and how many rounds there are; absent where nothing says so |
 
@@ -84,6 +85,18 @@ impl Contents {
     pub fn new(forest: Forest) -> Self {
         Self { forest, schedules: Vec::new(), plans: Vec::new(), profile: None }
     }
+}
+
+/// How a column's categories become numbers, in `code`.
+mod coding {
+    pub const PLACES: u32 = 1;
+    pub const HASHES: u32 = 2;
+    /// Categories are numbers.
+    pub const NUMBERS: u32 = 1;
+    /// One that is not known is refused.
+    pub const REFUSED: u32 = 2;
+    /// Rows have to be made so.
+    pub const NEEDED: u32 = 4;
 }
 
 /// The kind of a node in `ASKS`, above the column's 24 bits.

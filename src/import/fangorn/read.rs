@@ -5,11 +5,11 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, Format, ImportError, LoadOptions, Place};
-use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, kind};
+use super::super::{ErrorKind, Format, ImportError, LoadOptions, Place, RAW_CATEGORIES};
+use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, coding, kind};
 use crate::forest::{
-    Aggregate, CategoryRule, CategorySet, ClassRule, Classes, CompareType, EarlyStop, Forest, ForestBuilder,
-    Node, Predicate, Real, Side, Transform, Tree,
+    Aggregate, CategoryRule, CategorySet, ClassRule, Classes, Coding, CompareType, EarlyStop, Forest,
+    ForestBuilder, Node, Predicate, Real, Side, Transform, Tree, Unseen,
 };
 use crate::{Error, import};
 
@@ -315,6 +315,9 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
         }
         builder = builder.early_stop(EarlyStop { best, rounds });
     }
+    if let Some(mut section) = sections.find(b"code") {
+        codings(&mut section, &mut builder, options)?;
+    }
     sets(sections, &mut builder, &mut budget)?;
 
     let place = |name: &'static str| move || Place::Field(name.into());
@@ -421,6 +424,51 @@ fn head(section: &mut Section<'_>, words: bool, budget: &Budget<'_>) -> Result<F
         feature.categories = categories;
     }
     Ok(builder)
+}
+
+/// How categories of columns become the numbers that rows hold.
+fn codings(
+    section: &mut Section<'_>,
+    builder: &mut ForestBuilder,
+    options: &LoadOptions,
+) -> Result<(), ImportError> {
+    for _ in 0..section.count(24)? {
+        let column = section.u64()?;
+        let (sort, flags) = (section.u32()?, section.u32()?);
+        let is = |flag: u32| flags & flag != 0;
+        let count = section.count(12)?;
+        let codes: Vec<(u32, Real)> = (0..count)
+            .map(|_| Ok((section.u32()?, Real(section.f64()?))))
+            .collect::<Result<_, ImportError>>()?;
+        let needed = is(coding::NEEDED);
+        let unseen = if is(coding::REFUSED) { Unseen::Refused } else { Unseen::Missing };
+        let coding = match sort {
+            coding::PLACES => Coding::Places { numbers: is(coding::NUMBERS), unseen, needed },
+            coding::HASHES if codes.is_sorted_by_key(|(hash, _)| *hash) => Coding::Hashes { codes, needed },
+            _ => {
+                return Err(error(
+                    ErrorKind::Value,
+                    "code",
+                    format!("the numbers of column {column} are none"),
+                ));
+            }
+        };
+        if needed && !options.raw_categories {
+            let cause = format!("categories of column {column} are texts");
+            return Err(ImportError::new(ErrorKind::Unsupported, Place::Field("code".into()), cause)
+                .with_remedy(RAW_CATEGORIES));
+        }
+        let feature = usize::try_from(column).ok().and_then(|c| builder.features_mut().get_mut(c));
+        let Some(feature) = feature else {
+            return Err(error(
+                ErrorKind::Value,
+                "code",
+                format!("numbers of column {column}, which is not there"),
+            ));
+        };
+        feature.coding = coding;
+    }
+    Ok(())
 }
 
 fn sets(

@@ -1,7 +1,9 @@
 //! Contents to bytes.
 
-use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, kind};
-use crate::forest::{CategoryRule, ClassRule, EarlyStop, Forest, Node, Predicate, Side, Targets};
+use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, coding, kind};
+use crate::forest::{
+    CategoryRule, ClassRule, Coding, EarlyStop, Forest, Node, Predicate, Side, Targets, Unseen,
+};
 
 /// Bytes in the making.
 #[derive(Default)]
@@ -63,6 +65,9 @@ impl Contents {
         }
         if !forest.sets.is_empty() {
             sections.extend(sets(forest));
+        }
+        if forest.features.iter().any(|f| f.coding != Coding::Numbers) {
+            sections.push((*b"code", section(|b| codings(b, forest))));
         }
         if forest.classes.words {
             sections.push((*b"word", section(|b| b.u32(1))));
@@ -151,6 +156,34 @@ fn head(b: &mut Buffer, forest: &Forest) {
         b.u32(feature.name.is_some().into());
         b.text(feature.name.as_deref().unwrap_or(""));
         b.texts(&feature.categories);
+    }
+}
+
+fn codings(b: &mut Buffer, forest: &Forest) {
+    let coded: Vec<_> =
+        forest.features.iter().enumerate().filter(|(_, f)| f.coding != Coding::Numbers).collect();
+    b.u64(coded.len() as u64);
+    for (column, feature) in coded {
+        let flag = |set: bool, flag: u32| if set { flag } else { 0 };
+        b.u64(column as u64);
+        match &feature.coding {
+            Coding::Numbers => {}
+            Coding::Places { numbers, unseen, needed } => {
+                let refused = flag(*unseen == Unseen::Refused, coding::REFUSED);
+                b.u32(coding::PLACES);
+                b.u32(flag(*numbers, coding::NUMBERS) | refused | flag(*needed, coding::NEEDED));
+                b.u64(0);
+            }
+            Coding::Hashes { codes, needed } => {
+                b.u32(coding::HASHES);
+                b.u32(flag(*needed, coding::NEEDED));
+                b.u64(codes.len() as u64);
+                for (hash, code) in codes {
+                    b.u32(*hash);
+                    b.f64(code.0);
+                }
+            }
+        }
     }
 }
 

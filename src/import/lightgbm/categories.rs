@@ -8,7 +8,7 @@ use super::super::json::Reader;
 use super::super::{ErrorKind, ImportError, Limits, Place};
 use super::damaged;
 use super::lines::{Line, Value};
-use crate::forest::Feature;
+use crate::forest::{Coding, Feature, Unseen};
 
 /// What the last line begins with, where Python wrote the file.
 const KEY: &[u8] = b"pandas_categorical:";
@@ -36,7 +36,9 @@ pub(super) fn name(
     if first.len() == lists.len() && first == last {
         for (column, names) in first.into_iter().zip(lists) {
             if let Some(feature) = features.get_mut(column) {
-                feature.categories = names.into_iter().map(|name| name.0).collect();
+                let numbers = names.iter().all(|name| !name.is_text);
+                feature.coding = Coding::Places { numbers, unseen: Unseen::Missing, needed: false };
+                feature.categories = names.into_iter().map(|name| name.text).collect();
             }
         }
     }
@@ -79,37 +81,41 @@ fn read(json: &[u8], line: Line<'_>, limits: &Limits) -> Result<Option<Vec<Vec<N
     })
 }
 
-/// A category's name: its text, or the number or truth value that it is.
-struct Name(String);
+/// A category's name.
+struct Name {
+    /// Its text, or the number or truth value that it is.
+    text: String,
+    is_text: bool,
+}
 
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameVisitor).map(Self)
+        deserializer.deserialize_any(NameVisitor)
     }
 }
 
 struct NameVisitor;
 
 impl Visitor<'_> for NameVisitor {
-    type Value = String;
+    type Value = Name;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a category")
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<String, E> {
-        Ok(if value { "True" } else { "False" }.into())
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Name, E> {
+        Ok(Name { text: if value { "True" } else { "False" }.into(), is_text: false })
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<String, E> {
-        Ok(value.to_string())
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Name, E> {
+        Ok(Name { text: value.to_string(), is_text: false })
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<String, E> {
-        Ok(value.to_string())
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Name, E> {
+        Ok(Name { text: value.to_string(), is_text: false })
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<String, E> {
-        Ok(value.into())
+    fn visit_str<E: Error>(self, value: &str) -> Result<Name, E> {
+        Ok(Name { text: value.into(), is_text: true })
     }
 }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use super::super::budget::Budget;
-use super::super::{ErrorKind, ImportError, Place};
+use super::super::{ErrorKind, ImportError, Place, RAW_CATEGORIES};
 use super::array::{self, Count};
 use super::head::{Head, lacks};
 use super::plain::Plain;
 use super::{File, error, unsupported};
-use crate::forest::{CategoryRule, CategorySet, MOST_CATEGORIES, Side};
+use crate::forest::{CategoryRule, CategorySet, Coding, Feature, MOST_CATEGORIES, Side, Unseen};
 
 /// 32-bit words of a set of scikit-learn's, which has a bit for each of 256 categories.
 const WORDS: usize = 8;
@@ -19,6 +19,8 @@ pub(super) struct Categories<'f> {
     columns: Vec<u32>,
     /// The user's category of each that the trees see, a list a column of categories; none where both are the same.
     codes: Option<Vec<Vec<u32>>>,
+    /// The names of the categories of the user's columns whose codes are their places, and whether they are numbers.
+    named: Vec<(u32, Vec<String>, bool)>,
     /// The sets that go left, and where each tree's are.
     left: Vec<u32>,
     left_of: Vec<Range<usize>>,
@@ -37,9 +39,12 @@ impl<'f> Categories<'f> {
         let words = left_of.last().map_or(0, |part| part.end);
         budget.category_words(words, || Place::Field("left_bitsets.sizes".into()))?;
         let known = Count::AtMost(limits.category_words, "category_words");
+        let mut named = Vec::new();
+        let codes = head.categories.as_ref().map(|_| codes(head, file.raw_categories, &mut named));
         Ok(Self {
             columns: columns(head, features)?,
-            codes: head.categories.as_ref().map(|_| codes(head)).transpose()?,
+            codes: codes.transpose()?,
+            named,
             left: array::integers(archive, "left_bitsets", Count::Exactly(words, "words of sets"))?,
             left_of,
             known: array::integers(archive, "known_bitsets", known)?,
@@ -54,6 +59,16 @@ impl<'f> Categories<'f> {
             let cause = format!("feature {feature} of {}", self.columns.len());
             error(ErrorKind::Value, format!("feature_idx[{n}]"), cause)
         })
+    }
+
+    /// Gives columns the names of their categories, where rows hold places.
+    pub(super) fn name(&mut self, features: &mut [Feature]) {
+        for (column, names, numbers) in self.named.drain(..) {
+            if let Some(feature) = features.get_mut(column as usize) {
+                feature.categories = names;
+                feature.coding = Coding::Places { numbers, unseen: Unseen::Missing, needed: true };
+            }
+        }
     }
 
     /// The categories that don't go where missing ones go, of node `n`, which asks for a set of tree `t`.
@@ -114,22 +129,41 @@ fn columns(head: &Head, features: usize) -> Result<Vec<u32>, ImportError> {
     Ok([of_categories, others].concat())
 }
 
-/// The encoder's categories as whole numbers, the missing one left out.
-fn codes(head: &Head) -> Result<Vec<Vec<u32>>, ImportError> {
+/// The encoder's categories as whole numbers, the missing one left out: themselves, or their places where `raw` allows it.
+fn codes(
+    head: &Head,
+    raw: bool,
+    named: &mut Vec<(u32, Vec<String>, bool)>,
+) -> Result<Vec<Vec<u32>>, ImportError> {
     let columns = head.categories.iter().flatten().zip(columns(head, head.features as usize)?);
-    columns.enumerate().map(|(i, (column, number))| codes_of(head, i, column, number)).collect()
+    let mut codes = Vec::new();
+    for (i, (categories, column)) in columns.enumerate() {
+        codes.push(match codes_of(head, i, categories, column) {
+            Err(_) if raw && !categories.contains(&Plain::List) => {
+                let known: Vec<&Plain> = categories.iter().filter(|c| !is_missing(c)).collect();
+                let numbers = !known.iter().any(|c| matches!(c, Plain::Text(_)));
+                named.push((column, known.iter().map(|c| c.to_string()).collect(), numbers));
+                (0..known.len() as u32).collect()
+            }
+            found => found?,
+        });
+    }
+    Ok(codes)
+}
+
+fn is_missing(category: &Plain) -> bool {
+    matches!(category, Plain::Null) || matches!(category, Plain::Real(value) if value.is_nan())
 }
 
 fn codes_of(head: &Head, i: usize, categories: &[Plain], column: u32) -> Result<Vec<u32>, ImportError> {
     let mut codes = Vec::with_capacity(categories.len());
     for (j, category) in categories.iter().enumerate() {
         let value = match category {
-            Plain::Null => continue,
-            Plain::Real(value) if value.is_nan() => continue,
+            missing if is_missing(missing) => continue,
             Plain::Bool(value) => f64::from(u8::from(*value)),
             Plain::Integer(value) => *value as f64,
             Plain::Real(value) => *value,
-            Plain::Text(_) | Plain::List => f64::NAN,
+            Plain::Text(_) | Plain::List | Plain::Null => f64::NAN,
         };
         if value.trunc() != value || !(0.0..f64::from(MOST_CATEGORIES)).contains(&value) {
             let cause =
@@ -137,7 +171,9 @@ fn codes_of(head: &Head, i: usize, categories: &[Plain], column: u32) -> Result<
             return Err(unsupported(
                 &format!("categories[{i}][{j}]"),
                 cause,
-                "train on whole numbers from 0 to 2^24 - 1, for instance on the column's cat.codes",
+                format!(
+                    "{RAW_CATEGORIES}; or train on whole numbers from 0 to 2^24 - 1, for instance on the column's cat.codes"
+                ),
             ));
         }
         codes.push(value as u32);

@@ -43,6 +43,7 @@ pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder,
         .base_score(base)
         .compare(CompareType::F64)
         .transform(link.transform);
+    categories.name(forest.features_mut());
     for t in file.chosen(outputs, nodes.trees.len())? {
         nodes.grow(&mut forest, t, (t % outputs) as u32, &mut categories)?;
     }

@@ -78,6 +78,8 @@ struct File<'f> {
     limits: &'f Limits,
     /// The rounds of boosting to keep.
     range: Option<&'f Range<u32>>,
+    /// Whether rows are made of what is known of categories.
+    raw_categories: bool,
 }
 
 /// The forest that a file describes.
@@ -85,7 +87,8 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
     let limits = &options.limits;
     let archive = Archive::open(bytes, &ARRAYS, limits)?;
     let (family, head) = head::read(&archive, limits)?;
-    let file = File { archive, head, limits, range: options.iteration_range.as_ref() };
+    let (range, raw_categories) = (options.iteration_range.as_ref(), options.raw_categories);
+    let file = File { archive, head, limits, range, raw_categories };
     let forest = match family {
         Family::Average { classifier } => average::forest(&file, classifier),
         Family::Boosting { classifier } => boosting::forest(&file, classifier),

@@ -3,8 +3,9 @@
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
 use super::at;
+use super::objective::Version;
 use super::schema::{Categories, CategoryNames, Tree};
-use crate::forest::{CategorySet, Feature};
+use crate::forest::{CategorySet, Coding, Feature, Unseen};
 
 /// Categories stop here, where `f32` stops telling integers apart.
 const LIMIT: u32 = 1 << 24;
@@ -87,8 +88,13 @@ impl<'t> Splits<'t> {
     }
 }
 
-/// Gives features the names of their categories.
-pub(super) fn name(features: &mut [Feature], cats: Categories, path: &str) -> Result<(), ImportError> {
+/// Gives features the names of their categories, whose places are the codes.
+pub(super) fn name(
+    features: &mut [Feature],
+    cats: Categories,
+    version: Version,
+    path: &str,
+) -> Result<(), ImportError> {
     if cats.enc.is_empty() {
         return Ok(());
     }
@@ -97,30 +103,38 @@ pub(super) fn name(features: &mut [Feature], cats: Categories, path: &str) -> Re
         return Err(at(ErrorKind::Structure, path, cause));
     }
     for (f, (feature, names)) in features.iter_mut().zip(cats.enc).enumerate() {
-        feature.categories = words(names, &format!("{path}[{f}]"))?;
+        let numbers = names.offsets.is_none();
+        feature.categories = words(names, version, &format!("{path}[{f}]"))?;
+        if !feature.categories.is_empty() {
+            feature.coding = Coding::Places { numbers, unseen: Unseen::Refused, needed: false };
+        }
     }
     Ok(())
 }
 
-fn words(names: CategoryNames, path: &str) -> Result<Vec<String>, ImportError> {
+fn words(names: CategoryNames, version: Version, path: &str) -> Result<Vec<String>, ImportError> {
     let Some(offsets) = names.offsets else {
         return Ok(names.values.iter().map(i64::to_string).collect());
     };
-    // XGBoost counts characters where it stores bytes, so one name that is not ASCII shifts the cuts of all that
+    // Before 3.4 XGBoost counts characters where it stores bytes, so one name that is not ASCII shifts the cuts of all that
     // follow and loses the end: no name is better than a wrong one.
-    let Some(text) = ascii(&names.values) else {
+    let bytes: Option<Vec<u8>> = names.values.iter().map(|v| byte(*v)).collect();
+    let Some(bytes) = bytes.filter(|bytes| version >= (3, 4) || bytes.is_ascii()) else {
         return Ok(Vec::new());
     };
     let word = |(i, pair): (usize, &[u32])| {
-        let word = text.get(pair[0] as usize..pair[1] as usize);
-        word.map(str::to_owned).ok_or_else(|| {
-            let cause = format!("a name from byte {} to byte {} of {}", pair[0], pair[1], text.len());
+        bytes.get(pair[0] as usize..pair[1] as usize).ok_or_else(|| {
+            let cause = format!("a name from byte {} to byte {} of {}", pair[0], pair[1], bytes.len());
             at(ErrorKind::Structure, format!("{path}.offsets[{}]", i + 1), cause)
         })
     };
-    offsets.windows(2).enumerate().map(word).collect()
+    let words: Vec<&[u8]> = offsets.windows(2).enumerate().map(word).collect::<Result<_, _>>()?;
+    // A name in another encoding leaves all of the column's out, since places are codes.
+    let texts = words.into_iter().map(|word| std::str::from_utf8(word).ok().map(str::to_owned));
+    Ok(texts.collect::<Option<_>>().unwrap_or_default())
 }
 
-fn ascii(values: &[i64]) -> Option<String> {
-    values.iter().map(|v| u8::try_from(*v).ok().filter(u8::is_ascii).map(char::from)).collect()
+/// A byte of a name, which is signed in the file.
+fn byte(value: i64) -> Option<u8> {
+    u8::try_from(value).ok().or_else(|| i8::try_from(value).ok().map(i8::cast_unsigned))
 }

@@ -35,7 +35,7 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
     let (mut model, path) = booster(gradient_booster)?;
     let outputs = outputs(param.num_class, param.num_target, options)?;
     let objective = objective(&named.name, version, outputs)?;
-    let features = features(param.num_feature, feature_names, &mut model, path, options)?;
+    let features = features(param.num_feature, feature_names, &mut model, path, version, options)?;
     // Since 3.1 a model without trees whose base score is still to be estimated starts from the placeholder itself.
     let estimated = param.boost_from_average != Some(0);
     let placeholder = version >= (3, 1) && estimated && model.trees.as_ref().is_some_and(Vec::is_empty);
@@ -155,6 +155,7 @@ fn features(
     names: Vec<String>,
     model: &mut Model,
     path: &str,
+    version: Version,
     options: &LoadOptions,
 ) -> Result<Vec<Feature>, ImportError> {
     let limit = options.limits.features;
@@ -177,7 +178,7 @@ fn features(
         }
     }
     if let Some(cats) = model.cats.take() {
-        categories::name(&mut features, cats, &format!("{path}.cats.enc"))?;
+        categories::name(&mut features, cats, version, &format!("{path}.cats.enc"))?;
     }
     Ok(features)
 }

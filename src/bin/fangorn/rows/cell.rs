@@ -1,8 +1,6 @@
 //! What the text of one cell means.
 
-use std::collections::HashMap;
-
-use fangorn::forest::Feature;
+use fangorn::forest::{Codes, Feature};
 
 /// Words for a missing value: those of pandas' `read_csv`, and `?`.
 const MISSING: [&str; 20] = [
@@ -44,30 +42,48 @@ impl Text {
 /// How the cells of a column are read.
 #[derive(Clone, Debug, Default)]
 pub struct Column<'m> {
-    /// The codes of the column's categories, where the model has names for them.
-    codes: HashMap<&'m str, usize>,
+    /// The numbers of the column's categories, where the model's file says what these are in a table.
+    codes: Option<Codes<'m>>,
+    /// How many categories there are, where all are words, so that a whole number in a cell can only be a code.
+    words: usize,
 }
 
 impl<'m> Column<'m> {
     /// A column of the model.
     pub fn of(feature: &'m Feature) -> Self {
-        let codes = feature.categories.iter().enumerate().map(|(code, name)| (name.as_str(), code));
-        Self { codes: codes.collect() }
+        let is_word = |name: &String| matches!(Text::of(name), Text::Word);
+        let words = if feature.categories.iter().all(is_word) { feature.categories.len() } else { 0 };
+        Self { codes: feature.codes(), words }
     }
 
     /// A cell's value: NaN where it is missing, `None` where it is nothing that the column has.
     pub fn value(&self, text: &[u8]) -> Option<f64> {
-        let text = std::str::from_utf8(text).ok()?.trim();
+        let text = std::str::from_utf8(text).ok()?;
+        if let Some(codes) = &self.codes {
+            return self.category(codes, text);
+        }
         match Text::of(text) {
             Text::Missing => Some(f64::NAN),
             Text::Number(value) => Some(value),
-            Text::Truth(value) => self.category(text).or(Some(f64::from(u8::from(value)))),
-            Text::Word => self.category(text),
+            Text::Truth(value) => Some(f64::from(u8::from(value))),
+            Text::Word => None,
         }
     }
 
-    /// The code of the category with the name.
-    fn category(&self, name: &str) -> Option<f64> {
-        self.codes.get(name).map(|code| *code as f64)
+    /// The number of a category. A text may be one that elsewhere stands for a missing value.
+    fn category(&self, codes: &Codes<'_>, text: &str) -> Option<f64> {
+        // As it is, or without the space round it.
+        let exact =
+            [text, text.trim()].into_iter().find_map(|text| codes.of(text).filter(|code| !code.is_nan()));
+        if exact.is_some() {
+            return exact;
+        }
+        match Text::of(text) {
+            Text::Missing => Some(f64::NAN),
+            Text::Number(code) if code.trunc() == code && (0.0..self.words as f64).contains(&code) => {
+                Some(code)
+            }
+            _ => codes.of(text.trim()),
+        }
     }
 }

@@ -207,8 +207,15 @@ fn read<T: Number>(wanted: &Wanted<'_>) -> Result<Matrix<T>> {
         std::fs::read(path).map_err(|e| refused(path, e, remedy))
     };
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+    let texts = wanted.features().iter().position(|feature| feature.coding.is_needed());
     match extension.as_str() {
-        "npy" => npy::read(wanted, &bytes()?),
+        "npy" => match texts {
+            None => npy::read(wanted, &bytes()?),
+            Some(column) => {
+                let remedy = "give the rows as CSV, with categories as the table had them";
+                wanted.fail(format!("the model's column {column} has categories that are no codes; {remedy}"))
+            }
+        },
         "csv" => csv::read(wanted, &bytes()?),
         _ => wanted.fail("the name ends neither in .npy nor in .csv, so its format is unknown; rename it"),
     }

@@ -167,6 +167,27 @@ fn unknown_categories_go_where_missing_values_go() {
 }
 
 #[test]
+fn categories_that_are_no_whole_numbers_have_places() {
+    let categories = json!({"is_categorical_": [true], "categories": [["blue", "dark red", "01", null]]});
+    let model = wide_stump(0.0, 0, Some(bits(&[0, 2]))).head(categories);
+    let bytes = model.array("known_bitsets", Array::U4(bits(&[0, 1, 2]).to_vec())).bytes();
+    let options = LoadOptions { raw_categories: true, ..LoadOptions::default() };
+    let forest = parse(&bytes, &options).unwrap_or_else(|e| panic!("{e}"));
+    let codes = forest.features[0].codes().expect("categories");
+    assert_eq!(["blue", "dark red", "01"].map(|text| codes.of(text)), [Some(0.0), Some(1.0), Some(2.0)]);
+    let found = ["blue", "dark red", "01", "1", "pink", ""]
+        .map(|text| leaf(&forest, codes.of(text).expect("a code")));
+    assert_eq!(found, [1, 2, 1, 2, 2, 2]);
+    // Rows that are not made so are wrong.
+    let kept = crate::file::Contents::new(forest.clone()).to_bytes();
+    assert_eq!(parse(&kept, &options).as_ref(), Ok(&forest));
+    for bytes in [&bytes, &kept] {
+        let error = parse(bytes, &LoadOptions::default()).expect_err("texts");
+        assert!(error.remedy().contains("CSV") && error.remedy().contains("raw_categories"), "{error}");
+    }
+}
+
+#[test]
 fn a_missing_category_of_the_encoder_has_no_number() {
     let members = |forest: &Forest| forest.sets[0].members().collect::<Vec<_>>();
     let mut model = Model::minimal().head(json!({"categories": [[4, 9, null]]}));
