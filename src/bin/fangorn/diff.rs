@@ -175,7 +175,10 @@ fn fields(a: &Forest, b: &Forest) -> Vec<Field> {
     field("aggregate", &|f| f.aggregate.name().into());
     field("scale", &|f| format!("{:?}", f.scale));
     field("transform", &|f| f.transform.name().into());
-    field("classes", &|f| format!("{} {:?}", f.classes.rule, f.classes.labels));
+    field("classes", &|f| {
+        let words = if f.classes.words { " as texts" } else { "" };
+        format!("{} {:?}{words}", f.classes.rule, f.classes.labels)
+    });
     field("targets", &|f| match &f.targets {
         Targets::All => "a value for each output in every leaf".into(),
         Targets::One(targets) => format!("{targets:?}"),
