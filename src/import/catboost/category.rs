@@ -213,6 +213,7 @@ mod tests {
             match codes {
                 Codes::One(one) => assert_eq!(one, code),
                 Codes::Many(many) => assert!(code >= 0 && many.contains(&(code as u32))),
+                Codes::Text => panic!("{code} is a whole number"),
             }
         }
         for text in ["red", "1.0", "16777215", "01"] {
