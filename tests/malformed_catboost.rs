@@ -99,7 +99,7 @@ fn the_minimal_models_load() {
         "forest features=3 outputs=1 trees=3 compare=f32 transform=sigmoid_pair\n\
          \x20 from catboost 1.2.10 Logloss\n\
          \x20 base_score [0.75]\n\
-         \x20 classes over 0.5 [\"no\", \"yes\"]\n\
+         \x20 classes over 0.5 [\"no\", \"yes\"] as texts\n\
          tree 0 -> output 0\n\
          \x20 0: if x[0] < 1.5000001192092896, missing right, then 1 else 2\n\
          \x20 1: if x[1] < -2.249999761581421, missing left, then 3 else 4\n\

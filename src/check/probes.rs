@@ -158,8 +158,9 @@ impl Maker<'_> {
             return;
         }
         self.set[column] = self.round;
-        row[column] = match self.random.below(8) {
-            0 => T::of(SPECIAL[self.random.below(SPECIAL.len())]),
+        row[column] = match self.random.below(12) {
+            0 => T::of(f64::NAN),
+            1 => T::of(SPECIAL[self.random.below(SPECIAL.len())]),
             draw => self.beside(predicate, draw),
         };
     }

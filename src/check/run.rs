@@ -293,7 +293,7 @@ mod tests {
                 let feature = (t * 7 + node * 3) % 20;
                 let predicate = match feature {
                     7 => Predicate::InSet { set, inside: Side::Left },
-                    _ => Predicate::Less { threshold: Real(f64::from(t * 7 + node).sqrt() - 8.0) },
+                    _ => Predicate::Less { threshold: Real(((t * 7 + node) as f32).sqrt().into()) },
                 };
                 let missing = if (t + node) % 2 == 0 { Side::Left } else { Side::Right };
                 tree.split(feature, predicate, missing, 2 * node + 1, 2 * node + 2);

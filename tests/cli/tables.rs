@@ -207,12 +207,15 @@ fn names_of_categories_are_their_codes() {
     let column = named.expect("a column with words");
     let code = names(column).iter().position(|n| n.as_str().is_some_and(is_word)).expect("a word");
     let row = |cell: &str| {
-        let cells = (0..features.len()).map(|c| if c == column { cell } else { "1" });
+        // A column of categories has its own first name, any other a number.
+        let usual = |c: usize| names(c).first().and_then(|name| name.as_str()).unwrap_or("1");
+        let cells = (0..features.len()).map(|c| if c == column { cell } else { usual(c) });
         cells.collect::<Vec<_>>().join(",") + "\n"
     };
     let word = names(column)[code].as_str().expect("text");
-    let [by_name, by_code] = [word, &code.to_string()]
-        .map(|cell| prints(&["predict", &model, "--rows", &scratch.file("rows.csv", row("0") + &row(cell))]));
+    let [by_name, by_code] = [word, &code.to_string()].map(|cell| {
+        prints(&["predict", &model, "--rows", &scratch.file("rows.csv", row(word) + &row(cell))])
+    });
     assert_eq!(by_name, by_code);
 }
 

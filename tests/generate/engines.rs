@@ -58,7 +58,7 @@ pub fn engines() -> Vec<(String, Option<Schedule>, Engines)> {
         ("tiles", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ntileNodes(8, uniform)"),
         (
             "eight rows interleaved",
-            "tile(batch, b0, b1, 8)\nreorder(b0, tree, b1)\ninterleave(b1)\nlayout(array)",
+            "tile(batch, b0, b1, 8)\nreorder(b0, tree, b1)\ninterleave(b1)\nlayout(sparse)",
         ),
         ("trees inside", "tile(tree, t0, t1, 8)\ninterleave(t1)\nlayout(depth_first)"),
     ] {

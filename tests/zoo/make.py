@@ -725,10 +725,13 @@ def write(xgb, np, name, file, make, out):
     if name in FROM_MARGINS:
         start = np.random.RandomState(97).normal(size=margin.shape).astype(np.float32) * 3
         start[0] = 2.0**24  # what is added to it first is lost, what is added together before is not
-        d.set_base_margin(start)
         np.save(str(folder / "base_margin.npy"), start)
-        np.save(str(folder / "margin-from.npy"), table(booster.predict(d, output_margin=True), np.float32))
-        np.save(str(folder / "output-from.npy"), table(booster.predict(d), np.float32))
+        # Rows of their own: what was predicted of others is kept with them.
+        from_start = xgb.DMatrix(finite, nthread=1, missing=np.nan, base_margin=start, **more)
+        margin_from = table(booster.predict(from_start, output_margin=True), np.float32)
+        assert not (margin_from == margin).all(), name
+        np.save(str(folder / "margin-from.npy"), margin_from)
+        np.save(str(folder / "output-from.npy"), table(booster.predict(from_start), np.float32))
     best = booster.attr("best_iteration")
     if best is not None:
         first = (0, int(best) + 1)

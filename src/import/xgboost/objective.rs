@@ -108,10 +108,10 @@ fn ln(x: f32) -> f32 {
     f64::from(x).ln() as f32
 }
 
-/// `ln(e^x - 1)` of an `x` above 0, rounded once.
+/// `ln(e^x - 1)` of an `x` above 0, in the steps of `f32` that XGBoost takes: `x + ln(1 - e^-x)`.
 fn inverse_softplus(x: f32) -> f32 {
-    let x = f64::from(x);
-    (x + (-(-x).exp_m1()).ln()) as f32
+    let power = (-f64::from(x)).exp() as f32;
+    x + (-f64::from(power)).ln_1p() as f32
 }
 
 #[cfg(test)]

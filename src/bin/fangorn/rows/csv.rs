@@ -62,7 +62,12 @@ pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
         matrix.rows += 1;
         more = next(&mut record)?;
     }
-    ended(wanted, matrix, "a header and nothing under it")
+    let matrix = ended(wanted, matrix, "a header and nothing under it")?;
+    // After all that can fail, so that a refusal is one line.
+    if let Some(note) = &columns.note {
+        say(&format!("{}: {note}", wanted.path.display()));
+    }
+    Ok(matrix)
 }
 
 /// What was read, unless rows are wanted and there is none.
@@ -75,7 +80,7 @@ fn ended<T>(wanted: &Wanted<'_>, matrix: Matrix<T>, none: &str) -> Result<Matrix
     }
 }
 
-/// What the first record is. Says so where columns are left out.
+/// What the first record is.
 fn first(
     wanted: &Wanted<'_>,
     record: &::csv::ByteRecord,
@@ -84,11 +89,7 @@ fn first(
 ) -> Result<Columns> {
     let fields: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
     let odd = record.iter().zip(cells).position(|(text, column)| column.value(text).is_none());
-    let columns = header::columns(wanted, &fields, odd, line)?;
-    if let Some(note) = &columns.note {
-        say(&format!("{}: {note}", wanted.path.display()));
-    }
-    Ok(columns)
+    header::columns(wanted, &fields, odd, line)
 }
 
 /// The number of the line on which a record begins. The reader's own count stands at the empty lines before it.
