@@ -46,7 +46,6 @@ use cpu_time::ThreadTime;
 use fangorn::{
     Predictor,
     cpu::Rows,
-    file::Contents,
     import,
     schedule::{Preset, Schedule},
 };

@@ -253,15 +253,13 @@ fn grow(columns: &[Column], data: &[f64], random: &mut Seeded, steps: usize) -> 
             Shape::LeafWise(leaves) => leaves - 1,
             Shape::Chain(length) => length,
         };
-        let mut next = 0;
-        for _ in 0..wanted {
+        for next in 0..wanted {
             let leaves = tree.leaves();
             let leaf = match shape {
                 Shape::Level(_) => leaves[0],
                 Shape::LeafWise(_) => leaves[random.below(leaves.len())],
                 Shape::Chain(_) => leaves[(leaves.len() - 1).saturating_sub(next % 2)],
             };
-            next += 1;
             let c = random.below(width);
             let column = &columns[c];
             let rows = std::mem::take(&mut here[leaf]);
