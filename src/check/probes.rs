@@ -39,8 +39,9 @@ impl Cell for f64 {
     }
 }
 
-/// Values that are no threshold's: missing, zeros of both signs, infinities, a denormal, and numbers at the ends of what
-/// a category is.
+/// Zeros of both signs, and the ends of all numbers.
+const ENDS: [f64; 4] = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY];
+/// More values that are no threshold's: denormals, and numbers at the ends of what a category is.
 const SPECIAL: [f64; 13] = [
     f64::NAN,
     0.0,
@@ -160,7 +161,8 @@ impl Maker<'_> {
         self.set[column] = self.round;
         row[column] = match self.random.below(12) {
             0 => T::of(f64::NAN),
-            1 => T::of(SPECIAL[self.random.below(SPECIAL.len())]),
+            1 => T::of(ENDS[self.random.below(ENDS.len())]),
+            2 => T::of(SPECIAL[self.random.below(SPECIAL.len())]),
             draw => self.beside(predicate, draw),
         };
     }
