@@ -4,7 +4,7 @@
 Changes one place of src/cpu or src/ranks at a time (a compare, an offset, a
 bound, a constant, a line left out), in a copy of the tree, and runs the tests
 that hold engines against the reference. A mutant that no test fails has
-survived: it needs a test, or a reason in tests/mutants.md.
+survived: it needs a test, or a reason in benches/NOTEBOOK.md.
 
 The list is drawn from a seed, so that a run can be continued with another one.
 
@@ -14,6 +14,7 @@ Examples:
 """
 
 import argparse
+import os
 import pathlib
 import random
 import re
@@ -74,8 +75,6 @@ def mutated(path, place):
 def run(tree, target, arguments, limit):
     command = ["cargo", "test", "--quiet", "--locked", "--no-default-features", *arguments]
     environment = {"CARGO_TARGET_DIR": str(target)}
-    import os
-
     environment = {**os.environ, **environment, "RUST_BACKTRACE": "0"}
     try:
         done = subprocess.run(

@@ -35,6 +35,8 @@ const QUICK_STEPS_A_NODE: f64 = 0.25;
 const QUICK_VALUES: usize = 100_000;
 /// Values of a batch of those rows: of more than 7000 columns fewer rows than two blocks have to do.
 const QUICK_BATCH: usize = 1 << 20;
+/// Leaves of a batch of them: of more than 28 000 trees fewer rows than two blocks have to do.
+const QUICK_SLOTS: usize = 1 << 22;
 /// Steps of a full check: some seconds.
 const FULL_STEPS: usize = 200_000_000;
 /// Rows of a round of a full check, values that they have, and slots that the reference finds of them, at most.
@@ -53,19 +55,34 @@ struct Plan {
     /// Rows that differ from each other, in a round.
     distinct: usize,
     rounds: usize,
-    /// Each row is walked through one tree of so many by the reference.
+    /// Each row is walked through one tree of so many by the reference, so that a large forest takes no longer.
     one_tree_of: usize,
     batches: Vec<usize>,
 }
 
+/// Steps of a walk through a tree, about: as many as its number of nodes has bits, or of a large tree what its leaves are
+/// deep on average, as one that is a chain is much deeper.
+fn steps(tree: &Tree) -> usize {
+    const LARGE: usize = 1024;
+    let nodes = tree.nodes.len().max(1);
+    if nodes < LARGE {
+        return nodes.ilog2() as usize + 1;
+    }
+    let leaves = || tree.nodes.iter().zip(tree.depths()).filter(|(node, _)| node.slot().is_some());
+    let sum: usize = leaves().map(|(_, depth)| depth as usize + 1).sum();
+    sum / leaves().count().max(1) + 1
+}
+
 impl Plan {
-    /// `whole`: the reference walks every tree for each of its rows, as sums are compared without slots.
+    /// `whole`: the reference walks every tree for each of its rows, because a kernel that writes sums gives no leaves to
+    /// compare one by one.
     fn new(forest: &Forest, check: SelfCheck, whole: bool) -> Self {
         let (trees, columns) = (forest.trees.len().max(1), forest.features.len().max(1));
         let nodes: usize = forest.trees.iter().map(|tree| tree.nodes.len()).sum();
-        // A walk through a tree of n nodes is about as many steps as n has bits.
-        let steps = |tree: &Tree| tree.nodes.len().max(1).ilog2() as usize + 1;
-        let of_a_row: usize = forest.trees.iter().map(steps).sum::<usize>().max(1);
+        let of_a_row = forest.trees.iter().map(steps).sum::<usize>().max(1);
+        // Sums of vector leaves are as long as these.
+        let of_a_row = of_a_row + trees * (forest.leaf_width() / 4);
+        let slots = |most: usize| most / (trees * forest.leaf_width().max(1));
         let few = FEW.into_iter();
         match check {
             SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new() },
@@ -84,14 +101,14 @@ impl Plan {
                     batches: few
                         .take(if whole { 1 } else { FEW.len() })
                         .chain([distinct.max(TWO_BLOCKS)])
-                        .map(|batch| batch.min(QUICK_BATCH / columns).max(1))
+                        .map(|batch| batch.min(QUICK_BATCH / columns).min(slots(QUICK_SLOTS)).max(1))
                         .collect(),
                 }
             }
             SelfCheck::Full => {
                 let distinct = (FULL_VALUES / columns).min(FULL_SLOTS / trees).clamp(3, FULL_ROWS);
-                // Each split from three sides, if a row in four leads to one that none has met.
-                let wanted = (12 * nodes).div_ceil(distinct);
+                // Each split from three sides, if every row leads to one that no other has met from there.
+                let wanted = (3 * nodes).div_ceil(distinct);
                 Self {
                     distinct,
                     rounds: (FULL_STEPS / (distinct * of_a_row)).clamp(1, wanted.max(1)),
@@ -99,7 +116,7 @@ impl Plan {
                     batches: FULL
                         .into_iter()
                         .chain([distinct.max(TWO_BLOCKS)])
-                        .map(|batch| batch.min(2 * FULL_VALUES / columns).max(1))
+                        .map(|batch| batch.min(2 * FULL_VALUES / columns).min(slots(FULL_SLOTS)).max(1))
                         .collect(),
                 }
             }
@@ -241,12 +258,11 @@ fn compare<T: Cell>(
             }
         }
     }
-    let values = match (runner.values(rows)?, of_values(forest, bound)) {
+    let (values, allowed) = match (runner.values(rows)?, of_values(forest, bound)) {
         (Ok(values), Some(allowed)) => (values, allowed),
         (Ok(_), None) => return None,
         (Err(e), _) => return refused(e),
     };
-    let (values, allowed) = values;
     for (r, found) in values.chunks_exact((values.len() / count).max(1)).enumerate() {
         let expected = reference::values_of(forest, &reference::margins_of(forest, of_row(r)));
         for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
@@ -262,8 +278,11 @@ fn compare<T: Cell>(
 /// rounding may make them another number, too.
 fn of_values(forest: &Forest, bound: &[f64]) -> Option<f64> {
     let most = bound.iter().copied().fold(0.0, f64::max) * forest.scale.0.abs();
-    let steps = matches!(forest.transform, Transform::Step | Transform::Argmax);
-    (!steps && most < 1e-4).then_some(1e-3)
+    let jumps = matches!(
+        forest.transform,
+        Transform::Step | Transform::Argmax | Transform::SoftmaxZero | Transform::Probit
+    );
+    (!jumps && most < 1e-4 && bound.iter().all(|bound| bound.is_finite())).then_some(1e-3)
 }
 
 /// Whether a margin is as near to the sum of its leaves as a sum in `f32` comes in any order.

@@ -157,6 +157,7 @@ impl ForestOp {
         #[cfg(feature = "cube")]
         {
             self.cube = once_list::OnceList::default();
+            self.warnings = std::sync::Mutex::default();
             self.number = OnceLock::new();
         }
         Ok(self)
@@ -171,6 +172,7 @@ impl ForestOp {
         #[cfg(feature = "cube")]
         {
             self.cube = once_list::OnceList::default();
+            self.warnings = std::sync::Mutex::default();
             self.number = OnceLock::new();
         }
         self

@@ -6,7 +6,9 @@ use burn::{
     module::Param,
     tensor::{Int, Tensor},
 };
-use fangorn::{Forest, check::SelfCheck, file::Contents, op::ForestOp, schedule::Schedule};
+use fangorn::{
+    Forest, check::SelfCheck, file::Contents, import::LoadOptions, op::ForestOp, schedule::Schedule,
+};
 
 use crate::error::Result;
 
@@ -40,7 +42,7 @@ pub(super) fn forest(words: &[i32]) -> Result<Forest, String> {
             bytes.truncate(length);
         }
     }
-    let read = Contents::from_bytes(&bytes, &Default::default());
+    let read = Contents::from_bytes(&bytes, &LoadOptions { raw_categories: true, ..LoadOptions::default() });
     read.map(|contents| contents.forest).map_err(|e| format!("`structure` is no .fangorn file: {e}"))
 }
 

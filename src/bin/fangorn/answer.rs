@@ -126,13 +126,17 @@ impl Answer {
         Ok(Some(Matrix { rows, columns, values: values.into_iter().map(|v| v as f32).collect() }))
     }
 
-    /// Makes cells that are the value for missing ones NaN. Both are compared as f32, as XGBoost does.
-    pub fn mark_missing<T: Cell>(&self, rows: &mut Matrix<T>) {
+    /// Makes cells that are the value for missing ones NaN. Both are compared as f32, as XGBoost does. A column whose
+    /// categories have become codes has no such value.
+    pub fn mark_missing<T: Cell>(&self, forest: &Forest, rows: &mut Matrix<T>) {
         let Some(missing) = self.missing else { return };
-        for cell in &mut rows.values {
-            let value: f64 = (*cell).into();
-            if value as f32 == missing as f32 {
-                *cell = T::cast(f64::NAN);
+        let coded: Vec<bool> = forest.features.iter().map(|feature| feature.codes().is_some()).collect();
+        for row in rows.values.chunks_exact_mut(rows.columns.max(1)) {
+            for (cell, _) in row.iter_mut().zip(&coded).filter(|(_, coded)| !**coded) {
+                let value: f64 = (*cell).into();
+                if value as f32 == missing as f32 {
+                    *cell = T::cast(f64::NAN);
+                }
             }
         }
     }

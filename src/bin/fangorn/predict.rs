@@ -119,13 +119,15 @@ fn predicted<'f, T: Cell>(
     engine: impl FnOnce() -> Result<Engine<'f>>,
 ) -> Result<Table> {
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
-    args.answer.mark_missing(&mut rows);
+    args.answer.mark_missing(forest, &mut rows);
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
     let engine = engine()?;
-    match &starts {
+    let table = match &starts {
         Some(starts) if args.output != Output::Class => started(forest, &engine, &rows, starts, args.output),
         _ => predict(forest, &engine, &rows, starts.as_ref(), args.output),
-    }
+    };
+    engine.say_warnings();
+    table
 }
 
 fn classes(forest: &Forest) -> Result<(), String> {
@@ -244,7 +246,6 @@ fn predict<T: Cell>(
             (trees * width, Values::Floats(engine.slots(rows)?.into_iter().flat_map(leaf).collect()))
         }
     };
-    engine.say_warnings();
     Ok(Table { rows: rows.rows, columns, values })
 }
 

@@ -27,7 +27,7 @@
 //! | `SETS` | u64 a category set and one more: where its words begin; `RULE` u8 a set; `WORD` u32 a word |
 //! | `schd`, `plan` | names and texts |
 //! | `prof` | u64 a slot: rows that reached it |
-//! | `code` | how columns' categories become numbers: column, sort and flags, and for hashes (u32) their numbers (f64) |
+//! | `code`, or `CODE` where rows can't be made otherwise | how columns' categories become numbers: column, sort and flags, and for hashes (u32) their numbers (f64) |
 //! | `word` | a u32: 1 where labels of classes are texts; absent where they are not |
 //! | `stop` | two u32: the best round of early stopping, and how many rounds there are; absent where nothing says so |
 

@@ -37,9 +37,9 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-const KNOWN: [&[u8; 4]; 12] = [
-    b"HEAD", b"TREE", b"ASKS", b"WHAT", b"LEFT", b"RGHT", b"NUMB", b"LEAF", b"TARG", b"SETS", b"RULE",
-    b"WORD",
+const KNOWN: [&[u8; 4]; 13] = [
+    b"CODE", b"HEAD", b"TREE", b"ASKS", b"WHAT", b"LEFT", b"RGHT", b"NUMB", b"LEAF", b"TARG", b"SETS",
+    b"RULE", b"WORD",
 ];
 
 impl<'a> Sections<'a> {
@@ -315,7 +315,7 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
         }
         builder = builder.early_stop(EarlyStop { best, rounds });
     }
-    if let Some(mut section) = sections.find(b"code") {
+    if let Some(mut section) = sections.find(b"CODE").or_else(|| sections.find(b"code")) {
         codings(&mut section, &mut builder, options)?;
     }
     sets(sections, &mut builder, &mut budget)?;

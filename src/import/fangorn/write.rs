@@ -67,7 +67,9 @@ impl Contents {
             sections.extend(sets(forest));
         }
         if forest.features.iter().any(|f| f.coding != Coding::Numbers) {
-            sections.push((*b"code", section(|b| codings(b, forest))));
+            // A reader that does not know it would take such rows' numbers for something else.
+            let needed = forest.features.iter().any(|feature| feature.coding.is_needed());
+            sections.push((if needed { *b"CODE" } else { *b"code" }, section(|b| codings(b, forest))));
         }
         if forest.classes.words {
             sections.push((*b"word", section(|b| b.u32(1))));

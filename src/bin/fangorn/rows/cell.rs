@@ -1,6 +1,6 @@
 //! What the text of one cell means.
 
-use fangorn::forest::{Codes, Feature};
+use fangorn::forest::{Codes, Coding, Feature};
 
 /// Words for a missing value: those of pandas' `read_csv`, and `?`.
 const MISSING: [&str; 20] = [
@@ -39,6 +39,13 @@ impl Text {
     }
 }
 
+impl Text {
+    /// Whether a cell is neither a number nor a word for a missing value.
+    pub fn is_word(cell: &[u8]) -> bool {
+        std::str::from_utf8(cell).map_or(true, |text| matches!(Self::of(text), Self::Word))
+    }
+}
+
 /// How the cells of a column are read.
 #[derive(Clone, Debug, Default)]
 pub struct Column<'m> {
@@ -46,6 +53,8 @@ pub struct Column<'m> {
     codes: Option<Codes<'m>>,
     /// How many categories there are, where all are words, so that a whole number in a cell can only be a code.
     words: usize,
+    /// Whether the categories are whole numbers by their texts, which a table may write with a point.
+    whole: bool,
 }
 
 impl<'m> Column<'m> {
@@ -53,7 +62,8 @@ impl<'m> Column<'m> {
     pub fn of(feature: &'m Feature) -> Self {
         let is_word = |name: &String| matches!(Text::of(name), Text::Word);
         let words = if feature.categories.iter().all(is_word) { feature.categories.len() } else { 0 };
-        Self { codes: feature.codes(), words }
+        let whole = matches!(feature.coding, Coding::Hashes { needed: false, .. });
+        Self { codes: feature.codes(), words, whole }
     }
 
     /// A cell's value: NaN where it is missing, `None` where it is nothing that the column has.
@@ -80,6 +90,7 @@ impl<'m> Column<'m> {
         }
         match Text::of(text) {
             Text::Missing => Some(f64::NAN),
+            Text::Number(value) if self.whole && value.trunc() == value => codes.of(&format!("{value:.0}")),
             Text::Number(code) if code.trunc() == code && (0.0..self.words as f64).contains(&code) => {
                 Some(code)
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     Matrix, Number, Wanted, What,
-    cell::Column,
+    cell::{Column, Text},
     header::{self, Columns},
 };
 use crate::error::{Error, Result, say};
@@ -88,7 +88,12 @@ fn first(
     line: usize,
 ) -> Result<Columns> {
     let fields: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
-    let odd = record.iter().zip(cells).position(|(text, column)| column.value(text).is_none());
+    let fits = |(text, column): (&[u8], &Column<'_>)| column.value(text).is_some();
+    let known =
+        |(text, column): (&[u8], &Column<'_>)| column.value(text).is_some_and(|value| !value.is_nan());
+    // A word that no column of categories knows is a row's only beside something that some column knows.
+    let is_row = record.iter().zip(cells).any(known);
+    let odd = record.iter().zip(cells).position(|cell| !fits(cell) || !is_row && Text::is_word(cell.0));
     header::columns(wanted, &fields, odd, line)
 }
 
