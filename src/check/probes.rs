@@ -104,8 +104,8 @@ impl<T: Cell> Probes<T> {
     }
 }
 
-/// Splits of other trees that a row meets, for each of its columns.
-const MET: usize = 2;
+/// Splits of other trees that a row meets, at most: each is a node far from the last one in memory.
+const MET: usize = 64;
 
 struct Maker<'f> {
     forest: &'f Forest,
@@ -122,7 +122,7 @@ impl Maker<'_> {
         if trees > 0 {
             let first = self.random.below(trees);
             self.follow(first, row);
-            for _ in 0..MET * row.len().min(MET * self.splits()) {
+            for _ in 0..MET.min(2 * row.len()).min(2 * self.splits()) {
                 let tree = self.random.below(trees);
                 let node = self.random.below(self.forest.trees[tree].nodes.len());
                 self.meet(tree, node, row);

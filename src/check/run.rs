@@ -3,7 +3,7 @@
 use super::{Cell, Difference, Finding, Probes, SelfCheck};
 use crate::{
     error::{Error, Result},
-    forest::{Aggregate, Forest, Transform, Tree, reference},
+    forest::{Aggregate, CompareType, Forest, Transform, Tree, reference},
 };
 
 /// What is checked: rows in, results out, `None` for those that it does not give. It gives slots, or margins, or values.
@@ -26,15 +26,17 @@ pub trait Runner<T> {
     }
 }
 
-/// Steps of the reference interpreter that a quick check may take whatever the model: some 0.4 ms. Measured by
-/// `fangorn-benches load`.
-const QUICK_STEPS: usize = 60_000;
+/// Steps of the reference interpreter that a quick check may take whatever the model, rows of `f64` included: some 0.2 ms.
+/// Measured by `fangorn-benches load`.
+const QUICK_STEPS: usize = 12_000;
 /// Steps for each node of a large model beside that, as loading it takes longer, too.
-const QUICK_STEPS_A_NODE: f64 = 0.25;
-/// Values of rows that a quick check makes, at most: 0.3 ms of a wide model.
-const QUICK_VALUES: usize = 100_000;
+const QUICK_STEPS_A_NODE: f64 = 0.05;
+/// Values of rows that a quick check makes, at most: 0.1 ms of a wide model.
+const QUICK_VALUES: usize = 40_000;
 /// Values of a batch of those rows: of more than 7000 columns fewer rows than two blocks have to do.
 const QUICK_BATCH: usize = 1 << 20;
+/// Leaves of a batch that are added up and held against its margins.
+const SUMMED: usize = 1 << 15;
 /// Leaves of a batch of them: of more than 28 000 trees fewer rows than two blocks have to do.
 const QUICK_SLOTS: usize = 1 << 22;
 /// Steps of a full check: some seconds.
@@ -45,8 +47,8 @@ const FULL_VALUES: usize = 1 << 23;
 const FULL_SLOTS: usize = 1 << 24;
 /// Two blocks of 64 rows, and a part of one that fills no vector.
 const TWO_BLOCKS: usize = 2 * 64 + 17;
-/// Batches of a few rows, as engines take them: one row, a few, and as many as a part of a block may be.
-const FEW: [usize; 4] = [1, 3, 15, 31];
+/// Batches of a few rows, as engines take them: one row, a few, and more than a vector holds.
+const FEW: [usize; 3] = [1, 5, 20];
 /// Batches of a full check: with every kind of remainder of blocks of 16, 64, 128 and 256 rows.
 const FULL: [usize; 11] = [1, 2, 7, 16, 31, 63, 64, 80, 129, 200, 257];
 
@@ -88,6 +90,8 @@ impl Plan {
             SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new() },
             SelfCheck::Quick => {
                 let steps = QUICK_STEPS + (nodes as f64 * QUICK_STEPS_A_NODE) as usize;
+                // Rows of both types go through it.
+                let steps = if forest.compare == CompareType::F64 { steps / 2 } else { steps };
                 let least = if whole || 16 * columns > QUICK_BATCH { 3 } else { 16 };
                 let distinct = (steps / of_a_row).min(QUICK_VALUES / columns).clamp(least, 512);
                 Self {
@@ -249,7 +253,10 @@ fn compare<T: Cell>(
             Ok(margins) => margins,
             Err(e) => return refused(e),
         };
-        for (r, found) in margins.chunks_exact(outputs).enumerate() {
+        // Of a large batch some rows, the last of it always among them.
+        let apart = (count * trees * forest.leaf_width()).div_ceil(SUMMED).max(1);
+        let last = (count - 1) % apart;
+        for (r, found) in margins.chunks_exact(outputs).enumerate().skip(last).step_by(apart) {
             let expected = reference::margins_of(forest, of_row(r));
             for (output, (found, expected)) in found.iter().zip(expected).enumerate() {
                 if !near(forest.aggregate, *found, expected, bound[output] + denormal) {
