@@ -73,7 +73,7 @@ impl<T: Cell> Probes<T> {
     /// So many rows for a forest, always the same for the same seed.
     ///
     /// A row first follows a path of one tree to a split and lies on that split's threshold or beside it; then it meets
-    /// splits of other trees the same way; what no split has asked for is a [special](SPECIAL) value. Categories come in
+    /// splits of other trees the same way; what no split has asked for is a missing value, a zero, an infinity or the like. Categories come in
     /// turn, row by row.
     ///
     /// ```

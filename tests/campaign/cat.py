@@ -203,10 +203,11 @@ def make(rng, folder, plain=False):
     pool = asked(x, table, y, **more)
     trained = catboost.CatBoostClassifier(**params) if loss in CLASSIFIERS else catboost.CatBoost(params)
     trained.fit(pool)
-    if rng.uniform() < 0.1 and outputs == 1 and not plain and loss not in CLASSIFIERS:
+    single = outputs == 1 and not plain and loss not in CLASSIFIERS and loss != "RMSEWithUncertainty"
+    if rng.uniform() < 0.1 and single:
         trained.set_scale_and_bias(-1.5, 0.125)
         params["scale_and_bias"] = [-1.5, 0.125]
-    elif rng.uniform() < 0.05 and outputs == 1 and not plain and loss not in CLASSIFIERS:
+    elif rng.uniform() < 0.05 and single:
         other = catboost.CatBoost({**params, "random_seed": params["random_seed"] + 1, "depth": 2}).fit(pool)
         trained, kind = catboost.sum_models([trained, other], weights=[0.25, 0.75]), kind + ", sum"
     note = {k: v for k, v in params.items() if k not in ("thread_count", "verbose", "allow_writing_files")}

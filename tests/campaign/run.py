@@ -249,6 +249,7 @@ def main():
             for thread in threads:
                 thread.join()
         except KeyboardInterrupt:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             campaign.stop()
             note("interrupted; this is what was done until then")
     if sys.stderr.isatty():
