@@ -52,7 +52,7 @@ impl Model {
         );
         let custom1 = ::fangorn_graphs::ForestModule::unloaded(
             [21usize, 1usize],
-            480usize,
+            512usize,
             device,
         );
         Self {
