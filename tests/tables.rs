@@ -130,3 +130,20 @@ fn every_engine_serves_tables_as_people_have_them() {
         }
     }
 }
+
+/// Whether a self-check alone finds a fault: nothing else is compared here. Mutants of the kernels are run against it.
+#[test]
+#[ignore = "a part of the test above; the mutation run asks it apart"]
+fn self_checks_of_every_engine_pass() {
+    for seed in 0..u64::from(generate::wanted(TABLES)) {
+        let (table, _) = usual(seed);
+        for (name, schedule, engines) in engines() {
+            let options = Options { schedule, engines, threads: Some(1), ..Options::default() };
+            match Predictor::with_options(&table.forest, &options) {
+                Ok(made) => assert!(made.warnings().is_empty(), "seed {seed}, {name}: {:?}", made.warnings()),
+                Err(fangorn::Error::Layout(_)) => {}
+                Err(e) => panic!("seed {seed}, {name}: {e}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Mutation testing of the CPU's code: changes one place at a time (a compare, an offset, a bound, a number, a line left
+//! out, a body replaced) and runs the tests that hold engines against the reference. A change that no test notices has
+//! survived: it needs a test, or a reason in `benches/NOTEBOOK.md`.
+//!
+//! All changes are built into one copy of the tree, each behind a switch, so that there is one build and not one a
+//! mutant.
+
+mod switches;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use switches::{Change, Switches};
+
+/// Text of `src/mutant.rs` of the copy: what the switches ask.
+const MUTANT: &str = include_str!("mutant.rs");
+
+/// Mutation testing of Fangorn's CPU code.
+///
+/// Example: cargo run --release --manifest-path tests/mutants/Cargo.toml -- --count 200
+#[derive(Parser)]
+struct Options {
+    /// Folders of the tree whose files are changed
+    #[arg(long, default_values = ["src/cpu", "src/ranks"])]
+    folder: Vec<String>,
+    /// Only files whose path has this text
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Files whose path has one of these texts are left alone: another architecture's code runs in no test here
+    #[arg(long, default_values = ["/neon/", "tests.rs"])]
+    not: Vec<String>,
+    /// How many mutants to draw ; all without it
+    #[arg(long)]
+    count: Option<usize>,
+    /// What they are drawn from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// These mutants and no others, by number
+    #[arg(long, value_delimiter = ',')]
+    numbers: Vec<u32>,
+    /// Test files, the quick ones first
+    #[arg(long, value_delimiter = ',', default_value = "cpu,tables,tiles,blends,ranks,sums")]
+    tests: Vec<String>,
+    /// Names of the library's own tests to run before those
+    #[arg(long, value_delimiter = ',', default_value = "cpu::,ranks::")]
+    units: Vec<String>,
+    /// Ask the self-checks alone, not the tests
+    #[arg(long)]
+    self_checks: bool,
+    /// Folder for the copy and its build, to keep between runs
+    #[arg(long, default_value = "target/mutants")]
+    work: PathBuf,
+    /// List the mutants and end
+    #[arg(long)]
+    list: bool,
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+struct Mutant {
+    file: String,
+    change: Change,
+}
+
+/// One test program, and how long it takes when nothing is changed.
+struct Suite {
+    name: String,
+    program: PathBuf,
+    arguments: Vec<String>,
+    takes: Duration,
+    reaches: BTreeSet<u32>,
+}
+
+fn main() -> Result<(), Failure> {
+    let options = Options::parse();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let work = root.join(&options.work);
+    let tree = work.join("tree");
+    let files = copy_tree(&root, &tree, &options)?;
+    let mutants = switch_all(&root, &tree, &work, &files)?;
+    if options.list {
+        for (i, m) in mutants.iter().enumerate() {
+            println!("{} {}:{}: `{}`: {}", i + 1, m.file, m.change.line, m.change.from, m.change.to);
+        }
+        return Ok(());
+    }
+    let mut suites = build(&tree, &work, &options)?;
+    let seen = work.join("seen");
+    for suite in &mut suites {
+        let _ = std::fs::remove_file(&seen);
+        let began = Instant::now();
+        let all_pass =
+            run(suite, &tree, &[("FANGORN_MUTANTS_SEEN", seen.as_os_str())], Duration::from_secs(1800))?;
+        suite.takes = began.elapsed();
+        let list = std::fs::read_to_string(&seen).unwrap_or_default();
+        suite.reaches = list.lines().filter_map(|l| l.parse().ok()).collect();
+        eprintln!(
+            "{}: {:.0} s, reaches {} places",
+            suite.name,
+            suite.takes.as_secs_f64(),
+            suite.reaches.len()
+        );
+        if all_pass != Outcome::Passes {
+            return Err(format!("{} fails where nothing is changed", suite.name).into());
+        }
+    }
+    let drawn = drawn(&options, mutants.len());
+    eprintln!("{} of {} mutants in {} files", drawn.len(), mutants.len(), files.len());
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (i, &number) in drawn.iter().enumerate() {
+        let mutant = mutants.get(number as usize - 1).ok_or("there is no mutant of this number")?;
+        let mut verdict = "not reached";
+        let mut by = "";
+        for suite in suites.iter().filter(|s| s.reaches.contains(&number)) {
+            verdict = "survives";
+            let limit = suite.takes * 5 + Duration::from_secs(20);
+            match run(suite, &tree, &[("FANGORN_MUTANT", number.to_string().as_ref())], limit)? {
+                Outcome::Passes => continue,
+                Outcome::Fails => verdict = "caught",
+                Outcome::Hangs => verdict = "hangs",
+            }
+            by = &suite.name;
+            break;
+        }
+        *counts.entry(verdict).or_default() += 1;
+        let Mutant { file, change } = mutant;
+        println!("{verdict:11} {number} {file}:{}: `{}`: {} {by}", change.line, change.from, change.to);
+        eprint!("\r{} of {}, {counts:?}        ", i + 1, drawn.len());
+    }
+    eprintln!();
+    Ok(())
+}
+
+/// Copies the files that git tracks; those to change are returned, with their source.
+fn copy_tree(root: &Path, tree: &Path, options: &Options) -> Result<Vec<(String, String)>, Failure> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output()?;
+    let mut files = Vec::new();
+    for name in String::from_utf8(listed.stdout)?.split('\0').filter(|n| !n.is_empty()) {
+        let (from, to) = (root.join(name), tree.join(name));
+        if !from.is_file() {
+            continue;
+        }
+        let changed = name.ends_with(".rs")
+            && options.folder.iter().any(|f| Path::new(name).starts_with(f))
+            && name.contains(&options.only)
+            && !options.not.iter().any(|n| name.contains(n));
+        if changed {
+            files.push((name.to_owned(), std::fs::read_to_string(&from)?));
+        } else {
+            write(&to, &std::fs::read(&from)?)?;
+        }
+    }
+    let library = std::fs::read_to_string(root.join("src/lib.rs"))?;
+    write(
+        &tree.join("src/lib.rs"),
+        format!("{library}\n#[allow(missing_docs)]\npub mod mutant;\n").as_bytes(),
+    )?;
+    write(&tree.join("src/mutant.rs"), MUTANT.as_bytes())?;
+    Ok(files)
+}
+
+/// Leaves a file alone whose content is there already, so that cargo sees what changed.
+fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    if std::fs::read(path).is_ok_and(|there| there == content) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    Ok(std::fs::write(path, content)?)
+}
+
+/// Writes each file with its switches. Lines where a switch does not compile lose theirs.
+fn switch_all(
+    root: &Path,
+    tree: &Path,
+    work: &Path,
+    files: &[(String, String)],
+) -> Result<Vec<Mutant>, Failure> {
+    let refused_list = work.join("refused");
+    let mut refused: BTreeSet<(String, usize)> = std::fs::read_to_string(&refused_list)
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|l| l.rsplit_once(' ').and_then(|(f, n)| Some((f.to_owned(), n.parse().ok()?))))
+        .collect();
+    for _ in 0..20 {
+        let mut mutants = Vec::new();
+        for (name, source) in files {
+            let switches = Switches::of(source).map_err(|e| format!("{name}: {e}"))?;
+            let (text, changes) =
+                switches.write(mutants.len() as u32 + 1, |line| !refused.contains(&(name.clone(), line)));
+            write(&tree.join(name), text.as_bytes())?;
+            mutants.extend(changes.into_iter().map(|change| Mutant { file: name.clone(), change }));
+        }
+        let errors = compile_errors(root, tree, work)?;
+        eprintln!("{} mutants, {} lines that do not compile with theirs", mutants.len(), errors.len());
+        if errors.is_empty() {
+            return Ok(mutants);
+        }
+        // What is wrong in a line is the innermost switch around it that is still there.
+        refused.extend(errors.into_iter().filter_map(|(file, line)| {
+            let around =
+                mutants.iter().filter(|m| m.file == file && (m.change.line..=m.change.end).contains(&line));
+            around.map(|m| m.change.line).max().map(|first| (file, first))
+        }));
+        let list: Vec<String> = refused.iter().map(|(f, n)| format!("{f} {n}\n")).collect();
+        write(&refused_list, list.concat().as_bytes())?;
+    }
+    Err("the switches still do not compile".into())
+}
+
+fn compile_errors(root: &Path, tree: &Path, work: &Path) -> Result<BTreeSet<(String, usize)>, Failure> {
+    let output = Command::new("cargo")
+        .args(["check", "--locked", "--no-default-features", "--message-format=json"])
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", work.join("target"))
+        .output()?;
+    let mut errors = BTreeSet::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+        let message = &value["message"];
+        if message["level"] != "error" {
+            continue;
+        }
+        for span in message["spans"].as_array().into_iter().flatten() {
+            let (Some(file), Some(first), Some(last)) =
+                (span["file_name"].as_str(), span["line_start"].as_u64(), span["line_end"].as_u64())
+            else {
+                continue;
+            };
+            // A value that may be missing is told of where it is used; where it was left out is a second place.
+            if first == last {
+                errors.insert((file.to_owned(), first as usize));
+            }
+        }
+    }
+    if errors.is_empty() && !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("the copy of {} does not compile: {said}", root.display()).into());
+    }
+    Ok(errors)
+}
+
+fn build(tree: &Path, work: &Path, options: &Options) -> Result<Vec<Suite>, Failure> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--locked", "--no-default-features", "--no-run", "--message-format=json", "--lib"]);
+    for test in &options.tests {
+        command.args(["--test", test]);
+    }
+    let output = command
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", work.join("target"))
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err("the tests do not compile".into());
+    }
+    let mut programs = BTreeMap::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+        if let (Some(program), Some(name)) = (value["executable"].as_str(), value["target"]["name"].as_str())
+        {
+            programs.insert(name.to_owned(), PathBuf::from(program));
+        }
+    }
+    let suite = |name: &str, arguments: Vec<String>| {
+        let program = programs.get(name).ok_or(format!("cargo built no test {name}"))?.clone();
+        Ok(Suite { name: name.into(), program, arguments, takes: Duration::ZERO, reaches: BTreeSet::new() })
+    };
+    if options.self_checks {
+        let only = ["--ignored", "self_checks_of_every_engine_pass"].map(String::from);
+        return Ok(vec![suite("tables", only.into())?]);
+    }
+    let mut suites = vec![suite("fangorn", options.units.clone())];
+    suites.extend(options.tests.iter().map(|t| suite(t, Vec::new())));
+    suites.into_iter().collect()
+}
+
+#[derive(PartialEq)]
+enum Outcome {
+    Passes,
+    Fails,
+    Hangs,
+}
+
+/// Runs a suite, and ends it as soon as a test of it fails.
+fn run(
+    suite: &Suite,
+    tree: &Path,
+    settings: &[(&str, &std::ffi::OsStr)],
+    limit: Duration,
+) -> Result<Outcome, Failure> {
+    let mut child = Command::new(&suite.program)
+        .args(&suite.arguments)
+        .current_dir(tree)
+        .env("CARGO_MANIFEST_DIR", tree)
+        .env("FANGORN_SELF_CHECK", "strict")
+        .env("RUST_BACKTRACE", "0")
+        .envs(settings.iter().copied())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let lines = child.stdout.take().map(BufReader::new).ok_or("no output")?.lines();
+    let failed = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let reader = std::thread::spawn({
+        let failed = failed.clone();
+        move || {
+            for line in lines.map_while(Result::ok) {
+                if line.ends_with("FAILED") {
+                    failed.store(true, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+        }
+    });
+    let began = Instant::now();
+    let outcome = loop {
+        if let Some(status) = child.try_wait()? {
+            break if status.success() { Outcome::Passes } else { Outcome::Fails };
+        }
+        let fails = failed.load(std::sync::atomic::Ordering::Relaxed);
+        if fails || began.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            break if fails { Outcome::Fails } else { Outcome::Hangs };
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let _ = reader.join();
+    Ok(outcome)
+}
+
+/// Numbers of the mutants to run, in order.
+fn drawn(options: &Options, all: usize) -> Vec<u32> {
+    if !options.numbers.is_empty() {
+        return options.numbers.clone();
+    }
+    let mut numbers: Vec<u32> = (1..=all as u32).collect();
+    if let Some(count) = options.count.filter(|&c| c < all) {
+        // splitmix64, so that a seed draws the same mutants everywhere.
+        let mut state = options.seed;
+        let mut next = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        for i in 0..count {
+            let j = i + (next() % (all - i) as u64) as usize;
+            numbers.swap(i, j);
+        }
+        numbers.truncate(count);
+        numbers.sort_unstable();
+    }
+    numbers
+}
