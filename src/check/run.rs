@@ -26,21 +26,21 @@ pub trait Runner<T> {
     }
 }
 
-/// Steps of the reference interpreter that a quick check may take whatever the model, rows of `f64` included: some 0.2 ms.
+/// Steps of the reference interpreter that a quick check may take whatever the model, rows of `f64` included: some 0.15 ms.
 /// Measured by `fangorn-benches load`.
-const QUICK_STEPS: usize = 12_000;
+const QUICK_STEPS: usize = 8_000;
 /// Steps for each node of a large model beside that, as loading it takes longer, too.
-const QUICK_STEPS_A_NODE: f64 = 0.05;
+const QUICK_STEPS_A_NODE: f64 = 0.03;
 /// Values of rows that a quick check makes, at most: 0.1 ms of a wide model.
 const QUICK_VALUES: usize = 40_000;
 /// Values of a batch of those rows: of more than 7000 columns fewer rows than two blocks have to do.
 const QUICK_BATCH: usize = 1 << 20;
 /// Leaves of a batch that are added up and held against its margins.
-const SUMMED: usize = 1 << 15;
+const SUMMED: usize = 1 << 14;
 /// Leaves of a batch of them: of more than 28 000 trees fewer rows than two blocks have to do.
 const QUICK_SLOTS: usize = 1 << 22;
-/// Steps of a full check: some seconds.
-const FULL_STEPS: usize = 200_000_000;
+/// Steps of a full check: about a second.
+const FULL_STEPS: usize = 50_000_000;
 /// Rows of a round of a full check, values that they have, and slots that the reference finds of them, at most.
 const FULL_ROWS: usize = 1024;
 const FULL_VALUES: usize = 1 << 23;
