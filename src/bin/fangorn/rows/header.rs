@@ -119,7 +119,7 @@ pub fn columns(
         }
         Err(why) if has_name => return wanted.fail(why),
         Ok(_) if all_are_there => {
-            let what = "may be a row or the model's names in another order";
+            let what = "may be a row, or a header with the model's names in another order";
             let remedy = "write the numbers of a row with a point, 1.0 say, or hand over --by-position";
             return wanted.fail(format!("line {line} {what}; {remedy}"));
         }
@@ -267,9 +267,9 @@ impl First<'_> {
                 && (splits(*separator) || matches!(*separator, ';' | '\t') && field.contains(*separator))
         });
         match found {
-            Some((_, name)) => {
-                self.wanted.fail(format!("line {} has {name} between its values; write commas", self.line))
-            }
+            Some((_, name)) => self
+                .wanted
+                .fail(format!("line {} is separated by {name}; write commas as separators", self.line)),
             None => Ok(()),
         }
     }
