@@ -4,6 +4,7 @@
 //! cargo run --release -p fangorn-benches -- MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- cache MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- ranking MODEL ROWS.npy [BATCH,BATCH,…]
+//! cargo run --release -p fangorn-benches -- engines MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
@@ -15,8 +16,8 @@
 //! Prints microseconds a row, one thread, the least of many calls, for each preset on the CPU target. The peers'
 //! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `cache` times
 //! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians.
-//! `ranking` says what a model's ranks come to and times ranking rows beside predicting them. `load` times reading models, each
-//! also as a `.fangorn` file, beside `benches/peers/load.py`. `cpu` times every schedule on the CPU target (`cpu --help`);
+//! `ranking` says what a model's ranks come to and times ranking rows beside predicting them. `engines` times
+//! the default schedule with each engine of the CPU and without it. `load` times reading models, each also as a `.fangorn` file, beside `benches/peers/load.py`. `cpu` times every schedule on the CPU target (`cpu --help`);
 //! `benches/peers` compares it with other engines. `gpu` times a device (`gpu --help`); `benches/gpu` compares
 //! it with other engines. `backend` times the default schedule on one backend, the ways of rows and margins apart
 //! (`backend --help`); `benches/backends` compares all of them. `matrices` times walks and matrix products of small trees in turns. `operator` times what burn's
@@ -27,6 +28,7 @@ mod bounds;
 mod cpu;
 #[cfg(feature = "device")]
 mod devices;
+mod engines;
 mod error;
 #[cfg(feature = "gpu")]
 mod gpu;
@@ -84,6 +86,12 @@ fn main() -> ExitCode {
         let batches = rest.first().map_or("1,64,4096", String::as_str);
         return done(ranking::ranking(Path::new(model), Path::new(rows), batches));
     }
+    if let [first, model, rows, rest @ ..] = &arguments[..]
+        && first == "engines"
+    {
+        let batches = rest.first().map_or("1,64,512,4096", String::as_str);
+        return done(engines::engines(Path::new(model), Path::new(rows), batches));
+    }
     #[cfg(feature = "matrices")]
     if let [first, model, rows, rest @ ..] = &arguments[..]
         && first == "matrices"
@@ -100,7 +108,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | backend --help | cpu --help | gpu --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | backend --help | cpu --help | gpu --help"
         );
         return ExitCode::from(2);
     };

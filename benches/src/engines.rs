@@ -1,0 +1,81 @@
+//! What each engine of the CPU brings: the default schedule with it and without it, in turns.
+
+use std::{error::Error, hint::black_box, path::Path, time::Instant};
+
+use cpu_time::ThreadTime;
+use fangorn::{
+    Predictor,
+    check::SelfCheck,
+    cpu::{Engines, FewRows, Ranking, Rows},
+    import,
+    predictor::Options,
+};
+
+/// Seconds for each batch of a model.
+const SECONDS: f64 = 1.5;
+/// Calls of one measurement take so many rows in all.
+const ROWS: usize = 4096;
+
+/// What is left out, by name.
+const WITHOUT: [(&str, Engines); 4] = [
+    ("cells", Engines { ranking: Ranking::Lines, few_rows: FewRows::Chosen, scalar: false }),
+    ("cells, layers, lines", Engines { ranking: Ranking::Columns, few_rows: FewRows::Chosen, scalar: false }),
+    ("few rows", Engines { ranking: Ranking::Chosen, few_rows: FewRows::Walks, scalar: false }),
+    ("full trees for few", Engines { ranking: Ranking::Chosen, few_rows: FewRows::Full, scalar: false }),
+];
+
+/// Prints for each batch of a model's rows the median time a row, in microseconds of thread CPU time, and for each engine how many
+/// times as long it takes without: medians of ratios of calls side by side.
+pub fn engines(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn Error>> {
+    let forest = import::load(model, &Default::default())?;
+    let (data, columns) = super::read(rows)?;
+    let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let made = |engines| {
+        let options = Options { engines, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
+        Predictor::with_options(&forest, &options)
+    };
+    let mut predictors = vec![made(Engines::default())?];
+    for (_, engines) in WITHOUT {
+        predictors.push(made(engines)?);
+    }
+    let name = model.parent().and_then(Path::file_name).unwrap_or(model.as_os_str()).to_string_lossy();
+    for batch in batches {
+        let repeated: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
+        let rows = Rows::new(&repeated, columns)?;
+        let (all, ratios) = ratios(&predictors, &rows)?;
+        print!("{name:28} {batch:5} {all:9.3} us");
+        for ((what, _), ratio) in WITHOUT.iter().zip(ratios) {
+            print!("  {what} {ratio:.3}");
+        }
+        println!();
+    }
+    Ok(())
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn ratios(predictors: &[Predictor], rows: &Rows<'_>) -> Result<(f64, Vec<f64>), fangorn::Error> {
+    let calls = (ROWS / rows.len().max(1)).max(1);
+    let mut out = vec![0.0; rows.len() * predictors[0].program().outputs()];
+    let mut times = vec![Vec::new(); predictors.len()];
+    let begin = Instant::now();
+    while times[0].len() < 9 || begin.elapsed().as_secs_f64() < SECONDS {
+        for (predictor, times) in predictors.iter().zip(&mut times) {
+            let start = ThreadTime::now();
+            for _ in 0..calls {
+                predictor.margins_into(black_box(rows), &mut out)?;
+            }
+            times.push(start.elapsed().as_secs_f64() * 1e6 / (calls * rows.len()) as f64);
+        }
+    }
+    let ratio = |without: &Vec<f64>| {
+        let mut ratios: Vec<f64> =
+            without.iter().zip(&times[0]).map(|(without, with)| without / with).collect();
+        median(&mut ratios)
+    };
+    let ratios = times[1..].iter().map(ratio).collect();
+    Ok((median(&mut times[0].clone()), ratios))
+}
