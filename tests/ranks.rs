@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use fangorn::{
     Error, Forest, Predictor,
-    cpu::{Row, Rows},
+    cpu::{Rank, Ranker, Row, Rows},
     forest::{CategoryRule, CompareType, Node, Predicate, Real, Side, reference},
-    ranks::{Asks, Choice, Rank, Ranks, RanksError, Width},
+    ranks::{Asks, Choice, Ranks, RanksError, Width},
     schedule::Preset,
 };
 use probes::{Value, pools, probes, telling};
@@ -21,7 +21,7 @@ const BLOCK: usize = 64;
 
 fn rank_as<T: Row, R: Rank>(ranks: &Ranks, rows: &Rows<'_, T>) -> Vec<f64> {
     let mut out = vec![R::default(); rows.len() * ranks.columns().len()];
-    ranks.ranker().rank(rows, &mut out).expect("ranks");
+    Ranker::new(ranks).rank(rows, &mut out).expect("ranks");
     out.into_iter().map(|r| f64::from(r.into())).collect()
 }
 
@@ -329,7 +329,7 @@ fn keys_rank_every_f32_as_the_ranker_does() {
 fn rows_and_ranks_may_lie_anywhere() {
     let s = support::named("churn");
     let ranks = Ranks::new(&s.forest, Choice::U8).expect("ranks");
-    let (ranker, columns, rank_columns) = (ranks.ranker(), s.columns(), ranks.columns().len());
+    let (ranker, columns, rank_columns) = (Ranker::new(&ranks), s.columns(), ranks.columns().len());
     // Whole blocks of rows, and some that are left over.
     let count = s.count.min(150);
     let rows = Rows::strided(&s.rows, [count, columns], [columns, 1]).expect("rows");
@@ -394,7 +394,7 @@ fn columns_of_few_thresholds_and_of_many_are_ranked_alike() {
             let rows = Rows::strided(&values, [count, columns], [apart, 1]).expect("rows");
             let by_row = rank_as::<f32, u8>(&ranks, &rows);
             let mut by_column = vec![0u8; rank_columns * count];
-            ranks.ranker().rank_strided(&rows, &mut by_column, [1, count]).expect("ranks");
+            Ranker::new(&ranks).rank_strided(&rows, &mut by_column, [1, count]).expect("ranks");
             for (i, rank) in by_column.iter().enumerate() {
                 let (c, r) = (i / count, i % count);
                 assert_eq!(
@@ -454,7 +454,7 @@ fn a_category_among_numeric_columns_is_ranked_in_every_block() {
 fn misuse_is_an_error_that_names_the_remedy() {
     let s = support::named("churn");
     let ranks = Ranks::new(&s.forest, Choice::U8).expect("ranks");
-    let (ranker, columns, rank_columns) = (ranks.ranker(), s.columns(), ranks.columns().len());
+    let (ranker, columns, rank_columns) = (Ranker::new(&ranks), s.columns(), ranks.columns().len());
     let rows = Rows::strided(&s.rows, [2, columns], [columns, 1]).expect("rows");
     let fails = |result: Result<(), Error>, with: &str| {
         let message = result.expect_err("a refusal").to_string();

@@ -5,10 +5,10 @@ use std::{error::Error, hint::black_box, path::Path, time::Instant};
 use cpu_time::ThreadTime;
 use fangorn::{
     Forest, Predictor,
-    cpu::Rows,
+    cpu::{Rank, Ranker, Rows},
     forest::Predicate,
     import,
-    ranks::{Asks, Choice, Column, Rank, Ranker, Ranks, Width},
+    ranks::{Asks, Choice, Column, Ranks, Width},
     schedule::Preset,
 };
 
@@ -90,7 +90,7 @@ fn measure<R: Rank>(
     const BLOCKS: usize = 2;
     /// Values of a line.
     const LINE: u32 = 16;
-    let (ranker, columns) = (ranks.ranker(), ranks.columns().len());
+    let (ranker, columns) = (Ranker::new(ranks), ranks.columns().len());
     let mut lines: Vec<usize> = used.iter().map(|column| (column / LINE * LINE) as usize).collect();
     lines.dedup();
     let mut out = vec![R::default(); rows.len().next_multiple_of(BLOCKS * BLOCK) * columns];
@@ -118,7 +118,7 @@ fn measure<R: Rank>(
         }
         Ok(())
     };
-    let singles = single.ranker();
+    let singles = Ranker::new(single);
     let begin = Instant::now();
     loop {
         time(0, &mut || ranker.rank(black_box(rows), &mut out[..rows.len() * columns]))?;

@@ -10,21 +10,17 @@
 mod addend;
 mod blend;
 mod block;
-pub(crate) mod cells;
-mod count;
 mod emit;
 mod engines;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod few;
 mod full;
-pub(crate) mod line;
+mod line;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub mod nodes;
 mod program;
-pub(crate) mod rank;
-mod ranked;
-pub(crate) mod row_block;
+mod ranking;
 mod rows;
 mod run;
 #[cfg(target_arch = "x86_64")]
@@ -37,8 +33,8 @@ mod window;
 
 use crate::isa;
 pub use crate::isa::{GATHERS, ISA};
-pub(crate) use count::{FAN, count_at_most};
 pub use engines::{Engines, FewRows, Ranking};
 pub use program::{Program, worker};
+pub use ranking::{Rank, Ranker};
 pub use rows::{Read, Row, Rows};
 pub(crate) use sums::Summing;

@@ -14,7 +14,7 @@ use super::{
     few::{self, Few},
     full::Full,
     nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
-    ranked::{Ranked, ranked},
+    ranking::{Ranked, Ranker, ranked},
     rows::{Row, Rows},
     run::Run,
     sink::Shared,
@@ -27,7 +27,6 @@ use crate::{
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::{Children, Packed},
     plan::{Dim, Extents, Lowered, Map, Op, Plan, RowType, Target, Value},
-    ranks::Ranker,
 };
 
 /// Sizes a plan may leave to run time.
@@ -176,6 +175,7 @@ pub struct Program {
     pub(super) used: Used,
     pub(super) threads: u32,
     /// Whether kernels of vectors are left out.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) scalar: bool,
     /// Whether a run goes round its parallel loops.
     parallel_inside: bool,
@@ -251,7 +251,7 @@ impl Program {
             .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions && !engines.scalar)
             .map(|_| blends(&plan, packed, forest))
             .unwrap_or_default();
-        let ranker = lowered.ranks().map(|ranks| ranks.ranker_by(engines.ranking));
+        let ranker = lowered.ranks().map(|ranks| Ranker::by(ranks, engines.ranking));
         let columns = ranker.as_ref().map_or((0, 0), Ranker::columns);
         let steps_of_a_row = nodes.steps() as f64;
         let costs = Costs {

@@ -8,7 +8,7 @@ use super::{
     addend::{Addend, with_scratch},
     emit::{LeafSlots, Sums},
     program::Program,
-    ranked::{Ranked, ranked},
+    ranking::{Ranked, ranked},
     rows::{Row, Rows},
     sink::Shared,
 };

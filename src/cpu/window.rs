@@ -8,16 +8,19 @@ use std::cell::RefCell;
 
 use super::{
     blend::TURNED,
-    cells::TOGETHER,
     line::{aligned, room},
-    row_block::{LINE, LineOf, MOST_LINES, RowBlock},
+    ranking::{
+        Ranker,
+        cells::TOGETHER,
+        row_block::{LINE, LineOf, MOST_LINES, RowBlock},
+    },
     rows::{Row, Rows},
     walk::{FEW_ROWS, Span},
 };
-use crate::{forest::Forest, ranks::Ranker};
+use crate::forest::Forest;
 
 /// Rows that are copied side by side.
-pub(super) use super::row_block::BLOCK;
+pub(super) use super::ranking::row_block::BLOCK;
 /// Lines that are asked for before they are read.
 const AHEAD: usize = 4;
 /// A kernel may load so many values past a block's last column.

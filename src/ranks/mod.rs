@@ -13,25 +13,18 @@
 //! - What is no threshold ([`Predicate::InSet`], `Equal`, `LessZeroAside`) is answered when a row is ranked, into a column
 //!   that is 1 where the row goes right and 0 where it goes left.
 //!
-//! [`Ranks`] is the plain data, [`Ranker`] ranks rows with it on the CPU. What comes in here: a verified forest and rows.
-//! What stays out: schedules, layouts, devices.
+//! [`Ranks`] is the plain data; [`Ranker`](crate::cpu::Ranker) ranks rows with it on the CPU. What comes in here: a verified forest.
+//! What stays out: rows, schedules, layouts, devices.
 
-mod cells;
 mod columns;
-mod lines;
-mod ranker;
 mod rewrite;
-mod search;
 mod split;
 mod text;
 
-pub use ranker::{Rank, Ranker};
-
 use fangorn_kernels::plan::key;
 
-use crate::{
-    cpu::Ranking,
-    forest::{CategorySet, CompareType, Forest, Predicate, Real, Side, VerifyError, least_f32_not_below},
+use crate::forest::{
+    CategorySet, CompareType, Forest, Predicate, Real, Side, VerifyError, least_f32_not_below,
 };
 
 /// The type a rank is stored in.
@@ -156,7 +149,7 @@ pub enum RanksError {
 /// A forest on ranks, and what makes a row one of ranks.
 ///
 /// ```
-/// use fangorn::{cpu::Rows, forest::reference, import, ranks::{Choice, Ranks}};
+/// use fangorn::{cpu::{Ranker, Rows}, forest::reference, import, ranks::{Choice, Ranks}};
 ///
 /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
 /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
@@ -164,7 +157,7 @@ pub enum RanksError {
 ///
 /// let row = vec![0.5f32; forest.features.len()];
 /// let mut ranked = vec![0u8; ranks.columns().len()];
-/// ranks.ranker().rank(&Rows::new(&row, row.len())?, &mut ranked)?;
+/// Ranker::new(&ranks).rank(&Rows::new(&row, row.len())?, &mut ranked)?;
 ///
 /// let ranked: Vec<f32> = ranked.into_iter().map(f32::from).collect();
 /// assert_eq!(reference::slots(ranks.forest(), &ranked), reference::slots(&forest, &row));
@@ -289,15 +282,5 @@ impl Ranks {
     /// changed places. A node's missing side is its column's, but a ranked row has no missing values.
     pub fn forest(&self) -> &Forest {
         &self.forest
-    }
-
-    /// What ranks rows on the CPU.
-    pub fn ranker(&self) -> Ranker {
-        self.ranker_by(Ranking::Chosen)
-    }
-
-    /// The same by no other way than this.
-    pub fn ranker_by(&self, ranking: Ranking) -> Ranker {
-        Ranker::new(self, ranking)
     }
 }

@@ -4,9 +4,9 @@ use std::arch::aarch64::*;
 
 use super::{LANES, four, load};
 use crate::cpu::{
-    count::FAN,
     line::Line,
-    rank::{
+    ranking::count::FAN,
+    ranking::search::{
         BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_levels, each_level, first_of,
         lines_of,
     },

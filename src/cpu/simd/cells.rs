@@ -4,11 +4,13 @@ use std::{arch::x86_64::*, ops::Range};
 
 use super::{
     super::{
-        cells::{self, Blocks, CellRoom, Celled, Keys, Scales, TOGETHER, TableLine},
         isa::{Isa, isa},
         line::Line,
-        rank::{BLOCK, Missing},
-        row_block::{LINE, LineOf},
+        ranking::cells::{self, Blocks, CellRoom, Celled, Keys, Scales, TOGETHER, TableLine},
+        ranking::{
+            row_block::{LINE, LineOf},
+            search::{BLOCK, Missing},
+        },
     },
     LANES,
     blend::kept,
@@ -232,7 +234,7 @@ fn look_up(lines: &[TableLine], cell: __m512i, upper: __mmask64) -> __m512i {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::cells::Scale;
+    use crate::cpu::ranking::cells::Scale;
 
     /// All three kinds of missing values, rows with and without whole lines, and values at the ends of scales and around their steps.
     #[test]

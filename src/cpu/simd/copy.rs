@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::{
     super::{
         isa::{Isa, isa},
-        row_block::LineOf,
+        ranking::row_block::LineOf,
         window::BLOCK,
     },
     LANES,

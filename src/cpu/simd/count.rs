@@ -4,14 +4,14 @@ use std::arch::x86_64::*;
 
 use super::LANES;
 use crate::cpu::{
-    count::FAN,
     isa::{Isa, isa},
+    ranking::count::FAN,
 };
 
 // A block is a register.
 const _: () = assert!(FAN == LANES);
 
-/// Counts as [`count_at_most`](crate::cpu::count::count_at_most) does, if the machine is able; otherwise `false`.
+/// Counts as [`count_at_most`](crate::cpu::ranking::count::count_at_most) does, if the machine is able; otherwise `false`.
 pub(in crate::cpu) fn count<const N: usize>(
     blocks: &[[f32; FAN]],
     levels: &[u32],

@@ -7,8 +7,10 @@ use super::{
     super::{
         isa::{Isa, isa},
         line::Line,
-        rank::{Layered, Missing},
-        row_block::{BLOCK, LINE, LineOf, MOST_LAYERS, Reached},
+        ranking::{
+            row_block::{BLOCK, LINE, LineOf, MOST_LAYERS, Reached},
+            search::{Layered, Missing},
+        },
     },
     LANES,
 };

@@ -3,10 +3,10 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    count::FAN,
     isa::{Isa, isa},
     line::{Line, flat},
-    rank::{
+    ranking::count::FAN,
+    ranking::search::{
         BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_levels, each_level, first_of,
         lines_of,
     },
@@ -15,7 +15,7 @@ use crate::cpu::{
 // A line of pivots is a register.
 const _: () = assert!(FAN == super::LANES);
 
-/// Ranks as [`ranks`](crate::cpu::rank::ranks) does.
+/// Ranks as [`ranks`](crate::cpu::ranking::search::ranks) does.
 pub(in crate::cpu) fn ranks(
     pivots: &[Line<[f32; FAN]>],
     columns: &[Searched],
@@ -372,7 +372,7 @@ fn bits_256(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::rank::lay_out;
+    use crate::cpu::ranking::search::lay_out;
 
     type Ranked = unsafe fn(&[Line<[f32; FAN]>], &[Searched], Columns<&[f32]>, Columns<&mut [u8]>);
 

@@ -3,20 +3,21 @@
 use std::{cell::RefCell, slice};
 
 use super::{
-    Asks, Column, Ranks, Width,
+    super::{
+        Ranking,
+        nodes::Compare,
+        rows::{Read, Row, Rows},
+    },
+    cells::{Blocks, TOGETHER},
     lines::{Lines, Of},
-    search::{Table, Tables},
+    row_block::{LineRoom, RowBlock},
+    search::{self, BLOCK, Coded, Columns, Missing, Search, Searched},
+    tables::{Table, Tables},
 };
 use crate::{
-    cpu::{
-        Ranking, Read, Row, Rows,
-        cells::{Blocks, TOGETHER},
-        nodes::Compare,
-        rank::{self, BLOCK, Coded, Columns, Missing, Search, Searched},
-        row_block::{LineRoom, RowBlock},
-    },
     error::{Error, Result},
     forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
+    ranks::{Asks, Column, Ranks, Width},
 };
 
 /// Fewer rows are ranked one by one.
@@ -117,17 +118,23 @@ enum By {
 }
 
 impl Ranker {
-    pub(super) fn new(ranks: &Ranks, ranking: Ranking) -> Self {
+    /// What ranks rows of a forest.
+    pub fn new(ranks: &Ranks) -> Self {
+        Self::by(ranks, Ranking::Chosen)
+    }
+
+    /// The same by no other way than this.
+    pub fn by(ranks: &Ranks, ranking: Ranking) -> Self {
         let singles = Answers::new(ranks);
         Self {
-            width: ranks.width,
-            features: ranks.features,
-            columns: ranks.columns.len(),
-            sets: ranks.sets.clone(),
-            lines: (ranks.width == Width::U8 && ranking != Ranking::Columns)
+            width: ranks.width(),
+            features: ranks.features(),
+            columns: ranks.columns().len(),
+            sets: ranks.sets().to_vec(),
+            lines: (ranks.width() == Width::U8 && ranking != Ranking::Columns)
                 .then(|| singles.lines(ranks, ranking)),
             singles,
-            doubles: (ranks.compare == CompareType::F64).then(|| Answers::new(ranks)),
+            doubles: (ranks.compare() == CompareType::F64).then(|| Answers::new(ranks)),
         }
     }
 
@@ -341,7 +348,7 @@ impl Ranker {
             }
             By::Coded { rule, table } => {
                 for (rank, value) in ranks.iter_mut().zip(values) {
-                    *rank = rank::bit(&table, rank::code(rule, *value)).into();
+                    *rank = search::bit(&table, search::code(rule, *value)).into();
                 }
             }
         }
@@ -432,10 +439,10 @@ impl Ranker {
 fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<By> {
     let Predicate::InSet { set, .. } = predicate else { return None };
     let set = &sets[set as usize];
-    let fits = (u32::from(rank::OTHER)..32 * set.words.len() as u32).all(|c| !set.contains(c));
+    let fits = (u32::from(search::OTHER)..32 * set.words.len() as u32).all(|c| !set.contains(c));
     let mut table = [0; 32];
     for code in 0..=u8::MAX {
-        let value = if code == rank::MISSING { f64::NAN } else { f64::from(code) };
+        let value = if code == search::MISSING { f64::NAN } else { f64::from(code) };
         if side_of_cast(sets, predicate, missing, value) == Side::Right {
             table[usize::from(code / 8)] |= 1 << (code % 8);
         }
@@ -449,17 +456,17 @@ impl<C: Compare> Answers<C> {
         let answer = |column: &Column| {
             let by = match column.asks {
                 Asks::Thresholds { first, count } => {
-                    let own = &ranks.thresholds[first as usize..][..count as usize];
+                    let own = &ranks.thresholds()[first as usize..][..count as usize];
                     let narrowed: Vec<C> = own.iter().map(|t| C::threshold(t.0)).collect();
                     let missing = if column.missing == Side::Right { count } else { 0 };
                     By::Count { table: tables.push(&narrowed), missing }
                 }
-                Asks::Question { predicate } => coded(&ranks.sets, predicate, column.missing)
+                Asks::Question { predicate } => coded(ranks.sets(), predicate, column.missing)
                     .unwrap_or(By::Question { predicate, missing: column.missing }),
             };
             Answer { feature: column.feature, by }
         };
-        let columns: Vec<Answer> = ranks.columns.iter().map(answer).collect();
+        let columns: Vec<Answer> = ranks.columns().iter().map(answer).collect();
         let search = |answer: &Answer| match answer.by {
             By::Count { table, missing: 0 } => tables.search(table, Missing::Least),
             By::Count { table, .. } => tables.search(table, Missing::Most),
@@ -547,13 +554,13 @@ impl Answers<f32> {
         let column = |(c, column): (usize, &Column)| {
             let thresholds = match (self.searches[c], column.asks) {
                 (Some(search), Asks::Thresholds { first, count }) => {
-                    let own = &ranks.thresholds[first as usize..][..count as usize];
+                    let own = &ranks.thresholds()[first as usize..][..count as usize];
                     Some((search, own.iter().map(|t| f32::threshold(t.0)).collect()))
                 }
                 _ => None,
             };
             Of { feature: column.feature, thresholds }
         };
-        Lines::new(ranks.columns.iter().enumerate().map(column), ranking)
+        Lines::new(ranks.columns().iter().enumerate().map(column), ranking)
     }
 }

@@ -4,11 +4,10 @@
 //! thresholds together, a vector of rows at a time; below it each value is counted against the one block it belongs to, a
 //! vector of thresholds at a time. Nothing branches on a value.
 
-use crate::cpu::{
-    FAN, count_at_most,
-    line::Line,
-    nodes::Compare,
-    rank::{Columns, Missing, Search, Searched, lay_out, ranks},
+use super::{
+    super::{line::Line, nodes::Compare},
+    count::{FAN, count_at_most},
+    search::{Columns, Missing, Search, Searched, lay_out, ranks},
 };
 
 /// Levels of the largest table.
@@ -96,7 +95,7 @@ impl<C: Compare> Tables<C> {
 mod tests {
     use super::*;
     use crate::{
-        cpu::rank::BLOCK,
+        cpu::ranking::search::BLOCK,
         isa::{Isa, isa},
     };
 

@@ -9,9 +9,9 @@
 //! with thresholds that are whole numbers of the scale's steps.
 
 use super::{
-    line::Line,
-    rank::{BLOCK, Missing, Searched, count_runs},
+    super::line::Line,
     row_block::LINE,
+    search::{BLOCK, Missing, Searched, count_runs},
 };
 
 /// Blocks of rows that are ranked together: tables are read once for both.
@@ -26,9 +26,9 @@ pub(crate) const MOST_COLUMNS: usize = 48;
 /// Places in a cell.
 const PLACES: u32 = 256;
 /// The last place that a value has, so that the place of a threshold that isn't there is beyond it.
-pub(super) const LAST: u8 = (PLACES - 2) as u8;
+pub(in crate::cpu) const LAST: u8 = (PLACES - 2) as u8;
 /// The least key of a value where a missing value has the first cell to itself.
-pub(super) const LEAST: f64 = PLACES as f64;
+pub(in crate::cpu) const LEAST: f64 = PLACES as f64;
 
 /// A line of a table of bytes.
 pub(crate) type TableLine = Line<[u8; CELLS]>;
@@ -85,13 +85,13 @@ impl Scale {
 /// The scales of columns that lie side by side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scales {
-    pub(super) by: Line<[f32; LINE]>,
-    pub(super) plus: Line<[f32; LINE]>,
-    pub(super) most: Line<[f32; LINE]>,
+    pub(in crate::cpu) by: Line<[f32; LINE]>,
+    pub(in crate::cpu) plus: Line<[f32; LINE]>,
+    pub(in crate::cpu) most: Line<[f32; LINE]>,
     /// What missing values are to all columns, and so whether they have the key of the least values or of the most. Otherwise they have a
     /// key, and the first cell, to themselves.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(super) missing: Option<Missing>,
+    pub(in crate::cpu) missing: Option<Missing>,
 }
 
 impl Scales {
@@ -131,9 +131,9 @@ pub(crate) struct Celled {
     /// Thresholds that its fullest cell has.
     slots: u8,
     /// Whether no value is unsure.
-    pub(super) sure: bool,
+    pub(in crate::cpu) sure: bool,
     /// From it on, how many that follow each other take its kernel: what [`Celled::count_runs`] has found.
-    pub(super) alike: u32,
+    pub(in crate::cpu) alike: u32,
 }
 
 impl Celled {
@@ -183,7 +183,7 @@ impl Celled {
 
     /// Its tables.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(super) fn tables<'t>(&self, tables: &'t [TableLine]) -> &'t [TableLine] {
+    pub(in crate::cpu) fn tables<'t>(&self, tables: &'t [TableLine]) -> &'t [TableLine] {
         &tables[self.begin as usize..][..(1 + usize::from(self.slots)) * usize::from(self.lines)]
     }
 
@@ -200,7 +200,7 @@ pub(crate) fn fullest(scale: &Scale, thresholds: &[f32]) -> usize {
 }
 
 /// The keys of 64 rows of sixteen columns: a column's places in cells, and its cells.
-pub(super) type Keys = Line<[[[u8; BLOCK]; 2]; LINE]>;
+pub(in crate::cpu) type Keys = Line<[[[u8; BLOCK]; 2]; LINE]>;
 
 /// Unsure values that a column of 64 may have, or it is searched: an even number, for two are found at a time.
 pub(crate) const MOST_UNSURE: usize = 16;
@@ -210,7 +210,7 @@ pub(crate) type Found = [u16; MOST_COLUMNS * MOST_UNSURE + 2];
 /// Room for keys, and for what is found by them.
 pub(crate) struct CellRoom {
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(super) keys: [Keys; TOGETHER],
+    pub(in crate::cpu) keys: [Keys; TOGETHER],
     /// Which rows of a block are unsure, by column of ranks.
     pub(crate) unsure: [[u64; MOST_COLUMNS]; TOGETHER],
     pub(crate) found: Found,
@@ -250,7 +250,7 @@ impl Blocks<'_> {
 /// Whether the machine ranks by cells.
 pub(crate) fn available() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return super::simd::cells::available();
+    return crate::cpu::simd::cells::available();
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
@@ -304,7 +304,8 @@ mod tests {
     fn tables_count_thresholds_before_cells() {
         let mut lines = Vec::new();
         let thresholds: Vec<f32> = (0..40).map(|k| (k * k) as f32).collect();
-        let search = crate::cpu::rank::lay_out(&thresholds, &mut Vec::new()).expect("finite thresholds");
+        let search =
+            crate::cpu::ranking::search::lay_out(&thresholds, &mut Vec::new()).expect("finite thresholds");
         let searched = Searched::new(search.of_missing(Missing::Most), 3, 5);
         let scale = Scale::new(8.0, 0.0, 2);
         let of =

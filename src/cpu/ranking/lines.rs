@@ -5,19 +5,14 @@
 //! compare says for sixteen columns of a row which reach theirs. Columns of more thresholds take a compare for each, of all sixteen, so
 //! for every line what takes fewer cycles is chosen by counting them.
 
-use super::cells::{CellCosts, OnScale};
-use crate::{
-    cpu::{
-        Ranking,
-        cells::{
-            self, Blocks, CellRoom, Celled, Found, MOST_COLUMNS, MOST_UNSURE, Scales, TOGETHER, TableLine,
-        },
-        line::Line,
-        rank::{Layered, Missing, Search, Searched},
-        row_block::{BLOCK, LINE, LineOf, LineRoom, MOST_LAYERS, MOST_LINES, RowBlock},
-    },
-    isa::{Isa, isa},
+use super::{
+    super::{Ranking, line::Line},
+    cells::{self, Blocks, CellRoom, Celled, Found, MOST_COLUMNS, MOST_UNSURE, Scales, TOGETHER, TableLine},
+    row_block::{BLOCK, LINE, LineOf, LineRoom, MOST_LAYERS, MOST_LINES, RowBlock},
+    scales::{CellCosts, OnScale},
+    search::{Layered, Missing, Search, Searched},
 };
+use crate::isa::{Isa, isa};
 
 /// Lines that are asked for before they are read.
 const AHEAD: usize = 2;
@@ -478,7 +473,10 @@ fn within<T>(all: &[T], (begin, end): (u32, u32)) -> &[T] {
 #[cfg(test)]
 mod tests {
     use crate::{
-        cpu::{Rows, cells, rank::BLOCK, row_block::LINE},
+        cpu::{
+            Ranker, Rows,
+            ranking::{cells, row_block::LINE, search::BLOCK},
+        },
         forest::{Forest, Predicate, Real, Side},
         ranks::{Asks, Choice, Ranks},
     };
@@ -500,7 +498,7 @@ mod tests {
                 }
             }
             let ranks = Ranks::new(&builder.build().expect("stumps"), Choice::U8).expect("ranks");
-            let (ranker, columns) = (ranks.ranker(), ranks.columns().len());
+            let (ranker, columns) = (Ranker::new(&ranks), ranks.columns().len());
             for count in [1, 15, 16, 17, 40, 63, 64] {
                 let value =
                     |i: usize| if i.is_multiple_of(13) { f32::NAN } else { (i * 7919 % 263) as f32 - 4.0 };
@@ -548,7 +546,7 @@ mod tests {
             }
         }
         let ranks = Ranks::new(&builder.build().expect("stumps"), Choice::U8).expect("ranks");
-        let (ranker, columns) = (ranks.ranker(), ranks.columns().len());
+        let (ranker, columns) = (Ranker::new(&ranks), ranks.columns().len());
         let celled = ranker.by_cells();
         assert!(celled.iter().all(|of_line| (*of_line > 8) == cells::available()), "{celled:?} by cells");
         // Of rows, one on a threshold or beside it; of every fourth block no value is anywhere else.

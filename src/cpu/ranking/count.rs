@@ -3,7 +3,7 @@
 //! A table is a tree of blocks of [`FAN`] ascending thresholds, a block's children one after the other on the level
 //! below. A value's place among a block's thresholds is the number of the child it goes on to.
 
-use super::nodes::Compare;
+use super::super::nodes::Compare;
 
 /// Thresholds of a block.
 pub(crate) const FAN: usize = 16;
@@ -23,7 +23,7 @@ pub(crate) fn count_at_most<C: Compare, const N: usize>(
     #[cfg(target_arch = "x86_64")]
     if let (Some(blocks), Some(values)) = (C::singles(blocks.as_flattened()), C::singles(values))
         && let Some(values) = values.first_chunk::<N>()
-        && super::simd::count::count(blocks.as_chunks().0, levels, root, values, found)
+        && crate::cpu::simd::count::count(blocks.as_chunks().0, levels, root, values, found)
     {
         return;
     }

@@ -4,23 +4,23 @@ use std::{cell::RefCell, thread::LocalKey};
 
 use rayon::prelude::*;
 
-use super::rows::{Row, Rows};
-use crate::{
-    error::Result,
-    ranks::{Rank, Ranker, Width},
+use super::{
+    super::rows::{Row, Rows},
+    Rank, Ranker,
 };
+use crate::{error::Result, ranks::Width};
 
 /// Rows that a task ranks.
 const ROWS_A_TASK: usize = 4096;
 
 /// Ranked rows.
-pub(super) enum Ranked<'r, 'a> {
+pub(in crate::cpu) enum Ranked<'r, 'a> {
     U8(&'r Rows<'a, u8>),
     U16(&'r Rows<'a, u16>),
 }
 
 /// Lends `f` the ranks of rows, in scratch that the thread keeps.
-pub(super) fn ranked<T: Row>(
+pub(in crate::cpu) fn ranked<T: Row>(
     ranker: &Ranker,
     rows: &Rows<'_, T>,
     threads: u32,

@@ -1,9 +1,12 @@
 //! Ranks of a byte: 64 rows of one column at a time.
 
-#[cfg(target_arch = "aarch64")]
-use super::isa::{Isa, isa};
-use super::{count::FAN, line::Line, nodes::Compare};
+use super::{
+    super::{line::Line, nodes::Compare},
+    count::FAN,
+};
 use crate::forest::CategoryRule;
+#[cfg(target_arch = "aarch64")]
+use crate::isa::{Isa, isa};
 
 /// Rows that are ranked together.
 pub(crate) use super::row_block::BLOCK;
@@ -111,7 +114,7 @@ impl Search {
     /// Where the last level has no pivots, what was found there is anybody's, and only half of `p` counts: there all pivots of the last
     /// level and as many others as half of `p` are above the value, which are `p` at most. Elsewhere they would be that at least.
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
-    pub(super) fn rank(&self) -> [u8; 2] {
+    pub(in crate::cpu) fn rank(&self) -> [u8; 2] {
         let double = 2 * u32::from(self.count) + 1 - (1 << self.levels);
         [self.count, double as u8]
     }
@@ -127,7 +130,7 @@ pub(crate) struct Searched {
     pub(crate) to: u32,
     /// From it on, how many that follow each other take its kernel: what [`Searched::count_runs`] has found.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(super) alike: u32,
+    pub(in crate::cpu) alike: u32,
 }
 
 impl Searched {
@@ -144,7 +147,7 @@ impl Searched {
 
 /// Counts, from each column on, neighbours that take the same kernel. A run's length that is looked up is foreseen, one that is counted
 /// is not.
-pub(super) fn count_runs<C, K: PartialEq>(
+pub(in crate::cpu) fn count_runs<C, K: PartialEq>(
     columns: &mut [C],
     kernel: impl Fn(&C) -> K,
     alike: impl Fn(&mut C) -> &mut u32,
@@ -174,7 +177,7 @@ impl<'v> Columns<&'v [f32]> {
 
 impl Columns<&mut [u8]> {
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
-    pub(super) fn column(&mut self, c: u32) -> &mut [u8; BLOCK] {
+    pub(in crate::cpu) fn column(&mut self, c: u32) -> &mut [u8; BLOCK] {
         self.of[c as usize * self.apart..].first_chunk_mut().expect("a block of room")
     }
 }
@@ -194,8 +197,8 @@ pub(crate) struct Layered {
 /// Ranks columns one after the other, each by the kernel that is compiled for its levels.
 macro_rules! by_levels {
     ($columns:expr, $pivots:expr, $values:expr, $out:expr, $within:ident) => {
-        for $crate::cpu::rank::Searched { search, from, to, .. } in $columns {
-            let lines = $crate::cpu::rank::lines_of(search.levels.into());
+        for $crate::cpu::ranking::search::Searched { search, from, to, .. } in $columns {
+            let lines = $crate::cpu::ranking::search::lines_of(search.levels.into());
             let pivots = $crate::cpu::line::flat(&$pivots[search.begin as usize..][..lines]);
             let (values, out) = ($values.column(*from), $out.column(*to));
             match search.levels {
@@ -207,7 +210,7 @@ macro_rules! by_levels {
                 5 => $within::<5>(pivots, *search, values, out),
                 6 => $within::<6>(pivots, *search, values, out),
                 7 => $within::<7>(pivots, *search, values, out),
-                _ => $within::<{ $crate::cpu::rank::MOST_LEVELS }>(pivots, *search, values, out),
+                _ => $within::<{ $crate::cpu::ranking::search::MOST_LEVELS }>(pivots, *search, values, out),
             }
         }
     };
@@ -226,7 +229,7 @@ macro_rules! each_level {
     };
 }
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(super) use {by_levels, each_level};
+pub(in crate::cpu) use {by_levels, each_level};
 
 /// Writes how many thresholds are at most each value, a column after the other, if the machine has vectors for that; otherwise says
 /// `false`. Those that take the same kernel are quicker side by side.
@@ -238,11 +241,11 @@ pub(crate) fn ranks(
     out: Columns<&mut [u8]>,
 ) -> bool {
     #[cfg(target_arch = "x86_64")]
-    return super::simd::rank::ranks(pivots, columns, values, out);
+    return crate::cpu::simd::rank::ranks(pivots, columns, values, out);
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
         // SAFETY: the machine is able.
-        unsafe { super::neon::rank::ranks(pivots, columns, values, out) };
+        unsafe { crate::cpu::neon::rank::ranks(pivots, columns, values, out) };
         return true;
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -269,8 +272,8 @@ pub(crate) fn bit(table: &[u8; 32], code: u8) -> u8 {
 /// 64 values as categories, each as a byte of a table of 256 bits, and a bit of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coded {
-    pub(super) byte: [u8; BLOCK],
-    pub(super) bit: [u8; BLOCK],
+    pub(in crate::cpu) byte: [u8; BLOCK],
+    pub(in crate::cpu) bit: [u8; BLOCK],
 }
 
 impl Coded {
@@ -283,13 +286,13 @@ impl Coded {
     /// The bit of each code in a table.
     pub(crate) fn bits(&self, table: &[u8; 32], out: &mut [u8; BLOCK]) {
         #[cfg(target_arch = "x86_64")]
-        if super::simd::rank::bits(table, self, out) {
+        if crate::cpu::simd::rank::bits(table, self, out) {
             return;
         }
         #[cfg(target_arch = "aarch64")]
         if isa() == Isa::Neon {
             // SAFETY: the machine is able.
-            return unsafe { super::neon::rank::bits(table, self, out) };
+            return unsafe { crate::cpu::neon::rank::bits(table, self, out) };
         }
         for ((out, byte), bit) in out.iter_mut().zip(self.byte).zip(self.bit) {
             *out = u8::from(table[usize::from(byte) % 32] & bit != 0);

@@ -1,8 +1,8 @@
 //! Which scale the columns of a feature are ranked on by cells.
 
-use crate::cpu::{
+use super::{
     cells::{MOST_SLOTS, Scale, fullest},
-    rank::BLOCK,
+    search::BLOCK,
 };
 
 /// Lines of cells that a scale may have.

@@ -5,14 +5,13 @@
 
 use std::marker::PhantomData;
 
-#[cfg(target_arch = "aarch64")]
-use super::isa::{Isa, isa};
 use super::{
+    super::{line::Line, rows::Rows},
     cells::{Blocks, CellRoom, Celled, Scales, TOGETHER, TableLine},
-    line::Line,
-    rank::{Layered, Missing},
-    rows::Rows,
+    search::{Layered, Missing},
 };
+#[cfg(target_arch = "aarch64")]
+use crate::isa::{Isa, isa};
 
 /// Rows of a block.
 pub(crate) const BLOCK: usize = 64;
@@ -24,7 +23,7 @@ pub(crate) const MOST_LINES: usize = 16;
 pub(crate) const MOST_LAYERS: usize = 4;
 
 /// Which rows' values reach a threshold of their column: by bit of a byte, the first eight columns of a line and the others.
-pub(super) type Reached = Line<[[u8; BLOCK]; 2]>;
+pub(in crate::cpu) type Reached = Line<[[u8; BLOCK]; 2]>;
 
 /// What is found of a line.
 pub(crate) struct LineRoom {
@@ -75,7 +74,7 @@ impl LineOf {
     }
 
     /// Its columns among so many that rows have.
-    pub(super) fn most(self, columns: usize) -> usize {
+    pub(in crate::cpu) fn most(self, columns: usize) -> usize {
         columns.saturating_sub(self.first as usize).min(LINE)
     }
 }
@@ -121,14 +120,14 @@ impl<'a> RowBlock<'a> {
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: no line begins past the rows' columns, of which the wanted ones are and have room.
-            if unsafe { super::simd::columns(&self.rows, self.count, self.columns, lines, into) } {
+            if unsafe { crate::cpu::simd::columns(&self.rows, self.count, self.columns, lines, into) } {
                 return;
             }
         }
         #[cfg(target_arch = "aarch64")]
         if isa() == Isa::Neon {
             // SAFETY: as above.
-            return unsafe { super::neon::columns(&self.rows, self.count, self.columns, lines, into) };
+            return unsafe { crate::cpu::neon::columns(&self.rows, self.count, self.columns, lines, into) };
         }
         for r in 0..self.count {
             for line in lines {
@@ -156,10 +155,10 @@ impl<'a> RowBlock<'a> {
         assert!(line.first as usize <= columns, "columns are the rows'");
         assert!(blocks.len() <= TOGETHER);
         #[cfg(target_arch = "x86_64")]
-        if super::simd::cells::available() {
+        if crate::cpu::simd::cells::available() {
             let (blocks, most) = (blocks.iter().map(|block| &block.rows), line.most(columns));
             // SAFETY: the line begins within the rows, which have columns up to `most` of it.
-            unsafe { super::simd::cells::ranks(blocks, (line, most), scales, of, room, out) };
+            unsafe { crate::cpu::simd::cells::ranks(blocks, (line, most), scales, of, room, out) };
             return true;
         }
         false
@@ -183,10 +182,10 @@ impl<'a> RowBlock<'a> {
         {
             // SAFETY: the line begins within the rows, which have columns up to `most` of it; every layer has its place.
             let done =
-                unsafe { super::simd::layers::reach(&self.rows, most, line, layers, missing, reached) };
+                unsafe { crate::cpu::simd::layers::reach(&self.rows, most, line, layers, missing, reached) };
             if done {
                 // SAFETY: it has just been done.
-                return unsafe { super::simd::layers::add_up(columns, reached, out, apart) };
+                return unsafe { crate::cpu::simd::layers::add_up(columns, reached, out, apart) };
             }
         }
         for (layer, reached) in layers.iter().zip(&mut *reached) {
