@@ -95,3 +95,10 @@ pub enum Error {
     #[error("device: {0}")]
     Device(String),
 }
+
+impl From<crate::isa::WrongVariable> for Error {
+    fn from(wrong: crate::isa::WrongVariable) -> Self {
+        let crate::isa::WrongVariable { variable, value, names } = wrong;
+        Self::Environment { variable, value, names }
+    }
+}

@@ -2,8 +2,6 @@
 
 use std::{ffi::OsStr, sync::OnceLock};
 
-use crate::error::{Error, Result};
-
 /// The name of a set of instructions in this variable keeps kernels from using more than that: for testing on a machine that has
 /// more. On x86-64 `portable`, `avx2` or `avx512`, on 64-bit ARM `portable` or `neon`; empty is as if it were unset. Read once.
 pub const ISA: &str = "FANGORN_ISA";
@@ -39,18 +37,12 @@ fn sets() -> impl Iterator<Item = (&'static str, Isa)> + Clone {
 /// Whether gathers are fast, by name.
 const SPEEDS: [(&str, bool); 2] = [("slow", false), ("fast", true)];
 
-/// A variable's value that means nothing here.
+/// A variable of the environment whose value means nothing here.
 #[derive(Clone, Debug)]
-struct Wrong {
-    variable: &'static str,
-    value: String,
-    names: String,
-}
-
-impl From<Wrong> for Error {
-    fn from(Wrong { variable, value, names }: Wrong) -> Self {
-        Self::Environment { variable, value, names }
-    }
+pub(crate) struct WrongVariable {
+    pub(crate) variable: &'static str,
+    pub(crate) value: String,
+    pub(crate) names: String,
 }
 
 /// What a variable's value stands for; `None` where it has none.
@@ -58,14 +50,14 @@ fn chosen<T>(
     variable: &'static str,
     value: Option<&OsStr>,
     choices: impl Iterator<Item = (&'static str, T)> + Clone,
-) -> std::result::Result<Option<T>, Wrong> {
+) -> Result<Option<T>, WrongVariable> {
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
     match choices.clone().find(|(name, _)| value == *name) {
         Some((_, choice)) => Ok(Some(choice)),
         None => {
             let names: Vec<_> = choices.map(|(name, _)| name).collect();
             let value = value.to_string_lossy().escape_debug().to_string();
-            Err(Wrong { variable, value, names: names.join(", ") })
+            Err(WrongVariable { variable, value, names: names.join(", ") })
         }
     }
 }
@@ -76,7 +68,7 @@ struct Said {
     most: Option<Isa>,
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     gathers: Option<bool>,
-    wrong: Option<Wrong>,
+    wrong: Option<WrongVariable>,
 }
 
 fn said() -> &'static Said {
@@ -91,8 +83,8 @@ fn said() -> &'static Said {
 
 /// Refuses a value of [`ISA`] or [`GATHERS`] that means nothing here: what is tested under it would not be what was meant. Programs
 /// ask when they are made; what is only printed of a schedule does not.
-pub(crate) fn check() -> Result<()> {
-    said().wrong.clone().map_or(Ok(()), |wrong| Err(wrong.into()))
+pub(crate) fn check() -> Result<(), WrongVariable> {
+    said().wrong.clone().map_or(Ok(()), Err)
 }
 
 /// What this machine is able to, and is allowed. A wrong [`ISA`] allows all until [`check`] refuses it.
@@ -211,7 +203,7 @@ mod tests {
         assert!(matches!(speed(""), Ok(None)));
         assert!(matches!(speed("slow"), Ok(Some(false))));
         assert!(matches!(speed("fast"), Ok(Some(true))));
-        let wrong = Error::from(speed("Fast").expect_err("a name of another case")).to_string();
+        let wrong = crate::Error::from(speed("Fast").expect_err("a name of another case")).to_string();
         assert!(wrong.contains("FANGORN_GATHERS is `Fast`") && wrong.contains("slow, fast"), "{wrong}");
     }
 

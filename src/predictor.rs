@@ -561,12 +561,14 @@ fn options(schedule: &Schedule, threads: usize, sum: Contract) -> Options<'stati
 }
 
 impl<T: Row> check::Runner<T> for Predictor {
-    fn slots(&self, rows: &[T]) -> Option<Result<Vec<u32>>> {
-        Some(Rows::new(rows, self.program.features()).and_then(|rows| Self::slots(self, &rows)))
+    fn slots(&self, rows: &[T]) -> Option<check::Found<u32>> {
+        let rows = Rows::new(rows, self.program.features());
+        Some(rows.and_then(|rows| Self::slots(self, &rows)).map_err(Into::into))
     }
 
-    fn margins(&self, rows: &[T]) -> Option<Result<Vec<f32>>> {
-        Some(Rows::new(rows, self.program.features()).and_then(|rows| Self::margins(self, &rows)))
+    fn margins(&self, rows: &[T]) -> Option<check::Found<f32>> {
+        let rows = Rows::new(rows, self.program.features());
+        Some(rows.and_then(|rows| Self::margins(self, &rows)).map_err(Into::into))
     }
 }
 

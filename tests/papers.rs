@@ -372,7 +372,9 @@ const WRONG: [(&str, &[&str]); 20] = [
 fn wrong_ones_are_refused_by_name() {
     let forest = &forests()[1];
     for (text, parts) in WRONG {
-        let lowered = Schedule::parse(text).and_then(|s| lower(forest, &s, runs::request(Device::Cpu, 2)));
+        let lowered = Schedule::parse(text)
+            .map_err(Error::from)
+            .and_then(|s| lower(forest, &s, runs::request(Device::Cpu, 2)));
         let message = match lowered {
             Ok(_) => panic!("not refused:\n{text}"),
             Err(Error::Internal(e)) => panic!("a defect: {e}\n{text}"),

@@ -74,7 +74,7 @@ proptest! {
 /// The message for a text on a device, or what it became.
 fn refusal(forest: &Forest, text: &str, device: Device) -> String {
     let request = Request { device, threads: 2, ..Request::cpu() };
-    match Schedule::parse(text).and_then(|schedule| lower(forest, &schedule, request)) {
+    match Schedule::parse(text).map_err(Error::from).and_then(|schedule| lower(forest, &schedule, request)) {
         Ok(lowered) => panic!("not refused:\n{text}\n{}", lowered.plan()),
         Err(Error::Internal(e)) => panic!("a defect: {e}\n{text}"),
         Err(e) => e.to_string(),

@@ -15,9 +15,9 @@ mod run;
 
 pub use probes::{Cell, Probes};
 
-pub use run::{Runner, run};
+pub use run::{Failure, Found, Runner, run};
 
-use crate::error::{Error, Result};
+use crate::isa::WrongVariable;
 
 /// How much a predictor, an operator or a module proves before it serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -49,13 +49,13 @@ pub(crate) enum Strictness {
 impl Strictness {
     /// # Errors
     /// Another value of the variable.
-    pub(crate) fn from_environment() -> Result<Self> {
+    pub(crate) fn from_environment() -> Result<Self, WrongVariable> {
         match std::env::var_os(SELF_CHECK) {
             None => Ok(Self::FallBack),
             Some(value) if value.is_empty() => Ok(Self::FallBack),
             Some(value) if value == "strict" => Ok(Self::Strict),
             Some(value) if value == "off" => Ok(Self::Off),
-            Some(value) => Err(Error::Environment {
+            Some(value) => Err(WrongVariable {
                 variable: SELF_CHECK,
                 value: value.to_string_lossy().escape_debug().to_string(),
                 names: "off, strict".into(),

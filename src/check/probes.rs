@@ -1,12 +1,9 @@
 //! Rows made for a forest: values on its thresholds, just below and just above, on paths that lead to them.
 
-use crate::{
-    cpu::Row,
-    forest::{Forest, Node, Predicate, Side, reference},
-};
+use crate::forest::{Forest, Node, Predicate, Side, reference};
 
 /// A value of a row: `f32` or `f64`.
-pub trait Cell: Row + reference::Input + PartialEq {
+pub trait Cell: reference::Input + PartialEq {
     /// The nearest value.
     fn of(value: f64) -> Self;
     /// The next value below.

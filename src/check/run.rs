@@ -1,10 +1,12 @@
 //! The comparison itself.
 
 use super::{Cell, Difference, Finding, Probes, SelfCheck};
-use crate::{
-    error::{Error, Result},
-    forest::{Aggregate, CompareType, Forest, Transform, Tree, reference},
-};
+use crate::forest::{Aggregate, CompareType, Forest, Transform, Tree, reference};
+
+/// Why something that is checked gives no result.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// What it gives.
+pub type Found<T> = Result<Vec<T>, Failure>;
 
 /// What is checked: rows in, results out, `None` for those that it does not give. It gives slots, or margins, or values.
 pub trait Runner<T> {
@@ -13,11 +15,11 @@ pub trait Runner<T> {
         value
     }
     /// Leaf slots of contiguous rows, `rows x trees`, trees in the producer's order.
-    fn slots(&self, rows: &[T]) -> Option<Result<Vec<u32>>>;
+    fn slots(&self, rows: &[T]) -> Option<Found<u32>>;
     /// Their margins, `rows x outputs`.
-    fn margins(&self, rows: &[T]) -> Option<Result<Vec<f32>>>;
+    fn margins(&self, rows: &[T]) -> Option<Found<f32>>;
     /// Their values, where these come from no margins that could be had.
-    fn values(&self, _rows: &[T]) -> Option<Result<Vec<f32>>> {
+    fn values(&self, _rows: &[T]) -> Option<Found<f32>> {
         None
     }
     /// Whether denormal numbers may be taken for zero in sums.
@@ -228,7 +230,7 @@ fn compare<T: Cell>(
     bound: &[f64],
 ) -> Option<(usize, Finding)> {
     let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
-    let refused = |e: Error| Some((0, Finding::Refused(e.to_string())));
+    let refused = |e: Failure| Some((0, Finding::Refused(e.to_string())));
     let count = rows.len() / forest.features.len();
     let slots = match runner.slots(rows) {
         Some(Ok(slots)) => slots,
@@ -339,7 +341,7 @@ mod tests {
     }
 
     impl<P: Fn(usize, usize) -> usize, S: Fn(usize, &mut u32)> Runner<f32> for Faulty<'_, P, S> {
-        fn slots(&self, rows: &[f32]) -> Option<Result<Vec<u32>>> {
+        fn slots(&self, rows: &[f32]) -> Option<Found<u32>> {
             let count = rows.len() / 20;
             let row = |r: usize| {
                 let mut slots = reference::slots(self.forest, &rows[(self.place)(r, count) * 20..][..20]);
@@ -349,7 +351,7 @@ mod tests {
             Some(Ok((0..count).flat_map(row).collect()))
         }
 
-        fn margins(&self, rows: &[f32]) -> Option<Result<Vec<f32>>> {
+        fn margins(&self, rows: &[f32]) -> Option<Found<f32>> {
             let margin = |row: &[f32]| reference::margins(self.forest, row)[0] as f32;
             Some(Ok(rows.chunks_exact(20).map(margin).collect()))
         }
@@ -385,10 +387,10 @@ mod tests {
     fn margins_that_are_not_their_leaves_sums_are_found() {
         struct Off<'f>(&'f Forest);
         impl Runner<f32> for Off<'_> {
-            fn slots(&self, rows: &[f32]) -> Option<Result<Vec<u32>>> {
+            fn slots(&self, rows: &[f32]) -> Option<Found<u32>> {
                 Some(Ok(rows.chunks_exact(20).flat_map(|row| reference::slots(self.0, row)).collect()))
             }
-            fn margins(&self, rows: &[f32]) -> Option<Result<Vec<f32>>> {
+            fn margins(&self, rows: &[f32]) -> Option<Found<f32>> {
                 let margins = rows.chunks_exact(20).map(|row| reference::margins(self.0, row)[0] as f32);
                 Some(Ok(margins.enumerate().map(|(r, m)| if r == 130 { m + 0.01 } else { m }).collect()))
             }

@@ -5,8 +5,8 @@ use fangorn_kernels::cube::Rows;
 
 use super::Executable;
 use crate::{
-    check::{self, Difference, Runner, SelfCheck},
-    error::{Error, Result},
+    check::{self, Difference, Found, Runner, SelfCheck},
+    error::Error,
     forest::Forest,
     plan::{Emit, RowType},
 };
@@ -43,7 +43,7 @@ impl Executable {
 
 impl OnDevice<'_> {
     /// The words that the kernel writes, so many a row.
-    fn words(&self, rows: &[f32], width: usize) -> Result<Vec<u32>> {
+    fn words(&self, rows: &[f32], width: usize) -> Found<u32> {
         let columns = self.forest.features.len();
         let batch = rows.len() / columns.max(1);
         let mut bytes: Vec<u8> = match self.rows {
@@ -68,7 +68,7 @@ impl OnDevice<'_> {
         Ok(words.map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect())
     }
 
-    fn floats(&self, rows: &[f32]) -> Result<Vec<f32>> {
+    fn floats(&self, rows: &[f32]) -> Found<f32> {
         let width = self.emit.width(self.forest.outputs, self.forest.trees.len() as u32) as usize;
         Ok(self.words(rows, width)?.into_iter().map(f32::from_bits).collect())
     }
@@ -83,15 +83,15 @@ impl Runner<f32> for OnDevice<'_> {
         }
     }
 
-    fn slots(&self, rows: &[f32]) -> Option<Result<Vec<u32>>> {
+    fn slots(&self, rows: &[f32]) -> Option<Found<u32>> {
         (self.emit == Emit::Slots).then(|| self.words(rows, self.forest.trees.len()))
     }
 
-    fn margins(&self, rows: &[f32]) -> Option<Result<Vec<f32>>> {
+    fn margins(&self, rows: &[f32]) -> Option<Found<f32>> {
         (self.emit == Emit::Margins).then(|| self.floats(rows))
     }
 
-    fn values(&self, rows: &[f32]) -> Option<Result<Vec<f32>>> {
+    fn values(&self, rows: &[f32]) -> Option<Found<f32>> {
         matches!(self.emit, Emit::Values(_)).then(|| self.floats(rows))
     }
 

@@ -4,6 +4,7 @@
 //! ([`Forest::to_text`]) is stable, and the [`mod@reference`] interpreter is the definition of correct for every
 //! stage after this one. What comes in here: facts about the model. What stays out: schedules, layouts, devices.
 
+mod accumulator;
 mod build;
 mod compare;
 mod fold;
@@ -18,6 +19,7 @@ pub mod passes;
 pub mod reference;
 pub mod tiling;
 
+pub use accumulator::Accumulator;
 pub use build::{ForestBuilder, TreeBuilder};
 pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_below};
 pub use fangorn_kernels::plan::Transform;

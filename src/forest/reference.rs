@@ -7,9 +7,9 @@
 use fangorn_kernels::plan::argmax;
 
 use super::{
-    Aggregate, CategorySet, ClassRule, Forest, Node, Predicate, Side, Targets, Transform, ZERO_ZONE,
+    Accumulator, Aggregate, CategorySet, ClassRule, Forest, Node, Predicate, Side, Targets, Transform,
+    ZERO_ZONE,
 };
-use crate::sum::Accumulator;
 
 /// A type rows come in: `f32` or `f64`.
 pub trait Input: Copy + Into<f64> {}

@@ -301,8 +301,8 @@ impl Schedule {
     ///
     /// # Errors
     /// A [`ParseError`] that names the line, the column and what was expected there.
-    pub fn parse(text: &str) -> crate::error::Result<Self> {
-        Ok(parse::parse(text)?)
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        parse::parse(text)
     }
 
     fn with(mut self, directive: Directive) -> Self {

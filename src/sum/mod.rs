@@ -18,12 +18,11 @@
 //!
 //! What comes in here: arithmetic of sums. What stays out: schedules, layouts, devices.
 
-mod accumulator;
 mod fixed;
 
 use std::fmt;
 
-pub use accumulator::Accumulator;
+pub use crate::forest::Accumulator;
 pub use fixed::FixedPoint;
 
 #[cfg(doc)]

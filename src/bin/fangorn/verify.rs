@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use fangorn::{
     Forest, Predictor,
-    check::{self, Difference, Finding, Runner, SelfCheck},
+    check::{self, Difference, Finding, Found, Runner, SelfCheck},
     cpu::{Engines, FewRows, ISA, Ranking},
     forest::{CompareType, reference},
     predictor::Options,
@@ -277,14 +277,12 @@ impl Opened<'_, '_> {
 }
 
 impl Runner<f32> for Opened<'_, '_> {
-    fn slots(&self, rows: &[f32]) -> Option<fangorn::error::Result<Vec<u32>>> {
-        let failed = |e: Error| fangorn::Error::Device(e.to_string());
-        Some(self.engine.slots(&self.matrix(rows)).map_err(failed))
+    fn slots(&self, rows: &[f32]) -> Option<Found<u32>> {
+        Some(self.engine.slots(&self.matrix(rows)).map_err(Into::into))
     }
 
-    fn margins(&self, rows: &[f32]) -> Option<fangorn::error::Result<Vec<f32>>> {
-        let failed = |e: Error| fangorn::Error::Device(e.to_string());
-        Some(self.engine.margins(&self.matrix(rows)).map_err(failed))
+    fn margins(&self, rows: &[f32]) -> Option<Found<f32>> {
+        Some(self.engine.margins(&self.matrix(rows)).map_err(Into::into))
     }
 
     fn flushes_denormals(&self) -> bool {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::forest::{CompareType, Forest};
+use super::{CompareType, Forest};
 
-/// The type of a running sum under the contract [`tree`](super::Contract::Tree).
+/// The type of a running sum under the contract [`tree`](crate::sum::Contract::Tree).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Accumulator {
     /// Leaves are rounded to `f32`, and so is each addition.
