@@ -36,7 +36,9 @@ fn pass(forest: &Forest, schedule: &str, pass: &str) -> String {
         _ => panic!("`{target}`: cpu, gpu or gpu-atomics"),
     };
     let request = Request { device, threads: 1, ..Request::cpu() };
-    let lowered = Schedule::parse(schedule).and_then(|schedule| lower(forest, &schedule, request));
+    let lowered = Schedule::parse(schedule)
+        .map_err(fangorn::Error::from)
+        .and_then(|schedule| lower(forest, &schedule, request));
     match (lowered, pass) {
         (Err(e), _) => format!("refused: {e}\n"),
         (Ok(lowered), "loops") => lowered.loops().to_string(),

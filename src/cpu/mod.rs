@@ -11,6 +11,7 @@ mod addend;
 mod blend;
 mod block;
 mod emit;
+mod encoded;
 mod engines;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 mod few;

@@ -10,110 +10,26 @@ use super::{
     blend::{self, Blend},
     block::{Step, steps},
     emit::{Emission, LeafSlots, Visits},
+    encoded::Encoded,
     engines::{Engines, FewRows},
     few::{self, Few},
     full::Full,
-    nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
     ranking::{Ranked, Ranker, ranked},
     rows::{Row, Rows},
     run::Run,
     sink::Shared,
-    tiles::Tiles,
     walk::{self, Shape},
     window::{Used, ranks_fit},
 };
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
-    layout::{Children, Packed},
+    layout::Packed,
     plan::{Dim, Extents, Lowered, Map, Op, Plan, RowType, Target, Value},
 };
 
 /// Sizes a plan may leave to run time.
 pub(super) const MOST_SLOTS: usize = 64;
-
-/// Nodes with thresholds of one type.
-#[derive(Clone, Debug)]
-pub(super) enum Encoded<C> {
-    Affine(Nodes<Node<C>>),
-    Linked(Nodes<LinkedNode<C>>),
-    /// Of `f32` thresholds only.
-    Short(Nodes<ShortNode>),
-    /// Of ranks of a byte only.
-    Ranked(Nodes<RankNode>),
-    Near(Nodes<Near<LinkedNode<C>>>),
-    /// Of ranks of a byte only.
-    NearRanked(Nodes<Near<RankNode>>),
-    Tiled(Tiles<C>),
-}
-
-impl<C: Compare> Encoded<C> {
-    fn new(forest: &Forest, packed: &Packed) -> Self {
-        match packed.children {
-            Children::Affine { .. } | Children::Interleaved => Self::Affine(Nodes::affine(forest, packed)),
-            Children::Linked => Self::Linked(Nodes::linked(forest, packed)),
-            Children::Near => Self::Near(Nodes::near(forest, packed)),
-            Children::TilesComputed { .. } | Children::TilesLinked { .. } => {
-                Self::Tiled(Tiles::new(forest, packed))
-            }
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Affine(n) => size_of_val(&n.nodes[..]),
-            Self::Linked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
-            Self::Short(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
-            Self::Ranked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
-            Self::Near(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
-            Self::NearRanked(n) => size_of_val(&n.nodes[..]) + size_of_val(&n.tops[..]),
-            Self::Tiled(tiles) => tiles.bytes(),
-        }
-    }
-}
-
-impl Encoded<f32> {
-    /// Steps of a row's walks through all trees, at most.
-    fn steps(&self) -> u64 {
-        let depths = match self {
-            Self::Affine(n) => &n.depths,
-            Self::Linked(n) => &n.depths,
-            Self::Short(n) => &n.depths,
-            Self::Ranked(n) => &n.depths,
-            Self::Near(n) => &n.depths,
-            Self::NearRanked(n) => &n.depths,
-            Self::Tiled(tiles) => &tiles.depths,
-        };
-        depths.iter().map(|depth| u64::from(*depth)).sum()
-    }
-
-    /// With what the vector kernels want: so many levels of a tree as its top.
-    fn for_vectors(self, top: u32, rows: RowType) -> Self {
-        let ranks = rows == RowType::U8;
-        let nodes = match self {
-            Self::Linked(nodes) => match ranks.then(|| Nodes::ranked(&nodes)).flatten() {
-                Some(ranked) => Self::Ranked(ranked),
-                None => match Nodes::short(&nodes) {
-                    Some(short) => Self::Short(short),
-                    None => Self::Linked(nodes),
-                },
-            },
-            Self::Near(nodes) => match ranks.then(|| Nodes::near_ranked(&nodes)).flatten() {
-                Some(ranked) => Self::NearRanked(ranked),
-                None => Self::Near(nodes),
-            },
-            nodes => nodes,
-        };
-        match nodes {
-            Self::Linked(nodes) if top > 0 => Self::Linked(nodes.with_tops(top)),
-            Self::Short(nodes) if top > 0 => Self::Short(nodes.with_tops(top)),
-            Self::Ranked(nodes) if top > 0 => Self::Ranked(nodes.with_tops(top)),
-            Self::Near(nodes) if top > 0 => Self::Near(nodes.with_tops(top)),
-            Self::NearRanked(nodes) if top > 0 => Self::NearRanked(nodes.with_tops(top)),
-            nodes => nodes,
-        }
-    }
-}
 
 /// Cycles, about.
 #[derive(Clone, Copy, Debug)]

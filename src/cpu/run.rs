@@ -7,8 +7,9 @@ use super::{
     blend::{self, Exits},
     block::{BlockLoop, Step},
     emit::Emission,
+    encoded::{Encoded, of_encoding},
     line::Line,
-    program::{Encoded, MOST_SLOTS, Program, next_worker},
+    program::{MOST_SLOTS, Program, next_worker},
     rows::{Read, Row, Rows},
     sink::{Moved, Sink},
     walk::{self, From, Shape, Span, Walkable},
@@ -237,16 +238,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         {
             // SAFETY: the machine is able, rows' values follow each other, and no node asks a question; the rest as below.
             return unsafe {
-                match &p.nodes {
-                    Encoded::Affine(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
-                    Encoded::Linked(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
-                    Encoded::Short(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
-                    Encoded::Ranked(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
-                    Encoded::Near(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
-                    Encoded::NearRanked(nodes) => simd::avx2::abreast::block(nodes, rows, row, tree, sink),
-                    // `Run::abreast` keeps them out.
-                    Encoded::Tiled(_) => {}
-                }
+                // `Run::abreast` keeps them out.
+                of_encoding!(&p.nodes, nodes => simd::avx2::abreast::block(nodes, rows, row, tree, sink), _ => {})
             };
         }
         if let Some(window) = state.window.filter(|w| w.holds(row))
@@ -259,18 +252,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         let own = sink;
         let sink = Moved { sink, by: 0 };
         if let Some(rows) = T::doubles(self.rows) {
-            return match (&p.wide, &p.nodes) {
-                (Some(Encoded::Affine(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
-                (Some(Encoded::Linked(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
-                (Some(Encoded::Near(nodes)), _) => self.plain(nodes, rows, row, tree, shape, sink),
-                (Some(Encoded::Tiled(tiles)), _) => self.plain(tiles, rows, row, tree, shape, sink),
-                (_, Encoded::Affine(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::Linked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::Short(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::Ranked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::Near(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::NearRanked(nodes)) => self.plain(nodes, rows, row, tree, shape, sink),
-                (_, Encoded::Tiled(tiles)) => self.plain(tiles, rows, row, tree, shape, sink),
+            return match &p.wide {
+                Some(wide) => of_encoding!(wide, nodes => self.plain(nodes, rows, row, tree, shape, sink)),
+                None => of_encoding!(&p.nodes, nodes => self.plain(nodes, rows, row, tree, shape, sink)),
             };
         }
         let Some(rows) = T::singles(self.rows) else {
@@ -464,16 +448,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         if self.vectors(row, Shape::PLAIN) {
             // SAFETY: `vectors` holds, the window has the rows, and exits are addresses of the tree.
             return unsafe {
-                match &self.program.nodes {
-                    Encoded::Affine(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
-                    Encoded::Linked(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
-                    Encoded::Short(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
-                    Encoded::Ranked(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
-                    Encoded::Near(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
-                    Encoded::NearRanked(nodes) => simd::walk_on(nodes, ranks, row, from, sink),
-                    // Blends are of layouts without tiles.
-                    Encoded::Tiled(_) => {}
-                }
+                // Blends are of layouts without tiles.
+                of_encoding!(&self.program.nodes, nodes => simd::walk_on(nodes, ranks, row, from, sink), _ => {})
             };
         }
         let (rows, place) = ranks.rows(first);
@@ -482,29 +458,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         // SAFETY: the rows were checked, the columns against the forest; exits are addresses of the tree, from where walks end at
         // a leaf.
         unsafe {
-            match &self.program.nodes {
-                Encoded::Affine(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
-                Encoded::Linked(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
-                Encoded::Short(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
-                Encoded::Ranked(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
-                Encoded::Near(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
-                Encoded::NearRanked(nodes) => walk::walk_on(nodes, &rows, part, from, sink),
-                Encoded::Tiled(_) => {}
-            }
+            of_encoding!(&self.program.nodes, nodes => walk::walk_on(nodes, &rows, part, from, sink), _ => {})
         }
     }
 
     /// [`Run::plain`] of the forest's nodes.
     fn plain_nodes<D: Row, S: Sink>(&self, rows: &Rows<'_, D>, row: Span, tree: Span, shape: Shape, sink: S) {
-        match &self.program.nodes {
-            Encoded::Affine(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
-            Encoded::Linked(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
-            Encoded::Short(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
-            Encoded::Ranked(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
-            Encoded::Near(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
-            Encoded::NearRanked(nodes) => self.plain(nodes, rows, row, tree, shape, sink),
-            Encoded::Tiled(tiles) => self.plain(tiles, rows, row, tree, shape, sink),
-        }
+        of_encoding!(&self.program.nodes, nodes => self.plain(nodes, rows, row, tree, shape, sink))
     }
 
     /// The one kernel for rows other than `f32`: any strides, any question, whatever the interleaving.
@@ -538,29 +498,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
         unsafe {
-            match &self.program.nodes {
-                Encoded::Affine(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                Encoded::Linked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                Encoded::Short(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                Encoded::Ranked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                Encoded::Near(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                Encoded::NearRanked(nodes) => simd::block(nodes, rows, row, tree, shape, sink),
-                // Tiles have kernels of their own: `Run::vectors` keeps them out.
-                Encoded::Tiled(_) => {}
-            }
+            // Tiles have kernels of their own: `Run::vectors` keeps them out.
+            of_encoding!(&self.program.nodes, nodes => simd::block(nodes, rows, row, tree, shape, sink), _ => {})
         }
     }
 
     fn portable<S: Sink>(&self, rows: &Rows<'_>, row: Span, tree: Span, shape: Shape, sink: S) {
-        match &self.program.nodes {
-            Encoded::Affine(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::Linked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::Short(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::Ranked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::Near(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::NearRanked(nodes) => self.dispatch_rule(nodes, rows, row, tree, shape, sink),
-            Encoded::Tiled(tiles) => self.dispatch_rule(tiles, rows, row, tree, shape, sink),
-        }
+        of_encoding!(&self.program.nodes, nodes => self.dispatch_rule(nodes, rows, row, tree, shape, sink))
     }
 
     fn dispatch_rule<N: Walkable<Compare = f32>, S: Sink>(

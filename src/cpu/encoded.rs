@@ -1,0 +1,104 @@
+//! A forest's nodes in the encoding that its layout and the machine's kernels want.
+
+use super::{
+    nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
+    tiles::Tiles,
+};
+use crate::{
+    forest::Forest,
+    layout::{Children, Packed},
+    plan::RowType,
+};
+
+/// Does the same with the nodes of any encoding: the one place that spells them out. Tiles, which are no single nodes, may be said
+/// apart.
+macro_rules! of_encoding {
+    ($encoded:expr, $nodes:ident => $same:expr) => {
+        of_encoding!($encoded, $nodes => $same, $nodes => $same)
+    };
+    ($encoded:expr, $nodes:ident => $same:expr, $tiles:pat => $tiled:expr) => {
+        match $encoded {
+            Encoded::Affine($nodes) => $same,
+            Encoded::Linked($nodes) => $same,
+            Encoded::Short($nodes) => $same,
+            Encoded::Ranked($nodes) => $same,
+            Encoded::Near($nodes) => $same,
+            Encoded::NearRanked($nodes) => $same,
+            Encoded::Tiled($tiles) => $tiled,
+        }
+    };
+}
+pub(super) use of_encoding;
+
+/// Nodes with thresholds of one type.
+#[derive(Clone, Debug)]
+pub(super) enum Encoded<C> {
+    Affine(Nodes<Node<C>>),
+    Linked(Nodes<LinkedNode<C>>),
+    /// Of `f32` thresholds only.
+    Short(Nodes<ShortNode>),
+    /// Of ranks of a byte only.
+    Ranked(Nodes<RankNode>),
+    Near(Nodes<Near<LinkedNode<C>>>),
+    /// Of ranks of a byte only.
+    NearRanked(Nodes<Near<RankNode>>),
+    Tiled(Tiles<C>),
+}
+
+impl<C: Compare> Encoded<C> {
+    pub(super) fn new(forest: &Forest, packed: &Packed) -> Self {
+        match packed.children {
+            Children::Affine { .. } | Children::Interleaved => Self::Affine(Nodes::affine(forest, packed)),
+            Children::Linked => Self::Linked(Nodes::linked(forest, packed)),
+            Children::Near => Self::Near(Nodes::near(forest, packed)),
+            Children::TilesComputed { .. } | Children::TilesLinked { .. } => {
+                Self::Tiled(Tiles::new(forest, packed))
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        of_encoding!(
+            self,
+            nodes => size_of_val(&nodes.nodes[..]) + size_of_val(&nodes.tops[..]),
+            tiles => tiles.bytes()
+        )
+    }
+}
+
+impl Encoded<f32> {
+    /// Steps of a row's walks through all trees, at most.
+    pub(super) fn steps(&self) -> u64 {
+        let depths = of_encoding!(self, nodes => &nodes.depths);
+        depths.iter().map(|depth| u64::from(*depth)).sum()
+    }
+
+    /// With what the vector kernels want: so many levels of a tree as its top.
+    pub(super) fn for_vectors(self, top: u32, rows: RowType) -> Self {
+        let ranks = rows == RowType::U8;
+        let nodes = match self {
+            Self::Linked(nodes) => match ranks.then(|| Nodes::ranked(&nodes)).flatten() {
+                Some(ranked) => Self::Ranked(ranked),
+                None => match Nodes::short(&nodes) {
+                    Some(short) => Self::Short(short),
+                    None => Self::Linked(nodes),
+                },
+            },
+            Self::Near(nodes) => match ranks.then(|| Nodes::near_ranked(&nodes)).flatten() {
+                Some(ranked) => Self::NearRanked(ranked),
+                None => Self::Near(nodes),
+            },
+            nodes => nodes,
+        };
+        match nodes {
+            // No kernel holds the top of a complete tree.
+            Self::Affine(_) | Self::Tiled(_) => nodes,
+            nodes if top == 0 => nodes,
+            Self::Linked(nodes) => Self::Linked(nodes.with_tops(top)),
+            Self::Short(nodes) => Self::Short(nodes.with_tops(top)),
+            Self::Ranked(nodes) => Self::Ranked(nodes.with_tops(top)),
+            Self::Near(nodes) => Self::Near(nodes.with_tops(top)),
+            Self::NearRanked(nodes) => Self::NearRanked(nodes.with_tops(top)),
+        }
+    }
+}
