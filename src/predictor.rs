@@ -364,11 +364,18 @@ impl Predictor {
     /// in `f64` where it does.
     ///
     /// # Errors
-    /// Rows with another number of columns than the forest has features.
+    /// Rows with another number of columns than the forest has features, or results that there is no memory for.
     pub fn predict<T: Row>(&self, rows: &[T], features: usize) -> Result<Vec<f32>> {
-        let rows = Rows::new(rows, features)?;
-        let mut out = vec![0.0; rows.len() * self.width()];
-        self.predict_into(&rows, &mut out)?;
+        self.values(&Rows::new(rows, features)?)
+    }
+
+    /// The same of any rows: `rows x width`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn values<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
+        let mut out = room(rows.len(), self.width())?;
+        self.predict_into(rows, &mut out)?;
         Ok(out)
     }
 
@@ -515,7 +522,7 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`].
     pub fn margins<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
-        let mut out = vec![0.0; rows.len() * self.program.outputs()];
+        let mut out = room(rows.len(), self.program.outputs())?;
         self.margins_into(rows, &mut out)?;
         Ok(out)
     }
@@ -535,7 +542,7 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`].
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
-        let mut out = vec![0; rows.len() * self.program.trees()];
+        let mut out = room(rows.len(), self.program.trees())?;
         self.on_threads(rows.len(), || self.program_for(rows.len()).slots(rows, &mut out))?;
         Ok(out)
     }
@@ -547,11 +554,26 @@ impl Predictor {
     pub fn tree_values<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         let slots = self.slots(rows)?;
         let width = self.leaf_width;
-        Ok(slots
-            .into_iter()
-            .flat_map(|s| &self.program.leaves()[s as usize * width..][..width])
-            .copied()
-            .collect())
+        let mut out = room(slots.len(), width)?;
+        for (slot, out) in slots.into_iter().zip(out.chunks_exact_mut(width)) {
+            out.copy_from_slice(&self.program.leaves()[slot as usize * width..][..width]);
+        }
+        Ok(out)
+    }
+}
+
+/// Room for so many results of each row.
+fn room<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
+    let mut out = Vec::new();
+    match rows.checked_mul(width) {
+        Some(count) if out.try_reserve_exact(count).is_ok() => {
+            out.resize(count, T::default());
+            Ok(out)
+        }
+        _ => {
+            let what = format!("{rows} rows of {width} results each are more than there is memory for");
+            Err(Error::Rows(format!("{what}; predict fewer rows at a time")))
+        }
     }
 }
 

@@ -148,3 +148,30 @@ fn f64_rows_need_nodes_of_their_own() {
     program.with_doubles(&forest, &lowered).slots(&rows, &mut slots).expect("slots");
     assert_eq!(slots, reference::slots(&forest, &[0.5f64; 64][..forest.features.len()]));
 }
+
+/// Leaves at the ends of what an `f32` holds: rounded to nothing, and so large that a partial sum overflows where the whole does not.
+/// Both are within the sum's bound, so a model of theirs proves itself as any other.
+#[test]
+fn leaves_at_the_ends_of_numbers_pass_the_self_check() {
+    let forest = |leaves: &[f64]| {
+        let mut forest = fangorn::Forest::builder(3, 1);
+        for (t, leaf) in leaves.iter().enumerate() {
+            let mut tree = forest.tree(0);
+            let less = fangorn::forest::CompareType::F32.less(0.5);
+            tree.split(t as u32 % 3, less, fangorn::forest::Side::Left, 1, 2);
+            tree.leaf(1, &[*leaf]);
+            tree.leaf(2, &[-*leaf]);
+        }
+        forest.build().expect("a forest")
+    };
+    let tiny: Vec<f64> = (0..40).map(|t| 1e-46 * f64::from(t % 7)).collect();
+    for leaves in [&tiny[..], &[1e-46], &[3e38, 3e38, 3e38, -3e38], &[3.4e38]] {
+        let forest = forest(leaves);
+        for preset in Preset::ALL {
+            let schedule = preset.schedule(&forest, false);
+            let predictor = Predictor::with_threads(&forest, &schedule, 1);
+            let predictor = predictor.unwrap_or_else(|e| panic!("{leaves:?}, {}: {e}", preset.name()));
+            assert_eq!(predictor.check(&forest, fangorn::check::SelfCheck::Quick, &mut |_, _| {}), None);
+        }
+    }
+}

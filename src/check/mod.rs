@@ -115,7 +115,7 @@ impl std::fmt::Display for Difference {
                 write!(f, "leaf slot {found} in tree {tree}, the reference reaches {expected}")
             }
             Finding::Margin { output, found, expected } => {
-                write!(f, "margin {found} of output {output}, its leaves come to {expected}")
+                write!(f, "margin {found:?} of output {output}, its leaves come to {expected:?}")
             }
             Finding::Refused(what) => f.write_str(what),
         }

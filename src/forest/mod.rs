@@ -374,10 +374,15 @@ impl Forest {
     }
 
     /// The margin's error bound for a sum in `f32` in any order, for each output:
-    /// `(trees + 1) x 2^-24 x (|base| + Σ over trees of the largest |leaf|)`.
+    /// `(trees + 1) x (2^-24 x (|base| + Σ over trees of the largest |leaf|) + 2^-150)`, as a leaf below the least `f32` is rounded
+    /// to half of it at most. Where the bracket reaches the largest `f32`, a partial sum may overflow, and the bound is infinite.
     pub fn sum_bound(&self) -> Vec<f64> {
-        let unit = (self.trees.len() + 1) as f64 * 2f64.powi(-24);
-        self.magnitudes(1.0).into_iter().map(|total| total * unit).collect()
+        let terms = (self.trees.len() + 1) as f64;
+        let bound = |total: f64| match total < f64::from(f32::MAX) {
+            true => terms * (total * 2f64.powi(-24) + 2f64.powi(-150)),
+            false => f64::INFINITY,
+        };
+        self.magnitudes(1.0).into_iter().map(bound).collect()
     }
 
     /// `|base| + Σ over trees of the largest |leaf|`, each times `unit`, for each output: what no partial sum is beyond.

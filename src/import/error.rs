@@ -159,6 +159,12 @@ impl ImportError {
     }
 }
 
+/// What breaks lines or turns them round on a terminal, though it is no control character: separators, marks of direction, and
+/// characters of no width.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// `text` without control characters, cut after `longest` characters.
 fn one_line(text: &str, longest: usize) -> String {
     let mut line = String::with_capacity(text.len().min(longest));
@@ -168,11 +174,22 @@ fn one_line(text: &str, longest: usize) -> String {
             break;
         }
         match c {
-            // Line and paragraph separators break lines too, though they are no control characters.
-            '\u{2028}' | '\u{2029}' => line.extend(c.escape_unicode()),
+            _ if is_invisible(c) => line.extend(c.escape_unicode()),
             _ if c.is_control() => line.extend(c.escape_default()),
             _ => line.push(c),
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_not_show_is_spelled_out() {
+        let line = one_line("a\u{202e}b\u{1b}[31m\u{feff}c\nd\u{2028}e", 100);
+        assert_eq!(line, "a\\u{202e}b\\u{1b}[31m\\u{feff}c\\nd\\u{2028}e");
+        assert_eq!(one_line("abcdef", 3), "abc…");
+    }
 }

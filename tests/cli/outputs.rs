@@ -1,6 +1,6 @@
 //! Files that are written: whole or not at all, and refused before there is anything to write.
 
-use crate::{Scratch, fangorn, model, prints, refuses, zoo};
+use crate::{Scratch, fangorn, model, npy, prints, read_npy, refuses, zoo};
 
 /// Files of a folder whose names are not among these.
 fn others(folder: &std::path::Path, names: &[&str]) -> Vec<String> {
@@ -104,4 +104,56 @@ fn a_limit_is_named_with_the_flag_that_raises_it() {
         refuses(&["inspect", &churn, flag, value], &["model.ubj", "over the limit", flag]);
     }
     prints(&["inspect", &churn, "--max-file-bytes", "10000000"]);
+}
+
+/// The answers of rows without columns take no room in a file, so any number of them may be announced there.
+#[test]
+#[cfg(unix)]
+fn more_results_than_there_is_memory_for_are_refused() {
+    let scratch = Scratch::new("results");
+    let mut forest = fangorn::Forest::builder(0, 1);
+    forest.tree(0).leaf(0, &[0.5]);
+    let own = scratch.path("constant.fangorn");
+    let contents = fangorn::file::Contents::new(forest.build().expect("a forest"));
+    std::fs::write(&own, contents.to_bytes()).expect("a file");
+    for rows in [1u64 << 31, 1 << 61, 1 << 62] {
+        let file = scratch.path("rows.npy");
+        std::fs::write(&file, npy::<f32>(&[rows, 0], npyz::Order::C, &[])).expect("rows");
+        for output in ["value", "margin", "leaf", "tree"] {
+            let out = scratch.path("out.npy");
+            let command = ["predict", &own, "--rows", &file, "--output", output, "-o", &out];
+            let script = "ulimit -v 4000000; exec \"$0\" \"$@\"";
+            let run = std::process::Command::new("sh")
+                .args(["-c", script, env!("CARGO_BIN_EXE_fangorn")])
+                .args(command)
+                .output()
+                .expect("a shell");
+            let said = String::from_utf8_lossy(&run.stderr);
+            assert_eq!(run.status.code(), Some(2), "{rows} rows, {output}: {said}");
+            assert!(
+                said.lines().count() == 1 && said.contains("fewer rows") || said.contains("chunks"),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_refusal_is_one_line_whatever_was_noted_before() {
+    let scratch = Scratch::new("notes");
+    let short = scratch.file("short.csv", "1,2\n");
+    refuses(&["predict", &model("early-stopped"), "--rows", &short], &["short.csv", "line 1"]);
+    let churn = model("churn");
+    let columns: Vec<String> = (0..npy_columns(&zoo("churn", "rows.npy"))).map(|c| c.to_string()).collect();
+    let row = vec!["0.5"; columns.len()].join(",");
+    let numbered = scratch.file("numbered.csv", &format!("{}\n{row}\n", columns.join(",")));
+    let margins = scratch.file("margins.csv", "1\n2\n3\n");
+    let predict = ["predict", &churn, "--rows", &numbered, "--base-margin", &margins];
+    refuses(&predict, &["margins.csv", "3 rows"]);
+    assert!(fangorn(&predict[..4]).status.success());
+}
+
+/// Columns of a matrix in a file.
+fn npy_columns(path: &str) -> u64 {
+    read_npy::<f32>(path).0[1]
 }

@@ -182,3 +182,21 @@ fn damaged_npy_files_never_panic() {
         assert!(!line.contains("internal"), "round {round}: {line}");
     }
 }
+
+/// A parser that comes back to each open bracket would take hours for these.
+#[test]
+fn headers_of_many_brackets_are_refused_at_once() {
+    let scratch = Scratch::new("brackets");
+    for (open, close) in [("[", "]"), ("{", "}"), ("(", ")")] {
+        for count in [4, 31, 5000] {
+            for header in [open.repeat(count), open.repeat(count) + &close.repeat(count)] {
+                let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+                bytes.extend((header.len() as u16).to_le_bytes());
+                bytes.extend(header.as_bytes());
+                let file = scratch.path("rows.npy");
+                std::fs::write(&file, bytes).expect("a file");
+                refuses(&["predict", &model("churn"), "--rows", &file], &["rows.npy", "npy"]);
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! How a producer's users ask for its answer: which rounds of boosting predict, what is a missing value, and where sums start.
 
 use std::{
+    io::Read,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -9,7 +10,7 @@ use clap::Args;
 use fangorn::{Forest, file::Contents, forest::EarlyStop, import::LoadOptions, sum::Contract};
 
 use crate::{
-    error::{Error, Result, say},
+    error::{Error, Result, note},
     library_error,
     limits::LimitsChoice,
     rows::{self, Cell, Matrix},
@@ -52,9 +53,16 @@ fn iterations(text: &str) -> Result<Iterations, String> {
     }
 }
 
+/// Whether a file is a `.fangorn`, which knows no rounds.
+fn is_own(model: &Path) -> bool {
+    let mut begin = [0; fangorn::file::MAGIC.len()];
+    let read = std::fs::File::open(model).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == fangorn::file::MAGIC
+}
+
 impl Answer {
     /// Loads the model with the rounds that are asked for. Where none are, and the file names a best round before the
-    /// last, a line on standard error says so.
+    /// last, a line on standard error says so when the work is done.
     ///
     /// # Errors
     /// What the importer refuses, or `--iterations best` of a file that names no best round.
@@ -77,11 +85,16 @@ impl Answer {
                 load(Some(0..best + 1))
             }
             (None, Some(EarlyStop { best, rounds })) if best + 1 < rounds => {
-                say(&format!(
+                let first = best + 1;
+                let remedy = match is_own(model) {
+                    true => format!(
+                        "fangorn convert --iteration-range 0..{first} of XGBoost's file keeps the first"
+                    ),
+                    false => "--iterations best takes the first".into(),
+                };
+                note(format!(
                     "the best iteration is {best} (of {rounds}), and all {rounds} predict, as with Booster.predict; \
-                     --iterations best takes the first {}, as scikit-learn's wrapper does, --iterations all leaves this \
-                     line out",
-                    best + 1
+                     {remedy} {first}, as scikit-learn's wrapper does, --iterations all leaves this line out",
                 ));
                 Ok(contents)
             }

@@ -203,11 +203,7 @@ impl<'f> Engine<'f> {
     pub fn values<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::values(self.forest, row), |v| v as f32)),
-            Runs::Cpu(p) => {
-                let mut out = vec![0.0; rows.rows * p.width()];
-                let done = view(rows).and_then(|rows| p.predict_into(&rows, &mut out));
-                done.map(|()| out).map_err(|e| self.choice.blame(e))
-            }
+            Runs::Cpu(p) => view(rows).and_then(|rows| p.values(&rows)).map_err(|e| self.choice.blame(e)),
             #[cfg(feature = "burn")]
             Runs::Burn(op) => op.values(&T::narrowed(rows), &self.choice),
         }

@@ -67,9 +67,26 @@ pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "fangorn: {}", one_line(text));
 }
 
-/// `text` with each run of white space and control characters made one space.
+/// What is to be said when the command has done its work.
+static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Keeps a remark for [`say_notes`]: a command that is refused says why, on one line, and nothing besides.
+pub fn note(text: String) {
+    if let Ok(mut notes) = NOTES.lock() {
+        notes.push(text);
+    }
+}
+
+/// Says what was noted.
+pub fn say_notes() {
+    let notes = NOTES.lock().map(|mut notes| std::mem::take(&mut *notes)).unwrap_or_default();
+    notes.iter().for_each(|note| say(note));
+}
+
+/// `text` with each run of white space, control characters and marks of direction made one space.
 pub fn one_line(text: &str) -> String {
-    let apart = |c: char| c.is_control() || c.is_whitespace();
+    let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let apart = |c: char| c.is_control() || c.is_whitespace() || turns(c);
     text.split(apart).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 

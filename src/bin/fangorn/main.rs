@@ -98,7 +98,11 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Verify(args) => verify::run(args),
     };
-    match error::caught(run).unwrap_or_else(|panic| Err(Error::Defect(panic))) {
+    let outcome = error::caught(run).unwrap_or_else(|panic| Err(Error::Defect(panic)));
+    if outcome.is_ok() {
+        error::say_notes();
+    }
+    match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Differs) => ExitCode::from(1),
         Err(e) if e.is_closed_pipe() => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use super::{
     cell::{Column, Text},
     header::{self, Columns},
 };
-use crate::error::{Error, Result, say};
+use crate::error::{Error, Result, note};
 
 /// Reads a matrix.
 ///
@@ -63,9 +63,8 @@ pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
         more = next(&mut record)?;
     }
     let matrix = ended(wanted, matrix, "a header and nothing under it")?;
-    // After all that can fail, so that a refusal is one line.
-    if let Some(note) = &columns.note {
-        say(&format!("{}: {note}", wanted.path.display()));
+    if let Some(text) = &columns.note {
+        note(format!("{}: {text}", wanted.path.display()));
     }
     Ok(matrix)
 }
