@@ -56,11 +56,9 @@ impl FewRows {
 /// How rows become ranks of a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ranking {
-    /// For each line of columns by whichever costs least.
+    /// By whichever the machine is fastest with.
     #[default]
     Chosen,
-    /// By cells wherever a column can be, two blocks of rows at a time.
-    Cells,
     /// A line of columns at a time, by layers and searches.
     Lines,
     /// A column at a time.
@@ -69,13 +67,12 @@ pub enum Ranking {
 
 impl Ranking {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Chosen, Self::Cells, Self::Lines, Self::Columns];
+    pub const ALL: [Self; 3] = [Self::Chosen, Self::Lines, Self::Columns];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chosen => "ranks as chosen",
-            Self::Cells => "ranks by cells",
             Self::Lines => "ranks by lines",
             Self::Columns => "ranks by columns",
         }

@@ -11,7 +11,6 @@ use super::{
     line::{aligned, room},
     ranking::{
         Ranker,
-        cells::TOGETHER,
         row_block::{LINE, LineOf, MOST_LINES, RowBlock},
     },
     rows::{Row, Rows},
@@ -202,11 +201,10 @@ pub(super) fn ranked<T: Row>(
     }
     let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
     let rest = &mut rest[..turned];
-    let blocks = TOGETHER * BLOCK;
-    let mut others = rest.chunks_mut(columns * blocks);
-    for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * blocks).enumerate() {
-        let begin = b * blocks;
-        let here = blocks.min(count - begin);
+    let mut others = rest.chunks_mut(columns * BLOCK);
+    for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * BLOCK).enumerate() {
+        let begin = b * BLOCK;
+        let here = BLOCK.min(count - begin);
         let done = ranker.rank_blocks(&rows.slice(first + begin, here), ranks);
         debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
         // While they are close.

@@ -3,13 +3,11 @@
 //! What ranks are is said in [`crate::ranks`]; here is how rows become them. [`Ranker`] drives it; `lines` chooses for each line of
 //! columns what takes the fewest cycles.
 
-pub(super) mod cells;
 pub(super) mod count;
 mod lines;
 mod ranked;
 mod ranker;
 pub(super) mod row_block;
-mod scales;
 pub(super) mod search;
 mod tables;
 

@@ -8,7 +8,6 @@ use super::{
         nodes::Compare,
         rows::{Read, Row, Rows},
     },
-    cells::{Blocks, TOGETHER},
     lines::{Lines, Of},
     row_block::{LineRoom, RowBlock},
     search::{self, BLOCK, Coded, Columns, Missing, Search, Searched},
@@ -131,8 +130,7 @@ impl Ranker {
             features: ranks.features(),
             columns: ranks.columns().len(),
             sets: ranks.sets().to_vec(),
-            lines: (ranks.width() == Width::U8 && ranking != Ranking::Columns)
-                .then(|| singles.lines(ranks, ranking)),
+            lines: (ranks.width() == Width::U8 && ranking != Ranking::Columns).then(|| singles.lines(ranks)),
             singles,
             doubles: (ranks.compare() == CompareType::F64).then(|| Answers::new(ranks)),
         }
@@ -141,12 +139,6 @@ impl Ranker {
     /// Bytes and columns of a ranked row.
     pub fn shape(&self) -> (Width, usize) {
         (self.width, self.columns)
-    }
-
-    /// Columns that are found by cells, by line.
-    #[cfg(test)]
-    pub(super) fn by_cells(&self) -> Vec<u32> {
-        self.lines.as_ref().map_or_else(Vec::new, Lines::by_cells)
     }
 
     /// Columns of thresholds, and of questions.
@@ -230,15 +222,11 @@ impl Ranker {
         let mut first = 0;
         while first < rows.len() {
             let out = &mut out[first / BLOCK * room..];
-            if let Some(lines) = lines {
-                let ranks = Blocks { ranks: &mut *out, apart: BLOCK, between: room };
-                let done = self.by_lines(lines, rows, first, FEW_ROWS, ranks);
-                if done > 0 {
-                    first += done * BLOCK;
-                    continue;
-                }
+            let done =
+                lines.is_some_and(|lines| self.by_lines(lines, rows, first, FEW_ROWS, (&mut *out, BLOCK)));
+            if !done {
+                self.rank_strided(&rows.slice(first, BLOCK), out, [1, BLOCK])?;
             }
-            self.rank_strided(&rows.slice(first, BLOCK), out, [1, BLOCK])?;
             first += BLOCK;
         }
         Ok(())
@@ -255,13 +243,11 @@ impl Ranker {
         let lines = self.lines.as_ref().filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
         while first < rows.len() {
             let left = rows.len() - first;
-            if let (Some(lines), Some(out)) = (lines, R::bytes(out)) {
-                let ranks = Blocks { ranks: &mut out[first..], apart: strides[1], between: BLOCK };
-                let done = self.by_lines(lines, rows, first, BLOCK, ranks);
-                if done > 0 {
-                    first += done * BLOCK;
-                    continue;
-                }
+            if let (Some(lines), Some(out)) = (lines, R::bytes(out))
+                && self.by_lines(lines, rows, first, BLOCK, (&mut out[first..], strides[1]))
+            {
+                first += BLOCK;
+                continue;
             }
             if left >= FEW_ROWS {
                 self.some::<T, C, R, BLOCK>(answers, rows, first, out, strides);
@@ -362,76 +348,52 @@ impl Ranker {
         }
     }
 
-    /// Writes the ranks of a block or two of rows from `first` on, as bytes, a line of the rows' columns at a time, and says of how many.
-    /// None is of fewer than `least` rows; each has somebody's ranks past its last row.
+    /// Writes the ranks of a block of rows from `first` on, as bytes, a line of the rows' columns at a time, if there are at least so
+    /// many rows and their values follow each other. Somebody's ranks stand past the last row. Columns of ranks are `apart`.
     fn by_lines<T: Row>(
         &self,
         lines: &Lines,
         rows: &Rows<'_, T>,
         first: usize,
         least: usize,
-        mut out: Blocks<'_>,
-    ) -> usize {
+        out: (&mut [u8], usize),
+    ) -> bool {
         thread_local!(static ROOM: RefCell<LineRoom> = const { RefCell::new(LineRoom::NOTHING) });
         // Rows of one column lie there already.
-        let rows = T::singles(rows).filter(|rows| rows.columns() > 1);
-        let block = |b: usize| {
-            let (rows, first) = (rows?, first + b * BLOCK);
-            (rows.len() >= first + least).then(|| RowBlock::new(rows, first, BLOCK)).flatten()
-        };
-        let Some(one) = block(0) else { return 0 };
-        let other = if lines.together() > 1 { block(1) } else { None };
+        let rows = T::singles(rows).filter(|rows| rows.columns() > 1 && rows.len() >= first + least);
+        let Some(block) = rows.and_then(|rows| RowBlock::new(rows, first, BLOCK)) else { return false };
         // Nothing in here hands over to another task of the thread.
-        ROOM.with_borrow_mut(|room| match other {
-            Some(other) => self.in_room(lines, &[one, other], room, &mut out),
-            None => self.in_room(lines, slice::from_ref(&one), room, &mut out),
-        })
+        ROOM.with_borrow_mut(|room| self.in_room(lines, &block, room, out));
+        true
     }
 
     fn in_room(
         &self,
         lines: &Lines,
-        blocks: &[RowBlock<'_>],
+        rows: &RowBlock<'_>,
         room: &mut LineRoom,
-        out: &mut Blocks<'_>,
-    ) -> usize {
-        let apart = out.apart;
+        (out, apart): (&mut [u8], usize),
+    ) {
+        // The codes of a feature are those of this block's rows.
+        let mut coded = None;
         for line in lines.iter() {
-            let unsure = match line.has_cells() {
-                true => line.by_cells(blocks, &mut room.cells, out),
-                false => [0; TOGETHER],
-            };
-            if line.is_done(&unsure) {
+            let left = line.layered(rows, room, out, apart);
+            if left.wanted == 0 {
                 continue;
             }
-            for (b, rows) in blocks.iter().enumerate() {
-                // The codes of a feature are those of this block's rows.
-                let mut coded = None;
-                let (out, unsure) = (out.block(b), unsure[b]);
-                let mut left = line.layered(rows, room, out, apart);
-                left.wanted |= line.wanted(unsure);
-                if left.wanted == 0 {
-                    continue;
-                }
-                // A copy of it would be read before it has been written, which waits.
-                rows.columns(slice::from_ref(&left), &mut room.columns.0);
-                let values = Columns { of: &room.columns.0[..], apart: BLOCK };
-                let mut search = |columns: &[Searched]| {
-                    self.singles.tables.searched(columns, values, Columns { of: &mut *out, apart })
-                };
-                let all = line.unsettled(unsure).all(|column| search(&[column]));
-                debug_assert!(all, "a machine that ranks by cells searches, too");
-                let searched = line.searched();
-                let left = if search(searched) { &[] } else { searched };
-                let left = left.iter().map(|of| (of.to, of.from));
-                for (column, lane) in left.chain(line.others().iter().map(|of| (of.0, of.1.into()))) {
-                    let out = &mut out[column as usize * apart..][..BLOCK];
-                    let values = values.column(lane);
-                    self.one(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
-                }
+            // A copy of it would be read before it has been written, which waits.
+            rows.columns(slice::from_ref(&left), &mut room.columns.0);
+            let values = Columns { of: &room.columns.0[..], apart: BLOCK };
+            let searched = line.searched();
+            let done = self.singles.tables.searched(searched, values, Columns { of: &mut *out, apart });
+            let left = if done { &[] } else { searched };
+            let left = left.iter().map(|of| (of.to, of.from));
+            for (column, lane) in left.chain(line.others().iter().map(|of| (of.0, of.1.into()))) {
+                let out = &mut out[column as usize * apart..][..BLOCK];
+                let values = values.column(lane);
+                self.one(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
             }
         }
-        blocks.len()
     }
 }
 
@@ -550,7 +512,7 @@ impl<C: Compare> Answers<C> {
 
 impl Answers<f32> {
     /// How they come about a line of rows at a time.
-    fn lines(&self, ranks: &Ranks, ranking: Ranking) -> Lines {
+    fn lines(&self, ranks: &Ranks) -> Lines {
         let column = |(c, column): (usize, &Column)| {
             let thresholds = match (self.searches[c], column.asks) {
                 (Some(search), Asks::Thresholds { first, count }) => {
@@ -561,6 +523,6 @@ impl Answers<f32> {
             };
             Of { feature: column.feature, thresholds }
         };
-        Lines::new(ranks.columns().iter().enumerate().map(column), ranking)
+        Lines::new(ranks.columns().iter().enumerate().map(column))
     }
 }

@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 
 use super::{
     super::{line::Line, rows::Rows},
-    cells::{Blocks, CellRoom, Celled, Scales, TOGETHER, TableLine},
     search::{Layered, Missing},
 };
 #[cfg(target_arch = "aarch64")]
@@ -30,16 +29,11 @@ pub(crate) struct LineRoom {
     /// Values by column.
     pub(crate) columns: Line<[f32; LINE * BLOCK]>,
     reached: [Reached; MOST_LAYERS],
-    /// Keys of values.
-    pub(crate) cells: CellRoom,
 }
 
 impl LineRoom {
-    pub(crate) const NOTHING: Self = Self {
-        columns: Line([0.0; LINE * BLOCK]),
-        reached: [const { Line([[0; BLOCK]; 2]) }; MOST_LAYERS],
-        cells: CellRoom::NOTHING,
-    };
+    pub(crate) const NOTHING: Self =
+        Self { columns: Line([0.0; LINE * BLOCK]), reached: [const { Line([[0; BLOCK]; 2]) }; MOST_LAYERS] };
 }
 
 /// Rows whose values follow each other.
@@ -93,11 +87,6 @@ impl<'a> RowBlock<'a> {
         Some(Self { rows: std::array::from_fn(row), count, columns, of: PhantomData })
     }
 
-    /// One value.
-    pub(crate) fn value(&self, r: usize, column: usize) -> f32 {
-        self.row(r, column)[0]
-    }
-
     /// A row's columns from one on.
     fn row(&self, r: usize, first: usize) -> &'a [f32] {
         // SAFETY: a row has so many values.
@@ -138,30 +127,6 @@ impl<'a> RowBlock<'a> {
                 }
             }
         }
-    }
-
-    /// Ranks columns of a line by cells, if the machine is able, and says in `room` which rows are unsure. Blocks, two at most, are of the
-    /// same rows.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-    pub(crate) fn ranked_by_cells(
-        blocks: &[Self],
-        line: LineOf,
-        scales: &Scales,
-        of: (&[Celled], &[TableLine]),
-        room: &mut CellRoom,
-        out: &mut Blocks<'_>,
-    ) -> bool {
-        let Some(columns) = blocks.iter().map(|block| block.columns).min() else { return true };
-        assert!(line.first as usize <= columns, "columns are the rows'");
-        assert!(blocks.len() <= TOGETHER);
-        #[cfg(target_arch = "x86_64")]
-        if crate::cpu::simd::cells::available() {
-            let (blocks, most) = (blocks.iter().map(|block| &block.rows), line.most(columns));
-            // SAFETY: the line begins within the rows, which have columns up to `most` of it.
-            unsafe { crate::cpu::simd::cells::ranks(blocks, (line, most), scales, of, room, out) };
-            return true;
-        }
-        false
     }
 
     /// Ranks columns of a line that have few thresholds: `layers[j]` has the `j`th of each, ascending, and anything where a column has no

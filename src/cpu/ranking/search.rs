@@ -139,25 +139,15 @@ impl Searched {
         Self { search, from, to, alike: 1 }
     }
 
-    /// [`count_runs`] of searches.
+    /// Counts, from each column on, neighbours that take the same kernel. A run's length that is looked up is foreseen, one that is
+    /// counted is not.
     pub(crate) fn count_runs(columns: &mut [Self]) {
-        count_runs(columns, |column| column.search.kernel(), |column| &mut column.alike);
-    }
-}
-
-/// Counts, from each column on, neighbours that take the same kernel. A run's length that is looked up is foreseen, one that is counted
-/// is not.
-pub(in crate::cpu) fn count_runs<C, K: PartialEq>(
-    columns: &mut [C],
-    kernel: impl Fn(&C) -> K,
-    alike: impl Fn(&mut C) -> &mut u32,
-) {
-    let mut next: Option<(K, u32)> = None;
-    for column in columns.iter_mut().rev() {
-        let kernel = kernel(column);
-        let count = 1 + next.filter(|(of, _)| *of == kernel).map_or(0, |(_, count)| count);
-        *alike(column) = count;
-        next = Some((kernel, count));
+        let mut next: Option<Self> = None;
+        for column in columns.iter_mut().rev() {
+            let same = next.filter(|next| next.search.kernel() == column.search.kernel());
+            column.alike = 1 + same.map_or(0, |next| next.alike);
+            next = Some(*column);
+        }
     }
 }
 

@@ -7,7 +7,6 @@
 
 pub(super) mod avx2;
 pub(super) mod blend;
-pub(super) mod cells;
 mod copy;
 pub(super) mod count;
 pub(super) mod few;
