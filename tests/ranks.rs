@@ -407,8 +407,8 @@ fn columns_of_few_thresholds_and_of_many_are_ranked_alike() {
     }
 }
 
-/// One column of categories among numeric ones, at each end of a line of columns and within one. Blocks of rows are ranked in pairs
-/// where columns are found by cells: the second block's categories are its own.
+/// One column of categories among numeric ones, at each end of a line of columns and within one: each block of rows has
+/// categories of its own.
 #[test]
 fn a_category_among_numeric_columns_is_ranked_in_every_block() {
     const FEATURES: usize = 20;

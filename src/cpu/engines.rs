@@ -56,24 +56,21 @@ impl FewRows {
 /// How rows become ranks of a byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ranking {
-    /// By whichever the machine is fastest with.
+    /// A line of sixteen columns at a time, where the machine has kernels for that.
     #[default]
     Chosen,
-    /// A line of columns at a time, by layers and searches.
-    Lines,
     /// A column at a time.
     Columns,
 }
 
 impl Ranking {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Chosen, Self::Lines, Self::Columns];
+    pub const ALL: [Self; 2] = [Self::Chosen, Self::Columns];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chosen => "ranks as chosen",
-            Self::Lines => "ranks by lines",
             Self::Columns => "ranks by columns",
         }
     }
