@@ -46,11 +46,6 @@ impl FewRows {
             Self::Walks => "few rows by walks",
         }
     }
-
-    /// Whether this engine is allowed where others come before it if it is only chosen.
-    pub(super) fn allows(self, engine: Self, chosen: bool) -> bool {
-        self == engine || (self == Self::Chosen && chosen)
-    }
 }
 
 /// How rows become ranks of a byte.

@@ -24,6 +24,7 @@ mod program;
 mod ranking;
 mod rows;
 mod run;
+mod select;
 #[cfg(target_arch = "x86_64")]
 mod simd;
 mod sink;

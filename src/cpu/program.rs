@@ -7,18 +7,17 @@ use super::isa::{Isa, isa};
 #[cfg(target_arch = "x86_64")]
 use super::simd;
 use super::{
-    blend::{self, Blend},
+    blend::Blend,
     block::{Step, steps},
     emit::{Emission, LeafSlots, Visits},
     encoded::Encoded,
     engines::{Engines, FewRows},
-    few::{self, Few},
-    full::Full,
     ranking::{Ranked, Ranker, ranked},
     rows::{Row, Rows},
     run::Run,
+    select::{Costs, FewRowsEngine, Wanted},
     sink::Shared,
-    walk::{self, Shape},
+    walk::Shape,
     window::{Used, ranks_fit},
 };
 use crate::{
@@ -30,24 +29,6 @@ use crate::{
 
 /// Sizes a plan may leave to run time.
 pub(super) const MOST_SLOTS: usize = 64;
-
-/// Cycles, about.
-#[derive(Clone, Copy, Debug)]
-struct Costs {
-    /// Of a row, where rows are few.
-    few: f64,
-    /// Of a row among many that are walked.
-    many: f64,
-    /// Of a block of rows by blends, where there are some.
-    block: Option<f64>,
-}
-
-/// Cycles of a step of a walk beside some others, …
-const STEP: f64 = 4.0;
-/// … and beside 63 in vectors.
-const VECTOR_STEP: f64 = 2.0;
-/// The same of a row through trees abreast, where a walk waits for those beside it.
-const ABREAST_STEP: f64 = 2.5;
 
 /// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
 /// (but for scratch that each thread keeps: partial sums, copies of cached rows, and slots where margins are the least or
@@ -79,12 +60,8 @@ pub struct Program {
     /// Trees that are evaluated by blends, where the schedule wants that, by how many of their levels are. Rows are then ranked
     /// as they are cached.
     pub(super) blends: Vec<(u32, Blend)>,
-    /// Trees as a few rows are walked, where that is another way.
-    pub(super) few: Option<Few>,
-    /// Whether a few rows are walked through many trees abreast, where a row fits no registers.
-    pub(super) abreast: bool,
-    /// Full trees, where that is not as fast.
-    pub(super) full: Option<Full>,
+    /// What walks a few rows.
+    pub(super) few: FewRowsEngine,
     /// Fewer rows than this are walked a row at a time.
     few_rows: usize,
     /// What of a row the trees read.
@@ -97,7 +74,7 @@ pub struct Program {
     parallel_inside: bool,
     /// Rows of an iteration of the one parallel loop, where there is one and it is over rows.
     rows_a_task: Option<u32>,
-    /// What rows take, counted once: a batch of one row is shorter than the count.
+    /// What batches take.
     costs: Costs,
     /// Whether the machine walks vectors of rows.
     pub(super) vectors: bool,
@@ -148,20 +125,10 @@ impl Program {
         let steps = steps(&plan.body, &used, able);
         let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
         let small = values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps);
-        let may = |engine, chosen| small && engines.few_rows.allows(engine, chosen);
-        let few =
-            (able && may(FewRows::Registers, true)).then(|| Few::new(forest, lowered.order())).flatten();
+        let wanted =
+            Wanted { forest, order: lowered.order(), small, vectors: able, engine: engines.few_rows };
+        let few = FewRowsEngine::select(&wanted);
         let nodes = Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows);
-        #[cfg(target_arch = "x86_64")]
-        let many = lowered.order().len() >= simd::avx2::abreast::TREES_AT_LEAST;
-        #[cfg(target_arch = "x86_64")]
-        let abreast =
-            able && many && features > 0 && may(FewRows::Abreast, few.is_none() && crate::isa::gathers());
-        #[cfg(not(target_arch = "x86_64"))]
-        let abreast = false;
-        let full = may(FewRows::Full, few.is_none() && !abreast)
-            .then(|| Full::new(forest, lowered.order()))
-            .flatten();
         let blends = plan
             .blend_window()
             .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions && !engines.scalar)
@@ -169,22 +136,11 @@ impl Program {
             .unwrap_or_default();
         let ranker = lowered.ranks().map(|ranks| Ranker::by(ranks, engines.ranking));
         let columns = ranker.as_ref().map_or((0, 0), Ranker::columns);
-        let steps_of_a_row = nodes.steps() as f64;
-        let costs = Costs {
-            few: match (&few, &full) {
-                (Some(few), _) => few.cycles(),
-                (None, Some(full)) => full.cycles(),
-                (None, None) if abreast => ABREAST_STEP * steps_of_a_row,
-                (None, None) => STEP * steps_of_a_row,
-            },
-            many: if able { VECTOR_STEP } else { STEP } * steps_of_a_row,
-            block: blends.iter().map(|(_, blend)| blend.cycles(columns)).reduce(f64::max),
-        };
+        let block = blends.iter().map(|(_, blend)| blend.cycles(columns)).reduce(f64::max);
+        let costs = Costs::new(&few, &nodes, able, block);
         Ok(Self {
-            few_rows: if few.is_some() { few::ROWS } else { walk::FEW_ROWS },
+            few_rows: few.rows(),
             few,
-            abreast,
-            full,
             steps,
             used,
             nodes,
@@ -236,9 +192,7 @@ impl Program {
     /// The same, for batches for which `many` would have been taken that are small enough to be faster here.
     #[must_use]
     pub(crate) fn instead_of(mut self, many: &Self) -> Self {
-        let rows = many.costs.block.unwrap_or(0.0) / self.costs.few;
-        // As a cast makes of any number, so of none.
-        self.few_rows = (rows as usize).clamp(1, blend::BLOCK);
+        self.few_rows = self.costs.rows_below_a_block_of(&many.costs);
         self
     }
 
@@ -251,25 +205,12 @@ impl Program {
     /// Into how many shares a batch's trees are dealt out to threads: where the schedule has rows on threads, and those of the
     /// batch would keep one thread only, for long enough.
     pub(super) fn shares(&self, rows: usize) -> usize {
-        /// Cycles that are worth waking a thread for.
-        const SHARE: f64 = 50_000.0;
         let one_task = self.rows_a_task.is_some_and(|of_task| rows <= of_task as usize);
         // A plan with sums of its own for some trees deals these out itself.
         if self.threads == 1 || !one_task || !self.plan.partials.is_empty() {
             return 1;
         }
-        let shares = (self.cycles(rows) / SHARE) as usize;
-        shares.min(self.threads as usize).min(self.trees()).max(1)
-    }
-
-    /// Cycles that a batch takes, about.
-    fn cycles(&self, rows: usize) -> f64 {
-        let Costs { few, many, block } = self.costs;
-        match block {
-            Some(block) => block * rows.div_ceil(blend::BLOCK) as f64,
-            None if rows < self.few_rows => few * rows as f64,
-            None => many * rows as f64,
-        }
+        self.costs.shares(rows, self.few_rows).min(self.threads as usize).min(self.trees()).max(1)
     }
 
     /// Whether it has blends, which a few rows don't fill.
@@ -329,8 +270,7 @@ impl Program {
     /// Bytes of its nodes and slots.
     pub fn node_bytes(&self) -> usize {
         self.blends.iter().map(|(_, blend)| blend.bytes()).sum::<usize>()
-            + self.few.as_ref().map_or(0, Few::bytes)
-            + self.full.as_ref().map_or(0, Full::bytes)
+            + self.few.bytes()
             + self.nodes.bytes()
             + self.wide.as_ref().map_or(0, Encoded::bytes)
             + size_of_val(&self.slots[..])
@@ -338,12 +278,7 @@ impl Program {
 
     /// What walks a few rows.
     pub fn few_rows_engine(&self) -> FewRows {
-        match () {
-            () if self.few.is_some() => FewRows::Registers,
-            () if self.abreast => FewRows::Abreast,
-            () if self.full.is_some() => FewRows::Full,
-            () => FewRows::Walks,
-        }
+        self.few.name()
     }
 
     /// Writes `rows x trees` leaf slots, trees in the producer's order.
@@ -525,23 +460,8 @@ impl std::fmt::Display for Program {
         if let Encoded::Tiled(tiles) = &self.nodes {
             writeln!(f, "  tiles: {tiles}")?;
         }
-        if let Some(few) = &self.few {
-            writeln!(
-                f,
-                "  fewer than {} rows: a row at a time, {} tiles of 15 splits",
-                self.few_rows,
-                few.tiles.len()
-            )?;
-        }
-        if self.abreast {
-            writeln!(f, "  fewer than {} rows: a row at a time, 64 trees abreast", self.few_rows)?;
-        }
-        if self.full.is_some() {
-            writeln!(
-                f,
-                "  fewer than {} rows: a row at a time, trees filled up, four side by side",
-                self.few_rows
-            )?;
+        if let Some(text) = self.few.text() {
+            writeln!(f, "  fewer than {} rows: a row at a time, {text}", self.few_rows)?;
         }
         for (levels, blend) in &self.blends {
             write!(f, "  blends: {} of {} trees", blend.count(), self.trees())?;

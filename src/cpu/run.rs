@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::full::Full;
+#[cfg(target_arch = "x86_64")]
+use super::simd;
 use super::{
     blend::{self, Exits},
     block::{BlockLoop, Step},
@@ -11,12 +12,11 @@ use super::{
     line::Line,
     program::{MOST_SLOTS, Program, next_worker},
     rows::{Read, Row, Rows},
+    select::FewRowsEngine,
     sink::{Moved, Sink},
     walk::{self, From, Shape, Span, Walkable},
     window::{self, Window},
 };
-#[cfg(target_arch = "x86_64")]
-use super::{few::Few, simd};
 use crate::{
     plan::{Dim, Extents, Limit, Range, RowLoop, Size, Sum, Value},
     schedule::MOST_DEPTH,
@@ -217,30 +217,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             }
             return;
         }
-        #[cfg(target_arch = "x86_64")]
-        if let Some(few) = self.few(row, shape).filter(|_| !S::ORDERED) {
-            // SAFETY: the machine has what it was made for; the spans were checked against rows and trees, the columns
-            // against the forest.
-            return unsafe { simd::few::block(few, self.rows, row, tree, sink) };
-        }
-        if let (Some(full), Some(rows), false) = (self.full(row, shape), T::singles(self.rows), S::ORDERED) {
-            for r in 0..row.count {
-                match full.row(rows, row.at(r)) {
-                    Some(values) => full.block(values, row.at(r), tree, sink),
-                    None => self.portable(rows, row.one(r), tree, shape, Moved { sink, by: 0 }),
-                }
-            }
+        // Walks in a certain order are traces of the plan's loops.
+        if !S::ORDERED && shape.rows_inside && row.count < p.few_rows() && self.few(row, tree, shape, sink) {
             return;
-        }
-        #[cfg(target_arch = "x86_64")]
-        if let Some(rows) =
-            T::singles(self.rows).filter(|rows| !S::ORDERED && self.abreast(rows, row, tree, shape))
-        {
-            // SAFETY: the machine is able, rows' values follow each other, and no node asks a question; the rest as below.
-            return unsafe {
-                // `Run::abreast` keeps them out.
-                of_encoding!(&p.nodes, nodes => simd::avx2::abreast::block(nodes, rows, row, tree, sink), _ => {})
-            };
         }
         if let Some(window) = state.window.filter(|w| w.holds(row))
             && self.in_window(window, row, tree, shape, sink)
@@ -277,26 +256,43 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         self.portable(rows, row, tree, shape, sink);
     }
 
-    /// What walks so few rows a row at a time, where a tree is walked for all of them.
-    #[cfg(target_arch = "x86_64")]
-    fn few(&self, row: Span, shape: Shape) -> Option<&'a Few> {
-        let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
-        let few = self.program.few.as_ref().filter(|_| !wide && shape.rows_inside);
-        few.filter(|_| row.count < self.program.few_rows())
-    }
-
-    /// The same for a row that fits no registers.
-    fn full(&self, row: Span, shape: Shape) -> Option<&'a Full> {
-        let full = self.program.full.as_ref().filter(|_| shape.rows_inside && self.rows.is_unit());
-        full.filter(|_| row.count < self.program.few_rows())
-    }
-
-    /// Whether few rows go through many trees abreast.
-    #[cfg(target_arch = "x86_64")]
-    fn abreast(&self, rows: &Rows<'_>, row: Span, tree: Span, shape: Shape) -> bool {
-        use simd::avx2::abreast::TREES_AT_LEAST;
-        let few = self.program.abreast && shape.rows_inside && row.count < self.program.few_rows();
-        few && simd::fits(rows) && self.addresses_fit() && tree.step == 1 && tree.count >= TREES_AT_LEAST
+    /// Has a few rows walked by the engine for them, if it can read these rows.
+    fn few<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S) -> bool {
+        let p = self.program;
+        match &p.few {
+            #[cfg(target_arch = "x86_64")]
+            FewRowsEngine::Registers(few) if T::doubles(self.rows).is_none() || p.wide.is_none() => {
+                // SAFETY: the machine has what it was made for; the spans were checked against rows and trees, the columns
+                // against the forest.
+                unsafe { simd::few::block(few, self.rows, row, tree, sink) };
+                true
+            }
+            FewRowsEngine::Full(full) if self.rows.is_unit() => {
+                let Some(rows) = T::singles(self.rows) else { return false };
+                for r in 0..row.count {
+                    match full.row(rows, row.at(r)) {
+                        Some(values) => full.block(values, row.at(r), tree, sink),
+                        None => self.portable(rows, row.one(r), tree, shape, Moved { sink, by: 0 }),
+                    }
+                }
+                true
+            }
+            #[cfg(target_arch = "x86_64")]
+            FewRowsEngine::Abreast => {
+                let Some(rows) = T::singles(self.rows).filter(|rows| simd::fits(rows)) else { return false };
+                if !self.addresses_fit() || tree.step != 1 || tree.count < simd::avx2::abreast::TREES_AT_LEAST
+                {
+                    return false;
+                }
+                // SAFETY: the machine is able, rows' values follow each other, and no node asks a question; the spans were
+                // checked against rows and trees, the columns against the forest. Tiles are kept out when it is chosen.
+                unsafe {
+                    of_encoding!(&p.nodes, nodes => simd::avx2::abreast::block(nodes, rows, row, tree, sink), _ => {});
+                }
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Whether addresses can be gathered, with signed offsets of 32 bits.
