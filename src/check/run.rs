@@ -34,7 +34,7 @@ const QUICK_STEPS: usize = 8_000;
 /// Steps for each node of a large model beside that, as loading it takes longer, too.
 const QUICK_STEPS_A_NODE: f64 = 0.03;
 /// Values of rows that a quick check makes, at most: 0.1 ms of a wide model.
-const QUICK_VALUES: usize = 40_000;
+const QUICK_VALUES: usize = 30_000;
 /// Values of a batch of those rows: of more than 7000 columns fewer rows than two blocks have to do.
 const QUICK_BATCH: usize = 1 << 20;
 /// Leaves of a batch that are added up and held against its margins.
@@ -62,6 +62,8 @@ struct Plan {
     /// Each row is walked through one tree of so many by the reference, so that a large forest takes no longer.
     one_tree_of: usize,
     batches: Vec<usize>,
+    /// Whether f64 rows go through every batch and have all their sums compared, as f32 rows do.
+    whole_of_wide: bool,
 }
 
 /// Steps of a walk through a tree, about: as many as its number of nodes has bits, or of a large tree what its leaves are
@@ -89,7 +91,9 @@ impl Plan {
         let slots = |most: usize| most / (trees * forest.leaf_width().max(1));
         let few = FEW.into_iter();
         match check {
-            SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new() },
+            SelfCheck::Off => {
+                Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new(), whole_of_wide: false }
+            }
             SelfCheck::Quick => {
                 let steps = QUICK_STEPS + (nodes as f64 * QUICK_STEPS_A_NODE) as usize;
                 // Rows of both types go through it.
@@ -103,6 +107,7 @@ impl Plan {
                         true => 1,
                         false => (distinct * of_a_row).div_ceil(steps).clamp(1, trees),
                     },
+                    whole_of_wide: false,
                     // A device has one kernel for all batches.
                     batches: few
                         .take(if whole { 1 } else { FEW.len() })
@@ -119,6 +124,7 @@ impl Plan {
                     distinct,
                     rounds: (FULL_STEPS / (distinct * of_a_row)).clamp(1, wanted.max(1)),
                     one_tree_of: 1,
+                    whole_of_wide: true,
                     batches: FULL
                         .into_iter()
                         .chain([distinct.max(TWO_BLOCKS)])
@@ -167,14 +173,22 @@ fn one_round<T: Cell>(
     probes.values.iter_mut().for_each(|value| *value = runner.cast(*value));
     let expected = Expected::new(forest, &probes, plan.one_tree_of);
     let most = plan.batches.iter().copied().max().unwrap_or(0);
-    let all: Vec<T> = (0..most).flat_map(|r| probes.row(r % distinct)).copied().collect();
+    let mut all = Vec::with_capacity(most * probes.columns);
+    (0..most).for_each(|r| all.extend_from_slice(probes.row(r % distinct)));
     // Short batches begin at rows of their own.
     let mut begin = 0;
-    for &batch in &plan.batches {
+    for (b, &batch) in plan.batches.iter().enumerate() {
         let first = if begin + batch <= most { begin } else { 0 };
         begin = first + batch;
         let rows = &all[first * probes.columns..][..batch * probes.columns];
-        let found = compare(forest, runner, rows, |r| (first + r) % distinct, &expected, bound);
+        // Rows of f64 are walked node by node, and their leaves are added up as those of f32 rows are.
+        let wide = size_of::<T>() > size_of::<f32>() && !plan.whole_of_wide;
+        let sums = !wide || batch < TWO_BLOCKS;
+        if wide && b + 1 == FEW.len() {
+            continue;
+        }
+        let of = (&expected, sums.then_some(bound));
+        let found = compare(forest, runner, rows, |r| (first + r) % distinct, of);
         if let Some((row, what)) = found {
             let values = probes.row((first + row) % distinct).iter().map(|v| (*v).into()).collect();
             return Some(Difference { batch, row, values, what });
@@ -226,8 +240,7 @@ fn compare<T: Cell>(
     runner: &impl Runner<T>,
     rows: &[T],
     distinct: impl Fn(usize) -> usize,
-    expected: &Expected,
-    bound: &[f64],
+    (expected, bound): (&Expected, Option<&[f64]>),
 ) -> Option<(usize, Finding)> {
     let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
     let refused = |e: Failure| Some((0, Finding::Refused(e.to_string())));
@@ -250,6 +263,7 @@ fn compare<T: Cell>(
     // Sums of three denormals that a device takes for zero at each addition.
     let denormal = if runner.flushes_denormals() { 3.0 * (trees + 1) as f64 } else { 0.0 };
     let denormal = denormal * f64::from(f32::MIN_POSITIVE);
+    let bound = bound?;
     if let Some(margins) = runner.margins(rows) {
         let margins = match margins {
             Ok(margins) => margins,

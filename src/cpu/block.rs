@@ -315,3 +315,83 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cpu::Program,
+        forest::{CompareType, Forest, Side},
+        plan::{Request, lower},
+        schedule::Schedule,
+    };
+
+    /// A loop over rows.
+    fn over(register: u32, start: u32, step: Value, limits: &[(Value, &[u32])]) -> Chain {
+        let limits = limits.iter().map(|(end, minus)| Limit { end: *end, minus: minus.to_vec() }).collect();
+        let range = Range { start: Value::Const(start), step, limits };
+        Chain { dim: Dim::Batch, register, range, map: Map::Serial, lanes: 1 }
+    }
+
+    #[test]
+    fn a_loop_through_anothers_tile_is_joined_with_it() {
+        let rows = Value::Slot(9);
+        let outer = |step| over(3, 0, step, &[(rows, &[])]);
+        let inner = |tile, start, step| over(4, start, step, &[(tile, &[]), (rows, &[3])]);
+        let join = |tile, start, step| joined(&outer(tile), &inner(tile, start, step));
+        let both = join(Value::Const(64), 0, Value::Const(4)).expect("64 is 16 times 4");
+        assert_eq!((both.register, both.range.start, both.range.step), (3, Value::Const(0), Value::Const(4)));
+        assert_eq!(both.range.limits, [Limit { end: rows, minus: vec![] }]);
+        // The last step in a tile would be cut short, or may be.
+        assert!(join(Value::Const(64), 0, Value::Const(48)).is_none());
+        assert!(join(Value::Slot(1), 0, Value::Slot(2)).is_none());
+        assert!(join(Value::Slot(1), 0, Value::Slot(1)).is_some());
+        assert!(join(Value::Slot(1), 0, Value::Const(1)).is_some());
+        // The inner loop begins elsewhere, or ends by itself.
+        assert!(join(Value::Const(64), 1, Value::Const(1)).is_none());
+        let alone = over(4, 0, Value::Const(1), &[(rows, &[3])]);
+        assert!(joined(&outer(Value::Const(64)), &alone).is_none());
+    }
+
+    #[test]
+    fn an_outer_limit_holds_for_both_loops_or_falls_between_two_tiles() {
+        let tile = Value::Const(64);
+        let inner = over(4, 0, Value::Const(1), &[(tile, &[])]);
+        let with = |start, limits| joined(&over(3, start, tile, limits), &inner).is_some();
+        assert!(with(0, &[(Value::Const(128), &[])]));
+        assert!(!with(0, &[(Value::Const(100), &[])]), "100 is inside a tile");
+        assert!(!with(1, &[(Value::Const(128), &[])]), "tiles that begin at 1 don't end at 128");
+        assert!(!with(0, &[(Value::Slot(9), &[])]), "nobody knows where it falls");
+        assert!(!with(0, &[(Value::Const(128), &[2])]), "an outer loop moves it");
+    }
+
+    #[test]
+    fn text_says_which_loops_are_parallel_and_which_steps_are_unrolled() {
+        let mut forest = Forest::builder(2, 1);
+        for _ in 0..4 {
+            let mut tree = forest.tree(0);
+            tree.split(0, CompareType::F32.less(0.5), Side::Left, 1, 2);
+            tree.split(1, CompareType::F32.less(0.5), Side::Left, 3, 4);
+            for leaf in [2, 3, 4] {
+                tree.leaf(leaf, &[1.0]);
+            }
+        }
+        let forest = forest.build().expect("a forest");
+        let text = |schedule: &str| {
+            let schedule = Schedule::parse(schedule).expect("a schedule");
+            let lowered = lower(&forest, &schedule, Request { threads: 2, ..Request::cpu() });
+            let program = Program::new(&forest, &lowered.expect("lowered"), 2).expect("a program");
+            program.to_string()
+        };
+        let tiled = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\n";
+        let parallel = text(&format!("{tiled}parallel(b0)"));
+        assert!(parallel.contains("par.for r0 in rows"), "{parallel}");
+        assert_eq!(parallel.matches("for r").count(), 1, "{parallel}");
+        let serial = text(tiled);
+        assert!(!serial.contains("par."), "{serial}");
+        assert!(!serial.contains("tested"), "{serial}");
+        let peeled = text(&format!("{tiled}peelWalk(b1, 1)"));
+        assert!(peeled.contains(" unrolled 1 until leaf"), "{peeled}");
+        assert!(!peeled.contains("tested"), "{peeled}");
+    }
+}

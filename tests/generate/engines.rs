@@ -37,9 +37,11 @@ pub fn engines() -> Vec<(String, Option<Schedule>, Engines)> {
     for few_rows in FewRows::ALL {
         all.push((few_rows.name().to_owned(), window(""), with_few(few_rows)));
     }
-    for few_rows in [FewRows::Registers, FewRows::Full] {
+    for (name, few_rows) in
+        [("registers, trees eight apart", FewRows::Registers), ("full trees, eight apart", FewRows::Full)]
+    {
         let apart = Schedule::parse("tile(tree, t0, t1, 8)\nreorder(t1, t0, batch)").expect("a schedule");
-        all.push((format!("{}, trees eight apart", few_rows.name()), Some(apart), with_few(few_rows)));
+        all.push((name.to_owned(), Some(apart), with_few(few_rows)));
     }
     for ranking in Ranking::ALL {
         let name = ranking.name();
