@@ -146,7 +146,7 @@ fn a_refusal_is_one_line_whatever_was_noted_before() {
     let churn = model("churn");
     let columns: Vec<String> = (0..npy_columns(&zoo("churn", "rows.npy"))).map(|c| c.to_string()).collect();
     let row = vec!["0.5"; columns.len()].join(",");
-    let numbered = scratch.file("numbered.csv", &format!("{}\n{row}\n", columns.join(",")));
+    let numbered = scratch.file("numbered.csv", format!("{}\n{row}\n", columns.join(",")));
     let margins = scratch.file("margins.csv", "1\n2\n3\n");
     let predict = ["predict", &churn, "--rows", &numbered, "--base-margin", &margins];
     refuses(&predict, &["margins.csv", "3 rows"]);

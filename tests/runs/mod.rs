@@ -33,7 +33,7 @@ pub fn request(device: Device, threads: u32) -> Request {
 pub fn walked_rows(case: &Case, lowered: &Lowered) -> Vec<Vec<f32>> {
     fn ranked<R: Rank>(ranks: &Ranks, row: &[f32]) -> Vec<f32> {
         let mut out = vec![R::default(); ranks.columns().len()];
-        Ranker::new(&ranks).rank(&Rows::new(row, row.len()).unwrap(), &mut out).unwrap();
+        Ranker::new(ranks).rank(&Rows::new(row, row.len()).unwrap(), &mut out).unwrap();
         out.into_iter().map(|rank| rank.into() as f32).collect()
     }
     let walked = |r: usize| match lowered.ranks() {
