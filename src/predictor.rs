@@ -438,12 +438,12 @@ impl Predictor {
     ) -> Result<()> {
         let outputs = self.program.outputs();
         let width = if values { self.width() } else { outputs };
-        if out.len() != rows.len() * width {
+        if rows.len().checked_mul(width) != Some(out.len()) {
             return Err(Error::Rows(format!(
                 "room for {} values, {} rows need {}",
                 out.len(),
                 rows.len(),
-                rows.len() * width
+                rows.len().saturating_mul(width)
             )));
         }
         if width == outputs {
@@ -454,7 +454,11 @@ impl Predictor {
         // The margins of a row are more or fewer than its values: they stand in scratch that the thread keeps.
         thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut margins = MARGINS.with(RefCell::take);
-        margins.resize(rows.len() * outputs, 0.0);
+        let needed = rows
+            .len()
+            .checked_mul(outputs)
+            .filter(|needed| margins.try_reserve_exact(needed.saturating_sub(margins.len())).is_ok());
+        margins.resize(needed.ok_or_else(|| no_room(rows.len(), outputs))?, 0.0);
         let done = self.program_for(rows.len()).margins_by(&self.summing, rows, leaves, &mut margins);
         let task = |(block, (margins, values)): (usize, (&mut [f32], &mut [f32]))| {
             self.scale(margins);
@@ -564,17 +568,20 @@ impl Predictor {
 
 /// Room for so many results of each row.
 fn room<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
-    let mut out = Vec::new();
+    /// Fewer are asked for without a question.
+    const SURE: usize = 1 << 20;
     match rows.checked_mul(width) {
-        Some(count) if out.try_reserve_exact(count).is_ok() => {
-            out.resize(count, T::default());
-            Ok(out)
+        // Memory that comes as zeros is first written by whoever computes it, so it is not filled here.
+        Some(count) if count < SURE || Vec::<T>::new().try_reserve_exact(count).is_ok() => {
+            Ok(vec![T::default(); count])
         }
-        _ => {
-            let what = format!("{rows} rows of {width} results each are more than there is memory for");
-            Err(Error::Rows(format!("{what}; predict fewer rows at a time")))
-        }
+        _ => Err(no_room(rows, width)),
     }
+}
+
+fn no_room(rows: usize, width: usize) -> Error {
+    let what = format!("{rows} rows of {width} results each are more than there is memory for");
+    Error::Rows(format!("{what}; predict fewer rows at a time"))
 }
 
 /// The options that several constructors name.

@@ -3,9 +3,10 @@
 use fangorn::{Forest, forest::Targets};
 
 /// How far a sum in `f32`, in any order, may be from the exact one for a row that reaches these leaves, by output:
-/// `(trees + 1) x 2^-24 x (|base| + Σ |leaf|)`.
+/// `(trees + 1) x (2^-24 x (|base| + Σ |leaf|) + 2^-150)`, and no bound where that sum reaches the largest `f32`.
 pub fn of_row(forest: &Forest, slots: impl ExactSizeIterator<Item = u32>) -> Vec<f32> {
-    let unit = (slots.len() + 1) as f64 * 2f64.powi(-24);
+    let terms = (slots.len() + 1) as f64;
+    let unit = terms * 2f64.powi(-24);
     let mut sums: Vec<f64> = forest.base_score.iter().map(|b| b.0.abs()).collect();
     for (tree, slot) in slots.enumerate() {
         let leaf = forest.leaf(slot);
@@ -14,5 +15,9 @@ pub fn of_row(forest: &Forest, slots: impl ExactSizeIterator<Item = u32>) -> Vec
             Targets::All => sums.iter_mut().zip(leaf).for_each(|(sum, v)| *sum += v.0.abs()),
         }
     }
-    sums.into_iter().map(|sum| (sum * unit) as f32).collect()
+    let bound = |sum: f64| match sum * (1.0 + unit) < f64::from(f32::MAX) {
+        true => (sum * unit + terms * 2f64.powi(-150)) as f32,
+        false => f32::INFINITY,
+    };
+    sums.into_iter().map(bound).collect()
 }

@@ -13,7 +13,7 @@ use fangorn::{
 };
 
 /// Prints what ranks of a model come to for each choice of width, and what ranking takes, in microseconds a row: into rows of ranks, and
-/// into columns of 128 rows each, with the model's thresholds and with one threshold a column, which is the least that anybody asks. Beside
+/// into columns of 64 rows each, with the model's thresholds and with one threshold a column, which is the least that anybody asks. Beside
 /// it what it takes to read a value of each line of the cache that is ranked, as nobody predicts without that, and to predict.
 pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn Error>> {
     let forest = import::load(model, &Default::default())?;
@@ -76,7 +76,7 @@ fn single(ranks: &Ranks, choice: Choice, features: usize) -> Result<Ranks, Box<d
     Ok(Ranks::new(&stumps.build()?, choice)?)
 }
 
-/// The median time a row, in microseconds of thread CPU time: ranks by row, by column for 128 rows at a time as predictions take them, those of one threshold a
+/// The median time a row, in microseconds of thread CPU time: ranks by row, by column for 64 rows at a time as predictions take them, those of one threshold a
 /// column, a value read of each line, and a prediction.
 fn measure<R: Rank>(
     [ranks, single]: [&Ranks; 2],
@@ -86,14 +86,12 @@ fn measure<R: Rank>(
     predictor: &Predictor,
 ) -> Result<[f64; 5], fangorn::Error> {
     const BLOCK: usize = 64;
-    /// That are ranked together.
-    const BLOCKS: usize = 2;
     /// Values of a line.
     const LINE: u32 = 16;
     let (ranker, columns) = (Ranker::new(ranks), ranks.columns().len());
     let mut lines: Vec<usize> = used.iter().map(|column| (column / LINE * LINE) as usize).collect();
     lines.dedup();
-    let mut out = vec![R::default(); rows.len().next_multiple_of(BLOCKS * BLOCK) * columns];
+    let mut out = vec![R::default(); rows.len().next_multiple_of(BLOCK) * columns];
     let mut margins = vec![0.0; rows.len() * predictor.program().outputs()];
     let mut times = [const { Vec::new() }; 5];
     let calls = (16_384 / rows.len().max(1)).max(1);
@@ -107,7 +105,7 @@ fn measure<R: Rank>(
     };
     let by_column = |ranks: &Ranks, ranker: &Ranker, out: &mut [R]| {
         let columns = ranks.columns().len();
-        let each = BLOCKS * BLOCK;
+        let each = BLOCK;
         // In the same room again and again, as predictions do.
         for first in (0..rows.len()).step_by(each) {
             ranker.rank_strided(

@@ -181,10 +181,11 @@ fn one_round<T: Cell>(
         let first = if begin + batch <= most { begin } else { 0 };
         begin = first + batch;
         let rows = &all[first * probes.columns..][..batch * probes.columns];
-        // Rows of f64 are walked node by node, and their leaves are added up as those of f32 rows are.
+        // Rows of f64 are slower to walk. Their leaves are added up by the code that adds up those of f32 rows.
         let wide = size_of::<T>() > size_of::<f32>() && !plan.whole_of_wide;
         let sums = !wide || batch < TWO_BLOCKS;
-        if wide && b + 1 == FEW.len() {
+        let longest_of_few = b + 1 == FEW.len();
+        if wide && longest_of_few {
             continue;
         }
         let of = (&expected, sums.then_some(bound));

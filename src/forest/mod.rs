@@ -375,12 +375,14 @@ impl Forest {
 
     /// The margin's error bound for a sum in `f32` in any order, for each output:
     /// `(trees + 1) x (2^-24 x (|base| + Σ over trees of the largest |leaf|) + 2^-150)`, as a leaf below the least `f32` is rounded
-    /// to half of it at most. Where the bracket reaches the largest `f32`, a partial sum may overflow, and the bound is infinite.
+    /// to half of it at most. Where the sum of magnitudes reaches the largest `f32`, a partial sum may overflow, and the bound is infinite.
     pub fn sum_bound(&self) -> Vec<f64> {
         let terms = (self.trees.len() + 1) as f64;
-        let bound = |total: f64| match total < f64::from(f32::MAX) {
-            true => terms * (total * 2f64.powi(-24) + 2f64.powi(-150)),
-            false => f64::INFINITY,
+        let unit = terms * 2f64.powi(-24);
+        let bound = |total: f64| {
+            // The least and the largest leaf are no sums.
+            let overflows = self.aggregate == Aggregate::Sum && total * (1.0 + unit) >= f64::from(f32::MAX);
+            if overflows { f64::INFINITY } else { total * unit + terms * 2f64.powi(-150) }
         };
         self.magnitudes(1.0).into_iter().map(bound).collect()
     }

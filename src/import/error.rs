@@ -162,7 +162,7 @@ impl ImportError {
 /// What breaks lines or turns them round on a terminal, though it is no control character: separators, marks of direction, and
 /// characters of no width.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// `text` without control characters, cut after `longest` characters.

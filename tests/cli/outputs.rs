@@ -131,7 +131,7 @@ fn more_results_than_there_is_memory_for_are_refused() {
             let said = String::from_utf8_lossy(&run.stderr);
             assert_eq!(run.status.code(), Some(2), "{rows} rows, {output}: {said}");
             assert!(
-                said.lines().count() == 1 && said.contains("fewer rows") || said.contains("chunks"),
+                said.lines().count() == 1 && (said.contains("fewer rows") || said.contains("chunks")),
                 "{said}"
             );
         }

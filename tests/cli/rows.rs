@@ -189,7 +189,8 @@ fn headers_of_many_brackets_are_refused_at_once() {
     let scratch = Scratch::new("brackets");
     for (open, close) in [("[", "]"), ("{", "}"), ("(", ")")] {
         for count in [4, 31, 5000] {
-            for header in [open.repeat(count), open.repeat(count) + &close.repeat(count)] {
+            let texts = format!("{open}'{}',", close.repeat(3)).repeat(count);
+            for header in [open.repeat(count), open.repeat(count) + &close.repeat(count), texts] {
                 let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
                 bytes.extend((header.len() as u16).to_le_bytes());
                 bytes.extend(header.as_bytes());

@@ -285,7 +285,8 @@ impl Session {
             margins: folder.join("margins.npy"),
             leaves: folder.join("leaves.npy"),
             row_bound: folder.join("row-bound.npy"),
-            bound: self.forest.sum_bound(),
+            // JSON has no infinity.
+            bound: self.forest.sum_bound().into_iter().map(|bound| bound.min(f64::MAX)).collect(),
             leaves_unlike_cpu: {
                 let first = Rows::new(&self.host[..count * columns], columns)?;
                 let own = self.cpu.slots(&first)?;

@@ -56,6 +56,10 @@ fn iterations(text: &str) -> Result<Iterations, String> {
 /// Whether a file is a `.fangorn`, which knows no rounds.
 fn is_own(model: &Path) -> bool {
     let mut begin = [0; fangorn::file::MAGIC.len()];
+    // A pipe has been read to its end.
+    if !model.is_file() {
+        return false;
+    }
     let read = std::fs::File::open(model).and_then(|mut file| file.read_exact(&mut begin));
     read.is_ok() && begin == fangorn::file::MAGIC
 }

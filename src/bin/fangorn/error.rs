@@ -85,7 +85,7 @@ pub fn say_notes() {
 
 /// `text` with each run of white space, control characters and marks of direction made one space.
 pub fn one_line(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let apart = |c: char| c.is_control() || c.is_whitespace() || turns(c);
     text.split(apart).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }

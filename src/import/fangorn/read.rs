@@ -351,17 +351,10 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
     // Once more in order, so that the same file is refused in the same words.
     let grown = grown.or_else(|_| (0..trees).map(tree).collect::<Result<_, ImportError>>())?;
     builder.set_trees(grown, targets.map(|t| t.iter().map(|t| u32::from_le_bytes(*t)).collect()));
-    let forest = budget.finish_of_any_base(builder).map_err(|e| match e.kind() {
+    budget.finish_of_any_base(builder).map_err(|e| match e.kind() {
         ErrorKind::Structure => e.with_remedy(SAVE_AGAIN),
         _ => e,
-    })?;
-    match forest.producer.early_stop {
-        Some(EarlyStop { rounds, .. }) if rounds as usize > forest.trees.len() => {
-            let cause = format!("{rounds} rounds of {} trees", forest.trees.len());
-            Err(error(ErrorKind::Value, "stop", cause))
-        }
-        _ => Ok(forest),
-    }
+    })
 }
 
 fn node(asks: u32, what: u64, [left, right]: [u32; 2]) -> Option<Node> {

@@ -33,7 +33,7 @@ struct Options {
     /// Files whose path has one of these texts are left alone: another architecture's code runs in no test here
     #[arg(long, default_values = ["/neon/", "tests.rs"])]
     not: Vec<String>,
-    /// How many mutants to draw ; all without it
+    /// How many mutants to draw; all without it
     #[arg(long)]
     count: Option<usize>,
     /// What they are drawn from
@@ -112,7 +112,10 @@ fn main() -> Result<(), Failure> {
     eprintln!("{} of {} mutants in {} files", drawn.len(), mutants.len(), files.len());
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (i, &number) in drawn.iter().enumerate() {
-        let mutant = mutants.get(number as usize - 1).ok_or("there is no mutant of this number")?;
+        let mutant = (number as usize)
+            .checked_sub(1)
+            .and_then(|i| mutants.get(i))
+            .ok_or("there is no mutant of this number")?;
         let mut verdict = "not reached";
         let mut by = "";
         for suite in suites.iter().filter(|s| s.reaches.contains(&number)) {
@@ -181,12 +184,7 @@ fn switch_all(
     work: &Path,
     files: &[(String, String)],
 ) -> Result<Vec<Mutant>, Failure> {
-    let refused_list = work.join("refused");
-    let mut refused: BTreeSet<(String, usize)> = std::fs::read_to_string(&refused_list)
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|l| l.rsplit_once(' ').and_then(|(f, n)| Some((f.to_owned(), n.parse().ok()?))))
-        .collect();
+    let mut refused: BTreeSet<(String, usize)> = BTreeSet::new();
     for _ in 0..20 {
         let mut mutants = Vec::new();
         for (name, source) in files {
@@ -207,8 +205,6 @@ fn switch_all(
                 mutants.iter().filter(|m| m.file == file && (m.change.line..=m.change.end).contains(&line));
             around.map(|m| m.change.line).max().map(|first| (file, first))
         }));
-        let list: Vec<String> = refused.iter().map(|(f, n)| format!("{f} {n}\n")).collect();
-        write(&refused_list, list.concat().as_bytes())?;
     }
     Err("the switches still do not compile".into())
 }

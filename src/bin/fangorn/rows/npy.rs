@@ -8,8 +8,8 @@ use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
 use super::{Matrix, Number, Wanted, What};
 use crate::error::{Error, Result, caught};
 
-/// Brackets in brackets that a header of a matrix can hold, records' fields included. The parser takes twice as long for each more.
-const MOST_NESTED: usize = 3;
+/// Brackets that open in the header of a matrix: its own, and the shape's. The parser takes twice as long for each that it nests.
+const MOST_BRACKETS: usize = 2;
 
 const REMEDY: &str = "save it again with numpy.save";
 
@@ -30,11 +30,12 @@ pub fn holds_singles(path: &Path) -> bool {
 /// Another shape, a type that is no number's, and a file that is damaged or shorter than its header says.
 pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
     let text = header(wanted, bytes)?;
-    if nested(text) > MOST_NESTED {
-        return wanted.fail(format!("its npy header is no plain array's; {REMEDY}"));
-    }
     if let Some(why) = descr(&String::from_utf8_lossy(text)).and_then(no_number) {
         return wanted.fail(why);
+    }
+    // What closes may stand in a text, so it is not counted.
+    if text.iter().filter(|b| b"([{".contains(b)).count() > MOST_BRACKETS {
+        return wanted.fail(format!("its npy header is no plain array's; {REMEDY}"));
     }
     let mut rest = bytes;
     // A shape whose product overflows panics in there.
@@ -84,20 +85,6 @@ pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
             wanted.fail(format!("values of type {} are not read; {remedy}", dtype.descr()))
         }
     }
-}
-
-/// How many brackets are open at once, at most; as many as open where none closes.
-fn nested(text: &[u8]) -> usize {
-    let (mut open, mut most) = (0usize, 0);
-    for byte in text {
-        match byte {
-            b'(' | b'[' | b'{' => open += 1,
-            b')' | b']' | b'}' => open = open.saturating_sub(1),
-            _ => {}
-        }
-        most = most.max(open);
-    }
-    most
 }
 
 /// The header's text, which has to be in the file as long as it says that it is.
