@@ -62,6 +62,7 @@ pub fn engines() -> Vec<(String, Option<Schedule>, Engines)> {
     }
     for (name, text) in [
         ("tiles", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ntileNodes(8, uniform)"),
+        ("rows as they lie", "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nlayout(sparse)"),
         (
             "eight rows interleaved",
             "tile(batch, b0, b1, 8)\nreorder(b0, tree, b1)\ninterleave(b1)\nlayout(sparse)",
