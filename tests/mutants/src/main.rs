@@ -43,7 +43,11 @@ struct Options {
     #[arg(long, value_delimiter = ',')]
     numbers: Vec<u32>,
     /// Test files, the quick ones first
-    #[arg(long, value_delimiter = ',', default_value = "predictor,cpu,guard,tables,tiles,blends,ranks,sums,trace")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "predictor,cpu,guard,tables,tiles,blends,ranks,sums,trace"
+    )]
     tests: Vec<String>,
     /// Names of the library's own tests to run before those
     #[arg(long, value_delimiter = ',', default_value = "cpu::,ranks::")]
