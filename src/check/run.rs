@@ -62,8 +62,8 @@ struct Plan {
     /// Each row is walked through one tree of so many by the reference, so that a large forest takes no longer.
     one_tree_of: usize,
     batches: Vec<usize>,
-    /// Whether f64 rows go through every batch and have all their sums compared, as f32 rows do.
-    whole_of_wide: bool,
+    /// Rows of the longest batch whose margins are compared, too.
+    summed: usize,
 }
 
 /// Steps of a walk through a tree, about: as many as its number of nodes has bits, or of a large tree what its leaves are
@@ -82,7 +82,8 @@ fn steps(tree: &Tree) -> usize {
 impl Plan {
     /// `whole`: the reference walks every tree for each of its rows, because a kernel that writes sums gives no leaves to
     /// compare one by one.
-    fn new(forest: &Forest, check: SelfCheck, whole: bool) -> Self {
+    /// `wide`: rows are f64.
+    fn new(forest: &Forest, check: SelfCheck, whole: bool, wide: bool) -> Self {
         let (trees, columns) = (forest.trees.len().max(1), forest.features.len().max(1));
         let nodes: usize = forest.trees.iter().map(|tree| tree.nodes.len()).sum();
         let of_a_row = forest.trees.iter().map(steps).sum::<usize>().max(1);
@@ -91,9 +92,7 @@ impl Plan {
         let slots = |most: usize| most / (trees * forest.leaf_width().max(1));
         let few = FEW.into_iter();
         match check {
-            SelfCheck::Off => {
-                Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new(), whole_of_wide: false }
-            }
+            SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new(), summed: 0 },
             SelfCheck::Quick => {
                 let steps = QUICK_STEPS + (nodes as f64 * QUICK_STEPS_A_NODE) as usize;
                 // Rows of both types go through it.
@@ -107,10 +106,11 @@ impl Plan {
                         true => 1,
                         false => (distinct * of_a_row).div_ceil(steps).clamp(1, trees),
                     },
-                    whole_of_wide: false,
+                    // Rows of f64 are slower to walk, and their leaves are added up by the code that adds up those of f32 rows.
+                    summed: if wide { FEW[1] } else { usize::MAX },
                     // A device has one kernel for all batches.
                     batches: few
-                        .take(if whole { 1 } else { FEW.len() })
+                        .take(if whole { 1 } else { FEW.len() - usize::from(wide) })
                         .chain([distinct.max(TWO_BLOCKS)])
                         .map(|batch| batch.min(QUICK_BATCH / columns).min(slots(QUICK_SLOTS)).max(1))
                         .collect(),
@@ -124,7 +124,7 @@ impl Plan {
                     distinct,
                     rounds: (FULL_STEPS / (distinct * of_a_row)).clamp(1, wanted.max(1)),
                     one_tree_of: 1,
-                    whole_of_wide: true,
+                    summed: usize::MAX,
                     batches: FULL
                         .into_iter()
                         .chain([distinct.max(TWO_BLOCKS)])
@@ -145,7 +145,7 @@ pub fn run<T: Cell>(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Option<Difference> {
     let whole = runner.slots(&[]).is_none();
-    let plan = Plan::new(forest, check, whole);
+    let plan = Plan::new(forest, check, whole, size_of::<T>() > size_of::<f32>());
     if forest.features.is_empty() {
         return None;
     }
@@ -177,18 +177,11 @@ fn one_round<T: Cell>(
     (0..most).for_each(|r| all.extend_from_slice(probes.row(r % distinct)));
     // Short batches begin at rows of their own.
     let mut begin = 0;
-    for (b, &batch) in plan.batches.iter().enumerate() {
+    for &batch in &plan.batches {
         let first = if begin + batch <= most { begin } else { 0 };
         begin = first + batch;
         let rows = &all[first * probes.columns..][..batch * probes.columns];
-        // Rows of f64 are slower to walk. Their leaves are added up by the code that adds up those of f32 rows.
-        let wide = size_of::<T>() > size_of::<f32>() && !plan.whole_of_wide;
-        let sums = !wide || batch < TWO_BLOCKS;
-        let longest_of_few = b + 1 == FEW.len();
-        if wide && longest_of_few {
-            continue;
-        }
-        let of = (&expected, sums.then_some(bound));
+        let of = (&expected, (batch <= plan.summed).then_some(bound));
         let found = compare(forest, runner, rows, |r| (first + r) % distinct, of);
         if let Some((row, what)) = found {
             let values = probes.row((first + row) % distinct).iter().map(|v| (*v).into()).collect();
