@@ -7,7 +7,13 @@ use std::{
 };
 
 use clap::Args;
-use fangorn::{Forest, file::Contents, forest::EarlyStop, import::LoadOptions, sum::Contract};
+use fangorn::{
+    Forest,
+    file::{self, Contents},
+    forest::EarlyStop,
+    import::{Format, LoadOptions},
+    sum::Contract,
+};
 
 use crate::{
     error::{Error, Result, note},
@@ -55,13 +61,13 @@ fn iterations(text: &str) -> Result<Iterations, String> {
 
 /// Whether a file is a `.fangorn`, which knows no rounds.
 fn is_own(model: &Path) -> bool {
-    let mut begin = [0; fangorn::file::MAGIC.len()];
+    let mut begin = [0; file::MAGIC.len()];
     // A pipe has been read to its end.
     if !model.is_file() {
         return false;
     }
     let read = std::fs::File::open(model).and_then(|mut file| file.read_exact(&mut begin));
-    read.is_ok() && begin == fangorn::file::MAGIC
+    read.is_ok() && matches!(Format::of(&begin), Ok(Format::Fangorn))
 }
 
 impl Answer {

@@ -55,7 +55,7 @@ struct Options {
     /// Ask the self-checks alone, not the tests
     #[arg(long)]
     self_checks: bool,
-    /// Folder for the copy and its build, to keep between runs
+    /// Folder for the copy and its build, to keep between runs; delete it after files were renamed or removed
     #[arg(long, default_value = "target/mutants")]
     work: PathBuf,
     /// List the mutants and end

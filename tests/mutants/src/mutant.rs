@@ -32,7 +32,9 @@ fn first_asked(number: u32) -> bool {
     }
     let bit = 1 << (number % 32);
     if SEEN[(number / 32) as usize % 1024].fetch_or(bit, Relaxed) & bit == 0 {
-        if let Some(file) = LIST.lock().unwrap().as_mut() {
+        if let Ok(mut list) = LIST.lock()
+            && let Some(file) = list.as_mut()
+        {
             let _ = writeln!(file, "{number}");
         }
     }
