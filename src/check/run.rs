@@ -237,6 +237,7 @@ fn compare<T: Cell>(
     (expected, bound): (&Expected, Option<&[f64]>),
 ) -> Option<(usize, Finding)> {
     let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
+    let past_the_last = forest.slots();
     let refused = |e: Failure| Some((0, Finding::Refused(e.to_string())));
     let count = rows.len() / forest.features.len();
     let slots = match runner.slots(rows) {
@@ -250,7 +251,7 @@ fn compare<T: Cell>(
             return Some((r, found));
         }
         // What is not walked by the reference is held against itself.
-        if of_row(r).iter().any(|slot| *slot as usize >= forest.slots()) {
+        if of_row(r).iter().any(|slot| *slot as usize >= past_the_last) {
             return Some((r, Finding::Refused("a leaf slot past the last".into())));
         }
     }

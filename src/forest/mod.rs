@@ -390,13 +390,16 @@ impl Forest {
     /// `|base| + Σ over trees of the largest |leaf|`, each times `unit`, for each output: what no partial sum is beyond.
     pub(crate) fn magnitudes(&self, unit: f64) -> Vec<f64> {
         let mut total: Vec<f64> = self.base_score.iter().map(|b| b.0.abs() * unit).collect();
+        let mut largest = vec![0.0; self.leaf_width()];
         for (t, tree) in self.trees.iter().enumerate() {
-            let slots = || tree.nodes.iter().filter_map(|n| n.slot());
-            let largest =
-                |lane: usize| slots().map(|s| self.leaf(s)[lane].0.abs()).fold(0.0, f64::max) * unit;
+            largest.fill(0.0);
+            for slot in tree.nodes.iter().filter_map(Node::slot) {
+                let leaf = self.leaf(slot);
+                largest.iter_mut().zip(leaf).for_each(|(most, v)| *most = f64::max(*most, v.0.abs()));
+            }
             match &self.targets {
-                Targets::One(outputs) => total[outputs[t] as usize] += largest(0),
-                Targets::All => total.iter_mut().enumerate().for_each(|(o, total)| *total += largest(o)),
+                Targets::One(outputs) => total[outputs[t] as usize] += largest[0] * unit,
+                Targets::All => total.iter_mut().zip(&largest).for_each(|(total, most)| *total += most * unit),
             }
         }
         total

@@ -308,18 +308,18 @@ impl Packed {
         for (position, root) in self.roots.iter().enumerate() {
             let mut open = vec![(*root, 0u32)];
             while let Some((address, depth)) = open.pop() {
-                let place = format!("tree at position {position}, address {address}");
+                let place = || format!("tree at position {position}, address {address}");
                 if depth > self.depths[position] {
-                    return Err(format!("{place}: deeper than {}", self.depths[position]));
+                    return Err(format!("{}: deeper than {}", place(), self.depths[position]));
                 }
                 match self.nodes.get(address as usize) {
-                    None => return Err(format!("{place}: out of range")),
-                    Some(PackedNode::Empty) => return Err(format!("{place}: empty")),
+                    None => return Err(format!("{}: out of range", place())),
+                    Some(PackedNode::Empty) => return Err(format!("{}: empty", place())),
                     Some(PackedNode::Leaf { .. }) => {}
                     Some(PackedNode::Tile { first, shape, .. }) => {
                         let inside = *first as usize..*first as usize + shape.nodes() as usize;
                         if self.inside.get(inside).is_none() || shape.nodes() > self.children.tile() {
-                            return Err(format!("{place}: a tile of {} nodes", shape.nodes()));
+                            return Err(format!("{}: a tile of {} nodes", place(), shape.nodes()));
                         }
                         let children = (0..=shape.nodes()).map(|k| self.child(position, address, k));
                         open.extend(children.map(|child| (child, depth + 1)));
