@@ -5,7 +5,7 @@ use std::{cell::RefCell, sync::Arc};
 use rayon::prelude::*;
 
 use crate::{
-    check::{self, Difference, SelfCheck, Strictness, Warning},
+    check::{self, Check, Difference, SelfCheck, Strictness, Warning},
     cpu::{Engines, FewRows, Program, Row, Rows, Summing},
     error::{Error, Result},
     forest::{CompareType, Forest, Profile, Transform},
@@ -227,9 +227,10 @@ impl Predictor {
     /// The first difference from the reference interpreter.
     fn checked(&self, forest: &Forest, check: SelfCheck, types: RowTypes) -> Option<Difference> {
         let doubles = types == RowTypes::Both && forest.compare == CompareType::F64;
+        let check = Check::new(forest, check);
         let mut ignored = |_, _| {};
-        check::run::<f32>(forest, check, self, &mut ignored)
-            .or_else(|| doubles.then(|| check::run::<f64>(forest, check, self, &mut ignored)).flatten())
+        let found = check.run::<f32>(self, &mut ignored);
+        found.or_else(|| doubles.then(|| check.run::<f64>(self, &mut ignored)).flatten())
     }
 
     /// Runs a self-check of any extent on it again, and gives the first difference from the reference interpreter. `progress` is
@@ -240,9 +241,10 @@ impl Predictor {
         check: SelfCheck,
         mut progress: impl FnMut(usize, usize),
     ) -> Option<Difference> {
-        let found = check::run::<f32>(forest, check, self, &mut progress);
+        let check = Check::new(forest, check);
+        let found = check.run::<f32>(self, &mut progress);
         match forest.compare {
-            CompareType::F64 => found.or_else(|| check::run::<f64>(forest, check, self, &mut progress)),
+            CompareType::F64 => found.or_else(|| check.run::<f64>(self, &mut progress)),
             CompareType::F32 => found,
         }
     }

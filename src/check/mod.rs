@@ -15,7 +15,7 @@ mod run;
 
 pub use probes::{Cell, Probes};
 
-pub use run::{Failure, Found, Runner, run};
+pub use run::{Check, Failure, Found, Runner};
 
 use crate::isa::WrongVariable;
 

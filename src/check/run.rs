@@ -1,7 +1,7 @@
 //! The comparison itself.
 
 use super::{Cell, Difference, Finding, Probes, SelfCheck};
-use crate::forest::{Aggregate, CompareType, Forest, Transform, Tree, reference};
+use crate::forest::{Aggregate, CompareType, Forest, Node, Transform, Tree, reference};
 
 /// Why something that is checked gives no result.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -38,7 +38,7 @@ const QUICK_VALUES: usize = 30_000;
 /// Values of a batch of those rows: of more than 7000 columns fewer rows than two blocks have to do.
 const QUICK_BATCH: usize = 1 << 20;
 /// Leaves of a batch that are added up and held against its margins.
-const SUMMED: usize = 1 << 14;
+const SUMMED: usize = 1 << 13;
 /// Leaves of a batch of them: of more than 28 000 trees fewer rows than two blocks have to do.
 const QUICK_SLOTS: usize = 1 << 22;
 /// Steps of a full check: about a second.
@@ -50,7 +50,7 @@ const FULL_SLOTS: usize = 1 << 24;
 /// Two blocks of 64 rows, and a part of one that fills no vector.
 const TWO_BLOCKS: usize = 2 * 64 + 17;
 /// Batches of a few rows, as engines take them: one row, a few, and more than a vector holds.
-const FEW: [usize; 3] = [1, 5, 20];
+const FEW: [usize; 3] = [1, 5, 17];
 /// Batches of a full check: with every kind of remainder of blocks of 16, 64, 128 and 256 rows.
 const FULL: [usize; 11] = [1, 2, 7, 16, 31, 63, 64, 80, 129, 200, 257];
 
@@ -74,24 +74,28 @@ fn steps(tree: &Tree) -> usize {
     if nodes < LARGE {
         return nodes.ilog2() as usize + 1;
     }
-    let leaves = || tree.nodes.iter().zip(tree.depths()).filter(|(node, _)| node.slot().is_some());
-    let sum: usize = leaves().map(|(_, depth)| depth as usize + 1).sum();
-    sum / leaves().count().max(1) + 1
+    let (mut sum, mut leaves) = (0, 0);
+    let mut open = vec![(0, 1)];
+    while let Some((node, steps)) = open.pop() {
+        match tree.nodes[node as usize] {
+            Node::Split { left, right, .. } => open.extend([(left, steps + 1), (right, steps + 1)]),
+            Node::Leaf { .. } => (sum, leaves) = (sum + steps, leaves + 1),
+        }
+    }
+    sum / leaves.max(1) + 1
 }
 
 impl Plan {
     /// `whole`: the reference walks every tree for each of its rows, because a kernel that writes sums gives no leaves to
     /// compare one by one.
     /// `wide`: rows are f64.
-    fn new(forest: &Forest, check: SelfCheck, whole: bool, wide: bool) -> Self {
+    fn new(check: &Check<'_>, whole: bool, wide: bool) -> Self {
+        let (forest, of_a_row) = (check.forest, check.steps_a_row);
         let (trees, columns) = (forest.trees.len().max(1), forest.features.len().max(1));
         let nodes: usize = forest.trees.iter().map(|tree| tree.nodes.len()).sum();
-        let of_a_row = forest.trees.iter().map(steps).sum::<usize>().max(1);
-        // Sums of vector leaves are as long as these.
-        let of_a_row = of_a_row + trees * (forest.leaf_width() / 4);
         let slots = |most: usize| most / (trees * forest.leaf_width().max(1));
         let few = FEW.into_iter();
-        match check {
+        match check.extent {
             SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new(), summed: 0 },
             SelfCheck::Quick => {
                 let steps = QUICK_STEPS + (nodes as f64 * QUICK_STEPS_A_NODE) as usize;
@@ -107,7 +111,7 @@ impl Plan {
                         false => (distinct * of_a_row).div_ceil(steps).clamp(1, trees),
                     },
                     // Rows of f64 are slower to walk, and their leaves are added up by the code that adds up those of f32 rows.
-                    summed: if wide { FEW[1] } else { usize::MAX },
+                    summed: if wide { FEW[0] } else { usize::MAX },
                     // A device has one kernel for all batches.
                     batches: few
                         .take(if whole { 1 } else { FEW.len() - usize::from(wide) })
@@ -136,28 +140,45 @@ impl Plan {
     }
 }
 
-/// Runs a check, and gives the first difference. `progress` is told after each round how many there have been, and of how
-/// many.
-pub fn run<T: Cell>(
-    forest: &Forest,
-    check: SelfCheck,
-    runner: &impl Runner<T>,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Option<Difference> {
-    let whole = runner.slots(&[]).is_none();
-    let plan = Plan::new(forest, check, whole, size_of::<T>() > size_of::<f32>());
-    if forest.features.is_empty() {
-        return None;
+/// A check of a forest: what is the same for rows of every type.
+pub struct Check<'f> {
+    forest: &'f Forest,
+    extent: SelfCheck,
+    /// Steps that the reference takes with a row, about.
+    steps_a_row: usize,
+    /// [`Forest::sum_bound`].
+    bound: Vec<f64>,
+}
+
+impl<'f> Check<'f> {
+    /// Linear in the forest's size.
+    pub fn new(forest: &'f Forest, extent: SelfCheck) -> Self {
+        let steps: usize = forest.trees.iter().map(steps).sum();
+        // Sums of vector leaves are as long as these.
+        let steps_a_row = steps.max(1) + forest.trees.len() * (forest.leaf_width() / 4);
+        Self { forest, extent, steps_a_row, bound: forest.sum_bound() }
     }
-    let bound = forest.sum_bound();
-    for round in 0..plan.rounds {
-        let difference = one_round(forest, &plan, round as u64, runner, &bound);
-        if difference.is_some() {
-            return difference;
+
+    /// Runs it, and gives the first difference. `progress` is told after each round how many there have been, and of how many.
+    pub fn run<T: Cell>(
+        &self,
+        runner: &impl Runner<T>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Option<Difference> {
+        if self.forest.features.is_empty() {
+            return None;
         }
-        progress(round + 1, plan.rounds);
+        let whole = runner.slots(&[]).is_none();
+        let plan = Plan::new(self, whole, size_of::<T>() > size_of::<f32>());
+        for round in 0..plan.rounds {
+            let difference = one_round(self.forest, &plan, round as u64, runner, &self.bound);
+            if difference.is_some() {
+                return difference;
+            }
+            progress(round + 1, plan.rounds);
+        }
+        None
     }
-    None
 }
 
 fn one_round<T: Cell>(
@@ -368,7 +389,8 @@ mod tests {
 
     fn found(place: impl Fn(usize, usize) -> usize, slot: impl Fn(usize, &mut u32)) -> Option<Difference> {
         let forest = forest();
-        run(&forest, SelfCheck::Quick, &Faulty { forest: &forest, place, slot }, &mut |_, _| {})
+        let faulty = Faulty { forest: &forest, place, slot };
+        Check::new(&forest, SelfCheck::Quick).run(&faulty, &mut |_, _| {})
     }
 
     #[test]
@@ -405,7 +427,8 @@ mod tests {
             }
         }
         let forest = forest();
-        let found = run(&forest, SelfCheck::Quick, &Off(&forest), &mut |_, _| {}).expect("a difference");
+        let check = Check::new(&forest, SelfCheck::Quick);
+        let found = check.run(&Off(&forest), &mut |_, _| {}).expect("a difference");
         assert!(matches!(found.what, Finding::Margin { .. }) && found.row == 130, "{found}");
     }
 }

@@ -5,7 +5,7 @@ use fangorn_kernels::cube::Rows;
 
 use super::Executable;
 use crate::{
-    check::{self, Difference, Found, Runner, SelfCheck},
+    check::{Check, Difference, Found, Runner, SelfCheck},
     error::Error,
     forest::Forest,
     plan::{Emit, RowType},
@@ -37,7 +37,7 @@ impl Executable {
         let leaves: Vec<u8> = forest.leaf_values.iter().flat_map(|v| (v.0 as f32).to_ne_bytes()).collect();
         let leaves = client.create_from_slice(if leaves.is_empty() { &[0; 4] } else { &leaves });
         let runner = OnDevice { client, executable: self, forest, emit, rows, leaves };
-        check::run::<f32>(forest, check, &runner, &mut |_, _| {})
+        Check::new(forest, check).run::<f32>(&runner, &mut |_, _| {})
     }
 }
 

@@ -399,7 +399,9 @@ impl Forest {
             }
             match &self.targets {
                 Targets::One(outputs) => total[outputs[t] as usize] += largest[0] * unit,
-                Targets::All => total.iter_mut().zip(&largest).for_each(|(total, most)| *total += most * unit),
+                Targets::All => {
+                    total.iter_mut().zip(&largest).for_each(|(total, most)| *total += most * unit)
+                }
             }
         }
         total

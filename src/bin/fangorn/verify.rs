@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use fangorn::{
     Forest, Predictor,
-    check::{self, Difference, Finding, Found, Runner, SelfCheck},
+    check::{Check, Difference, Finding, Found, Runner, SelfCheck},
     cpu::{Engines, FewRows, ISA, Ranking},
     forest::{CompareType, reference},
     predictor::Options,
@@ -301,7 +301,8 @@ fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Ve
             .and_then(|choice| Engine::open(backend, forest, &choice, Contract::Any))
             .map(|engine| {
                 let opened = Opened { engine: &engine, columns: forest.features.len() };
-                check::run(forest, check, &opened, &mut |_, _| bar.tick())
+                Check::new(forest, check)
+                    .run(&opened, &mut |_, _| bar.tick())
                     .or_else(|| given.and_then(|rows| of_rows(forest, &opened, rows)))
             });
         let (result, what) = match tried {
