@@ -6,11 +6,11 @@ use rayon::prelude::*;
 
 use crate::{
     check::{self, Check, Difference, SelfCheck, Strictness, Warning},
-    cpu::{Engines, FewRows, Program, Row, Rows, Summing},
+    cpu::{Engine, Engines, NamedPlan, Plans, Program, Row, Rows, Summing, TraceEntry},
     error::{Error, Result},
     forest::{CompareType, Forest, Profile, Transform},
     plan::{Lowered, Request, lower_with},
-    schedule::{Preset, Schedule},
+    schedule::{FewRows, Preset, Schedule},
     sum::Contract,
 };
 
@@ -32,9 +32,8 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Predictor {
-    program: Program,
-    /// For batches too small for what the schedule does: the same loops on values and not on ranks.
-    few: Option<Program>,
+    /// Beside what the schedule says, for batches too small for that, the same loops on values and not on ranks.
+    plans: Plans,
     contract: Contract,
     summing: Summing,
     leaf_width: usize,
@@ -249,12 +248,63 @@ impl Predictor {
         }
     }
 
-    /// Whether a few rows are walked so.
+    /// The plans that it holds by the number of rows of a batch, the smallest batches first.
+    pub fn plans(&self) -> Vec<NamedPlan<'_>> {
+        self.plans.named()
+    }
+
+    /// The plan that runs a batch of so many rows.
+    pub fn plan_for(&self, rows: usize) -> NamedPlan<'_> {
+        let holds = |plan: &NamedPlan<'_>| plan.rows.contains(&rows.max(1));
+        let mut plans = self.plans.named();
+        let at = plans.iter().position(holds).unwrap_or(0);
+        plans.swap_remove(at)
+    }
+
+    /// Whether a plan of it has this engine for a few rows.
     pub fn uses(&self, few_rows: FewRows) -> bool {
-        [Some(&self.program), self.few.as_ref()]
-            .into_iter()
-            .flatten()
-            .any(|p| p.few_rows_engine() == few_rows)
+        self.plans.named().iter().any(|plan| plan.program.few_rows_engine() == few_rows)
+    }
+
+    /// How many visits of a batch's rows to trees each engine makes, for rows of zeros that follow each other. A row with missing
+    /// values may leave an engine that can't read it for walks.
+    ///
+    /// ```
+    /// use fangorn::{
+    ///     Forest, Predictor,
+    ///     cpu::Engine,
+    ///     forest::{Predicate, Real, Side},
+    ///     schedule::{FewRows, Schedule},
+    /// };
+    ///
+    /// let mut forest = Forest::builder(1, 1);
+    /// let mut tree = forest.tree(0);
+    /// tree.split(0, Predicate::Less { threshold: Real(0.5) }, Side::Left, 1, 2);
+    /// tree.leaf(1, &[1.0]);
+    /// tree.leaf(2, &[2.0]);
+    /// let schedule = Schedule::new().reorder(["tree", "batch"]).few_rows(FewRows::Walk);
+    /// let predictor = Predictor::with_threads(&forest.build()?, &schedule, 1)?;
+    /// assert_eq!(predictor.engines(7)?, [(Engine::Walks, 7)]);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// More rows than there is memory for.
+    pub fn engines(&self, rows: usize) -> Result<Vec<(Engine, u64)>> {
+        let columns = self.plans.large().features();
+        let zeros = room::<f32>(rows, columns)?;
+        self.plans.of(rows).engines(&Rows::strided(&zeros, [rows, columns], [columns, 1])?)
+    }
+
+    /// The visit of each row to each tree, `rows x trees`, trees in the producer's order: a record of the run that makes the margins
+    /// of these rows, added up by [`Contract::Any`].
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn trace<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<TraceEntry>> {
+        let mut out = room(rows.len(), self.plans.large().trees())?;
+        self.on_threads(rows.len(), || self.plans.of(rows.len()).trace(rows, &mut out))?;
+        Ok(out)
     }
 
     /// What it has to say about itself: nothing, or that its self-check failed and slower code serves.
@@ -279,18 +329,18 @@ impl Predictor {
         };
         let many = program(&lowered)?;
         // Beside it the same loops on values where a few rows want those.
-        let few = match many.wants_many_rows() {
+        let plans = match many.wants_many_rows() {
             true => {
                 let unranked = lower_with(forest, &schedule.unranked(), request, options.profile)?;
-                Some(program(&unranked)?.instead_of(&many))
+                Plans::of_all(many).with_small(program(&unranked)?)
             }
-            false => None,
+            false => Plans::of_all(many),
         };
         let summing = Summing::new(options.sum, forest, &lowered, threads)?;
-        Ok(Self { contract: options.sum, summing, few, ..Self::of_program(forest, many) })
+        Ok(Self { contract: options.sum, summing, ..Self::of_plans(forest, plans) })
     }
 
-    fn of_program(forest: &Forest, program: Program) -> Self {
+    fn of_plans(forest: &Forest, plans: Plans) -> Self {
         let mut ids = vec![0; forest.slots()];
         for tree in &forest.trees {
             for (node, id) in tree.nodes.iter().zip(&tree.ids) {
@@ -303,18 +353,7 @@ impl Predictor {
         let (contract, summing) = (Contract::Any, Summing::Any);
         let leaf_width = forest.leaf_width();
         let warnings = Vec::new();
-        Self {
-            program,
-            few: None,
-            contract,
-            summing,
-            leaf_width,
-            scale,
-            transform,
-            ids,
-            pool: None,
-            warnings,
-        }
+        Self { plans, contract, summing, leaf_width, scale, transform, ids, pool: None, warnings }
     }
 
     /// The same on the threads of a pool of the caller's. A batch that keeps one thread only stays on the caller's.
@@ -340,14 +379,14 @@ impl Predictor {
     /// Runs what predicts so many rows, on the pool if it wants more threads than one.
     fn on_threads<R: Send>(&self, rows: usize, f: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
-            Some(pool) if self.program_for(rows).wakes(rows) => pool.install(f),
+            Some(pool) if self.plans.of(rows).wakes(rows) => pool.install(f),
             _ => f(),
         }
     }
 
-    /// The program that runs.
+    /// The program that runs the largest batches.
     pub fn program(&self) -> &Program {
-        &self.program
+        self.plans.large()
     }
 
     /// What its sums promise.
@@ -357,7 +396,7 @@ impl Predictor {
 
     /// Values a row gives ([`Transform::width`]).
     pub fn width(&self) -> usize {
-        self.transform.width(self.program.outputs())
+        self.transform.width(self.plans.large().outputs())
     }
 
     /// Values of contiguous rows of `features` columns: `rows x width`, what the producer's own predict returns.
@@ -386,7 +425,7 @@ impl Predictor {
     /// # Errors
     /// Rows with another number of columns than the forest has features, or `out` of another length.
     pub fn predict_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.on_threads(rows.len(), || self.values_by(rows, self.program.leaves(), out))
+        self.on_threads(rows.len(), || self.values_by(rows, self.plans.large().leaves(), out))
     }
 
     /// The same with other leaf values, by slot, where sums may be in any order; a stricter contract is about the forest's
@@ -399,7 +438,7 @@ impl Predictor {
     /// Margins, as [`Predictor::values_of`].
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn margins_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.program_for(rows.len()).margins_by(&self.summing, rows, self.promised(leaves), out)
+        self.plans.of(rows.len()).margins_by(&self.summing, rows, self.promised(leaves), out)
     }
 
     /// Margins or values, as [`Predictor::values_of`], and `tail` on each block of rows of them, which is told its first row.
@@ -418,12 +457,7 @@ impl Predictor {
     /// The leaves that the contract is about, where these are handed over.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn promised<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
-        if self.contract == Contract::Any { leaves } else { self.program.leaves() }
-    }
-
-    /// The program for a batch of so many rows.
-    fn program_for(&self, rows: usize) -> &Program {
-        self.few.as_ref().filter(|few| rows < few.few_rows()).unwrap_or(&self.program)
+        if self.contract == Contract::Any { leaves } else { self.plans.large().leaves() }
     }
 
     fn values_by<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
@@ -438,7 +472,7 @@ impl Predictor {
         tail: Option<Tail<'_>>,
         out: &mut [f32],
     ) -> Result<()> {
-        let outputs = self.program.outputs();
+        let outputs = self.plans.large().outputs();
         let width = if values { self.width() } else { outputs };
         if rows.len().checked_mul(width) != Some(out.len()) {
             return Err(Error::Rows(format!(
@@ -449,7 +483,7 @@ impl Predictor {
             )));
         }
         if width == outputs {
-            self.program_for(rows.len()).margins_by(&self.summing, rows, leaves, out)?;
+            self.plans.of(rows.len()).margins_by(&self.summing, rows, leaves, out)?;
             self.end_in_place(out, outputs, values, tail);
             return Ok(());
         }
@@ -461,7 +495,7 @@ impl Predictor {
             .checked_mul(outputs)
             .filter(|needed| margins.try_reserve_exact(needed.saturating_sub(margins.len())).is_ok());
         margins.resize(needed.ok_or_else(|| no_room(rows.len(), outputs))?, 0.0);
-        let done = self.program_for(rows.len()).margins_by(&self.summing, rows, leaves, &mut margins);
+        let done = self.plans.of(rows.len()).margins_by(&self.summing, rows, leaves, &mut margins);
         let task = |(block, (margins, values)): (usize, (&mut [f32], &mut [f32]))| {
             self.scale(margins);
             let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));
@@ -484,7 +518,7 @@ impl Predictor {
 
     /// Whether rows are worth more than one thread after their sums.
     fn in_tasks(&self, rows: usize) -> bool {
-        rows > ROWS_A_TASK && self.program.threads() > 1
+        rows > ROWS_A_TASK && self.plans.large().threads() > 1
     }
 
     fn end_in_place(&self, out: &mut [f32], outputs: usize, values: bool, tail: Option<Tail<'_>>) {
@@ -519,7 +553,7 @@ impl Predictor {
     /// As [`Predictor::predict_into`].
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.on_threads(rows.len(), || {
-            self.program_for(rows.len()).margins_by(&self.summing, rows, self.program.leaves(), out)
+            self.plans.of(rows.len()).margins_by(&self.summing, rows, self.plans.large().leaves(), out)
         })
     }
 
@@ -528,7 +562,7 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`].
     pub fn margins<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
-        let mut out = room(rows.len(), self.program.outputs())?;
+        let mut out = room(rows.len(), self.plans.large().outputs())?;
         self.margins_into(rows, &mut out)?;
         Ok(out)
     }
@@ -548,8 +582,8 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`].
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
-        let mut out = room(rows.len(), self.program.trees())?;
-        self.on_threads(rows.len(), || self.program_for(rows.len()).slots(rows, &mut out))?;
+        let mut out = room(rows.len(), self.plans.large().trees())?;
+        self.on_threads(rows.len(), || self.plans.of(rows.len()).slots(rows, &mut out))?;
         Ok(out)
     }
 
@@ -562,7 +596,7 @@ impl Predictor {
         let width = self.leaf_width;
         let mut out = room(slots.len(), width)?;
         for (slot, out) in slots.into_iter().zip(out.chunks_exact_mut(width)) {
-            out.copy_from_slice(&self.program.leaves()[slot as usize * width..][..width]);
+            out.copy_from_slice(&self.plans.large().leaves()[slot as usize * width..][..width]);
         }
         Ok(out)
     }
@@ -593,12 +627,12 @@ fn options(schedule: &Schedule, threads: usize, sum: Contract) -> Options<'stati
 
 impl<T: Row> check::Runner<T> for Predictor {
     fn slots(&self, rows: &[T]) -> Option<check::Found<u32>> {
-        let rows = Rows::new(rows, self.program.features());
+        let rows = Rows::new(rows, self.plans.large().features());
         Some(rows.and_then(|rows| Self::slots(self, &rows)).map_err(Into::into))
     }
 
     fn margins(&self, rows: &[T]) -> Option<check::Found<f32>> {
-        let rows = Rows::new(rows, self.program.features());
+        let rows = Rows::new(rows, self.plans.large().features());
         Some(rows.and_then(|rows| Self::margins(self, &rows)).map_err(Into::into))
     }
 }
@@ -630,7 +664,7 @@ mod tests {
     #[test]
     fn plain_walks_serve_where_the_fast_engine_is_wrong() {
         let forest = forest();
-        let plain = |p: &Predictor| p.program.vector_name().is_empty() && p.few.is_none();
+        let plain = |p: &Predictor| p.program().vector_name().is_empty() && p.plans().len() == 1;
         let check = |made: &Predictor, extent| {
             if plain(made) { made.checked(&forest, extent, RowTypes::Both) } else { Some(wrong()) }
         };

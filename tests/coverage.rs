@@ -27,7 +27,7 @@ use proptest::strategy::{Strategy, ValueTree};
 const LEAST: usize = 5;
 
 /// The directives, those with several meanings once for each.
-const DIRECTIVES: [&str; 29] = [
+const DIRECTIVES: [&str; 30] = [
     "tile",
     "split",
     "reorder",
@@ -57,6 +57,7 @@ const DIRECTIVES: [&str; 29] = [
     "evaluate",
     "tileNodes(1)",
     "tileNodes(n)",
+    "fewRows",
 ];
 
 /// Pairs that are refused, but for forests of leaves only.
@@ -97,6 +98,7 @@ fn place(directive: &Directive, dims: &BTreeMap<String, Dim>) -> usize {
         Directive::Evaluate { .. } => 26,
         Directive::TileNodes { nodes: 0..=1, .. } => 27,
         Directive::TileNodes { .. } => 28,
+        Directive::FewRows { .. } => 29,
     }
 }
 

@@ -70,7 +70,7 @@ fn no_engine_reads_past_the_rows() {
             let options =
                 Options { schedule, engines, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
             let Ok(predictor) = Predictor::with_options(forest, &options) else { continue };
-            if !serves(&predictor, engines) {
+            if !serves(&predictor, options.schedule.as_ref()) {
                 continue;
             }
             for batch in [1, 2, 7, 16, 17, 31, 33, 63, 64, 65, 100, 129] {

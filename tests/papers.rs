@@ -10,7 +10,7 @@ mod support;
 use fangorn::{
     Error, Forest,
     plan::lower,
-    schedule::{Axis, Device, GpuDim, Schedule, Size},
+    schedule::{Axis, Device, FewRows, GpuDim, Schedule, Size},
 };
 use generate::{Case, forest_of};
 
@@ -311,9 +311,8 @@ fn the_portable_gpu_carries_them_out() {
 
 /// The walks of one worker, in order, of 5 rows and 5 trees.
 fn walks(text: &str) -> Vec<(u32, u32)> {
-    let case = Case::new(forest_of("5 x depth 1"), parse(text), 5, 3);
-    let walks = runs::recorded(&case, 1).expect("a run");
-    walks.into_values().flatten().collect()
+    let case = Case::new(forest_of("5 x depth 1"), parse(text).few_rows(FewRows::Walk), 5, 3);
+    runs::recorded(&case, 1).expect("a run").in_order()
 }
 
 /// What the draft says of its loop orders, as loops in Rust.

@@ -6,9 +6,10 @@ use cpu_time::ThreadTime;
 use fangorn::{
     Predictor,
     check::SelfCheck,
-    cpu::{Engines, FewRows, Ranking, Rows},
+    cpu::{Engines, Ranking, Rows},
     import,
     predictor::Options,
+    schedule::{FewRows, Preset},
 };
 
 /// Seconds for each batch of a model.
@@ -17,10 +18,10 @@ const SECONDS: f64 = 1.5;
 const ROWS: usize = 4096;
 
 /// What is left out, by name.
-const WITHOUT: [(&str, Engines); 3] = [
-    ("layers and lines", Engines { ranking: Ranking::Columns, few_rows: FewRows::Chosen, scalar: false }),
-    ("few rows", Engines { ranking: Ranking::Chosen, few_rows: FewRows::Walks, scalar: false }),
-    ("full trees for few", Engines { ranking: Ranking::Chosen, few_rows: FewRows::Full, scalar: false }),
+const WITHOUT: [(&str, FewRows, Ranking); 3] = [
+    ("layers and lines", FewRows::Auto, Ranking::Columns),
+    ("few rows", FewRows::Rows, Ranking::Chosen),
+    ("full trees for few", FewRows::Full, Ranking::Chosen),
 ];
 
 /// Prints for each batch of a model's rows the median time a row, in microseconds of thread CPU time, and for each engine how many
@@ -29,13 +30,16 @@ pub fn engines(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = super::read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let made = |engines| {
-        let options = Options { engines, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
+    let made = |few_rows, ranking| {
+        let schedule = Some(Preset::Default.schedule(&forest, false).few_rows(few_rows));
+        let engines = Engines { ranking, ..Engines::default() };
+        let options =
+            Options { schedule, engines, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
         Predictor::with_options(&forest, &options)
     };
-    let mut predictors = vec![made(Engines::default())?];
-    for (_, engines) in WITHOUT {
-        predictors.push(made(engines)?);
+    let mut predictors = vec![made(FewRows::Auto, Ranking::Chosen)?];
+    for (_, few_rows, ranking) in WITHOUT {
+        predictors.push(made(few_rows, ranking)?);
     }
     let name = model.parent().and_then(Path::file_name).unwrap_or(model.as_os_str()).to_string_lossy();
     for batch in batches {
@@ -43,7 +47,7 @@ pub fn engines(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
         let rows = Rows::new(&repeated, columns)?;
         let (all, ratios) = ratios(&predictors, &rows)?;
         print!("{name:28} {batch:5} {all:9.3} us");
-        for ((what, _), ratio) in WITHOUT.iter().zip(ratios) {
+        for ((what, ..), ratio) in WITHOUT.iter().zip(ratios) {
             print!("  {what} {ratio:.3}");
         }
         println!();

@@ -1,6 +1,6 @@
-//! What a run writes: sums, leaf slots, or a trace of its visits.
+//! What a run writes: sums or leaf slots.
 
-use std::{cell::RefCell, ops::Range, sync::atomic::AtomicU32};
+use std::{cell::RefCell, ops::Range};
 
 use super::{
     addend::Addend,
@@ -8,7 +8,7 @@ use super::{
     line::{aligned, room},
     rows::Row,
     run::{Block, Run, State},
-    sink::{ByOutput, Leaves, Many, One, Shared, SlotTable, Slots, Trace},
+    sink::{ByOutput, Leaves, Many, One, Shared, SlotTable, Slots},
 };
 use crate::plan::Sum;
 
@@ -162,20 +162,5 @@ impl Emission for LeafSlots {
     fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: &Sum, state: &State<'_>) {
         let p = run.program;
         run.dispatch(block, Slots { slots: SlotTable(&p.slots), out: self.0, order: &p.order }, state);
-    }
-}
-
-/// `rows x trees x 2`: who visited, and when.
-#[derive(Clone, Copy)]
-pub(super) struct Visits<'a> {
-    pub(super) out: Shared<u32>,
-    pub(super) clock: &'a AtomicU32,
-}
-
-impl Emission for Visits<'_> {
-    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: &Sum, state: &State<'_>) {
-        let Self { out, clock } = self;
-        let order = &run.program.order;
-        run.dispatch(block, Trace { out, order, worker: state.worker, clock }, state);
     }
 }

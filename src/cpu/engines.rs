@@ -3,48 +3,83 @@
 /// What a program may take of what the machine and the forest allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Engines {
-    /// How a few rows are walked.
-    pub few_rows: FewRows,
     /// How rows become ranks.
     pub ranking: Ranking,
-    /// Whether kernels of vectors and blends are left out.
+    /// Whether kernels of vectors, blends and engines for a few rows are left out.
     pub scalar: bool,
 }
 
 impl Engines {
     /// Walks of one row after the other, node by node: the least code that can serve a forest.
-    pub const PLAIN: Self = Self { few_rows: FewRows::Walks, ranking: Ranking::Columns, scalar: true };
+    pub const PLAIN: Self = Self { ranking: Ranking::Columns, scalar: true };
 }
 
-/// How a few rows are walked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum FewRows {
-    /// By whichever the machine is fastest with.
+/// What takes a block of rows through its trees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Engine {
+    /// Walks, a split a step, in the order of the loops.
     #[default]
-    Chosen,
-    /// With the row in registers, four levels of a tree a step.
-    Registers,
-    /// Through 64 trees abreast, by gathers.
-    Abreast,
-    /// Through trees filled up, four side by side.
-    Full,
-    /// As many rows are.
     Walks,
+    /// The same, one row through all trees after the other: rows that are too few to wait for each other's loads.
+    WalksByRow,
+    /// The same, 64 rows of a copy after the other.
+    WalksByWindow,
+    /// Walks of rows in vectors.
+    Vectors,
+    /// Walks of tiles of nodes in vectors.
+    Tiles,
+    /// The same, one row after the other.
+    TilesByRow,
+    /// Every split for 64 rows at once.
+    Blends,
+    /// A row in registers, four levels of a tree a step.
+    Registers,
+    /// A row through 64 trees abreast, by gathers.
+    Abreast,
+    /// A row through trees that are filled up, four side by side.
+    FullTrees,
 }
 
-impl FewRows {
+impl Engine {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Chosen, Self::Registers, Self::Abreast, Self::Full, Self::Walks];
+    pub const ALL: [Self; 10] = [
+        Self::Walks,
+        Self::WalksByRow,
+        Self::WalksByWindow,
+        Self::Vectors,
+        Self::Tiles,
+        Self::TilesByRow,
+        Self::Blends,
+        Self::Registers,
+        Self::Abreast,
+        Self::FullTrees,
+    ];
 
-    /// Its name in messages.
+    /// Its name in a plan's text.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Chosen => "few rows as chosen",
-            Self::Registers => "few rows in registers",
-            Self::Abreast => "few rows through trees abreast",
-            Self::Full => "few rows through full trees",
-            Self::Walks => "few rows by walks",
+            Self::Walks => "walks",
+            Self::WalksByRow => "walks by row",
+            Self::WalksByWindow => "walks by window",
+            Self::Vectors => "vectors",
+            Self::Tiles => "tiles",
+            Self::TilesByRow => "tiles by row",
+            Self::Blends => "blends",
+            Self::Registers => "registers",
+            Self::Abreast => "abreast",
+            Self::FullTrees => "full trees",
         }
+    }
+
+    /// Whether it visits the rows and trees of a block in the order of the schedule's loops.
+    pub fn keeps_order(self) -> bool {
+        matches!(self, Self::Walks | Self::Vectors | Self::Tiles)
+    }
+}
+
+impl std::fmt::Display for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

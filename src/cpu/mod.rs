@@ -20,6 +20,7 @@ mod line;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 pub mod nodes;
+mod plans;
 mod program;
 mod ranking;
 mod rows;
@@ -30,13 +31,17 @@ mod simd;
 mod sink;
 mod sums;
 mod tiles;
+mod trace;
 mod walk;
 mod window;
 
 use crate::isa;
 pub use crate::isa::{GATHERS, ISA};
-pub use engines::{Engines, FewRows, Ranking};
+pub use engines::{Engine, Engines, Ranking};
+pub use plans::NamedPlan;
+pub(crate) use plans::Plans;
 pub use program::{Program, worker};
 pub use ranking::{Rank, Ranker};
 pub use rows::{Read, Row, Rows};
 pub(crate) use sums::Summing;
+pub use trace::TraceEntry;

@@ -1,7 +1,5 @@
 //! A compiled plan, and its run.
 
-use std::sync::atomic::AtomicU32;
-
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 #[cfg(target_arch = "x86_64")]
@@ -9,13 +7,13 @@ use super::simd;
 use super::{
     blend::Blend,
     block::{Step, steps},
-    emit::{Emission, LeafSlots, Visits},
+    emit::{Emission, LeafSlots},
     encoded::Encoded,
-    engines::{Engines, FewRows},
+    engines::Engines,
     ranking::{Ranked, Ranker, ranked},
     rows::{Row, Rows},
     run::Run,
-    select::{Costs, FewRowsEngine, Wanted},
+    select::{Costs, FewRowsEngine, Wanted, blended_from},
     sink::Shared,
     walk::Shape,
     window::{Used, ranks_fit},
@@ -25,6 +23,7 @@ use crate::{
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::Packed,
     plan::{Dim, Extents, Lowered, Map, Op, Plan, RowType, Target, Value},
+    schedule::FewRows,
 };
 
 /// Sizes a plan may leave to run time.
@@ -76,6 +75,8 @@ pub struct Program {
     rows_a_task: Option<u32>,
     /// What batches take.
     costs: Costs,
+    /// Rows of a block that are blended; fewer are walked.
+    pub(super) blended_from: usize,
     /// Whether the machine walks vectors of rows.
     pub(super) vectors: bool,
 }
@@ -125,8 +126,8 @@ impl Program {
         let steps = steps(&plan.body, &used, able);
         let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
         let small = values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps);
-        let wanted =
-            Wanted { forest, order: lowered.order(), small, vectors: able, engine: engines.few_rows };
+        let engine = if engines.scalar { FewRows::Walk } else { lowered.few_rows() };
+        let wanted = Wanted { forest, order: lowered.order(), small, vectors: able, engine };
         let few = FewRowsEngine::select(&wanted);
         let nodes = Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows);
         let blends = plan
@@ -138,6 +139,9 @@ impl Program {
         let columns = ranker.as_ref().map_or((0, 0), Ranker::columns);
         let block = blends.iter().map(|(_, blend)| blend.cycles(columns)).reduce(f64::max);
         let costs = Costs::new(&few, &nodes, able, block);
+        // Both read ranks.
+        let blending = blends.iter().map(|(_, blend)| blend.cycles((0, 0))).fold(0.0, f64::max);
+        let blended_from = blended_from(blending, &nodes);
         Ok(Self {
             few_rows: few.rows(),
             few,
@@ -157,6 +161,7 @@ impl Program {
             blends,
             ranker,
             costs,
+            blended_from,
             threads,
             scalar: engines.scalar,
             parallel_inside: parallel_inside(&plan.body, false),
@@ -211,6 +216,12 @@ impl Program {
             return 1;
         }
         self.costs.shares(rows, self.few_rows).min(self.threads as usize).min(self.trees()).max(1)
+    }
+
+    /// The positions of the trees of share `k` of so many.
+    pub(super) fn share(&self, k: usize, shares: usize) -> std::ops::Range<usize> {
+        let each = self.trees().div_ceil(shares);
+        (k * each).min(self.trees())..self.trees().min((k + 1) * each)
     }
 
     /// Whether it has blends, which a few rows don't fill.
@@ -292,22 +303,6 @@ impl Program {
     pub(super) fn slots_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
         self.rank_and_run(rows, self.extents(rows.len()), LeafSlots(Shared::new(out)))
-    }
-
-    /// Writes for each row and tree, in the producer's tree order, the worker that visits it ([`worker`]) and the
-    /// visit's place in the whole run: `rows x trees x 2`.
-    ///
-    /// # Errors
-    /// Rows or output of another shape than the forest's.
-    pub fn trace<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
-        T::trace(self, rows, out)
-    }
-
-    pub(super) fn trace_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
-        self.check(rows, out.len(), self.trees() * 2)?;
-        let clock = AtomicU32::new(0);
-        let visits = Visits { out: Shared::new(out), clock: &clock };
-        self.rank_and_run(rows, self.extents(rows.len()), visits)
     }
 
     fn rank_and_run<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, at: Extents, into: E) -> Result<()> {

@@ -1,16 +1,16 @@
 //! Rows as the caller has them: any strides, nothing copied.
 
-use super::{Program, Summing};
+use super::{Program, Summing, TraceEntry};
 use crate::error::{Error, Result};
 
 mod sealed {
-    use super::{Program, Result, Rows, Summing};
+    use super::{Program, Result, Rows, Summing, TraceEntry};
 
     /// The kernels' unchecked loads rest on what [`Row`](super::Row) gives, so nobody else implements it. What a program
     /// does with rows is behind it, so that it is compiled here, once, and not wherever it is called.
     pub trait Sealed: Sized {
         fn slots(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()>;
-        fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()>;
+        fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [TraceEntry]) -> Result<()>;
         fn margins(
             program: &Program,
             summing: &Summing,
@@ -25,7 +25,7 @@ mod sealed {
                 fn slots(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()> {
                     program.slots_of(rows, out)
                 }
-                fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()> {
+                fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [TraceEntry]) -> Result<()> {
                     program.trace_of(rows, out)
                 }
                 fn margins(

@@ -9,6 +9,7 @@ use super::{
     block::{BlockLoop, Step},
     emit::Emission,
     encoded::{Encoded, of_encoding},
+    engines::Engine,
     line::Line,
     program::{MOST_SLOTS, Program, next_worker},
     rows::{Read, Row, Rows},
@@ -35,6 +36,17 @@ pub(super) struct State<'w> {
     window: Option<Window<'w>>,
     /// Rows whose ranks are read.
     ranks: Option<Window<'w, u8>>,
+}
+
+/// Whether vector kernels reach every value of these rows.
+#[cfg(target_arch = "x86_64")]
+fn fits(rows: &Rows<'_>) -> bool {
+    simd::fits(rows)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn fits(_: &Rows<'_>) -> bool {
+    false
 }
 
 /// A program, rows, and what is written of them.
@@ -205,26 +217,105 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
     }
 
-    /// Picks the micro-kernel.
+    /// What a block is evaluated by: the one place where that is decided.
+    fn engine(&self, Block { row, tree, shape }: Block, state: &State<'_>) -> Engine {
+        let p = self.program;
+        if p.ranks_in_windows() {
+            let blends = p.blend_of(shape).is_some() && row.step == 1 && row.count >= p.blended_from;
+            return if blends { Engine::Blends } else { self.walks_in_ranks(row, shape) };
+        }
+        if shape.rows_inside
+            && row.count < p.few_rows()
+            && let Some(engine) = self.few_rows_engine(tree)
+        {
+            return engine;
+        }
+        let vectors = self.vectors(row, shape);
+        if let Some(window) = state.window.filter(|w| w.holds(row)) {
+            return match window.together(row) {
+                _ if vectors => Engine::Vectors,
+                true => self.walks(row, shape),
+                false => Engine::WalksByWindow,
+            };
+        }
+        let Some(rows) = T::singles(self.rows).filter(|_| T::doubles(self.rows).is_none()) else {
+            return Engine::Walks;
+        };
+        #[cfg(target_arch = "x86_64")]
+        if let Encoded::Tiled(tiles) = &p.nodes
+            && !p.plan.questions
+            && !p.scalar
+            && simd::tiles::available(tiles, rows, row, shape)
+        {
+            return if self.by_row(row, shape, simd::tiles::FEW_ROWS) {
+                Engine::TilesByRow
+            } else {
+                Engine::Tiles
+            };
+        }
+        if vectors && fits(rows) { Engine::Vectors } else { self.walks(row, shape) }
+    }
+
+    /// Whether a block's rows are walked one after the other, walks of several trees advancing together: so few that their own
+    /// would wait for each other's loads.
+    fn by_row(&self, row: Span, shape: Shape, few: usize) -> bool {
+        shape.rows_inside && row.count < few && !matches!(self.program.few, FewRowsEngine::Walks)
+    }
+
+    /// What walks of a block are, without vectors.
+    fn walks(&self, row: Span, shape: Shape) -> Engine {
+        if self.by_row(row, shape, walk::FEW_ROWS) { Engine::WalksByRow } else { Engine::Walks }
+    }
+
+    /// What walks on ranks.
+    fn walks_in_ranks(&self, row: Span, shape: Shape) -> Engine {
+        if self.vectors(row, shape) { Engine::Vectors } else { Engine::Walks }
+    }
+
+    /// The engine for a few rows, if it can read these rows and has room for these trees.
+    fn few_rows_engine(&self, tree: Span) -> Option<Engine> {
+        let p = self.program;
+        let singles = T::singles(self.rows);
+        match &p.few {
+            FewRowsEngine::Registers(_) => {
+                (T::doubles(self.rows).is_none() || p.wide.is_none()).then_some(Engine::Registers)
+            }
+            FewRowsEngine::Full(_) => (singles.is_some() && self.rows.is_unit()).then_some(Engine::FullTrees),
+            #[cfg(target_arch = "x86_64")]
+            FewRowsEngine::Abreast => {
+                let room = tree.step == 1 && tree.count >= simd::avx2::abreast::TREES_AT_LEAST;
+                (room && self.addresses_fit() && singles.is_some_and(fits)).then_some(Engine::Abreast)
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            FewRowsEngine::Abreast => None,
+            FewRowsEngine::Rows | FewRowsEngine::Walks => None,
+        }
+    }
+
+    /// Has a block evaluated.
     pub(super) fn dispatch<S: Sink>(&self, block: Block, sink: S, state: &State<'_>) {
         let (p, Block { row, tree, shape }) = (self.program, block);
+        let engine = self.engine(block, state);
+        let sink = sink.by(engine);
+        // One row comes to the trees in the same order either way.
+        let one = row.count == 1 && shape.rows_inside && matches!(engine, Engine::Walks | Engine::Tiles);
+        let by_row = one || matches!(engine, Engine::WalksByRow | Engine::TilesByRow | Engine::FullTrees);
+        let shape = if by_row { shape.by_row() } else { shape };
         if p.ranks_in_windows() {
             match state.ranks.filter(|ranks| ranks.holds(row)) {
-                Some(ranks) => self.in_ranks(ranks, block, sink),
-                None => {
-                    self.ranked(row.start, row.end() - row.start, |ranks| self.in_ranks(ranks, block, sink))
-                }
+                Some(ranks) => self.in_ranks(ranks, block, engine, sink),
+                None => self.ranked(row.start, row.end() - row.start, |ranks| {
+                    self.in_ranks(ranks, block, engine, sink);
+                }),
             }
             return;
         }
-        // Walks in a certain order are traces of the plan's loops.
-        if !S::ORDERED && shape.rows_inside && row.count < p.few_rows() && self.few(row, tree, shape, sink) {
+        let few = matches!(engine, Engine::Registers | Engine::Abreast | Engine::FullTrees);
+        if few && self.few(row, tree, shape, sink) {
             return;
         }
-        if let Some(window) = state.window.filter(|w| w.holds(row))
-            && self.in_window(window, row, tree, shape, sink)
-        {
-            return;
+        if let Some(window) = state.window.filter(|w| w.holds(row)) {
+            return self.in_window(window, block, engine, sink);
         }
         // The kernels for windows serve here, too, and are compiled once.
         #[cfg(target_arch = "x86_64")]
@@ -240,17 +331,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             return self.plain_nodes(self.rows, row, tree, shape, sink);
         };
         #[cfg(target_arch = "x86_64")]
-        if let Encoded::Tiled(tiles) = &p.nodes
-            && !p.plan.questions
-            && !p.scalar
-            && simd::tiles::available(tiles, rows, row, shape)
-        {
-            // SAFETY: it is available, and no tile asks a question; the rest as below.
+        if let (Engine::Tiles | Engine::TilesByRow, Encoded::Tiled(tiles)) = (engine, &p.nodes) {
+            // SAFETY: the engine is chosen where it is available and no tile asks a question; the rest as below.
             return unsafe { simd::tiles::block(tiles, rows, row, tree, shape, sink) };
         }
         #[cfg(target_arch = "x86_64")]
-        if self.vectors(row, shape) && simd::fits(rows) {
-            // SAFETY: `vectors` and `fits` hold.
+        if engine == Engine::Vectors {
+            // SAFETY: the engine is chosen where `vectors` and `fits` hold.
             return unsafe { self.vector(rows, row, tree, shape, own) };
         }
         self.portable(rows, row, tree, shape, sink);
@@ -258,41 +345,35 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
 
     /// Has a few rows walked by the engine for them, if it can read these rows.
     fn few<S: Sink>(&self, row: Span, tree: Span, shape: Shape, sink: S) -> bool {
-        let p = self.program;
-        match &p.few {
+        match (&self.program.few, T::singles(self.rows)) {
             #[cfg(target_arch = "x86_64")]
-            FewRowsEngine::Registers(few) if T::doubles(self.rows).is_none() || p.wide.is_none() => {
+            (FewRowsEngine::Registers(few), _) => {
                 // SAFETY: the machine has what it was made for; the spans were checked against rows and trees, the columns
                 // against the forest.
                 unsafe { simd::few::block(few, self.rows, row, tree, sink) };
-                true
             }
-            FewRowsEngine::Full(full) if self.rows.is_unit() => {
-                let Some(rows) = T::singles(self.rows) else { return false };
+            (FewRowsEngine::Full(full), Some(rows)) => {
                 for r in 0..row.count {
                     match full.row(rows, row.at(r)) {
                         Some(values) => full.block(values, row.at(r), tree, sink),
-                        None => self.portable(rows, row.one(r), tree, shape, Moved { sink, by: 0 }),
+                        None => {
+                            let sink = Moved { sink: sink.by(Engine::WalksByRow), by: 0 };
+                            self.portable(rows, row.one(r), tree, shape, sink);
+                        }
                     }
                 }
-                true
             }
             #[cfg(target_arch = "x86_64")]
-            FewRowsEngine::Abreast => {
-                let Some(rows) = T::singles(self.rows).filter(|rows| simd::fits(rows)) else { return false };
-                if !self.addresses_fit() || tree.step != 1 || tree.count < simd::avx2::abreast::TREES_AT_LEAST
-                {
-                    return false;
-                }
+            (FewRowsEngine::Abreast, Some(rows)) => {
                 // SAFETY: the machine is able, rows' values follow each other, and no node asks a question; the spans were
                 // checked against rows and trees, the columns against the forest. Tiles are kept out when it is chosen.
                 unsafe {
-                    of_encoding!(&p.nodes, nodes => simd::avx2::abreast::block(nodes, rows, row, tree, sink), _ => {});
+                    of_encoding!(&self.program.nodes, nodes => simd::avx2::abreast::block(nodes, rows, row, tree, sink), _ => {});
                 }
-                true
             }
-            _ => false,
+            _ => return false,
         }
+        true
     }
 
     /// Whether addresses can be gathered, with signed offsets of 32 bits.
@@ -301,16 +382,13 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         self.program.slots.len() < i32::MAX as usize / 12
     }
 
-    /// The same for rows in a window, unless the walks' order has to be another than from block to block of it.
-    fn in_window<S: Sink>(&self, window: Window<'_>, row: Span, tree: Span, shape: Shape, sink: S) -> bool {
+    /// Has a block evaluated whose rows are in a window.
+    fn in_window<S: Sink>(&self, window: Window<'_>, block: Block, engine: Engine, sink: S) {
+        let Block { row, tree, shape } = block;
         #[cfg(target_arch = "x86_64")]
-        if self.vectors(row, shape) {
-            // SAFETY: `vectors` holds, and the window has the rows.
-            unsafe { self.vector(window, row, tree, shape, sink) };
-            return true;
-        }
-        if S::ORDERED && !window.together(row) {
-            return false;
+        if engine == Engine::Vectors {
+            // SAFETY: the engine is chosen where `vectors` holds, and the window has the rows.
+            return unsafe { self.vector(window, row, tree, shape, sink) };
         }
         let mut done = 0;
         while done < row.count {
@@ -321,7 +399,6 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             self.portable(&rows, part, tree, shape, Moved { sink, by: first - place });
             done += count;
         }
-        true
     }
 
     /// Lends `f` the ranks of these rows.
@@ -333,10 +410,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     }
 
     /// A block of rows whose ranks are there: trees that have room for it by blends, the others by walks.
-    fn in_ranks<S: Sink>(&self, ranks: Window<'_, u8>, block: Block, sink: S) {
+    fn in_ranks<S: Sink>(&self, ranks: Window<'_, u8>, block: Block, engine: Engine, sink: S) {
         let Block { row, tree, shape } = block;
-        let blend = self.program.blend_of(shape).filter(|_| !S::ORDERED && row.step == 1);
-        let Some(blend) = blend.filter(|_| row.count >= blend::FEW_ROWS) else {
+        let Some(blend) = self.program.blend_of(shape).filter(|_| engine == Engine::Blends) else {
             return match shape.rows_inside {
                 true => (0..tree.count).for_each(|t| self.walked(ranks, row, tree.one(t), shape, sink)),
                 false => self.walked(ranks, row, tree, shape, sink),
@@ -347,6 +423,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             for t in 0..tree.count {
                 let position = tree.at(t);
                 if !blend.has(position) {
+                    let sink = sink.by(self.walks_in_ranks(row, shape));
                     self.walked(ranks, row, tree.one(t), shape, sink);
                     continue;
                 }
@@ -412,7 +489,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     /// Walks on ranks, a block of the window after the other.
     fn walked<S: Sink>(&self, ranks: Window<'_, u8>, row: Span, tree: Span, shape: Shape, sink: S) {
         #[cfg(target_arch = "x86_64")]
-        if self.vectors(row, shape) && !S::ORDERED {
+        if self.vectors(row, shape) {
             // SAFETY: `vectors` holds, and the window has the rows.
             return unsafe { self.vector(ranks, row, tree, shape, sink) };
         }
@@ -476,6 +553,12 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
         unsafe { walk::lanes::<N, D, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }
+    }
+
+    /// Whether the vector kernels can run these rows through this forest.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn vectors(&self, _: Span, _: Shape) -> bool {
+        false
     }
 
     /// Whether the vector kernels can run these rows through this forest.

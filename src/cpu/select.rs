@@ -5,12 +5,11 @@ use super::simd::avx2::abreast::TREES_AT_LEAST;
 use super::{
     blend,
     encoded::Encoded,
-    engines::FewRows,
     few::{self, Few},
     full::Full,
     walk,
 };
-use crate::forest::Forest;
+use crate::{forest::Forest, schedule::FewRows};
 
 /// Cycles of a step of a walk beside some others, …
 const STEP: f64 = 4.0;
@@ -43,6 +42,8 @@ pub(super) enum FewRowsEngine {
     Abreast,
     /// Trees that are filled up, four side by side.
     Full(Full),
+    /// Walks of one row after the other.
+    Rows,
     /// What walks many rows.
     Walks,
 }
@@ -51,10 +52,13 @@ impl FewRowsEngine {
     /// The first that can serve the forest here, in the order of their speed: a row in registers, which has a limit of columns; trees
     /// abreast, where gathers are fast; full trees, which have a limit of depth.
     pub(super) fn select(wanted: &Wanted<'_>) -> Self {
-        if !wanted.small {
+        if wanted.engine == FewRows::Walk {
             return Self::Walks;
         }
-        let is = |engine| matches!(wanted.engine, FewRows::Chosen) || wanted.engine == engine;
+        if !wanted.small {
+            return Self::Rows;
+        }
+        let is = |engine| wanted.engine == FewRows::Auto || wanted.engine == engine;
         if is(FewRows::Registers)
             && wanted.vectors
             && let Some(few) = Few::new(wanted.forest, wanted.order)
@@ -69,7 +73,7 @@ impl FewRowsEngine {
         {
             return Self::Full(full);
         }
-        Self::Walks
+        Self::Rows
     }
 
     /// Its name.
@@ -78,7 +82,8 @@ impl FewRowsEngine {
             Self::Registers(_) => FewRows::Registers,
             Self::Abreast => FewRows::Abreast,
             Self::Full(_) => FewRows::Full,
-            Self::Walks => FewRows::Walks,
+            Self::Rows => FewRows::Rows,
+            Self::Walks => FewRows::Walk,
         }
     }
 
@@ -86,7 +91,7 @@ impl FewRowsEngine {
     pub(super) fn rows(&self) -> usize {
         match self {
             Self::Registers(_) => few::ROWS,
-            Self::Abreast | Self::Full(_) | Self::Walks => walk::FEW_ROWS,
+            Self::Abreast | Self::Full(_) | Self::Rows | Self::Walks => walk::FEW_ROWS,
         }
     }
 
@@ -95,7 +100,7 @@ impl FewRowsEngine {
         match self {
             Self::Registers(few) => few.bytes(),
             Self::Full(full) => full.bytes(),
-            Self::Abreast | Self::Walks => 0,
+            Self::Abreast | Self::Rows | Self::Walks => 0,
         }
     }
 
@@ -105,7 +110,7 @@ impl FewRowsEngine {
             Self::Registers(few) => few.cycles(),
             Self::Abreast => ABREAST_STEP * steps,
             Self::Full(full) => full.cycles(),
-            Self::Walks => STEP * steps,
+            Self::Rows | Self::Walks => STEP * steps,
         }
     }
 
@@ -115,9 +120,15 @@ impl FewRowsEngine {
             Self::Registers(few) => format!("{} tiles of 15 splits", few.tiles.len()),
             Self::Abreast => "64 trees abreast".into(),
             Self::Full(_) => "trees filled up, four side by side".into(),
-            Self::Walks => return None,
+            Self::Rows | Self::Walks => return None,
         })
     }
+}
+
+/// From how many rows of a block on blends, which take so many cycles for a whole one, take less than walks of its rows one by one.
+pub(super) fn blended_from(blends: f64, nodes: &Encoded<f32>) -> usize {
+    let rows = blends / (STEP * nodes.steps() as f64);
+    (rows.ceil() as usize).clamp(1, blend::BLOCK)
 }
 
 /// Whether rows can go through many trees abreast, and where that is only chosen, whether gathers make it worthwhile.
@@ -165,7 +176,7 @@ impl Costs {
         (self.of(rows, few_rows) / SHARE) as usize
     }
 
-    /// How many rows these take less time for than a block of the other's by blends, a block's rows at most.
+    /// How many rows these take less time for than a block of the other's by blends: at least one, and a block's rows at most.
     pub(super) fn rows_below_a_block_of(&self, many: &Self) -> usize {
         let rows = many.block.unwrap_or(0.0) / self.few;
         // As a cast makes of any number, so of none.

@@ -1,11 +1,8 @@
 //! What becomes of the leaf that a walk finds.
 
-use std::{
-    ops::AddAssign,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::ops::AddAssign;
 
-use super::{addend::Addend, blend};
+use super::{addend::Addend, blend, engines::Engine};
 
 /// A buffer that several workers write, each its own places.
 #[derive(Clone, Copy)]
@@ -66,8 +63,10 @@ pub(super) trait Sink: Copy {
     type Value: Copy + Default + AddAssign;
     /// Whether a row's leaves can be added up before they are handed over.
     const ONE_VALUE: bool;
-    /// Whether it matters in which order leaves come.
-    const ORDERED: bool = false;
+    /// The same for leaves that this engine finds.
+    fn by(self, _engine: Engine) -> Self {
+        self
+    }
     /// The walk of the tree at `position` for `row` ended at `address`.
     fn leaf(&self, row: usize, position: usize, address: u32);
     /// The tree at `position` has the leaf with this slot for `row`.
@@ -118,7 +117,6 @@ pub(super) struct Moved<S> {
 
 impl<S: Sink> Sink for Moved<S> {
     const ONE_VALUE: bool = S::ONE_VALUE;
-    const ORDERED: bool = S::ORDERED;
     type Value = S::Value;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
@@ -259,38 +257,6 @@ impl Sink for Slots<'_> {
         let at = row * self.order.len() + self.order[position] as usize;
         // SAFETY: each row and tree is visited by one worker.
         unsafe { *self.out.at(at) = slot as u32 };
-    }
-    fn value(&self, _address: u32) -> u32 {
-        0
-    }
-    fn add(&self, _row: usize, _sum: u32) {}
-}
-
-/// Who visited, and when: the worker's number and the visit's place in the whole run.
-#[derive(Clone, Copy)]
-pub(super) struct Trace<'a> {
-    pub(super) out: Shared<u32>,
-    pub(super) order: &'a [u32],
-    pub(super) worker: u32,
-    pub(super) clock: &'a AtomicU32,
-}
-
-impl Sink for Trace<'_> {
-    const ONE_VALUE: bool = false;
-    const ORDERED: bool = true;
-    type Value = u32;
-    fn leaf(&self, row: usize, position: usize, _address: u32) {
-        self.slot(row, position, 0);
-    }
-    fn slot(&self, row: usize, position: usize, _slot: usize) {
-        let at = 2 * (row * self.order.len() + self.order[position] as usize);
-        // One worker's ticks ascend whatever the others do.
-        let tick = self.clock.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: each row and tree is visited by one worker.
-        unsafe {
-            *self.out.at(at) = self.worker;
-            *self.out.at(at + 1) = tick;
-        }
     }
     fn value(&self, _address: u32) -> u32 {
         0

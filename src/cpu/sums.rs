@@ -183,13 +183,12 @@ impl Program {
         out: &mut [f32],
         shares: usize,
     ) {
-        let each = self.trees().div_ceil(shares);
         let len = out.len();
         let no_base = &self.no_base;
         with_scratch((shares - 1) * len, |others| {
             let share = |k: usize, base: &[f32], sums: &mut [f32]| {
-                let trees = k * each..self.trees().min((k + 1) * each);
                 let at = self.extents(rows.len());
+                let trees = self.share(k, shares);
                 self.add_up_trees::<_, T, GROUPED>(rows, at, (leaves, base), sums, &mut [], trees);
             };
             rayon::join(

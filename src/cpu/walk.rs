@@ -103,6 +103,11 @@ impl Shape {
     pub(super) const PLAIN: Self =
         Self { rows_inside: true, lanes: 1, steps: 0, tested: 0, rest: Rest::UntilLeaf, blend: None };
 
+    /// The same one row after the other, each through eight trees at a time.
+    pub(super) fn by_row(self) -> Self {
+        Self { rows_inside: false, lanes: 8, ..self }
+    }
+
     /// The shape for walks of these trees side by side, by what the table says of their depths.
     #[inline(always)]
     pub(super) fn of_trees<N: Walkable>(self, nodes: &N, positions: &[usize]) -> Self {
@@ -229,10 +234,6 @@ pub(super) unsafe fn block<
     shape: Shape,
     sink: S,
 ) {
-    // One row, or so few that their walks would wait for each other's loads: walks of several trees advance together.
-    // For one row that is the very same order; for a few it is not, which a trace would show.
-    let few = shape.rows_inside && (row.count == 1 || (row.count < FEW_ROWS && !S::ORDERED));
-    let shape = if few { Shape { rows_inside: false, lanes: 8, ..shape } } else { shape };
     // Rows that are walked together come to a tree's leaves in the order they had: that costs nothing, and their loads overlap.
     let together = if shape.rows_inside && shape.lanes == 1 { 8 } else { shape.lanes };
     // SAFETY: as promised to this function.

@@ -12,7 +12,7 @@ use crate::{
     layout::{self, Layout, LayoutKind, Packed, Sizes},
     mir::{self, LoopNest, Unspecialized, WhyNot},
     ranks::{Ranks, Width},
-    schedule::{Device, Directive, Evaluation, MOST_SIBLING_WALKS, Schedule},
+    schedule::{Device, Directive, Evaluation, FewRows, MOST_SIBLING_WALKS, Schedule},
     sum::Contract,
 };
 
@@ -51,6 +51,7 @@ pub struct Lowered {
     plan: Plan,
     ranks: Option<Arc<Ranks>>,
     rows: RowType,
+    few_rows: FewRows,
 }
 
 /// A directive that was carried out otherwise than it says, since the device or the model leaves nothing else. The result
@@ -116,6 +117,11 @@ impl Lowered {
         self.rows
     }
 
+    /// How the schedule wants a few rows to find leaves on a CPU.
+    pub fn few_rows(&self) -> FewRows {
+        self.few_rows
+    }
+
     /// The forest that is walked, for the one that was lowered.
     pub fn walked<'a>(&'a self, forest: &'a Forest) -> &'a Forest {
         self.ranks.as_ref().map_or(forest, |ranks| ranks.forest())
@@ -151,7 +157,9 @@ pub fn lower_with(
     }
     let packed = layout.pack(forest, &order, &least)?;
     packed.verify().map_err(Error::Internal)?;
-    Ok(Lowered { notes, order, loops, legal, packed, plan, ranks: ranks.map(Arc::new), rows: request.rows })
+    let few_rows = schedule.few_rows_by();
+    let ranks = ranks.map(Arc::new);
+    Ok(Lowered { notes, order, loops, legal, packed, plan, ranks, rows: request.rows, few_rows })
 }
 
 /// A profile's visits, by slot: ranks keep the slots of a forest.
@@ -263,6 +271,11 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option
         }
     }
     let questions = asks_more(forest);
+    let few = schedule.directives.iter().rev().find(|d| matches!(d, Directive::FewRows { .. }));
+    if let (Target::Cube, Some(few)) = (target, few) {
+        let instead = "a cube's units walk trees, however few rows there are".into();
+        notes.push(Note { directive: few.to_string(), instead });
+    }
     if let Some(instead) = not_blended(target, request.rows)
         && schedule.blends()
     {

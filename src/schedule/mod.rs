@@ -242,12 +242,55 @@ pub enum Directive {
         /// Nodes added, in percent of those there are.
         percent: u32,
     },
+    /// `fewRows(auto)`, `fewRows(registers)`, `fewRows(abreast)`, `fewRows(full)`, `fewRows(rows)`, `fewRows(walk)`: how rows too few
+    /// for vectors find leaves.
+    FewRows {
+        /// How.
+        by: FewRows,
+    },
     /// `ranks(u8)`, `ranks(u16)`, `ranks(auto)`, `ranks(off)`: rows and thresholds become [ranks](crate::ranks) before
     /// trees are walked.
     Ranks {
         /// Their width; `None` leaves values as they are.
         choice: Option<Choice>,
     },
+}
+
+/// How rows that are too few to fill vectors find their leaves (CPU). An engine that can't serve a forest or a machine is not
+/// taken, and rows are walked one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FewRows {
+    /// By the fastest engine that can serve the forest on the machine.
+    #[default]
+    Auto,
+    /// With the row in registers, four levels of a tree a step.
+    Registers,
+    /// Through 64 trees abreast, by gathers.
+    Abreast,
+    /// Through trees filled up, four side by side.
+    Full,
+    /// One row after the other, by walks on the schedule's layout.
+    Rows,
+    /// As many rows are: by walks in the order of the loops.
+    Walk,
+}
+
+impl FewRows {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Auto, Self::Registers, Self::Abreast, Self::Full, Self::Rows, Self::Walk];
+
+    /// The name in a schedule's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Registers => "registers",
+            Self::Abreast => "abreast",
+            Self::Full => "full",
+            Self::Rows => "rows",
+            Self::Walk => "walk",
+        }
+    }
 }
 
 /// How a tree finds the leaf of a row.
@@ -430,6 +473,34 @@ impl Schedule {
     #[must_use]
     pub fn pad(self, percent: u32) -> Self {
         self.with(Directive::Pad { percent })
+    }
+
+    /// Adds [`Directive::FewRows`].
+    #[must_use]
+    pub fn few_rows(self, by: FewRows) -> Self {
+        self.with(Directive::FewRows { by })
+    }
+
+    /// How a few rows find leaves: as the schedule says last. One that says how nodes lie or how walks go, and nothing of a few
+    /// rows, has these walked so, too.
+    pub fn few_rows_by(&self) -> FewRows {
+        let named = self.directives.iter().rev().find_map(|d| match d {
+            Directive::FewRows { by } => Some(*by),
+            _ => None,
+        });
+        let says_how = |d: &Directive| {
+            matches!(
+                d,
+                Directive::Layout { .. }
+                    | Directive::TileNodes { .. }
+                    | Directive::UnrollWalk { .. }
+                    | Directive::PeelWalk { .. }
+                    | Directive::PeelLikely { .. }
+                    | Directive::Interleave { .. }
+            )
+        };
+        let walked = self.directives.iter().any(says_how);
+        named.unwrap_or(if walked { FewRows::Rows } else { FewRows::Auto })
     }
 
     /// Adds [`Directive::Ranks`].

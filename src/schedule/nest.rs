@@ -465,6 +465,7 @@ impl Building {
             | Directive::TileNodes { .. }
             | Directive::Sort { .. }
             | Directive::Pad { .. }
+            | Directive::FewRows { .. }
             | Directive::Ranks { .. } => Ok(()),
         }
     }

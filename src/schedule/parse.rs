@@ -5,7 +5,7 @@
 //! variables (which say nothing), and the papers' names for sizes.
 
 use super::{
-    Choice, Directive, Evaluation, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, Tiler, TreeOrder,
+    Choice, Directive, Evaluation, FewRows, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, Tiler, TreeOrder,
 };
 use crate::forest::tiling::MOST_TILE;
 
@@ -226,6 +226,14 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
             Ok(Directive::Pad { percent: number(percent, "of percent")? })
         }
         ("pad", _) => usage("pad(percent)"),
+        ("fewRows", [by]) => match FewRows::ALL.into_iter().find(|f| f.name() == *by) {
+            Some(by) => Ok(Directive::FewRows { by }),
+            None => wrong(
+                by,
+                format!("`{by}` is no way to walk a few rows: auto, registers, abreast, full, rows or walk"),
+            ),
+        },
+        ("fewRows", _) => usage("fewRows(auto)"),
         ("ranks", ["off"]) => Ok(Directive::Ranks { choice: None }),
         ("ranks", [width]) => match Choice::ALL.into_iter().find(|c| c.name() == *width) {
             Some(choice) => Ok(Directive::Ranks { choice: Some(choice) }),
@@ -271,7 +279,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
             name,
             format!(
                 "`{name}` is no directive: tile, split, reorder, unroll, specialize, gpuDimension, parallel, cache, \
-                 interleave, unrollWalk, peelWalk, evaluate, atomicReduce, sharedReduce, vectorReduce, layout, tileNodes, sort, pad, ranks"
+                 interleave, unrollWalk, peelWalk, evaluate, atomicReduce, sharedReduce, vectorReduce, layout, tileNodes, sort, pad, fewRows, ranks"
             ),
         ),
     }

@@ -1,6 +1,6 @@
 //! Schedules with a name: what known engines do, in this language.
 
-use super::{Axis, Device, Evaluation, GpuDim, LayoutKind, Schedule, Size, Tiler};
+use super::{Axis, Device, Evaluation, FewRows, GpuDim, LayoutKind, Schedule, Size, Tiler};
 use crate::{
     forest::{Forest, ForestStats, Targets},
     isa::{Isa, isa},
@@ -110,7 +110,7 @@ impl Preset {
         };
         match self {
             Self::Default if gpu => default_gpu(forest, &stats).layout(layout),
-            Self::Default => default_cpu(forest, &stats),
+            Self::Default => default_cpu(forest, &stats).few_rows(FewRows::Auto),
             Self::Xgboost => {
                 chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]))
                     .layout(LayoutKind::Sparse)
@@ -195,7 +195,14 @@ pub(crate) fn blend_cycles(splits: usize, trees: usize, (counted, asked): (usize
     const TREE: f64 = 80.0;
     const COUNTED: f64 = 75.0;
     const ASKED: f64 = 8.0;
-    SPLIT * splits as f64 + TREE * trees as f64 + COUNTED * counted as f64 + ASKED * asked as f64
+    // Registers half as long take twice the blends, but of fewer instructions.
+    let times = match isa() {
+        Isa::Avx512 => 1.0,
+        Isa::Avx2 => 1.5,
+        // NEON's registers are as long as those that compilers take for the portable code, which gained nothing from lines of the cache.
+        Isa::Neon | Isa::Portable => 6.0,
+    };
+    times * (SPLIT * splits as f64 + TREE * trees as f64 + COUNTED * counted as f64 + ASKED * asked as f64)
 }
 
 /// Every split of a tree for 64 rows at once, where by a count of instructions that is less than its walks and the ranks that
@@ -207,14 +214,12 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
     let mean_depth = steps as f64 / stats.leaves.max(1) as f64;
     let columns = Ranks::columns_of(forest, Width::U8).unwrap_or((usize::MAX, 0));
-    // Registers half as long take twice the blends, but of fewer instructions; a gather takes what it does by element.
-    let (times, step) = match isa() {
-        Isa::Avx512 => (1.0, STEP),
-        Isa::Avx2 => (1.5, STEP),
-        // NEON's registers are as long as those that compilers take for the portable code, which gained nothing from lines of the cache.
-        Isa::Neon | Isa::Portable => (6.0, 2.0 * STEP),
+    // A gather takes what it does by element.
+    let step = match isa() {
+        Isa::Avx512 | Isa::Avx2 => STEP,
+        Isa::Neon | Isa::Portable => 2.0 * STEP,
     };
-    let blends = times * blend_cycles(splits, stats.trees, columns);
+    let blends = blend_cycles(splits, stats.trees, columns);
     let fits = forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES);
     if !fits || stats.trees == 0 || blends >= step * stats.trees as f64 * mean_depth {
         return default_walks(stats);

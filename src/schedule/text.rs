@@ -28,6 +28,7 @@ impl fmt::Display for Directive {
             Self::Layout { kind } => write!(f, "layout({kind})"),
             Self::Sort { by } => write!(f, "sort({})", by.name()),
             Self::Pad { percent } => write!(f, "pad({percent})"),
+            Self::FewRows { by } => write!(f, "fewRows({})", by.name()),
             Self::Ranks { choice } => write!(f, "ranks({})", choice.map_or("off", |c| c.name())),
         }
     }

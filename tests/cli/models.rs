@@ -191,3 +191,19 @@ fn diff_says_where_models_differ() {
     assert!(text(&text_form.stdout).contains("tree 0 at root"), "{}", text(&text_form.stdout));
     refuses(&["diff", &a, &model("softprob"), "--rows", &rows], &["columns", "leave --rows out"]);
 }
+
+#[test]
+fn inspect_lists_the_plans_by_batch() {
+    let report: serde_json::Value =
+        serde_json::from_str(&prints(&["inspect", &model("churn"), "--plans", "--json"])).expect("JSON");
+    let plans = report["plans"].as_array().expect("plans");
+    assert_eq!(plans[0]["first"], 1);
+    for pair in plans.windows(2) {
+        assert_eq!(pair[0]["last"].as_u64().expect("a last one") + 1, pair[1]["first"]);
+    }
+    for plan in plans {
+        assert!(!plan["engines"].as_array().expect("engines").is_empty(), "{plan}");
+    }
+    assert!(plans.last().expect("a plan")["last"].is_null());
+    assert!(prints(&["inspect", &model("churn"), "--plans"]).contains(" to more rows: "));
+}

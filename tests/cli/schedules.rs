@@ -118,6 +118,27 @@ fn lower_prints_every_stage() {
         assert!(plan.starts_with(if gpu { "plan cube" } else { "plan cpu" }), "{plan}");
     }
     assert!(lower("default", "cpu", "kernel").starts_with("program "));
+    let batch = |rows: &str, schedule: &str| {
+        prints(&["lower", &model, "--schedule", schedule, "--emit", "plan", "--batch", rows])
+    };
+    let small = batch("3", &scratch.file("walk.txt", &format!("{schedule}fewRows(walk)\n")));
+    let expected =
+        "# batch of 3: plan of all batches\n# engine walks: 300 of 300 visits of a row to a tree\nplan cpu";
+    assert!(small.starts_with(expected), "{small}");
+    let rows = batch("3", "xgboost");
+    assert!(rows.contains("# engine walks by row: 300 of 300"), "{rows}");
+    refuses(&["lower", &model, "--emit", "loops", "--batch", "3"], &["--emit plan"]);
+    refuses(
+        &["lower", &model, "--backend", "wgpu", "--emit", "plan", "--batch", "3"],
+        &["leave --batch out"],
+    );
+    refuses(&["lower", &model, "--emit", "plan", "--batch", "0"], &["1 or more"]);
+    // The same whichever GPU is there.
+    let portable =
+        |backend: &str| prints(&["lower", &model, "--backend", backend, "--portable", "--emit", "plan"]);
+    assert_eq!(portable("wgpu"), portable("metal"));
+    refuses(&["lower", &model, "--portable", "--emit", "plan"], &["--portable goes with a GPU's backend"]);
+    refuses(&["lower", &model, "--backend", "wgpu", "--portable", "--emit", "kernel"], &["its device's own"]);
     if cfg!(feature = "cubecl-cpu") {
         // What it is on this processor: nothing shared, and cubes of as many units as there are cores.
         let on_cores = |schedule: &str, stage: &str| lower(schedule, "cubecl-cpu", stage);

@@ -14,7 +14,7 @@ fn lines(arguments: &[&str]) -> Vec<serde_json::Value> {
 fn every_engine_and_preset_is_in_the_table() {
     let lines = lines(&[&model("churn"), "--backend", "cpu"]);
     let engines: Vec<&str> = lines.iter().filter_map(|line| line["engine"].as_str()).collect();
-    for engine in ["few rows as chosen", "ranks by columns", "plain walks"] {
+    for engine in ["fewRows(auto)", "fewRows(walk)", "ranks by columns", "plain walks"] {
         assert!(engines.contains(&engine), "{engine} is not among {engines:?}");
     }
     let schedules: Vec<&str> = lines.iter().filter_map(|line| line["schedule"].as_str()).collect();

@@ -2,8 +2,8 @@
 
 use fangorn::{
     Predictor,
-    cpu::{Engines, FewRows, Ranking},
-    schedule::Schedule,
+    cpu::{Engines, Ranking},
+    schedule::{FewRows, Schedule},
 };
 
 use super::{Seeded, tables::Table};
@@ -31,17 +31,17 @@ pub fn engines() -> Vec<(String, Option<Schedule>, Engines)> {
             format!("tile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\ncache(b0)\nlayout(sparse)\n{body}");
         Some(Schedule::parse(&text).expect("a schedule"))
     };
-    let with_few = |few_rows| Engines { few_rows, ..Engines::default() };
     let with_ranking = |ranking| Engines { ranking, ..Engines::default() };
     let mut all = vec![("default".to_owned(), None, Engines::default())];
     for few_rows in FewRows::ALL {
-        all.push((few_rows.name().to_owned(), window(""), with_few(few_rows)));
+        let directive = format!("fewRows({})", few_rows.name());
+        all.push((directive.clone(), window(&directive), Engines::default()));
     }
     for (name, few_rows) in
         [("registers, trees eight apart", FewRows::Registers), ("full trees, eight apart", FewRows::Full)]
     {
         let apart = Schedule::parse("tile(tree, t0, t1, 8)\nreorder(t1, t0, batch)").expect("a schedule");
-        all.push((name.to_owned(), Some(apart), with_few(few_rows)));
+        all.push((name.to_owned(), Some(apart.few_rows(few_rows)), Engines::default()));
     }
     for ranking in Ranking::ALL {
         let name = ranking.name();
@@ -87,7 +87,8 @@ fn batches(seed: u64, count: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// Whether a predictor has the engine that was forced, where the model and the machine allow it.
-pub fn serves(predictor: &Predictor, engines: Engines) -> bool {
-    [FewRows::Chosen, FewRows::Walks].contains(&engines.few_rows) || predictor.uses(engines.few_rows)
+/// Whether a predictor has the engine that the schedule forces, where the model and the machine allow it.
+pub fn serves(predictor: &Predictor, schedule: Option<&Schedule>) -> bool {
+    let forced = schedule.map(Schedule::few_rows_by).filter(|by| *by != FewRows::Auto);
+    forced.is_none_or(|by| predictor.uses(by))
 }

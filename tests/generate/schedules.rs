@@ -2,7 +2,7 @@
 
 use fangorn::{
     ranks::Choice,
-    schedule::{Dim, Directive, Evaluation, GpuDim, LayoutKind, Schedule, Tiler, TreeOrder},
+    schedule::{Dim, Directive, Evaluation, FewRows, GpuDim, LayoutKind, Schedule, Tiler, TreeOrder},
 };
 use proptest::prelude::*;
 
@@ -51,6 +51,7 @@ enum Move {
     Sort(TreeOrder),
     Pad(u8),
     Ranks(Option<Choice>),
+    FewRows(FewRows),
 }
 
 /// A move that makes other loops.
@@ -91,6 +92,7 @@ fn mark(kind: Kind) -> impl Strategy<Value = Move> {
         3 => prop::sample::select(TreeOrder::ALL.to_vec()).prop_map(Move::Sort),
         2 => prop::sample::select(vec![0, 10, 50, 200]).prop_map(Move::Pad),
         2 => prop::option::weighted(0.9, prop::sample::select(Choice::ALL.to_vec())).prop_map(Move::Ranks),
+        2 => prop::sample::select(FewRows::ALL.to_vec()).prop_map(Move::FewRows),
     ]
 }
 
@@ -175,6 +177,7 @@ fn apply(step: &Move, w: &mut Writer) {
         Move::TileNodes(nodes, by) => w.out.directives.push(Directive::TileNodes { nodes, by }),
         Move::Sort(by) => w.out.directives.push(Directive::Sort { by }),
         Move::Ranks(choice) => w.out.directives.push(Directive::Ranks { choice }),
+        Move::FewRows(by) => w.out.directives.push(Directive::FewRows { by }),
         Move::Pad(percent) => w.out.directives.push(Directive::Pad { percent: u32::from(percent) }),
     }
 }

@@ -23,7 +23,7 @@ use fangorn::{
 
 use crate::generate::{Case, forest_of};
 
-pub use traces::{Walks, difference, prescribed, recorded, unit_of};
+pub use traces::{Record, Walks, difference, prescribed, recorded, unit_of};
 
 pub fn request(device: Device, threads: u32) -> Request {
     Request { device, threads, ..Request::cpu() }
@@ -134,10 +134,8 @@ pub fn on_cpu(case: &Case, threads: usize) -> Result<bool, String> {
     near_margins(case, &predictor.margins(&rows).map_err(|e| e.to_string())?)?;
     let found = recorded(case, threads as u32)?;
     let expected = prescribed(case, threads as u32)?;
-    match found == expected {
-        true => Ok(true),
-        false => Err(format!("trace: {}", difference(&found, &expected))),
-    }
+    found.against(&expected).map_err(|e| format!("trace: {e}"))?;
+    Ok(true)
 }
 
 /// What is wrong with a case, if anything is; a panic is.

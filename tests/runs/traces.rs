@@ -1,9 +1,9 @@
 //! The order of walks: on the CPU as it was, and as the loop nest prescribes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fangorn::{
-    cpu::{Program, Rows, worker},
+    cpu::{Program, Rows, TraceEntry, worker},
     mir::{Mode, Visit},
     plan::{Axis, Extents, GpuDim, lower_with},
     schedule::Device,
@@ -36,29 +36,96 @@ pub fn prescribed(case: &Case, threads: u32) -> Result<Walks, String> {
     }
 }
 
-/// What a run did; a walk made twice, or not at all, is an error.
-pub fn recorded(case: &Case, threads: u32) -> Result<Walks, String> {
+/// What a run did: each worker's visits, in the order it makes them, by the share of the trees that it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record(BTreeMap<u32, BTreeMap<u32, Vec<Made>>>);
+
+/// A visit that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    row: u32,
+    tree: u32,
+    block: u32,
+    keeps_order: bool,
+}
+
+impl Record {
+    /// Whether it is what is prescribed: the same worker makes the same visits block by block, and inside a block in the same
+    /// order, but for engines that have one of their own.
+    pub fn is(&self, expected: &Walks) -> bool {
+        self.against(expected).is_ok()
+    }
+
+    /// All visits, `(row, tree)`, one worker's after the other's.
+    pub fn in_order(&self) -> Vec<(u32, u32)> {
+        let made = self.0.values().flat_map(BTreeMap::values).flatten();
+        made.map(|visit| (visit.row, visit.tree)).collect()
+    }
+
+    /// The first visit that is not as it should be.
+    pub fn against(&self, expected: &Walks) -> Result<(), String> {
+        if !self.0.keys().eq(expected.keys()) {
+            return Err(format!("{} workers, should be {}", self.0.len(), expected.len()));
+        }
+        for ((who, shares), prescribed) in self.0.iter().zip(expected.values()) {
+            for made in shares.values() {
+                // What is dealt out are trees.
+                let trees: BTreeSet<u32> = made.iter().map(|visit| visit.tree).collect();
+                let own: Vec<_> =
+                    prescribed.iter().filter(|(_, tree)| trees.contains(tree)).copied().collect();
+                if own.len() != made.len() {
+                    return Err(format!("worker {who}: {} visits, should be {}", made.len(), own.len()));
+                }
+                let mut at = 0;
+                for block in made.chunk_by(|a, b| a.block == b.block) {
+                    let mut found: Vec<_> = block.iter().map(|visit| (visit.row, visit.tree)).collect();
+                    let mut should = own[at..at + block.len()].to_vec();
+                    if !block.iter().all(|visit| visit.keeps_order) {
+                        found.sort_unstable();
+                        should.sort_unstable();
+                    }
+                    if let Some(i) = (0..found.len()).find(|i| found[*i] != should[*i]) {
+                        let (found, should, at) = (found[i], should[i], at + i);
+                        return Err(format!("worker {who}'s visit {at} is {found:?}, should be {should:?}"));
+                    }
+                    at += block.len();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a run did; a visit made twice, or not at all, is an error.
+pub fn recorded(case: &Case, threads: u32) -> Result<Record, String> {
     let Case { forest, schedule, batch, .. } = case;
     let lowered = lower_with(forest, schedule, request(Device::Cpu, threads), Some(&case.profile()))
         .map_err(|e| e.to_string())?;
     let program = Program::new(forest, &lowered, threads).map_err(|e| e.to_string())?;
     let (columns, trees) = (forest.features.len(), forest.trees.len());
     let rows = Rows::strided(&case.rows, [*batch, columns], [columns, 1]).map_err(|e| e.to_string())?;
-    // A walk that is left out keeps a tick that no run gives.
-    let mut trace = vec![u32::MAX; batch * trees * 2];
+    // A visit that is left out keeps a place that no run gives.
+    let mut trace = vec![TraceEntry::default(); batch * trees];
     program.trace(&rows, &mut trace).map_err(|e| e.to_string())?;
-    let mut ticks = Vec::new();
-    for (at, record) in trace.chunks_exact(2).enumerate() {
-        ticks.push((record[1], record[0], (at / trees) as u32, (at % trees) as u32));
+    let mut visits: Vec<(usize, TraceEntry)> = trace.into_iter().enumerate().collect();
+    visits.sort_unstable_by_key(|(_, visit)| visit.place);
+    // A visit made twice, or not at all, leaves a gap.
+    if let Some((k, (at, visit))) = visits.iter().enumerate().find(|(k, v)| v.1.place != *k as u32) {
+        let (row, tree) = (at / trees, at % trees);
+        return Err(format!(
+            "place {k} of {} is lost; row {row}, tree {tree} has {}",
+            batch * trees,
+            visit.place
+        ));
     }
-    ticks.sort_unstable();
-    // The clock ticks once a walk: a walk made twice, or not at all, leaves a gap.
-    if let Some((k, (tick, _, row, tree))) = ticks.iter().enumerate().find(|(k, t)| t.0 != *k as u32) {
-        return Err(format!("tick {k} of {} is lost; row {row}, tree {tree} has {tick}", batch * trees));
+    let mut record = Record::default();
+    for (at, visit) in visits {
+        let (row, tree) = ((at / trees) as u32, (at % trees) as u32);
+        let (block, keeps_order) = (visit.block, visit.engine.keeps_order());
+        let own = record.0.entry(visit.worker).or_default().entry(visit.share).or_default();
+        own.push(Made { row, tree, block, keeps_order });
     }
-    let mut walks = Walks::new();
-    ticks.into_iter().for_each(|(_, who, row, tree)| walks.entry(who).or_default().push((row, tree)));
-    Ok(walks)
+    Ok(record)
 }
 
 /// The first worker that does not do as it should.

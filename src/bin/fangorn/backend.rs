@@ -118,6 +118,19 @@ impl Backend {
         }
     }
 
+    /// The device that is there: of a GPU's backend that is built in it is opened, and its numbers are asked.
+    ///
+    /// # Errors
+    /// A backend that is not built in, or a device that does not answer.
+    pub fn device_there(self) -> Result<Device> {
+        self.require()?;
+        match self {
+            #[cfg(feature = "cube")]
+            _ if self.is_gpu() => on_burn::there(self),
+            _ => Ok(self.device()),
+        }
+    }
+
     /// What schedules are made for where no device is opened: of cubecl's CPU runtime, which is always at hand, this
     /// processor's numbers, otherwise those that every GPU grants.
     pub fn device(self) -> Device {
@@ -321,13 +334,28 @@ mod on_burn {
         }
     }
 
-    /// This processor as cubecl's CPU runtime has it.
-    #[cfg(feature = "cubecl-cpu")]
-    pub fn processor() -> fangorn::schedule::Device {
-        match Device::cpu().as_dispatch() {
+    /// A device as cubecl has it.
+    #[cfg(feature = "cube")]
+    fn of_cubecl(device: &Device) -> fangorn::schedule::Device {
+        match device.as_dispatch() {
             burn::backend::DispatchDevice::Cube(device) => fangorn::cube::device(&device.client()),
             _ => fangorn::schedule::Device::PORTABLE_GPU,
         }
+    }
+
+    /// This processor as cubecl's CPU runtime has it.
+    #[cfg(feature = "cubecl-cpu")]
+    pub fn processor() -> fangorn::schedule::Device {
+        of_cubecl(&Device::cpu())
+    }
+
+    /// The default device of a backend that runs kernels of cubecl's.
+    #[cfg(feature = "cube")]
+    pub fn there(backend: Backend) -> Result<fangorn::schedule::Device> {
+        guard(backend, || {
+            let device = device(backend).ok_or(Error::NotBuiltIn { name: backend.name() })?;
+            Ok(of_cubecl(&device))
+        })
     }
 
     /// Runs what talks to a device: a driver that is missing or fails panics.

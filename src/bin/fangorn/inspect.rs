@@ -7,7 +7,8 @@ use std::{
 
 use clap::Args;
 use fangorn::{
-    Forest,
+    Forest, Predictor,
+    cpu::NamedPlan,
     forest::{CategoryRule, Node, Predicate, Profile},
     plan::{Request, check},
     schedule::{Device, Preset},
@@ -24,7 +25,7 @@ use crate::{
 
 /// Say what is in a model.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  fangorn inspect model.ubj --json")]
+#[command(after_help = "Example:\n  fangorn inspect model.ubj --json\n  fangorn inspect model.ubj --plans")]
 pub struct Inspect {
     /// The model file, of any format that is read
     model: PathBuf,
@@ -36,9 +37,15 @@ pub struct Inspect {
     /// List every feature, not only the 20 with most splits
     #[arg(long)]
     all: bool,
+    /// Compile it for this processor, and say which plan serves which batches, and by which engines
+    #[arg(long)]
+    plans: bool,
     #[command(flatten)]
     limits: LimitsChoice,
 }
+
+/// Rows of the batch by which a plan without a largest one shows its engines.
+const LARGE_BATCH: usize = 4096;
 
 /// Features the table lists where not all are asked for.
 const MOST_FEATURES: usize = 20;
@@ -85,6 +92,8 @@ struct Report {
     features: Vec<Column>,
     /// What a profile says of the leaves, where one is handed over.
     profile: Option<Bias>,
+    /// The plans of the default schedule on this processor, where they are asked for.
+    plans: Option<Vec<PlanOfBatches>>,
     /// What of fangorn can't take this model, and why.
     refused: Vec<Refusal>,
 }
@@ -103,6 +112,17 @@ struct Bias {
     unvisited: usize,
     /// Trees of which at most 5% of the leaves hold at least 90% of the rows.
     leaf_biased: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct PlanOfBatches {
+    name: &'static str,
+    /// Rows of the smallest batch that it serves.
+    first: usize,
+    /// Rows of the largest one, where there is one.
+    last: Option<usize>,
+    /// What runs its largest batch, or one of 4096 rows.
+    engines: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -139,7 +159,10 @@ impl Column {
 pub fn run(args: &Inspect) -> Result<Outcome> {
     let contents = load_contents(&args.model, &args.limits)?;
     let profile = args.profile.read(&args.model, &contents)?;
-    let report = report(&args.model, &contents.forest, profile.as_ref());
+    let mut report = report(&args.model, &contents.forest, profile.as_ref());
+    if args.plans {
+        report.plans = Some(plans(&contents.forest)?);
+    }
     let text = match args.json {
         true => serde_json::to_string_pretty(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
         false => table(&report, args.all),
@@ -203,8 +226,21 @@ fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
             unvisited: profile.visits().iter().filter(|n| **n == 0).count(),
             leaf_biased: biased(forest, profile),
         }),
+        plans: None,
         refused: refused(forest),
     }
+}
+
+/// The plans that the default schedule comes to on this processor.
+fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
+    let predictor = Predictor::new(forest)?;
+    let of = |plan: NamedPlan<'_>| {
+        let last = Some(*plan.rows.end()).filter(|last| *last < usize::MAX);
+        let engines = predictor.engines(last.unwrap_or(LARGE_BATCH))?;
+        let engines = engines.into_iter().map(|(engine, _)| engine.name()).collect();
+        Ok(PlanOfBatches { name: plan.name, first: *plan.rows.start(), last, engines })
+    };
+    predictor.plans().into_iter().map(of).collect()
 }
 
 /// Bins of leaf values.
@@ -354,6 +390,16 @@ fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result
         writeln!(
             out,
             "profile     {rows} rows, {unvisited} leaves not visited, {leaf_biased} trees leaf-biased"
+        )?;
+    }
+    for plan in report.plans.iter().flatten() {
+        let last = plan.last.map_or("more".into(), |last| last.to_string());
+        writeln!(
+            out,
+            "plan        {}, {} to {last} rows: {}",
+            plan.name,
+            plan.first,
+            plan.engines.join(", ")
         )?;
     }
     bars(out, "depth", "trees", report.depths.iter().enumerate().map(|(d, n)| (d.to_string(), *n)))?;

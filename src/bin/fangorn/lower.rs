@@ -13,7 +13,7 @@ use fangorn::{
 use crate::{
     Outcome,
     backend::Backend,
-    error::{Error, Result},
+    error::{Error, Result, say},
     limits::LimitsChoice,
     load_contents, output,
     profile::ProfileChoice,
@@ -39,6 +39,8 @@ enum Stage {
 /// Print a stage of the compiler.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn lower model.ubj --schedule treebeard_one_tree --emit loops
+  fangorn lower model.ubj --emit plan --batch 7
+  fangorn lower model.ubj --backend wgpu --portable --emit plan
   fangorn lower model.ubj --schedule rapids_fil --backend cuda --arch sm_90a --emit kernel --output kernel.ptx")]
 pub struct Lower {
     /// The model file, of any format that is read
@@ -48,7 +50,7 @@ pub struct Lower {
     schedule: String,
     #[command(flatten)]
     profile: ProfileChoice,
-    /// The backend to lower for; of those that are not built in, all stages but the kernel
+    /// The backend to lower for: the device that is there, where the backend is built in
     #[arg(long, default_value = "cpu")]
     backend: String,
     /// The stage to print
@@ -57,6 +59,12 @@ pub struct Lower {
     /// The architecture to lower for, of the backends cuda [default: sm_90a] and rocm [default: gfx942]; no GPU is needed
     #[arg(long, value_name = "NAME")]
     arch: Option<String>,
+    /// Lower for a GPU that has what every GPU has, whichever is there
+    #[arg(long)]
+    portable: bool,
+    /// Print the plan, or the CPU's program, that runs a batch of so many rows, and the engines that it comes to there
+    #[arg(long, value_name = "ROWS")]
+    batch: Option<usize>,
     /// Write to a file instead of standard output; of an architecture's kernel what its driver loads, PTX or a code object
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -71,7 +79,13 @@ pub struct Lower {
 pub fn run(args: &Lower) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     let arch = architecture(args, backend)?;
-    let device = arch.map_or(backend.device(), Architecture::device);
+    let device = match arch {
+        Some(_) if args.portable && args.arch.is_some() => {
+            return Err(Error::Request("--arch names a GPU, --portable none; leave one out".into()));
+        }
+        Some(arch) if !args.portable => arch.device(),
+        _ => device(args, backend)?,
+    };
     if args.emit == Stage::Kernel {
         backend.require()?;
     }
@@ -82,6 +96,10 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     let forest = &contents.forest;
     let choice =
         Choice::new(&args.schedule, forest, device)?.by(args.profile.read(&args.model, &contents)?);
+    if let Some(rows) = args.batch {
+        let text = of_batch(args, backend, forest, &choice, rows)?;
+        return write(args, &text, text.as_bytes());
+    }
     let text = match args.emit {
         Stage::Forest => forest.to_text(),
         Stage::Schedule => choice.schedule.to_string(),
@@ -105,6 +123,35 @@ pub fn run(args: &Lower) -> Result<Outcome> {
         },
     };
     write(args, &text, text.as_bytes())
+}
+
+/// What runs a batch of so many rows, and by which engines.
+fn of_batch(args: &Lower, backend: Backend, forest: &Forest, choice: &Choice, rows: usize) -> Result<String> {
+    if backend.is_gpu() {
+        let what = "a device's kernel is the same for all batches; leave --batch out";
+        return Err(Error::Request(format!(
+            "--batch goes with --backend cpu, not {}: {what}",
+            backend.name()
+        )));
+    }
+    not_reference(backend)?;
+    if rows == 0 {
+        return Err(Error::Request("--batch 0 runs nothing; give 1 or more".into()));
+    }
+    let predictor = choice.predictor(forest, Contract::Any)?;
+    let plan = predictor.plan_for(rows);
+    let engines = predictor.engines(rows)?;
+    let visits: u64 = engines.iter().map(|(_, visits)| visits).sum();
+    let mut text = format!("# batch of {rows}: plan of {plan}\n");
+    for (engine, own) in engines {
+        text += &format!("# engine {engine}: {own} of {visits} visits of a row to a tree\n");
+    }
+    text += &match args.emit {
+        Stage::Plan => ended(plan.program.plan()),
+        Stage::Kernel => ended(plan.program),
+        _ => return Err(Error::Request("--batch goes with --emit plan and --emit kernel".into())),
+    };
+    Ok(text)
 }
 
 /// Writes the text to standard output, or the bytes to a file.
@@ -133,6 +180,28 @@ fn architecture(args: &Lower, backend: Backend) -> Result<Option<Architecture>> 
         return Err(Error::Request(format!("{name} is no architecture of the backend {}", backend.name())));
     }
     Ok(Some(arch))
+}
+
+/// The device to lower for. Of a GPU's backend that is not built in, or whose device does not answer, a portable GPU, which is said.
+fn device(args: &Lower, backend: Backend) -> Result<Device> {
+    match (backend.is_gpu(), args.portable) {
+        (false, false) => Ok(backend.device()),
+        (false, true) => {
+            Err(Error::Request(format!("--portable goes with a GPU's backend, not {}", backend.name())))
+        }
+        (true, true) if args.emit == Stage::Kernel => {
+            let what = "--portable goes with --emit schedule, loops and plan; a kernel is its device's own";
+            Err(Error::Request(what.into()))
+        }
+        (true, true) => Ok(Device::PORTABLE_GPU),
+        (true, false) => match backend.device_there() {
+            Err(e @ (Error::NotBuiltIn { .. } | Error::Device { .. })) if args.emit != Stage::Kernel => {
+                say(&format!("{e}; lowered for a portable GPU, as with --portable"));
+                Ok(Device::PORTABLE_GPU)
+            }
+            there => there,
+        },
+    }
 }
 
 /// The text of an IR, its last line ended.

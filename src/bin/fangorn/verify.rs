@@ -10,10 +10,10 @@ use clap::Args;
 use fangorn::{
     Forest, Predictor,
     check::{Check, Difference, Finding, Found, Runner, SelfCheck},
-    cpu::{Engines, FewRows, ISA, Ranking},
+    cpu::{Engines, ISA, Ranking},
     forest::{CompareType, reference},
     predictor::Options,
-    schedule::Preset,
+    schedule::{Directive, FewRows, Preset},
     sum::Contract,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -81,6 +81,8 @@ struct Trial {
     engine: String,
     engines: Engines,
     preset: Preset,
+    /// How a few rows are walked, if not as the preset says.
+    few_rows: Option<FewRows>,
 }
 
 /// Runs the command.
@@ -175,9 +177,12 @@ fn trials() -> Vec<Trial> {
         engine: engine.to_owned(),
         engines,
         preset: Preset::Default,
+        few_rows: None,
     };
-    let few =
-        FewRows::ALL.map(|few_rows| default(few_rows.name(), Engines { few_rows, ..Engines::default() }));
+    let few = FewRows::ALL.map(|by| {
+        let directive = Directive::FewRows { by };
+        Trial { few_rows: Some(by), ..default(&directive.to_string(), Engines::default()) }
+    });
     let ranking =
         Ranking::ALL.map(|ranking| default(ranking.name(), Engines { ranking, ..Engines::default() }));
     let presets = Preset::ALL.into_iter().filter(|preset| *preset != Preset::Default).map(|preset| Trial {
@@ -185,6 +190,7 @@ fn trials() -> Vec<Trial> {
         engine: "as chosen".to_owned(),
         engines: Engines::default(),
         preset,
+        few_rows: None,
     });
     let plain = default("plain walks", Engines::PLAIN);
     few.into_iter().chain(ranking).chain([plain]).chain(presets).collect()
@@ -197,8 +203,12 @@ fn on_cpu(forest: &Forest, given: Option<&Matrix<f32>>) -> Result<Vec<Line>> {
     let mut isa = String::new();
     for trial in trials {
         bar.set_message(format!("{}, {}", trial.schedule, trial.engine));
+        let schedule = trial.preset.schedule(forest, false);
         let options = Options {
-            schedule: Some(trial.preset.schedule(forest, false)),
+            schedule: Some(match trial.few_rows {
+                Some(by) => schedule.few_rows(by),
+                None => schedule,
+            }),
             engines: trial.engines,
             check: SelfCheck::Off,
             ..Options::default()
@@ -210,9 +220,8 @@ fn on_cpu(forest: &Forest, given: Option<&Matrix<f32>>) -> Result<Vec<Line>> {
             Ok(predictor) => {
                 let name = predictor.program().vector_name();
                 isa = if name.is_empty() { "portable" } else { name }.to_owned();
-                let wanted = trial.engines.few_rows;
-                let walks = [FewRows::Chosen, FewRows::Walks].contains(&wanted);
-                if !walks && !predictor.uses(wanted) {
+                let wanted = trial.few_rows.unwrap_or_default();
+                if wanted != FewRows::Auto && !predictor.uses(wanted) {
                     // It can't serve this model here, so there is nothing to check.
                     bar.inc(1);
                     continue;

@@ -25,8 +25,6 @@ use crate::{forest::Forest, layout::Packed, schedule::blend_cycles};
 
 /// Rows that are evaluated together, and bytes of a column of them.
 pub(super) const BLOCK: usize = 64;
-/// Fewer rows than this are walked.
-pub(super) const FEW_ROWS: usize = 16;
 /// Leaves of a tree, at most: a leaf's number is a byte.
 const MOST_LEAVES: usize = 256;
 

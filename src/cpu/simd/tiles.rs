@@ -62,6 +62,9 @@ fn kernel(width: usize, lanes: usize) -> (Walk, usize) {
     }
 }
 
+/// Of fewer rows than this walks of several trees advance together.
+pub(in crate::cpu) const FEW_ROWS: usize = 8;
+
 /// Runs a block.
 ///
 /// # Safety
@@ -74,9 +77,6 @@ pub(in crate::cpu) unsafe fn block<S: Sink>(
     shape: Shape,
     sink: S,
 ) {
-    // A row or a few: walks of several trees advance together, which a trace would show for a few.
-    let few = shape.rows_inside && (row.count == 1 || (row.count < 8 && !S::ORDERED));
-    let shape = if few { Shape { rows_inside: false, lanes: 8, ..shape } } else { shape };
     let (walk, lanes) = kernel(tiles.width(), shape.lanes);
     let stride = rows.row_stride() as u32;
     let mut walks =

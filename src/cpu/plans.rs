@@ -1,0 +1,69 @@
+//! The programs of a forest by how many rows a batch has.
+
+use std::ops::RangeInclusive;
+
+use super::Program;
+
+/// A program for each size of batch: one for all, or one for batches too small to fill a block of blends and one for others.
+#[derive(Clone, Debug)]
+pub(crate) struct Plans {
+    small: Option<Program>,
+    large: Program,
+}
+
+/// A program, and the batches that it serves.
+#[derive(Clone, Debug)]
+pub struct NamedPlan<'a> {
+    /// `all batches`, `small batches` or `large batches`.
+    pub name: &'static str,
+    /// Rows of a batch.
+    pub rows: RangeInclusive<usize>,
+    /// What runs them.
+    pub program: &'a Program,
+}
+
+impl Plans {
+    /// One program for all batches.
+    pub(crate) fn of_all(large: Program) -> Self {
+        Self { small: None, large }
+    }
+
+    /// `small` for the batches that it is faster with.
+    pub(crate) fn with_small(self, small: Program) -> Self {
+        Self { small: Some(small.instead_of(&self.large)), ..self }
+    }
+
+    /// The program of the largest batches.
+    pub(crate) fn large(&self) -> &Program {
+        &self.large
+    }
+
+    /// The program for a batch of so many rows: the one place where that is decided.
+    pub(crate) fn of(&self, rows: usize) -> &Program {
+        self.small.as_ref().filter(|small| rows < small.few_rows()).unwrap_or(&self.large)
+    }
+
+    /// All of them, the smallest batches first.
+    pub(crate) fn named(&self) -> Vec<NamedPlan<'_>> {
+        let Self { small, large } = self;
+        let from = small.as_ref().map_or(1, Program::few_rows);
+        let name = if small.is_some() { "large batches" } else { "all batches" };
+        let mut named = vec![NamedPlan { name, rows: from..=usize::MAX, program: large }];
+        if let Some(program) = small.as_ref().filter(|_| from > 1) {
+            named.insert(0, NamedPlan { name: "small batches", rows: 1..=from - 1, program });
+        }
+        named
+    }
+}
+
+impl std::fmt::Display for NamedPlan<'_> {
+    /// `small batches (1 to 23 rows)`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (first, last) = (self.rows.start(), self.rows.end());
+        match *last {
+            usize::MAX if *first == 1 => f.write_str(self.name),
+            usize::MAX => write!(f, "{} ({first} rows and more)", self.name),
+            _ => write!(f, "{} ({first} to {last} rows)", self.name),
+        }
+    }
+}
