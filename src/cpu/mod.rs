@@ -8,6 +8,7 @@
 //! Where is a threshold compared? In [`nodes::Node::right`].
 
 mod addend;
+mod arch;
 mod blend;
 mod block;
 mod emit;
@@ -17,8 +18,6 @@ mod engines;
 mod few;
 mod full;
 mod line;
-#[cfg(target_arch = "aarch64")]
-mod neon;
 pub mod nodes;
 mod plans;
 mod program;
@@ -26,8 +25,6 @@ mod ranking;
 mod rows;
 mod run;
 mod select;
-#[cfg(target_arch = "x86_64")]
-mod simd;
 mod sink;
 mod sums;
 mod tiles;

@@ -1,9 +1,9 @@
 //! A compiled plan, and its run.
 
+#[cfg(target_arch = "x86_64")]
+use super::arch::x86;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
-#[cfg(target_arch = "x86_64")]
-use super::simd;
 use super::{
     blend::Blend,
     block::{Step, steps},
@@ -118,7 +118,7 @@ impl Program {
         };
         #[cfg(target_arch = "x86_64")]
         let (vectors, top) =
-            (simd::available() && plan.children.tile() == 1 && !engines.scalar, simd::top_levels());
+            (x86::available() && plan.children.tile() == 1 && !engines.scalar, x86::top_levels());
         #[cfg(not(target_arch = "x86_64"))]
         let (vectors, top) = (false, 0);
         let able = vectors && !plan.questions;

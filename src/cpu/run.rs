@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
-use super::simd;
+use super::arch::x86;
 use super::{
     blend::{self, Exits},
     block::{BlockLoop, Step},
@@ -41,7 +41,7 @@ pub(super) struct State<'w> {
 /// Whether vector kernels reach every value of these rows.
 #[cfg(target_arch = "x86_64")]
 fn fits(rows: &Rows<'_>) -> bool {
-    simd::fits(rows)
+    x86::fits(rows)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -245,9 +245,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         if let Encoded::Tiled(tiles) = &p.nodes
             && !p.plan.questions
             && !p.scalar
-            && simd::tiles::available(tiles, rows, row, shape)
+            && x86::tiles::available(tiles, rows, row, shape)
         {
-            return if self.by_row(row, shape, simd::tiles::FEW_ROWS) {
+            return if self.by_row(row, shape, x86::tiles::FEW_ROWS) {
                 Engine::TilesByRow
             } else {
                 Engine::Tiles
@@ -273,6 +273,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     }
 
     /// The engine for a few rows, if it can read these rows and has room for these trees.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     fn few_rows_engine(&self, tree: Span) -> Option<Engine> {
         let p = self.program;
         let singles = T::singles(self.rows);
@@ -283,7 +284,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             FewRowsEngine::Full(_) => (singles.is_some() && self.rows.is_unit()).then_some(Engine::FullTrees),
             #[cfg(target_arch = "x86_64")]
             FewRowsEngine::Abreast => {
-                let room = tree.step == 1 && tree.count >= simd::avx2::abreast::TREES_AT_LEAST;
+                let room = tree.step == 1 && tree.count >= x86::avx2::abreast::TREES_AT_LEAST;
                 (room && self.addresses_fit() && singles.is_some_and(fits)).then_some(Engine::Abreast)
             }
             #[cfg(not(target_arch = "x86_64"))]
@@ -333,7 +334,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         #[cfg(target_arch = "x86_64")]
         if let (Engine::Tiles | Engine::TilesByRow, Encoded::Tiled(tiles)) = (engine, &p.nodes) {
             // SAFETY: the engine is chosen where it is available and no tile asks a question; the rest as below.
-            return unsafe { simd::tiles::block(tiles, rows, row, tree, shape, sink) };
+            return unsafe { x86::tiles::block(tiles, rows, row, tree, shape, sink) };
         }
         #[cfg(target_arch = "x86_64")]
         if engine == Engine::Vectors {
@@ -350,7 +351,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             (FewRowsEngine::Registers(few), _) => {
                 // SAFETY: the machine has what it was made for; the spans were checked against rows and trees, the columns
                 // against the forest.
-                unsafe { simd::few::block(few, self.rows, row, tree, sink) };
+                unsafe { x86::avx512::registers::block(few, self.rows, row, tree, sink) };
             }
             (FewRowsEngine::Full(full), Some(rows)) => {
                 for r in 0..row.count {
@@ -368,7 +369,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 // SAFETY: the machine is able, rows' values follow each other, and no node asks a question; the spans were
                 // checked against rows and trees, the columns against the forest. Tiles are kept out when it is chosen.
                 unsafe {
-                    of_encoding!(&self.program.nodes, nodes => simd::avx2::abreast::block(nodes, rows, row, tree, sink), _ => {});
+                    of_encoding!(&self.program.nodes, nodes => x86::avx2::abreast::block(nodes, rows, row, tree, sink), _ => {});
                 }
             }
             _ => return false,
@@ -383,6 +384,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     }
 
     /// Has a block evaluated whose rows are in a window.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     fn in_window<S: Sink>(&self, window: Window<'_>, block: Block, engine: Engine, sink: S) {
         let Block { row, tree, shape } = block;
         #[cfg(target_arch = "x86_64")]
@@ -522,7 +524,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             // SAFETY: `vectors` holds, the window has the rows, and exits are addresses of the tree.
             return unsafe {
                 // Blends are of layouts without tiles.
-                of_encoding!(&self.program.nodes, nodes => simd::walk_on(nodes, ranks, row, from, sink), _ => {})
+                of_encoding!(&self.program.nodes, nodes => x86::walk_on(nodes, ranks, row, from, sink), _ => {})
             };
         }
         let (rows, place) = ranks.rows(first);
@@ -571,14 +573,14 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     }
 
     /// # Safety
-    /// [`Run::vectors`]; the rows are in the source, which [`simd::fits`] or is a window.
+    /// [`Run::vectors`]; the rows are in the source, which [`x86::fits`] or is a window.
     #[cfg(target_arch = "x86_64")]
-    unsafe fn vector<F: simd::Source, S: Sink>(&self, rows: F, row: Span, tree: Span, shape: Shape, sink: S) {
+    unsafe fn vector<F: x86::Source, S: Sink>(&self, rows: F, row: Span, tree: Span, shape: Shape, sink: S) {
         // SAFETY: the spans were checked against rows and trees, the columns against the forest; `lower` has
         // settled steps that stay inside the nodes.
         unsafe {
             // Tiles have kernels of their own: `Run::vectors` keeps them out.
-            of_encoding!(&self.program.nodes, nodes => simd::block(nodes, rows, row, tree, shape, sink), _ => {})
+            of_encoding!(&self.program.nodes, nodes => x86::block(nodes, rows, row, tree, shape, sink), _ => {})
         }
     }
 

@@ -1,7 +1,7 @@
 //! Which engine walks a few rows, and what a batch takes by each: the one place where that is chosen.
 
 #[cfg(target_arch = "x86_64")]
-use super::simd::avx2::abreast::TREES_AT_LEAST;
+use super::arch::x86::avx2::abreast::TREES_AT_LEAST;
 use super::{
     blend,
     encoded::Encoded,

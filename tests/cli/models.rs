@@ -194,7 +194,7 @@ fn diff_says_where_models_differ() {
 
 #[test]
 fn inspect_lists_the_plans_by_batch() {
-    let report: serde_json::Value =
+    let report: Value =
         serde_json::from_str(&prints(&["inspect", &model("churn"), "--plans", "--json"])).expect("JSON");
     let plans = report["plans"].as_array().expect("plans");
     assert_eq!(plans[0]["first"], 1);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{PRESETS, Scratch, csv, fangorn, model, prints, read_npy, refuses, zoo};
+use crate::{PRESETS, Scratch, csv, fangorn, model, prints, read_npy, refuses, text, zoo};
 
 /// Rows are counted, and schedules that go by the counts give what any gives.
 #[test]
@@ -99,7 +99,10 @@ fn schedules_come_from_presets_and_files() {
 fn lower_prints_every_stage() {
     let model = model("churn");
     let lower = |schedule: &str, backend: &str, stage: &str| {
-        prints(&["lower", &model, "--schedule", schedule, "--backend", backend, "--emit", stage])
+        let lower = ["lower", &model, "--schedule", schedule, "--backend", backend, "--emit", stage];
+        let gpu = ["wgpu", "vulkan", "metal"].contains(&backend);
+        let portable: &[&str] = if gpu { &["--portable"] } else { &[] };
+        prints(&[&lower[..], portable].concat())
     };
     assert!(lower("default", "cpu", "forest").starts_with("forest features=12 outputs=1 trees=100"));
     let schedule = lower("xgboost", "cpu", "schedule");
@@ -109,7 +112,7 @@ fn lower_prints_every_stage() {
     let file = scratch.file("schedule.txt", &schedule);
     assert_eq!(lower(&file, "cpu", "schedule"), schedule);
     assert_eq!(lower(&file, "cpu", "plan"), lower("xgboost", "cpu", "plan"));
-    for backend in ["cpu", "flex", "ndarray", "wgpu", "vulkan", "metal", "cuda", "rocm", "cubecl-cpu"] {
+    for backend in ["cpu", "flex", "ndarray", "wgpu", "vulkan", "metal", "cuda", "rocm"] {
         let gpu = !["cpu", "flex", "ndarray"].contains(&backend);
         let loops = lower("default", backend, "loops");
         assert_eq!(loops.lines().filter(|line| *line == "# legalised").count(), 1, "{loops}");
@@ -139,6 +142,12 @@ fn lower_prints_every_stage() {
     assert_eq!(portable("wgpu"), portable("metal"));
     refuses(&["lower", &model, "--portable", "--emit", "plan"], &["--portable goes with a GPU's backend"]);
     refuses(&["lower", &model, "--backend", "wgpu", "--portable", "--emit", "kernel"], &["its device's own"]);
+    // The GPU that is there, or a line that says that there is none.
+    let there = fangorn(&["lower", &model, "--backend", "wgpu", "--emit", "plan"]);
+    assert!(text(&there.stdout).starts_with("plan cube"), "{}", text(&there.stderr));
+    let said = text(&there.stderr);
+    assert!(said.is_empty() || said.contains("lowered for a portable GPU"), "{said}");
+    assert!(cfg!(feature = "wgpu") || said.contains("--features wgpu"), "{said}");
     if cfg!(feature = "cubecl-cpu") {
         // What it is on this processor: nothing shared, and cubes of as many units as there are cores.
         let on_cores = |schedule: &str, stage: &str| lower(schedule, "cubecl-cpu", stage);

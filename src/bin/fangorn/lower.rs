@@ -79,11 +79,18 @@ pub struct Lower {
 pub fn run(args: &Lower) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     let arch = architecture(args, backend)?;
-    let device = match arch {
+    if args.batch.is_some() && backend.is_gpu() {
+        let what = "a device's kernel is the same for all batches; leave --batch out";
+        return Err(Error::Request(format!(
+            "--batch goes with --backend cpu, not {}: {what}",
+            backend.name()
+        )));
+    }
+    let (device, note) = match arch {
         Some(_) if args.portable && args.arch.is_some() => {
             return Err(Error::Request("--arch names a GPU, --portable none; leave one out".into()));
         }
-        Some(arch) if !args.portable => arch.device(),
+        Some(arch) if !args.portable => (arch.device(), None),
         _ => device(args, backend)?,
     };
     if args.emit == Stage::Kernel {
@@ -122,18 +129,14 @@ pub fn run(args: &Lower) -> Result<Outcome> {
             _ => kernel_text(forest, backend, &choice)?,
         },
     };
+    if let Some(note) = note {
+        say(&note);
+    }
     write(args, &text, text.as_bytes())
 }
 
 /// What runs a batch of so many rows, and by which engines.
 fn of_batch(args: &Lower, backend: Backend, forest: &Forest, choice: &Choice, rows: usize) -> Result<String> {
-    if backend.is_gpu() {
-        let what = "a device's kernel is the same for all batches; leave --batch out";
-        return Err(Error::Request(format!(
-            "--batch goes with --backend cpu, not {}: {what}",
-            backend.name()
-        )));
-    }
     not_reference(backend)?;
     if rows == 0 {
         return Err(Error::Request("--batch 0 runs nothing; give 1 or more".into()));
@@ -182,10 +185,10 @@ fn architecture(args: &Lower, backend: Backend) -> Result<Option<Architecture>> 
     Ok(Some(arch))
 }
 
-/// The device to lower for. Of a GPU's backend that is not built in, or whose device does not answer, a portable GPU, which is said.
-fn device(args: &Lower, backend: Backend) -> Result<Device> {
+/// The device to lower for, and what is to be said of it. Of a GPU's backend that is not built in, or whose device does not answer, a portable GPU, which is said.
+fn device(args: &Lower, backend: Backend) -> Result<(Device, Option<String>)> {
     match (backend.is_gpu(), args.portable) {
-        (false, false) => Ok(backend.device()),
+        (false, false) => Ok((backend.device(), None)),
         (false, true) => {
             Err(Error::Request(format!("--portable goes with a GPU's backend, not {}", backend.name())))
         }
@@ -193,13 +196,13 @@ fn device(args: &Lower, backend: Backend) -> Result<Device> {
             let what = "--portable goes with --emit schedule, loops and plan; a kernel is its device's own";
             Err(Error::Request(what.into()))
         }
-        (true, true) => Ok(Device::PORTABLE_GPU),
+        (true, true) => Ok((Device::PORTABLE_GPU, None)),
         (true, false) => match backend.device_there() {
             Err(e @ (Error::NotBuiltIn { .. } | Error::Device { .. })) if args.emit != Stage::Kernel => {
-                say(&format!("{e}; lowered for a portable GPU, as with --portable"));
-                Ok(Device::PORTABLE_GPU)
+                let note = format!("{e}; lowered for a portable GPU, as with --portable");
+                Ok((Device::PORTABLE_GPU, Some(note)))
             }
-            there => there,
+            there => Ok((there?, None)),
         },
     }
 }

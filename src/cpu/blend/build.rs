@@ -352,7 +352,7 @@ impl Blend {
             #[cfg(target_arch = "x86_64")]
             if match self.turned {
                 true => matches!(count, 32 | 64),
-                false => count >= BLOCK && crate::cpu::simd::blend::permutes_bytes(),
+                false => count >= BLOCK && crate::cpu::arch::x86::avx512::blend::permutes_bytes(),
             } {
                 let plane = |byte: usize, first: usize| {
                     Line(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))

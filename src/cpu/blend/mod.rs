@@ -12,7 +12,6 @@
 //! than a group of its own. Which groups a tree is made of is the least of a sum over the tree, found from its leaves up.
 
 mod build;
-mod portable;
 #[cfg(test)]
 mod tests;
 
@@ -271,12 +270,17 @@ impl Blend {
             // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold every
             // block that a group does.
             unsafe {
-                if super::simd::blend::available() && !self.turned {
-                    return super::simd::blend::numbers(self, tree, ranks.as_ptr(), blocks.as_mut_ptr());
+                if super::arch::x86::avx512::blend::available() && !self.turned {
+                    return super::arch::x86::avx512::blend::numbers(
+                        self,
+                        tree,
+                        ranks.as_ptr(),
+                        blocks.as_mut_ptr(),
+                    );
                 }
                 if self.turned {
                     let (ranks, blocks) = ([ranks.as_ptr()], [blocks.as_mut_ptr()]);
-                    let [Line(numbers)] = super::simd::avx2::blend::evaluate(self, tree, ranks, blocks);
+                    let [Line(numbers)] = super::arch::x86::avx2::blend::evaluate(self, tree, ranks, blocks);
                     return numbers;
                 }
             }
@@ -285,15 +289,17 @@ impl Blend {
         if isa() == Isa::Neon {
             // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold every block
             // that a group does.
-            return unsafe { super::neon::blend::evaluate(self, tree, ranks.as_ptr(), blocks.as_mut_ptr()) };
+            return unsafe {
+                super::arch::aarch64::neon::blend::evaluate(self, tree, ranks.as_ptr(), blocks.as_mut_ptr())
+            };
         }
-        portable::evaluate(self, tree, ranks, blocks)
+        super::arch::portable::blend::evaluate(self, tree, ranks, blocks)
     }
 
     /// Whether [`Blend::add_together`] is a way of the machine's own.
     pub(super) fn together(&self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.turned || super::simd::blend::available();
+        return self.turned || super::arch::x86::avx512::blend::available();
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -324,8 +330,8 @@ impl Blend {
             // SAFETY: as for `evaluate`; a tree's numbers are below its leaves, which have values.
             unsafe {
                 match self.turned {
-                    false => super::simd::blend::add_up(self, tree, ranks, blocks, own, sums),
-                    true => super::simd::avx2::blend::add_up(self, tree, ranks, blocks, own, sums),
+                    false => super::arch::x86::avx512::blend::add_up(self, tree, ranks, blocks, own, sums),
+                    true => super::arch::x86::avx2::blend::add_up(self, tree, ranks, blocks, own, sums),
                 }
             }
             return true;
@@ -345,14 +351,14 @@ pub(super) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut 
     if isa() >= Isa::Avx2 {
         // SAFETY: the machine is able; the rest as promised to this function.
         unsafe {
-            super::simd::avx2::blend::add(numbers, LeafValues { planes: &[], ..own }, &mut sums[..count])
+            super::arch::x86::avx2::blend::add(numbers, LeafValues { planes: &[], ..own }, &mut sums[..count])
         };
         return;
     }
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
         // SAFETY: the machine is able; the rest as promised to this function.
-        unsafe { super::neon::blend::add(numbers, own.singles, &mut sums[..count]) };
+        unsafe { super::arch::aarch64::neon::blend::add(numbers, own.singles, &mut sums[..count]) };
         return;
     }
     for (sum, number) in sums[..count].iter_mut().zip(numbers) {

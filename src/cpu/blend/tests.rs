@@ -1,8 +1,9 @@
 //! Each way to evaluate a tree against the reference interpreter.
 
-use super::{BLOCK, Blend, Exits, LeafValues, Leaves, TOGETHER, TURNED, build, portable, with_values};
+use super::{BLOCK, Blend, Exits, LeafValues, Leaves, TOGETHER, TURNED, build, with_values};
+use crate::cpu::arch::portable::blend as portable;
 #[cfg(target_arch = "x86_64")]
-use crate::cpu::simd;
+use crate::cpu::arch::x86;
 use crate::{
     forest::{CompareType, Forest, Side, reference},
     layout::{PackedNode, layout},
@@ -192,7 +193,7 @@ fn sums_take_the_values_of_the_leaves() {
                     let mut sums = vec![0.5f32; count];
                     // SAFETY: the machine is able; the numbers are of leaves, which have values.
                     unsafe {
-                        simd::avx2::blend::add(&numbers, LeafValues { planes: &[], ..own }, &mut sums);
+                        x86::avx2::blend::add(&numbers, LeafValues { planes: &[], ..own }, &mut sums);
                     }
                     assert_eq!(sums, expected, "{leaves} leaves, {count} rows, with AVX2");
                 }

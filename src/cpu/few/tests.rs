@@ -107,7 +107,8 @@ fn what_has_no_room_is_left_to_other_walks() {
 #[test]
 fn registers_lead_where_tiles_lead() {
     use crate::cpu::{
-        Rows, simd,
+        Rows,
+        arch::x86::avx512::registers,
         sink::{Shared, SlotTable, Slots},
         walk::Span,
     };
@@ -126,7 +127,7 @@ fn registers_lead_where_tiles_lead() {
         let of_rows = Rows::new(&data, columns as usize).unwrap();
         let all = |count| Span { start: 0, step: 1, count };
         // SAFETY: `Few::new` looks at the machine; the spans are all rows and all trees.
-        unsafe { simd::few::block(&few, &of_rows, all(rows), all(trees), sink) };
+        unsafe { registers::block(&few, &of_rows, all(rows), all(trees), sink) };
         for (row, found) in data.chunks(columns as usize).zip(out.chunks(trees)) {
             let walked: Vec<u32> = (0..trees).map(|position| walk(&few, position, row).0).collect();
             assert_eq!(found, walked, "{columns} columns");

@@ -23,7 +23,7 @@ pub(crate) fn count_at_most<C: Compare, const N: usize>(
     #[cfg(target_arch = "x86_64")]
     if let (Some(blocks), Some(values)) = (C::singles(blocks.as_flattened()), C::singles(values))
         && let Some(values) = values.first_chunk::<N>()
-        && crate::cpu::simd::count::count(blocks.as_chunks().0, levels, root, values, found)
+        && crate::cpu::arch::x86::avx512::count::count(blocks.as_chunks().0, levels, root, values, found)
     {
         return;
     }

@@ -109,14 +109,16 @@ impl<'a> RowBlock<'a> {
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: no line begins past the rows' columns, of which the wanted ones are and have room.
-            if unsafe { crate::cpu::simd::columns(&self.rows, self.count, self.columns, lines, into) } {
+            if unsafe { crate::cpu::arch::x86::columns(&self.rows, self.count, self.columns, lines, into) } {
                 return;
             }
         }
         #[cfg(target_arch = "aarch64")]
         if isa() == Isa::Neon {
             // SAFETY: as above.
-            return unsafe { crate::cpu::neon::columns(&self.rows, self.count, self.columns, lines, into) };
+            return unsafe {
+                crate::cpu::arch::aarch64::neon::columns(&self.rows, self.count, self.columns, lines, into)
+            };
         }
         for r in 0..self.count {
             for line in lines {
@@ -146,11 +148,12 @@ impl<'a> RowBlock<'a> {
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: the line begins within the rows, which have columns up to `most` of it; every layer has its place.
-            let done =
-                unsafe { crate::cpu::simd::layers::reach(&self.rows, most, line, layers, missing, reached) };
+            let done = unsafe {
+                crate::cpu::arch::x86::layers::reach(&self.rows, most, line, layers, missing, reached)
+            };
             if done {
                 // SAFETY: it has just been done.
-                return unsafe { crate::cpu::simd::layers::add_up(columns, reached, out, apart) };
+                return unsafe { crate::cpu::arch::x86::layers::add_up(columns, reached, out, apart) };
             }
         }
         for (layer, reached) in layers.iter().zip(&mut *reached) {

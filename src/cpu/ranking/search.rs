@@ -231,11 +231,11 @@ pub(crate) fn ranks(
     out: Columns<&mut [u8]>,
 ) -> bool {
     #[cfg(target_arch = "x86_64")]
-    return crate::cpu::simd::rank::ranks(pivots, columns, values, out);
+    return crate::cpu::arch::x86::rank::ranks(pivots, columns, values, out);
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
         // SAFETY: the machine is able.
-        unsafe { crate::cpu::neon::rank::ranks(pivots, columns, values, out) };
+        unsafe { crate::cpu::arch::aarch64::neon::rank::ranks(pivots, columns, values, out) };
         return true;
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -276,13 +276,13 @@ impl Coded {
     /// The bit of each code in a table.
     pub(crate) fn bits(&self, table: &[u8; 32], out: &mut [u8; BLOCK]) {
         #[cfg(target_arch = "x86_64")]
-        if crate::cpu::simd::rank::bits(table, self, out) {
+        if crate::cpu::arch::x86::rank::bits(table, self, out) {
             return;
         }
         #[cfg(target_arch = "aarch64")]
         if isa() == Isa::Neon {
             // SAFETY: the machine is able.
-            return unsafe { crate::cpu::neon::rank::bits(table, self, out) };
+            return unsafe { crate::cpu::arch::aarch64::neon::rank::bits(table, self, out) };
         }
         for ((out, byte), bit) in out.iter_mut().zip(self.byte).zip(self.bit) {
             *out = u8::from(table[usize::from(byte) % 32] & bit != 0);

@@ -21,7 +21,7 @@ const TREES: usize = 512;
 /// A block with few rows inside, `tree.step` 1: each row against many trees at a time, as many rows are against one.
 ///
 /// # Safety
-/// AVX2; [`fits`](crate::cpu::simd::fits); otherwise as for [`super::block`].
+/// AVX2; [`fits`](crate::cpu::arch::x86::fits); otherwise as for [`super::block`].
 pub(in crate::cpu) unsafe fn block<R: Rule8, S: Sink>(
     nodes: &Nodes<R>,
     rows: &Rows<'_>,

@@ -7,10 +7,14 @@
 
 pub(in crate::cpu) mod abreast;
 pub(in crate::cpu) mod blend;
+pub(super) mod copy;
+pub(super) mod layers;
+pub(super) mod rank;
+pub(super) mod tiles;
 
 use std::arch::x86_64::*;
 
-use super::Source;
+use super::Together;
 use crate::{
     cpu::{
         nodes::{
@@ -42,7 +46,7 @@ pub(in crate::cpu) struct Lanes<T> {
 }
 
 /// Where rows are read from.
-pub(in crate::cpu) trait Source8: Copy {
+pub(in crate::cpu) trait Source8: Together {
     /// What rows are made of.
     type Value8: Copy;
     /// Whether [`Source8::column8`] loads.
@@ -289,7 +293,7 @@ unsafe fn next<F: Source8>(node: Gathered, rows: Lanes<F::Value8>) -> __m256i {
 ///
 /// # Safety
 /// AVX2; otherwise as for [`super::block`].
-pub(super) unsafe fn block<R: Rule8, F: Source, S: Sink>(
+pub(super) unsafe fn block<R: Rule8, F: Source8, S: Sink>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
@@ -318,7 +322,7 @@ pub(super) unsafe fn block<R: Rule8, F: Source, S: Sink>(
 ///
 /// # Safety
 /// AVX2; otherwise as for [`super::walk_on`].
-pub(super) unsafe fn walk_on<R: Rule8, F: Source, S: Sink>(
+pub(super) unsafe fn walk_on<R: Rule8, F: Source8, S: Sink>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,

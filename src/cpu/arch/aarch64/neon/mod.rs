@@ -6,13 +6,13 @@
 //!
 //! Words are permuted as their bytes, the lowest first: [`Isa::Neon`](crate::isa::Isa) is for machines that have them so.
 
-pub(super) mod blend;
+pub(in crate::cpu) mod blend;
 mod copy;
-pub(super) mod rank;
+pub(in crate::cpu) mod rank;
 
 use std::arch::aarch64::*;
 
-pub(super) use copy::columns;
+pub(in crate::cpu) use copy::columns;
 
 /// Values in a register.
 const LANES: usize = 4;

@@ -1,7 +1,9 @@
 //! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine.
 
-use super::{BLOCK, Blend, Bottom, Group, Split, Tree, of};
-use crate::cpu::line::Line;
+use crate::cpu::{
+    blend::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
+    line::Line,
+};
 
 type Lanes = [u8; BLOCK];
 
@@ -39,7 +41,12 @@ fn three(splits: &[Split], ranks: &[u8], values: [&Lanes; 4]) -> Lanes {
 
 /// The leaf of each row.
 #[inline(always)]
-pub(super) fn evaluate(blend: &Blend, tree: &Tree, ranks: &[u8], values: &mut [Line<Lanes>]) -> Lanes {
+pub(in crate::cpu) fn evaluate(
+    blend: &Blend,
+    tree: &Tree,
+    ranks: &[u8],
+    values: &mut [Line<Lanes>],
+) -> Lanes {
     if tree.levels.0 != tree.levels.1 {
         let (mut bit, mut found) = (1u8, [0; BLOCK]);
         for split in of(&blend.levels, tree.levels) {

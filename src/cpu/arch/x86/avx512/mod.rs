@@ -1,79 +1,58 @@
-//! Kernels for vectors of rows. For AVX2 they are in [`avx2`]; here is AVX-512: sixteen rows a register, four registers a tree.
+//! AVX-512: sixteen rows a register, four registers a tree.
 //!
 //! A walk is a chain of loads, so 64 of them advance together. The first five levels of a tree are 31 nodes, which fit
 //! two registers of thresholds and two of columns: there a step is a permute and the rows' values, gathered, or
 //! loaded and blended where a [`Window`] holds them by column. Further down it is two gathers of a node's two words and one
 //! of a value.
 
-pub(super) mod avx2;
-pub(super) mod blend;
-mod copy;
-pub(super) mod count;
-pub(super) mod few;
+pub(in crate::cpu) mod blend;
+pub(super) mod copy;
+pub(in crate::cpu) mod count;
 pub(super) mod layers;
 pub(super) mod rank;
+pub(in crate::cpu) mod registers;
 pub(super) mod tiles;
 mod top;
 
 use std::arch::x86_64::*;
 
-pub(super) use copy::columns;
 use top::top;
 
-use super::{
-    isa::{Isa, isa},
-    nodes::{
-        FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
-        SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, TOP_LEVELS, TOP_LEVELS_8,
+use super::Together;
+use crate::{
+    cpu::{
+        nodes::{
+            FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
+            Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
+        },
+        rows::{Row, Rows},
+        sink::Sink,
+        walk::{From, Shape, Span},
+        window::{BLOCK, Window},
     },
-    rows::{Row, Rows},
-    sink::Sink,
-    walk::{From, Shape, Span},
-    window::{BLOCK, Window},
+    plan::Rest,
 };
-use crate::plan::Rest;
 
 /// Rows in a register.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 /// Registers that advance together.
-const GROUPS: usize = 4;
+pub(super) const GROUPS: usize = 4;
 /// From a column's number to its place in a block of a window.
 const BLOCK_SHIFT: u32 = BLOCK.ilog2();
 
-/// Whether the machine has kernels that walk vectors of rows: of AVX-512, or of AVX2.
-pub(super) fn available() -> bool {
-    isa() >= Isa::Avx2
-}
-
-/// Levels of a tree that the machine's kernels hold in registers.
-pub(super) fn top_levels() -> u32 {
-    if isa() == Isa::Avx512 { TOP_LEVELS } else { TOP_LEVELS_8 }
-}
-
-/// Whether rows can be addressed with 32-bit offsets from the first of 64.
-pub(super) fn fits(rows: &Rows<'_>) -> bool {
-    rows.is_unit()
-        && rows
-            .row_stride()
-            .checked_mul(LANES * GROUPS)
-            .is_some_and(|n| n + rows.columns() < i32::MAX as usize / 4)
-}
-
 /// Sixteen of 64 rows: where the first of all begins, and each one's offset from there.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes<T = f32> {
+pub(in crate::cpu) struct Lanes<T = f32> {
     data: *const T,
     offsets: __m512i,
 }
 
 /// Where rows are read from.
-pub(super) trait Source: avx2::Source8 {
+pub(in crate::cpu) trait Source16: Together {
     /// What rows are made of.
     type Value: Copy;
     /// Whether values of a column are `f32` that follow each other.
     const BY_COLUMN: bool;
-    /// Rows from `row` on that can be walked together.
-    fn together(&self, row: usize) -> usize;
     /// Lanes for the rows from `row + begin` on, where `row + last` is the last that counts.
     ///
     /// # Safety
@@ -86,12 +65,9 @@ pub(super) trait Source: avx2::Source8 {
     unsafe fn values(column: __m512i, rows: Lanes<Self::Value>) -> __m512;
 }
 
-impl Source for &Rows<'_> {
+impl Source16 for &Rows<'_> {
     type Value = f32;
     const BY_COLUMN: bool = false;
-    fn together(&self, _row: usize) -> usize {
-        usize::MAX
-    }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn lanes(&self, row: usize, begin: usize, last: usize) -> Lanes {
@@ -109,12 +85,9 @@ impl Source for &Rows<'_> {
     }
 }
 
-impl Source for Window<'_> {
+impl Source16 for Window<'_> {
     type Value = f32;
     const BY_COLUMN: bool = true;
-    fn together(&self, row: usize) -> usize {
-        BLOCK - self.block(row).1
-    }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn lanes(&self, row: usize, begin: usize, _last: usize) -> Lanes {
@@ -131,12 +104,9 @@ impl Source for Window<'_> {
 }
 
 /// Ranks of a byte, widened as they are read.
-impl Source for Window<'_, u8> {
+impl Source16 for Window<'_, u8> {
     type Value = u8;
     const BY_COLUMN: bool = false;
-    fn together(&self, row: usize) -> usize {
-        BLOCK - self.block(row).1
-    }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn lanes(&self, row: usize, begin: usize, _last: usize) -> Lanes<u8> {
@@ -173,7 +143,7 @@ fn count() -> __m512i {
 
 /// A node a lane.
 #[derive(Clone, Copy)]
-pub(super) struct Gathered {
+pub(in crate::cpu) struct Gathered {
     threshold: __m512,
     /// Flags.
     meta: __m512i,
@@ -185,7 +155,7 @@ pub(super) struct Gathered {
 }
 
 /// A layout rule with a vector step.
-pub(super) trait VectorRule: avx2::Rule8 {
+pub(in crate::cpu) trait Rule16: Rule<Compare = f32> {
     /// Of the nodes from there on those at these addresses, in a tree with this constant, of a layout with this stride.
     ///
     /// # Safety
@@ -221,7 +191,7 @@ fn words(low: __m512i, high: __m512i) -> (__m512i, __m512i) {
     (_mm512_permutex2var_epi32(low, even, high), _mm512_permutex2var_epi32(low, odd, high))
 }
 
-impl VectorRule for Node {
+impl Rule16 for Node {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> Gathered {
@@ -233,7 +203,7 @@ impl VectorRule for Node {
     }
 }
 
-impl VectorRule for ShortNode {
+impl Rule16 for ShortNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
@@ -246,7 +216,7 @@ impl VectorRule for ShortNode {
     }
 }
 
-impl VectorRule for RankNode {
+impl Rule16 for RankNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
@@ -262,7 +232,7 @@ impl VectorRule for RankNode {
     }
 }
 
-impl VectorRule for LinkedNode {
+impl Rule16 for LinkedNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
@@ -277,7 +247,7 @@ impl VectorRule for LinkedNode {
     }
 }
 
-impl<N: VectorRule> VectorRule for Near<N> {
+impl<N: Rule16> Rule16 for Near<N> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> Gathered {
@@ -303,7 +273,7 @@ fn right(x: __m512, threshold: __m512, meta: __m512i) -> __mmask16 {
 /// AVX-512 F and DQ; the columns are the rows'.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn next<F: Source>(node: Gathered, rows: Lanes<F::Value>) -> __m512i {
+unsafe fn next<F: Source16>(node: Gathered, rows: Lanes<F::Value>) -> __m512i {
     // SAFETY: as promised to this function.
     let x = unsafe { F::values(node.column, rows) };
     let right = right(x, node.threshold, node.meta);
@@ -313,28 +283,9 @@ unsafe fn next<F: Source>(node: Gathered, rows: Lanes<F::Value>) -> __m512i {
 /// A block with rows inside, `row.step` 1: each tree against 64 rows at a time.
 ///
 /// # Safety
-/// [`available`]; the rows [`fits`] or hold the span; otherwise as for [`super::walk::block`].
-pub(super) unsafe fn block<R: VectorRule, F: Source, S: Sink>(
-    nodes: &Nodes<R>,
-    rows: F,
-    row: Span,
-    tree: Span,
-    shape: Shape,
-    sink: S,
-) {
-    // SAFETY: as promised to this function; the kernel is one of this machine's.
-    unsafe {
-        match isa() {
-            Isa::Avx512 => block_512(nodes, rows, row, tree, shape, sink),
-            _ => avx2::block(nodes, rows, row, tree, shape, sink),
-        }
-    }
-}
-
-/// # Safety
-/// AVX-512 F and DQ; otherwise as for [`block`].
+/// AVX-512 F and DQ; otherwise as for [`super::block`].
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn block_512<R: VectorRule, F: Source, S: Sink>(
+pub(super) unsafe fn block<R: Rule16, F: Source16, S: Sink>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
@@ -378,28 +329,9 @@ fn hand_over<S: Sink>(found: &[__m512i; GROUPS], row: Span, position: usize, sin
 /// Walks a tree on from an address for each of at most 64 rows.
 ///
 /// # Safety
-/// [`available`]; the source holds the rows, which can be walked together; addresses are of nodes of the tree at the position,
-/// 64 of them.
-pub(super) unsafe fn walk_on<R: VectorRule, F: Source, S: Sink>(
-    nodes: &Nodes<R>,
-    rows: F,
-    row: Span,
-    from: From<'_>,
-    sink: S,
-) {
-    // SAFETY: as promised to this function; the kernel is one of this machine's.
-    unsafe {
-        match isa() {
-            Isa::Avx512 => walk_on_512(nodes, rows, row, from, sink),
-            _ => avx2::walk_on(nodes, rows, row, from, sink),
-        }
-    }
-}
-
-/// # Safety
-/// AVX-512 F and DQ; otherwise as for [`walk_on`].
+/// AVX-512 F and DQ; otherwise as for [`super::walk_on`].
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn walk_on_512<R: VectorRule, F: Source, S: Sink>(
+pub(super) unsafe fn walk_on<R: Rule16, F: Source16, S: Sink>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
@@ -423,10 +355,10 @@ unsafe fn walk_on_512<R: VectorRule, F: Source, S: Sink>(
 }
 
 /// # Safety
-/// As for [`block_512`].
+/// As for [`block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn walk<R: VectorRule, F: Source>(
+unsafe fn walk<R: Rule16, F: Source16>(
     nodes: &Nodes<R>,
     position: usize,
     rows: &[Lanes<F::Value>; GROUPS],
@@ -484,10 +416,10 @@ unsafe fn walk<R: VectorRule, F: Source>(
 /// A step of each group, all node gathers first; says which lanes were not at a leaf before it. Lanes at a leaf stay.
 ///
 /// # Safety
-/// As for [`block_512`].
+/// As for [`block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn step<R: VectorRule, F: Source, const G: usize>(
+unsafe fn step<R: Rule16, F: Source16, const G: usize>(
     nodes: &Nodes<R>,
     constant: __m512i,
     stride: __m512i,
@@ -516,10 +448,10 @@ unsafe fn step<R: VectorRule, F: Source, const G: usize>(
 }
 
 /// # Safety
-/// As for [`block_512`].
+/// As for [`block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn step_groups<R: VectorRule, F: Source>(
+unsafe fn step_groups<R: Rule16, F: Source16>(
     nodes: &Nodes<R>,
     constant: __m512i,
     stride: __m512i,
@@ -542,10 +474,10 @@ unsafe fn step_groups<R: VectorRule, F: Source>(
 /// a register.
 ///
 /// # Safety
-/// As for [`block_512`].
+/// As for [`block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn until_leaf<R: VectorRule, F: Source>(
+unsafe fn until_leaf<R: Rule16, F: Source16>(
     nodes: &Nodes<R>,
     root: __m512i,
     constant: __m512i,

@@ -2,10 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::{
-    super::nodes::{FEATURE, Node, Nodes, TOP_LEVELS},
-    BLOCK_SHIFT, GROUPS, LANES, Lanes, Source, VectorRule, right, words,
-};
+use super::{BLOCK_SHIFT, GROUPS, LANES, Lanes, Rule16, Source16, right, words};
+use crate::cpu::nodes::{FEATURE, Node, Nodes, TOP_LEVELS};
 
 /// Each lane's value of a level's columns, by what was decided above it, the topmost decision first.
 ///
@@ -68,7 +66,7 @@ impl Registers {
     /// AVX-512 F; 32 nodes stand there.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn load<F: Source>(nodes: *const Node) -> Self {
+    unsafe fn load<F: Source16>(nodes: *const Node) -> Self {
         // SAFETY: as promised to this function.
         let raw: [__m512i; 4] =
             unsafe { std::array::from_fn(|i| _mm512_loadu_si512(nodes.cast::<__m512i>().add(i))) };
@@ -92,7 +90,7 @@ impl Registers {
     /// AVX-512 F and DQ; the nodes' columns are the rows'.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather<F: Source>(&self, levels: u32, rows: &[Lanes<F::Value>; GROUPS]) -> [__m512i; GROUPS] {
+    unsafe fn gather<F: Source16>(&self, levels: u32, rows: &[Lanes<F::Value>; GROUPS]) -> [__m512i; GROUPS] {
         let one = _mm512_set1_epi32(1);
         let mut local = [_mm512_setzero_si512(); GROUPS];
         for _ in 0..levels {
@@ -116,7 +114,7 @@ impl Registers {
     /// AVX-512 F; the source is by column, and sixteen values stand at each column from the first row on.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn blend<F: Source, const L: u32>(
+    unsafe fn blend<F: Source16, const L: u32>(
         &self,
         rows: &[Lanes<F::Value>; GROUPS],
         groups: usize,
@@ -168,7 +166,7 @@ impl Registers {
 /// As for [`super::block_512`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn top<R: VectorRule, F: Source>(
+pub(super) unsafe fn top<R: Rule16, F: Source16>(
     nodes: &Nodes<R>,
     position: usize,
     levels: u32,

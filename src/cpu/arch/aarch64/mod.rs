@@ -1,0 +1,3 @@
+//! 64-bit ARM.
+
+pub(in crate::cpu) mod neon;

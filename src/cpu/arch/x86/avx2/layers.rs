@@ -1,0 +1,82 @@
+//! Sixteen columns of a row with a threshold each, in two compares.
+
+use std::arch::x86_64::*;
+
+use super::super::layers::places;
+use crate::cpu::{
+    line::Line,
+    ranking::{
+        row_block::{BLOCK, LINE, LineOf, Reached},
+        search::Layered,
+    },
+};
+
+/// # Safety
+/// AVX2; `L` layers; otherwise as for [`reach`](super::super::layers::reach).
+#[target_feature(enable = "avx2")]
+pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
+    rows: &[*const f32; BLOCK],
+    most: usize,
+    line: LineOf,
+    layers: &[Line<[f32; LINE]>],
+    reached: &mut [Reached],
+) {
+    const HALF: usize = LINE / 2;
+    let layers: &[_; L] = layers.first_chunk().expect("so many layers");
+    let reached: &mut [_; L] = reached.first_chunk_mut().expect("a place for each");
+    for half in 0..2 {
+        let mut thresholds = [_mm256_setzero_ps(); L];
+        for (threshold, layer) in thresholds.iter_mut().zip(layers) {
+            // SAFETY: there are sixteen of them.
+            *threshold = unsafe { _mm256_loadu_ps(layer.0.as_ptr().add(half * HALF)) };
+        }
+        let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        let left = most.saturating_sub(half * HALF).min(HALF);
+        let there = _mm256_cmpgt_epi32(_mm256_set1_epi32(left as i32), lanes);
+        for (r, row) in rows.iter().enumerate() {
+            if let Some(ahead) = line.ahead.filter(|_| half == 0) {
+                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
+            }
+            let from = row.wrapping_add(line.first as usize + half * HALF);
+            let values = match left {
+                // SAFETY: the row has these columns.
+                HALF => unsafe { _mm256_loadu_ps(from) },
+                // SAFETY: the mask keeps to the row's columns.
+                _ => unsafe { _mm256_maskload_ps(from, there) },
+            };
+            for (reached, threshold) in reached.iter_mut().zip(thresholds) {
+                let is = match MOST {
+                    true => _mm256_cmp_ps::<_CMP_NLT_UQ>(values, threshold),
+                    false => _mm256_cmp_ps::<_CMP_GE_OQ>(values, threshold),
+                };
+                reached.0[half][r] = _mm256_movemask_ps(is) as u8;
+            }
+        }
+    }
+}
+
+/// Ranks of columns, by the layers that their values reach.
+#[target_feature(enable = "avx2")]
+pub(in crate::cpu::arch::x86) fn add_up(
+    columns: &[Layered],
+    reached: &[Reached],
+    out: &mut [u8],
+    apart: usize,
+) {
+    for few in columns {
+        let (layers, bit, out) = places(few, reached, out, apart);
+        let bit = _mm256_set1_epi8(bit);
+        let mut ranks = [_mm256_setzero_si256(); 2];
+        for layer in layers {
+            for (ranks, layer) in ranks.iter_mut().zip(layer.as_chunks::<32>().0) {
+                // SAFETY: there are 32 of them.
+                let layer = unsafe { _mm256_loadu_si256(layer.as_ptr().cast()) };
+                *ranks = _mm256_sub_epi8(*ranks, _mm256_cmpeq_epi8(_mm256_and_si256(layer, bit), bit));
+            }
+        }
+        for (ranks, out) in ranks.into_iter().zip(out.as_chunks_mut::<32>().0) {
+            // SAFETY: 32 bytes have the room of 32 bytes.
+            unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), ranks) };
+        }
+    }
+}

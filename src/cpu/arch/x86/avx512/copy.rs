@@ -1,0 +1,66 @@
+//! Rows to columns, sixteen by sixteen.
+
+use std::arch::x86_64::*;
+
+use super::super::copy::{LANES, ask, sixteens};
+use crate::cpu::{ranking::row_block::LineOf, window::BLOCK};
+
+/// # Safety
+/// AVX-512 F and DQ; otherwise as for [`columns`](super::super::columns).
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(in crate::cpu::arch::x86) unsafe fn columns(
+    rows: &[*const f32; BLOCK],
+    count: usize,
+    columns: usize,
+    lines: &[LineOf],
+    into: &mut [f32],
+) {
+    let base = lines[0].first;
+    for (begin, rows) in sixteens(rows, count) {
+        for line in lines {
+            ask(rows, line);
+            let there = (((1u32 << line.most(columns)) - 1) & 0xffff) as __mmask16;
+            let mut values = [_mm512_setzero_si512(); LANES];
+            for (values, row) in values.iter_mut().zip(rows) {
+                // SAFETY: the mask keeps to the row's columns.
+                *values = unsafe { _mm512_maskz_loadu_epi32(there, row.add(line.first as usize).cast()) };
+            }
+            let place = (line.first - base) as usize * BLOCK + begin;
+            for (c, column) in transposed(values).into_iter().enumerate() {
+                if line.wanted >> c & 1 == 1 {
+                    // SAFETY: a wanted column has its block.
+                    unsafe { _mm512_storeu_si512(into.as_mut_ptr().add(place + c * BLOCK).cast(), column) };
+                }
+            }
+        }
+    }
+}
+
+/// Sixteen rows of sixteen words to columns.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transposed(rows: [__m512i; LANES]) -> [__m512i; LANES] {
+    let mut a = rows;
+    // Words of neighbouring rows side by side, then pairs of words: four rows' columns in each quarter.
+    let mut b = a;
+    for i in 0..8 {
+        b[2 * i] = _mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]);
+        b[2 * i + 1] = _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]);
+    }
+    for i in 0..4 {
+        a[4 * i] = _mm512_unpacklo_epi64(b[4 * i], b[4 * i + 2]);
+        a[4 * i + 1] = _mm512_unpackhi_epi64(b[4 * i], b[4 * i + 2]);
+        a[4 * i + 2] = _mm512_unpacklo_epi64(b[4 * i + 1], b[4 * i + 3]);
+        a[4 * i + 3] = _mm512_unpackhi_epi64(b[4 * i + 1], b[4 * i + 3]);
+    }
+    // `a[4 i + j]` has in quarter `q` column `4 q + j` of rows `4 i` to `4 i + 3`: a transposition of quarters is left.
+    for j in 0..4 {
+        let [p, q] = [0, 8].map(|i| _mm512_shuffle_i32x4::<0x88>(a[i + j], a[i + 4 + j]));
+        let [r, s] = [0, 8].map(|i| _mm512_shuffle_i32x4::<0xdd>(a[i + j], a[i + 4 + j]));
+        b[j] = _mm512_shuffle_i32x4::<0x88>(p, q);
+        b[8 + j] = _mm512_shuffle_i32x4::<0xdd>(p, q);
+        b[4 + j] = _mm512_shuffle_i32x4::<0x88>(r, s);
+        b[12 + j] = _mm512_shuffle_i32x4::<0xdd>(r, s);
+    }
+    b
+}

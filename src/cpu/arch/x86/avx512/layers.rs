@@ -1,0 +1,85 @@
+//! Sixteen columns of a row with a threshold each, in one compare.
+
+use std::arch::x86_64::*;
+
+use super::{super::layers::places, LANES};
+use crate::cpu::{
+    line::Line,
+    ranking::{
+        row_block::{BLOCK, LINE, LineOf, Reached},
+        search::Layered,
+    },
+};
+
+/// # Safety
+/// AVX-512 F, DQ and BW; `L` layers; otherwise as for [`reach`](super::super::layers::reach).
+#[target_feature(enable = "avx512f,avx512dq,avx512bw")]
+pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
+    rows: &[*const f32; BLOCK],
+    most: usize,
+    line: LineOf,
+    layers: &[Line<[f32; LINE]>],
+    reached: &mut [Reached],
+) {
+    const { assert!(LINE == LANES) };
+    let some = (((1u32 << most.min(LANES)) - 1) & 0xffff) as __mmask16;
+    let mut thresholds = [_mm512_setzero_ps(); L];
+    for (threshold, layer) in thresholds.iter_mut().zip(layers) {
+        // SAFETY: there are sixteen of them.
+        *threshold = unsafe { _mm512_loadu_ps(layer.0.as_ptr()) };
+    }
+    let mut bits = [const { Line([0u16; BLOCK]) }; L];
+    for (r, row) in rows.iter().enumerate() {
+        if let Some(ahead) = line.ahead {
+            _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
+        }
+        // SAFETY: the mask keeps to the row's columns.
+        let values = unsafe { _mm512_maskz_loadu_ps(some, row.add(line.first as usize)) };
+        for (bits, threshold) in bits.iter_mut().zip(thresholds) {
+            bits.0[r] = match MOST {
+                true => _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(values, threshold),
+                false => _mm512_cmp_ps_mask::<_CMP_GE_OQ>(values, threshold),
+            };
+        }
+    }
+    for (bits, reached) in bits.iter().zip(reached) {
+        // SAFETY: they are 64 words.
+        let words = unsafe { [0, BLOCK / 2].map(|place| bits.0.as_ptr().add(place).cast::<__m512i>()) };
+        for (half, reached) in reached.0.iter_mut().enumerate() {
+            // SAFETY: twice 32 words are there, and room for 64 bytes.
+            unsafe {
+                let [mut low, mut high] = [_mm512_load_si512(words[0]), _mm512_load_si512(words[1])];
+                if half == 1 {
+                    (low, high) = (_mm512_srli_epi16::<8>(low), _mm512_srli_epi16::<8>(high));
+                }
+                let low = _mm512_castsi256_si512(_mm512_cvtepi16_epi8(low));
+                let both = _mm512_inserti64x4::<1>(low, _mm512_cvtepi16_epi8(high));
+                // At once, because it is read so.
+                _mm512_storeu_si512(reached.as_mut_ptr().cast(), both);
+            }
+        }
+    }
+}
+
+/// Ranks of columns, by the layers that their values reach.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(in crate::cpu::arch::x86) fn add_up(
+    columns: &[Layered],
+    reached: &[Reached],
+    out: &mut [u8],
+    apart: usize,
+) {
+    let one = _mm512_set1_epi8(1);
+    for few in columns {
+        let (layers, bit, out) = places(few, reached, out, apart);
+        let bit = _mm512_set1_epi8(bit);
+        let mut ranks = _mm512_setzero_si512();
+        for layer in layers {
+            // SAFETY: there are 64 of them.
+            let is = unsafe { _mm512_test_epi8_mask(_mm512_loadu_si512(layer.as_ptr().cast()), bit) };
+            ranks = _mm512_mask_add_epi8(ranks, is, ranks, one);
+        }
+        // SAFETY: 64 bytes have the room of 64 bytes.
+        unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), ranks) };
+    }
+}

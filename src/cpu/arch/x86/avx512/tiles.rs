@@ -1,0 +1,59 @@
+//! Walks of tiles: two tiles of eight splits a register.
+
+use std::arch::x86_64::*;
+
+use super::{
+    super::tiles::{MOST, Walks, kernels},
+    pairs, right, words,
+};
+use crate::{
+    cpu::{
+        nodes::{FEATURE, Node},
+        tiles::Tiles,
+        walk::{Shape, Walkable},
+    },
+    plan::Rest,
+};
+
+kernels!("avx512f,avx512dq", 16);
+
+/// A bit for each lane whose row goes right.
+///
+/// # Safety
+/// AVX-512 F and DQ; there are tiles at these addresses, as many as a register has room for.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn outcomes<const P: usize>(
+    nodes: *const Node,
+    at: &[u32],
+    data: *const f32,
+    offsets: &[u32; LANES],
+) -> u32 {
+    // SAFETY: as promised to this function; a node is a threshold and its flags, eight bytes.
+    unsafe {
+        let tile = |i: usize| nodes.add(at[i] as usize * P);
+        let (thresholds, metas) = match P {
+            8 => {
+                let [a, b] = [tile(0), tile(1)].map(|tile| _mm512_loadu_si512(tile.cast()));
+                let (thresholds, metas) = words(a, b);
+                (_mm512_castsi512_ps(thresholds), metas)
+            }
+            4 => {
+                let two = |i: usize| {
+                    let [a, b] = [tile(i), tile(i + 1)].map(|tile| _mm256_loadu_si256(tile.cast()));
+                    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(a), b)
+                };
+                let (thresholds, metas) = words(two(0), two(2));
+                (_mm512_castsi512_ps(thresholds), metas)
+            }
+            _ => {
+                let own: [i32; LANES] = std::array::from_fn(|l| (at[l / P] as usize * P + l % P) as i32);
+                pairs::<8>(nodes.cast(), _mm512_loadu_si512(own.as_ptr().cast()))
+            }
+        };
+        let columns = _mm512_and_si512(metas, _mm512_set1_epi32(FEATURE as i32));
+        let index = _mm512_add_epi32(columns, _mm512_loadu_si512(offsets.as_ptr().cast()));
+        let x = _mm512_i32gather_ps::<4>(index, data);
+        right(x, thresholds, metas).into()
+    }
+}

@@ -1,0 +1,110 @@
+//! Ranks of a byte in registers: 64 rows of a column by a search whose pivots are permuted, or by a table of bits.
+
+use super::{avx2, avx512};
+use crate::cpu::{
+    isa::{Isa, isa},
+    line::Line,
+    ranking::{
+        count::FAN,
+        search::{BLOCK, Coded, Columns, Searched},
+    },
+};
+
+/// Ranks as [`ranks`](crate::cpu::ranking::search::ranks) does.
+pub(in crate::cpu) fn ranks(
+    pivots: &[Line<[f32; FAN]>],
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    out: Columns<&mut [u8]>,
+) -> bool {
+    // SAFETY: the machine has just said that it has the instructions.
+    unsafe {
+        match isa() {
+            Isa::Avx512 if is_x86_feature_detected!("avx512vbmi2") => {
+                avx512::rank::each::<true>(pivots, columns, values, out)
+            }
+            Isa::Avx512 => avx512::rank::each::<false>(pivots, columns, values, out),
+            Isa::Avx2 => avx2::rank::each(pivots, columns, values, out),
+            Isa::Neon | Isa::Portable => return false,
+        }
+    }
+    true
+}
+
+/// Pairs of lines that a level has: one at least.
+pub(super) const fn pairs_of(level: u32) -> usize {
+    (1usize << level).div_ceil(2 * FAN)
+}
+
+/// The bits of a table at 64 codes, if the machine is able; otherwise `false`.
+pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) -> bool {
+    match isa() {
+        // SAFETY: the machine has just said that it has the instructions.
+        Isa::Avx512 => unsafe { avx512::rank::bits(table, codes, out) },
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { avx2::rank::bits(table, codes, out) },
+        Isa::Neon | Isa::Portable => return false,
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::ranking::search::{Missing, lay_out};
+
+    type Ranked = unsafe fn(&[Line<[f32; FAN]>], &[Searched], Columns<&[f32]>, Columns<&mut [u8]>);
+
+    /// Every way that this machine is able of, those among them that it would not take, with values in all gaps of the thresholds.
+    #[test]
+    fn kernels_agree() {
+        const COLUMNS: usize = 5;
+        let mut ways: Vec<Ranked> = Vec::new();
+        if is_x86_feature_detected!("avx2") {
+            ways.push(avx2::rank::each);
+        }
+        if is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw") {
+            ways.push(avx512::rank::each::<false>);
+            if is_x86_feature_detected!("avx512vbmi2") {
+                ways.push(avx512::rank::each::<true>);
+            }
+        }
+        let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN, f32::MAX];
+        let gaps = BLOCK - odd.len();
+        let gap = |i: usize| (i / BLOCK * gaps + i % BLOCK - odd.len()) as f32 - 12.0 + (i % 2) as f32 * 0.5;
+        let value = |i: usize| odd.get(i % BLOCK).copied().unwrap_or_else(|| gap(i));
+        let values: Vec<f32> = (0..COLUMNS * BLOCK).map(value).collect();
+        let of = Columns { of: &values[..], apart: BLOCK };
+        for count in 0..=255usize {
+            let mut pivots = Vec::new();
+            let thresholds: [Vec<f32>; COLUMNS] = std::array::from_fn(|c| {
+                (0..count.saturating_sub(c % 2)).map(|i| (i + 3 * c) as f32 - 8.0).collect()
+            });
+            let searches =
+                thresholds.each_ref().map(|own| lay_out(own, &mut pivots).expect("finite thresholds"));
+            for turn in 0..COLUMNS {
+                let columns: [Searched; COLUMNS] = std::array::from_fn(|c| {
+                    let missing = if c == 1 { Missing::Most } else { Missing::Least };
+                    Searched::new(searches[c].of_missing(missing), ((c + turn) % COLUMNS) as u32, c as u32)
+                });
+                let mut together = columns;
+                Searched::count_runs(&mut together);
+                for (way, columns) in ways.iter().flat_map(|way| [(way, &columns), (way, &together)]) {
+                    let mut out = [0xee; COLUMNS * BLOCK];
+                    // SAFETY: the machine is able of it.
+                    unsafe { way(&pivots, columns, of, Columns { of: &mut out, apart: BLOCK }) };
+                    for (c, column) in columns.iter().enumerate() {
+                        for (value, rank) in of.column(column.from).iter().zip(&out[c * BLOCK..]) {
+                            let expected = match value.is_nan() {
+                                true if c == 1 => thresholds[c].len(),
+                                true => 0,
+                                false => thresholds[c].partition_point(|t| t <= value),
+                            };
+                            assert_eq!(usize::from(*rank), expected, "{value:e} among {count}, column {c}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
