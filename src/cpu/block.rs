@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
+    cached::{Close, Used},
     walk::Shape,
-    window::{Close, Used},
 };
 use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, Sum, Value, Walk};
 

@@ -11,6 +11,7 @@ mod addend;
 mod arch;
 mod blend;
 mod block;
+mod cached;
 mod emit;
 mod encoded;
 mod engines;

@@ -7,6 +7,7 @@ use super::isa::{Isa, isa};
 use super::{
     blend::Blend,
     block::{Step, steps},
+    cached::{Used, ranks_fit},
     emit::{Emission, LeafSlots},
     encoded::Encoded,
     engines::Engines,
@@ -16,7 +17,6 @@ use super::{
     select::{Costs, FewRowsEngine, Wanted, blended_from},
     sink::Shared,
     walk::Shape,
-    window::{Used, ranks_fit},
 };
 use crate::{
     error::{Error, Result},

@@ -7,6 +7,7 @@ use super::arch::x86;
 use super::{
     blend::{self, Exits},
     block::{BlockLoop, Step},
+    cached,
     emit::Emission,
     encoded::{Encoded, of_encoding},
     engines::Engine,
@@ -16,7 +17,7 @@ use super::{
     select::FewRowsEngine,
     sink::{Moved, Sink},
     walk::{self, From, Shape, Span, Walkable},
-    window::{self, Window},
+    window::Window,
 };
 use crate::{
     plan::{Dim, Extents, Limit, Range, RowLoop, Size, Sum, Value},
@@ -122,7 +123,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 }
                 let used = &self.program.used;
                 if !copied {
-                    window::prefetched(self.rows, first, count, used);
+                    cached::prefetched(self.rows, first, count, used);
                     continue;
                 }
                 // A few rows are close as they are; a copy holds `f32`, which not every forest compares `f64` rows as.
@@ -131,7 +132,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     continue;
                 }
                 let rest = &steps[i + 1..];
-                window::copied(self.rows, first, count, used, |window| {
+                cached::copied(self.rows, first, count, used, |window| {
                     self.steps(rest, State { window: Some(window), ..state });
                 });
                 return;
@@ -407,7 +408,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     fn ranked(&self, first: usize, count: usize, f: impl FnOnce(Window<'_, u8>)) {
         if let Some(ranker) = &self.program.ranker {
             let turned = self.program.blends.iter().any(|(_, blend)| blend.turned());
-            window::ranked(ranker, self.rows, first, count, turned, f);
+            cached::ranked(ranker, self.rows, first, count, turned, f);
         }
     }
 

@@ -1,6 +1,10 @@
 //! A tree as groups of splits, the cheapest there are by a count of what each kind costs.
 
-use super::{BLOCK, Blend, Bottom, Group, Line, MOST_LEAVES, Split, TURNED, Tree, padded};
+use super::{
+    groups::{BLOCK, Blend, Bottom, Group, MOST_LEAVES, Split, TURNED, Tree},
+    padded,
+};
+use crate::cpu::line::Line;
 use crate::{
     forest::{Forest, Predicate, Side},
     layout::{Packed, PackedNode},

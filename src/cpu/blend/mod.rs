@@ -12,6 +12,7 @@
 //! than a group of its own. Which groups a tree is made of is the least of a sum over the tree, found from its leaves up.
 
 mod build;
+pub(super) mod groups;
 #[cfg(test)]
 mod tests;
 
@@ -21,104 +22,8 @@ use std::cell::RefCell;
 use super::isa::{Isa, isa};
 use super::line::{Line, flat};
 use crate::{forest::Forest, layout::Packed, schedule::blend_cycles};
-
-/// Rows that are evaluated together, and bytes of a column of them.
-pub(super) const BLOCK: usize = 64;
-/// Leaves of a tree, at most: a leaf's number is a byte.
-const MOST_LEAVES: usize = 256;
-
-/// A split: the column's place in a block of ranks, in bytes, and its threshold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub(super) struct Split {
-    pub(super) column: u32,
-    /// Ranks below each of its bytes, which are the same, go left: four are spread over a register as they are loaded, one
-    /// takes an instruction more.
-    pub(super) threshold: u32,
-}
-
-/// The bit of ranks and thresholds that is turned where a machine compares bytes as signed numbers.
-pub(super) const TURNED: u8 = 0x80;
-
-impl Split {
-    /// Ranks below `threshold` go left.
-    fn new(column: u32, threshold: u8) -> Self {
-        Self { column, threshold: u32::from_ne_bytes([threshold; 4]) }
-    }
-}
-
-/// Full levels of splits above leaves numbered one after the other, level by level.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bottom<const SPLITS: usize> {
-    pub(super) splits: [Split; SPLITS],
-    /// The leftmost leaf.
-    pub(super) first: u8,
-    /// Where the found numbers go, in blocks of the values.
-    pub(super) out: u16,
-}
-
-/// Some splits above children that are leaves or were found before.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Group<const SPLITS: usize, const CHILDREN: usize> {
-    /// Level by level.
-    pub(super) splits: [Split; SPLITS],
-    /// Blocks of the values, from left to right.
-    pub(super) children: [u16; CHILDREN],
-    /// Where the found numbers go.
-    pub(super) out: u16,
-}
-
-/// A tree's parts, in the order in which they are evaluated.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tree {
-    pub(super) bottoms: [(u32, u32); 3],
-    pub(super) sevens: (u32, u32),
-    pub(super) threes: (u32, u32),
-    pub(super) ones: (u32, u32),
-    /// Of a tree whose levels ask one question each: those, from the last up, and nothing else.
-    pub(super) levels: (u32, u32),
-    /// The block that holds the leaf of every row in the end.
-    pub(super) root: u16,
-    /// First exit in [`Blend::exits`], and how many.
-    exits: (u32, u32),
-    /// Whether some exits are splits from which walks go on.
-    cut: bool,
-    /// First line in [`Blend::values`].
-    values: u32,
-    /// First line in [`Blend::planes`], and how many.
-    planes: (u32, u32),
-}
-
-/// The trees of a forest on ranks of a byte, by position.
-#[derive(Clone, Debug)]
-pub(super) struct Blend {
-    trees: Vec<Option<Tree>>,
-    /// Of one to three levels.
-    pub(super) bottoms: (Vec<Bottom<1>>, Vec<Bottom<3>>, Vec<Bottom<7>>),
-    pub(super) sevens: Vec<Group<7, 8>>,
-    pub(super) threes: Vec<Group<3, 4>>,
-    pub(super) ones: Vec<Group<1, 2>>,
-    /// Splits of trees that have one a level.
-    pub(super) levels: Vec<Split>,
-    /// The exits of all trees, from left to right: slots of leaves, or addresses where the tree is cut.
-    exits: Vec<u32>,
-    /// Their values, where leaves are single values: each tree's padded to a power of two and at least 16.
-    values: Vec<Line<[f32; 16]>>,
-    /// The same values once more where a machine permutes bytes: of each 64 of a tree's the first bytes, … ; see
-    /// [`LeafValues::planes`].
-    planes: Vec<Line<[u8; BLOCK]>>,
-    /// Blocks that values take: a constant for each leaf number, and what groups find.
-    blocks: usize,
-    /// Bytes of a block of ranks.
-    columns_end: usize,
-    /// Whether thresholds are [`TURNED`], and ranks have to be.
-    turned: bool,
-}
-
-/// A tree's part of all trees' groups.
-pub(super) fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
-    &all[from as usize..to as usize]
-}
+pub(super) use groups::{BLOCK, Blend, LeafValues, TURNED};
+use groups::{MOST_LEAVES, Tree, of};
 
 /// Blocks of rows that may be evaluated together.
 const TOGETHER: usize = 4;
@@ -136,18 +41,6 @@ pub(super) struct Leaves<'a> {
     pub(super) slots: &'a [u32],
     /// The forest's own values.
     pub(super) values: LeafValues<'a>,
-}
-
-/// The values of a tree's leaves, by their numbers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LeafValues<'a> {
-    /// Padded to a power of two.
-    pub(super) singles: &'a [f32],
-    /// Their bytes apart, the first ones of all values before the second ones, each in whole lines: of 64, 128 or 256 values on a
-    /// machine with VBMI, of 32 or 64 on one that has AVX2 and no AVX-512, otherwise none. Bytes are permuted for as many rows as a
-    /// register has bytes, values for a quarter of them and out of more registers, or gathered.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(super) planes: &'a [Line<[u8; BLOCK]>],
 }
 
 /// What the numbers that a tree's groups end with stand for.

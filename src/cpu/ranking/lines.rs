@@ -7,7 +7,8 @@
 
 use super::{
     super::line::Line,
-    row_block::{LINE, LineOf, LineRoom, MOST_LAYERS, MOST_LINES, RowBlock},
+    line::{LINE, LineOf, MOST_LAYERS, MOST_LINES},
+    row_block::{LineRoom, RowBlock},
     search::{Layered, Missing, Search, Searched},
 };
 use crate::isa::{Isa, isa};
@@ -250,7 +251,7 @@ mod tests {
     use crate::{
         cpu::{
             Ranker, Rows,
-            ranking::{row_block::LINE, search::BLOCK},
+            ranking::{line::LINE, search::BLOCK},
         },
         forest::{Forest, Predicate, Real, Side},
         ranks::{Asks, Choice, Ranks},

@@ -4,6 +4,8 @@
 //! columns what takes the fewest cycles. What comes in here: ranks as data, and rows. What stays out: trees, schedules, plans.
 
 pub(super) mod count;
+mod kernels;
+pub(super) mod line;
 mod lines;
 mod ranked;
 mod ranker;

@@ -8,6 +8,7 @@ use super::{
         nodes::Compare,
         rows::{Read, Row, Rows},
     },
+    kernels,
     lines::{Lines, Of},
     row_block::{LineRoom, RowBlock},
     search::{self, BLOCK, Coded, Columns, Missing, Search, Searched},
@@ -499,7 +500,7 @@ impl<C: Compare> Answers<C> {
                 if (*feature, *of) != (answer.feature, rule) {
                     (*feature, *of, *codes) = (answer.feature, rule, Coded::new(rule, values));
                 }
-                codes.bits(&table, ranks);
+                kernels::bits(codes, &table, ranks);
             }
             By::Question { .. } => return false,
         }

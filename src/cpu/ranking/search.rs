@@ -5,11 +5,9 @@ use super::{
     count::FAN,
 };
 use crate::forest::CategoryRule;
-#[cfg(target_arch = "aarch64")]
-use crate::isa::{Isa, isa};
 
 /// Rows that are ranked together.
-pub(crate) use super::row_block::BLOCK;
+pub(crate) use super::line::BLOCK;
 /// Levels of the largest search: 255 thresholds.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const MOST_LEVELS: u32 = 8;
@@ -221,27 +219,6 @@ macro_rules! each_level {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(in crate::cpu) use {by_levels, each_level};
 
-/// Writes how many thresholds are at most each value, a column after the other, if the machine has vectors for that; otherwise says
-/// `false`. Those that take the same kernel are quicker side by side.
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]
-pub(crate) fn ranks(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
-    values: Columns<&[f32]>,
-    out: Columns<&mut [u8]>,
-) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return crate::cpu::arch::x86::rank::ranks(pivots, columns, values, out);
-    #[cfg(target_arch = "aarch64")]
-    if isa() == Isa::Neon {
-        // SAFETY: the machine is able.
-        unsafe { crate::cpu::arch::aarch64::neon::rank::ranks(pivots, columns, values, out) };
-        return true;
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
-
 /// A missing value's code; …
 pub(crate) const MISSING: u8 = 255;
 /// … and that of any value that is no category below it.
@@ -271,22 +248,6 @@ impl Coded {
     pub(crate) fn new<C: Compare>(rule: CategoryRule, values: &[C; BLOCK]) -> Self {
         let codes = values.map(|value| code(rule, value));
         Self { byte: codes.map(|code| code / 8), bit: codes.map(|code| 1 << (code % 8)) }
-    }
-
-    /// The bit of each code in a table.
-    pub(crate) fn bits(&self, table: &[u8; 32], out: &mut [u8; BLOCK]) {
-        #[cfg(target_arch = "x86_64")]
-        if crate::cpu::arch::x86::rank::bits(table, self, out) {
-            return;
-        }
-        #[cfg(target_arch = "aarch64")]
-        if isa() == Isa::Neon {
-            // SAFETY: the machine is able.
-            return unsafe { crate::cpu::arch::aarch64::neon::rank::bits(table, self, out) };
-        }
-        for ((out, byte), bit) in out.iter_mut().zip(self.byte).zip(self.bit) {
-            *out = u8::from(table[usize::from(byte) % 32] & bit != 0);
-        }
     }
 }
 

@@ -7,7 +7,8 @@
 use super::{
     super::{line::Line, nodes::Compare},
     count::{FAN, count_at_most},
-    search::{Columns, Missing, Search, Searched, lay_out, ranks},
+    kernels::ranks,
+    search::{Columns, Missing, Search, Searched, lay_out},
 };
 
 /// Levels of the largest table.

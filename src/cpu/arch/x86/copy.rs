@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::{avx2, avx512};
 use crate::cpu::{
     isa::{Isa, isa},
-    ranking::row_block::LineOf,
+    ranking::line::LineOf,
     window::BLOCK,
 };
 

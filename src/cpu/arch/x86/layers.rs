@@ -6,7 +6,7 @@ use crate::cpu::{
     isa::{Isa, isa},
     line::Line,
     ranking::{
-        row_block::{BLOCK, LINE, LineOf, MOST_LAYERS, Reached},
+        line::{BLOCK, LINE, LineOf, MOST_LAYERS, Reached},
         search::{Layered, Missing},
     },
 };

@@ -10,7 +10,7 @@ use crate::cpu::{
     },
 };
 
-/// Ranks as [`ranks`](crate::cpu::ranking::search::ranks) does.
+/// Writes how many thresholds are at most each value, a column after the other.
 pub(in crate::cpu) fn ranks(
     pivots: &[Line<[f32; FAN]>],
     columns: &[Searched],

@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 
 use super::LANES;
-use crate::cpu::{ranking::row_block::LineOf, window::BLOCK};
+use crate::cpu::{ranking::line::LineOf, window::BLOCK};
 
 /// Rows of which a column's values are written together: a line of the cache.
 const ROWS: usize = 16;

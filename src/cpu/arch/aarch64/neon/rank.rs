@@ -15,7 +15,7 @@ use crate::cpu::{
 /// Levels whose pivots are permuted: 32 of the last of them are two tables of four registers. Those below are loaded.
 const NEAR: u32 = 6;
 
-/// Ranks as [`ranks`](crate::cpu::ranking::search::ranks) does.
+/// Writes how many thresholds are at most each value, a column after the other.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) fn ranks(
     pivots: &[Line<[f32; FAN]>],

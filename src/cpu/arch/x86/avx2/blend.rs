@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    blend::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
+    blend::groups::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
     line::Line,
 };
 
@@ -220,7 +220,7 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sum
 }
 
 /// The same of 32 rows at a time, by the bytes of at most `16 * TABLES` values: see
-/// [`LeafValues::planes`](crate::cpu::blend::LeafValues::planes). Says of how many.
+/// [`LeafValues::planes`](crate::cpu::blend::groups::LeafValues::planes). Says of how many.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_bytes<const TABLES: usize>(

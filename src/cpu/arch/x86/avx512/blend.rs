@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    blend::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
+    blend::groups::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
     isa::{Isa, isa},
     line::Line,
 };
@@ -231,7 +231,7 @@ unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums
 }
 
 /// Adds to each of at most 64 sums the value of its leaf, whose bytes are apart: see
-/// [`LeafValues::planes`](crate::cpu::blend::LeafValues::planes).
+/// [`LeafValues::planes`](crate::cpu::blend::groups::LeafValues::planes).
 ///
 /// # Safety
 /// [`permutes_bytes`].

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::copy::{LANES, ask, sixteens};
-use crate::cpu::{ranking::row_block::LineOf, window::BLOCK};
+use crate::cpu::{ranking::line::LineOf, window::BLOCK};
 
 /// # Safety
 /// AVX-512 F and DQ; otherwise as for [`columns`](super::super::columns).

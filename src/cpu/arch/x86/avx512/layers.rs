@@ -6,7 +6,7 @@ use super::{super::layers::places, LANES};
 use crate::cpu::{
     line::Line,
     ranking::{
-        row_block::{BLOCK, LINE, LineOf, Reached},
+        line::{BLOCK, LINE, LineOf, Reached},
         search::Layered,
     },
 };

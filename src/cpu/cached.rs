@@ -1,0 +1,198 @@
+//! Rows brought close for the trees of a loop: `cacheRows`.
+//!
+//! The columns that the forest uses are copied to a [`Window`], or ranked into one, 64 rows at a time, one column after the other. The
+//! places of unused ones are never touched.
+
+use std::cell::RefCell;
+
+use super::{
+    blend::TURNED,
+    line::{aligned, room},
+    ranking::{
+        Ranker,
+        line::{LINE, LineOf, MOST_LINES},
+        row_block::RowBlock,
+    },
+    rows::{Row, Rows},
+    walk::FEW_ROWS,
+    window::{BLOCK, Window},
+};
+use crate::forest::Forest;
+
+/// Lines that are asked for before they are read.
+const AHEAD: usize = 4;
+/// A kernel may load so many values past a block's last column.
+const SLACK: usize = BLOCK;
+/// Room that a thread may keep for a window's copy, in bytes.
+const MOST_BYTES: usize = 16 << 20;
+/// Lines of a window that stay close until they are read.
+const MOST_CLOSE: usize = 8192;
+
+/// Columns that some tree reads.
+#[derive(Clone, Debug)]
+pub(super) struct Used {
+    /// Sixteen columns at a time.
+    lines: Vec<LineOf>,
+    columns: usize,
+    /// Columns in all.
+    all: usize,
+}
+
+impl Used {
+    pub(super) fn new(forest: &Forest) -> Self {
+        let used = forest.used_columns();
+        let mut lines: Vec<LineOf> = Vec::new();
+        for column in &used {
+            let (first, bit) = (column / LINE as u32 * LINE as u32, 1 << (column % LINE as u32));
+            match lines.last_mut().filter(|line| line.first == first) {
+                Some(line) => line.wanted |= bit,
+                None => lines.push(LineOf { first, wanted: bit, ahead: None }),
+            }
+        }
+        LineOf::ask_ahead(lines.iter_mut(), AHEAD);
+        Self { lines, columns: used.len(), all: forest.features.len() }
+    }
+
+    /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: see the book's results.
+    pub(super) fn close(&self, rows: u32, vectors: bool) -> Close {
+        let few = (rows as usize) < FEW_ROWS;
+        if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
+            Close::Copied
+        } else if self.lines.len() > MOST_LINES
+            && (few || !vectors && self.lines.len().saturating_mul(rows as usize) <= MOST_CLOSE)
+        {
+            Close::Prefetched
+        } else {
+            Close::Nothing
+        }
+    }
+
+    /// Whether a thread may keep the room for a copy of so many rows.
+    pub(super) fn fits(&self, rows: usize) -> bool {
+        rows.div_ceil(BLOCK).saturating_mul(self.all).saturating_mul(BLOCK * size_of::<f32>()) <= MOST_BYTES
+    }
+
+    /// [`Used::close`] in words.
+    pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
+        let Self { columns, all, lines } = self;
+        match self.close(rows, vectors) {
+            Close::Copied => format!("packed copy of {columns} of {all} columns"),
+            Close::Prefetched => format!("prefetch of {} lines a row", lines.len()),
+            Close::Nothing if (rows as usize) < FEW_ROWS => {
+                format!("nothing: {} lines a row are close as they are", lines.len())
+            }
+            Close::Nothing if !self.fits(rows as usize) => {
+                format!("nothing: a copy would take more than {} MiB", MOST_BYTES >> 20)
+            }
+            Close::Nothing => "nothing: its kernel reads rows as they are".to_owned(),
+        }
+    }
+}
+
+/// How a window of rows is brought close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Close {
+    /// The used columns are copied.
+    Copied,
+    /// Their lines are asked for.
+    Prefetched,
+    /// It is not: that would cost more than it gives.
+    Nothing,
+}
+
+/// Lends `f` a copy of `count` rows from `first` on.
+pub(super) fn copied<T: Row>(
+    rows: &Rows<'_, T>,
+    first: usize,
+    count: usize,
+    used: &Used,
+    f: impl FnOnce(Window<'_>),
+) {
+    thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
+    // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
+    let mut scratch = SCRATCH.with(RefCell::take);
+    let columns = rows.columns();
+    let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
+    if scratch.len() < room::<f32>(needed) {
+        scratch.resize(room::<f32>(needed), 0.0);
+    }
+    let data = aligned(&mut scratch);
+    for (b, block) in data[..needed - SLACK].chunks_exact_mut(columns * BLOCK).enumerate() {
+        let begin = first + b * BLOCK;
+        let count = BLOCK.min(first + count - begin);
+        if let Some(row_block) = T::singles(rows).and_then(|rows| RowBlock::new(rows, begin, count)) {
+            let first = used.lines.first().map_or(0, |line| line.first as usize);
+            row_block.columns(&used.lines, &mut block[first * BLOCK..]);
+            continue;
+        }
+        for line in &used.lines {
+            for c in (0..LINE).filter(|c| line.wanted >> c & 1 == 1) {
+                let column = line.first as usize + c;
+                for (r, place) in block[column * BLOCK..][..count].iter_mut().enumerate() {
+                    // SAFETY: callers keep to the rows there are; a used column is one.
+                    *place = unsafe { rows.get::<false>(begin + r, column) }.read();
+                }
+            }
+        }
+    }
+    f(Window { first, count, columns, data: &data[..needed], turned: &[] });
+    SCRATCH.with(|s| s.replace(scratch));
+}
+
+/// Lends `f` the ranks of `count` rows from `first` on, and if asked for once more, turned.
+pub(super) fn ranked<T: Row>(
+    ranker: &Ranker,
+    rows: &Rows<'_, T>,
+    first: usize,
+    count: usize,
+    turned: bool,
+    f: impl FnOnce(Window<'_, u8>),
+) {
+    thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+    let mut scratch = SCRATCH.with(RefCell::take);
+    let columns = ranker.shape().1;
+    let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
+    let turned = if turned { needed } else { 0 };
+    if scratch.len() < room::<u8>(needed + turned) {
+        scratch.resize(room::<u8>(needed + turned), 0);
+    }
+    let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
+    let rest = &mut rest[..turned];
+    let mut others = rest.chunks_mut(columns * BLOCK);
+    for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * BLOCK).enumerate() {
+        let begin = b * BLOCK;
+        let here = BLOCK.min(count - begin);
+        let done = ranker.rank_blocks(&rows.slice(first + begin, here), ranks);
+        debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
+        // While they are close.
+        if let Some(turned) = others.next() {
+            turned.iter_mut().zip(&*ranks).for_each(|(turned, rank)| *turned = rank ^ TURNED);
+        }
+    }
+    f(Window { first, count, columns, data: own, turned: rest });
+    SCRATCH.with(|s| s.replace(scratch));
+}
+
+/// Whether a thread may keep the room for the ranks of so many rows.
+pub(super) fn ranks_fit(rows: u32, columns: usize) -> bool {
+    (rows as usize).next_multiple_of(BLOCK).saturating_mul(columns) <= MOST_BYTES
+}
+
+/// Asks for the used columns of `count` rows from `first` on.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, used: &Used) {
+    if !rows.is_unit() {
+        return;
+    }
+    for row in first..first + count {
+        let row = rows.from(row).as_ptr();
+        for line in &used.lines {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: every x86-64 has it, and it reads nothing.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line.first as usize).cast());
+            }
+        }
+    }
+}

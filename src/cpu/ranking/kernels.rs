@@ -1,0 +1,46 @@
+//! What the instruction sets have for ranks of a column.
+
+use super::{
+    count::FAN,
+    search::{BLOCK, Coded, Columns, Searched},
+};
+use crate::cpu::line::Line;
+#[cfg(target_arch = "aarch64")]
+use crate::isa::{Isa, isa};
+
+/// Writes how many thresholds are at most each value, a column after the other, if the machine has vectors for that; otherwise says
+/// `false`. Those that take the same kernel are quicker side by side.
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]
+pub(super) fn ranks(
+    pivots: &[Line<[f32; FAN]>],
+    columns: &[Searched],
+    values: Columns<&[f32]>,
+    out: Columns<&mut [u8]>,
+) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return crate::cpu::arch::x86::rank::ranks(pivots, columns, values, out);
+    #[cfg(target_arch = "aarch64")]
+    if isa() == Isa::Neon {
+        // SAFETY: the machine is able.
+        unsafe { crate::cpu::arch::aarch64::neon::rank::ranks(pivots, columns, values, out) };
+        return true;
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// The bit of each code in a table.
+pub(super) fn bits(codes: &Coded, table: &[u8; 32], out: &mut [u8; BLOCK]) {
+    #[cfg(target_arch = "x86_64")]
+    if crate::cpu::arch::x86::rank::bits(table, codes, out) {
+        return;
+    }
+    #[cfg(target_arch = "aarch64")]
+    if isa() == Isa::Neon {
+        // SAFETY: the machine is able.
+        return unsafe { crate::cpu::arch::aarch64::neon::rank::bits(table, codes, out) };
+    }
+    for ((out, byte), bit) in out.iter_mut().zip(codes.byte).zip(codes.bit) {
+        *out = u8::from(table[usize::from(byte) % 32] & bit != 0);
+    }
+}
