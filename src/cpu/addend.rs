@@ -7,7 +7,7 @@ use std::{
     thread::LocalKey,
 };
 
-use super::blend;
+use super::engine::blend;
 
 /// A type that leaves are added up in.
 pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {

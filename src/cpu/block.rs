@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     cached::{Close, Used},
-    walk::Shape,
+    engine::walk::Shape,
 };
 use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, Sum, Value, Walk};
 

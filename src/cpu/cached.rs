@@ -6,7 +6,8 @@
 use std::cell::RefCell;
 
 use super::{
-    blend::TURNED,
+    engine::blend::TURNED,
+    engine::walk::FEW_ROWS,
     line::{aligned, room},
     ranking::{
         Ranker,
@@ -14,7 +15,6 @@ use super::{
         row_block::RowBlock,
     },
     rows::{Row, Rows},
-    walk::FEW_ROWS,
     window::{BLOCK, Window},
 };
 use crate::forest::Forest;

@@ -1,8 +1,8 @@
 //! A forest's nodes in the encoding that its layout and the machine's kernels want.
 
 use super::{
+    engine::tiles::Tiles,
     nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
-    tiles::Tiles,
 };
 use crate::{
     forest::Forest,

@@ -9,15 +9,12 @@
 
 mod addend;
 mod arch;
-mod blend;
 mod block;
 mod cached;
 mod emit;
 mod encoded;
+mod engine;
 mod engines;
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-mod few;
-mod full;
 mod line;
 pub mod nodes;
 mod plans;
@@ -28,9 +25,7 @@ mod run;
 mod select;
 mod sink;
 mod sums;
-mod tiles;
 mod trace;
-mod walk;
 mod window;
 
 use crate::isa;

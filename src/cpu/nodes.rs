@@ -1,8 +1,8 @@
 //! Nodes as the CPU reads them.
 
 use super::{
+    engine::walk::Walkable,
     rows::{Read, Row, Rows},
-    walk::Walkable,
 };
 use crate::{
     forest::{CategoryRule, Forest, Predicate, Side, ZERO_ZONE, least_f32_not_below},

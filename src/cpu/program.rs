@@ -5,18 +5,18 @@ use super::arch::x86;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 use super::{
-    blend::Blend,
     block::{Step, steps},
     cached::{Used, ranks_fit},
     emit::{Emission, LeafSlots},
     encoded::Encoded,
+    engine::blend::Blend,
+    engine::walk::Shape,
     engines::Engines,
     ranking::{Ranked, Ranker, ranked},
     rows::{Row, Rows},
     run::Run,
     select::{Costs, FewRowsEngine, Wanted, blended_from},
     sink::Shared,
-    walk::Shape,
 };
 use crate::{
     error::{Error, Result},

@@ -5,18 +5,18 @@ use rayon::prelude::*;
 #[cfg(target_arch = "x86_64")]
 use super::arch::x86;
 use super::{
-    blend::{self, Exits},
     block::{BlockLoop, Step},
     cached,
     emit::Emission,
     encoded::{Encoded, of_encoding},
+    engine::blend::{self, Exits},
+    engine::walk::{self, From, Shape, Span, Walkable},
     engines::Engine,
     line::Line,
     program::{MOST_SLOTS, Program, next_worker},
     rows::{Read, Row, Rows},
     select::FewRowsEngine,
     sink::{Moved, Sink},
-    walk::{self, From, Shape, Span, Walkable},
     window::Window,
 };
 use crate::{

@@ -3,11 +3,11 @@
 #[cfg(target_arch = "x86_64")]
 use super::arch::x86::avx2::abreast::TREES_AT_LEAST;
 use super::{
-    blend,
     encoded::Encoded,
-    few::{self, Few},
-    full::Full,
-    walk,
+    engine::blend,
+    engine::full::Full,
+    engine::registers::{self, Registers},
+    engine::walk,
 };
 use crate::{forest::Forest, schedule::FewRows};
 
@@ -37,7 +37,7 @@ pub(super) struct Wanted<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum FewRowsEngine {
     /// A row in registers, four levels of a tree a step.
-    Registers(Few),
+    Registers(Registers),
     /// 64 trees abreast, by gathers.
     Abreast,
     /// Trees that are filled up, four side by side.
@@ -61,7 +61,7 @@ impl FewRowsEngine {
         let is = |engine| wanted.engine == FewRows::Auto || wanted.engine == engine;
         if is(FewRows::Registers)
             && wanted.vectors
-            && let Some(few) = Few::new(wanted.forest, wanted.order)
+            && let Some(few) = Registers::new(wanted.forest, wanted.order)
         {
             return Self::Registers(few);
         }
@@ -90,7 +90,7 @@ impl FewRowsEngine {
     /// Fewer rows than this go through it.
     pub(super) fn rows(&self) -> usize {
         match self {
-            Self::Registers(_) => few::ROWS,
+            Self::Registers(_) => registers::ROWS,
             Self::Abreast | Self::Full(_) | Self::Rows | Self::Walks => walk::FEW_ROWS,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use super::{addend::Addend, blend, engines::Engine};
+use super::{addend::Addend, engine::blend, engines::Engine};
 
 /// A buffer that several workers write, each its own places.
 #[derive(Clone, Copy)]

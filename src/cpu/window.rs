@@ -4,8 +4,8 @@
 //! gathering it. Columns keep their numbers, so that nodes need no second encoding.
 
 use super::{
+    engine::walk::Span,
     rows::{Row, Rows},
-    walk::Span,
 };
 
 /// Rows that stand side by side.

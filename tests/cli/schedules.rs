@@ -124,7 +124,7 @@ fn lower_prints_every_stage() {
     let batch = |rows: &str, schedule: &str| {
         prints(&["lower", &model, "--schedule", schedule, "--emit", "plan", "--batch", rows])
     };
-    let small = batch("3", &scratch.file("walk.txt", &format!("{schedule}fewRows(walk)\n")));
+    let small = batch("3", &scratch.file("walk.txt", format!("{schedule}fewRows(walk)\n")));
     let expected =
         "# batch of 3: plan of all batches\n# engine walks: 300 of 300 visits of a row to a tree\nplan cpu";
     assert!(small.starts_with(expected), "{small}");

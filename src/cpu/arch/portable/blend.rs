@@ -1,7 +1,7 @@
 //! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine.
 
 use crate::cpu::{
-    blend::groups::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
+    engine::blend::groups::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
     line::Line,
 };
 

@@ -10,11 +10,11 @@ pub(in crate::cpu) mod tiles;
 pub(in crate::cpu) use copy::columns;
 
 use crate::cpu::{
+    engine::walk::{From, Shape, Span},
     isa::{Isa, isa},
     nodes::{Nodes, TOP_LEVELS, TOP_LEVELS_8},
     rows::Rows,
     sink::Sink,
-    walk::{From, Shape, Span},
     window::{BLOCK, Window},
 };
 
@@ -67,7 +67,7 @@ impl<R: avx512::Rule16 + avx2::Rule8> VectorRule for R {}
 /// A block with rows inside, `row.step` 1: each tree against 64 rows at a time.
 ///
 /// # Safety
-/// [`available`]; the rows [`fits`] or hold the span; otherwise as for [`crate::cpu::walk::block`].
+/// [`available`]; the rows [`fits`] or hold the span; otherwise as for [`crate::cpu::engine::walk::block`].
 pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source, S: Sink>(
     nodes: &Nodes<R>,
     rows: F,

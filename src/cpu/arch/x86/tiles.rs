@@ -5,12 +5,12 @@
 
 use super::{avx2, avx512};
 use crate::cpu::{
+    engine::tiles::Tiles,
+    engine::walk::{Shape, Span, Walkable},
     isa::{Isa, isa},
     nodes::Node,
     rows::Rows,
     sink::Sink,
-    tiles::Tiles,
-    walk::{Shape, Span, Walkable},
 };
 
 /// Walks that advance together, at most.
@@ -64,7 +64,7 @@ pub(in crate::cpu) const FEW_ROWS: usize = 8;
 /// Runs a block.
 ///
 /// # Safety
-/// [`available`]; no tile asks more than thresholds; otherwise as for [`crate::cpu::walk::block`].
+/// [`available`]; no tile asks more than thresholds; otherwise as for [`crate::cpu::engine::walk::block`].
 pub(in crate::cpu) unsafe fn block<S: Sink>(
     tiles: &Tiles<f32>,
     rows: &Rows<'_>,

@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 
 use super::{LANES, four, load as load_16};
 use crate::cpu::{
-    blend::groups::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
+    engine::blend::groups::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
     line::Line,
 };
 

@@ -7,10 +7,10 @@ use std::arch::x86_64::*;
 
 use super::{GROUPS, LANES, Lanes, Rule8, next as step};
 use crate::cpu::{
+    engine::walk::Span,
     nodes::{LEAF, Nodes},
     rows::Rows,
     sink::Sink,
-    walk::Span,
 };
 
 /// Of fewer trees walks one by one are done sooner.

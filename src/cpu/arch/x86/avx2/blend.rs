@@ -7,7 +7,7 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    blend::groups::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
+    engine::blend::groups::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
     line::Line,
 };
 
@@ -141,7 +141,7 @@ pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
 /// Evaluates a tree for some blocks of rows, and adds to the sum of each row, as many as there are sums, the value of its leaf.
 ///
 /// # Safety
-/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::blend::padded`] says.
+/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::engine::blend::padded`] says.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     blend: &Blend,
@@ -220,7 +220,7 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sum
 }
 
 /// The same of 32 rows at a time, by the bytes of at most `16 * TABLES` values: see
-/// [`LeafValues::planes`](crate::cpu::blend::groups::LeafValues::planes). Says of how many.
+/// [`LeafValues::planes`](crate::cpu::engine::blend::groups::LeafValues::planes). Says of how many.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_bytes<const TABLES: usize>(

@@ -17,13 +17,13 @@ use std::arch::x86_64::*;
 use super::Together;
 use crate::{
     cpu::{
+        engine::walk::{From, Shape, Span},
         nodes::{
             FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
             Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, TOP_LEVELS_8,
         },
         rows::{Row, Rows},
         sink::Sink,
-        walk::{From, Shape, Span},
         window::{BLOCK, Window},
     },
     plan::Rest,

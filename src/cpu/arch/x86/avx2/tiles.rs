@@ -5,9 +5,9 @@ use std::arch::x86_64::*;
 use super::super::tiles::{MOST, Walks, kernels};
 use crate::{
     cpu::{
+        engine::tiles::Tiles,
+        engine::walk::{Shape, Walkable},
         nodes::{FEATURE, Node},
-        tiles::Tiles,
-        walk::{Shape, Walkable},
     },
     plan::Rest,
 };

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    blend::groups::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
+    engine::blend::groups::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
     isa::{Isa, isa},
     line::Line,
 };
@@ -174,7 +174,7 @@ pub(in crate::cpu) unsafe fn numbers(
 /// Evaluates a tree for some blocks of rows, and adds to the sum of each row, as many as there are sums, the value of its leaf.
 ///
 /// # Safety
-/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::blend::padded`] says, whose
+/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::engine::blend::padded`] says, whose
 /// planes are there only where [`permutes_bytes`].
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::cpu) unsafe fn add_up<const R: usize>(
@@ -231,7 +231,7 @@ unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums
 }
 
 /// Adds to each of at most 64 sums the value of its leaf, whose bytes are apart: see
-/// [`LeafValues::planes`](crate::cpu::blend::groups::LeafValues::planes).
+/// [`LeafValues::planes`](crate::cpu::engine::blend::groups::LeafValues::planes).
 ///
 /// # Safety
 /// [`permutes_bytes`].

@@ -21,13 +21,13 @@ use top::top;
 use super::Together;
 use crate::{
     cpu::{
+        engine::walk::{From, Shape, Span},
         nodes::{
             FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
             Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
         },
         rows::{Row, Rows},
         sink::Sink,
-        walk::{From, Shape, Span},
         window::{BLOCK, Window},
     },
     plan::Rest,

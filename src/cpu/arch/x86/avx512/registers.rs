@@ -3,10 +3,10 @@
 use std::{arch::x86_64::*, hint::select_unpredictable};
 
 use crate::cpu::{
-    few::{Few, LEAF, MOST_COLUMNS, Tile, Tree},
+    engine::registers::{LEAF, MOST_COLUMNS, Registers, Tile, Tree},
+    engine::walk::Span,
     rows::{Row, Rows},
     sink::Sink,
-    walk::Span,
 };
 
 /// Values in a register.
@@ -41,7 +41,7 @@ const TREES: usize = 128;
 /// # Safety
 /// AVX-512 F, DQ and BW; rows are in range and have the forest's columns, trees are positions.
 pub(in crate::cpu) unsafe fn block<T: Row, S: Sink>(
-    few: &Few,
+    few: &Registers,
     rows: &Rows<'_, T>,
     row: Span,
     tree: Span,
@@ -86,7 +86,7 @@ struct Held {
 /// # Safety
 /// As for [`block`].
 #[target_feature(enable = "avx512f")]
-unsafe fn load<T: Row>(few: &Few, rows: &Rows<'_, T>, row: usize) -> Held {
+unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> Held {
     let places = few.places();
     let register = |data: *const f32, i: usize| {
         let here = places.saturating_sub(i * LANES).min(LANES);
@@ -119,7 +119,7 @@ impl Held {
     /// # Safety
     /// AVX-512 F, DQ and BW; trees are positions of the forest that the row was loaded for, and not more than places.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-    unsafe fn walks(&self, few: &Few, tree: Span, slots: &mut [u32; TREES]) {
+    unsafe fn walks(&self, few: &Registers, tree: Span, slots: &mut [u32; TREES]) {
         // SAFETY: as promised to this function; as many registers as the row has places are read.
         unsafe {
             match (few.places(), self.missing) {
@@ -141,7 +141,7 @@ impl Held {
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn walks<const R: usize, const MISSING: bool>(
-    few: &Few,
+    few: &Registers,
     held: &[__m512; MOST],
     tree: Span,
     slots: &mut [u32; TREES],

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     cpu::{
+        engine::tiles::Tiles,
+        engine::walk::{Shape, Walkable},
         nodes::{FEATURE, Node},
-        tiles::Tiles,
-        walk::{Shape, Walkable},
     },
     plan::Rest,
 };

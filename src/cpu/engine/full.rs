@@ -6,11 +6,11 @@
 //! loads of each other's steps busy. A missing value sets the carry, too, and goes where values below the threshold go: rows
 //! that have one are walked here only where no split sends it the other way.
 
-use super::{
+use crate::cpu::{
+    engine::walk::Span,
     isa::{Isa, isa},
     rows::Rows,
     sink::Sink,
-    walk::Span,
 };
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 
@@ -24,16 +24,16 @@ const STEP: f64 = 2.2;
 /// A split of a full tree.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(super) struct Split {
+pub(in crate::cpu) struct Split {
     /// Values below it go to the child of odd number, and so does a missing one. NaN sends everything there.
-    pub(super) threshold: f32,
+    pub(in crate::cpu) threshold: f32,
     /// Where the column begins in a row, in bytes.
-    pub(super) column: u32,
+    pub(in crate::cpu) column: u32,
 }
 
 /// A tree's place.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tree {
+pub(in crate::cpu) struct Tree {
     /// The place before the root.
     splits: u32,
     /// Its first exit's.
@@ -45,7 +45,7 @@ pub(super) struct Tree {
 
 /// The trees of a forest, by position.
 #[derive(Clone, Debug)]
-pub(super) struct Full {
+pub(in crate::cpu) struct Full {
     splits: Vec<Split>,
     /// Leaves, from the largest values to the least, counted from the tree's first slot.
     exits: Vec<u16>,
@@ -60,7 +60,7 @@ pub(super) struct Full {
 
 impl Full {
     /// `None` for a forest that asks more than thresholds, or is too large once it is full.
-    pub(super) fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
+    pub(in crate::cpu) fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         let columns = forest.features.len();
         let mut full = Self {
             splits: Vec::new(),
@@ -126,17 +126,17 @@ impl Full {
         Some(())
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::cpu) fn bytes(&self) -> usize {
         size_of_val(&self.splits[..]) + size_of_val(&self.exits[..]) + size_of_val(&self.trees[..])
     }
 
     /// Cycles of a row, about.
-    pub(super) fn cycles(&self) -> f64 {
+    pub(in crate::cpu) fn cycles(&self) -> f64 {
         self.trees.iter().map(|tree| STEP * f64::from(tree.levels)).sum()
     }
 
     /// The values of a row, where the row is one that can be walked here.
-    pub(super) fn row<'a>(&self, rows: &Rows<'a>, row: usize) -> Option<&'a [f32]> {
+    pub(in crate::cpu) fn row<'a>(&self, rows: &Rows<'a>, row: usize) -> Option<&'a [f32]> {
         let values = rows.from(row).get(..self.columns).filter(|_| rows.is_unit())?;
         if !self.missing_right {
             return Some(values);
@@ -151,7 +151,7 @@ impl Full {
     }
 
     /// Walks a row's [values](Full::row) through every tree of `tree`, which are positions.
-    pub(super) fn block<S: Sink>(&self, values: &[f32], row: usize, tree: Span, sink: S) {
+    pub(in crate::cpu) fn block<S: Sink>(&self, values: &[f32], row: usize, tree: Span, sink: S) {
         assert!(values.len() >= self.columns && tree.end() <= self.trees.len());
         let mut sum = S::Value::default();
         let mut take = |position: usize, slot: u32| match S::ONE_VALUE {

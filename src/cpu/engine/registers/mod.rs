@@ -9,17 +9,17 @@ mod build;
 #[cfg(test)]
 mod tests;
 
-use super::isa::{Isa, isa};
 use crate::forest::Forest;
+use crate::isa::{Isa, isa};
 
 /// From so many rows on, walks of several rows at once are faster. Measured: see the book's results.
-pub(super) const ROWS: usize = 32;
+pub(in crate::cpu) const ROWS: usize = 32;
 /// Columns that a row in registers has, at most.
-pub(super) const MOST_COLUMNS: usize = 128;
+pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
 /// Levels of a tile.
 const LEVELS: u32 = 4;
 /// An exit is a leaf: its slot, counted from the tree's first, or a tile, counted from the tree's root.
-pub(super) const LEAF: u16 = 1 << 15;
+pub(in crate::cpu) const LEAF: u16 = 1 << 15;
 /// Cycles of a tile on the machines of the book's results, by the pairs of registers that a row takes; what a tree takes
 /// besides, and a branch that goes another way than the last time.
 const TILE: [f64; 4] = [5.5, 6.5, 7.5, 9.0];
@@ -29,35 +29,35 @@ const SURPRISE: f64 = 20.0;
 /// Four levels of a tree.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Tile {
+pub(in crate::cpu) struct Tile {
     /// Level by level; values from it on go right. The last is none.
-    pub(super) thresholds: [f32; 16],
+    pub(in crate::cpu) thresholds: [f32; 16],
     /// Places in a row as it stands in registers.
-    pub(super) columns: [u8; 16],
+    pub(in crate::cpu) columns: [u8; 16],
     /// From left to right: see [`LEAF`].
-    pub(super) exits: [u16; 16],
+    pub(in crate::cpu) exits: [u16; 16],
     /// Splits whose missing values go right, a bit each.
-    pub(super) missing: u16,
+    pub(in crate::cpu) missing: u16,
 }
 
 /// A tree's place among tiles and slots.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tree {
+pub(in crate::cpu) struct Tree {
     /// The root's tile.
-    pub(super) root: u32,
+    pub(in crate::cpu) root: u32,
     /// Slot that leaves are counted from.
-    pub(super) slots: u32,
+    pub(in crate::cpu) slots: u32,
     /// Tiles that all of its walks go through, as if they all were there; those that have not ended yet go on.
-    pub(super) tiles: u32,
+    pub(in crate::cpu) tiles: u32,
     /// Whether all walks end after just so many.
-    pub(super) even: bool,
+    pub(in crate::cpu) even: bool,
 }
 
 /// The trees of a forest, by position.
 #[derive(Clone, Debug)]
-pub(super) struct Few {
-    pub(super) tiles: Vec<Tile>,
-    pub(super) trees: Vec<Tree>,
+pub(in crate::cpu) struct Registers {
+    pub(in crate::cpu) tiles: Vec<Tile>,
+    pub(in crate::cpu) trees: Vec<Tree>,
     /// The column at each place of a row in registers, where that is not its number.
     columns: Option<Vec<u32>>,
     /// Places of a row in registers.
@@ -66,28 +66,28 @@ pub(super) struct Few {
     cycles: f64,
 }
 
-impl Few {
+impl Registers {
     /// For a machine that has the kernel; `None` for a forest that asks more than thresholds or reads too many columns.
-    pub(super) fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
+    pub(in crate::cpu) fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         if isa() < Isa::Avx512 { None } else { build::build(forest, order) }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::cpu) fn bytes(&self) -> usize {
         size_of_val(&self.tiles[..]) + size_of_val(&self.trees[..])
     }
 
     /// The column at each place of a row in registers, where that is not its number.
-    pub(super) fn columns(&self) -> Option<&[u32]> {
+    pub(in crate::cpu) fn columns(&self) -> Option<&[u32]> {
         self.columns.as_deref()
     }
 
     /// Cycles of a row, about.
-    pub(super) fn cycles(&self) -> f64 {
+    pub(in crate::cpu) fn cycles(&self) -> f64 {
         self.cycles
     }
 
     /// Places of a row in registers.
-    pub(super) fn places(&self) -> usize {
+    pub(in crate::cpu) fn places(&self) -> usize {
         self.places
     }
 }

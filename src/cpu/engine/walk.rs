@@ -1,6 +1,6 @@
 //! The micro-kernels: a block of rows against a block of trees, some walks advancing together.
 
-use super::{
+use crate::cpu::{
     nodes::Compare,
     rows::{Read, Row, Rows},
     sink::Sink,
@@ -8,7 +8,7 @@ use super::{
 use crate::plan::Rest;
 
 /// A forest in memory, as walks go through it: node by node, or tile by tile.
-pub(super) trait Walkable {
+pub(in crate::cpu) trait Walkable {
     /// The type of the thresholds.
     type Compare: Compare;
     /// Whether a step from a leaf stays there.
@@ -52,65 +52,65 @@ pub(super) trait Walkable {
 
 /// Positions `start, start + step, …`, `count` of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    pub(super) start: usize,
-    pub(super) step: usize,
-    pub(super) count: usize,
+pub(in crate::cpu) struct Span {
+    pub(in crate::cpu) start: usize,
+    pub(in crate::cpu) step: usize,
+    pub(in crate::cpu) count: usize,
 }
 
 impl Span {
     /// The position of number `k` alone.
-    pub(super) fn one(self, k: usize) -> Self {
+    pub(in crate::cpu) fn one(self, k: usize) -> Self {
         Self { start: self.at(k), step: 1, count: 1 }
     }
 
-    pub(super) fn at(self, k: usize) -> usize {
+    pub(in crate::cpu) fn at(self, k: usize) -> usize {
         self.start + k * self.step
     }
 
     /// Those of the positions that are in a range.
-    pub(super) fn within(self, range: &std::ops::Range<usize>) -> Self {
+    pub(in crate::cpu) fn within(self, range: &std::ops::Range<usize>) -> Self {
         let before = |end: usize| end.saturating_sub(self.start).div_ceil(self.step).min(self.count);
         let first = before(range.start);
         Self { start: self.at(first), count: before(range.end).saturating_sub(first), ..self }
     }
 
     /// One past the last position.
-    pub(super) fn end(self) -> usize {
+    pub(in crate::cpu) fn end(self) -> usize {
         if self.count == 0 { 0 } else { self.at(self.count - 1) + 1 }
     }
 }
 
 /// A block's order and how its walks go.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(in crate::cpu) struct Shape {
     /// Whether the inner loop goes over rows (a tree at a time) or over trees (a row at a time).
-    pub(super) rows_inside: bool,
+    pub(in crate::cpu) rows_inside: bool,
     /// Walks of the inner loop that advance together.
-    pub(super) lanes: usize,
+    pub(in crate::cpu) lanes: usize,
     /// Steps without a leaf test.
-    pub(super) steps: u32,
+    pub(in crate::cpu) steps: u32,
     /// Steps after those, each with a test that sees a leaf through the padding above it.
-    pub(super) tested: u32,
+    pub(in crate::cpu) tested: u32,
     /// What follows them.
-    pub(super) rest: Rest,
+    pub(in crate::cpu) rest: Rest,
     /// Levels from the root down that blends take the place of where they can, `u32::MAX` for all.
-    pub(super) blend: Option<u32>,
+    pub(in crate::cpu) blend: Option<u32>,
 }
 
 impl Shape {
     /// Walks of a tree that test for a leaf at each step.
-    pub(super) const PLAIN: Self =
+    pub(in crate::cpu) const PLAIN: Self =
         Self { rows_inside: true, lanes: 1, steps: 0, tested: 0, rest: Rest::UntilLeaf, blend: None };
 
     /// The same one row after the other, each through eight trees at a time.
-    pub(super) fn by_row(self) -> Self {
+    pub(in crate::cpu) fn by_row(self) -> Self {
         Self { rows_inside: false, lanes: 8, ..self }
     }
 
     /// The shape for walks of these trees side by side, by what the table says of their depths.
     #[inline(always)]
-    pub(super) fn of_trees<N: Walkable>(self, nodes: &N, positions: &[usize]) -> Self {
+    pub(in crate::cpu) fn of_trees<N: Walkable>(self, nodes: &N, positions: &[usize]) -> Self {
         let depths = || positions.iter().map(|p| nodes.depth(*p));
         // Where a leaf holds, the deepest tree's steps are right for the others, too, and none needs more.
         let deepest = || depths().max().unwrap_or(0);
@@ -178,9 +178,9 @@ unsafe fn walk<
 
 /// Where walks of a tree begin that are on their way already: an address for each row.
 #[derive(Clone, Copy)]
-pub(super) struct From<'a> {
-    pub(super) position: usize,
-    pub(super) addresses: &'a [u32],
+pub(in crate::cpu) struct From<'a> {
+    pub(in crate::cpu) position: usize,
+    pub(in crate::cpu) addresses: &'a [u32],
 }
 
 /// Walks a tree on from an address for each row until the leaves.
@@ -188,7 +188,7 @@ pub(super) struct From<'a> {
 /// # Safety
 /// Rows are in range and have the forest's columns; there is an address for each, of a node of the tree at the position; no
 /// node asks a question.
-pub(super) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>, S: Sink>(
+pub(in crate::cpu) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>, S: Sink>(
     nodes: &N,
     rows: &Rows<'_, T>,
     row: Span,
@@ -213,14 +213,14 @@ pub(super) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>, S: Sink>(
 }
 
 /// With fewer rows than this a tree's walks wait for each other's loads.
-pub(super) const FEW_ROWS: usize = 24;
+pub(in crate::cpu) const FEW_ROWS: usize = 24;
 
 /// Runs a block: every row of `row` against every tree of `tree`, in the shape's order.
 ///
 /// # Safety
 /// Rows are in range and have the forest's columns, trees are positions, `UNIT` only where rows are; the shape's
 /// walks stay inside the nodes.
-pub(super) unsafe fn block<
+pub(in crate::cpu) unsafe fn block<
     N: Walkable,
     T: Row + Read<N::Compare>,
     S: Sink,
@@ -249,7 +249,7 @@ pub(super) unsafe fn block<
 
 /// # Safety
 /// As for [`block`].
-pub(super) unsafe fn lanes<
+pub(in crate::cpu) unsafe fn lanes<
     N: Walkable,
     T: Row + Read<N::Compare>,
     S: Sink,

@@ -12,17 +12,17 @@
 //! than a group of its own. Which groups a tree is made of is the least of a sum over the tree, found from its leaves up.
 
 mod build;
-pub(super) mod groups;
+pub(in crate::cpu) mod groups;
 #[cfg(test)]
 mod tests;
 
 use std::cell::RefCell;
 
+use crate::cpu::line::{Line, flat};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use super::isa::{Isa, isa};
-use super::line::{Line, flat};
+use crate::isa::{Isa, isa};
 use crate::{forest::Forest, layout::Packed, schedule::blend_cycles};
-pub(super) use groups::{BLOCK, Blend, LeafValues, TURNED};
+pub(in crate::cpu) use groups::{BLOCK, Blend, LeafValues, TURNED};
 use groups::{MOST_LEAVES, Tree, of};
 
 /// Blocks of rows that may be evaluated together.
@@ -30,32 +30,32 @@ const TOGETHER: usize = 4;
 
 /// What each of some blocks of rows is evaluated in: a constant for each leaf number, then what groups find.
 #[derive(Debug, Default)]
-pub(super) struct Values {
+pub(in crate::cpu) struct Values {
     blocks: [Vec<Line<[u8; BLOCK]>>; TOGETHER],
 }
 
 /// A tree's leaves, by their numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leaves<'a> {
+pub(in crate::cpu) struct Leaves<'a> {
     /// Their slots.
-    pub(super) slots: &'a [u32],
+    pub(in crate::cpu) slots: &'a [u32],
     /// The forest's own values.
-    pub(super) values: LeafValues<'a>,
+    pub(in crate::cpu) values: LeafValues<'a>,
 }
 
 /// What the numbers that a tree's groups end with stand for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Exits<'a> {
+pub(in crate::cpu) enum Exits<'a> {
     Leaves(Leaves<'a>),
     /// From which walks go on.
     Addresses(&'a [u32]),
 }
 
 /// Room for the values of a tree's leaves.
-pub(super) type Room = Line<[f32; MOST_LEAVES]>;
+pub(in crate::cpu) type Room = Line<[f32; MOST_LEAVES]>;
 
 /// Lends `f` room for what a forest's groups find, which the thread keeps.
-pub(super) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
+pub(in crate::cpu) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
     thread_local!(static VALUES: RefCell<Values> = const { RefCell::new(Values { blocks: [const { Vec::new() }; TOGETHER] }) });
     let mut values = VALUES.with(RefCell::take);
     blend.prepare(&mut values);
@@ -65,7 +65,7 @@ pub(super) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
 
 impl<'r> Leaves<'r> {
     /// Other values than the forest's own, of all leaves by slot.
-    pub(super) fn filled(&self, values: &[f32], room: &'r mut Room) -> LeafValues<'r> {
+    pub(in crate::cpu) fn filled(&self, values: &[f32], room: &'r mut Room) -> LeafValues<'r> {
         for (place, slot) in room.0.iter_mut().zip(self.slots) {
             *place = values[*slot as usize];
         }
@@ -75,7 +75,7 @@ impl<'r> Leaves<'r> {
 
 impl Blend {
     /// Of the trees that have room for it, so many of their levels; `None` where none has.
-    pub(super) fn new(forest: &Forest, packed: &Packed, levels: u32) -> Option<Self> {
+    pub(in crate::cpu) fn new(forest: &Forest, packed: &Packed, levels: u32) -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         let turned = isa() == Isa::Avx2;
         #[cfg(not(target_arch = "x86_64"))]
@@ -84,22 +84,22 @@ impl Blend {
     }
 
     /// Whether the ranks that it evaluates have to be [`TURNED`].
-    pub(super) fn turned(&self) -> bool {
+    pub(in crate::cpu) fn turned(&self) -> bool {
         self.turned
     }
 
     /// Whether the tree at a position is one of them.
-    pub(super) fn has(&self, position: usize) -> bool {
+    pub(in crate::cpu) fn has(&self, position: usize) -> bool {
         self.trees[position].is_some()
     }
 
     /// How many of the trees are.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::cpu) fn count(&self) -> usize {
         self.trees.iter().flatten().count()
     }
 
     /// [`blend_cycles`] of its trees, on ranks of so many columns of thresholds and of questions.
-    pub(super) fn cycles(&self, columns: (usize, usize)) -> f64 {
+    pub(in crate::cpu) fn cycles(&self, columns: (usize, usize)) -> f64 {
         let splits = |tree: &Tree| match tree.levels.1 - tree.levels.0 {
             0 => (tree.exits.1 as usize).saturating_sub(1),
             levels => levels as usize,
@@ -108,7 +108,7 @@ impl Blend {
         blend_cycles(splits, self.trees.len(), columns)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::cpu) fn bytes(&self) -> usize {
         size_of_val(&self.bottoms.0[..])
             + size_of_val(&self.bottoms.1[..])
             + size_of_val(&self.bottoms.2[..])
@@ -122,12 +122,12 @@ impl Blend {
     }
 
     /// How many of the trees are cut.
-    pub(super) fn cut(&self) -> usize {
+    pub(in crate::cpu) fn cut(&self) -> usize {
         self.trees.iter().flatten().filter(|tree| tree.cut).count()
     }
 
     /// The exits of the tree at a position, which is one of them, by number.
-    pub(super) fn exits(&self, position: usize) -> Exits<'_> {
+    pub(in crate::cpu) fn exits(&self, position: usize) -> Exits<'_> {
         let tree = self.trees[position].unwrap_or_default();
         let (first, count) = (tree.exits.0 as usize, tree.exits.1 as usize);
         let slots = &self.exits[first..][..count];
@@ -141,7 +141,7 @@ impl Blend {
     }
 
     /// Makes room for what groups find.
-    pub(super) fn prepare(&self, values: &mut Values) {
+    pub(in crate::cpu) fn prepare(&self, values: &mut Values) {
         let together = if self.together() { TOGETHER } else { 1 };
         for blocks in &mut values.blocks[..together] {
             let constants = blocks.len().min(MOST_LEAVES);
@@ -154,7 +154,7 @@ impl Blend {
 
     /// The number of the leaf of each row of a block of ranks, `[column][row]` and [`Blend::turned`] or not, in the tree at a position.
     #[inline]
-    pub(super) fn evaluate(&self, position: usize, ranks: &[u8], values: &mut Values) -> [u8; BLOCK] {
+    pub(in crate::cpu) fn evaluate(&self, position: usize, ranks: &[u8], values: &mut Values) -> [u8; BLOCK] {
         let Some(tree) = &self.trees[position] else { return [0; BLOCK] };
         let blocks = &mut values.blocks[0][..];
         assert!(ranks.len() >= self.columns_end && blocks.len() >= self.blocks);
@@ -163,8 +163,8 @@ impl Blend {
             // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold every
             // block that a group does.
             unsafe {
-                if super::arch::x86::avx512::blend::available() && !self.turned {
-                    return super::arch::x86::avx512::blend::numbers(
+                if crate::cpu::arch::x86::avx512::blend::available() && !self.turned {
+                    return crate::cpu::arch::x86::avx512::blend::numbers(
                         self,
                         tree,
                         ranks.as_ptr(),
@@ -173,7 +173,8 @@ impl Blend {
                 }
                 if self.turned {
                     let (ranks, blocks) = ([ranks.as_ptr()], [blocks.as_mut_ptr()]);
-                    let [Line(numbers)] = super::arch::x86::avx2::blend::evaluate(self, tree, ranks, blocks);
+                    let [Line(numbers)] =
+                        crate::cpu::arch::x86::avx2::blend::evaluate(self, tree, ranks, blocks);
                     return numbers;
                 }
             }
@@ -183,16 +184,21 @@ impl Blend {
             // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold every block
             // that a group does.
             return unsafe {
-                super::arch::aarch64::neon::blend::evaluate(self, tree, ranks.as_ptr(), blocks.as_mut_ptr())
+                crate::cpu::arch::aarch64::neon::blend::evaluate(
+                    self,
+                    tree,
+                    ranks.as_ptr(),
+                    blocks.as_mut_ptr(),
+                )
             };
         }
-        super::arch::portable::blend::evaluate(self, tree, ranks, blocks)
+        crate::cpu::arch::portable::blend::evaluate(self, tree, ranks, blocks)
     }
 
     /// Whether [`Blend::add_together`] is a way of the machine's own.
-    pub(super) fn together(&self) -> bool {
+    pub(in crate::cpu) fn together(&self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.turned || super::arch::x86::avx512::blend::available();
+        return self.turned || crate::cpu::arch::x86::avx512::blend::available();
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -201,7 +207,7 @@ impl Blend {
     /// `false`. `own` are the tree's values.
     #[inline]
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-    pub(super) fn add_together<const R: usize>(
+    pub(in crate::cpu) fn add_together<const R: usize>(
         &self,
         position: usize,
         ranks: [&[u8]; R],
@@ -223,8 +229,10 @@ impl Blend {
             // SAFETY: as for `evaluate`; a tree's numbers are below its leaves, which have values.
             unsafe {
                 match self.turned {
-                    false => super::arch::x86::avx512::blend::add_up(self, tree, ranks, blocks, own, sums),
-                    true => super::arch::x86::avx2::blend::add_up(self, tree, ranks, blocks, own, sums),
+                    false => {
+                        crate::cpu::arch::x86::avx512::blend::add_up(self, tree, ranks, blocks, own, sums)
+                    }
+                    true => crate::cpu::arch::x86::avx2::blend::add_up(self, tree, ranks, blocks, own, sums),
                 }
             }
             return true;
@@ -238,20 +246,24 @@ impl Blend {
 /// # Safety
 /// Every number is below the values there are, which are sixteen at least.
 #[inline]
-pub(super) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
+pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
     let count = sums.len().min(BLOCK);
     #[cfg(target_arch = "x86_64")]
     if isa() >= Isa::Avx2 {
         // SAFETY: the machine is able; the rest as promised to this function.
         unsafe {
-            super::arch::x86::avx2::blend::add(numbers, LeafValues { planes: &[], ..own }, &mut sums[..count])
+            crate::cpu::arch::x86::avx2::blend::add(
+                numbers,
+                LeafValues { planes: &[], ..own },
+                &mut sums[..count],
+            )
         };
         return;
     }
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
         // SAFETY: the machine is able; the rest as promised to this function.
-        unsafe { super::arch::aarch64::neon::blend::add(numbers, own.singles, &mut sums[..count]) };
+        unsafe { crate::cpu::arch::aarch64::neon::blend::add(numbers, own.singles, &mut sums[..count]) };
         return;
     }
     for (sum, number) in sums[..count].iter_mut().zip(numbers) {

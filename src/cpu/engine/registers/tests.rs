@@ -1,6 +1,6 @@
 //! Tiles against the reference interpreter, by a walk that needs no vectors.
 
-use super::{Few, LEAF, Tile, build};
+use super::{LEAF, Registers, Tile, build};
 use crate::forest::{CompareType, Forest, ForestBuilder, Predicate, Side, reference};
 
 /// Adds a tree of so many levels, full or a chain, that reads some of the columns.
@@ -43,7 +43,7 @@ fn forest(columns: u32) -> Forest {
 }
 
 /// The slot that a row's walk ends at, and how many tiles it went through.
-fn walk(few: &Few, position: usize, row: &[f32]) -> (u32, u32) {
+fn walk(few: &Registers, position: usize, row: &[f32]) -> (u32, u32) {
     let tree = few.trees[position];
     let (mut exit, mut tiles) = (0, 0);
     while exit & LEAF == 0 {
@@ -109,13 +109,13 @@ fn registers_lead_where_tiles_lead() {
     use crate::cpu::{
         Rows,
         arch::x86::avx512::registers,
+        engine::walk::Span,
         sink::{Shared, SlotTable, Slots},
-        walk::Span,
     };
     for columns in [1u32, 32, 33, 64, 65, 96, 97, 128, 500] {
         let forest = forest(columns);
         let order: Vec<u32> = (0..forest.trees.len() as u32).collect();
-        let Some(few) = Few::new(&forest, &order) else { return };
+        let Some(few) = Registers::new(&forest, &order) else { return };
         let (rows, trees) = (37, order.len());
         let value = |i: usize| match i * 29 % 13 {
             12 if !i.is_multiple_of(3) => f32::NAN,
@@ -126,7 +126,7 @@ fn registers_lead_where_tiles_lead() {
         let sink = Slots { slots: SlotTable(&[]), out: Shared::new(&mut out), order: &order };
         let of_rows = Rows::new(&data, columns as usize).unwrap();
         let all = |count| Span { start: 0, step: 1, count };
-        // SAFETY: `Few::new` looks at the machine; the spans are all rows and all trees.
+        // SAFETY: `Registers::new` looks at the machine; the spans are all rows and all trees.
         unsafe { registers::block(&few, &of_rows, all(rows), all(trees), sink) };
         for (row, found) in data.chunks(columns as usize).zip(out.chunks(trees)) {
             let walked: Vec<u32> = (0..trees).map(|position| walk(&few, position, row).0).collect();

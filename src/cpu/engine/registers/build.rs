@@ -1,9 +1,9 @@
 //! Trees cut into tiles.
 
-use super::{Few, LEAF, LEVELS, MOST_COLUMNS, SURPRISE, TILE, TREE, Tile, Tree};
+use super::{LEAF, LEVELS, MOST_COLUMNS, Registers, SURPRISE, TILE, TREE, Tile, Tree};
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 
-pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Few> {
+pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
     let used = forest.used_columns();
     let direct = forest.features.len() <= MOST_COLUMNS;
     let (places, columns) = match direct {
@@ -14,7 +14,7 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Few> {
         return None;
     }
     let mut few =
-        Few { tiles: Vec::new(), trees: Vec::with_capacity(order.len()), columns, places, cycles: 0.0 };
+        Registers { tiles: Vec::new(), trees: Vec::with_capacity(order.len()), columns, places, cycles: 0.0 };
     for t in order {
         let tree = few.cut(&forest.trees[*t as usize].nodes)?;
         few.trees.push(tree);
@@ -48,7 +48,7 @@ fn settled(nodes: &[Node], mut node: u32) -> u32 {
     node
 }
 
-impl Few {
+impl Registers {
     /// Adds a tree's tiles, the root's first.
     fn cut(&mut self, nodes: &[Node]) -> Option<Tree> {
         let root = u32::try_from(self.tiles.len()).ok()?;

@@ -1,10 +1,10 @@
 //! Tiles as the CPU reads them: thresholds and columns of all splits side by side, and tables that say which child the
 //! outcome of their compares leads to (Treebeard, section 5.1).
 
-use super::{
+use crate::cpu::{
+    engine::walk::Walkable,
     nodes::{Compare, LEAF, Node, Splits},
     rows::{Read, Row, Rows},
-    walk::Walkable,
 };
 use crate::{
     forest::Forest,
@@ -33,7 +33,7 @@ const HOP: u32 = 1 << 31;
 
 /// The tiles of a forest, by address, each in 2, 4 or 8 places.
 #[derive(Clone, Debug)]
-pub(super) struct Tiles<C> {
+pub(in crate::cpu) struct Tiles<C> {
     /// The splits, tile after tile, each in level order. Places without one send everything left.
     lines: Vec<Line<C>>,
     /// Places of a tile: 2, 4 or 8.
@@ -45,7 +45,7 @@ pub(super) struct Tiles<C> {
     shapes: usize,
     roots: Vec<u32>,
     constants: Vec<u32>,
-    pub(super) depths: Vec<u32>,
+    pub(in crate::cpu) depths: Vec<u32>,
     questions: Vec<u32>,
     /// Children that the layout has room for at each tile, where their places are computed; otherwise 0.
     children: u32,
@@ -54,7 +54,7 @@ pub(super) struct Tiles<C> {
 }
 
 impl<C: Compare> Tiles<C> {
-    pub(super) fn new(forest: &Forest, packed: &Packed) -> Self {
+    pub(in crate::cpu) fn new(forest: &Forest, packed: &Packed) -> Self {
         let mut splits = Splits::new(forest);
         let most = packed.children.tile();
         let width = most.next_power_of_two().clamp(2, LINE as u32) as usize;
@@ -107,23 +107,23 @@ impl<C: Compare> Tiles<C> {
     }
 
     /// Bytes of tiles and tables.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::cpu) fn bytes(&self) -> usize {
         size_of_val(&self.lines[..]) + size_of_val(&self.heads[..]) + self.tables.len()
     }
 
     /// Tiles and padding, or places for them where those are computed.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::cpu) fn len(&self) -> usize {
         self.heads.len()
     }
 
     /// Places for splits in a tile.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(super) fn width(&self) -> usize {
+    pub(in crate::cpu) fn width(&self) -> usize {
         self.width
     }
 
     /// The splits, tile after tile.
-    pub(super) fn nodes(&self) -> *const Node<C> {
+    pub(in crate::cpu) fn nodes(&self) -> *const Node<C> {
         self.lines.as_ptr().cast()
     }
 
@@ -133,7 +133,7 @@ impl<C: Compare> Tiles<C> {
     /// # Safety
     /// `address` is a tile's or padding's that walks reach, and no bit is set past its splits.
     #[inline(always)]
-    pub(super) unsafe fn child(&self, address: u32, constant: u32, outcome: u32) -> u32 {
+    pub(in crate::cpu) unsafe fn child(&self, address: u32, constant: u32, outcome: u32) -> u32 {
         // SAFETY: a tile's address is in range (`Packed::verify`), and so is each outcome of its splits behind its place.
         let (link, k) = unsafe {
             let Head { link, table } = *self.heads.get_unchecked(address as usize);
