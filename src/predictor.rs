@@ -266,8 +266,9 @@ impl Predictor {
         self.plans.named().iter().any(|plan| plan.program.few_rows_engine() == few_rows)
     }
 
-    /// How many visits of a batch's rows to trees each engine makes, for rows of zeros that follow each other. A row with missing
-    /// values may leave an engine that can't read it for walks.
+    /// How many visits of a batch's rows to trees each engine makes, for `f32` rows of zeros that follow each other. A row with
+    /// missing values, or one of `f64`, may go by walks where an engine can't read it. Takes as long as the batch's visits, counted one
+    /// by one: ask for a batch of some thousands of rows, which larger ones repeat.
     ///
     /// ```
     /// use fangorn::{
@@ -293,11 +294,12 @@ impl Predictor {
     pub fn engines(&self, rows: usize) -> Result<Vec<(Engine, u64)>> {
         let columns = self.plans.large().features();
         let zeros = room::<f32>(rows, columns)?;
-        self.plans.of(rows).engines(&Rows::strided(&zeros, [rows, columns], [columns, 1])?)
+        let zeros = Rows::strided(&zeros, [rows, columns], [columns, 1])?;
+        self.on_threads(rows, || self.plans.of(rows).engines(&zeros))
     }
 
     /// The visit of each row to each tree, `rows x trees`, trees in the producer's order: a record of the run that makes the margins
-    /// of these rows, added up by [`Contract::Any`].
+    /// of these rows, added up by [`Contract::Any`]: see [`Program::trace`].
     ///
     /// # Errors
     /// As [`Predictor::predict`].

@@ -114,7 +114,7 @@ fn mapped_schedules_on_the_gpu() {
                 batches.set(batches.get() + case.batches().len());
                 true
             }
-            Ran::TooLarge | Ran::Unmapped => false,
+            Ran::TooLarge | Ran::Unmapped | Ran::Tiled => false,
             // The one refusal of a schedule: this driver would miscompile it.
             Ran::LacksSharedMemory => {
                 lacks.set(lacks.get() + 1);

@@ -53,6 +53,18 @@ fn presets_run_as_prescribed() {
     }
 }
 
+/// A few rows of a window go one by one, too, as the trace says.
+#[test]
+fn a_few_rows_of_a_window_go_one_by_one() {
+    let forest = mixed_forest();
+    let text =
+        "tile(batch, b0, b1, 64)\ntile(b1, b2, b3, 8)\nreorder(b0, b2, tree, b3)\ncache(b0)\nlayout(sparse)";
+    let schedule = Schedule::parse(text).expect("a schedule");
+    for batch in [7, 40, 64, 100] {
+        assert_runs_as_prescribed(text, &forest, &schedule, batch);
+    }
+}
+
 /// Tiles that divide nothing, seen in the order of walks: a tile's last, partial step ends with the tile.
 #[test]
 fn partial_tiles_keep_their_order() {

@@ -10,7 +10,7 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// Walks of one row after the other, node by node: the least code that can serve a forest.
+    /// Walks in the order of the loops, node by node: the least code that can serve a forest.
     pub const PLAIN: Self = Self { ranking: Ranking::Columns, scalar: true };
 }
 
@@ -20,9 +20,9 @@ pub enum Engine {
     /// Walks, a split a step, in the order of the loops.
     #[default]
     Walks,
-    /// The same, one row through all trees after the other: rows that are too few to wait for each other's loads.
+    /// The same, one row through all trees after the other: so few rows that walks of one tree would wait for their loads.
     WalksByRow,
-    /// The same, 64 rows of a copy after the other.
+    /// The same of a copy of rows, 64 of them at a time.
     WalksByWindow,
     /// Walks of rows in vectors.
     Vectors,

@@ -2,7 +2,7 @@
 //!
 //! [`Program`] holds the outer loops, whose iterations run on rayon's threads where the plan says parallel. Where two
 //! serial loops, one over rows and one over trees, close the nest, a *block* takes their place: one call of a
-//! micro-kernel (`walk`) chosen when the program is made, by layout rule, categories, strides, what is written and
+//! micro-kernel (`walk`) chosen for each block, by layout rule, categories, strides, what is written and
 //! how many walks advance together. Nothing is interpreted per row inside a block.
 //!
 //! Where is a threshold compared? In [`nodes::Node::right`].

@@ -22,7 +22,7 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::Packed,
-    plan::{Dim, Extents, Lowered, Map, Op, Plan, RowType, Target, Value},
+    plan::{Dim, Extents, Lowered, Map, Note, Op, Plan, RowType, Target, Value},
     schedule::FewRows,
 };
 
@@ -35,6 +35,7 @@ pub(super) const MOST_SLOTS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) plan: Plan,
+    notes: Vec<Note>,
     pub(super) steps: Vec<Step>,
     pub(super) nodes: Encoded<f32>,
     pub(super) compare: CompareType,
@@ -91,8 +92,8 @@ impl Program {
         Self::with_engines(forest, lowered, threads, Engines::default())
     }
 
-    /// The same with no other engines than these. One that can't serve the forest or the machine is left out:
-    /// [`Program::few_rows_engine`] says what became of it.
+    /// The same with no other engines than these. An engine for a few rows that the schedule asks for, and that can't serve the forest or
+    /// the machine, is left out: [`Program::few_rows_engine`] says which there is.
     ///
     /// # Errors
     /// As [`Program::new`].
@@ -168,6 +169,7 @@ impl Program {
             rows_a_task: rows_a_task(&plan),
             vectors,
             plan,
+            notes: lowered.notes().to_vec(),
         })
     }
 
@@ -232,6 +234,11 @@ impl Program {
     /// The forest's leaf values, by slot: what margins add up fastest.
     pub fn leaves(&self) -> &[f32] {
         &self.leaves
+    }
+
+    /// What of the schedule its plan carries out otherwise.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
     }
 
     /// The plan it runs.

@@ -257,8 +257,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         if vectors && fits(rows) { Engine::Vectors } else { self.walks(row, shape) }
     }
 
-    /// Whether a block's rows are walked one after the other, walks of several trees advancing together: so few that their own
-    /// would wait for each other's loads.
+    /// Whether a block's rows are walked one after the other, walks of several trees advancing together: so few rows that walks of one
+    /// tree would wait for their loads.
     fn by_row(&self, row: Span, shape: Shape, few: usize) -> bool {
         shape.rows_inside && row.count < few && !matches!(self.program.few, FewRowsEngine::Walks)
     }
@@ -316,8 +316,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         if few && self.few(row, tree, shape, sink) {
             return;
         }
+        debug_assert!(!few, "the engine was chosen for these rows");
         if let Some(window) = state.window.filter(|w| w.holds(row)) {
-            return self.in_window(window, block, engine, sink);
+            return self.in_window(window, Block { shape, ..block }, engine, sink);
         }
         // The kernels for windows serve here, too, and are compiled once.
         #[cfg(target_arch = "x86_64")]

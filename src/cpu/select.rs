@@ -114,7 +114,7 @@ impl FewRowsEngine {
         }
     }
 
-    /// What it does, as a program's text says it; `None` where a few rows are walked as many are.
+    /// What it does, as a program's text says it; `None` for walks, by row or not.
     pub(super) fn text(&self) -> Option<String> {
         Some(match self {
             Self::Registers(few) => format!("{} tiles of 15 splits", few.tiles.len()),

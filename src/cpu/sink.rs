@@ -118,6 +118,9 @@ pub(super) struct Moved<S> {
 impl<S: Sink> Sink for Moved<S> {
     const ONE_VALUE: bool = S::ONE_VALUE;
     type Value = S::Value;
+    fn by(self, engine: Engine) -> Self {
+        Self { sink: self.sink.by(engine), ..self }
+    }
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
         self.sink.leaf(row + self.by, position, address);

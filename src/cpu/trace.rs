@@ -15,7 +15,7 @@ use super::{
     run::{Block, Run, State},
     sink::{Shared, Sink},
 };
-use crate::{error::Result, plan::Sum};
+use crate::{error::Result, forest::Aggregate, plan::Sum};
 
 /// A row's visit to a tree, as a trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,10 @@ impl Sink for Trace<'_> {
 
 impl Program {
     /// Writes the visit of each row to each tree, `rows x trees`, trees in the producer's order, of the run that makes margins of
-    /// these rows. A visit that is made twice leaves a place that no visit has.
+    /// these rows in any order of sums. A visit that is made twice leaves a place that no visit has.
+    ///
+    /// Where margins need room for each row (private sums, sums in another type, margins that are the least or largest leaf), they are
+    /// made of a large batch in pieces, each by a run like that of a batch as long; the trace is of one run.
     ///
     /// # Errors
     /// Rows or output of another shape than the forest's.
@@ -153,7 +156,11 @@ impl Program {
 
     fn visit_shares<T: Row>(&self, rows: &Rows<'_, T>, visits: Visits<'_>) {
         let at = self.extents(rows.len());
-        let shares = self.shares(rows.len());
+        // Least and largest leaves are of slots, whose trees are not dealt out.
+        let shares = if self.aggregate == Aggregate::Sum { self.shares(rows.len()) } else { 1 };
+        if shares == 1 {
+            return self.run(rows, at, visits);
+        }
         (0..shares).into_par_iter().for_each(|k| {
             self.run_trees(rows, at, Visits { share: k as u32, ..visits }, self.share(k, shares));
         });

@@ -135,7 +135,7 @@ fn lower_prints_every_stage() {
         &["lower", &model, "--backend", "wgpu", "--emit", "plan", "--batch", "3"],
         &["leave --batch out"],
     );
-    refuses(&["lower", &model, "--emit", "plan", "--batch", "0"], &["1 or more"]);
+    refuses(&["lower", &model, "--emit", "plan", "--batch", "0"], &["give 1 to 1048576 rows"]);
     // The same whichever GPU is there.
     let portable =
         |backend: &str| prints(&["lower", &model, "--backend", backend, "--portable", "--emit", "plan"]);

@@ -35,6 +35,8 @@ pub enum Ran {
     TooLarge,
     /// No loop of the schedule is mapped to the device.
     Unmapped,
+    /// The schedule wants tiles of nodes, which a GPU has not.
+    Tiled,
 }
 
 /// Runs a case, and batches of fewer of its rows by the same kernels, for slots, margins and traces, and holds them against
@@ -53,6 +55,7 @@ pub fn on_gpu(client: &Client, case: &Case) -> Result<Ran, String> {
             Err(refused) if support::lacks_shared_memory(&refused) => return Ok(Ran::LacksSharedMemory),
             Err(Error::Layout(_)) => return Ok(Ran::TooLarge),
             Err(Error::Schedule(_)) if !schedule.is_mapped() => return Ok(Ran::Unmapped),
+            Err(Error::Schedule(_)) if schedule.tiles().is_some() => return Ok(Ran::Tiled),
             Err(refused) => return Err(refused.to_string()),
         };
         let exe = Executable::from_lowered(client, forest, &lowered).map_err(|e| e.to_string())?;

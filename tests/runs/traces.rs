@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fangorn::{
-    cpu::{Program, Rows, TraceEntry, worker},
+    cpu::{Engine, Program, Rows, TraceEntry, worker},
     mir::{Mode, Visit},
     plan::{Axis, Extents, GpuDim, lower_with},
     schedule::Device,
@@ -46,7 +46,7 @@ struct Made {
     row: u32,
     tree: u32,
     block: u32,
-    keeps_order: bool,
+    engine: Engine,
 }
 
 impl Record {
@@ -80,7 +80,17 @@ impl Record {
                 for block in made.chunk_by(|a, b| a.block == b.block) {
                     let mut found: Vec<_> = block.iter().map(|visit| (visit.row, visit.tree)).collect();
                     let mut should = own[at..at + block.len()].to_vec();
-                    if !block.iter().all(|visit| visit.keeps_order) {
+                    let by_row =
+                        |visit: &Made| matches!(visit.engine, Engine::WalksByRow | Engine::TilesByRow);
+                    let runs = block.chunk_by(|a, b| a.row == b.row).count();
+                    let rows: BTreeSet<u32> = block.iter().map(|visit| visit.row).collect();
+                    if block.iter().all(by_row) && runs != rows.len() {
+                        return Err(format!(
+                            "worker {who}: rows from {:?} on do not go one by one",
+                            found[0]
+                        ));
+                    }
+                    if !block.iter().all(|visit| visit.engine.keeps_order()) {
                         found.sort_unstable();
                         should.sort_unstable();
                     }
@@ -121,9 +131,8 @@ pub fn recorded(case: &Case, threads: u32) -> Result<Record, String> {
     let mut record = Record::default();
     for (at, visit) in visits {
         let (row, tree) = ((at / trees) as u32, (at % trees) as u32);
-        let (block, keeps_order) = (visit.block, visit.engine.keeps_order());
         let own = record.0.entry(visit.worker).or_default().entry(visit.share).or_default();
-        own.push(Made { row, tree, block, keeps_order });
+        own.push(Made { row, tree, block: visit.block, engine: visit.engine });
     }
     Ok(record)
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::{
     Outcome,
-    error::{Error, Result, one_line},
+    error::{Error, Result, one_line, say},
     limits::LimitsChoice,
     load_contents, output,
     profile::{ProfileChoice, biased},
@@ -117,6 +117,9 @@ struct Bias {
 #[derive(Debug, Serialize)]
 struct PlanOfBatches {
     name: &'static str,
+    /// The same with the batches that it serves, for people.
+    #[serde(skip)]
+    text: String,
     /// Rows of the smallest batch that it serves.
     first: usize,
     /// Rows of the largest one, where there is one.
@@ -234,11 +237,13 @@ fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
 /// The plans that the default schedule comes to on this processor.
 fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
     let predictor = Predictor::new(forest)?;
+    predictor.warnings().iter().for_each(|warning| say(&warning.to_string()));
     let of = |plan: NamedPlan<'_>| {
         let last = Some(*plan.rows.end()).filter(|last| *last < usize::MAX);
         let engines = predictor.engines(last.unwrap_or(LARGE_BATCH))?;
         let engines = engines.into_iter().map(|(engine, _)| engine.name()).collect();
-        Ok(PlanOfBatches { name: plan.name, first: *plan.rows.start(), last, engines })
+        let text = plan.to_string();
+        Ok(PlanOfBatches { name: plan.name, text, first: *plan.rows.start(), last, engines })
     };
     predictor.plans().into_iter().map(of).collect()
 }
@@ -393,14 +398,7 @@ fn write_table(out: &mut String, report: &Report, all: bool) -> std::fmt::Result
         )?;
     }
     for plan in report.plans.iter().flatten() {
-        let last = plan.last.map_or("more".into(), |last| last.to_string());
-        writeln!(
-            out,
-            "plan        {}, {} to {last} rows: {}",
-            plan.name,
-            plan.first,
-            plan.engines.join(", ")
-        )?;
+        writeln!(out, "plan        {}: {}", plan.text, plan.engines.join(", "))?;
     }
     bars(out, "depth", "trees", report.depths.iter().enumerate().map(|(d, n)| (d.to_string(), *n)))?;
     bars(out, "depth", "leaves", report.leaf_depths.iter().enumerate().map(|(d, n)| (d.to_string(), *n)))?;

@@ -50,7 +50,7 @@ pub struct Lower {
     schedule: String,
     #[command(flatten)]
     profile: ProfileChoice,
-    /// The backend to lower for: the device that is there, where the backend is built in
+    /// The backend to lower for: the device that is there, where the backend is built in; of cuda and rocm the GPU that --arch names
     #[arg(long, default_value = "cpu")]
     backend: String,
     /// The stage to print
@@ -62,7 +62,7 @@ pub struct Lower {
     /// Lower for a GPU that has what every GPU has, whichever is there
     #[arg(long)]
     portable: bool,
-    /// Print the plan, or the CPU's program, that runs a batch of so many rows, and the engines that it comes to there
+    /// Print the plan, or the CPU's program, that runs a batch of so many rows, and which engines run it
     #[arg(long, value_name = "ROWS")]
     batch: Option<usize>,
     /// Write to a file instead of standard output; of an architecture's kernel what its driver loads, PTX or a code object
@@ -135,13 +135,21 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     write(args, &text, text.as_bytes())
 }
 
+/// Rows of the largest batch whose engines are counted.
+const LARGEST_BATCH: usize = 1 << 20;
+
 /// What runs a batch of so many rows, and by which engines.
 fn of_batch(args: &Lower, backend: Backend, forest: &Forest, choice: &Choice, rows: usize) -> Result<String> {
     not_reference(backend)?;
-    if rows == 0 {
-        return Err(Error::Request("--batch 0 runs nothing; give 1 or more".into()));
+    if !matches!(args.emit, Stage::Plan | Stage::Kernel) {
+        return Err(Error::Request("--batch goes with --emit plan and --emit kernel".into()));
+    }
+    if !(1..=LARGEST_BATCH).contains(&rows) {
+        let what = format!("--batch {rows}: give 1 to {LARGEST_BATCH} rows; larger batches run as that does");
+        return Err(Error::Request(what));
     }
     let predictor = choice.predictor(forest, Contract::Any)?;
+    predictor.warnings().iter().for_each(|warning| say(&warning.to_string()));
     let plan = predictor.plan_for(rows);
     let engines = predictor.engines(rows)?;
     let visits: u64 = engines.iter().map(|(_, visits)| visits).sum();
@@ -149,12 +157,11 @@ fn of_batch(args: &Lower, backend: Backend, forest: &Forest, choice: &Choice, ro
     for (engine, own) in engines {
         text += &format!("# engine {engine}: {own} of {visits} visits of a row to a tree\n");
     }
-    text += &match args.emit {
-        Stage::Plan => ended(plan.program.plan()),
-        Stage::Kernel => ended(plan.program),
-        _ => return Err(Error::Request("--batch goes with --emit plan and --emit kernel".into())),
-    };
-    Ok(text)
+    if args.emit == Stage::Kernel {
+        return Ok(text + &ended(plan.program));
+    }
+    let notes: String = plan.program.notes().iter().map(|note| format!("# {note}\n")).collect();
+    Ok(text + &ended(plan.program.plan()) + &notes)
 }
 
 /// Writes the text to standard output, or the bytes to a file.
@@ -197,6 +204,8 @@ fn device(args: &Lower, backend: Backend) -> Result<(Device, Option<String>)> {
             Err(Error::Request(what.into()))
         }
         (true, true) => Ok((Device::PORTABLE_GPU, None)),
+        // That has nothing to do with a device.
+        (true, false) if args.emit == Stage::Forest => Ok((Device::PORTABLE_GPU, None)),
         (true, false) => match backend.device_there() {
             Err(e @ (Error::NotBuiltIn { .. } | Error::Device { .. })) if args.emit != Stage::Kernel => {
                 let note = format!("{e}; lowered for a portable GPU, as with --portable");

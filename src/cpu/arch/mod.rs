@@ -1,4 +1,4 @@
-//! Kernels by instruction set: what is generic stands in the rooms that call them, and here is a thin file for each set, with the same
+//! Kernels by instruction set: what is generic stands in the modules that call them, and here is a thin file for each set, with the same
 //! names in each of them.
 //!
 //! | file | kernels |

@@ -46,7 +46,7 @@ struct Options {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "predictor,cpu,guard,tables,tiles,blends,ranks,sums,trace"
+        default_value = "predictor,cpu,engines,guard,tables,tiles,blends,ranks,sums,trace"
     )]
     tests: Vec<String>,
     /// Names of the library's own tests to run before those
