@@ -17,6 +17,10 @@ const MOST_VECTOR: usize = 16;
 
 /// What a run writes.
 pub(super) trait Emission: Copy + Send + Sync {
+    /// The same for one of the shares in which a batch's trees are dealt out.
+    fn of_share(self, _share: u32) -> Self {
+        self
+    }
     /// Runs a block of walks into what takes their leaves.
     fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: &Sum, state: &State<'_>);
     /// Ends a dimension of a buffer of private sums, for these rows.

@@ -2,6 +2,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::arch::x86;
+use rayon::prelude::*;
+
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 use super::{
@@ -309,21 +311,37 @@ impl Program {
 
     pub(super) fn slots_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
-        self.rank_and_run(rows, self.extents(rows.len()), LeafSlots(Shared::new(out)))
+        self.rank_and_run(rows, 1, LeafSlots(Shared::new(out)))
     }
 
-    fn rank_and_run<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, at: Extents, into: E) -> Result<()> {
+    /// Runs rows as they are walked, the trees dealt out to threads in so many shares.
+    pub(super) fn rank_and_run<T: Row, E: Emission>(
+        &self,
+        rows: &Rows<'_, T>,
+        shares: usize,
+        into: E,
+    ) -> Result<()> {
         let Some(ranker) = self.ranker.as_ref().filter(|_| !self.ranks_in_windows()) else {
-            self.run(rows, at, into);
+            self.run_shares(rows, shares, into);
             return Ok(());
         };
         ranked(ranker, rows, self.threads, |rows| {
             match rows {
-                Ranked::U8(rows) => self.run(rows, at, into),
-                Ranked::U16(rows) => self.run(rows, at, into),
+                Ranked::U8(rows) => self.run_shares(rows, shares, into),
+                Ranked::U16(rows) => self.run_shares(rows, shares, into),
             }
             Ok(())
         })
+    }
+
+    fn run_shares<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, shares: usize, into: E) {
+        let at = self.extents(rows.len());
+        if shares == 1 {
+            return self.run(rows, at, into);
+        }
+        (0..shares).into_par_iter().for_each(|k| {
+            self.run_trees(rows, at, into.of_share(k as u32), self.share(k, shares));
+        });
     }
 
     pub(super) fn check<T: Row>(&self, rows: &Rows<'_, T>, out: usize, width: usize) -> Result<()> {

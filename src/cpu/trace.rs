@@ -4,13 +4,10 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rayon::prelude::*;
-
 use super::{
     emit::Emission,
     engines::Engine,
     program::Program,
-    ranking::{Ranked, ranked},
     rows::{Row, Rows},
     run::{Block, Run, State},
     sink::{Shared, Sink},
@@ -60,6 +57,9 @@ struct Visits<'a> {
 }
 
 impl Emission for Visits<'_> {
+    fn of_share(self, share: u32) -> Self {
+        Self { share, ..self }
+    }
     fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: &Sum, state: &State<'_>) {
         let Self { kept, blocks, share } = self;
         let number = blocks.fetch_add(1, Ordering::Relaxed);
@@ -139,30 +139,8 @@ impl Program {
     fn visit<T: Row>(&self, rows: &Rows<'_, T>, kept: Kept<'_>) -> Result<()> {
         let blocks = AtomicU32::new(0);
         let visits = Visits { kept, blocks: &blocks, share: 0 };
-        match &self.ranker {
-            Some(ranker) if !self.ranks_in_windows() => ranked(ranker, rows, self.threads, |rows| {
-                match rows {
-                    Ranked::U8(rows) => self.visit_shares(rows, visits),
-                    Ranked::U16(rows) => self.visit_shares(rows, visits),
-                }
-                Ok(())
-            }),
-            _ => {
-                self.visit_shares(rows, visits);
-                Ok(())
-            }
-        }
-    }
-
-    fn visit_shares<T: Row>(&self, rows: &Rows<'_, T>, visits: Visits<'_>) {
-        let at = self.extents(rows.len());
         // Least and largest leaves are of slots, whose trees are not dealt out.
         let shares = if self.aggregate == Aggregate::Sum { self.shares(rows.len()) } else { 1 };
-        if shares == 1 {
-            return self.run(rows, at, visits);
-        }
-        (0..shares).into_par_iter().for_each(|k| {
-            self.run_trees(rows, at, Visits { share: k as u32, ..visits }, self.share(k, shares));
-        });
+        self.rank_and_run(rows, shares, visits)
     }
 }
