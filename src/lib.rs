@@ -6,6 +6,7 @@
 //! ```
 
 pub mod check;
+pub mod cost;
 pub mod cpu;
 #[cfg(feature = "cube")]
 pub mod cube;

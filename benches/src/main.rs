@@ -6,6 +6,7 @@
 //! cargo run --release -p fangorn-benches -- ranking MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- engines MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
+//! cargo run --release -p fangorn-benches -- fit
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches --features operator -- operator MODEL ROWS.npy [BATCH,BATCH,…]
@@ -17,7 +18,8 @@
 //! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `cache` times
 //! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians.
 //! `ranking` says what a model's ranks come to and times ranking rows beside predicting them. `engines` times
-//! the default schedule with each engine of the CPU and without it. `load` times reading models, each also as a `.fangorn` file, beside `benches/peers/load.py`. `cpu` times every schedule on the CPU target (`cpu --help`);
+//! the default schedule with each engine of the CPU and without it. `load` times reading models, each also as a `.fangorn` file, beside `benches/peers/load.py`. `fit` measures
+//! the costs that choices read (`fangorn::cost`) again on this machine. `cpu` times every schedule on the CPU target (`cpu --help`);
 //! `benches/peers` compares it with other engines. `gpu` times a device (`gpu --help`); `benches/gpu` compares
 //! it with other engines. `backend` times the default schedule on one backend, the ways of rows and margins apart
 //! (`backend --help`); `benches/backends` compares all of them. `matrices` times walks and matrix products of small trees in turns. `operator` times what burn's
@@ -30,6 +32,7 @@ mod cpu;
 mod devices;
 mod engines;
 mod error;
+mod fit;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod loading;
@@ -58,6 +61,9 @@ fn main() -> ExitCode {
         && first == "load"
     {
         return done(models.iter().try_for_each(|model| loading::load(Path::new(model))));
+    }
+    if arguments == ["fit"] {
+        return done(fit::fit());
     }
     if let [first, rest @ ..] = &arguments[..]
         && first == "gpu"
@@ -108,7 +114,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | backend --help | cpu --help | gpu --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | backend --help | cpu --help | gpu --help"
         );
         return ExitCode::from(2);
     };

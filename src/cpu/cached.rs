@@ -7,8 +7,7 @@ use std::cell::RefCell;
 
 use super::{
     engine::blend::TURNED,
-    engine::walk::FEW_ROWS,
-    line::{aligned, room},
+    line::{BYTES as LINE_BYTES, aligned, room},
     ranking::{
         Ranker,
         line::{LINE, LineOf, MOST_LINES},
@@ -17,7 +16,7 @@ use super::{
     rows::{Row, Rows},
     window::{BLOCK, Window},
 };
-use crate::forest::Forest;
+use crate::{cost::Machine, forest::Forest};
 
 /// Lines that are asked for before they are read.
 const AHEAD: usize = 4;
@@ -25,8 +24,6 @@ const AHEAD: usize = 4;
 const SLACK: usize = BLOCK;
 /// Room that a thread may keep for a window's copy, in bytes.
 const MOST_BYTES: usize = 16 << 20;
-/// Lines of a window that stay close until they are read.
-const MOST_CLOSE: usize = 8192;
 
 /// Columns that some tree reads.
 #[derive(Clone, Debug)]
@@ -36,6 +33,8 @@ pub(super) struct Used {
     columns: usize,
     /// Columns in all.
     all: usize,
+    /// Fewer rows than this are walked one by one.
+    few: usize,
 }
 
 impl Used {
@@ -50,16 +49,24 @@ impl Used {
             }
         }
         LineOf::ask_ahead(lines.iter_mut(), AHEAD);
-        Self { lines, columns: used.len(), all: forest.features.len() }
+        Self {
+            lines,
+            columns: used.len(),
+            all: forest.features.len(),
+            few: Machine::here().walk.rows_one_by_one(),
+        }
     }
 
     /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: see the book's results.
     pub(super) fn close(&self, rows: u32, vectors: bool) -> Close {
-        let few = (rows as usize) < FEW_ROWS;
+        let few = (rows as usize) < self.few;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
             Close::Copied
         } else if self.lines.len() > MOST_LINES
-            && (few || !vectors && self.lines.len().saturating_mul(rows as usize) <= MOST_CLOSE)
+            && (few
+                || !vectors
+                    && self.lines.len().saturating_mul(rows as usize).saturating_mul(LINE_BYTES)
+                        <= Machine::here().hardware.cache / 2)
         {
             Close::Prefetched
         } else {
@@ -74,11 +81,11 @@ impl Used {
 
     /// [`Used::close`] in words.
     pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
-        let Self { columns, all, lines } = self;
+        let Self { columns, all, lines, .. } = self;
         match self.close(rows, vectors) {
             Close::Copied => format!("packed copy of {columns} of {all} columns"),
             Close::Prefetched => format!("prefetch of {} lines a row", lines.len()),
-            Close::Nothing if (rows as usize) < FEW_ROWS => {
+            Close::Nothing if (rows as usize) < self.few => {
                 format!("nothing: {} lines a row are close as they are", lines.len())
             }
             Close::Nothing if !self.fits(rows as usize) => {

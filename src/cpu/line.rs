@@ -2,7 +2,7 @@
 //! else than load: see the book's results.
 
 /// Bytes of a line.
-const BYTES: usize = 64;
+pub(super) const BYTES: usize = 64;
 
 /// Values that begin with a line.
 #[derive(Clone, Copy, Debug)]

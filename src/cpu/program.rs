@@ -21,6 +21,7 @@ use super::{
     sink::Shared,
 };
 use crate::{
+    cost::Machine,
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::Packed,
@@ -66,6 +67,8 @@ pub struct Program {
     pub(super) few: FewRowsEngine,
     /// Fewer rows than this are walked a row at a time.
     few_rows: usize,
+    /// Fewer rows than this of a tree are walked one by one, not in a block.
+    pub(super) one_by_one: usize,
     /// What of a row the trees read.
     pub(super) used: Used,
     pub(super) threads: u32,
@@ -140,13 +143,14 @@ impl Program {
             .unwrap_or_default();
         let ranker = lowered.ranks().map(|ranks| Ranker::by(ranks, engines.ranking));
         let columns = ranker.as_ref().map_or((0, 0), Ranker::columns);
-        let block = blends.iter().map(|(_, blend)| blend.cycles(columns)).reduce(f64::max);
+        let block = blends.iter().map(|(_, blend)| blend.seconds(columns)).reduce(f64::max);
         let costs = Costs::new(&few, &nodes, able, block);
         // Both read ranks.
-        let blending = blends.iter().map(|(_, blend)| blend.cycles((0, 0))).fold(0.0, f64::max);
+        let blending = blends.iter().map(|(_, blend)| blend.seconds((0, 0))).fold(0.0, f64::max);
         let blended_from = blended_from(blending, &nodes);
         Ok(Self {
             few_rows: few.rows(),
+            one_by_one: Machine::here().walk.rows_one_by_one(),
             few,
             steps,
             used,

@@ -265,7 +265,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
 
     /// What walks of a block are, without vectors.
     fn walks(&self, row: Span, shape: Shape) -> Engine {
-        if self.by_row(row, shape, walk::FEW_ROWS) { Engine::WalksByRow } else { Engine::Walks }
+        if self.by_row(row, shape, self.program.one_by_one) { Engine::WalksByRow } else { Engine::Walks }
     }
 
     /// What walks on ranks.
@@ -569,7 +569,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     #[cfg(target_arch = "x86_64")]
     fn vectors(&self, row: Span, shape: Shape) -> bool {
         let p = self.program;
-        let rows = shape.rows_inside && row.step == 1 && row.count >= walk::FEW_ROWS;
+        let rows = shape.rows_inside && row.step == 1 && row.count >= p.one_by_one;
         // A step from a leaf reads a value, too.
         rows && p.vectors && !p.plan.questions && self.addresses_fit() && p.features > 0
     }

@@ -2,23 +2,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::arch::x86::avx2::abreast::TREES_AT_LEAST;
-use super::{
-    encoded::Encoded,
-    engine::blend,
-    engine::full::Full,
-    engine::registers::{self, Registers},
-    engine::walk,
-};
-use crate::{forest::Forest, schedule::FewRows};
-
-/// Cycles of a step of a walk beside some others, …
-const STEP: f64 = 4.0;
-/// … and beside 63 in vectors.
-const VECTOR_STEP: f64 = 2.0;
-/// The same of a row through trees abreast, where a walk waits for those beside it.
-const ABREAST_STEP: f64 = 2.5;
-/// Cycles that are worth waking a thread for.
-const SHARE: f64 = 50_000.0;
+use super::{encoded::Encoded, engine::blend, engine::full::Full, engine::registers::Registers};
+use crate::{cost::Machine, forest::Forest, schedule::FewRows};
 
 /// What of a forest, its plan and the machine decides on the engine for a few rows.
 pub(super) struct Wanted<'a> {
@@ -87,11 +72,12 @@ impl FewRowsEngine {
         }
     }
 
-    /// Fewer rows than this go through it.
+    /// Fewer rows than this of a block go through it.
     pub(super) fn rows(&self) -> usize {
+        let costs = Machine::here();
         match self {
-            Self::Registers(_) => registers::ROWS,
-            Self::Abreast | Self::Full(_) | Self::Rows | Self::Walks => walk::FEW_ROWS,
+            Self::Registers(_) => costs.registers.rows,
+            Self::Abreast | Self::Full(_) | Self::Rows | Self::Walks => costs.walk.rows_one_by_one(),
         }
     }
 
@@ -104,13 +90,14 @@ impl FewRowsEngine {
         }
     }
 
-    /// Cycles of a row, about, whose walks through these nodes have so many steps.
-    fn cycles(&self, steps: f64) -> f64 {
+    /// Seconds of a row, about, whose walks through these nodes have so many steps.
+    fn row(&self, steps: f64) -> f64 {
+        let walk = &Machine::here().walk;
         match self {
-            Self::Registers(few) => few.cycles(),
-            Self::Abreast => ABREAST_STEP * steps,
-            Self::Full(full) => full.cycles(),
-            Self::Rows | Self::Walks => STEP * steps,
+            Self::Registers(few) => few.seconds(),
+            Self::Abreast => walk.abreast * steps,
+            Self::Full(full) => full.seconds(),
+            Self::Rows | Self::Walks => walk.one * steps,
         }
     }
 
@@ -125,9 +112,9 @@ impl FewRowsEngine {
     }
 }
 
-/// From how many rows of a block on blends, which take so many cycles for a whole one, take less than walks of its rows one by one.
+/// From how many rows of a block on blends, which take so many seconds for a whole one, take less than walks of its rows one by one.
 pub(super) fn blended_from(blends: f64, nodes: &Encoded<f32>) -> usize {
-    let rows = blends / (STEP * nodes.steps() as f64);
+    let rows = blends / (Machine::here().walk.one * nodes.steps() as f64);
     (rows.ceil() as usize).clamp(1, blend::BLOCK)
 }
 
@@ -135,7 +122,7 @@ pub(super) fn blended_from(blends: f64, nodes: &Encoded<f32>) -> usize {
 #[cfg(target_arch = "x86_64")]
 fn can_go_abreast(wanted: &Wanted<'_>) -> bool {
     let able = wanted.vectors && wanted.order.len() >= TREES_AT_LEAST && !wanted.forest.features.is_empty();
-    able && (wanted.engine == FewRows::Abreast || crate::isa::gathers())
+    able && (wanted.engine == FewRows::Abreast || crate::cost::gathers())
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -143,7 +130,7 @@ fn can_go_abreast(_: &Wanted<'_>) -> bool {
     false
 }
 
-/// Cycles that batches take, about.
+/// Seconds that batches take, about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     /// Of a row, where rows are few.
@@ -158,11 +145,12 @@ impl Costs {
     /// Counted once: a batch of one row is shorter than the count.
     pub(super) fn new(few: &FewRowsEngine, nodes: &Encoded<f32>, vectors: bool, block: Option<f64>) -> Self {
         let steps = nodes.steps() as f64;
-        let step = if vectors { VECTOR_STEP } else { STEP };
-        Self { few: few.cycles(steps), many: step * steps, block }
+        let walk = &Machine::here().walk;
+        let step = if vectors { walk.many } else { walk.one };
+        Self { few: few.row(steps), many: step * steps, block }
     }
 
-    /// Cycles of a batch, of which fewer than `few_rows` rows are few.
+    /// A batch, of which fewer than `few_rows` rows are few.
     fn of(&self, rows: usize, few_rows: usize) -> f64 {
         match self.block {
             Some(block) => block * rows.div_ceil(blend::BLOCK) as f64,
@@ -173,7 +161,7 @@ impl Costs {
 
     /// Into how many shares a batch may be dealt out so that each is worth a thread.
     pub(super) fn shares(&self, rows: usize, few_rows: usize) -> usize {
-        (self.of(rows, few_rows) / SHARE) as usize
+        (self.of(rows, few_rows) / Machine::here().thread) as usize
     }
 
     /// How many rows these take less time for than a block of the other's by blends: at least one, and a block's rows at most.

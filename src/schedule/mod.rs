@@ -32,7 +32,6 @@ pub(crate) use nest::MOST_DEPTH;
 pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;
 pub use presets::Preset;
-pub(crate) use presets::blend_cycles;
 pub use template::Template;
 pub use verify::{Device, Gpu, MOST_SIBLING_WALKS, ScheduleError};
 

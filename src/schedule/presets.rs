@@ -2,8 +2,8 @@
 
 use super::{Axis, Device, Evaluation, FewRows, GpuDim, LayoutKind, Schedule, Size, Tiler};
 use crate::{
+    cost::{BLOCK, Machine},
     forest::{Forest, ForestStats, Targets},
-    isa::{Isa, isa},
     ranks::{Choice, Ranks, Width},
 };
 
@@ -188,40 +188,17 @@ fn one_tree(gpu: bool) -> Schedule {
     mapped.interleave("b3")
 }
 
-/// Cycles of evaluating every split for 64 rows on ranks of a byte, about: of so many splits in so many trees, and of
-/// ranking so many columns of thresholds and of questions. Measured: see the book's results.
-pub(crate) fn blend_cycles(splits: usize, trees: usize, (counted, asked): (usize, usize)) -> f64 {
-    const SPLIT: f64 = 1.3;
-    const TREE: f64 = 80.0;
-    const COUNTED: f64 = 75.0;
-    const ASKED: f64 = 8.0;
-    // Registers half as long take twice the blends, but of fewer instructions.
-    let times = match isa() {
-        Isa::Avx512 => 1.0,
-        Isa::Avx2 => 1.5,
-        // NEON's registers are as long as those that compilers take for the portable code, which gained nothing from lines of the cache.
-        Isa::Neon | Isa::Portable => 6.0,
-    };
-    times * (SPLIT * splits as f64 + TREE * trees as f64 + COUNTED * counted as f64 + ASKED * asked as f64)
-}
-
-/// Every split of a tree for 64 rows at once, where by a count of instructions that is less than its walks and the ranks that
-/// it takes come to; otherwise walks.
+/// Every split of a tree for a block of rows at once, where that and the ranks it takes cost less than walks; otherwise walks.
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
-    /// Cycles of a step of 64 rows' walks.
-    const STEP: f64 = 130.0;
     let splits = stats.leaves.saturating_sub(stats.trees);
     let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
     let mean_depth = steps as f64 / stats.leaves.max(1) as f64;
     let columns = Ranks::columns_of(forest, Width::U8).unwrap_or((usize::MAX, 0));
-    // A gather takes what it does by element.
-    let step = match isa() {
-        Isa::Avx512 | Isa::Avx2 => STEP,
-        Isa::Neon | Isa::Portable => 2.0 * STEP,
-    };
-    let blends = blend_cycles(splits, stats.trees, columns);
+    let costs = Machine::here();
+    let blends = costs.blend.block(splits, stats.trees) + costs.ranking.block(columns);
+    let walks = BLOCK as f64 * costs.walk.many * stats.trees as f64 * mean_depth;
     let fits = forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES);
-    if !fits || stats.trees == 0 || blends >= step * stats.trees as f64 * mean_depth {
+    if !fits || stats.trees == 0 || blends >= walks {
         return default_walks(stats);
     }
     let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", 256u32);

@@ -6,6 +6,7 @@
 //! loads of each other's steps busy. A missing value sets the carry, too, and goes where values below the threshold go: rows
 //! that have one are walked here only where no split sends it the other way.
 
+use crate::cost::Machine;
 use crate::cpu::{
     engine::walk::Span,
     isa::{Isa, isa},
@@ -14,12 +15,8 @@ use crate::cpu::{
 };
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 
-/// Bytes of all trees, at most: what second caches hold beside rows.
-const MOST_BYTES: usize = 1 << 20;
 /// Levels of a tree, at most.
 const MOST_LEVELS: u32 = 12;
-/// Cycles of a step of a walk, about, where four go side by side. Measured: see the book's results.
-const STEP: f64 = 2.2;
 
 /// A split of a full tree.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +74,7 @@ impl Full {
             let beside = &depths[position / TREES * TREES..];
             let levels = beside.iter().take(TREES).copied().max().unwrap_or(0);
             let room = size_of_val(&full.splits[..]) + size_of_val(&full.exits[..]);
-            if levels > MOST_LEVELS || room + (10 << levels) > MOST_BYTES {
+            if levels > MOST_LEVELS || room + (10 << levels) > Machine::here().hardware.cache {
                 return None;
             }
             let slots = tree.nodes.iter().filter_map(Node::slot).min()?;
@@ -130,9 +127,10 @@ impl Full {
         size_of_val(&self.splits[..]) + size_of_val(&self.exits[..]) + size_of_val(&self.trees[..])
     }
 
-    /// Cycles of a row, about.
-    pub(in crate::cpu) fn cycles(&self) -> f64 {
-        self.trees.iter().map(|tree| STEP * f64::from(tree.levels)).sum()
+    /// Seconds of a row, about.
+    pub(in crate::cpu) fn seconds(&self) -> f64 {
+        let levels: f64 = self.trees.iter().map(|tree| f64::from(tree.levels)).sum();
+        Machine::here().walk.full * levels
     }
 
     /// The values of a row, where the row is one that can be walked here.

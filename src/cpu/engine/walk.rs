@@ -212,9 +212,6 @@ pub(in crate::cpu) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>, S: 
     }
 }
 
-/// With fewer rows than this a tree's walks wait for each other's loads.
-pub(in crate::cpu) const FEW_ROWS: usize = 24;
-
 /// Runs a block: every row of `row` against every tree of `tree`, in the shape's order.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 //!
 //! To bring a line of 64 rows into columns takes as long whatever is wanted of it. A column of one threshold needs none of that: a
 //! compare says for sixteen columns of a row which reach theirs. Columns of more thresholds take a compare for each, of all sixteen, so
-//! for every line what takes fewer cycles is chosen by counting them.
+//! for every line what [costs](crate::cost) less is chosen.
 
 use super::{
     super::line::Line,
@@ -11,7 +11,7 @@ use super::{
     row_block::{LineRoom, RowBlock},
     search::{Layered, Missing, Search, Searched},
 };
-use crate::isa::{Isa, isa};
+use crate::cost::{self, Machine};
 
 /// Lines that are asked for before they are read.
 const AHEAD: usize = 2;
@@ -62,61 +62,33 @@ struct Sheet {
 
 const MISSING: [Missing; 2] = [Missing::Least, Missing::Most];
 
-/// Cycles of 64 rows, about.
-#[derive(Clone, Copy, Debug)]
-struct Costs {
-    /// Of bringing a line into columns.
-    line: f64,
-    /// Of a layer; …
-    layer: f64,
-    /// … and of a threshold in it.
-    threshold: f64,
-    /// Of a search, and of each of its levels.
-    search: (f64, f64),
+/// Seconds of a line that is ranked so.
+fn seconds(costs: &cost::Line, columns: &[(u32, Of)], layered: Layering) -> f64 {
+    let mut layers = [0; 2];
+    let mut seconds = 0.0;
+    let mut copied = false;
+    for (_, column) in columns {
+        match &column.thresholds {
+            Some((search, own)) if column.in_layers(layered) => {
+                let layers: &mut usize = &mut layers[search.missing as usize];
+                *layers = own.len().max(*layers);
+                seconds += costs.threshold * own.len() as f64;
+            }
+            Some((search, _)) => {
+                seconds += costs.search + costs.level * f64::from(search.levels);
+                copied = true;
+            }
+            None => copied = true,
+        }
+    }
+    seconds + costs.layer * layers.iter().sum::<usize>() as f64 + if copied { costs.copy } else { 0.0 }
 }
 
-impl Costs {
-    /// Those of this machine, if it compares a line's columns together.
-    fn new() -> Option<Self> {
-        match isa() {
-            Isa::Avx512 => Some(Self { line: 300.0, layer: 200.0, threshold: 4.0, search: (9.0, 6.0) }),
-            Isa::Avx2 => Some(Self { line: 400.0, layer: 400.0, threshold: 6.0, search: (15.0, 16.0) }),
-            Isa::Neon | Isa::Portable => None,
-        }
-    }
-
-    fn search(&self, search: &Search) -> f64 {
-        self.search.0 + self.search.1 * f64::from(search.levels)
-    }
-
-    /// Cycles of a line that is ranked so.
-    fn cycles(&self, columns: &[(u32, Of)], layered: Layering) -> f64 {
-        let mut layers = [0; 2];
-        let mut cycles = 0.0;
-        let mut copied = false;
-        for (_, column) in columns {
-            match &column.thresholds {
-                Some((search, own)) if column.in_layers(layered) => {
-                    let layers: &mut usize = &mut layers[search.missing as usize];
-                    *layers = own.len().max(*layers);
-                    cycles += self.threshold * own.len() as f64;
-                }
-                Some((search, _)) => {
-                    cycles += self.search(search);
-                    copied = true;
-                }
-                None => copied = true,
-            }
-        }
-        cycles + self.layer * layers.iter().sum::<usize>() as f64 + if copied { self.line } else { 0.0 }
-    }
-
-    /// The quickest way of a line.
-    fn best(&self, columns: &[(u32, Of)]) -> Layering {
-        let ways = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
-        let cycles = |way: &Layering| self.cycles(columns, *way);
-        ways.min_by(|a, b| cycles(a).total_cmp(&cycles(b))).unwrap_or_default()
-    }
+/// The quickest way of a line.
+fn best(costs: &cost::Line, columns: &[(u32, Of)]) -> Layering {
+    let ways = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
+    let seconds = |way: &Layering| seconds(costs, columns, *way);
+    ways.min_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or_default()
 }
 
 /// How many thresholds a column has at most that stands in layers, by what its missing values are.
@@ -133,9 +105,9 @@ impl Lines {
             searched: Vec::new(),
             others: Vec::new(),
         };
-        let costs = Costs::new();
+        let costs = Machine::here().ranking.line;
         for line in columns.chunk_by(|a, b| a.1.feature / LINE as u32 == b.1.feature / LINE as u32) {
-            new.push(line, costs.map_or_else(Layering::default, |costs| costs.best(line)));
+            new.push(line, costs.map_or_else(Layering::default, |costs| best(&costs, line)));
         }
         if new.lines.len() > MOST_LINES {
             LineOf::ask_ahead(new.lines.iter_mut().map(|plan| &mut plan.line), AHEAD);

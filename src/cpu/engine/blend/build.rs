@@ -6,17 +6,15 @@ use super::{
 };
 use crate::cpu::line::Line;
 use crate::{
+    cost::Machine,
     forest::{Forest, Predicate, Side},
     layout::{Packed, PackedNode},
 };
 
-/// What groups above leaves only cost, by their levels, in tenths of a cycle on a machine with AVX-512; …
-const BOTTOM: [u32; 3] = [30, 60, 100];
-/// … others of three levels, …
-const SEVEN: u32 = 150;
-/// … and those at a root of two and of one.
-const THREE: u32 = 90;
-const ONE: u32 = 60;
+/// Whole picoseconds, so that sums of the same groups in another order are equal.
+fn picoseconds(seconds: f64) -> u64 {
+    (seconds * 1e12).round() as u64
+}
 
 /// A node without splits that send everything left.
 #[derive(Clone, Copy)]
@@ -60,7 +58,8 @@ struct Draft {
 /// How the splits from a node down are best grouped: the kind and the levels of the group at the node.
 #[derive(Clone, Copy)]
 struct Best {
-    cost: u32,
+    /// In picoseconds.
+    cost: u64,
     kind: Kind,
     levels: u32,
 }
@@ -143,12 +142,15 @@ impl Grouping {
     /// The best group at a node, those below it chosen; `None` at a leaf.
     fn choose(&self, node: usize, root: bool, spare: bool) -> Option<Best> {
         let Plain::Split { .. } = self.nodes[node] else { return None };
+        let costs = &Machine::here().blend;
         let mut best: Option<Best> = None;
-        let mut take = |kind, levels, own: u32, below: &[usize]| {
+        let mut take = |kind, levels, own: f64, below: &[usize]| {
             let mut each = below.to_vec();
             each.dedup();
-            let cost =
-                each.iter().filter_map(|n| self.best[*n]).fold(own, |sum, b| sum.saturating_add(b.cost));
+            let cost = each
+                .iter()
+                .filter_map(|n| self.best[*n])
+                .fold(picoseconds(own), |sum, b| sum.saturating_add(b.cost));
             if best.is_none_or(|b| cost < b.cost) {
                 best = Some(Best { cost, kind, levels });
             }
@@ -157,12 +159,12 @@ impl Grouping {
             let (splits, below) = self.spread(node, levels, levels);
             let bottom = below.iter().all(|n| self.best[*n].is_none());
             if bottom && (spare || splits.iter().all(Option::is_some)) {
-                take(Kind::Bottom(levels), levels, BOTTOM[levels as usize - 1], &below);
+                take(Kind::Bottom(levels), levels, costs.bottom[levels as usize - 1], &below);
             }
-            take(Kind::Seven, levels, SEVEN, &below);
+            take(Kind::Seven, levels, costs.seven, &below);
             match levels {
-                1 if root => take(Kind::One, 1, ONE, &below),
-                2 if root => take(Kind::Three, 2, THREE, &below),
+                1 if root => take(Kind::One, 1, costs.one, &below),
+                2 if root => take(Kind::Three, 2, costs.three, &below),
                 _ => {}
             }
         }

@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use crate::cpu::line::{Line, flat};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::{Isa, isa};
-use crate::{forest::Forest, layout::Packed, schedule::blend_cycles};
+use crate::{cost::Machine, forest::Forest, layout::Packed};
 pub(in crate::cpu) use groups::{BLOCK, Blend, LeafValues, TURNED};
 use groups::{MOST_LEAVES, Tree, of};
 
@@ -98,14 +98,15 @@ impl Blend {
         self.trees.iter().flatten().count()
     }
 
-    /// [`blend_cycles`] of its trees, on ranks of so many columns of thresholds and of questions.
-    pub(in crate::cpu) fn cycles(&self, columns: (usize, usize)) -> f64 {
+    /// Seconds of a block of rows through its trees, on ranks of so many columns of thresholds and of questions.
+    pub(in crate::cpu) fn seconds(&self, columns: (usize, usize)) -> f64 {
         let splits = |tree: &Tree| match tree.levels.1 - tree.levels.0 {
             0 => (tree.exits.1 as usize).saturating_sub(1),
             levels => levels as usize,
         };
         let splits = self.trees.iter().flatten().map(splits).sum();
-        blend_cycles(splits, self.trees.len(), columns)
+        let costs = Machine::here();
+        costs.blend.block(splits, self.trees.len()) + costs.ranking.block(columns)
     }
 
     pub(in crate::cpu) fn bytes(&self) -> usize {

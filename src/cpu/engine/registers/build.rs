@@ -1,6 +1,7 @@
 //! Trees cut into tiles.
 
-use super::{LEAF, LEVELS, MOST_COLUMNS, Registers, SURPRISE, TILE, TREE, Tile, Tree};
+use super::{LEAF, LEVELS, MOST_COLUMNS, Registers, Tile, Tree};
+use crate::cost::Machine;
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 
 pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
@@ -13,8 +14,13 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
     if places > MOST_COLUMNS {
         return None;
     }
-    let mut few =
-        Registers { tiles: Vec::new(), trees: Vec::with_capacity(order.len()), columns, places, cycles: 0.0 };
+    let mut few = Registers {
+        tiles: Vec::new(),
+        trees: Vec::with_capacity(order.len()),
+        columns,
+        places,
+        seconds: 0.0,
+    };
     for t in order {
         let tree = few.cut(&forest.trees[*t as usize].nodes)?;
         few.trees.push(tree);
@@ -22,19 +28,19 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
     Some(few)
 }
 
-/// How many tiles a tree's walks go through together, given its leaves by the tiles on the way to them and the cycles of a
-/// tile, and the cycles of a walk: a further tile for all is weighed against a branch that surprises.
-fn shared(leaves: &[u32], tile: f64) -> (u32, f64) {
+/// How many tiles a tree's walks go through together, given its leaves by the tiles on the way to them and the seconds of a
+/// tile and of a surprise, and the seconds of a walk: a further tile for all is weighed against a branch that surprises.
+fn shared(leaves: &[u32], tile: f64, surprise: f64) -> (u32, f64) {
     let all = leaves.iter().sum::<u32>().max(1);
     // Walks by leaves: which of them rows take is not known here.
     let part = |n: u32| f64::from(n) / f64::from(all);
-    let cycles = |tiles: usize| {
+    let seconds = |tiles: usize| {
         let beyond = leaves.iter().enumerate().skip(tiles + 1);
         let (mut still, mut more) = (0, 0.0);
         beyond.for_each(|(depth, n)| (still, more) = (still + n, more + part(*n) * (depth - tiles) as f64));
-        tile * (tiles as f64 + more) + SURPRISE * part(still).min(1.0 - part(still))
+        tile * (tiles as f64 + more) + surprise * part(still).min(1.0 - part(still))
     };
-    let choices = (1..leaves.len()).map(|tiles| (tiles as u32, cycles(tiles)));
+    let choices = (1..leaves.len()).map(|tiles| (tiles as u32, seconds(tiles)));
     choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, tile))
 }
 
@@ -101,9 +107,10 @@ impl Registers {
             }
             self.tiles.push(tile);
         }
-        let tile = TILE[self.places.saturating_sub(1) / 32 % TILE.len()];
-        let (tiles, cycles) = shared(&leaves, tile);
-        self.cycles += cycles + TREE;
+        let costs = &Machine::here().registers;
+        let tile = costs.tile[self.places.saturating_sub(1) / 32 % costs.tile.len()];
+        let (tiles, seconds) = shared(&leaves, tile, costs.surprise);
+        self.seconds += seconds + costs.tree;
         let even = leaves.iter().filter(|n| **n > 0).count() == 1;
         let tiles = if even { leaves.len() as u32 - 1 } else { tiles };
         Some(Tree { root, slots, tiles, even })

@@ -12,19 +12,12 @@ mod tests;
 use crate::forest::Forest;
 use crate::isa::{Isa, isa};
 
-/// From so many rows on, walks of several rows at once are faster. Measured: see the book's results.
-pub(in crate::cpu) const ROWS: usize = 32;
 /// Columns that a row in registers has, at most.
 pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
 /// Levels of a tile.
 const LEVELS: u32 = 4;
 /// An exit is a leaf: its slot, counted from the tree's first, or a tile, counted from the tree's root.
 pub(in crate::cpu) const LEAF: u16 = 1 << 15;
-/// Cycles of a tile on the machines of the book's results, by the pairs of registers that a row takes; what a tree takes
-/// besides, and a branch that goes another way than the last time.
-const TILE: [f64; 4] = [5.5, 6.5, 7.5, 9.0];
-const TREE: f64 = 2.0;
-const SURPRISE: f64 = 20.0;
 
 /// Four levels of a tree.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +56,7 @@ pub(in crate::cpu) struct Registers {
     /// Places of a row in registers.
     places: usize,
     /// Cycles of a row.
-    cycles: f64,
+    seconds: f64,
 }
 
 impl Registers {
@@ -82,8 +75,8 @@ impl Registers {
     }
 
     /// Cycles of a row, about.
-    pub(in crate::cpu) fn cycles(&self) -> f64 {
-        self.cycles
+    pub(in crate::cpu) fn seconds(&self) -> f64 {
+        self.seconds
     }
 
     /// Places of a row in registers.

@@ -1,0 +1,439 @@
+//! The costs of `fangorn::cost`, measured again on this machine: forests are drawn in which one cost shows, and each engine is timed
+//! alone.
+
+use std::{error::Error, hint::black_box, time::Instant};
+
+use cpu_time::ThreadTime;
+use fangorn::{
+    Forest, Predictor,
+    check::SelfCheck,
+    cost::{BLOCK, Blend, Hardware, Line, Machine, Ranking, Registers, Walk},
+    cpu::{Engine, Ranker, Rows},
+    forest::{CategoryRule, ForestBuilder, Predicate, Real, Side},
+    predictor::Options,
+    ranks::{Choice, Ranks},
+    schedule::{FewRows, Schedule},
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Rows that are gone through, so that no branch is guessed from the last time.
+const ROWS: usize = 2048;
+/// Seconds of a measurement.
+const SECONDS: f64 = 0.4;
+/// Trees of a forest.
+const TREES: usize = 128;
+/// Thresholds of a column.
+const THRESHOLDS: u32 = 60;
+/// Columns of a line.
+const LINE: usize = 16;
+/// Lines of a forest whose ranks are timed.
+const LINES: usize = 8;
+
+const WALKS: &str =
+    "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nunrollWalk(b1)\nlayout(sparse)";
+const BLENDS: &str = "ranks(u8)\ntile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)\nlayout(sparse)";
+
+/// Numbers without a pattern: splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u32) -> u32 {
+        (((self.next() >> 32) * u64::from(end)) >> 32) as u32
+    }
+}
+
+/// What a tree looks like.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// All leaves at one depth.
+    Full(u32),
+    /// So many full levels, three more below the first place under them, leaves at the others.
+    OneSided(u32),
+    /// About so many leaves, wherever a split comes next, each tree of another size: what trees of boosting look like.
+    Grown(u32),
+    /// Half of the rows end after four levels, the others after five; but few leaves say so.
+    Surprising,
+}
+
+/// What a shape grows into, by preorder: `None` is a leaf.
+enum Plan {
+    Leaf,
+    Split(f64, u32, Box<[Plan; 2]>),
+}
+
+/// `k / n`, as `f32` has it.
+fn share(k: u32, n: u32) -> f64 {
+    f64::from(k as f32 / n as f32)
+}
+
+/// Draws a tree of a shape over so many columns.
+fn plan(shape: Shape, columns: u32, random: &mut Random) -> Plan {
+    let threshold = |random: &mut Random| share(1 + random.below(THRESHOLDS), THRESHOLDS + 1);
+    match shape {
+        Shape::Full(0) | Shape::Grown(0 | 1) => Plan::Leaf,
+        Shape::Grown(leaves) => {
+            let left = 1 + random.below(leaves - 1);
+            let below = [left, leaves - left].map(|leaves| plan(Shape::Grown(leaves), columns, random));
+            Plan::Split(threshold(random), random.below(columns), Box::new(below))
+        }
+        Shape::Full(depth) => {
+            let below = [(); 2].map(|()| plan(Shape::Full(depth - 1), columns, random));
+            Plan::Split(threshold(random), random.below(columns), Box::new(below))
+        }
+        Shape::OneSided(0) => plan(Shape::Full(3), columns, random),
+        Shape::OneSided(top) => {
+            let below =
+                [Shape::OneSided(top - 1), Shape::Full(top - 1)].map(|shape| plan(shape, columns, random));
+            Plan::Split(threshold(random), random.below(columns), Box::new(below))
+        }
+        Shape::Surprising => {
+            // Every row goes down this chain.
+            let mut chain = plan(Shape::Full(1), columns, random);
+            for _ in 0..3 {
+                chain = Plan::Split(2.0, random.below(columns), Box::new([chain, Plan::Leaf]));
+            }
+            let below = [plan(Shape::Full(3), columns, random), chain];
+            Plan::Split(0.5, random.below(columns), Box::new(below))
+        }
+    }
+}
+
+/// A forest of so many trees.
+fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
+    let mut random = Random(7);
+    let mut builder = Forest::builder(columns as usize, 1);
+    for _ in 0..trees {
+        let shape = match shape {
+            Shape::Grown(leaves) => Shape::Grown(1 + random.below(2 * leaves - 1)),
+            even => even,
+        };
+        let plan = plan(shape, columns, &mut random);
+        // Nodes level by level: a node's children follow all that were met before.
+        let mut tree = builder.tree(0);
+        let (mut open, mut done) = (vec![&plan], 0);
+        while let Some(node) = open.get(done).copied() {
+            done += 1;
+            match node {
+                Plan::Leaf => tree.leaf(done as u32 - 1, &[share(random.below(1000), 1000)]),
+                Plan::Split(threshold, feature, below) => {
+                    let left = open.len() as u32;
+                    open.extend(below.iter());
+                    let predicate = Predicate::Less { threshold: Real(*threshold) };
+                    tree.split(*feature, predicate, Side::Left, left, left + 1)
+                }
+            };
+        }
+    }
+    Ok(builder.build()?)
+}
+
+/// Steps of a row's walks, if every leaf of a tree is met as often.
+fn steps_of(forest: &Forest) -> f64 {
+    let stats = forest.stats();
+    let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
+    steps as f64 * stats.trees as f64 / stats.leaves as f64
+}
+
+/// Rows of numbers between 0 and 1.
+fn values(rows: usize, columns: usize) -> Vec<f32> {
+    let mut random = Random(11);
+    (0..rows * columns).map(|_| random.below(1 << 24) as f32 / (1 << 24) as f32).collect()
+}
+
+/// Seconds of a call, of many that take about [`SECONDS`] together: the median of a third, the fastest.
+fn seconds(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while times.len() < 9 || begin.elapsed().as_secs_f64() < SECONDS {
+        let start = ThreadTime::now();
+        call()?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(times[times.len() / 6])
+}
+
+/// Seconds a row by a schedule, in batches of so many rows; `None` where another engine than this serves them.
+fn row(forest: &Forest, schedule: &str, batch: usize, engine: Engine) -> Result<Option<f64>> {
+    let schedule = Some(Schedule::parse(schedule)?);
+    let options = Options { schedule, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
+    let predictor = Predictor::with_options(forest, &options)?;
+    if predictor.engines(batch)?.iter().any(|(by, _)| *by != engine) {
+        return Ok(None);
+    }
+    let columns = forest.features.len();
+    let values = values(ROWS, columns);
+    let mut out = vec![0.0; batch];
+    let all = seconds(|| {
+        for rows in black_box(&values).chunks_exact(batch * columns) {
+            predictor.margins_into(&Rows::new(rows, columns)?, &mut out)?;
+        }
+        Ok(())
+    })?;
+    Ok(Some(all / (ROWS / batch * batch) as f64))
+}
+
+/// The same of forests whose engine for a few rows is given, a row a batch, per tree. What a call takes besides its trees
+/// is the same for twice as many, and left out.
+fn few(columns: u32, shape: Shape, few: FewRows, engine: Engine) -> Result<Option<f64>> {
+    let schedule = format!("{WALKS}\nfewRows({})", few.name());
+    let of = |trees| row(&forest(trees, columns, shape)?, &schedule, 1, engine);
+    Ok(of(2 * TREES)?.zip(of(TREES)?).map(|(more, fewer)| (more - fewer) / TREES as f64))
+}
+
+fn walk(shipped: &Walk) -> Result<Walk> {
+    const COLUMNS: u32 = 16;
+    const DEPTH: u32 = 8;
+    let steps = f64::from(DEPTH);
+    let by = |how, engine, old| {
+        Ok::<_, Box<dyn Error>>(
+            few(COLUMNS, Shape::Full(DEPTH), how, engine)?.map_or(old, |tree| tree / steps),
+        )
+    };
+    // Many rows wait for the longest of a tree's walks.
+    let forest = forest(4 * TREES, 32 * COLUMNS, Shape::Grown(64))?;
+    let walks = format!("{}\nfewRows(walk)", WALKS.replace("unrollWalk(b1)\n", ""));
+    let steps_of_all = steps_of(&forest);
+    let each = |batch| {
+        let by = |engine| row(&forest, &walks, batch, engine);
+        let row = match by(Engine::Vectors)? {
+            Some(row) => Some(row),
+            None => by(Engine::Walks)?,
+        };
+        Ok::<_, Box<dyn Error>>(row.map(|row| row / steps_of_all))
+    };
+    // As few rows as vectors take.
+    let least = (shipped.block / shipped.one).ceil().clamp(1.0, BLOCK as f64) as usize;
+    Ok(Walk {
+        one: by(FewRows::Rows, Engine::WalksByRow, shipped.one)?,
+        many: each(ROWS)?.unwrap_or(shipped.many),
+        block: each(least)?.map_or(shipped.block, |step| step * least as f64),
+        abreast: by(FewRows::Abreast, Engine::Abreast, shipped.abreast)?,
+        full: by(FewRows::Full, Engine::FullTrees, shipped.full)?,
+    })
+}
+
+fn registers(shipped: &Registers) -> Result<Registers> {
+    let tree = |columns, shape| few(columns, shape, FewRows::Registers, Engine::Registers);
+    let mut new = *shipped;
+    let mut trees = Vec::new();
+    for (tile, columns) in new.tile.iter_mut().zip([32, 64, 96, 128]) {
+        // Trees of one tile and of two.
+        if let Some((one, two)) = tree(columns, Shape::Full(4))?.zip(tree(columns, Shape::Full(8))?) {
+            // Two levels of tiles are sixteen tiles of the second, of which a walk goes through one.
+            *tile = two - one;
+            trees.push((one - *tile).max(0.0));
+        }
+    }
+    if let Some(surprising) = tree(32, Shape::Surprising)? {
+        new.tree = trees.iter().sum::<f64>() / trees.len() as f64;
+        new.surprise = 2.0 * (surprising - new.tree - 1.5 * new.tile[0]).max(0.0);
+    }
+    Ok(new)
+}
+
+fn blend() -> Result<Blend> {
+    const COLUMNS: u32 = 16;
+    // What ranks take is the same for twice as many trees.
+    let tree = |shape: Shape| {
+        let of = |trees| {
+            let row = row(&forest(trees, COLUMNS, shape)?, BLENDS, ROWS, Engine::Blends)?;
+            row.ok_or_else(|| Box::<dyn Error>::from("trees are not blended"))
+        };
+        Ok::<_, Box<dyn Error>>((of(3 * TREES)? - of(TREES)?) * BLOCK as f64 / (2 * TREES) as f64)
+    };
+    let full = |depth| tree(Shape::Full(depth));
+    let [one, two, three, six] = [full(1)?, full(2)?, full(3)?, full(6)?];
+    // A group of each kind at the root, and one of three levels below it; of the same below a group of three levels, there are eight
+    // in a full tree.
+    let over = |top| Ok::<_, Box<dyn Error>>((tree(Shape::OneSided(top))? - three).max(0.0));
+    let top = [over(1)?, over(2)?, over(3)?];
+    let bottom = (six - three - top[2]) / 7.0;
+    let rest = three - bottom;
+    // Grown trees have groups of every kind, more of them than a first cache holds.
+    let grown = |leaves: u32| {
+        let of = |trees| {
+            let row = row(&forest(trees, 4 * COLUMNS, Shape::Grown(leaves))?, BLENDS, ROWS, Engine::Blends)?;
+            row.ok_or_else(|| Box::<dyn Error>::from("trees are not blended"))
+        };
+        Ok::<_, Box<dyn Error>>((of(9 * TREES)? - of(TREES)?) * BLOCK as f64 / (8 * TREES) as f64)
+    };
+    let (small, large) = (grown(16)?, grown(128)?);
+    let split = (large - small) / 112.0;
+    Ok(Blend {
+        split,
+        tree: small - split * 15.0,
+        bottom: [(one - rest).max(0.0), (two - rest).max(0.0), bottom],
+        seven: top[2],
+        three: top[1],
+        one: top[0],
+    })
+}
+
+/// Seconds of a block of rows that becomes ranks, of stumps that `add` makes.
+fn ranks(columns: usize, add: impl FnOnce(&mut ForestBuilder)) -> Result<f64> {
+    let mut builder = Forest::builder(columns, 1);
+    add(&mut builder);
+    let ranks = Ranks::new(&builder.build()?, Choice::U8)?;
+    let (ranker, ranked) = (Ranker::new(&ranks), ranks.columns().len());
+    let values = values(ROWS, columns);
+    let rows = Rows::new(&values, columns)?;
+    let mut out = vec![0u8; BLOCK * ranked];
+    let all = seconds(|| {
+        for first in (0..ROWS).step_by(BLOCK) {
+            ranker.rank_strided(&black_box(&rows).slice(first, BLOCK), &mut out, [1, BLOCK])?;
+        }
+        Ok(())
+    })?;
+    Ok(all / (ROWS / BLOCK) as f64)
+}
+
+fn stump(builder: &mut ForestBuilder, feature: usize, predicate: Predicate) {
+    let mut tree = builder.tree(0);
+    tree.split(feature as u32, predicate, Side::Left, 1, 2);
+    tree.leaf(1, &[1.0]);
+    tree.leaf(2, &[2.0]);
+}
+
+fn ranking(shipped: &Ranking) -> Result<Ranking> {
+    // A line with so many of its columns asked for so many thresholds.
+    let line = |columns: usize, thresholds: u32| {
+        let all = ranks(LINES * LINE, |builder| {
+            for feature in (0..LINES * LINE).filter(|feature| feature % LINE < columns) {
+                for k in 1..=thresholds {
+                    let threshold = Real(share(k, thresholds + 1));
+                    stump(builder, feature, Predicate::Less { threshold });
+                }
+            }
+        })?;
+        Ok::<_, Box<dyn Error>>(all / LINES as f64)
+    };
+    // So many questions of each category: what one takes besides the others, as those of a column share its code.
+    let sets = |each: u32| {
+        ranks(LINES * LINE, |builder| {
+            for feature in 0..LINES * LINE {
+                for category in 0..each {
+                    let set = builder.set([category, category + 3], CategoryRule::NotNegative);
+                    stump(builder, feature, Predicate::InSet { set, inside: Side::Left });
+                }
+            }
+        })
+    };
+    let question = (sets(17)? - sets(1)?) / (16 * LINES * LINE) as f64;
+    let (six, four) = (line(LINE, 63)?, line(LINE, 15)?);
+    let new = Ranking { thresholds: line(LINE, THRESHOLDS)? / LINE as f64, question, line: None };
+    let Some(_) = shipped.line else { return Ok(new) };
+    let level = (six - four) / (2 * LINE) as f64;
+    let search = (six - line(1, 63)?) / (LINE - 1) as f64 - 6.0 * level;
+    let copy = six - LINE as f64 * (search + 6.0 * level);
+    let (all, single) = (line(LINE, 1)?, line(1, 1)?);
+    let threshold = (all - single) / (LINE - 1) as f64;
+    let line = Line { copy, layer: single - threshold, threshold, search: search.max(0.0), level };
+    Ok(Ranking { line: Some(line), ..new })
+}
+
+/// Three times what it takes to wake a thread that sleeps and to wait for it, so that a wake that takes longer than most still pays.
+fn thread() -> Result<f64> {
+    const TIMES: usize = 500;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    let mut times = Vec::with_capacity(TIMES);
+    for _ in 0..TIMES {
+        std::thread::sleep(std::time::Duration::from_micros(500));
+        let start = Instant::now();
+        pool.install(|| ());
+        times.push(start.elapsed().as_secs_f64());
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(3.0 * times[TIMES / 2])
+}
+
+fn hardware(shipped: &Hardware) -> Hardware {
+    // A multiplication waits three cycles for the one before.
+    const MULTIPLICATIONS: usize = 1 << 16;
+    let clock = (0..64)
+        .map(|_| {
+            let start = Instant::now();
+            let mut x = black_box(3u64);
+            for _ in 0..MULTIPLICATIONS {
+                x = black_box(x).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            }
+            black_box(x);
+            3.0 * MULTIPLICATIONS as f64 / start.elapsed().as_secs_f64()
+        })
+        .fold(0.0, f64::max);
+    let file = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
+    let cache = file.ok().and_then(|text| text.trim().strip_suffix('K')?.parse::<usize>().ok());
+    Hardware { clock, cache: cache.map_or(shipped.cache, |kib| kib << 10), ..*shipped }
+}
+
+/// Prints every cost that choices on this machine read, as shipped and as measured now, and the measured ones as `src/cost/shipped.rs` has
+/// them.
+pub fn fit() -> Result<()> {
+    let shipped = Machine::here();
+    eprintln!("about a minute; the machine should do nothing else");
+    let new = Machine {
+        name: "NAME, INSTRUCTION SET",
+        hardware: hardware(&shipped.hardware),
+        walk: walk(&shipped.walk)?,
+        registers: registers(&shipped.registers)?,
+        blend: blend()?,
+        ranking: ranking(&shipped.ranking)?,
+        thread: thread()?,
+    };
+    println!(
+        "{:20} {:>10} {:>10} {:>6}   (shipped: {})",
+        "seconds", "shipped", "measured", "ratio", shipped.name
+    );
+    for ((what, old), (_, new)) in costs(shipped).into_iter().zip(costs(&new)) {
+        println!("{what:20} {old:10.2e} {new:10.2e} {:6.2}", new / old);
+    }
+    println!("\n{new:#?}");
+    Ok(())
+}
+
+fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
+    let Machine { hardware, walk, registers, blend, ranking, thread, .. } = machine;
+    let mut all = vec![
+        ("cycle", 1.0 / hardware.clock),
+        ("walk.one", walk.one),
+        ("walk.many", walk.many),
+        ("walk.block", walk.block),
+        ("walk.abreast", walk.abreast),
+        ("walk.full", walk.full),
+        ("registers.tile 32", registers.tile[0]),
+        ("registers.tile 64", registers.tile[1]),
+        ("registers.tile 96", registers.tile[2]),
+        ("registers.tile 128", registers.tile[3]),
+        ("registers.tree", registers.tree),
+        ("registers.surprise", registers.surprise),
+        ("blend.split", blend.split),
+        ("blend.tree", blend.tree),
+        ("blend.bottom 1", blend.bottom[0]),
+        ("blend.bottom 2", blend.bottom[1]),
+        ("blend.bottom 3", blend.bottom[2]),
+        ("blend.seven", blend.seven),
+        ("blend.three", blend.three),
+        ("blend.one", blend.one),
+        ("ranking.thresholds", ranking.thresholds),
+        ("ranking.question", ranking.question),
+    ];
+    if let Some(line) = &ranking.line {
+        all.extend([
+            ("line.copy", line.copy),
+            ("line.layer", line.layer),
+            ("line.threshold", line.threshold),
+            ("line.search", line.search),
+            ("line.level", line.level),
+        ]);
+    }
+    all.push(("thread", *thread));
+    all
+}
