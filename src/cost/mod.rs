@@ -1,7 +1,8 @@
 //! What evaluating a forest costs: the seconds that each engine's parts take on one thread.
 //!
-//! Every choice by cost reads these numbers and no others: the default schedule between walks and blends, a program's engine for a few
-//! rows, the groups that a tree's splits are blended in, how a line of columns becomes ranks, and how many threads a batch is worth. A
+//! Choices read them: the default schedule between walks and blends, a program's engine for a few
+//! rows, the groups that a tree's splits are blended in, how a line of columns becomes ranks, and how many threads a batch is worth. Limits of a
+//! kernel, of columns say, stand beside the kernel. A
 //! choice never changes a result, only what it takes.
 //!
 //! There is one [`Machine`] for each instruction set. `cargo run --release -p fangorn-benches -- fit` measures its numbers again on the
@@ -16,6 +17,11 @@ mod shipped;
 pub(crate) use gather::gathers;
 
 use crate::isa::{Isa, isa};
+
+/// Whole picoseconds: sums of the same costs in another order are equal.
+pub(crate) fn picoseconds(seconds: f64) -> u64 {
+    (seconds * 1e12).round() as u64
+}
 
 /// Rows of a block that is blended, ranked or walked in vectors.
 pub const BLOCK: usize = 64;
@@ -35,7 +41,7 @@ pub struct Machine {
     pub blend: Blend,
     /// A block of rows on their way to ranks.
     pub ranking: Ranking,
-    /// Work that is worth waking a thread for.
+    /// Seconds of work that are worth waking a thread for.
     pub thread: f64,
 }
 
@@ -46,11 +52,11 @@ pub struct Hardware {
     pub clock: f64,
     /// Bytes of the second cache that a core has to itself.
     pub cache: usize,
-    /// The longest gather of eight values from the first cache that counts as fast, at this clock.
+    /// Seconds that a gather of eight values from the first cache takes at most, at this clock, where gathers count as fast.
     pub gather: f64,
 }
 
-/// A step of a walk: from a node to its child.
+/// Seconds of a step of a walk, from a node to its child.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Walk {
     /// Of one row, beside steps of other trees.
@@ -74,7 +80,7 @@ impl Walk {
     }
 }
 
-/// A row that stands in registers, through tiles of four levels.
+/// Seconds of a row that stands in registers, through tiles of four levels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Registers {
     /// Of a tile, by the pairs of registers that the row takes: for up to 32, 64, 96 and 128 columns.
@@ -87,7 +93,7 @@ pub struct Registers {
     pub rows: usize,
 }
 
-/// A block of rows through every split of a tree.
+/// Seconds of a [block](BLOCK) of rows through every split of a tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Blend {
     /// Of a split, …
@@ -111,7 +117,7 @@ impl Blend {
     }
 }
 
-/// A block of rows that becomes ranks.
+/// Seconds of a [block](BLOCK) of rows that becomes ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranking {
     /// Of a column of thresholds, before it is known how it is ranked.
@@ -129,7 +135,7 @@ impl Ranking {
     }
 }
 
-/// A block of rows of sixteen columns that lie side by side.
+/// Seconds of a [block](BLOCK) of rows of sixteen columns that lie side by side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
     /// Of bringing them into columns.

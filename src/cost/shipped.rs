@@ -1,83 +1,131 @@
-//! The costs that choices read, by instruction set: what the models of `benches/NOTEBOOK.md` showed on Intel Xeons at 3.5 GHz.
+//! The costs that choices read, by instruction set. They were found as cycles, on trained models on Intel Xeons and AMD's Zen 4
+//! (`benches/NOTEBOOK.md`), and stand here as seconds at one clock: choices compare them with each other.
 //!
 //! `fangorn-benches fit` measures each cost in forests that are drawn for it; most come out within a factor of two. Where they differ, these
 //! are kept that chose better on trained models: see "One unit for costs" in the notebook.
 
 use super::{Blend, Hardware, Line, Machine, Ranking, Registers, Walk};
 
-const XEON: Hardware = Hardware { clock: 3.5e9, cache: 1 << 20, gather: 1.72e-9 };
+/// Seconds of a cycle: whole picoseconds, as sums of blends' groups are that have to tie.
+const CYCLE: f64 = 286e-12;
+
+/// Seconds of so many cycles.
+const fn cycles(n: f64) -> f64 {
+    n * CYCLE
+}
+
+const XEON: Hardware = Hardware { clock: 1.0 / CYCLE, cache: 1 << 20, gather: cycles(6.0) };
 
 /// Of AVX-512, the one instruction set that has them.
-const REGISTERS: Registers =
-    Registers { tile: [1.57e-9, 1.86e-9, 2.14e-9, 2.57e-9], tree: 5.71e-10, surprise: 5.71e-9, rows: 32 };
+const REGISTERS: Registers = Registers {
+    tile: [cycles(5.5), cycles(6.5), cycles(7.5), cycles(9.0)],
+    tree: cycles(2.0),
+    surprise: cycles(20.0),
+    rows: 32,
+};
+
+/// Of blends whose instructions take so many times as long as those of AVX-512.
+const fn blend(times: f64) -> Blend {
+    Blend {
+        split: times * cycles(1.3),
+        tree: times * cycles(80.0),
+        bottom: [times * cycles(3.0), times * cycles(6.0), times * cycles(10.0)],
+        seven: times * cycles(15.0),
+        three: times * cycles(9.0),
+        one: times * cycles(6.0),
+    }
+}
+
+/// The same of ranks.
+const fn ranking(times: f64, line: Option<Line>) -> Ranking {
+    Ranking { thresholds: times * cycles(75.0), question: times * cycles(8.0), line }
+}
 
 pub(super) const AVX512: Machine = Machine {
     name: "Intel Xeon at 3.5 GHz, AVX-512",
     hardware: XEON,
-    walk: Walk { one: 1.14e-9, many: 5.80e-10, block: 2.74e-8, abreast: 7.14e-10, full: 6.29e-10 },
+    walk: Walk {
+        one: cycles(4.0),
+        many: cycles(2.03125),
+        block: cycles(96.0),
+        abreast: cycles(2.5),
+        full: cycles(2.2),
+    },
     registers: REGISTERS,
-    blend: Blend {
-        split: 3.71e-10,
-        tree: 2.29e-8,
-        bottom: [8.57e-10, 1.71e-9, 2.86e-9],
-        seven: 4.29e-9,
-        three: 2.57e-9,
-        one: 1.71e-9,
-    },
-    ranking: Ranking {
-        thresholds: 2.14e-8,
-        question: 2.29e-9,
-        line: Some(Line {
-            copy: 8.57e-8,
-            layer: 5.71e-8,
-            threshold: 1.14e-9,
-            search: 2.57e-9,
-            level: 1.71e-9,
+    blend: blend(1.0),
+    ranking: ranking(
+        1.0,
+        Some(Line {
+            copy: cycles(300.0),
+            layer: cycles(200.0),
+            threshold: cycles(4.0),
+            search: cycles(9.0),
+            level: cycles(6.0),
         }),
-    },
-    thread: 1.43e-5,
+    ),
+    thread: cycles(50000.0),
 };
 
 pub(super) const AVX2: Machine = Machine {
     name: "Intel Xeon at 3.5 GHz, AVX2",
     hardware: XEON,
-    walk: Walk { one: 1.14e-9, many: 5.80e-10, block: 2.74e-8, abreast: 7.14e-10, full: 6.29e-10 },
+    walk: Walk {
+        one: cycles(4.0),
+        many: cycles(2.03125),
+        block: cycles(96.0),
+        abreast: cycles(2.5),
+        full: cycles(2.2),
+    },
     registers: REGISTERS,
-    blend: Blend {
-        split: 5.57e-10,
-        tree: 3.43e-8,
-        bottom: [1.29e-9, 2.57e-9, 4.29e-9],
-        seven: 6.43e-9,
-        three: 3.86e-9,
-        one: 2.57e-9,
-    },
-    ranking: Ranking {
-        thresholds: 3.21e-8,
-        question: 3.43e-9,
-        line: Some(Line {
-            copy: 1.14e-7,
-            layer: 1.14e-7,
-            threshold: 1.71e-9,
-            search: 4.29e-9,
-            level: 4.57e-9,
+    blend: blend(1.5),
+    ranking: ranking(
+        1.5,
+        Some(Line {
+            copy: cycles(400.0),
+            layer: cycles(400.0),
+            threshold: cycles(6.0),
+            search: cycles(15.0),
+            level: cycles(16.0),
         }),
-    },
-    thread: 1.43e-5,
+    ),
+    thread: cycles(50000.0),
 };
 
 pub(super) const PORTABLE: Machine = Machine {
     name: "Intel Xeon at 3.5 GHz, portable",
     hardware: XEON,
-    walk: Walk { one: 1.14e-9, many: 1.16e-9, block: 2.74e-8, abreast: 7.14e-10, full: 6.29e-10 },
-    registers: REGISTERS,
-    blend: Blend {
-        split: 2.23e-9,
-        tree: 1.37e-7,
-        bottom: [5.14e-9, 1.03e-8, 1.71e-8],
-        seven: 2.57e-8,
-        three: 1.54e-8,
-        one: 1.03e-8,
+    walk: Walk {
+        one: cycles(4.0),
+        many: cycles(4.0625),
+        block: cycles(96.0),
+        abreast: cycles(2.5),
+        full: cycles(2.2),
     },
-    ranking: Ranking { thresholds: 1.29e-7, question: 1.37e-8, line: None },
-    thread: 1.43e-5,
+    registers: REGISTERS,
+    blend: blend(6.0),
+    ranking: ranking(6.0, None),
+    thread: cycles(50000.0),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups of one tree are weighed against each other, and many sums of them are equal.
+    #[test]
+    fn groups_cost_whole_picoseconds_that_add_up() {
+        for machine in [AVX512, AVX2, PORTABLE] {
+            let Blend { bottom, seven, three, one, .. } = machine.blend;
+            let [first, second, third, seven, three, one] =
+                [bottom[0], bottom[1], bottom[2], seven, three, one].map(crate::cost::picoseconds);
+            assert_eq!(
+                (2 * first, first + second, second + three),
+                (second, three, seven),
+                "{}",
+                machine.name
+            );
+            assert_eq!((one, 10 * first), (second, 3 * third), "{}", machine.name);
+            assert_eq!(machine.walk.rows_one_by_one(), 24, "{}", machine.name);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! From values to ranks on the CPU: 64 rows at a time, by column or by line of columns.
 //!
 //! What ranks are is said in [`crate::ranks`]; here is how rows become them. [`Ranker`] drives it; `lines` chooses for each line of
-//! columns what takes the fewest cycles. What comes in here: ranks as data, and rows. What stays out: trees, schedules, plans.
+//! columns what costs least. What comes in here: ranks as data, and rows. What stays out: trees, schedules, plans.
 
 pub(super) mod count;
 mod kernels;

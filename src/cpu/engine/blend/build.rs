@@ -6,15 +6,10 @@ use super::{
 };
 use crate::cpu::line::Line;
 use crate::{
-    cost::Machine,
+    cost::{Machine, picoseconds},
     forest::{Forest, Predicate, Side},
     layout::{Packed, PackedNode},
 };
-
-/// Whole picoseconds, so that sums of the same groups in another order are equal.
-fn picoseconds(seconds: f64) -> u64 {
-    (seconds * 1e12).round() as u64
-}
 
 /// A node without splits that send everything left.
 #[derive(Clone, Copy)]

@@ -55,7 +55,7 @@ pub(in crate::cpu) struct Registers {
     columns: Option<Vec<u32>>,
     /// Places of a row in registers.
     places: usize,
-    /// Cycles of a row.
+    /// Seconds of a row.
     seconds: f64,
 }
 
@@ -74,7 +74,7 @@ impl Registers {
         self.columns.as_deref()
     }
 
-    /// Cycles of a row, about.
+    /// Seconds of a row, about.
     pub(in crate::cpu) fn seconds(&self) -> f64 {
         self.seconds
     }
