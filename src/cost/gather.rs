@@ -1,4 +1,5 @@
 //! Whether a machine gathers values fast.
+
 use std::sync::OnceLock;
 
 use crate::isa::{Isa, gathers_said, isa};
