@@ -10,7 +10,11 @@ use fangorn::{
     cpu::Rows,
     forest::{Node, Tree},
     layout::PackedNode,
-    plan::{Lowered, Map, Op, Plan, Request, Rest, Sum, Walk, lower},
+    plan::{
+        Cpu, Cube, Dialect, Lowered, Map, Op, Plan, Request, Rest, Walk,
+        cpu::{Statement, Sum},
+        lower,
+    },
     schedule::{Device, Gpu, Schedule},
 };
 use generate::{Case, Kind, forest_of};
@@ -26,20 +30,22 @@ fn lowered(forest: &Forest, text: &str) -> Lowered {
     lowered_for(Device::Cpu, forest, text)
 }
 
-fn plan(forest: &Forest, text: &str) -> Plan {
-    lowered(forest, text).plan().clone()
+fn kernel_for(device: Device, forest: &Forest, text: &str) -> Plan<Cube> {
+    lowered_for(device, forest, text).cube_plan().expect("a kernel").clone()
+}
+
+fn plan(forest: &Forest, text: &str) -> Plan<Cpu> {
+    lowered(forest, text).cpu_plan().expect("a program").clone()
 }
 
 /// The straight-line steps of each walk, and what follows them.
-fn steps(plan: &Plan) -> Vec<(u32, Rest)> {
-    let of =
-        |op: &&Op| if let Op::Walk(Walk { steps, rest, .. }) = op { Some((*steps, *rest)) } else { None };
-    plan.ops().iter().filter_map(of).collect()
+fn steps<D: Dialect>(plan: &Plan<D>) -> Vec<(u32, Rest)> {
+    plan.walks().map(|Walk { steps, rest, .. }| (*steps, *rest)).collect()
 }
 
 /// How often each loop's body is written out.
-fn copies(plan: &Plan) -> Vec<(String, Option<u32>)> {
-    let of = |op: &&Op| match op {
+fn copies(plan: &Plan<Cpu>) -> Vec<(String, Option<u32>)> {
+    let of = |op: &&Op<Cpu>| match op {
         Op::Loop(l) => {
             let count = if let Map::Unrolled { count } = l.map { Some(count) } else { None };
             Some((l.var.clone(), count))
@@ -102,7 +108,8 @@ fn specialize_past_the_limit_reads_the_table() {
     for layout in ["sparse", "array", "reorg"] {
         let text = format!("reorder(tree, batch)\nspecialize(tree)\nunrollWalk(batch)\nlayout({layout})");
         let lowered = lowered(&forest, &text);
-        assert_eq!(steps(lowered.plan()), [(0, Rest::Counted)], "{}", lowered.plan());
+        let plan = lowered.cpu_plan().expect("a program");
+        assert_eq!(steps(plan), [(0, Rest::Counted)], "{plan}");
         assert!(lowered.notes()[0].to_string().contains("specialize(tree)"), "{:?}", lowered.notes());
         let schedule = Schedule::parse(&text).expect("a schedule");
         assert_eq!(runs::on_cpu(&Case::new(forest.clone(), schedule, 33, 3), 2), Ok(true), "{layout}");
@@ -116,13 +123,12 @@ fn specialize_gives_parallel_iterations_cases() {
         "sort(depth)\ntile(tree, t0, t1, 2)\nreorder(t0, batch, t1)\nunrollWalk(t1)\nspecialize(t0)\n";
     let cpu = plan(&forest, &format!("{tiles}parallel(t0)"));
     let gpu_text = format!("{tiles}gpuDimension(batch, grid.x)\ngpuDimension(t0, block.x)");
-    let gpu = lowered_for(Device::PORTABLE_GPU, &forest, &gpu_text).plan().clone();
-    for plan in [cpu, gpu] {
+    let gpu = kernel_for(Device::PORTABLE_GPU, &forest, &gpu_text);
+    for (text, steps) in [(cpu.to_string(), steps(&cpu)), (gpu.to_string(), steps(&gpu))] {
         // Trees of depth 1, 1 | 2, 2 | 2, 4: the offset of t0 says which.
-        let text = plan.to_string();
         assert!(text.contains("case r0 < 2:") && text.contains("case r0 < 4:"), "{text}");
         assert!(text.contains("otherwise:"), "{text}");
-        assert_eq!(steps(&plan), [(1, Rest::Nothing), (2, Rest::Nothing), (4, Rest::Nothing)], "{text}");
+        assert_eq!(steps, [(1, Rest::Nothing), (2, Rest::Nothing), (4, Rest::Nothing)], "{text}");
     }
     // Iterations with the same code share it.
     let same = plan(&forest_of("6 x depth 2"), &format!("{tiles}parallel(t0)"));
@@ -177,7 +183,7 @@ proptest! {
         let peels: Vec<String> = names.iter().map(|n| format!("peelWalk({n}, {steps})")).collect();
         let lowered = lowered(&case.forest, &format!("{}\n{}", said.join("\n"), peels.join("\n")));
         let visited = lowered.loops().trees_of_walks(case.forest.trees.len() as u32, 2);
-        let walks = self::steps(lowered.plan());
+        let walks = self::steps(lowered.cpu_plan().expect("a program"));
         prop_assert_eq!(walks.len(), visited.len());
         for ((taken, _), visited) in walks.into_iter().zip(visited) {
             let all = || (0..case.forest.trees.len() as u32).collect();
@@ -273,33 +279,33 @@ fn reductions_are_in_the_plan() {
     let forest = forest_of("21 x depth 2; features 3");
     let tiles = "tile(tree, t0, t1, 7)\nparallel(t0)\n";
     let staged = plan(&forest, tiles);
-    assert_eq!(staged.partials.len(), 1);
+    assert_eq!(staged.own.partials.len(), 1);
     let vector = plan(&forest, &format!("{tiles}vectorReduce(t0, 8)"));
     let widths: Vec<u32> = vector
         .ops()
         .iter()
-        .filter_map(|op| if let Op::ReduceDimension { vector, .. } = op { Some(*vector) } else { None })
+        .filter_map(|op| match op {
+            Op::Own(Statement::ReduceDimension { vector, .. }) => Some(*vector),
+            _ => None,
+        })
         .collect();
     assert_eq!(widths, [8], "{vector}");
     let atomic = plan(&forest, &format!("{tiles}atomicReduce(t0)"));
-    assert!(atomic.partials.is_empty() && atomic.is_atomic(), "{atomic}");
+    let into = |plan: &Plan<Cpu>| plan.walks().map(|w| w.own.into).collect::<Vec<Sum>>();
+    assert!(atomic.own.partials.is_empty(), "{atomic}");
+    assert_eq!(into(&atomic), [Sum::Result { atomic: true }], "{atomic}");
     // Atomic inside, staged outside: the copies of the outer loop are added to atomically.
     let inner = "tile(tree, t0, t1, 7)\ntile(t1, t2, t3, 2)\nparallel(t0)\nparallel(t2)\natomicReduce(t2)";
     let inner = plan(&forest, inner);
-    assert_eq!(inner.partials.len(), 1, "{inner}");
-    assert_eq!(inner.partials[0].dims.len(), 1, "{inner}");
-    let into: Vec<Sum> = inner
-        .ops()
-        .iter()
-        .filter_map(|op| if let Op::Walk(w) = op { w.into.clone() } else { None })
-        .collect();
-    assert_eq!(into, [Sum::Partial { buffer: 0, atomic: true }], "{inner}");
+    assert_eq!(inner.own.partials.len(), 1, "{inner}");
+    assert_eq!(inner.own.partials[0].len(), 1, "{inner}");
+    assert_eq!(into(&inner), [Sum::Partial { buffer: 0, atomic: true }], "{inner}");
     // A GPU that can, and one that can't.
     let text = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\natomicReduce(tree)";
     let able = Device::Gpu(Gpu { atomic_add: true, ..Gpu::PORTABLE });
-    assert!(lowered_for(able, &forest, text).plan().is_atomic());
-    let unable = lowered_for(Device::PORTABLE_GPU, &forest, text);
-    assert!(!unable.plan().is_atomic() && unable.plan().partials.len() == 1);
+    assert!(kernel_for(able, &forest, text).is_atomic());
+    let unable = kernel_for(Device::PORTABLE_GPU, &forest, text);
+    assert!(!unable.is_atomic() && unable.own.partials.len() == 1);
 }
 
 #[test]
@@ -363,8 +369,7 @@ fn caches_stand_where_they_are_said_to() {
     let forest = forest_of("20 x depth 3; features 4");
     let text = "tile(batch, b0, b1, 16)\ntile(tree, t0, t1, 5)\nreorder(b0, t0, b1, t1)\ngpuDimension(b0, grid.x)\n\
                 gpuDimension(b1, block.x)\n";
-    let gpu =
-        |marks: &str| lowered_for(Device::PORTABLE_GPU, &forest, &format!("{text}{marks}")).plan().clone();
+    let gpu = |marks: &str| kernel_for(Device::PORTABLE_GPU, &forest, &format!("{text}{marks}")).own;
     let none = gpu("");
     assert_eq!((none.cached_rows, none.cached_trees), (None, None));
     let rows = gpu("cache(b0)");
@@ -373,7 +378,8 @@ fn caches_stand_where_they_are_said_to() {
     assert_eq!((trees.cached_rows, trees.cached_trees.map(|c| c.trees)), (None, Some(5)));
     let both = gpu("cache(b0)\ncache(t0)");
     assert_eq!((both.cached_rows, both.cached_trees.map(|c| c.trees)), (Some(16), Some(5)));
-    assert!(both.to_string().contains("rows and trees cached"), "{both}");
+    let both = kernel_for(Device::PORTABLE_GPU, &forest, &format!("{text}cache(b0)\ncache(t0)")).to_string();
+    assert!(both.contains("rows and trees cached"), "{both}");
     let cpu = plan(&forest, &format!("{text}cache(b0)\ncache(t0)")).to_string();
     assert!(cpu.contains("cacheRows") && cpu.contains("cacheTrees"), "{cpu}");
 }
@@ -385,22 +391,25 @@ fn rows_are_cached_for_the_trees_of_a_cube() {
     let of = |marks: &str| {
         let text =
             format!("tile(batch, b0, b1, 16)\n{marks}\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)");
-        lowered_for(Device::PORTABLE_GPU, &forest, &text).plan().clone()
+        kernel_for(Device::PORTABLE_GPU, &forest, &text)
     };
     let groups = "tile(tree, t0, t1, 4)\nreorder(t0, b0, b1, t1)\ngpuDimension(t0, grid.y)\ncache(b0)";
     let (all, grouped) = (of("cache(b0)"), of(groups));
-    assert_eq!((all.column_group, all.features, all.cached_keys()), (None, 36, 16 * 36), "{all}");
+    assert_eq!((all.own.column_group, all.own.features, all.cached_keys()), (None, 36, 16 * 36), "{all}");
     // Three splits a tree, each on a column of its own.
-    assert_eq!((grouped.column_group, grouped.features, grouped.cached_keys()), (Some(4), 12, 16 * 12));
+    assert_eq!(
+        (grouped.own.column_group, grouped.own.features, grouped.cached_keys()),
+        (Some(4), 12, 16 * 12)
+    );
     assert!(grouped.to_string().contains("keys[used 12 of each 4 trees, 16]"), "{grouped}");
     // A last group of one tree.
-    assert_eq!(of(&groups.replace("t1, 4", "t1, 11")).column_group, Some(11));
+    assert_eq!(of(&groups.replace("t1, 4", "t1, 11")).own.column_group, Some(11));
     // Where a loop begins between two groups, a cache's trees are those of no one group.
     let text = "tile(batch, b0, b1, 16)\nreorder(tree, b0, b1)\nsplit(tree, ta, tb, 3)\ntile(tb, t0, t1, 4)\n\
                 reorder(t0, t1.b0, t1.b1, t1)\ncache(t0.b0)\ngpuDimension(ta.b1, block.x)\n\
                 gpuDimension(t0.b1, block.x)";
-    let plan = lowered_for(Device::PORTABLE_GPU, &forest, text).plan().clone();
-    assert!(plan.cached_rows.is_some() && plan.column_group.is_none(), "{plan}");
+    let plan = kernel_for(Device::PORTABLE_GPU, &forest, text);
+    assert!(plan.own.cached_rows.is_some() && plan.own.column_group.is_none(), "{plan}");
 }
 
 /// Each node of `layout(depth_first)` is followed by its left child, and names its right one.

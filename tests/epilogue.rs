@@ -311,7 +311,7 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
         cube::Executable,
         plan::{Emit, Number, RowType, Tail, TailStep},
     };
-    use fangorn_kernels::cube::{Rows, TailInputs};
+    use fangorn_kernels::{Buffer, Rows, TailInputs};
 
     let Some((_, device)) = support::gpu() else { return };
     let DispatchDevice::Cube(device) = device.as_dispatch() else { panic!("a cubecl device") };
@@ -323,8 +323,7 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
     let (batch, width) = (300, s.forest.outputs as usize);
     let all: Vec<f32> = s.rows.iter().copied().cycle().take(batch * s.columns()).collect();
     let rows = Rows {
-        words: upload(&all),
-        len: all.len(),
+        words: Buffer { handle: upload(&all), len: all.len() },
         batch: batch as u32,
         row_stride: s.columns() as u32,
         column_stride: 1,
@@ -354,9 +353,10 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
             let exe = made.with_tail(Tail { steps, number, fused: false });
             let run = |exe: &Executable| {
                 let bytes = batch * width * number.bytes() as usize;
-                let out = client.create_from_slice(&vec![0xfe; bytes]);
-                exe.run_with(&rows, (upload(&leaves), leaves.len()), &inputs, (out.clone(), batch * width));
-                client.read_one(out).expect("the launch went well")[..bytes].to_vec()
+                let out = Buffer { handle: client.create_from_slice(&vec![0xfe; bytes]), len: batch * width };
+                let leaves = Buffer { handle: upload(&leaves), len: leaves.len() };
+                exe.run_with(&rows, &leaves, &inputs, &out);
+                client.read_one(out.handle).expect("the launch went well")[..bytes].to_vec()
             };
             let (whole, pieces) = (run(&exe), run(&exe.clone().with_most_rows(128)));
             assert!(whole == pieces, "{number:?}, {sum}, {schedule}");

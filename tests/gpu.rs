@@ -10,15 +10,12 @@ use cubecl::client::Client;
 use fangorn::{
     cube::Executable,
     forest::reference,
-    plan::{Emit, Extents, GpuDim, Request, RowType, lower},
+    plan::{Emit, Extents, GpuDim, Request, RowType, cube::Adders, lower},
     ranks::Choice,
     schedule::{Device, Gpu, Preset, Schedule},
     sum::Contract,
 };
-use fangorn_kernels::{
-    cube::{Rows, adders},
-    plan::Adders,
-};
+use fangorn_kernels::{Buffer, Rows, adders};
 use support::{Specimen, assert_margins, named, reference_margins};
 
 fn client() -> Option<Client> {
@@ -34,8 +31,10 @@ fn client() -> Option<Client> {
 fn upload(client: &Client, s: &Specimen, batch: usize) -> Rows {
     let bytes: Vec<u8> = (0..batch).flat_map(|r| s.row(r % s.count)).flat_map(|v| v.to_ne_bytes()).collect();
     Rows {
-        words: client.create_from_slice(if bytes.is_empty() { &[0; 4] } else { &bytes }),
-        len: batch * s.columns(),
+        words: Buffer {
+            handle: client.create_from_slice(if bytes.is_empty() { &[0; 4] } else { &bytes }),
+            len: batch * s.columns(),
+        },
         batch: batch as u32,
         row_stride: s.columns() as u32,
         column_stride: 1,
@@ -45,11 +44,12 @@ fn upload(client: &Client, s: &Specimen, batch: usize) -> Rows {
 
 fn run(client: &Client, exe: &Executable, s: &Specimen, batch: usize, width: usize) -> Vec<u32> {
     let leaves: Vec<u8> = s.forest.leaf_values.iter().flat_map(|v| (v.0 as f32).to_ne_bytes()).collect();
-    let leaves = (client.create_from_slice(&leaves), s.forest.leaf_values.len());
+    let leaves = Buffer { handle: client.create_from_slice(&leaves), len: s.forest.leaf_values.len() };
     // Not zero, so that a place no kernel writes shows.
-    let out = client.create_from_slice(&vec![0xfe; (batch * width).max(1) * 4]);
-    exe.run(&upload(client, s, batch), leaves, (out.clone(), batch * width));
-    let bytes = client.read_one(out).expect("the launch went well");
+    let len = batch * width;
+    let out = Buffer { handle: client.create_from_slice(&vec![0xfe; len.max(1) * 4]), len };
+    exe.run(&upload(client, s, batch), &leaves, &out);
+    let bytes = client.read_one(out.handle).expect("the launch went well");
     bytes.chunks_exact(4).take(batch * width).map(|c| u32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect()
 }
 
@@ -198,7 +198,7 @@ fn traces_follow_the_loop_nest() {
         let exe = Executable::from_lowered(&client, &s.forest, &lowered).expect(&name);
         let trees = s.forest.trees.len();
         let found = run(&client, &exe, &s, batch, trees * 2);
-        let (cubes, units) = (exe.cubes(batch as u32), exe.plan().cube_dim);
+        let (cubes, units) = (exe.cubes(batch as u32), exe.plan().own.cube_dim);
         let size = |dim| match dim {
             GpuDim::Grid(axis) => cubes[axis as usize],
             GpuDim::Block(axis) => units[axis as usize],
@@ -258,7 +258,7 @@ fn sums_by_planes_and_by_atomic_additions() {
             let plan = lowered.plan().to_string();
             match name {
                 "planes" => assert!(s.forest.outputs > 8 || plan.contains("by a plane a row"), "{plan}"),
-                _ => assert_eq!(lowered.plan().is_atomic(), atomic, "{plan}"),
+                _ => assert_eq!(lowered.cube_plan().expect("a kernel").is_atomic(), atomic, "{plan}"),
             }
             let exe = Executable::from_lowered(&client, &s.forest, &lowered).expect(name);
             for batch in [1, 7, 70] {

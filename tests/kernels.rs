@@ -11,7 +11,7 @@ use std::{cell::Cell, collections::BTreeMap};
 use fangorn::{
     Error,
     forest::reference,
-    plan::{Emit, Extents, GpuDim, Lowered, Request, lower, lower_with},
+    plan::{Cube, Emit, Extents, GpuDim, Lowered, Plan, Request, lower, lower_with},
     schedule::{Device, Gpu, Preset, Schedule},
 };
 use generate::{Case, Kind};
@@ -42,7 +42,8 @@ fn on_paper(case: &Case, device: Device, most: u32) -> Result<bool, String> {
 }
 
 fn carried_out(case: &Case, lowered: &Lowered, most: u32) -> Result<(), String> {
-    let (forest, plan) = (&case.forest, lowered.plan());
+    let forest = &case.forest;
+    let plan = lowered.cube_plan().map_err(|e| e.to_string())?;
     let extents = Extents { batch: case.batch as u32, trees: forest.trees.len() as u32, threads: 1 };
     let (made, cubes) = launch(plan, extents, most)?;
     let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
@@ -60,11 +61,11 @@ fn carried_out(case: &Case, lowered: &Lowered, most: u32) -> Result<(), String> 
     }
     let size = |dim| match dim {
         GpuDim::Grid(axis) => cubes[axis as usize],
-        GpuDim::Block(axis) => plan.cube_dim[axis as usize],
+        GpuDim::Block(axis) => plan.own.cube_dim[axis as usize],
     };
     let mut expected: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     for visit in lowered.legal().visits(extents, size) {
-        expected.entry(unit_of(&visit, cubes, plan.cube_dim)).or_default().push((visit.row, visit.tree));
+        expected.entry(unit_of(&visit, cubes, plan.own.cube_dim)).or_default().push((visit.row, visit.tree));
     }
     match found == expected {
         true => Ok(()),
@@ -154,8 +155,8 @@ fn a_broken_plan_does_not_add_up() {
     let schedule = Schedule::parse(text).expect("a schedule");
     let lowered = lower(&forest, &schedule, runs::request(Device::PORTABLE_GPU, 1)).expect("lowered");
     let extents = Extents { batch: 20, trees: 12, threads: 1 };
-    let run = |change: fn(&mut fangorn::plan::Plan)| {
-        let mut plan = lowered.plan().clone();
+    let run = |change: fn(&mut Plan<Cube>)| {
+        let mut plan = lowered.cube_plan().expect("a kernel").clone();
         change(&mut plan);
         launch(&plan, extents, 100).map(drop)
     };
@@ -164,8 +165,8 @@ fn a_broken_plan_does_not_add_up() {
         let found = run(change).expect_err(what);
         assert!(found.contains(what), "{found}");
     };
-    refused(|p| p.cached_rows = Some(7), "outside the cache");
-    refused(|p| p.shared_sums.as_mut().expect("sums").rows = 7, "outside the shared sums");
-    refused(|p| p.shared_sums.as_mut().expect("sums").axes.clear(), "adds where unit");
-    refused(|p| p.cube_dim[0] = 7, "not the sum of all trees");
+    refused(|p| p.own.cached_rows = Some(7), "outside the cache");
+    refused(|p| p.own.shared_sums.as_mut().expect("sums").rows = 7, "outside the shared sums");
+    refused(|p| p.own.shared_sums.as_mut().expect("sums").axes.clear(), "adds where unit");
+    refused(|p| p.own.cube_dim[0] = 7, "not the sum of all trees");
 }

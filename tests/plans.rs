@@ -5,59 +5,57 @@ mod generate;
 use fangorn::{
     Forest,
     plan::{
-        Adders, CopyDim, Emit, Map, Number, Op, Place, Plan, Request, RowType, SharedSums, Sum, Tail,
-        TailStep, Transform, Value, lower,
+        Cube, Emit, Map, Number, Op, Place, Plan, Request, RowType, Tail, TailStep, Transform, Value,
+        cube::{Adders, Mapped, SharedSums, Statement, Sum},
+        lower,
     },
     schedule::{Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},
 };
 use generate::forest_of;
 
-fn plan_as(forest: &Forest, schedule: &Schedule, emit: Emit) -> Plan {
+fn plan_as(forest: &Forest, schedule: &Schedule, emit: Emit) -> Plan<Cube> {
     let request = Request { device: Device::PORTABLE_GPU, emit, threads: 1, ..Request::cpu() };
     let lowered = lower(forest, schedule, request).unwrap_or_else(|e| panic!("{e}\n{schedule}"));
-    lowered.plan().clone()
+    lowered.cube_plan().expect("a kernel").clone()
 }
 
-fn plan(forest: &Forest, text: &str) -> Plan {
+fn plan(forest: &Forest, text: &str) -> Plan<Cube> {
     plan_as(forest, &Schedule::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}")), Emit::Margins)
 }
 
-fn preset(forest: &Forest, preset: Preset) -> Plan {
+fn preset(forest: &Forest, preset: Preset) -> Plan<Cube> {
     plan_as(forest, &preset.schedule(forest, true), Emit::Margins)
 }
 
 /// Each grid axis as the size that its iterations are.
-fn grid(plan: &Plan) -> [Option<Size>; 3] {
-    plan.grid.map(|axis| match axis? {
+fn grid(plan: &Plan<Cube>) -> [Option<Size>; 3] {
+    plan.own.grid.map(|axis| match axis? {
         Value::Const(n) => Some(Size::Const(n)),
         Value::Slot(s) => Some(plan.sizes[s as usize].clone()),
     })
 }
 
 /// The statements' text, without the head and without indents.
-fn body(plan: &Plan) -> Vec<String> {
+fn body(plan: &Plan<Cube>) -> Vec<String> {
     let text = plan.to_string();
     let is_head = |l: &&str| l.starts_with("plan ") || l.starts_with("  ");
     text.lines().skip_while(is_head).map(|l| l.trim().to_owned()).collect()
 }
 
 /// The mapped loops, by name, and whether each has at most one iteration a unit.
-fn mapped(ops: &[Op]) -> Vec<(String, GpuDim, bool)> {
-    let of = |op: &Op| match op {
+fn mapped(ops: &[Op<Cube>]) -> Vec<(String, GpuDim, bool)> {
+    let of = |op: &Op<Cube>| match op {
         Op::Loop(l) => {
-            let own =
-                if let Map::Gpu { dim, single } = l.map { Some((l.var.clone(), dim, single)) } else { None };
+            let own = match l.map {
+                Map::Own(Mapped { dim, single }) => Some((l.var.clone(), dim, single)),
+                Map::Serial | Map::Unrolled { .. } => None,
+            };
             own.into_iter().chain(mapped(&l.body)).collect()
         }
-        Op::Accumulate { body, .. } => mapped(body),
+        Op::Own(Statement::Accumulate { body, .. }) => mapped(body),
         _ => Vec::new(),
     };
     ops.iter().flat_map(of).collect()
-}
-
-/// The launch dimension and the number of copies of each dimension of a partial buffer.
-fn copies(dims: &[CopyDim]) -> Vec<(Option<GpuDim>, Value)> {
-    dims.iter().map(|d| (d.gpu, d.count)).collect()
 }
 
 const BLOCK_X: GpuDim = GpuDim::Block(Axis::X);
@@ -68,13 +66,13 @@ const GRID_Y: GpuDim = GpuDim::Grid(Axis::Y);
 fn tahoe_shared_data() {
     let plan = preset(&forest_of("40 x depth 3; features 5"), Preset::TahoeSharedData);
     // 40 trees over units in steps of a plane; a row of 5 keys is cached.
-    assert_eq!(plan.cube_dim, [64, 1, 1]);
+    assert_eq!(plan.own.cube_dim, [64, 1, 1]);
     assert_eq!(grid(&plan), [Some(Size::Batch), None, None]);
-    assert_eq!((plan.cached_rows, plan.features), (Some(1), 5));
+    assert_eq!((plan.own.cached_rows, plan.own.features), (Some(1), 5));
     assert_eq!((plan.shared_bytes(), plan.barriers()), (20, 2));
-    assert_eq!(plan.shared_sums, None);
-    assert_eq!(plan.partials.len(), 1);
-    assert_eq!(copies(&plan.partials[0].dims), [(Some(BLOCK_X), Value::Const(64))]);
+    assert_eq!(plan.own.shared_sums, None);
+    assert_eq!(plan.own.partials.len(), 1);
+    assert_eq!(plan.own.partials[0].dims, [BLOCK_X]);
     assert_eq!(
         body(&plan),
         [
@@ -91,23 +89,23 @@ fn tahoe_shared_data() {
 #[test]
 fn tahoe_direct() {
     let plan = preset(&forest_of("40 x depth 3; features 5"), Preset::TahoeDirect);
-    assert_eq!(plan.cube_dim, [64, 1, 1]);
+    assert_eq!(plan.own.cube_dim, [64, 1, 1]);
     assert_eq!(grid(&plan), [Some(Size::Batch / 64), None, None]);
-    assert_eq!((plan.cached_rows, plan.shared_bytes(), plan.barriers()), (None, 0, 0));
-    assert!(plan.partials.is_empty() && plan.sums_once(), "a unit has its row to itself");
+    assert_eq!((plan.own.cached_rows, plan.shared_bytes(), plan.barriers()), (None, 0, 0));
+    assert!(plan.own.partials.is_empty() && plan.sums_once(), "a unit has its row to itself");
 }
 
 #[test]
 fn the_default_with_many_trees() {
     let plan = preset(&forest_of("40 x depth 3; features 5"), Preset::Default);
     // 32 rows by 8 shares of the trees.
-    assert_eq!(plan.cube_dim, [32, 8, 1]);
+    assert_eq!(plan.own.cube_dim, [32, 8, 1]);
     assert_eq!(grid(&plan), [Some(Size::Batch / 32), None, None]);
-    assert_eq!(plan.cached_rows, Some(32));
-    assert_eq!(plan.shared_sums, Some(SharedSums { axes: vec![(Axis::Y, 8)], rows: 32 }));
+    assert_eq!(plan.own.cached_rows, Some(32));
+    assert_eq!(plan.own.shared_sums, Some(SharedSums { axes: vec![(Axis::Y, 8)], rows: 32 }));
     // The cache, 32 x 5, and the sums, 8 x 32 x 1; the cache's two barriers, the clearing's, the reduction's two.
     assert_eq!((plan.shared_bytes(), plan.barriers()), (4 * (160 + 256), 5));
-    assert!(plan.partials.is_empty() && plan.sums_once());
+    assert!(plan.own.partials.is_empty() && plan.sums_once());
     assert_eq!(
         body(&plan),
         [
@@ -132,15 +130,20 @@ fn the_default_of_a_processor() {
     let device = Device::Gpu(cores);
     let request = Request { device, threads: 1, ..Request::cpu() };
     let lowered = lower(&forest, &Preset::Default.schedule_on(&forest, device), request).expect("lowered");
-    let plan = lowered.plan();
-    assert_eq!((plan.cube_dim, plan.shared_bytes(), plan.barriers()), ([2, 1, 1], 0, 0), "{plan}");
-    assert!(plan.partials.is_empty() && plan.sums_once(), "a unit has its rows to itself");
+    let plan = lowered.cube_plan().expect("a kernel");
+    assert_eq!((plan.own.cube_dim, plan.shared_bytes(), plan.barriers()), ([2, 1, 1], 0, 0), "{plan}");
+    assert!(plan.own.partials.is_empty() && plan.sums_once(), "a unit has its rows to itself");
     // Any other preset is what it is, in cubes that fit.
     for preset in Preset::ALL {
         let schedule = preset.schedule(&forest, true);
         assert!(preset == Preset::Default || preset.schedule_on(&forest, device) == schedule);
         let lowered = lower(&forest, &schedule, request).expect("lowered");
-        assert!(lowered.plan().units() <= 2, "{}: {}", preset.name(), lowered.plan());
+        assert!(
+            lowered.cube_plan().expect("a kernel").own.units() <= 2,
+            "{}: {}",
+            preset.name(),
+            lowered.plan()
+        );
     }
 }
 
@@ -150,12 +153,15 @@ fn the_default_with_more_outputs_or_fewer_trees() {
     assert_eq!(three.shared_bytes(), 4 * (32 * 5 + 8 * 32 * 3));
     assert!(!body(&three).iter().any(|l| l.contains("accumulate")), "a register holds one output's sum");
     let few = preset(&forest_of("31 x depth 3; features 5"), Preset::Default);
-    assert_eq!((few.cube_dim, few.shared_sums.clone()), ([32, 1, 1], None));
+    assert_eq!((few.own.cube_dim, few.own.shared_sums.clone()), ([32, 1, 1], None));
     assert_eq!((few.shared_bytes(), few.barriers()), (4 * 32 * 5, 2));
     assert!(few.sums_once());
     // 32 rows of 65 columns are past the preset's cache.
     let wide = preset(&forest_of("31 x depth 3; features 65"), Preset::Default);
-    assert_eq!((wide.cached_rows, wide.features, wide.shared_bytes(), wide.barriers()), (None, 0, 0, 0));
+    assert_eq!(
+        (wide.own.cached_rows, wide.own.features, wide.shared_bytes(), wide.barriers()),
+        (None, 0, 0, 0)
+    );
 }
 
 #[test]
@@ -167,12 +173,12 @@ fn shared_sums_over_two_axes() {
          gpuDimension(b1, block.x)\ngpuDimension(t0, block.y)\ngpuDimension(t5, block.z)\nsharedReduce(t0)\n\
          sharedReduce(t5)",
     );
-    assert_eq!(plan.cube_dim, [8, 4, 2]);
-    let sums = plan.shared_sums.clone().expect("shared sums");
+    assert_eq!(plan.own.cube_dim, [8, 4, 2]);
+    let sums = plan.own.shared_sums.clone().expect("shared sums");
     assert_eq!((sums.axes.clone(), sums.rows, sums.copies()), (vec![(Axis::Y, 4), (Axis::Z, 2)], 8, 8));
     // 8 copies of 8 rows; the clearing's barrier and the reduction's two.
     assert_eq!((plan.shared_bytes(), plan.barriers()), (4 * 64, 3));
-    assert!(plan.partials.is_empty() && plan.sums_once());
+    assert!(plan.own.partials.is_empty() && plan.sums_once());
 }
 
 /// One directive is enough: every block loop over trees round a shared sum has copies of its own.
@@ -183,8 +189,8 @@ fn shared_sums_named_once_cover_all_block_loops() {
                 gpuDimension(batch, grid.x)\ngpuDimension(t3, block.y)\ngpuDimension(t1, block.x)\n";
     let [outer, inner] = ["t3", "t1"].map(|t| plan(&forest, &format!("{text}sharedReduce({t})")));
     let sums = SharedSums { axes: vec![(Axis::X, 8), (Axis::Y, 4)], rows: 1 };
-    assert_eq!((outer.cube_dim, outer.shared_bytes()), ([8, 4, 1], 4 * 32));
-    assert_eq!(outer.shared_sums, Some(sums));
+    assert_eq!((outer.own.cube_dim, outer.shared_bytes()), ([8, 4, 1], 4 * 32));
+    assert_eq!(outer.own.shared_sums, Some(sums));
     assert_eq!(outer, inner);
 }
 
@@ -195,9 +201,9 @@ fn trees_over_the_grid() {
                 gpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\n";
     let plan = plan(&forest, text);
     assert_eq!(grid(&plan), [Some(Size::Batch / 32), Some(Size::Const(4)), None]);
-    assert_eq!((plan.cube_dim, plan.shared_bytes(), plan.barriers()), ([32, 1, 1], 0, 0));
-    assert_eq!(plan.partials.len(), 1);
-    assert_eq!(copies(&plan.partials[0].dims), [(Some(GRID_Y), Value::Const(4))]);
+    assert_eq!((plan.own.cube_dim, plan.shared_bytes(), plan.barriers()), ([32, 1, 1], 0, 0));
+    assert_eq!(plan.own.partials.len(), 1);
+    assert_eq!(plan.own.partials[0].dims, [GRID_Y]);
     assert!(body(&plan).contains(&"partial0 += walk until leaf".to_owned()));
     assert!(!plan.sums_once());
 }
@@ -210,16 +216,13 @@ fn trees_over_the_grid_and_the_block() {
                 gpuDimension(b0, grid.x)\ngpuDimension(t0, grid.y)\ngpuDimension(b1, block.x)\n\
                 gpuDimension(t5, block.y)\n";
     let global = plan(&forest, text);
-    assert_eq!(global.cube_dim, [32, 2, 1]);
-    assert_eq!(
-        copies(&global.partials[0].dims),
-        [(Some(GRID_Y), Value::Const(4)), (Some(BLOCK_Y), Value::Const(2))]
-    );
+    assert_eq!((global.own.cube_dim, grid(&global)[1].clone()), ([32, 2, 1], Some(Size::Const(4))));
+    assert_eq!(global.own.partials[0].dims, [GRID_Y, BLOCK_Y]);
     // The cube adds up its units' sums; what is left over is a copy for each cube.
     let shared = plan(&forest, &format!("{text}sharedReduce(t5)"));
-    assert_eq!(shared.shared_sums, Some(SharedSums { axes: vec![(Axis::Y, 2)], rows: 32 }));
+    assert_eq!(shared.own.shared_sums, Some(SharedSums { axes: vec![(Axis::Y, 2)], rows: 32 }));
     assert_eq!((shared.shared_bytes(), shared.barriers()), (4 * 64, 3));
-    assert_eq!(copies(&shared.partials[0].dims), [(Some(GRID_Y), Value::Const(4))]);
+    assert_eq!(shared.own.partials[0].dims, [GRID_Y]);
     let last = body(&shared).pop().expect("a line");
     assert!(
         last.starts_with("barrier; partial0 += reduce shared sums by a unit a row, rows(r2 in 0 .. min(32,"),
@@ -234,7 +237,7 @@ fn longer_loops_than_units_wrap() {
         &forest_of("600 x depth 1; features 2"),
         "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\nsharedReduce(tree)",
     );
-    assert_eq!(many.cube_dim, [256, 1, 1]);
+    assert_eq!(many.own.cube_dim, [256, 1, 1]);
     assert_eq!(mapped(&many.body)[1], ("tree".to_owned(), BLOCK_X, false));
     assert_eq!(many.shared_bytes(), 4 * 256);
     // A tile as long as the units has one iteration each.
@@ -242,14 +245,14 @@ fn longer_loops_than_units_wrap() {
         &forest_of("600 x depth 1; features 2"),
         "tile(tree, t0, t1, 256)\nreorder(batch, t1, t0)\ngpuDimension(batch, grid.x)\ngpuDimension(t1, block.x)",
     );
-    assert_eq!(exact.cube_dim, [256, 1, 1]);
+    assert_eq!(exact.own.cube_dim, [256, 1, 1]);
     assert_eq!(mapped(&exact.body)[1], ("t1".to_owned(), BLOCK_X, true));
     // Rows past a cube's units.
     let rows = plan(
         &forest_of("4 x depth 1; features 2"),
         "tile(batch, b0, b1, 1000)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)",
     );
-    assert_eq!(rows.cube_dim, [256, 1, 1]);
+    assert_eq!(rows.own.cube_dim, [256, 1, 1]);
     assert_eq!(mapped(&rows.body)[1], ("b1".to_owned(), BLOCK_X, false));
     assert_eq!(grid(&rows)[0], Some(Size::Batch / 1000));
 }
@@ -262,15 +265,15 @@ fn two_long_axes_share_the_units() {
         "tile(batch, b0, b1, 64)\ntile(tree, t0, t1, 64)\nreorder(b0, t0, b1, t1)\ngpuDimension(b0, grid.x)\n\
          gpuDimension(b1, block.x)\ngpuDimension(t1, block.y)",
     );
-    assert_eq!(plan.cube_dim, [16, 16, 1]);
+    assert_eq!(plan.own.cube_dim, [16, 16, 1]);
     assert!(mapped(&plan.body).iter().all(|(_, _, single)| !single));
-    assert_eq!(copies(&plan.partials[0].dims), [(Some(BLOCK_Y), Value::Const(16))]);
+    assert_eq!(plan.own.partials[0].dims, [BLOCK_Y]);
     // block.z takes 64 units at most.
     let deep = self::plan(
         &forest_of("4 x depth 1; features 2"),
         "tile(batch, b0, b1, 100)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.z)",
     );
-    assert_eq!(deep.cube_dim, [1, 1, 64]);
+    assert_eq!(deep.own.cube_dim, [1, 1, 64]);
 }
 
 /// A split's branches on one launch dimension: the launch is as long as the longer, and both keep their bounds.
@@ -281,11 +284,12 @@ fn branches_share_a_dimension() {
         "split(tree, t0, t1, 4)\ntile(t0, t2, t3, 4)\ntile(t1, t4, t5, 8)\ngpuDimension(batch, grid.x)\n\
          gpuDimension(t3, block.x)\ngpuDimension(t5, block.x)",
     );
-    assert_eq!(plan.cube_dim, [8, 1, 1]);
-    let singles =
-        |plan: &Plan| mapped(&plan.body).into_iter().map(|(_, _, single)| single).collect::<Vec<bool>>();
+    assert_eq!(plan.own.cube_dim, [8, 1, 1]);
+    let singles = |plan: &Plan<Cube>| {
+        mapped(&plan.body).into_iter().map(|(_, _, single)| single).collect::<Vec<bool>>()
+    };
     assert_eq!(singles(&plan), [false, true, true]);
-    assert_eq!(plan.partials.len(), 1, "a unit adds both branches to its own copy");
+    assert_eq!(plan.own.partials.len(), 1, "a unit adds both branches to its own copy");
     // One iteration more than a cube has units, and a unit has a second one.
     let rows = |n: u32| {
         let text = format!("tile(batch, b0, b1, {n})\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)");
@@ -301,8 +305,12 @@ fn runs_that_add_nothing_up_keep_no_sums() {
     for preset in Preset::ALL {
         for emit in [Emit::Slots, Emit::Trace] {
             let plan = plan_as(&forest, &preset.schedule(&forest, true), emit);
-            assert!(plan.partials.is_empty() && plan.shared_sums.is_none(), "{}:\n{plan}", preset.name());
-            let caches = plan.cached_rows.unwrap_or(0) * 5 + plan.cached_trees.map_or(0, |c| c.words);
+            assert!(
+                plan.own.partials.is_empty() && plan.own.shared_sums.is_none(),
+                "{}:\n{plan}",
+                preset.name()
+            );
+            let caches = plan.own.cached_rows.unwrap_or(0) * 5 + plan.own.cached_trees.map_or(0, |c| c.words);
             assert_eq!(plan.shared_bytes(), 4 * caches, "{}", preset.name());
         }
     }
@@ -331,7 +339,7 @@ fn lowering_is_a_function() {
     let [Op::Loop(grid)] = &direct.body[..] else { panic!("one loop:\n{direct}") };
     let [Op::Loop(block)] = &grid.body[..] else { panic!("one loop:\n{direct}") };
     assert!(
-        matches!(&block.body[..], [Op::Accumulate { into: Sum::Result { first: true }, .. }]),
+        matches!(&block.body[..], [Op::Own(Statement::Accumulate { into: Sum::Result { first: true }, .. })]),
         "{direct}"
     );
 }
@@ -347,8 +355,11 @@ fn units_come_together_where_sums_are_few() {
         let device = Device::Gpu(Gpu { plane_ops, ..Gpu::PORTABLE });
         let request = Request { device, threads: 1, ..Request::cpu() };
         let lowered = lower(&forest, &Schedule::parse(text).expect("a schedule"), request).expect("lowered");
-        let by = |op: &&Op| if let Op::ReduceShared { by, .. } = op { Some(*by) } else { None };
-        lowered.plan().ops().iter().find_map(by).expect("shared sums")
+        let by = |op: &Op<Cube>| match op {
+            Op::Own(Statement::ReduceShared { by, .. }) => Some(*by),
+            _ => None,
+        };
+        lowered.cube_plan().expect("a kernel").ops().into_iter().find_map(by).expect("shared sums")
     };
     assert_eq!([false, true].map(|planes| by(one_row, planes)), [Adders::Cube, Adders::Plane]);
     assert_eq!([false, true].map(|planes| by(many, planes)), [Adders::Unit, Adders::Unit]);
@@ -365,7 +376,7 @@ fn ranks_are_made_as_rows_are_cached_where_each_is_cached_once() {
     let from = |text: &str| {
         let plan = plan(&forest, &text.replace("; ", "\n"));
         assert_eq!(plan.rows, RowType::U8, "{plan}");
-        plan.ranks_from
+        plan.own.ranks_from
     };
     assert_eq!(from(by_row), Some(RowType::F32));
     assert_eq!(from(&by_row.replace("; cache(b0)", "")), None, "there is no cache");
@@ -378,6 +389,11 @@ fn ranks_are_made_as_rows_are_cached_where_each_is_cached_once() {
     assert_eq!(from(&again), None, "rows are cached for each group of trees");
 }
 
+fn with_tail(mut plan: Plan<Cube>, tail: Tail) -> Plan<Cube> {
+    plan.own.tail = tail;
+    plan
+}
+
 /// What follows a forest is computed where sums end: by itself or with its row where a row is written once, and behind it
 /// otherwise.
 #[test]
@@ -386,7 +402,7 @@ fn a_tail_is_where_sums_end() {
         (forest_of("40 x depth 3; features 5"), forest_of("40 x depth 3; features 5; outputs 5"));
     let place = |forest: &Forest, schedule: Preset, emit: Emit, steps: &[TailStep], number: Number| {
         let plan = plan_as(forest, &schedule.schedule(forest, true), emit);
-        Plan { tail: Tail { steps: steps.to_vec(), number, fused: false }, ..plan }.place()
+        with_tail(plan, Tail { steps: steps.to_vec(), number, fused: false }).place()
     };
     let (alone, row) = (&[TailStep::Affine { at: 0 }, TailStep::Sigmoid][..], &[TailStep::Softmax][..]);
     for (forest, preset, steps, number, expected) in [
@@ -419,7 +435,7 @@ fn a_tail_is_where_sums_end() {
     }
     let plan = plan_as(&one, &Preset::TahoeDirect.schedule(&one, true), Emit::Margins);
     let steps = vec![TailStep::Affine { at: 0 }, TailStep::Add { buffer: 0 }];
-    let plan = Plan { tail: Tail { steps, number: Number::F16, fused: false }, ..plan };
+    let plan = with_tail(plan, Tail { steps, number: Number::F16, fused: false });
     let line = "  tail (as sums are written): v * n0 + n1 -> v + b0[row, output] -> f16";
     assert!(plan.to_string().lines().any(|l| l == line), "{plan}");
 }

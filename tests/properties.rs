@@ -10,7 +10,11 @@ use fangorn::{
     Error, Forest, Predictor,
     cpu::Rows,
     forest::reference,
-    plan::{Op, Request, Sum, lower},
+    plan::{
+        Cube, Op, Request,
+        cube::{Statement, Sum},
+        lower,
+    },
     schedule::{Device, Preset, Schedule},
     sum::Contract,
 };
@@ -69,7 +73,7 @@ proptest! {
 
 /// Shared sums are cleared before, and added up after, all that is added to them; barriers stand outside register
 /// sums, whose units would have different ones pending.
-fn shared_sums_are_reduced(ops: &[Op], cleared: bool, accumulating: bool) -> Result<(), String> {
+fn shared_sums_are_reduced(ops: &[Op<Cube>], cleared: bool, accumulating: bool) -> Result<(), String> {
     let mut open = cleared;
     for op in ops {
         let adds = |into: Option<&Sum>| match into {
@@ -78,26 +82,29 @@ fn shared_sums_are_reduced(ops: &[Op], cleared: bool, accumulating: bool) -> Res
         };
         match op {
             Op::Loop(l) => shared_sums_are_reduced(&l.body, open, accumulating)?,
-            Op::Walk(w) => adds(w.into.as_ref())?,
-            Op::Accumulate { body, into } => {
+            Op::Walk(w) => adds(w.own.into.as_ref())?,
+            Op::Own(Statement::Accumulate { body, into }) => {
                 adds(Some(into))?;
                 shared_sums_are_reduced(body, open, true)?;
             }
             Op::Cases { cases, .. } => {
                 cases.iter().try_for_each(|(_, body)| shared_sums_are_reduced(body, open, accumulating))?;
             }
-            Op::Only { body, .. } => shared_sums_are_reduced(body, open, accumulating)?,
-            Op::CacheRows { .. } | Op::CacheTrees { .. } | Op::ClearShared | Op::ReduceShared { .. }
-                if accumulating =>
-            {
+            Op::Own(Statement::Only { body, .. }) => shared_sums_are_reduced(body, open, accumulating)?,
+            Op::Own(
+                Statement::CacheRows { .. }
+                | Statement::CacheTrees { .. }
+                | Statement::ClearShared
+                | Statement::ReduceShared { .. },
+            ) if accumulating => {
                 return Err("a barrier inside a register sum".to_owned());
             }
-            Op::ClearShared => open = true,
-            Op::ReduceShared { .. } if !open => {
+            Op::Own(Statement::ClearShared) => open = true,
+            Op::Own(Statement::ReduceShared { .. }) if !open => {
                 return Err("shared sums are added up, but not cleared".to_owned());
             }
-            Op::ReduceShared { .. } => open = cleared,
-            Op::CacheRows { .. } | Op::CacheTrees { .. } | Op::ReduceDimension { .. } => {}
+            Op::Own(Statement::ReduceShared { .. }) => open = cleared,
+            Op::Own(Statement::CacheRows { .. } | Statement::CacheTrees { .. }) => {}
         }
     }
     if open == cleared { Ok(()) } else { Err("shared sums are never added up".to_owned()) }
@@ -108,10 +115,14 @@ fn lower_for_gpu(forest: &Forest, schedule: &Schedule) -> Result<bool, TestCaseE
     let request = Request { device: Device::PORTABLE_GPU, threads: 1, ..Request::cpu() };
     match lower(forest, schedule, request) {
         Ok(lowered) => {
-            let plan = lowered.plan();
+            let plan = lowered.cube_plan().expect("a kernel");
             prop_assert_eq!(plan.verify(), Ok(()));
             prop_assert_eq!(shared_sums_are_reduced(&plan.body, false, false), Ok(()), "{}", plan);
-            prop_assert!(plan.units() <= 256 && plan.shared_bytes() <= 16 << 10, "over budget:\n{}", plan);
+            prop_assert!(
+                plan.own.units() <= 256 && plan.shared_bytes() <= 16 << 10,
+                "over budget:\n{}",
+                plan
+            );
             Ok(true)
         }
         Err(Error::Schedule(e)) => {

@@ -9,7 +9,7 @@ use fangorn::{
     Error, Forest, Predictor,
     forest::{Profile, ProfileError},
     layout::PackedNode,
-    plan::{Op, Request, Rest, check, lower, lower_with},
+    plan::{Request, Rest, check, lower, lower_with},
     schedule::{Device, Preset, Schedule},
     sum::Contract,
 };
@@ -89,8 +89,8 @@ fn leaves_beside_tiles_are_a_hop_away() {
 fn walks_count_tiles() {
     let steps = |text: &str| {
         let lowered = lowered(&forest_of("depth 6, depth 3; features 3"), text);
-        let walk = |op: &&Op| if let Op::Walk(w) = op { Some((w.steps, w.rest)) } else { None };
-        lowered.plan().ops().iter().filter_map(walk).collect::<Vec<_>>()
+        let plan = lowered.cpu_plan().expect("a program");
+        plan.walks().map(|w| (w.steps, w.rest)).collect::<Vec<_>>()
     };
     assert_eq!(steps("unrollWalk(tree)"), [(6, Rest::Nothing)]);
     assert_eq!(steps("tileNodes(7, uniform)\nunrollWalk(tree)"), [(2, Rest::Nothing)]);
@@ -118,11 +118,7 @@ fn peeled_walks_test_to_where_most_rows_end() {
     for (percent, tested) in [(1, 1), (50, 1), (51, 2), (80, 2), (90, 3), (91, 6), (100, 6)] {
         let schedule = Schedule::parse(&format!("peelWalk(tree, {percent}%)")).expect("a schedule");
         let lowered = lower_with(&forest, &schedule, Request::cpu(), Some(&profile)).expect("lowered");
-        let found = lowered
-            .plan()
-            .ops()
-            .iter()
-            .find_map(|op| if let Op::Walk(w) = op { Some(w.tested) } else { None });
+        let found = lowered.cpu_plan().expect("a program").walks().map(|w| w.own.tested).next();
         assert_eq!(found, Some(tested), "{percent}%");
     }
 }

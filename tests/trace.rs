@@ -7,7 +7,7 @@ mod support;
 
 use fangorn::{
     Forest,
-    plan::{Extents, Plan, lower, lower_with},
+    plan::{Extents, TargetPlan, lower, lower_with},
     schedule::{Device, FewRows, Preset, Schedule},
 };
 use generate::{Case, Kind, forest_of};
@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-fn plan(forest: &Forest, schedule: &Schedule, device: Device) -> Option<Plan> {
+fn plan(forest: &Forest, schedule: &Schedule, device: Device) -> Option<TargetPlan> {
     lower(forest, schedule, request(device, 2)).ok().map(|l| l.plan().clone())
 }
 

@@ -1,8 +1,43 @@
-//! The [`plan`] that a schedule and a layout make of a forest, and the cubecl kernels that expand it.
+//! A plan expanded into a cubecl kernel.
 //!
-//! The plan's types need no cubecl: the CPU target reads them too. With the feature `cube` come the kernels.
+//! The plan is a comptime argument: the functions here match on its statements while the kernel is being expanded, so
+//! each plan becomes a kernel of its own (`expand`). Values are keys: a row's values become ordered integers when
+//! they are loaded (`keys`), thresholds are stored as such, and no kernel compares floats.
+//!
+//! Where is a threshold compared? In `node::right`.
 
-pub mod plan;
+mod compile;
+mod device;
+mod double;
+mod expand;
+mod finish;
+mod fixed;
+mod fused;
+mod gradient;
+mod grid;
+mod keys;
+mod last;
+mod launch;
+mod memory;
+mod node;
+mod ordered;
+mod piece;
+mod rank;
+mod reduce;
+mod shared;
+mod tail;
+mod transform;
+mod walk;
 
-#[cfg(feature = "cube")]
-pub mod cube;
+pub use compile::compile;
+pub use device::{Buffer, Job, Model, Rows};
+pub use fused::FusedInputs;
+pub use gradient::{BLOCK as ROWS_OF_GRADIENTS, LeafPlaces, leaf_gradients};
+pub use grid::{cubes, most_rows};
+pub use launch::pieces;
+pub use memory::TREE_WORDS;
+pub use node::{LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION};
+pub use ordered::{Following, Leaves, Order, margins_in_order};
+pub use piece::adders;
+pub use rank::{COLUMN_WORDS, RankTables, rank_batch};
+pub use tail::TailInputs;

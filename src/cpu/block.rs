@@ -6,7 +6,10 @@ use super::{
     cached::{Close, Used},
     engine::walk::Shape,
 };
-use crate::plan::{Dim, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, Sum, Value, Walk};
+use crate::plan::{
+    Cpu, Dim, Limit, Loop, Map, Op, Range, RowLoop, Value, Walk,
+    cpu::{Parallel, Statement, Sum},
+};
 
 /// A loop of a block.
 #[derive(Clone, Debug)]
@@ -43,28 +46,28 @@ struct Chain {
     dim: Dim,
     register: u32,
     range: Range,
-    map: Map,
+    map: Map<Cpu>,
     lanes: u32,
 }
 
 /// The steps of a plan's body. `vectors` says whether the vector kernels are to run them.
-pub(super) fn steps(ops: &[Op], used: &Used, vectors: bool) -> Vec<Step> {
+pub(super) fn steps(ops: &[Op<Cpu>], used: &Used, vectors: bool) -> Vec<Step> {
     to_steps(&decided(ops, used, vectors), used, vectors)
 }
 
 /// Whether a statement pays. A cache that does not would keep loops from being joined.
-pub(super) fn pays(op: &Op, used: &Used, vectors: bool) -> bool {
+pub(super) fn pays(op: &Op<Cpu>, used: &Used, vectors: bool) -> bool {
     match op {
-        Op::CacheRows { rows } => used.close(*rows, vectors) != Close::Nothing,
+        Op::Own(Statement::CacheRows { rows }) => used.close(*rows, vectors) != Close::Nothing,
         // Measured: a prefetch of nodes that are read next is slower than none.
-        Op::CacheTrees { .. } => false,
+        Op::Own(Statement::CacheTrees { .. }) => false,
         _ => true,
     }
 }
 
 /// The same statements without those that do not pay.
-fn decided(ops: &[Op], used: &Used, vectors: bool) -> Vec<Op> {
-    let inside = |op: &Op| match op.clone() {
+fn decided(ops: &[Op<Cpu>], used: &Used, vectors: bool) -> Vec<Op<Cpu>> {
+    let inside = |op: &Op<Cpu>| match op.clone() {
         Op::Loop(l) => Op::Loop(Loop { body: decided(&l.body, used, vectors), ..l }),
         Op::Cases { register, cases } => {
             let cases = cases.iter().map(|(end, body)| (*end, decided(body, used, vectors))).collect();
@@ -75,11 +78,11 @@ fn decided(ops: &[Op], used: &Used, vectors: bool) -> Vec<Op> {
     ops.iter().filter(|op| pays(op, used, vectors)).map(inside).collect()
 }
 
-fn to_steps(ops: &[Op], used: &Used, vectors: bool) -> Vec<Step> {
+fn to_steps(ops: &[Op<Cpu>], used: &Used, vectors: bool) -> Vec<Step> {
     ops.iter().filter_map(|op| step(op, used, vectors)).collect()
 }
 
-fn step(op: &Op, used: &Used, vectors: bool) -> Option<Step> {
+fn step(op: &Op<Cpu>, used: &Used, vectors: bool) -> Option<Step> {
     match op {
         Op::Loop(l) => Some(loop_step(l, used, vectors)),
         Op::Walk(w) => Some(close(&[], w)),
@@ -87,22 +90,22 @@ fn step(op: &Op, used: &Used, vectors: bool) -> Option<Step> {
             register: *register,
             cases: cases.iter().map(|(end, body)| (*end, to_steps(body, used, vectors))).collect(),
         }),
-        Op::ReduceDimension { buffer, dimension, rows, in_place, atomic, vector, .. } => Some(Step::Reduce {
-            buffer: *buffer,
-            dimension: *dimension,
-            rows: rows.clone(),
-            into: Stage { in_place: *in_place, atomic: *atomic, vector: *vector as usize },
-        }),
-        Op::CacheRows { rows } => {
+        Op::Own(Statement::ReduceDimension { buffer, dimension, rows, in_place, atomic, vector, .. }) => {
+            Some(Step::Reduce {
+                buffer: *buffer,
+                dimension: *dimension,
+                rows: rows.clone(),
+                into: Stage { in_place: *in_place, atomic: *atomic, vector: *vector as usize },
+            })
+        }
+        Op::Own(Statement::CacheRows { rows }) => {
             Some(Step::CacheRows { rows: *rows, copied: used.close(*rows, vectors) == Close::Copied })
         }
-        Op::CacheTrees { .. } => None,
-        // Statements of the other target; `Plan::verify` keeps them out.
-        Op::Accumulate { .. } | Op::Only { .. } | Op::ClearShared | Op::ReduceShared { .. } => None,
+        Op::Own(Statement::CacheTrees { .. }) => None,
     }
 }
 
-fn loop_step(l: &Loop, used: &Used, vectors: bool) -> Step {
+fn loop_step(l: &Loop<Cpu>, used: &Used, vectors: bool) -> Step {
     // The perfect nest from here down to a walk or to a body of several statements.
     let mut chain = Vec::new();
     let mut at = l;
@@ -128,7 +131,7 @@ fn loop_step(l: &Loop, used: &Used, vectors: bool) -> Step {
 }
 
 /// The nest `chain { walk }` as loops round a block.
-fn close(chain: &[Chain], walk: &Walk) -> Step {
+fn close(chain: &[Chain], walk: &Walk<Cpu>) -> Step {
     let mut chain = chain.to_vec();
     if let Some(lanes) = &walk.lanes {
         let (dim, register, range) = (lanes.dim, lanes.register, lanes.range.clone());
@@ -139,9 +142,9 @@ fn close(chain: &[Chain], walk: &Walk) -> Step {
         rows_inside: true,
         lanes: 1,
         steps: walk.steps,
-        tested: walk.tested,
+        tested: walk.own.tested,
         rest: walk.rest,
-        blend: walk.blend,
+        blend: walk.own.blend,
     };
     let (mut rows, mut trees) = (None, None);
     for place in 0..2 {
@@ -158,8 +161,7 @@ fn close(chain: &[Chain], walk: &Walk) -> Step {
             Dim::Tree => trees = taken,
         }
     }
-    let into = walk.into.clone().unwrap_or(Sum::Result { first: false });
-    wrap(&chain, Step::Block { rows, trees, shape, into })
+    wrap(&chain, Step::Block { rows, trees, shape, into: walk.own.into })
 }
 
 /// A step inside loops.
@@ -169,16 +171,16 @@ fn wrap(chain: &[Chain], step: Step) -> Step {
 
 fn looped(c: &Chain, body: Vec<Step>) -> Step {
     let (dim, register, range) = (c.dim, c.register, c.range.clone());
-    Step::Loop { dim, register, range, parallel: c.map == Map::Parallel, body }
+    Step::Loop { dim, register, range, parallel: c.map == Map::Own(Parallel), body }
 }
 
 /// Whether a loop is one that a block can take in: unrolled or not, its walks come one after the other.
-fn serial(map: Map) -> bool {
+fn serial(map: Map<Cpu>) -> bool {
     matches!(map, Map::Serial | Map::Unrolled { .. })
 }
 
 /// The limits of every loop in these statements.
-fn limits<'a>(ops: &'a [Op], out: &mut Vec<&'a Limit>) {
+fn limits<'a>(ops: &'a [Op<Cpu>], out: &mut Vec<&'a Limit>) {
     for op in ops {
         match op {
             Op::Loop(l) => {
@@ -186,7 +188,7 @@ fn limits<'a>(ops: &'a [Op], out: &mut Vec<&'a Limit>) {
                 limits(&l.body, out);
             }
             Op::Walk(w) => out.extend(w.lanes.iter().flat_map(|l| &l.range.limits)),
-            Op::ReduceDimension { rows, .. } => {
+            Op::Own(Statement::ReduceDimension { rows, .. }) => {
                 out.extend(rows.iter().flatten().flat_map(|l| &l.range.limits))
             }
             op => op.bodies().into_iter().for_each(|body| limits(body, out)),
@@ -262,29 +264,23 @@ fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
 }
 
 /// A step as text.
-pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, depth: usize) -> fmt::Result {
+pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: &Step, depth: usize) -> fmt::Result {
     write!(f, "{:1$}", "", depth * 2)?;
     match step {
         Step::Loop { dim, register, range, parallel, body } => {
             let how = if *parallel { "par.for" } else { "for" };
-            writeln!(f, "{how} r{register} in {dim} {}:", plan.range_text(range))?;
-            body.iter().try_for_each(|s| write_step(f, plan, s, depth + 1))
+            writeln!(f, "{how} r{register} in {dim} {range}:")?;
+            body.iter().try_for_each(|s| write_step(f, s, depth + 1))
         }
         Step::Block { rows, trees, shape, into } => {
-            let text = |l: &Option<BlockLoop>| {
-                l.as_ref().map_or_else(|| "1".to_owned(), |l| plan.range_text(&l.range))
-            };
+            let text = |l: &Option<BlockLoop>| l.as_ref().map_or("1".to_owned(), |l| l.range.to_string());
             let order = if shape.rows_inside { "trees { rows }" } else { "rows { trees }" };
-            write!(f, "{} block {order} rows {} trees {}", plan.sum_text(into), text(rows), text(trees))?;
+            write!(f, "{into} block {order} rows {} trees {}", text(rows), text(trees))?;
             write!(f, " lanes {} unrolled {}", shape.lanes, shape.steps)?;
             if shape.tested > 0 {
                 write!(f, " tested {}", shape.tested)?;
             }
-            let rest = match shape.rest {
-                Rest::Nothing => "",
-                Rest::UntilLeaf => " until leaf",
-                Rest::Counted => " to the tree's depth",
-            };
+            let rest = shape.rest;
             match shape.blend {
                 None => writeln!(f, "{rest}"),
                 Some(u32::MAX) => writeln!(f, "{rest}, or blend"),
@@ -298,7 +294,7 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, plan: &Plan, step: &Step, d
                     true => writeln!(f, "{:pad$}otherwise:", "")?,
                     false => writeln!(f, "{:pad$}case r{register} < {end}:", "")?,
                 }
-                body.iter().try_for_each(|s| write_step(f, plan, s, depth + 1))?;
+                body.iter().try_for_each(|s| write_step(f, s, depth + 1))?;
             }
             Ok(())
         }

@@ -10,7 +10,7 @@ use super::{
     run::{Block, Run, State},
     sink::{ByOutput, Leaves, Many, One, Shared, SlotTable, Slots},
 };
-use crate::plan::Sum;
+use crate::plan::cpu::Sum;
 
 /// Sums that a stage takes at a time, at most.
 const MOST_VECTOR: usize = 16;
@@ -22,7 +22,7 @@ pub(super) trait Emission: Copy + Send + Sync {
         self
     }
     /// Runs a block of walks into what takes their leaves.
-    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: &Sum, state: &State<'_>);
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: Sum, state: &State<'_>);
     /// Ends a dimension of a buffer of private sums, for these rows.
     fn reduce<T: Row>(
         self,
@@ -49,14 +49,13 @@ pub(super) struct Sums<'a, A, const GROUPED: bool> {
 }
 
 impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
-    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: &Sum, state: &State<'_>) {
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: Sum, state: &State<'_>) {
         let p = run.program;
         let leaves = Leaves { slots: SlotTable(&p.slots), values: self.leaves };
         let outputs = p.base.len();
         let (out, base, atomic) = match into {
-            Sum::Partial { buffer, atomic } => (self.partials, run.partial(*buffer, state, None), *atomic),
-            Sum::Result { .. } | Sum::Shared => (self.result, 0, false),
-            Sum::Atomic => (self.result, 0, true),
+            Sum::Partial { buffer, atomic } => (self.partials, run.partial(buffer, state, None), atomic),
+            Sum::Result { atomic } => (self.result, 0, atomic),
         };
         match outputs {
             1 => {
@@ -82,7 +81,7 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
     ) {
         let p = run.program;
         let outputs = p.base.len();
-        let copies = run.value(p.plan.partials[buffer as usize].dims[dimension].count).min(run.at.trees);
+        let copies = run.value(p.plan.own.partials[buffer as usize][dimension].count).min(run.at.trees);
         let place = |k: u32| run.partial(buffer, state, Some((dimension, k)));
         let (first, stride) = (place(0), if copies > 1 { place(1) - place(0) } else { 0 });
         let (mut at, end) = (rows.start * outputs, rows.end * outputs);
@@ -163,7 +162,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
 pub(super) struct LeafSlots(pub(super) Shared<u32>);
 
 impl Emission for LeafSlots {
-    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: &Sum, state: &State<'_>) {
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: Sum, state: &State<'_>) {
         let p = run.program;
         run.dispatch(block, Slots { slots: SlotTable(&p.slots), out: self.0, order: &p.order }, state);
     }

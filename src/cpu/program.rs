@@ -25,7 +25,10 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     layout::Packed,
-    plan::{Dim, Extents, Lowered, Map, Note, Op, Plan, RowType, Target, Value},
+    plan::{
+        Cpu, Dim, Extents, Lowered, Map, Note, Op, Plan, RowType, Value,
+        cpu::{CopyDim, Parallel, Statement},
+    },
     schedule::FewRows,
 };
 
@@ -37,7 +40,7 @@ pub(super) const MOST_SLOTS: usize = 64;
 /// largest leaf).
 #[derive(Clone, Debug)]
 pub struct Program {
-    pub(super) plan: Plan,
+    pub(super) plan: Plan<Cpu>,
     notes: Vec<Note>,
     pub(super) steps: Vec<Step>,
     pub(super) nodes: Encoded<f32>,
@@ -104,10 +107,7 @@ impl Program {
     /// As [`Program::new`].
     pub fn with_engines(forest: &Forest, lowered: &Lowered, threads: u32, engines: Engines) -> Result<Self> {
         crate::isa::check()?;
-        let plan = lowered.plan().clone();
-        if plan.target != Target::Cpu {
-            return Err(Error::Internal("a cube plan was handed to the CPU".into()));
-        }
+        let plan = lowered.cpu_plan()?.clone();
         if plan.sizes.len() > MOST_SLOTS {
             let remedy = format!(
                 "{} sizes that only a call knows, at most {MOST_SLOTS}; write more of them as numbers",
@@ -220,7 +220,7 @@ impl Program {
     pub(super) fn shares(&self, rows: usize) -> usize {
         let one_task = self.rows_a_task.is_some_and(|of_task| rows <= of_task as usize);
         // A plan with sums of its own for some trees deals these out itself.
-        if self.threads == 1 || !one_task || !self.plan.partials.is_empty() {
+        if self.threads == 1 || !one_task || !self.plan.own.partials.is_empty() {
             return 1;
         }
         self.costs.shares(rows, self.few_rows).min(self.threads as usize).min(self.trees()).max(1)
@@ -248,7 +248,7 @@ impl Program {
     }
 
     /// The plan it runs.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &Plan<Cpu> {
         &self.plan
     }
 
@@ -369,12 +369,9 @@ impl Program {
         Extents { batch: batch as u32, trees: self.order.len() as u32, threads: self.threads }
     }
 
-    pub(super) fn copies(&self, partial: &crate::plan::Partial, at: Extents) -> usize {
-        partial
-            .dims
-            .iter()
-            .map(|d| self.plan.resolve(d.count, at).clamp(1, at.trees.max(1)) as usize)
-            .product()
+    pub(super) fn copies(&self, partial: &[CopyDim], at: Extents) -> usize {
+        let copies = |d: &CopyDim| self.plan.resolve(d.count, at).clamp(1, at.trees.max(1)) as usize;
+        partial.iter().map(copies).product()
     }
 
     pub(super) fn run<T: Row, E: Emission>(&self, rows: &Rows<'_, T>, at: Extents, into: E) {
@@ -403,12 +400,8 @@ impl Program {
 }
 
 /// The forest's trees as groups of splits, for each number of levels that the plan has blended.
-fn blends(plan: &Plan, packed: &Packed, forest: &Forest) -> Vec<(u32, Blend)> {
-    let walks = plan.ops().into_iter().filter_map(|op| match op {
-        Op::Walk(walk) => walk.blend,
-        _ => None,
-    });
-    let levels: std::collections::BTreeSet<u32> = walks.collect();
+fn blends(plan: &Plan<Cpu>, packed: &Packed, forest: &Forest) -> Vec<(u32, Blend)> {
+    let levels: std::collections::BTreeSet<u32> = plan.walks().filter_map(|walk| walk.own.blend).collect();
     levels.into_iter().filter_map(|levels| Some((levels, Blend::new(forest, packed, levels)?))).collect()
 }
 
@@ -423,9 +416,9 @@ fn rows_inside(steps: &[Step]) -> bool {
 }
 
 /// The rows of an iteration of the parallel loop of a plan that has no other.
-fn rows_a_task(plan: &Plan) -> Option<u32> {
+fn rows_a_task(plan: &Plan<Cpu>) -> Option<u32> {
     let parallel = plan.ops().into_iter().filter_map(|op| match op {
-        Op::Loop(l) if l.map == Map::Parallel => Some(l),
+        Op::Loop(l) if l.map == Map::Own(Parallel) => Some(l),
         _ => None,
     });
     let mut steps = parallel.map(|l| match (l.dim, l.range.step) {
@@ -439,9 +432,9 @@ fn rows_a_task(plan: &Plan) -> Option<u32> {
 }
 
 /// Whether a parallel loop stands inside a serial one.
-fn parallel_inside(ops: &[Op], serial: bool) -> bool {
+fn parallel_inside(ops: &[Op<Cpu>], serial: bool) -> bool {
     ops.iter().any(|op| match op {
-        Op::Loop(l) if l.map == Map::Parallel => serial || parallel_inside(&l.body, serial),
+        Op::Loop(l) if l.map == Map::Own(Parallel) => serial || parallel_inside(&l.body, serial),
         Op::Loop(l) => parallel_inside(&l.body, true),
         op => op.bodies().into_iter().any(|body| parallel_inside(body, serial)),
     })
@@ -465,14 +458,14 @@ impl std::fmt::Display for Program {
         let vectors = self.vectors && !self.plan.questions;
         for op in self.plan.ops() {
             match op {
-                Op::CacheRows { rows } if self.ranks_in_windows() => {
+                Op::Own(Statement::CacheRows { rows }) if self.ranks_in_windows() => {
                     let columns = self.ranker.as_ref().map_or(0, |ranker| ranker.shape().1);
                     writeln!(f, "  cacheRows {rows}: ranks in {columns} columns")?;
                 }
-                Op::CacheRows { rows } => {
+                Op::Own(Statement::CacheRows { rows }) => {
                     writeln!(f, "  cacheRows {rows}: {}", self.used.text(*rows, vectors))?;
                 }
-                Op::CacheTrees { trees } => {
+                Op::Own(Statement::CacheTrees { trees }) => {
                     writeln!(
                         f,
                         "  cacheTrees {trees}: nothing: a prefetch just before the walks costs more than it gives"
@@ -496,7 +489,7 @@ impl std::fmt::Display for Program {
                 }
             }
         }
-        self.steps.iter().try_for_each(|s| super::block::write_step(f, &self.plan, s, 0))
+        self.steps.iter().try_for_each(|s| super::block::write_step(f, s, 0))
     }
 }
 

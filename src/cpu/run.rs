@@ -20,7 +20,7 @@ use super::{
     window::Window,
 };
 use crate::{
-    plan::{Dim, Extents, Limit, Range, RowLoop, Size, Sum, Value},
+    plan::{Dim, Extents, Limit, Range, RowLoop, Size, Value, cpu::Sum},
     schedule::MOST_DEPTH,
 };
 
@@ -173,7 +173,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     Span { start: (base + start) as usize, step: step as usize, count: count as usize }
                 };
                 let (rows, trees) = (span(rows, Dim::Batch, state.row), span(trees, Dim::Tree, state.tree));
-                self.block(rows, trees, *shape, into, &state);
+                self.block(rows, trees, *shape, *into, &state);
             }
             Step::Cases { register, cases } => {
                 let offset = state.offsets[*register as usize];
@@ -202,7 +202,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
     }
 
-    fn block(&self, row: Span, tree: Span, shape: Shape, into: &Sum, state: &State<'_>) {
+    fn block(&self, row: Span, tree: Span, shape: Shape, into: Sum, state: &State<'_>) {
         // What the unchecked loads of the micro-kernels rest on.
         if row.count == 0
             || tree.count == 0
@@ -616,9 +616,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         let p = self.program;
         let row_width = self.rows.len() * p.base.len();
         let before: usize =
-            p.plan.partials[..buffer as usize].iter().map(|b| p.copies(b, self.at) * row_width).sum();
+            p.plan.own.partials[..buffer as usize].iter().map(|b| p.copies(b, self.at) * row_width).sum();
         let mut copy = 0usize;
-        for (i, dim) in p.plan.partials[buffer as usize].dims.iter().enumerate() {
+        for (i, dim) in p.plan.own.partials[buffer as usize].iter().enumerate() {
             let index = match fixed {
                 Some((d, k)) if i == d => k,
                 Some((d, _)) if i > d => 0,

@@ -261,7 +261,7 @@ impl Program {
     ) -> Result<()> {
         let outputs = self.outputs();
         let partials =
-            |at: Extents| self.plan.partials.iter().map(|p| self.copies(p, at) * outputs).sum::<usize>();
+            |at: Extents| self.plan.own.partials.iter().map(|p| self.copies(p, at) * outputs).sum::<usize>();
         let needed = partials(self.extents(rows.len()));
         if needed > MOST_PARTIALS {
             return Err(Error::Rows(format!(

@@ -12,7 +12,7 @@ use super::{
     run::{Block, Run, State},
     sink::{Shared, Sink},
 };
-use crate::{error::Result, forest::Aggregate, plan::Sum};
+use crate::{error::Result, forest::Aggregate, plan::cpu::Sum};
 
 /// A row's visit to a tree, as a trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Emission for Visits<'_> {
     fn of_share(self, share: u32) -> Self {
         Self { share, ..self }
     }
-    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: &Sum, state: &State<'_>) {
+    fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, _into: Sum, state: &State<'_>) {
         let Self { kept, blocks, share } = self;
         let number = blocks.fetch_add(1, Ordering::Relaxed);
         let visit = TraceEntry { worker: state.worker, share, block: number, ..TraceEntry::default() };

@@ -1,7 +1,7 @@
 //! A kernel's self-check: made rows through the device, against the reference interpreter.
 
-use cubecl::{client::Client, server::Handle};
-use fangorn_kernels::cube::Rows;
+use cubecl::client::Client;
+use fangorn_kernels::{Buffer, Rows};
 
 use super::Executable;
 use crate::{
@@ -18,7 +18,7 @@ struct OnDevice<'e> {
     forest: &'e Forest,
     emit: Emit,
     rows: RowType,
-    leaves: Handle,
+    leaves: Buffer,
 }
 
 impl Executable {
@@ -35,7 +35,8 @@ impl Executable {
         check: SelfCheck,
     ) -> Option<Difference> {
         let leaves: Vec<u8> = forest.leaf_values.iter().flat_map(|v| (v.0 as f32).to_ne_bytes()).collect();
-        let leaves = client.create_from_slice(if leaves.is_empty() { &[0; 4] } else { &leaves });
+        let handle = client.create_from_slice(if leaves.is_empty() { &[0; 4] } else { &leaves });
+        let leaves = Buffer { handle, len: forest.leaf_values.len() };
         let runner = OnDevice { client, executable: self, forest, emit, rows, leaves };
         Check::new(forest, check).run::<f32>(&runner, &mut |_, _| {})
     }
@@ -53,17 +54,16 @@ impl OnDevice<'_> {
         };
         bytes.resize(bytes.len().next_multiple_of(4).max(4), 0);
         let rows = Rows {
-            words: self.client.create_from_slice(&bytes),
-            len: bytes.len() / 4,
+            words: Buffer { handle: self.client.create_from_slice(&bytes), len: bytes.len() / 4 },
             batch: batch as u32,
             row_stride: columns as u32,
             column_stride: 1,
             offset: 0,
         };
         let len = batch * width;
-        let out = self.client.create_from_slice(&vec![0xfe; len.max(1) * 4]);
-        self.executable.run(&rows, (self.leaves.clone(), self.forest.leaf_values.len()), (out.clone(), len));
-        let bytes = self.client.read_one(out).map_err(|e| Error::Device(format!("{e:?}")))?;
+        let out = Buffer { handle: self.client.create_from_slice(&vec![0xfe; len.max(1) * 4]), len };
+        self.executable.run(&rows, &self.leaves, &out);
+        let bytes = self.client.read_one(out.handle).map_err(|e| Error::Device(format!("{e:?}")))?;
         let words = bytes.chunks_exact(4).take(len);
         Ok(words.map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect())
     }

@@ -1,19 +1,16 @@
 //! A plan and a forest on one device.
 
-use cubecl::{client::Client, server::Handle};
+use cubecl::client::Client;
 use fangorn_kernels::{
-    cube::{
-        FusedInputs, Leaves, Model, Order, RankTables, Rows, TailInputs, cubes, launch, launch_fused,
-        margins_in_order, most_rows, pieces, rank,
-    },
-    plan::PlanRef,
+    Buffer, Following, FusedInputs, Job, Leaves, Model, Order, RankTables, Rows, TailInputs, cubes,
+    margins_in_order, most_rows, pieces, rank_batch,
 };
 
 use super::words;
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
-    plan::{Combine, Emit, Extents, Lowered, Number, Place, Plan, Request, RowType, Tail, lower},
+    plan::{Combine, Emit, Extents, Lowered, Number, Place, PlanRef, Request, RowType, Tail, lower},
     schedule::Schedule,
     sum::{Accumulator, Contract, FixedPoint},
 };
@@ -27,7 +24,7 @@ pub struct Executable {
     /// What rows become before they are walked, where the schedule wants that and their cache does not make it of them.
     ranks: Option<RankTables>,
     /// The leaves as whole numbers, where those are added up.
-    leaves: Option<(Handle, usize)>,
+    leaves: Option<Buffer>,
     /// The leaves as they are added in the order of the trees, and what is written then: the plan writes slots.
     ordered: Option<(Leaves, Emit)>,
     /// What follows those.
@@ -85,11 +82,12 @@ impl Executable {
     /// Uploads what [`lower`] made of the same forest for this device.
     ///
     /// # Errors
-    /// A forest that the device can't hold.
+    /// A forest that the device can't hold, or one that was lowered for the CPU.
     pub fn from_lowered(client: &Client, forest: &Forest, lowered: &Lowered) -> Result<Self> {
         let too_large =
             || Error::Device("the forest needs more than 2^32 words; split it, or run it on the CPU".into());
-        let fixed = match lowered.plan().combine {
+        let plan = lowered.cube_plan()?;
+        let fixed = match plan.combine {
             Combine::Fixed => Some(FixedPoint::new(forest)?),
             Combine::Sum | Combine::Min | Combine::Max => None,
         };
@@ -97,29 +95,27 @@ impl Executable {
             Some(ranks) => words::rank_tables(ranks).ok_or_else(too_large)?,
             None => Vec::new(),
         };
-        let fused = lowered.plan().ranks_from.is_some();
-        let words = words::encode(forest, lowered, fixed.as_ref(), if fused { &tables } else { &[] });
+        let fused = plan.own.ranks_from.is_some();
+        let words = words::encode(forest, lowered, plan, fixed.as_ref(), if fused { &tables } else { &[] });
         let words = words.ok_or_else(too_large)?;
         let leaves = match &fixed {
             Some(fixed) => {
                 let words: Vec<u32> = fixed.leaves().iter().flat_map(|v| fixed.split(*v)).collect();
-                Some((upload(client, &words)?, words.len()))
+                Some(upload(client, &words)?)
             }
             None => None,
         };
         let ranks = match lowered.ranks() {
             Some(ranks) if !fused => Some(RankTables {
                 words: upload(client, &tables)?,
-                len: tables.len(),
                 columns: ranks.columns().len() as u32,
                 from: lowered.rows(),
-                to: lowered.plan().rows,
+                to: plan.rows,
             }),
             _ => None,
         };
         let model = Model {
             words: upload(client, &words.words)?,
-            len: words.words.len(),
             trees_at: words.trees_at,
             slots_at: words.slots_at,
             questions_at: words.questions_at,
@@ -131,7 +127,7 @@ impl Executable {
         };
         Ok(Self {
             client: client.clone(),
-            plan: PlanRef::new(lowered.plan().clone()),
+            plan: PlanRef::new(plan.clone()),
             model,
             ranks,
             leaves,
@@ -151,13 +147,17 @@ impl Executable {
     pub fn with_tail(&self, tail: Tail) -> Self {
         match &self.ordered {
             Some(_) => Self { ordered_tail: tail, ..self.clone() },
-            None => Self { plan: PlanRef::new(Plan { tail, ..(*self.plan).clone() }), ..self.clone() },
+            None => {
+                let mut plan = (*self.plan).clone();
+                plan.own.tail = tail;
+                Self { plan: PlanRef::new(plan), ..self.clone() }
+            }
         }
     }
 
     /// Buffers that its kernel, or the last launch behind it, binds at most, and one of what is no buffer.
     pub fn bindings(&self) -> u32 {
-        let tail = if self.ordered.is_some() { &self.ordered_tail } else { &self.plan.tail };
+        let tail = if self.ordered.is_some() { &self.ordered_tail } else { &self.plan.own.tail };
         let beside = tail.buffers() + u32::from(tail.number != Number::F32);
         // Rows, model, leaves, result, private sums; sums that are added to atomically.
         let kernel = 6 + u32::from(self.plan.is_atomic());
@@ -184,12 +184,12 @@ impl Executable {
     ///
     /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written, or where sums are
     /// exact: those are of the forest's own leaves); `out` has room for [`Emit::width`] words a row.
-    pub fn run(&self, rows: &Rows, leaves: (Handle, usize), out: (Handle, usize)) {
+    pub fn run(&self, rows: &Rows, leaves: &Buffer, out: &Buffer) {
         self.run_with(rows, leaves, &TailInputs::default(), out);
     }
 
     /// The same with what its [tail](Executable::with_tail) reads; `out` has room for numbers of the tail's type.
-    pub fn run_with(&self, rows: &Rows, leaves: (Handle, usize), tail: &TailInputs, out: (Handle, usize)) {
+    pub fn run_with(&self, rows: &Rows, leaves: &Buffer, tail: &TailInputs, out: &Buffer) {
         let Some((ordered, emit)) = &self.ordered else { return self.walk(rows, leaves, tail, out) };
         let transform = if let Emit::Values(transform) = emit { Some(*transform) } else { None };
         let trees = self.model.trees.max(1);
@@ -202,10 +202,10 @@ impl Executable {
         let mut first = 0;
         for (rows, out) in pieces(input, rows, out, self.ordered_tail.number, most) {
             let len = rows.batch as usize * trees as usize;
-            let slots = (self.client.empty(len * 4), len);
-            self.walk(&rows, leaves.clone(), &TailInputs::default(), slots.clone());
-            let tail = (&self.ordered_tail, &tail.from(first, width));
-            margins_in_order(&self.client, ordered, slots, rows.batch, transform, tail, out);
+            let slots = Buffer::of_words(&self.client, len);
+            self.walk(&rows, leaves, &TailInputs::default(), &slots);
+            let following = Following { tail: &self.ordered_tail, inputs: &tail.from(first, width) };
+            margins_in_order(&self.client, ordered, &slots, rows.batch, transform, following, &out);
             first += rows.batch;
         }
     }
@@ -214,17 +214,22 @@ impl Executable {
     /// written once, by one launch, and the plan's tail says so.
     pub(crate) fn takes_fused(&self, rows: &Rows) -> bool {
         self.ordered.is_none()
-            && self.plan.tail.fused
+            && self.plan.own.tail.fused
             && self.plan.place() == Place::Sum
             && rows.batch > 0
             && rows.batch <= self.most(rows)
     }
 
     /// Runs over rows that it [takes](Executable::takes_fused), into what the operations write.
-    pub(crate) fn run_fused(&self, rows: &Rows, leaves: (Handle, usize), fused: FusedInputs) {
-        let leaves = self.leaves.clone().unwrap_or(leaves);
-        let ranked = self.ranks.as_ref().map(|tables| rank(&self.client, tables, rows));
-        launch_fused(&self.client, &self.plan, &self.model, ranked.as_ref().unwrap_or(rows), leaves, fused);
+    pub(crate) fn run_fused(&self, rows: &Rows, leaves: &Buffer, fused: FusedInputs) {
+        let ranked = self.ranks.as_ref().map(|tables| rank_batch(&self.client, tables, rows));
+        self.job(leaves).run_fused(ranked.as_ref().unwrap_or(rows), fused);
+    }
+
+    /// Its plan, with the leaf values that it adds up: whole numbers of its own, or those given.
+    fn job<'a>(&'a self, leaves: &'a Buffer) -> Job<'a> {
+        let leaves = self.leaves.as_ref().unwrap_or(leaves);
+        Job { client: &self.client, plan: &self.plan, model: &self.model, leaves }
     }
 
     /// Rows of a launch of the kernel over rows as they are given to it, at most.
@@ -245,23 +250,16 @@ impl Executable {
     }
 
     /// What the plan writes.
-    fn walk(&self, rows: &Rows, leaves: (Handle, usize), tail: &TailInputs, out: (Handle, usize)) {
-        let leaves = self.leaves.clone().unwrap_or(leaves);
-        let run = |rows: &Rows, tail: &TailInputs, out| {
-            let most = self.most_walked(rows);
-            launch(&self.client, &self.plan, &self.model, rows, leaves.clone(), tail, out, most);
-        };
-        match &self.ranks {
-            None => run(rows, tail, out),
-            Some(tables) => {
-                let (number, width) =
-                    (self.plan.tail.number, self.plan.emit.width(self.plan.outputs, self.model.trees));
-                let mut first = 0;
-                for (rows, out) in pieces(tables.from, rows, out, number, self.most(rows)) {
-                    run(&rank(&self.client, tables, &rows), &tail.from(first, width), out);
-                    first += rows.batch;
-                }
-            }
+    fn walk(&self, rows: &Rows, leaves: &Buffer, tail: &TailInputs, out: &Buffer) {
+        let job = self.job(leaves);
+        let Some(tables) = &self.ranks else { return job.run(rows, tail, out, self.most_walked(rows)) };
+        let number = self.plan.own.tail.number;
+        let width = self.plan.emit.width(self.plan.outputs, self.model.trees);
+        let mut first = 0;
+        for (rows, out) in pieces(tables.from, rows, out, number, self.most(rows)) {
+            let ranked = rank_batch(&self.client, tables, &rows);
+            job.run(&ranked, &tail.from(first, width), &out, self.most_walked(&ranked));
+            first += rows.batch;
         }
     }
 
@@ -289,7 +287,7 @@ impl Executable {
     #[cfg(feature = "wgpu")]
     fn compile<C: cubecl::Compiler>(&self, compiler: C, options: &C::CompilationOptions) -> Result<String> {
         let device = self.client.properties_shared();
-        let made = fangorn_kernels::cube::compile(device, &self.plan, compiler, options);
+        let made = fangorn_kernels::compile(device, &self.plan, compiler, options);
         made.map(|kernel| kernel.to_string()).map_err(|e| Error::Device(e.to_string()))
     }
 }
@@ -308,14 +306,14 @@ fn spirv_options(client: &Client) -> cubecl::WgpuCompilationOptions {
 /// A forest's leaves as they are added in the order of the trees.
 fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
     let single = Accumulator::of(forest) == Accumulator::F32;
-    let words = |values: &[Real]| -> Result<(Handle, usize)> {
+    let words = |values: &[Real]| -> Result<Buffer> {
         let value = |v: &Real| if single { f64::from(v.0 as f32) } else { v.0 };
         let words: Vec<u32> = values
             .iter()
             .map(|v| value(v).to_bits())
             .flat_map(|bits| [bits as u32, (bits >> 32) as u32])
             .collect();
-        Ok((upload(client, &words)?, words.len()))
+        upload(client, &words)
     };
     let (targets, vector_leaves) = match &forest.targets {
         Targets::One(outputs) => (outputs.clone(), false),
@@ -324,7 +322,7 @@ fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
     Ok(Leaves {
         values: words(&forest.leaf_values)?,
         base: words(&forest.base_score)?,
-        targets: (upload(client, &targets)?, targets.len()),
+        targets: upload(client, &targets)?,
         order: Order { outputs: forest.outputs, vector_leaves, single },
         trees: forest.trees.len() as u32,
         scale: forest.scale.0 as f32,
@@ -332,7 +330,7 @@ fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
 }
 
 /// Words in the device's memory.
-fn upload(client: &Client, words: &[u32]) -> Result<Handle> {
+fn upload(client: &Client, words: &[u32]) -> Result<Buffer> {
     let most = client.properties().memory.max_page_size;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
     if bytes.len() as u64 > most {
@@ -343,5 +341,6 @@ fn upload(client: &Client, words: &[u32]) -> Result<Handle> {
         return Err(Error::Device(remedy));
     }
     // No binding is empty.
-    Ok(client.create_from_slice(if bytes.is_empty() { &[0; 4] } else { &bytes }))
+    let handle = client.create_from_slice(if bytes.is_empty() { &[0; 4] } else { &bytes });
+    Ok(Buffer { handle, len: words.len() })
 }

@@ -50,7 +50,7 @@ pub struct Kernel {
 /// # Errors
 /// An architecture whose backend is not built in, or the compiler's refusal.
 pub fn kernel(architecture: Architecture, lowered: &Lowered) -> Result<Kernel> {
-    let plan = PlanRef::new(lowered.plan().clone());
+    let plan = PlanRef::new(lowered.cube_plan()?.clone());
     match architecture {
         #[cfg(feature = "cuda")]
         Architecture::Nvidia(capability) => nvidia(architecture, capability, &plan),
@@ -116,7 +116,7 @@ fn compile<C: Compiler>(
     compiler: C,
     options: &C::CompilationOptions,
 ) -> Result<C::Representation> {
-    fangorn_kernels::cube::compile(properties(architecture), plan, compiler, options)
+    fangorn_kernels::compile(properties(architecture), plan, compiler, options)
         .map_err(|e| Error::Device(format!("{architecture}: {e}")))
 }
 

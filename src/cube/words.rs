@@ -1,11 +1,11 @@
 //! A packed forest as words: what the kernels' `node` module reads.
 
-use fangorn_kernels::cube::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS};
+use fangorn_kernels::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS};
 
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, PackedNode, Questions},
-    plan::{Lowered, MISSING, Plan, group_columns, key},
+    plan::{Cube, Lowered, MISSING, Plan, group_columns, key},
     ranks::{Asks, Ranks},
     sum::FixedPoint,
 };
@@ -32,9 +32,9 @@ struct Encoded {
 }
 
 impl Encoded {
-    fn write(&self, address: u32, plan: &Plan, words: &mut Vec<u32>) {
+    fn write(&self, address: u32, plan: &Plan<Cube>, words: &mut Vec<u32>) {
         let Self { asked, column, flags, link } = *self;
-        let format = plan.node;
+        let format = plan.own.node;
         let named = plan.children.named();
         let spare = (1 << format.spare_bits) - 1;
         let shift = format.column_shift(plan.children);
@@ -69,11 +69,10 @@ struct Columns {
 }
 
 impl Columns {
-    fn new(forest: &Forest, lowered: &Lowered) -> Self {
-        let plan = lowered.plan();
-        match plan.column_group {
+    fn new(forest: &Forest, lowered: &Lowered, plan: &Plan<Cube>) -> Self {
+        match plan.own.column_group {
             Some(group) => Self { lists: group_columns(forest, lowered.order(), group), group },
-            None if plan.used_columns => Self { lists: vec![forest.used_columns()], group: u32::MAX },
+            None if plan.own.used_columns => Self { lists: vec![forest.used_columns()], group: u32::MAX },
             None => Self { lists: Vec::new(), group: u32::MAX },
         }
     }
@@ -98,14 +97,15 @@ impl Columns {
 pub(super) fn encode(
     forest: &Forest,
     lowered: &Lowered,
+    plan: &Plan<Cube>,
     fixed: Option<&FixedPoint>,
     tables: &[u32],
 ) -> Option<Words> {
     let forest = lowered.walked(forest);
-    let (packed, order, plan) = (lowered.packed(), lowered.order(), lowered.plan());
+    let (packed, order) = (lowered.packed(), lowered.order());
     let mut questions = Questions::new(forest);
-    let columns = Columns::new(forest, lowered);
-    let mut words = Vec::with_capacity(packed.nodes.len() * plan.node.words as usize);
+    let columns = Columns::new(forest, lowered, plan);
+    let mut words = Vec::with_capacity(packed.nodes.len() * plan.own.node.words as usize);
     for (address, node) in packed.nodes.iter().enumerate() {
         let address = address as u32;
         // Everything goes left: see the kernels' table of words.
@@ -163,7 +163,7 @@ pub(super) fn encode(
     // A lookup past a set's end reads its first word, which an empty last set must have.
     words.push(0);
     let columns_at = words.len();
-    columns.write(plan.features, &mut words);
+    columns.write(plan.own.features, &mut words);
     let ranks_at = words.len();
     words.extend(tables);
     let base_at = words.len();

@@ -22,7 +22,7 @@ pub mod tiling;
 pub use accumulator::Accumulator;
 pub use build::{ForestBuilder, TreeBuilder};
 pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_below};
-pub use fangorn_kernels::plan::Transform;
+pub use fangorn_ir::Transform;
 pub use profile::{Profile, ProfileError};
 pub use prologue::{Operation, Prologue, PrologueError};
 pub(crate) use raw::hash as category_hash;

@@ -4,7 +4,7 @@
 //! be read, not to be fast. Where two classes are as good as equal it is the producer's own rounding that decides, and so
 //! [`classes_of_slots`] adds up as the producer does.
 
-use fangorn_kernels::plan::argmax;
+use fangorn_ir::argmax;
 
 use super::{
     Accumulator, Aggregate, CategorySet, ClassRule, Forest, Node, Predicate, Side, Targets, Transform,

@@ -11,7 +11,7 @@ mod specialize;
 mod text;
 mod visits;
 
-pub use fangorn_kernels::plan::{Dim, Extents, Size, Target};
+pub use fangorn_ir::{Dim, Extents, Size, Target};
 pub use specialize::{Unspecialized, WhyNot};
 pub use visits::Visit;
 

@@ -11,7 +11,7 @@ use burn::{
 };
 use burn_cubecl::{CubeBackend, CubeDevice, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::client::Client;
-use fangorn_kernels::cube::{LeafPlaces, ROWS_OF_GRADIENTS, Rows, leaf_gradients, pieces};
+use fangorn_kernels::{Buffer, LeafPlaces, ROWS_OF_GRADIENTS, Rows, leaf_gradients, pieces};
 
 use super::{Epilogue, ForestBackend, ForestOp, Tensors};
 use crate::{
@@ -104,7 +104,7 @@ impl ForestOp {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
             let client = device.client();
             Ok::<_, std::convert::Infallible>(LeafPlaces {
-                words: client.create_from_slice(&bytes),
+                words: Buffer { handle: client.create_from_slice(&bytes), len: words.len() },
                 values: places.len() as u32,
                 trees: self.trees() as u32,
                 outputs: self.outputs() as u32,
@@ -148,9 +148,9 @@ impl ForestBackend for CubeBackend {
         let out = empty(&x, epilogue.width(&op), epilogue.dtype());
         executable.run_with(
             &rows_of(&x),
-            (leaves.handle.clone(), leaves.meta.num_elements()),
+            &buffer(&leaves),
             &epilogue.inputs(&x.device, tensors),
-            (out.handle.clone(), out.meta.num_elements()),
+            &buffer(&out),
         );
         out
     }
@@ -170,19 +170,18 @@ impl ForestBackend for CubeBackend {
         let executable = op.executable(&x.device, x.dtype, Emit::Slots).expect("prepared by the caller");
         let places = op.leaf_places(&x.device);
         let grad = into_contiguous(grad);
-        let grad_len = grad.meta.num_elements();
         // Neither slots nor gradients of a piece are more than a binding holds.
         let words = x.client.properties().memory.max_page_size.min(1 << 33) / 4;
         let most = (words / places.trees.max(places.outputs).max(1) as u64).min(1 << 31) as u32;
         let most = (most / ROWS_OF_GRADIENTS * ROWS_OF_GRADIENTS).max(ROWS_OF_GRADIENTS);
         let rows = rows_of(&x);
-        let all = pieces(row_type(x.dtype), &rows, (grad.handle, grad_len), Number::F32, most);
+        let all = pieces(row_type(x.dtype), &rows, &buffer(&grad), Number::F32, most);
         for (piece, (rows, grad)) in all.enumerate() {
             let len = rows.batch as usize * op.trees();
-            let slots = (x.client.empty(len * 4), len);
+            let slots = Buffer::of_words(&x.client, len);
             // No leaf is read.
-            executable.run(&rows, (x.client.empty(4), 1), slots.clone());
-            leaf_gradients(&x.client, places, slots, grad, rows.batch, sums.handle.clone(), piece == 0);
+            executable.run(&rows, &Buffer::none(&x.client), &slots);
+            leaf_gradients(&x.client, places, &slots, &grad, rows.batch, &buffer(&sums), piece == 0);
         }
         sums
     }
@@ -190,8 +189,7 @@ impl ForestBackend for CubeBackend {
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let out = empty(&x, op.trees(), DType::I32);
         // No leaf is read.
-        let none = x.client.empty(4);
-        run(&x, &op, Emit::Slots, (none, 1), &out);
+        run(&x, &op, Emit::Slots, &Buffer::none(&x.client), &out);
         out
     }
 }
@@ -199,9 +197,8 @@ impl ForestBackend for CubeBackend {
 /// Margins or values.
 fn sums(x: CubeTensor, leaves: CubeTensor, op: &ForestOp, emit: Emit) -> CubeTensor {
     let leaves = into_contiguous(leaves);
-    let count = leaves.meta.num_elements();
     let out = empty(&x, emit.width(op.outputs() as u32, 0) as usize, DType::F32);
-    run(&x, op, emit, (leaves.handle.clone(), count), &out);
+    run(&x, op, emit, &buffer(&leaves), &out);
     out
 }
 
@@ -211,9 +208,14 @@ fn empty(x: &CubeTensor, width: usize, dtype: DType) -> CubeTensor {
     CubeTensor::new_contiguous(x.client.clone(), x.device.clone(), shape, handle, dtype)
 }
 
-fn run(x: &CubeTensor, op: &ForestOp, emit: Emit, leaves: (cubecl::server::Handle, usize), out: &CubeTensor) {
+fn run(x: &CubeTensor, op: &ForestOp, emit: Emit, leaves: &Buffer, out: &CubeTensor) {
     let executable = op.executable(&x.device, x.dtype, emit).expect("prepared by the caller");
-    executable.run(&rows_of(x), leaves, (out.handle.clone(), out.meta.num_elements()));
+    executable.run(&rows_of(x), leaves, &buffer(out));
+}
+
+/// The memory of a tensor that has no gaps.
+pub(super) fn buffer(tensor: &CubeTensor) -> Buffer {
+    Buffer { handle: tensor.handle.clone(), len: tensor.meta.num_elements() }
 }
 
 /// The tensor's own memory, in its strides.
@@ -230,8 +232,7 @@ pub(super) fn rows(
 ) -> Rows {
     let values = handle.size_in_used() as usize / dtype.size();
     Rows {
-        words: handle.clone(),
-        len: values.div_ceil(4 / dtype.size()),
+        words: Buffer { handle: handle.clone(), len: values.div_ceil(4 / dtype.size()) },
         batch: shape[0] as u32,
         row_stride: strides[0] as u32,
         column_stride: strides[1] as u32,

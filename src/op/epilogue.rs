@@ -4,7 +4,7 @@ use burn::{
     backend::DispatchDevice,
     tensor::{DType, FloatDType, Tensor, TensorData, activation},
 };
-use fangorn_kernels::plan::{Number, Tail, TailStep};
+use fangorn_ir::{Number, Tail, TailStep};
 
 use super::{ForestOp, innermost};
 use crate::{
@@ -248,7 +248,7 @@ impl Epilogue {
         &self,
         device: &burn_cubecl::CubeDevice,
         tensors: Vec<cubecl::server::Handle>,
-    ) -> fangorn_kernels::cube::TailInputs {
+    ) -> fangorn_kernels::TailInputs {
         let upload = |numbers: &Vec<f32>| {
             let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
             device.client().create_from_slice(&bytes)
@@ -258,7 +258,7 @@ impl Epilogue {
             Ok(each) => each.clone(),
             Err(never) => match never {},
         };
-        fangorn_kernels::cube::TailInputs { tensors, each, numbers: self.numbers.clone() }
+        fangorn_kernels::TailInputs { tensors, each, numbers: self.numbers.clone() }
     }
 
     /// The steps on rows from `first` on in the CPU's memory.

@@ -38,8 +38,8 @@ use burn_fusion::{
     FuserProperties, FuserStatus, OperationFuser,
     stream::{Context, ScalarId},
 };
-use cubecl::{client::Client, ir::AddressType, server::Handle};
-use fangorn_kernels::cube::{FusedInputs, Rows};
+use cubecl::{client::Client, ir::AddressType};
+use fangorn_kernels::{Buffer, FusedInputs, Rows};
 use serde::{Deserialize, Serialize};
 
 use super::{ForestOp, cube::rows};
@@ -287,7 +287,7 @@ impl FusedForest {
             return false;
         }
         let inputs = [(rows_ir.id, x), (leaves_ir.id, leaves.clone())];
-        let leaves = (leaves.handle, leaves_ir.shape.num_elements());
+        let leaves = Buffer { handle: leaves.handle, len: leaves_ir.shape.num_elements() };
         let runner = Runner { executable, rows, leaves, value };
         let client = self.device.client();
         if FuseTraceLauncher::new(fused, &runner).launch(&client, &self.device, context).is_err() {
@@ -340,7 +340,7 @@ impl FusedForest {
 struct Runner<'a> {
     executable: &'a Executable,
     rows: Rows,
-    leaves: (Handle, usize),
+    leaves: Buffer,
     value: &'a FuseArg,
 }
 
@@ -361,7 +361,7 @@ impl TraceRunner for Runner<'_> {
         }
         let [config] = configs else { return Err("operations in several blocks") };
         let fused = FusedInputs { inputs, outputs, config: config.clone(), value: self.value.clone() };
-        self.executable.run_fused(&self.rows, self.leaves.clone(), fused);
+        self.executable.run_fused(&self.rows, &self.leaves, fused);
         Ok(())
     }
 }

@@ -82,7 +82,7 @@ pub struct ForestOp {
     #[cfg(feature = "cube")]
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
     #[cfg(feature = "cube")]
-    leaf_places_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::cube::LeafPlaces>,
+    leaf_places_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::LeafPlaces>,
     /// What stands for it in recorded operations.
     #[cfg(feature = "cube")]
     number: OnceLock<u64>,
@@ -476,7 +476,7 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
             let mut values = vec![value.clone()];
             for o in 1..outputs {
                 let step = self::transform(Transform::Softplus, m.clone().narrow(1, o, 1));
-                value = value + step.add_scalar(fangorn_kernels::plan::LEAST_STEP);
+                value = value + step.add_scalar(fangorn_ir::LEAST_STEP);
                 values.push(value.clone());
             }
             Tensor::cat(values, 1)

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Combine, Emit, Extents, NodeFormat, Op, Plan, Rest, RowType, Size, Tail, Target, Value, budget,
+    Combine, Cpu, Cube, Dialect, Emit, Extents, Map, Plan, Rest, RowType, Size, Target, TargetPlan, Value,
+    Walk, budget, cpu, cube,
     trees::{Trees, wants_profile},
 };
 use crate::{
@@ -48,7 +49,7 @@ pub struct Lowered {
     loops: LoopNest,
     legal: LoopNest,
     packed: Packed,
-    plan: Plan,
+    plan: TargetPlan,
     ranks: Option<Arc<Ranks>>,
     rows: RowType,
     few_rows: FewRows,
@@ -101,9 +102,27 @@ impl Lowered {
         &self.packed
     }
 
-    /// The kernel's shape.
-    pub fn plan(&self) -> &Plan {
+    /// The shape of the target's program or kernel.
+    pub fn plan(&self) -> &TargetPlan {
         &self.plan
+    }
+
+    /// The CPU's plan.
+    ///
+    /// # Errors
+    /// It was lowered for a GPU.
+    pub fn cpu_plan(&self) -> Result<&Plan<Cpu>> {
+        let remedy = "the forest was lowered for a GPU; lower it for Device::Cpu to make a program of it";
+        self.plan.cpu().ok_or_else(|| Error::Device(remedy.into()))
+    }
+
+    /// The kernel's plan.
+    ///
+    /// # Errors
+    /// It was lowered for the CPU.
+    pub fn cube_plan(&self) -> Result<&Plan<Cube>> {
+        let remedy = "the forest was lowered for the CPU; lower it for Device::Gpu to make a kernel of it";
+        self.plan.cube().ok_or_else(|| Error::Device(remedy.into()))
     }
 
     /// What rows become ranks by before they are walked, where the schedule wants that. The plan is then one of
@@ -152,8 +171,12 @@ pub fn lower_with(
     let Settled { notes, order, loops, legal, layout, least, mut plan } =
         settle(forest, schedule, inner, visits)?;
     // A table of the columns in use is one of ranks' too: all of them are.
-    if ranks.is_some() && plan.target == Target::Cube && !plan.used_columns && plan.caches_each_row_once() {
-        plan.ranks_from = Some(request.rows);
+    if let TargetPlan::Cube(plan) = &mut plan
+        && ranks.is_some()
+        && !plan.own.used_columns
+        && plan.caches_each_row_once()
+    {
+        plan.own.ranks_from = Some(request.rows);
     }
     let packed = layout.pack(forest, &order, &least)?;
     packed.verify().map_err(Error::Internal)?;
@@ -216,7 +239,7 @@ struct Settled {
     legal: LoopNest,
     layout: Box<dyn Layout>,
     least: Vec<u32>,
-    plan: Plan,
+    plan: TargetPlan,
 }
 
 fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option<&[u64]>) -> Result<Settled> {
@@ -288,7 +311,7 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option
     let mut legal = loops.legalise();
     if let Device::Gpu(gpu) = request.device {
         let (changed, more) =
-            super::cube::without_atomics(&loops, &legal, combine(forest, target, request), gpu);
+            super::to_cube::without_atomics(&loops, &legal, combine(forest, target, request), gpu);
         notes.extend(more);
         legal = changed.unwrap_or(legal);
     }
@@ -300,21 +323,23 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option
     let Walks { walks, least, sizes, notes: more } =
         walks(forest, &*layout, &trees, &loops, request, questions)?;
     notes.extend(more);
-    let plan = empty(forest, &*layout, target, request, questions);
-    let mut builder = Builder { plan, walks, next_walk: 0, notes, trees: count, threads: request.threads };
-    match request.device {
-        Device::Cpu => builder.cpu(&legal),
-        Device::Gpu(gpu) => builder.cube(&legal, forest, &order, &sizes, gpu),
-    }
-    builder.plan.verify().map_err(Error::Internal)?;
-    let Builder { plan, mut notes, .. } = builder;
-    if plan.ops().iter().any(|op| matches!(op, Op::Walk(w) if w.blend.is_some()))
-        && plan.blend_window().is_none()
-    {
-        let instead = "rows are not read in one cache outside the loops over trees (cache(b0)), so they are ranked \
-                       first, and trees are walked";
-        notes.push(Note { directive: "evaluate(…, blend)".into(), instead: instead.into() });
-    }
+    let start = Start { walks, notes, trees: count, threads: request.threads };
+    let (plan, notes) = match request.device {
+        Device::Cpu => {
+            let plan = empty(forest, &*layout, request, questions, cpu::Head::default());
+            let mut builder = Builder::new(plan, start);
+            builder.cpu(&legal);
+            let (plan, notes) = builder.verified()?;
+            (TargetPlan::Cpu(plan), notes)
+        }
+        Device::Gpu(gpu) => {
+            let plan = empty(forest, &*layout, request, questions, cube::Kernel::new(layout.children()));
+            let mut builder = Builder::new(plan, start);
+            builder.cube(&legal, forest, &order, &sizes, gpu);
+            let (plan, notes) = builder.verified()?;
+            (TargetPlan::Cube(plan), notes)
+        }
+    };
     Ok(Settled { notes, order, loops, legal, layout, least, plan })
 }
 
@@ -457,45 +482,59 @@ fn combine(forest: &Forest, target: Target, request: Request) -> Combine {
     }
 }
 
-fn empty(forest: &Forest, layout: &dyn Layout, target: Target, request: Request, questions: bool) -> Plan {
+/// A plan without statements.
+fn empty<D: Dialect>(
+    forest: &Forest,
+    layout: &dyn Layout,
+    request: Request,
+    questions: bool,
+    own: D::Head,
+) -> Plan<D> {
     Plan {
-        target,
         emit: request.emit,
-        tail: Tail::default(),
         layout: layout.kind(),
         children: layout.children(),
-        node: NodeFormat::whole(layout.children()),
-        combine: combine(forest, target, request),
+        combine: combine(forest, D::TARGET, request),
         questions,
         outputs: forest.outputs,
         vector_leaves: forest.targets == forest::Targets::All,
-        features: 0,
-        used_columns: false,
-        column_group: None,
         rows: request.rows,
-        ranks_from: None,
-        cube_dim: [1; 3],
-        grid: [None; 3],
-        cached_rows: None,
-        cached_trees: None,
-        shared_sums: None,
-        partials: Vec::new(),
         sizes: Vec::new(),
         body: Vec::new(),
+        own,
     }
 }
 
-/// A plan in the making.
-pub(super) struct Builder {
-    pub(super) plan: Plan,
-    pub(super) walks: Vec<Steps>,
-    pub(super) next_walk: usize,
-    pub(super) notes: Vec<Note>,
-    pub(super) trees: u32,
-    pub(super) threads: u32,
+/// What is settled before a plan is built.
+struct Start {
+    walks: Vec<Steps>,
+    notes: Vec<Note>,
+    trees: u32,
+    threads: u32,
 }
 
-impl Builder {
+/// A plan in the making.
+pub(super) struct Builder<D: Dialect> {
+    pub(super) plan: Plan<D>,
+    pub(super) notes: Vec<Note>,
+    pub(super) next_walk: usize,
+    pub(super) trees: u32,
+    pub(super) threads: u32,
+    walks: Vec<Steps>,
+}
+
+impl<D: Dialect> Builder<D> {
+    fn new(plan: Plan<D>, start: Start) -> Self {
+        let Start { walks, notes, trees, threads } = start;
+        Self { plan, notes, next_walk: 0, trees, threads, walks }
+    }
+
+    /// The plan, which is whole, and what is to be said of it.
+    fn verified(self) -> Result<(Plan<D>, Vec<Note>)> {
+        self.plan.verify().map_err(Error::Internal)?;
+        Ok((self.plan, self.notes))
+    }
+
     pub(super) fn note(&mut self, directive: impl Into<String>, instead: impl Into<String>) {
         let note = Note { directive: directive.into(), instead: instead.into() };
         if !self.notes.contains(&note) {
@@ -504,12 +543,12 @@ impl Builder {
     }
 
     /// How a serial loop runs.
-    pub(super) fn serial(&mut self, l: &mir::Loop) -> super::Map {
+    pub(super) fn serial(&mut self, l: &mir::Loop) -> Map<D> {
         if !l.unrolled {
-            return super::Map::Serial;
+            return Map::Serial;
         }
         let count = l.var.extent().resolve(Extents { batch: 1, trees: self.trees, threads: self.threads });
-        super::Map::Unrolled { count }
+        Map::Unrolled { count }
     }
 
     /// The value of a size: compiled in where it is a number, otherwise a slot.
@@ -534,8 +573,13 @@ impl Builder {
         super::Range { start, step, limits: var.bounds.iter().map(|b| limit(self, b)).collect() }
     }
 
-    /// A walk at `depth`, its sum going to `into`.
-    pub(super) fn walk(&mut self, walk: &mir::Walk, depth: usize, into: Option<super::Sum>) -> super::Walk {
+    /// A walk at `depth`; `own` makes what the target says of it of its tested steps.
+    pub(super) fn walk(
+        &mut self,
+        walk: &mir::Walk,
+        depth: usize,
+        own: impl FnOnce(u32) -> D::Walk,
+    ) -> Walk<D> {
         let none = Steps { plain: 0, tested: 0, rest: Rest::UntilLeaf };
         let Steps { plain: steps, tested, rest } = self.walks.get(self.next_walk).copied().unwrap_or(none);
         self.next_walk += 1;
@@ -545,15 +589,6 @@ impl Builder {
             range: self.range(var),
             register: depth as u32,
         });
-        super::Walk {
-            lanes,
-            steps,
-            tested,
-            rest,
-            blend: walk.evaluate.levels(),
-            cached_rows: false,
-            cached_trees: false,
-            into,
-        }
+        Walk { lanes, steps, rest, own: own(tested) }
     }
 }

@@ -21,7 +21,7 @@ mod rewrite;
 mod split;
 mod text;
 
-use fangorn_kernels::plan::key;
+use fangorn_ir::key;
 
 use crate::forest::{
     CategorySet, CompareType, Forest, Predicate, Real, Side, VerifyError, least_f32_not_below,

@@ -35,7 +35,7 @@ pub use presets::Preset;
 pub use template::Template;
 pub use verify::{Device, Gpu, MOST_SIBLING_WALKS, ScheduleError};
 
-pub use fangorn_kernels::plan::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
+pub use fangorn_ir::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
 
 use crate::ranks::Choice;
 

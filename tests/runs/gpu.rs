@@ -9,7 +9,7 @@ use fangorn::{
     plan::{Emit, Extents, GpuDim, Lowered, Request, lower_with},
     sum::Contract,
 };
-use fangorn_kernels::cube::Rows;
+use fangorn_kernels::{Buffer, Rows};
 
 use super::{near_margins_without_denormals, same_margins, same_slots, unit_of};
 use crate::{generate::Case, support};
@@ -97,18 +97,21 @@ pub fn words(
 ) -> Vec<u32> {
     let columns = forest.features.len();
     let rows = Rows {
-        words: client.create_from_slice(&bytes(rows.iter().copied())),
-        len: batch * columns,
+        words: Buffer {
+            handle: client.create_from_slice(&bytes(rows.iter().copied())),
+            len: batch * columns,
+        },
         batch: batch as u32,
         row_stride: columns as u32,
         column_stride: 1,
         offset: 0,
     };
-    let leaves = client.create_from_slice(&bytes(forest.leaf_values.iter().map(|v| v.0 as f32)));
+    let values = bytes(forest.leaf_values.iter().map(|v| v.0 as f32));
+    let leaves = Buffer { handle: client.create_from_slice(&values), len: forest.leaf_values.len() };
     // Not zero, so that a place no kernel writes shows.
-    let out = client.create_from_slice(&vec![0xfe; len.max(1) * 4]);
-    exe.run(&rows, (leaves, forest.leaf_values.len()), (out.clone(), len));
-    let bytes = client.read_one(out).expect("the launch went well");
+    let out = Buffer { handle: client.create_from_slice(&vec![0xfe; len.max(1) * 4]), len };
+    exe.run(&rows, &leaves, &out);
+    let bytes = client.read_one(out.handle).expect("the launch went well");
     bytes.chunks_exact(4).take(len).map(|c| u32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect()
 }
 
@@ -123,7 +126,7 @@ fn follows(
     let trees = case.forest.trees.len();
     // Nothing is launched for no rows.
     let cubes = if batch == 0 { [1; 3] } else { exe.cubes(batch) };
-    let units = exe.plan().cube_dim;
+    let units = exe.plan().own.cube_dim;
     let size = |dim| match dim {
         GpuDim::Grid(axis) => cubes[axis as usize],
         GpuDim::Block(axis) => units[axis as usize],

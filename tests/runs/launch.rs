@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 
 use fangorn::plan::{
-    Axis, Dim, Emit, Extents, GpuDim, Limit, Map, Op, Plan, Range, Rest, RowLoop, Sum, Walk,
+    Axis, Cube, Dim, Emit, Extents, GpuDim, Limit, Map, Op, Plan, Range, Rest, RowLoop, Walk,
+    cube::{Mapped, Statement, Sum},
 };
 
 /// A walk that was made, in the order of its unit.
@@ -42,7 +43,7 @@ struct Unit {
 
 /// A launch.
 pub struct Launch<'a> {
-    plan: &'a Plan,
+    plan: &'a Plan<Cube>,
     extents: Extents,
     cubes: [u32; 3],
     cube: [u32; 3],
@@ -70,8 +71,8 @@ const BASE: u64 = 0x1234_5678_9abc_def1;
 
 /// Runs a plan over at most `most` cubes an axis: the walks that were made, in the order of each unit, if every
 /// row's sum is the sum of all trees.
-pub fn launch(plan: &Plan, extents: Extents, most: u32) -> Result<(Vec<Made>, [u32; 3]), String> {
-    let cubes = plan.grid.map(|g| g.map_or(1, |v| plan.resolve(v, extents)).clamp(1, most));
+pub fn launch(plan: &Plan<Cube>, extents: Extents, most: u32) -> Result<(Vec<Made>, [u32; 3]), String> {
+    let cubes = plan.own.grid.map(|g| g.map_or(1, |v| plan.resolve(v, extents)).clamp(1, most));
     let mut launch = Launch {
         plan,
         extents,
@@ -94,9 +95,9 @@ pub fn launch(plan: &Plan, extents: Extents, most: u32) -> Result<(Vec<Made>, [u
         launch.cube = cube;
         (launch.shared_from, launch.rows_from, launch.trees_from) = (None, None, None);
         let number = cube[0] + cubes[0] * (cube[1] + cubes[1] * cube[2]);
-        let mut units: Vec<Unit> = each(plan.cube_dim)
+        let mut units: Vec<Unit> = each(plan.own.cube_dim)
             .enumerate()
-            .map(|(i, at)| Unit { at, number: number * plan.units() + i as u32, ..Unit::default() })
+            .map(|(i, at)| Unit { at, number: number * plan.own.units() + i as u32, ..Unit::default() })
             .collect();
         launch.together(&plan.body, &mut units)?;
         if launch.shared.values().any(|place| place.sum != 0) {
@@ -111,9 +112,17 @@ pub fn launch(plan: &Plan, extents: Extents, most: u32) -> Result<(Vec<Made>, [u
     Ok((launch.made, cubes))
 }
 
-fn has_barrier(op: &Op) -> bool {
-    matches!(op, Op::CacheRows { .. } | Op::CacheTrees { .. } | Op::ClearShared | Op::ReduceShared { .. })
-        || op.bodies().into_iter().flatten().any(has_barrier)
+fn has_barrier(op: &Op<Cube>) -> bool {
+    let own = matches!(
+        op,
+        Op::Own(
+            Statement::CacheRows { .. }
+                | Statement::CacheTrees { .. }
+                | Statement::ClearShared
+                | Statement::ReduceShared { .. }
+        )
+    );
+    own || op.bodies().into_iter().flatten().any(has_barrier)
 }
 
 impl Launch<'_> {
@@ -140,12 +149,12 @@ impl Launch<'_> {
     }
 
     /// Statements for all units of the cube: those with a barrier inside as one, the others unit by unit.
-    fn together(&mut self, ops: &[Op], units: &mut [Unit]) -> Step {
+    fn together(&mut self, ops: &[Op<Cube>], units: &mut [Unit]) -> Step {
         for op in ops {
             match op {
                 op if !has_barrier(op) => units.iter_mut().try_for_each(|u| self.alone(op, u))?,
                 Op::Loop(l) => {
-                    if matches!(l.map, Map::Gpu { dim: GpuDim::Block(_), .. }) {
+                    if matches!(l.map, Map::Own(Mapped { dim: GpuDim::Block(_), .. })) {
                         return Err(format!("a barrier inside the block loop {}", l.var));
                     }
                     for offset in self.offsets(&l.range, l.map, &units[0]) {
@@ -158,7 +167,7 @@ impl Launch<'_> {
                     let taken = taken(cases, units[0].registers[*register as usize]);
                     self.together(&cases[taken].1, units)?;
                 }
-                Op::Only { dims, body } => {
+                Op::Own(Statement::Only { dims, body }) => {
                     let block = |d: &GpuDim| matches!(d, GpuDim::Block(_));
                     if dims.iter().any(block) {
                         return Err("a barrier that only some units reach".to_owned());
@@ -167,16 +176,16 @@ impl Launch<'_> {
                         self.together(body, units)?;
                     }
                 }
-                Op::CacheRows { .. } => {
+                Op::Own(Statement::CacheRows { .. }) => {
                     self.barriers += 1;
                     self.rows_from = Some(units[0].row);
                     self.rows_of = units[0].tree;
                 }
-                Op::CacheTrees { .. } => {
+                Op::Own(Statement::CacheTrees { .. }) => {
                     self.barriers += 1;
                     self.trees_from = Some(units[0].tree);
                 }
-                Op::ClearShared => {
+                Op::Own(Statement::ClearShared) => {
                     self.barriers += 1;
                     if self.shared.values().any(|place| place.sum != 0) {
                         return Err("shared sums are cleared that nobody has added up".to_owned());
@@ -184,8 +193,8 @@ impl Launch<'_> {
                     self.shared.clear();
                     self.shared_from = Some(units[0].row);
                 }
-                Op::ReduceShared { into, rows, .. } => self.reduce(into, rows, units)?,
-                Op::Walk(_) | Op::Accumulate { .. } | Op::ReduceDimension { .. } => {
+                Op::Own(Statement::ReduceShared { into, rows, .. }) => self.reduce(*into, rows, units)?,
+                Op::Walk(_) | Op::Own(Statement::Accumulate { .. }) => {
                     return Err("a barrier inside a register sum".to_owned());
                 }
             }
@@ -193,7 +202,7 @@ impl Launch<'_> {
         Ok(())
     }
 
-    fn reduce(&mut self, into: &Sum, chains: &[Vec<RowLoop>], units: &mut [Unit]) -> Step {
+    fn reduce(&mut self, into: Sum, chains: &[Vec<RowLoop>], units: &mut [Unit]) -> Step {
         for chain in chains {
             self.barriers += 1;
             let mut rows = Vec::new();
@@ -231,7 +240,7 @@ impl Launch<'_> {
     }
 
     /// A statement by one unit.
-    fn alone(&mut self, op: &Op, unit: &mut Unit) -> Step {
+    fn alone(&mut self, op: &Op<Cube>, unit: &mut Unit) -> Step {
         match op {
             Op::Loop(l) => {
                 for offset in self.offsets(&l.range, l.map, unit) {
@@ -245,25 +254,25 @@ impl Launch<'_> {
                 let taken = taken(cases, unit.registers[*register as usize]);
                 cases[taken].1.iter().try_for_each(|op| self.alone(op, unit))
             }
-            Op::Only { dims, body } => match dims.iter().all(|d| self.index(*d, unit) == 0) {
+            Op::Own(Statement::Only { dims, body }) => match dims.iter().all(|d| self.index(*d, unit) == 0) {
                 true => body.iter().try_for_each(|op| self.alone(op, unit)),
                 false => Ok(()),
             },
-            Op::Accumulate { body, into } => {
+            Op::Own(Statement::Accumulate { body, into }) => {
                 if unit.held.is_some() {
                     return Err("a register sum inside a register sum".to_owned());
                 }
                 unit.held = Some((unit.row, 0));
                 body.iter().try_for_each(|op| self.alone(op, unit))?;
                 let (row, sum) = unit.held.take().expect("it was begun");
-                self.add(into, row, sum, &unit.clone())
+                self.add(*into, row, sum, &unit.clone())
             }
             Op::Walk(walk) => self.walk(walk, unit),
             other => Err(format!("a unit comes to {other:?} alone")),
         }
     }
 
-    fn walk(&mut self, walk: &Walk, unit: &mut Unit) -> Step {
+    fn walk(&mut self, walk: &Walk<Cube>, unit: &mut Unit) -> Step {
         let lanes = match &walk.lanes {
             Some(lanes) => {
                 let offsets = self.offsets(&lanes.range, Map::Serial, unit);
@@ -283,22 +292,22 @@ impl Launch<'_> {
                 (Some(from), Some(many)) if (from..from.saturating_add(many)).contains(&at) => Ok(()),
                 _ => Err(format!("{what} {at} is outside the cache's {many:?} from {from:?} on")),
             };
-            if walk.cached_rows {
-                within("row", row, self.rows_from, self.plan.cached_rows)?;
-                if let Some(group) = self.plan.column_group
+            if walk.own.cached_rows {
+                within("row", row, self.rows_from, self.plan.own.cached_rows)?;
+                if let Some(group) = self.plan.own.column_group
                     && tree / group != self.rows_of / group
                 {
                     return Err(format!("tree {tree} reads the columns cached for tree {}", self.rows_of));
                 }
             }
-            if walk.cached_trees {
-                within("tree", tree, self.trees_from, self.plan.cached_trees.map(|c| c.trees))?;
+            if walk.own.cached_trees {
+                within("tree", tree, self.trees_from, self.plan.own.cached_trees.map(|c| c.trees))?;
             }
             self.made.push(Made { unit: unit.number, row, tree, steps: (walk.steps, walk.rest) });
             if self.plan.emit != Emit::Margins {
                 continue;
             }
-            match (&walk.into, &mut unit.held) {
+            match (walk.own.into, &mut unit.held) {
                 (Some(into), None) => self.add(into, row, number_of(tree), &unit.clone())?,
                 (None, Some((held, sum))) if *held == row => *sum = sum.wrapping_add(number_of(tree)),
                 (None, Some((held, _))) => {
@@ -310,19 +319,19 @@ impl Launch<'_> {
         Ok(())
     }
 
-    fn add(&mut self, into: &Sum, row: u32, sum: u64, unit: &Unit) -> Step {
+    fn add(&mut self, into: Sum, row: u32, sum: u64, unit: &Unit) -> Step {
         let now = (unit.number, self.barriers);
-        let units = self.plan.units();
+        let units = self.plan.own.units();
         let (place, first, atomic) = match into {
-            Sum::Result { first } => (self.result.entry(row).or_default(), *first, false),
+            Sum::Result { first } => (self.result.entry(row).or_default(), first, false),
             Sum::Atomic => (self.result.entry(row).or_default(), false, true),
-            Sum::Partial { buffer, atomic } => {
-                let dims = &self.plan.partials[*buffer as usize].dims;
-                let copy = dims.iter().map(|d| self.index(d.gpu.expect("a dimension"), unit)).collect();
-                (self.partials.entry((*buffer, copy, row)).or_default(), false, *atomic)
+            Sum::Partial { buffer } => {
+                let dims = &self.plan.own.partials[buffer as usize].dims;
+                let copy = dims.iter().map(|d| self.index(*d, unit)).collect();
+                (self.partials.entry((buffer, copy, row)).or_default(), false, false)
             }
             Sum::Shared => {
-                let sums = self.plan.shared_sums.as_ref().expect("verified");
+                let sums = self.plan.own.shared_sums.as_ref().expect("verified");
                 let window = self.shared_from.ok_or("a shared sum before they are cleared")?;
                 let near = row.checked_sub(window).filter(|r| *r < sums.rows);
                 let near =
@@ -360,12 +369,12 @@ impl Launch<'_> {
     fn size(&self, dim: GpuDim) -> u32 {
         match dim {
             GpuDim::Grid(axis) => self.cubes[axis as usize],
-            GpuDim::Block(axis) => self.plan.cube_dim[axis as usize],
+            GpuDim::Block(axis) => self.plan.own.cube_dim[axis as usize],
         }
     }
 
     /// The offsets of a loop that are a unit's.
-    fn offsets(&self, range: &Range, map: Map, unit: &Unit) -> Vec<u32> {
+    fn offsets(&self, range: &Range, map: Map<Cube>, unit: &Unit) -> Vec<u32> {
         let value = |v| self.plan.resolve(v, self.extents);
         let limit = |l: &Limit| {
             let taken: u64 = l.minus.iter().map(|r| u64::from(unit.registers[*r as usize])).sum();
@@ -375,9 +384,9 @@ impl Launch<'_> {
         let all = (u64::from(value(range.start))..end).step_by(value(range.step).max(1) as usize);
         let all = all.map(|o| o as u32);
         match map {
-            Map::Serial | Map::Parallel => all.collect(),
+            Map::Serial => all.collect(),
             Map::Unrolled { count } => all.take(count as usize).collect(),
-            Map::Gpu { dim, single } => {
+            Map::Own(Mapped { dim, single }) => {
                 let most = if single { 1 } else { usize::MAX };
                 all.skip(self.index(dim, unit) as usize)
                     .step_by(self.size(dim).max(1) as usize)
@@ -388,7 +397,7 @@ impl Launch<'_> {
     }
 }
 
-fn taken(cases: &[(u32, Vec<Op>)], offset: u32) -> usize {
+fn taken(cases: &[(u32, Vec<Op<Cube>>)], offset: u32) -> usize {
     cases.iter().position(|(end, _)| offset < *end).unwrap_or(cases.len() - 1)
 }
 

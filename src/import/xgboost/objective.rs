@@ -1,7 +1,7 @@
 //! XGBoost's objectives: what a base score means, and what becomes of a margin.
 
 use crate::forest::{ClassRule, Transform};
-use fangorn_kernels::plan::LEAST_STEP;
+use fangorn_ir::LEAST_STEP;
 
 /// Version of the XGBoost that wrote a file: major and minor.
 pub(super) type Version = (u32, u32);

@@ -1,0 +1,56 @@
+//! Dimensions of a GPU launch.
+
+use std::fmt;
+
+/// An axis of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Axis {
+    /// The fastest.
+    X,
+    /// The second.
+    Y,
+    /// The slowest.
+    Z,
+}
+
+impl Axis {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::X, Self::Y, Self::Z];
+}
+
+/// A dimension of a GPU launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GpuDim {
+    /// Cubes of the launch.
+    Grid(Axis),
+    /// Units of a cube.
+    Block(Axis),
+}
+
+impl GpuDim {
+    /// Reads `grid.x` to `block.z`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, axis) = text.trim().split_once('.')?;
+        let axis = match axis {
+            "x" => Axis::X,
+            "y" => Axis::Y,
+            "z" => Axis::Z,
+            _ => return None,
+        };
+        match kind {
+            "grid" => Some(Self::Grid(axis)),
+            "block" => Some(Self::Block(axis)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for GpuDim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, axis) = match self {
+            Self::Grid(axis) => ("grid", axis),
+            Self::Block(axis) => ("block", axis),
+        };
+        write!(f, "{kind}.{}", ["x", "y", "z"][*axis as usize])
+    }
+}

@@ -1,0 +1,35 @@
+//! LIR: the shape of a program or a kernel, and nothing of a model's values.
+//!
+//! A [`Plan`] is what one schedule on one layout comes to: loops with their mapping, the walk, caches, partial sums and the
+//! stages that reduce them. It is plain data: whatever is a number in it is compiled in, whatever is a slot of
+//! [`Plan::sizes`] is read at run time, so that one kernel serves every batch and every model of the same shape.
+//!
+//! Targets share the language of loops and walks. What only one of them can do is in its [`Dialect`]: [`cpu`] and
+//! [`cube`]. A plan of one target can't hold a statement of the other, since the types differ.
+
+mod axis;
+pub mod cpu;
+pub mod cube;
+mod dialect;
+mod key;
+mod layout;
+mod plan;
+pub mod question;
+mod size;
+mod tail;
+mod text;
+mod transform;
+mod verify;
+
+pub use axis::{Axis, GpuDim};
+pub use cpu::Cpu;
+pub use cube::{Cube, Facts, NodeFormat, Place, PlanRef};
+pub use dialect::{Dialect, Part, Scope, Target, TargetPlan};
+pub use key::{MISSING, key};
+pub use layout::{Children, LayoutKind};
+pub use plan::{
+    Combine, Dim, Emit, Lanes, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, RowType, Value, Walk,
+};
+pub use size::{Extents, Size};
+pub use tail::{Number, Tail, TailStep};
+pub use transform::{LEAST_STEP, Transform, argmax};

@@ -1,0 +1,71 @@
+//! What targets rest on: a plan that is whole.
+
+use crate::{Dialect, Limit, Op, Plan, Range, RowLoop, Scope, Value};
+
+impl<D: Dialect> Plan<D> {
+    /// What is wrong with the plan, if anything is: a register read before it is set, a slot or a buffer that is not there,
+    /// a barrier inside a block loop.
+    ///
+    /// # Errors
+    /// The first of those.
+    pub fn verify(&self) -> Result<(), String> {
+        D::verify(self)?;
+        self.verify_ops(&self.body, Scope { depth: 0, divided: false })
+    }
+
+    pub(crate) fn verify_ops(&self, ops: &[Op<D>], scope: Scope) -> Result<(), String> {
+        ops.iter().try_for_each(|op| self.verify_op(op, scope))
+    }
+
+    fn verify_op(&self, op: &Op<D>, scope: Scope) -> Result<(), String> {
+        let depth = scope.depth;
+        match op {
+            Op::Loop(l) => {
+                if l.register != depth {
+                    return Err(format!("loop {} keeps register {} at depth {depth}", l.var, l.register));
+                }
+                self.verify_range(&l.range, depth)?;
+                self.verify_ops(&l.body, D::inside(l, scope))
+            }
+            Op::Walk(walk) => {
+                walk.lanes.iter().try_for_each(|lanes| self.verify_range(&lanes.range, depth))?;
+                D::verify_walk(self, walk)
+            }
+            Op::Cases { register, cases } => {
+                if *register >= depth || cases.is_empty() {
+                    return Err(format!("cases of register {register} at depth {depth}"));
+                }
+                cases.iter().try_for_each(|(_, body)| self.verify_ops(body, scope))
+            }
+            Op::Own(op) => D::verify_op(self, op, scope),
+        }
+    }
+
+    fn verify_value(&self, value: Value) -> Result<(), String> {
+        match value {
+            Value::Slot(s) if s as usize >= self.sizes.len() => {
+                Err(format!("slot {s} of {}", self.sizes.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn verify_range(&self, range: &Range, depth: u32) -> Result<(), String> {
+        let limit = |l: &Limit| match l.minus.iter().find(|r| **r >= depth) {
+            Some(r) => Err(format!("register {r} is read at depth {depth}, before it is set")),
+            None => self.verify_value(l.end),
+        };
+        self.verify_value(range.start)?;
+        self.verify_value(range.step)?;
+        range.limits.iter().try_for_each(limit)
+    }
+
+    /// Loops over rows that stand for those before: their registers may lie past the loops entered.
+    pub(crate) fn verify_row_loops(&self, rows: &[Vec<RowLoop>]) -> Result<(), String> {
+        rows.iter().flatten().try_for_each(|l| {
+            self.verify_value(l.range.start)?;
+            self.verify_value(l.range.step)?;
+            l.range.limits.iter().try_for_each(|l| self.verify_value(l.end))
+        })
+    }
+}

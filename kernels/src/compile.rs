@@ -1,0 +1,75 @@
+//! A kernel for a compiler, without a launch and without a device.
+
+use std::sync::Arc;
+
+use cubecl::{CompilationError, Compiler, define_kernel, ir::DeviceProperties, prelude::*};
+
+use super::{
+    expand::forest,
+    memory::{BuffersCompilationArg, CallCompilationArg},
+    tail::BesideCompilationArg,
+};
+use fangorn_ir::{Combine, Number, Place, PlanRef, Tail};
+
+/// What a compiler makes of a plan: WGSL, SPIR-V, PTX, a code object. It is what a launch gives it.
+///
+/// # Errors
+/// The compiler's refusal.
+pub fn compile<C: Compiler>(
+    device: Arc<DeviceProperties>,
+    plan: &PlanRef,
+    mut compiler: C,
+    options: &C::CompilationOptions,
+) -> Result<C::Representation, CompilationError> {
+    let buffer = || BufferCompilationArg { inplace: None };
+    let atomic = plan.emit.sums() && plan.is_atomic();
+    let whole = plan.combine == Combine::Fixed;
+    // What a last launch computes is not in this kernel.
+    let tail = if plan.place() == Place::Launch { Tail::default() } else { plan.own.tail.clone() };
+    let buffers = BuffersCompilationArg {
+        rows: buffer(),
+        model: buffer(),
+        leaves: buffer(),
+        out: buffer(),
+        partial: buffer(),
+        atomic: (atomic && !whole).then(buffer).into_iter().collect(),
+        atomic_words: (atomic && whole).then(buffer).into_iter().collect(),
+        beside: BesideCompilationArg {
+            buffers: std::iter::repeat_with(buffer).take(tail.buffers() as usize).collect(),
+            numbers: std::iter::repeat_n((), tail.numbers() as usize).collect(),
+            halves: (tail.number == Number::F16).then(buffer).into_iter().collect(),
+            brains: (tail.number == Number::BF16).then(buffer).into_iter().collect(),
+            // Operations come with a call.
+            fused: std::iter::empty().collect(),
+        },
+    };
+    let numbers = |count: usize| std::iter::repeat_n((), count).collect();
+    let call = CallCompilationArg {
+        batch: (),
+        trees: (),
+        row_stride: (),
+        column_stride: (),
+        row_offset: (),
+        trees_at: (),
+        slots_at: (),
+        questions_at: (),
+        columns_at: (),
+        ranks_at: (),
+        base_at: (),
+        scale: (),
+        sizes: numbers(plan.sizes.len()),
+        partials_at: numbers(plan.own.partials.len()),
+    };
+    let [x, y, z] = plan.own.cube_dim;
+    let settings =
+        KernelSettings::new(CubeDim::new_3d(x, y, z).into(), ExecutionMode::Unchecked, AddressType::U32);
+    let kernel = forest::Forest::new(
+        settings,
+        device,
+        Arc::new(TargetProperties::default()),
+        buffers,
+        call,
+        plan.clone(),
+    );
+    compiler.compile(define_kernel(&kernel)?, options)
+}

@@ -1,0 +1,125 @@
+//! The last stage: what leaves came to as margins, and margins as values.
+
+// A comptime condition is not joined to one of the kernel.
+#![allow(clippy::collapsible_if)]
+
+use cubecl::prelude::*;
+
+use super::{
+    fixed,
+    memory::{combine, margin},
+    tail::{self, Beside},
+    transform::{apply, first_of_pair, second_of_pair},
+};
+use fangorn_ir::{Combine, Tail, Transform};
+
+/// What a [`finish`] does, besides what only the call knows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LastStage {
+    /// How leaves become margins.
+    pub combine: Combine,
+    /// Whether sums began as those of no leaves, so that the base score is still to be added.
+    pub add_base: bool,
+    /// Margins a row.
+    pub outputs: u32,
+    /// What becomes of them.
+    pub transform: Transform,
+    /// And of the values.
+    pub tail: Tail,
+}
+
+/// What the last launch reads and writes.
+#[derive(CubeType, CubeLaunch)]
+pub struct LastBuffers {
+    /// Where the base scores are.
+    pub model: Box<[u32]>,
+    /// What the kernel has written.
+    pub sums: Box<[u32]>,
+    /// Copies of sums that are left.
+    pub partial: Box<[u32]>,
+    /// The result.
+    pub values: Box<[u32]>,
+    /// What follows.
+    pub beside: Beside,
+}
+
+/// What only the call knows of it.
+#[derive(CubeType, CubeLaunch)]
+pub struct LastCall {
+    /// Where the base scores begin.
+    pub base_at: u32,
+    /// Where the copies begin.
+    pub partial_at: u32,
+    /// How many are left.
+    pub copies: u32,
+    /// Rows.
+    pub rows: u32,
+    /// What margins are multiplied with.
+    pub scale: f32,
+}
+
+/// One unit a row: adds up the copies of its sums that `partial` still has, and writes its values. Where the result is of
+/// another type than f32, `values` has room for f32 all the same.
+#[cube(launch_unchecked)]
+pub fn finish(mut b: LastBuffers, call: LastCall, #[comptime] what: LastStage) {
+    let row = ABSOLUTE_POS as u32;
+    if row < call.rows {
+        let outputs = comptime![what.outputs];
+        let width = comptime![what.transform.width(what.outputs)];
+        let at = row * width;
+        let transform = comptime![what.transform];
+        let mut best = 0u32;
+        let mut top = 0.0f32;
+        for o in 0..outputs {
+            let m = call.scale * total(&b, &call, row, o, comptime![&what]);
+            if comptime![transform == Transform::Argmax] {
+                if o == 0u32 || m > top {
+                    top = m;
+                    best = o;
+                }
+            } else if comptime![transform.is_pair()] {
+                b.values[(at + 2u32 * o) as usize] = u32::reinterpret(first_of_pair(m, transform));
+                b.values[(at + 2u32 * o + 1u32) as usize] = u32::reinterpret(second_of_pair(m, transform));
+            } else if comptime![transform == Transform::MeanAndVariance] {
+                let deviation = m.exp();
+                b.values[(at + o) as usize] = u32::reinterpret(select(o == 0u32, m, deviation * deviation));
+            } else {
+                b.values[(at + o) as usize] = u32::reinterpret(apply(m, transform));
+            }
+        }
+        if comptime![transform == Transform::Argmax] {
+            b.values[at as usize] = u32::reinterpret(f32::cast_from(best));
+        }
+        tail::row(&mut b.values, &mut b.beside, row, width, transform, comptime![&what.tail]);
+    }
+}
+
+/// A row's margin: what the kernel has written, the copies that are left, and perhaps the base score.
+#[cube]
+fn total(b: &LastBuffers, call: &LastCall, row: u32, output: u32, #[comptime] what: &LastStage) -> f32 {
+    let fixed = comptime![what.combine == Combine::Fixed];
+    let words = comptime![what.outputs * what.combine.words()];
+    let first = row * words + output * comptime![what.combine.words()];
+    let mut low = b.sums[first as usize];
+    let mut high = if fixed { b.sums[(first + 1u32) as usize] } else { 0u32.runtime() };
+    let mut copy = 0u32.runtime();
+    while copy < call.copies {
+        let at = call.partial_at + copy * call.rows * words + first;
+        low = combine(low, b.partial[at as usize], what.combine);
+        if fixed {
+            high += b.partial[(at + 1u32) as usize];
+        }
+        copy += 1u32;
+    }
+    if comptime![what.add_base] {
+        let base = b.model[(call.base_at + output) as usize];
+        low = margin(base, low, b.model[(call.base_at + words) as usize], what.combine);
+    }
+    if fixed {
+        // After the base scores and the sum of no leaves stand the bits of a low word, and each output's exponent.
+        let low_bits = b.model[(call.base_at + words + 1u32) as usize];
+        fixed::round(low, high, low_bits, b.model[(call.base_at + words + 2u32 + output) as usize])
+    } else {
+        f32::reinterpret(low)
+    }
+}

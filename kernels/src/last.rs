@@ -1,0 +1,80 @@
+//! The last launch, and where a tail reads and writes.
+
+use cubecl::{client::Client, prelude::*};
+use fangorn_ir::{Number, Tail};
+
+use super::{
+    device::{Buffer, flat},
+    finish::{LastBuffersLaunch, LastCallLaunch, LastStage, finish},
+    fused::FusedInputs,
+    tail::{BesideLaunch, TailInputs},
+};
+
+/// What a last launch reads.
+pub(crate) struct Sums<'a> {
+    /// Where the base scores are.
+    pub(crate) model: &'a Buffer,
+    /// The sums of all rows.
+    pub(crate) sums: &'a Buffer,
+    /// Copies of them that are left.
+    pub(crate) partial: &'a Buffer,
+}
+
+/// The last launch over `rows` rows: what sums, the copies of them that are left, and a tail come to.
+pub(crate) fn finish_rows(
+    client: &Client,
+    what: LastStage,
+    read: Sums<'_>,
+    call: LastCallLaunch,
+    rows: u32,
+    inputs: &TailInputs,
+    out: &Buffer,
+) {
+    let (count, dim) = flat(client, rows);
+    // SAFETY: the sums of all rows, as many copies as are left of them, and room for what becomes of them.
+    unsafe {
+        let (values, beside) = written(client, &what.tail, inputs, None, out);
+        // A row's f32 stand somewhere on the way to halves.
+        let values = match what.tail.number {
+            Number::F32 => values,
+            Number::F16 | Number::BF16 => Buffer::of_words(client, out.len).arg(),
+        };
+        let (model, sums, partial) = (read.model.arg(), read.sums.arg(), read.partial.arg());
+        let buffers = LastBuffersLaunch::new(model, sums, partial, values, beside);
+        finish::launch_unchecked(client, count, dim, buffers, call, what);
+    }
+}
+
+/// The result where it is of f32, and what a tail reads and writes, which a result of halves is.
+///
+/// # Safety
+/// `out` has room for as many numbers of the tail's type as it says, and each tensor of `inputs` holds as many.
+pub(crate) unsafe fn written(
+    client: &Client,
+    tail: &Tail,
+    inputs: &TailInputs,
+    fused: Option<FusedInputs>,
+    out: &Buffer,
+) -> (BufferArg, BesideLaunch) {
+    let result = |number: Number| {
+        // SAFETY: as promised to this function.
+        (tail.number == number).then(|| unsafe { out.arg() }).into_iter()
+    };
+    let values = match tail.number {
+        // SAFETY: as promised to this function.
+        Number::F32 => unsafe { out.arg() },
+        // SAFETY: it is made here.
+        Number::F16 | Number::BF16 => unsafe { Buffer::none(client).arg() },
+    };
+    // SAFETY: tensors are as large as the result, numbers by output were uploaded at their size.
+    let buffers = unsafe {
+        let tensors = inputs.tensors.iter().map(|t| BufferArg::from_raw_parts(t.clone(), out.len));
+        let each = inputs.each.iter();
+        let each = each.map(|t| BufferArg::from_raw_parts(t.clone(), t.size_in_used() as usize / 4));
+        tensors.chain(each).collect()
+    };
+    let numbers = inputs.numbers.iter().copied().collect();
+    let halves = result(Number::F16).collect();
+    let fused = fused.map(FusedInputs::launch).into_iter().collect();
+    (values, BesideLaunch::new(buffers, numbers, halves, result(Number::BF16).collect(), fused))
+}

@@ -1,0 +1,64 @@
+//! A plan over all rows, in pieces.
+
+use fangorn_ir::{Number, RowType};
+
+use super::{
+    device::{Buffer, Job, Rows},
+    fused::FusedInputs,
+    grid::PIECE,
+    piece::Piece,
+    tail::TailInputs,
+};
+
+impl Job<'_> {
+    /// Writes margins (bits of `f32`), slots or a trace of all rows into `out`, in pieces of at most `most` rows; `tail` is
+    /// what the plan's tail reads. Nothing is read back; a batch of 0 launches nothing.
+    pub fn run(&self, rows: &Rows, tail: &TailInputs, out: &Buffer, most: u32) {
+        let width = self.plan.emit.width(self.plan.outputs, self.model.trees);
+        let mut first = 0;
+        for (rows, out) in pieces(self.plan.input(), rows, out, self.plan.own.tail.number, most) {
+            Piece::new(*self, &rows, &out).run(&tail.from(first, width), None);
+            first += rows.batch;
+        }
+    }
+
+    /// Runs a plan whose tail is fused operations, which write what is written, over rows few enough for one launch.
+    pub fn run_fused(&self, rows: &Rows, fused: FusedInputs) {
+        if rows.batch > 0 {
+            let none = Buffer::none(self.client);
+            Piece::new(*self, rows, &none).run(&TailInputs::default(), Some(fused));
+        }
+    }
+}
+
+/// Rows of a type, and room for what becomes of them, numbers of a type, in pieces of at most `most` rows, which is rounded
+/// to whole bindings.
+pub fn pieces(
+    of: RowType,
+    rows: &Rows,
+    out: &Buffer,
+    number: Number,
+    most: u32,
+) -> impl Iterator<Item = (Rows, Buffer)> + use<> {
+    let whole = rows.batch <= most;
+    let most = if whole { rows.batch.max(1) } else { (most / PIECE * PIECE).max(PIECE) };
+    let width = out.len / rows.batch.max(1) as usize;
+    let (rows, out) = (rows.clone(), out.clone());
+    (0..rows.batch).step_by(most as usize).map(move |first| {
+        if whole {
+            return (rows.clone(), out.clone());
+        }
+        let batch = most.min(rows.batch - first);
+        let skipped = first as usize * rows.row_stride as usize / of.per_word() as usize;
+        let words = Buffer {
+            handle: rows.words.handle.clone().offset_start(skipped as u64 * 4),
+            len: rows.words.len - skipped,
+        };
+        let at = first as usize * width;
+        let own = Buffer {
+            handle: out.handle.clone().offset_start(at as u64 * number.bytes()),
+            len: batch as usize * width,
+        };
+        (Rows { words, batch, ..rows.clone() }, own)
+    })
+}

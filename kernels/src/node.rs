@@ -1,0 +1,209 @@
+//! A node's words, and a step of a walk.
+//!
+//! | word | split | leaf |
+//! |---|---|---|
+//! | 0 | the threshold's key, plus 1 where a missing value goes left; or the place of a question | `u32::MAX` |
+//! | 1 | flags and column; between them in two words that name a child, how far it lies ahead | `MISSING_LEFT`, `LEAF` |
+//! | 2 | of three words: the address of the child that is named | its own address |
+//!
+//! A value goes left where `key + d < word 0`, with `d` 1 where a missing value goes left, otherwise 0. The key of a
+//! missing value is `u32::MAX`, so with `d` it wraps to 0 and goes left, and without it goes right; no other key
+//! wraps. In a leaf everything goes left, to itself; where nodes name their right child, word 0 of a leaf is 0 and
+//! `MISSING_LEFT` is not set, so everything goes right, to itself.
+//!
+//! A node of one word has the threshold's key in its high bits; the key's low bits, of which
+//! [`NodeFormat::spare_bits`](fangorn_ir::NodeFormat) are zero, hold the column, a bit that marks a leaf, and one that sends
+//! a missing value left. There keys are compared without their low bits, which decides the same: a key below the
+//! threshold is below it in its high bits.
+//!
+//! Where rows are ranks, nothing is missing, and a key is the rank with all low bits set
+//! ([`RowType::rank_shift`](fangorn_ir::RowType::rank_shift)). A node of one word has the threshold above those bits, and
+//! in them, from below, the way to the child where one is named, the column and a leaf's flag. So a value goes
+//! left where `key < word`, whatever stands in the low bits.
+
+// A kernel knows neither ranges' methods nor a comptime condition joined to another.
+#![allow(clippy::manual_range_contains, clippy::collapsible_if)]
+
+use cubecl::prelude::*;
+
+use super::memory::Context;
+use fangorn_ir::{Children, MISSING, PlanRef, key as key_of, question};
+
+/// A missing value goes left.
+pub const MISSING_LEFT: u32 = 1 << 31;
+/// The node is a leaf.
+pub const LEAF: u32 = 1 << 30;
+/// The node asks more than a threshold, see [`question`].
+pub const QUESTION: u32 = 1 << 29;
+/// What the question names goes right.
+pub const NAMED_RIGHT: u32 = 1 << 28;
+
+/// Where a walk reads nodes.
+#[derive(CubeType)]
+pub struct Place {
+    /// The first node of the tree cache, taken off addresses.
+    pub from: u32,
+    /// The first tree of the tree cache.
+    pub tree: u32,
+}
+
+/// The same place.
+#[cube]
+pub fn same(place: &Place) -> Place {
+    Place { from: place.from, tree: place.tree }
+}
+
+/// 1 where a value with this key goes right, 0 where it goes left: the one place where a kernel compares a threshold.
+#[cube]
+pub fn right(key: u32, word: u32, meta: u32) -> u32 {
+    let d = meta >> 31u32;
+    select(key + d < word, 0u32, 1u32)
+}
+
+/// The same for a node of one word.
+#[cube]
+fn right_in_one_word(key: u32, word: u32, #[comptime] spare: u32) -> u32 {
+    let d = (word >> comptime![spare - 1]) & 1u32;
+    let key = select(key + d == 0u32, 0u32, key);
+    select(key >> spare < word >> spare, 0u32, 1u32)
+}
+
+/// The same for a node that asks more: a category's set, equality, or a threshold with the zeros on the other side. The
+/// question is at `at` in the model's words.
+#[cube]
+pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
+    let asked = model[at as usize];
+    let kind = asked & comptime![question::KIND];
+    // The threshold, or the set's first word.
+    let first = model[(at + 1u32) as usize];
+    let mut named = key == first;
+    if kind == comptime![question::ZERO_ASIDE] {
+        // Keys of -1e-35 and 1e-35.
+        let zero =
+            key >= comptime![key_of(-question::ZERO_ZONE)] && key <= comptime![key_of(question::ZERO_ZONE)];
+        // One or the other, in integers: SPIR-V does not compare booleans.
+        named = select(key < first, 1u32, 0u32) != select(zero, 1u32, 0u32);
+    }
+    if kind < comptime![question::ZERO_ASIDE] {
+        let words = asked & comptime![!question::KIND];
+        let truncates = kind == comptime![question::TRUNCATED];
+        // Keys of 0.0 and 2^24: outside them a value is no category. -1 and 0 have keys around those that truncate to 0.
+        let positive = key >= 0x8000_0000u32 && key < 0xcb80_0000u32;
+        let nearly = truncates && key > 0x407f_ffffu32 && key < 0x8000_0000u32;
+        let bits = key ^ 0x8000_0000u32;
+        // The integer part of a float below 2^24, in integers: the mantissa, shifted down by what the exponent says.
+        let exponent = select(positive, bits >> 23u32, 0u32);
+        let mantissa = (bits & 0x7f_ffffu32) | 0x80_0000u32;
+        let shift = 150u32 - u32::clamp(exponent, 127u32, 150u32);
+        let category = select(exponent < 127u32, 0u32, mantissa >> shift);
+        // Below 1 only zero is whole, from there on whatever has no bit in the part shifted out.
+        let fraction = mantissa & ((1u32 << shift) - 1u32);
+        let whole = (exponent >= 127u32 && fraction == 0u32) || key == 0x8000_0000u32;
+        let valid = (positive && (whole || kind != comptime![question::WHOLE])) || nearly;
+        let word = category >> 5u32;
+        let known = valid && word < words;
+        let bitset = model[(at + 1u32 + select(known, word, 0u32)) as usize];
+        named = known && ((bitset >> (category & 31u32)) & 1u32) == 1u32;
+    }
+    let named_right = (meta >> 28u32) & 1u32;
+    let side = select(named, named_right, 1u32 - named_right);
+    select(key == comptime![MISSING], 1u32 - (meta >> 31u32), side)
+}
+
+/// A word of the node at `at`.
+#[cube]
+fn word(cx: &Context, place: &Place, at: u32, #[comptime] word: u32, #[comptime] cached: bool) -> u32 {
+    let plan = comptime![cx.plan.clone()];
+    if cached {
+        cx.local.nodes[0][((at - place.from) * comptime![plan.own.node.words] + word) as usize]
+    } else {
+        cx.buffers.model[(at * comptime![plan.own.node.words] + word) as usize]
+    }
+}
+
+/// The column that the node at `at` asks for, its flags above it.
+#[cube]
+pub fn meta(cx: &Context, place: &Place, at: u32, #[comptime] cached: bool) -> u32 {
+    let plan = comptime![cx.plan.clone()];
+    let index = comptime![if plan.own.node.words == 1 { 0u32 } else { 1u32 }];
+    word(cx, place, at, index, cached)
+}
+
+/// The column in a node's flags.
+#[cube]
+pub fn column(meta: u32, #[comptime] plan: &PlanRef) -> u32 {
+    let shift = comptime![plan.own.node.column_shift(plan.children)];
+    (meta >> shift) & comptime![(1u32 << plan.own.node.column_bits) - 1]
+}
+
+/// Whether a node with these flags is a leaf.
+#[cube]
+pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
+    let flag = comptime![match plan.own.node.words {
+        1 => 1u32 << (plan.own.node.column_shift(plan.children) + plan.own.node.column_bits),
+        _ => LEAF,
+    }];
+    (meta & flag) != 0u32
+}
+
+/// 1 where a value with this key goes right at the node at `at`, 0 where it goes left.
+#[cube]
+fn side(cx: &Context, place: &Place, at: u32, meta: u32, key: u32, #[comptime] cached: bool) -> u32 {
+    let plan = comptime![cx.plan.clone()];
+    if comptime![plan.own.node.words == 1 && plan.rows.rank_shift().is_some()] {
+        select(key < meta, 0u32, 1u32)
+    } else if comptime![plan.own.node.words == 1] {
+        right_in_one_word(key, meta, comptime![plan.own.node.spare_bits])
+    } else {
+        let asked = word(cx, place, at, 0u32, cached);
+        let mut side = right(key, asked, meta);
+        if comptime![plan.questions] {
+            if (meta & comptime![QUESTION]) != 0u32 {
+                side = question_right(&cx.buffers.model, cx.call.questions_at + asked, key, meta);
+            }
+        }
+        side
+    }
+}
+
+/// The address after a step from `at`, given the node's flags and the key of the value that it asks for.
+#[cube]
+pub fn step(
+    cx: &Context,
+    place: &Place,
+    at: u32,
+    constant: u32,
+    meta: u32,
+    key: u32,
+    #[comptime] cached: bool,
+) -> u32 {
+    let plan = comptime![cx.plan.clone()];
+    let side = side(cx, place, at, meta, key, cached);
+    match comptime![plan.children] {
+        Children::Affine { stride } => at * 2u32 + constant + side * stride,
+        Children::Interleaved => {
+            let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
+            let stride = if cached { window.runtime() } else { cx.call.trees };
+            at * 2u32 + constant + side * stride
+        }
+        Children::Linked => named(cx, place, at, meta, cached) + side,
+        Children::Near => {
+            let right = named(cx, place, at, meta, cached);
+            select(side == 0u32, at + 1u32, right)
+        }
+        // Tiles are the CPU's: `Plan::verify` keeps them out.
+        Children::TilesComputed { .. } | Children::TilesLinked { .. } => at,
+    }
+}
+
+/// The address of the child that the node at `at` names.
+#[cube]
+fn named(cx: &Context, place: &Place, at: u32, meta: u32, #[comptime] cached: bool) -> u32 {
+    let plan = comptime![cx.plan.clone()];
+    if comptime![plan.own.node.words == 3] {
+        word(cx, place, at, 2u32, cached)
+    } else {
+        let below = comptime![if plan.own.node.words == 1 { 0 } else { plan.own.node.column_bits }];
+        at + ((meta >> below) & comptime![(1u32 << plan.own.node.link_bits()) - 1])
+    }
+}

@@ -1,0 +1,241 @@
+//! The launches of a plan over rows that fit one: sums and copies filled, the kernel, copies added up, the last stage.
+
+use cubecl::prelude::*;
+use fangorn_ir::{
+    Combine, Emit, Extents, Facts, Place, Tail,
+    cube::{Adders, Partial},
+};
+
+use super::{
+    device::{Buffer, Job, Rows, flat, units},
+    expand::forest,
+    finish::{LastCallLaunch, LastStage},
+    fused::FusedInputs,
+    grid::{copies_of, cubes},
+    last::{Sums, finish_rows, written},
+    memory::{BuffersLaunch, CallLaunch},
+    reduce::{CopySpanLaunch, fill_out, fill_partial, reduce_copies},
+    tail::TailInputs,
+};
+
+/// Copies of sums in global memory.
+struct Copies {
+    /// The first copy's first value.
+    at: u32,
+    /// How many there are.
+    count: u32,
+}
+
+/// Rows of one launch, and what it takes to walk them.
+pub(crate) struct Piece<'a> {
+    job: Job<'a>,
+    rows: &'a Rows,
+    /// Sums: the result itself, or what a last launch reads.
+    sums: Buffer,
+    /// What a last launch does and where it writes, where there is one.
+    last: Option<(LastStage, &'a Buffer)>,
+    /// Copies of the sums, …
+    partial: Buffer,
+    /// … of each buffer of the plan.
+    copies: Vec<Copies>,
+    cubes: [u32; 3],
+    at: Extents,
+}
+
+impl<'a> Piece<'a> {
+    /// At least one row, and room for what is written.
+    pub(crate) fn new(job: Job<'a>, rows: &'a Rows, out: &'a Buffer) -> Self {
+        let plan = job.plan;
+        let at = Extents { batch: rows.batch, trees: job.model.trees, threads: 1 };
+        let last = last_stage(&job).map(|what| (what, out));
+        let row_sums = rows.batch * plan.sum_words();
+        let sums = match last {
+            Some(_) => Buffer::of_words(job.client, row_sums as usize),
+            None => out.clone(),
+        };
+        let cubes = cubes(plan, at);
+        let count = |p: &Partial| p.dims.iter().map(|d| copies_of(plan, *d, cubes)).product::<u32>();
+        let mut len = 0;
+        let mut copies = Vec::with_capacity(plan.own.partials.len());
+        for partial in &plan.own.partials {
+            let count = count(partial);
+            copies.push(Copies { at: len, count });
+            len += count * row_sums;
+        }
+        let partial = Buffer::of_words(job.client, len as usize);
+        Self { job, rows, sums, last, partial, copies, cubes, at }
+    }
+
+    /// All its launches.
+    pub(crate) fn run(self, tail: &TailInputs, fused: Option<FusedInputs>) {
+        self.fill();
+        self.walk(tail, fused);
+        let left = self.reduce();
+        self.finish(left, tail);
+    }
+
+    /// Sums of these rows.
+    fn row_sums(&self) -> u32 {
+        self.rows.batch * self.job.plan.sum_words()
+    }
+
+    /// Where the sum of no leaves stands in the model.
+    fn nothing_at(&self) -> u32 {
+        self.job.model.base_at + self.job.plan.sum_words()
+    }
+
+    /// Gives copies and sums that are added to their start.
+    fn fill(&self) {
+        let Job { client, plan, model, .. } = self.job;
+        let copies = self.partial.len as u32;
+        if copies > 0 {
+            let (count, dim) = flat(client, copies);
+            // SAFETY: the buffer was made for this many values, the model's words hold the sum of no leaves.
+            unsafe {
+                let (words, partial) = (model.words.arg(), self.partial.arg());
+                fill_partial::launch_unchecked(client, count, dim, words, partial, self.nothing_at(), copies);
+            }
+        }
+        if plan.emit.sums() && !plan.facts().sums_once {
+            let (count, dim) = flat(client, self.row_sums());
+            // SAFETY: the model's base scores and the output's rows are in range.
+            unsafe {
+                let (words, sums) = (model.words.arg(), self.sums.arg());
+                let (base_at, each, all) = (model.base_at, plan.sum_words(), self.row_sums());
+                let base = begins_at_base(plan.combine);
+                fill_out::launch_unchecked(client, count, dim, words, sums, base_at, each, all, base);
+            }
+        }
+    }
+
+    /// The plan's kernel.
+    fn walk(&self, tail: &TailInputs, fused: Option<FusedInputs>) {
+        let Job { client, plan, model, leaves } = self.job;
+        let rows = self.rows;
+        let call = CallLaunch::new(
+            rows.batch,
+            model.trees,
+            rows.row_stride,
+            rows.column_stride,
+            rows.offset,
+            model.trees_at,
+            model.slots_at,
+            model.questions_at,
+            model.columns_at,
+            model.ranks_at,
+            model.base_at,
+            model.scale,
+            plan.sizes.iter().map(|s| s.resolve(self.at)).collect(),
+            self.copies.iter().map(|copies| copies.at).collect(),
+        );
+        // Sums that are added to atomically are bound as atomics, and nowhere else.
+        let atomic = plan.emit.sums() && plan.facts().is_atomic;
+        let fixed = plan.combine == Combine::Fixed;
+        let partial = Buffer { len: self.partial.len.max(1), ..self.partial.clone() };
+        // SAFETY: loops are bounded by the rows and trees, walks by the layout (checked when it was packed), and the
+        // buffers were made for them.
+        unsafe {
+            let (values, beside) = match &self.last {
+                // The tail is the last launch's.
+                Some(_) => written(client, &Tail::default(), &TailInputs::default(), None, &self.sums),
+                None => written(client, &plan.own.tail, tail, fused, &self.sums),
+            };
+            let values = if atomic { Buffer::none(client).arg() } else { values };
+            let added_to = |whole: bool| (atomic && fixed == whole).then(|| self.sums.arg());
+            let buffers = BuffersLaunch::new(
+                rows.words.arg(),
+                model.words.arg(),
+                leaves.arg(),
+                values,
+                partial.arg(),
+                added_to(false).into_iter().collect(),
+                added_to(true).into_iter().collect(),
+                beside,
+            );
+            let [x, y, z] = self.cubes;
+            let [units_x, units_y, units_z] = plan.own.cube_dim;
+            forest::launch_unchecked(
+                client,
+                CubeCount::Static(x, y, z),
+                CubeDim::new_3d(units_x, units_y, units_z),
+                buffers,
+                call,
+                plan.clone(),
+            );
+        }
+    }
+
+    /// Adds copies up, and gives those that are left to the last launch: it adds up the last buffer's itself.
+    fn reduce(&self) -> Copies {
+        let Job { client, plan, model, .. } = self.job;
+        let len = self.row_sums();
+        for (i, &Copies { at, count: copies }) in self.copies.iter().enumerate() {
+            let by = adders(copies, len);
+            if self.last.is_some() && i + 1 == self.copies.len() && by == Adders::Unit {
+                return Copies { at, count: copies };
+            }
+            let together = units(client);
+            let (count, dim) = match by {
+                Adders::Cube => (CubeCount::Static(len, 1, 1), CubeDim::new_1d(together)),
+                Adders::Unit | Adders::Plane => flat(client, len),
+            };
+            let span = CopySpanLaunch::new(self.nothing_at(), at, copies, len);
+            // SAFETY: the partial buffer was made for these copies.
+            unsafe {
+                let (words, partial, sums) = (model.words.arg(), self.partial.arg(), self.sums.arg());
+                reduce_copies::launch_unchecked(
+                    client,
+                    count,
+                    dim,
+                    words,
+                    partial,
+                    sums,
+                    span,
+                    plan.combine,
+                    by,
+                    together,
+                );
+            }
+        }
+        Copies { at: 0, count: 0 }
+    }
+
+    /// The last launch, where there is one.
+    fn finish(self, left: Copies, tail: &TailInputs) {
+        let Job { client, plan, model, .. } = self.job;
+        let Some((what, out)) = self.last else { return };
+        let scale = if plan.emit == Emit::Margins { 1.0 } else { model.scale };
+        let call = LastCallLaunch::new(model.base_at, left.at, left.count, self.rows.batch, scale);
+        let partial = Buffer { len: self.partial.len.max(1), ..self.partial };
+        let read = Sums { model: &model.words, sums: &self.sums, partial: &partial };
+        finish_rows(client, what, read, call, self.rows.batch, tail, out);
+    }
+}
+
+/// Whether sums that are added to begin at the base score, not at that of no leaves.
+fn begins_at_base(combine: Combine) -> bool {
+    matches!(combine, Combine::Sum | Combine::Fixed)
+}
+
+/// What a last launch does: sums that began as those of no leaves, whole numbers, and values that need more than their own
+/// sum take one.
+fn last_stage(job: &Job<'_>) -> Option<LastStage> {
+    let plan = job.plan;
+    let Facts { sums_once, place, .. } = plan.facts();
+    let sums = plan.emit.sums();
+    let add_base = sums && !sums_once && !begins_at_base(plan.combine);
+    let fixed = sums && plan.combine == Combine::Fixed;
+    (add_base || fixed || place == Place::Launch).then(|| LastStage {
+        combine: plan.combine,
+        add_base,
+        outputs: plan.outputs,
+        transform: plan.emit.transform(),
+        tail: plan.own.tail.clone(),
+    })
+}
+
+/// Who adds up `copies` global copies of `sums` sums: a unit each where there are sums enough, a cube each where
+/// there are few sums of many copies.
+pub fn adders(copies: u32, sums: u32) -> Adders {
+    if copies >= 32 && sums < copies { Adders::Cube } else { Adders::Unit }
+}

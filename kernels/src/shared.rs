@@ -1,0 +1,358 @@
+//! What a cube's units do together: caches, and sums in shared memory.
+
+// `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
+#![allow(clippy::needless_range_loop, clippy::ptr_arg)]
+// A comptime condition is not joined to one of the kernel.
+#![allow(clippy::collapsible_if)]
+// What `#[cube]` makes of a recursive call.
+#![allow(unused_qualifications)]
+
+use cubecl::prelude::*;
+
+use super::{
+    expand::{State, add, ends_of, index_of, value, within},
+    keys::{key_of_rank, load_key},
+    memory::{Context, TREE_WORDS, combine, nothing, shared_len},
+    node::{self, Place},
+    rank::{COLUMN_WORDS, rank},
+    tail,
+};
+use fangorn_ir::{
+    Children, Combine, Dim, GpuDim, Place as Ending, PlanRef, Range, RowLoop,
+    cube::{Adders, Sum},
+};
+
+/// Values of a patch of rows that units side by side load, …
+const PATCH: u32 = 32;
+/// … and its rows, where there are so many: a line of memory holds as many columns as are left.
+const PATCH_ROWS: u32 = 4;
+
+/// `cacheRows`: the cube's units load the window's values side by side, as keys.
+#[cube]
+pub fn cache_rows(cx: &mut Context, state: &State, #[comptime] count: u32) {
+    let plan = comptime![cx.plan.clone()];
+    // Units side by side load a patch of the rows: values that lie together, yet few of one column's bank.
+    let height = comptime![count.clamp(1, PATCH_ROWS).next_power_of_two().min(PATCH_ROWS)];
+    let width = comptime![PATCH / height];
+    let across = comptime![plan.own.features.div_ceil(width).max(1)];
+    let columns = cx.call.columns_at + group_of(state.tree, &plan) * comptime![plan.own.features];
+    sync_cube();
+    let mut i = UNIT_POS;
+    while i < comptime![count.div_ceil(height) * across * PATCH] {
+        let patch = i / PATCH;
+        let place = i % PATCH;
+        let r = (patch / across) * height + place / width;
+        let c = (patch % across) * width + place % width;
+        let row = state.window + r;
+        // In integers: `&&` is a branch.
+        let outside = select(r < count, 0u32, 1u32)
+            | select(c < plan.own.features, 0u32, 1u32)
+            | select(row < cx.call.batch, 0u32, 1u32);
+        if outside == 0u32 {
+            let record = cx.call.ranks_at + c * COLUMN_WORDS;
+            let column = if comptime![plan.own.ranks_from.is_some()] {
+                cx.buffers.model[record as usize]
+            } else if comptime![plan.own.used_columns] {
+                cx.buffers.model[(columns + c) as usize]
+            } else {
+                c
+            };
+            let at = cx.call.row_offset + row * cx.call.row_stride + column * cx.call.column_stride;
+            let mut key = load_key(&cx.buffers.rows, at, comptime![plan.input()]);
+            if comptime![plan.own.ranks_from.is_some()] {
+                key = key_of_rank(rank(&cx.buffers.model, cx.call.ranks_at, record, key), plan.rows);
+            }
+            cx.local.keys.index_mut(0)[(c * comptime![plan.cached_stride()] + r) as usize] = key;
+        }
+        i += CUBE_DIM;
+    }
+    sync_cube();
+}
+
+/// The group of trees that has a list of columns of its own.
+#[cube]
+fn group_of(tree: u32, #[comptime] plan: &PlanRef) -> u32 {
+    match comptime![plan.own.column_group] {
+        Some(trees) => tree / trees,
+        None => 0u32.runtime(),
+    }
+}
+
+/// Where the nodes of the window from `tree` on lie.
+#[cube]
+pub fn place(cx: &Context, tree: u32) -> Place {
+    let plan = comptime![cx.plan.clone()];
+    if comptime![plan.children == Children::Interleaved] {
+        // Addresses in the cache are its own.
+        Place { from: 0u32.runtime(), tree }
+    } else {
+        Place { from: cx.buffers.model[(cx.call.trees_at + tree * TREE_WORDS) as usize], tree }
+    }
+}
+
+/// The address in the whole forest of a node that a walk has come to.
+#[cube]
+pub fn address(cx: &Context, place: &Place, at: u32, #[comptime] cached: bool) -> u32 {
+    let plan = comptime![cx.plan.clone()];
+    if comptime![cached && plan.children == Children::Interleaved] {
+        let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
+        (at / window) * cx.call.trees + place.tree + at % window
+    } else {
+        at
+    }
+}
+
+/// `cacheTrees`: the cube's units load the window's nodes side by side.
+#[cube]
+pub fn cache_trees(cx: &mut Context, state: &State) {
+    let plan = comptime![cx.plan.clone()];
+    let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
+    let room = comptime![plan.own.cached_trees.map_or(1, |c| c.words)];
+    let words = comptime![plan.own.node.words];
+    sync_cube();
+    if comptime![plan.children == Children::Interleaved] {
+        // As many nodes of each tree as a tree has, which the record after the last one's says.
+        let levels =
+            cx.buffers.model[(cx.call.trees_at + cx.call.trees * TREE_WORDS) as usize] / cx.call.trees;
+        let mut i = UNIT_POS;
+        while i < levels * comptime![window * words] {
+            let node = i / words;
+            let tree = state.place.tree + node % window;
+            if tree < cx.call.trees {
+                let from = ((node / window) * cx.call.trees + tree) * words + i % words;
+                cx.local.nodes.index_mut(0)[i as usize] = cx.buffers.model[from as usize];
+            }
+            i += CUBE_DIM;
+        }
+    } else {
+        let last = state.place.tree + window;
+        let last = select(last < cx.call.trees, last, cx.call.trees);
+        let end = cx.buffers.model[(cx.call.trees_at + last * TREE_WORDS) as usize];
+        let from = state.place.from * words;
+        let length = (end - state.place.from) * words;
+        let length = select(length < room, length, room.runtime());
+        let mut i = UNIT_POS;
+        while i < length {
+            cx.local.nodes.index_mut(0)[i as usize] = cx.buffers.model[(from + i) as usize];
+            i += CUBE_DIM;
+        }
+    }
+    sync_cube();
+}
+
+/// This unit's copy of the shared sums.
+#[cube]
+pub fn my_copy(#[comptime] plan: &PlanRef) -> u32 {
+    let axes = comptime![plan.own.shared_sums.as_ref().map_or(Vec::new(), |s| s.axes.clone())];
+    let mut copy = 0u32;
+    #[unroll]
+    for a in 0..axes.len() {
+        let (axis, size) = comptime![axes[a]];
+        copy = copy * size + index_of(comptime![GpuDim::Block(axis)]);
+    }
+    copy
+}
+
+/// Where a sum lies.
+#[cube]
+pub fn sum_at(copy: u32, row: u32, word: u32, #[comptime] plan: &PlanRef) -> u32 {
+    let rows = comptime![plan.own.shared_sums.as_ref().map_or(1, |s| s.rows)];
+    (copy * rows + row) * comptime![plan.sum_words()] + word
+}
+
+/// Every sum as that of no leaves.
+#[cube]
+pub fn clear(cx: &mut Context) {
+    let plan = comptime![cx.plan.clone()];
+    let none = nothing(&*cx);
+    let mut i = UNIT_POS;
+    while i < comptime![shared_len(&plan)] {
+        cx.local.sums.index_mut(0)[i as usize] = none;
+        i += CUBE_DIM;
+    }
+    sync_cube();
+}
+
+/// Adds up the copies of each row's sums.
+#[cube]
+pub fn reduce(
+    cx: &mut Context,
+    state: &State,
+    #[comptime] chains: &Vec<Vec<RowLoop>>,
+    #[comptime] into: Sum,
+    #[comptime] by: Adders,
+) {
+    if comptime![by == Adders::Cube] {
+        halve(cx);
+    }
+    let team = team(by);
+    #[unroll]
+    for c in 0..chains.len() {
+        sync_cube();
+        let chain = comptime![chains[c].clone()];
+        reduce_rows(cx, state, &team, &chain, 0u32, into, by);
+    }
+    sync_cube();
+}
+
+/// The copies, halved until one is left: all units of the cube at each sum (the reduction draft, section 4.1.2).
+#[cube]
+fn halve(cx: &mut Context) {
+    let plan = comptime![cx.plan.clone()];
+    let copies = comptime![plan.own.shared_sums.as_ref().map_or(1, |s| s.copies())];
+    let width = comptime![shared_len(&plan) / copies.max(1)];
+    let halvings = comptime![copies.next_power_of_two().ilog2()];
+    let none = nothing(&*cx);
+    #[unroll]
+    for h in 0..halvings {
+        let half = comptime![copies.next_power_of_two() >> (h + 1)];
+        sync_cube();
+        let mut i = UNIT_POS;
+        while i < comptime![half * width] {
+            let other = i + comptime![half * width];
+            if other < comptime![copies.min(half * 2) * width] {
+                let sum =
+                    combine(cx.local.sums[0][i as usize], cx.local.sums[0][other as usize], plan.combine);
+                cx.local.sums.index_mut(0)[i as usize] = sum;
+                cx.local.sums.index_mut(0)[other as usize] = none;
+            }
+            i += CUBE_DIM;
+        }
+    }
+}
+
+/// Who adds up a row's copies: units that share one sum, and the place among them.
+#[derive(CubeType, Clone)]
+struct Team {
+    /// Which team this unit is of.
+    index: u32,
+    /// How many teams there are.
+    count: u32,
+    /// The unit's place in its team.
+    lane: u32,
+    /// Units of a team.
+    lanes: u32,
+}
+
+#[cube]
+fn team(#[comptime] by: Adders) -> Team {
+    if comptime![by == Adders::Plane] {
+        let lanes = select(PLANE_DIM < CUBE_DIM, PLANE_DIM, CUBE_DIM);
+        let count = CUBE_DIM / lanes;
+        let index = UNIT_POS / lanes;
+        // Units of a plane that the cube does not fill sit out.
+        let index = select(index < count, index, 0xffff_ffffu32);
+        Team { index, count, lane: UNIT_POS % lanes, lanes }
+    } else {
+        Team { index: UNIT_POS, count: CUBE_DIM, lane: 0u32, lanes: 1u32.runtime() }
+    }
+}
+
+/// The rows of a chain from its loop `depth` on. The first loop is shared out over the teams; a chain without loops is
+/// one row, whose sums' words are.
+#[cube]
+fn reduce_rows(
+    cx: &mut Context,
+    state: &State,
+    team: &Team,
+    #[comptime] chain: &Vec<RowLoop>,
+    #[comptime] depth: u32,
+    #[comptime] into: Sum,
+    #[comptime] by: Adders,
+) {
+    let plan = comptime![cx.plan.clone()];
+    if comptime![(depth as usize) < chain.len()] {
+        let range: Range = comptime![chain[depth as usize].range.clone()];
+        let register = comptime![chain[depth as usize].register];
+        let ends = ends_of(&*cx, &state.offsets, comptime![&range.limits], None, Dim::Batch);
+        let mut sits_out = false.runtime();
+        let step = value(&*cx, range.step);
+        let mut offset = value(&*cx, range.start);
+        let mut stride = step;
+        if comptime![depth == 0] {
+            sits_out = team.index >= team.count;
+            offset += select(sits_out, 0u32, team.index) * step;
+            stride = step * team.count;
+        }
+        while !sits_out && within(&ends, offset) {
+            let inside = enter_at(state, offset, register);
+            reduce_rows(cx, &inside, team, chain, comptime![depth + 1], into, by);
+            offset += stride;
+        }
+    } else {
+        let shared_out = comptime![chain.is_empty()];
+        let mut word = if shared_out {
+            select(team.index < team.count, team.index, comptime![plan.sum_words()].runtime())
+        } else {
+            0u32.runtime()
+        };
+        let stride = if shared_out { team.count } else { 1u32.runtime() };
+        while word < comptime![plan.sum_words()] {
+            let copies = comptime![plan.own.shared_sums.as_ref().map_or(1, |s| s.copies())];
+            let none = nothing(&*cx);
+            let mut total = none;
+            let row = state.row - state.sums_row;
+            match by {
+                Adders::Cube => {
+                    let at = sum_at(0u32.runtime(), row, word, &plan) as usize;
+                    total = cx.local.sums[0][at];
+                    cx.local.sums.index_mut(0)[at] = none;
+                }
+                Adders::Unit | Adders::Plane => {
+                    let mut copy = team.lane;
+                    while copy < copies {
+                        let at = sum_at(copy, row, word, &plan) as usize;
+                        total = combine(total, cx.local.sums[0][at], plan.combine);
+                        cx.local.sums.index_mut(0)[at] = none;
+                        copy += team.lanes;
+                    }
+                }
+            }
+            if comptime![by == Adders::Plane] {
+                total = match comptime![plan.combine] {
+                    Combine::Sum => u32::reinterpret(plane_sum(f32::reinterpret(total))),
+                    Combine::Min => u32::reinterpret(plane_min(f32::reinterpret(total))),
+                    Combine::Max => u32::reinterpret(plane_max(f32::reinterpret(total))),
+                    Combine::Fixed => plane_sum(total),
+                };
+            }
+            if team.lane == 0u32 {
+                add(cx, state, state.row, word, total, into);
+            }
+            word += stride;
+        }
+        if comptime![matches!(into, Sum::Result { .. }) && plan.place() == Ending::Row] {
+            if team.lane == 0u32 {
+                let transform = comptime![plan.emit.transform()];
+                tail::row(
+                    &mut cx.buffers.out,
+                    &mut cx.buffers.beside,
+                    state.row,
+                    comptime![plan.outputs],
+                    transform,
+                    comptime![&plan.own.tail],
+                );
+            }
+        }
+    }
+}
+
+/// The state inside an iteration over rows whose register may lie past the loops entered.
+#[cube]
+fn enter_at(state: &State, offset: u32, #[comptime] register: u32) -> State {
+    let mut offsets = state.offsets.clone();
+    let missing = comptime![(register as usize + 1).saturating_sub(state.offsets.len())];
+    #[unroll]
+    for _ in 0..missing {
+        // Loops over trees in between: no limit of a row loop reads their registers.
+        offsets.push(offset);
+    }
+    State {
+        row: state.row + offset,
+        tree: state.tree,
+        offsets,
+        window: state.window,
+        sums_row: state.sums_row,
+        place: node::same(&state.place),
+    }
+}
