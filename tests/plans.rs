@@ -4,8 +4,9 @@ mod generate;
 
 use fangorn::{
     Forest,
+    cpu::Program,
     plan::{
-        Cube, Emit, Map, Number, Op, Place, Plan, Request, RowType, Tail, TailStep, Transform, Value,
+        Cube, Emit, Map, Number, Op, Place, Plan, Request, RowType, Tail, TailStep, Target, Transform, Value,
         cube::{Adders, Mapped, SharedSums, Statement, Sum},
         lower,
     },
@@ -438,4 +439,20 @@ fn a_tail_is_where_sums_end() {
     let plan = with_tail(plan, Tail { steps, number: Number::F16, fused: false });
     let line = "  tail (as sums are written): v * n0 + n1 -> v + b0[row, output] -> f16";
     assert!(plan.to_string().lines().any(|l| l == line), "{plan}");
+}
+
+/// A plan that is handed to the other target is refused, with what to lower for.
+#[test]
+fn a_plan_is_of_one_target() {
+    let forest = forest_of("4 x depth 2; features 3");
+    let schedule = Schedule::parse("gpuDimension(batch, grid.x)").expect("a schedule");
+    let lowered = |device| lower(&forest, &schedule, Request { device, threads: 1, ..Request::cpu() });
+    let gpu = lowered(Device::PORTABLE_GPU).expect("lowered");
+    let refused = Program::new(&forest, &gpu, 1).expect_err("a kernel's plan").to_string();
+    assert!(refused.contains("lower it for Device::Cpu"), "{refused}");
+    let cpu = lowered(Device::Cpu).expect("lowered");
+    let refused = cpu.cube_plan().expect_err("a program's plan").to_string();
+    assert!(refused.contains("lower it for Device::Gpu"), "{refused}");
+    assert_eq!((gpu.plan().target(), cpu.plan().target()), (Target::Cube, Target::Cpu));
+    assert!(gpu.cube_plan().is_ok() && cpu.cpu_plan().is_ok());
 }

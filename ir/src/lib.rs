@@ -6,6 +6,28 @@
 //!
 //! Targets share the language of loops and walks. What only one of them can do is in its [`Dialect`]: [`cpu`] and
 //! [`cube`]. A plan of one target can't hold a statement of the other, since the types differ.
+//!
+//! ```
+//! use fangorn_ir::{Children, Combine, Emit, LayoutKind, Op, Plan, Rest, RowType, Walk, cpu};
+//!
+//! // One row through one tree, until its leaf.
+//! let own = cpu::Walk { tested: 0, blend: None, into: cpu::Sum::Result { atomic: false } };
+//! let plan = Plan::<cpu::Cpu> {
+//!     emit: Emit::Margins,
+//!     layout: LayoutKind::Sparse,
+//!     children: Children::Linked,
+//!     combine: Combine::Sum,
+//!     questions: false,
+//!     outputs: 1,
+//!     vector_leaves: false,
+//!     rows: RowType::F32,
+//!     sizes: vec![],
+//!     body: vec![Op::Walk(Walk { lanes: None, steps: 0, rest: Rest::UntilLeaf, own })],
+//!     own: cpu::Head::default(),
+//! };
+//! assert_eq!(plan.verify(), Ok(()));
+//! assert!(plan.to_string().ends_with("result += walk until leaf\n"));
+//! ```
 
 mod axis;
 pub mod cpu;
