@@ -106,6 +106,27 @@ fn margins_values_leaves_gradients_and_what_follows_are_issued_without_a_read() 
     }
 }
 
+/// What no row reached has a gradient of zero, whatever lay in the memory.
+#[test]
+fn no_rows_give_no_gradient() {
+    let Some(device) = device() else { return };
+    let s = support::named("churn");
+    let op = Arc::new(ForestOp::new(s.forest.clone()).expect("churn"));
+    let (leaves, outputs) = (s.forest.leaf_values.len(), op.outputs());
+    let public = burn::tensor::Device::new(DispatchDevice::Cube(device.clone()));
+    let rows = TensorData::new(s.rows.clone(), [s.count, s.columns()]);
+    op.slots(burn::tensor::Tensor::<2>::from_data(rows, &public)).expect("slots");
+    let of = |values: Vec<f32>, shape: [usize; 2]| {
+        CubeBackend::float_from_data(TensorData::new(values, shape), &device)
+    };
+    // Memory of this size that is free again and does not hold zeros.
+    drop(of(vec![7.0; leaves], [leaves, 1]));
+    let (x, grad) = (of(vec![], [0, s.columns()]), of(vec![], [0, outputs]));
+    let found = CubeBackend::forest_leaf_gradients(x, grad, op);
+    let found = burn::tensor::read_sync(CubeBackend::float_into_data(found)).expect("floats");
+    assert_eq!(found.to_vec::<f32>().expect("floats"), vec![0.0; leaves]);
+}
+
 #[test]
 fn a_read_is_noticed() {
     let Some(device) = device() else { return };

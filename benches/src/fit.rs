@@ -218,7 +218,23 @@ fn walk(shipped: &Walk) -> Result<Walk> {
         block: each(least)?.map_or(shipped.block, |step| step * least as f64),
         abreast: by(FewRows::Abreast, Engine::Abreast, shipped.abreast)?,
         full: by(FewRows::Full, Engine::FullTrees, shipped.full)?,
+        tiled_rows: tiled_rows(shipped)?,
     })
+}
+
+/// How many rows, each alone through tiles, take as long as the smallest block of them.
+fn tiled_rows(shipped: &Walk) -> Result<usize> {
+    let forest = forest(TREES, 16, Shape::Grown(64))?;
+    let schedule = format!("{}\ntileNodes(8, uniform)", WALKS.replace("unrollWalk(b1)\n", ""));
+    let least = shipped.tiled_rows;
+    let alone = row(&forest, &schedule, (least / 2).max(1), Engine::TilesByRow)?;
+    let block = row(&forest, &schedule, least, Engine::Tiles)?;
+    Ok(alone.zip(block).map_or(least, |(alone, block)| rows_of(block * least as f64, alone)))
+}
+
+/// How many rows, alone, take as long as a block of them.
+fn rows_of(block: f64, alone: f64) -> usize {
+    ((block / alone).round() as usize).clamp(1, BLOCK)
 }
 
 fn registers(shipped: &Registers) -> Result<Registers> {
@@ -232,6 +248,14 @@ fn registers(shipped: &Registers) -> Result<Registers> {
             *tile = two - one;
             trees.push((one - *tile).max(0.0));
         }
+    }
+    // A whole block of the same trees in vectors.
+    let schedule = format!("{WALKS}\nfewRows({})", FewRows::Registers.name());
+    let block = |trees| row(&forest(trees, 32, Shape::Full(8))?, &schedule, BLOCK, Engine::Vectors);
+    if let (Some(alone), Some((more, fewer))) =
+        (tree(32, Shape::Full(8))?, block(2 * TREES)?.zip(block(TREES)?))
+    {
+        new.rows = rows_of((more - fewer) / TREES as f64 * BLOCK as f64, alone);
     }
     if let Some(surprising) = tree(32, Shape::Surprising)? {
         new.tree = trees.iter().sum::<f64>() / trees.len() as f64;
@@ -277,8 +301,8 @@ fn blend() -> Result<Blend> {
     })
 }
 
-/// Seconds of a block of rows that becomes ranks, of stumps that `add` makes.
-fn ranks(columns: usize, add: impl FnOnce(&mut ForestBuilder)) -> Result<f64> {
+/// Seconds of so many rows that become ranks, of stumps that `add` makes.
+fn ranks(together: usize, columns: usize, add: impl FnOnce(&mut ForestBuilder)) -> Result<f64> {
     let mut builder = Forest::builder(columns, 1);
     add(&mut builder);
     let ranks = Ranks::new(&builder.build()?, Choice::U8)?;
@@ -287,12 +311,12 @@ fn ranks(columns: usize, add: impl FnOnce(&mut ForestBuilder)) -> Result<f64> {
     let rows = Rows::new(&values, columns)?;
     let mut out = vec![0u8; BLOCK * ranked];
     let all = seconds(|| {
-        for first in (0..ROWS).step_by(BLOCK) {
-            ranker.rank_strided(&black_box(&rows).slice(first, BLOCK), &mut out, [1, BLOCK])?;
+        for first in (0..ROWS).step_by(together) {
+            ranker.rank_strided(&black_box(&rows).slice(first, together), &mut out, [1, BLOCK])?;
         }
         Ok(())
     })?;
-    Ok(all / (ROWS / BLOCK) as f64)
+    Ok(all / (ROWS / together) as f64)
 }
 
 fn stump(builder: &mut ForestBuilder, feature: usize, predicate: Predicate) {
@@ -303,9 +327,9 @@ fn stump(builder: &mut ForestBuilder, feature: usize, predicate: Predicate) {
 }
 
 fn ranking(shipped: &Ranking) -> Result<Ranking> {
-    // A line with so many of its columns asked for so many thresholds.
-    let line = |columns: usize, thresholds: u32| {
-        let all = ranks(LINES * LINE, |builder| {
+    // So many rows of a line with so many of its columns asked for so many thresholds.
+    let of = |rows: usize, columns: usize, thresholds: u32| {
+        let all = ranks(rows, LINES * LINE, |builder| {
             for feature in (0..LINES * LINE).filter(|feature| feature % LINE < columns) {
                 for k in 1..=thresholds {
                     let threshold = Real(share(k, thresholds + 1));
@@ -315,9 +339,10 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
         })?;
         Ok::<_, Box<dyn Error>>(all / LINES as f64)
     };
+    let line = |columns, thresholds| of(BLOCK, columns, thresholds);
     // So many questions of each column: what one takes besides the others, as those of a column share its code.
     let sets = |each: u32| {
-        ranks(LINES * LINE, |builder| {
+        ranks(BLOCK, LINES * LINE, |builder| {
             for feature in 0..LINES * LINE {
                 for category in 0..each {
                     let set = builder.set([category, category + 3], CategoryRule::NotNegative);
@@ -328,7 +353,9 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
     };
     let question = (sets(17)? - sets(1)?) / (16 * LINES * LINE) as f64;
     let (six, four) = (line(LINE, 63)?, line(LINE, 15)?);
-    let new = Ranking { thresholds: line(LINE, THRESHOLDS)? / LINE as f64, question, line: None };
+    let (block, alone) = (line(LINE, THRESHOLDS)?, of(1, LINE, THRESHOLDS)?);
+    let rows = rows_of(block, alone);
+    let new = Ranking { thresholds: block / LINE as f64, question, rows, line: None };
     let Some(_) = shipped.line else { return Ok(new) };
     let level = (six - four) / (2 * LINE) as f64;
     let search = (six - line(1, 63)?) / (LINE - 1) as f64 - 6.0 * level;
@@ -397,6 +424,17 @@ pub fn fit() -> Result<()> {
             true => println!("{what:20} {old:10.2e}          -"),
             false => println!("{what:20} {old:10.2e} {new:10.2e} {:6.2}", new / old),
         }
+    }
+    println!("\n{:20} {:>10} {:>10}", "rows", "shipped", "measured");
+    let rows = |m: &Machine| {
+        [
+            ("walk.tiled_rows", m.walk.tiled_rows),
+            ("registers.rows", m.registers.rows),
+            ("ranking.rows", m.ranking.rows),
+        ]
+    };
+    for ((what, old), (_, new)) in rows(shipped).into_iter().zip(rows(&new)) {
+        println!("{what:20} {old:>10} {new:>10}");
     }
     println!("\n{new:#?}");
     Ok(())

@@ -60,7 +60,7 @@ pub struct Walk {
 pub struct CopyDim {
     /// Copies: iterations of the loop.
     pub count: Value,
-    /// The register of the loop, and the range that gives the copy's index.
+    /// Register of the loop: the copy's index is `(register - start) / step`.
     pub register: u32,
     /// First offset of the loop.
     pub start: Value,
@@ -113,8 +113,10 @@ impl Plan<Cpu> {
     /// The rows of the one window that each row is read into once, outside all loops over trees, where there are blends that
     /// find their rows in it.
     pub fn blend_window(&self) -> Option<u32> {
-        let is_window = |op: &Op<Cpu>| matches!(op, Op::Own(Statement::CacheRows { .. }));
-        fn within(ops: &[Op<Cpu>], window: bool, is_window: &impl Fn(&Op<Cpu>) -> bool) -> bool {
+        fn is_window(op: &Op<Cpu>) -> bool {
+            matches!(op, Op::Own(Statement::CacheRows { .. }))
+        }
+        fn within(ops: &[Op<Cpu>], window: bool) -> bool {
             let mut window = window;
             ops.iter().all(|op| match op {
                 op if is_window(op) => {
@@ -123,9 +125,9 @@ impl Plan<Cpu> {
                 }
                 Op::Walk(_) => window,
                 Op::Loop(l) if l.dim == Dim::Tree && !window => {
-                    !any(&l.body, is_window) && within(&l.body, window, is_window)
+                    !any(&l.body, &is_window) && within(&l.body, window)
                 }
-                op => op.bodies().into_iter().all(|body| within(body, window, is_window)),
+                op => op.bodies().into_iter().all(|body| within(body, window)),
             })
         }
         let window = |op: &Op<Cpu>| match op {
@@ -134,11 +136,7 @@ impl Plan<Cpu> {
         };
         let windows: Vec<u32> = self.ops().into_iter().filter_map(window).collect();
         match windows[..] {
-            [rows]
-                if self.walks().any(|w| w.own.blend.is_some()) && within(&self.body, false, &is_window) =>
-            {
-                Some(rows)
-            }
+            [rows] if self.walks().any(|w| w.own.blend.is_some()) && within(&self.body, false) => Some(rows),
             _ => None,
         }
     }

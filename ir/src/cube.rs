@@ -10,8 +10,7 @@ pub use interned::{Facts, PlanRef};
 pub use sums::Place;
 
 use crate::{
-    Axis, Children, Dialect, Emit, GpuDim, Loop, Map, Op, Plan, RowLoop, RowType, Scope, Tail, Target, Value,
-    plan,
+    Axis, Children, Dialect, Emit, GpuDim, Op, Plan, RowLoop, RowType, Scope, Tail, Target, Value, plan,
 };
 
 /// A cubecl kernel.
@@ -37,7 +36,7 @@ pub enum Sum {
     },
     /// The result, by an atomic addition.
     Atomic,
-    /// A private copy: `partial[copy][row][output]` of a buffer of [`Kernel::partials`].
+    /// A private copy: `partial[copy][row][output]` of a buffer of [`Head::partials`].
     Partial {
         /// The buffer.
         buffer: u32,
@@ -197,7 +196,7 @@ impl SharedSums {
 
 /// What a kernel's plan says as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel {
+pub struct Head {
     /// What follows what is written.
     pub tail: Tail,
     /// A node's words.
@@ -225,7 +224,7 @@ pub struct Kernel {
     pub partials: Vec<Partial>,
 }
 
-impl Kernel {
+impl Head {
     /// One unit, and nothing cached.
     pub fn new(children: Children) -> Self {
         Self {
@@ -296,7 +295,7 @@ impl Dialect for Cube {
     type Op = Statement;
     type Map = Mapped;
     type Walk = Walk;
-    type Head = Kernel;
+    type Head = Head;
 
     fn body(op: &Statement) -> Option<&[Op<Self>]> {
         match op {
@@ -417,9 +416,8 @@ impl Dialect for Cube {
         Ok(())
     }
 
-    fn inside(of: &Loop<Self>, scope: Scope) -> Scope {
-        let block = matches!(of.map, Map::Own(Mapped { dim: GpuDim::Block(_), .. }));
-        Scope { depth: scope.depth + 1, divided: scope.divided || block }
+    fn divides(map: Mapped) -> bool {
+        matches!(map.dim, GpuDim::Block(_))
     }
 
     fn verify_walk(plan: &Plan<Self>, walk: &plan::Walk<Self>) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-use crate::{Cpu, Cube, Loop, Op, Plan, Walk};
+use crate::{Cpu, Cube, Op, Plan, Walk};
 
 /// Where a plan runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,10 +82,9 @@ pub trait Dialect: Copy + Debug + Eq + Hash + 'static {
     /// What is wrong.
     fn verify(plan: &Plan<Self>) -> Result<(), String>;
 
-    /// The scope inside a loop whose own is `scope`.
-    fn inside(of: &Loop<Self>, scope: Scope) -> Scope {
-        let _ = of;
-        Scope { depth: scope.depth + 1, ..scope }
+    /// Whether a loop that is mapped so shares its iterations out over a cube's units: no barrier may stand inside.
+    fn divides(_: Self::Map) -> bool {
+        false
     }
 
     /// What has to be true of a walk.

@@ -1,6 +1,6 @@
 //! What targets rest on: a plan that is whole.
 
-use crate::{Dialect, Limit, Op, Plan, Range, RowLoop, Scope, Value};
+use crate::{Dialect, Limit, Map, Op, Plan, Range, RowLoop, Scope, Value};
 
 impl<D: Dialect> Plan<D> {
     /// What is wrong with the plan, if anything is: a register read before it is set, a slot or a buffer that is not there,
@@ -25,7 +25,9 @@ impl<D: Dialect> Plan<D> {
                     return Err(format!("loop {} keeps register {} at depth {depth}", l.var, l.register));
                 }
                 self.verify_range(&l.range, depth)?;
-                self.verify_ops(&l.body, D::inside(l, scope))
+                let divides = matches!(l.map, Map::Own(map) if D::divides(map));
+                let divided = scope.divided || divides;
+                self.verify_ops(&l.body, Scope { depth: depth + 1, divided })
             }
             Op::Walk(walk) => {
                 walk.lanes.iter().try_for_each(|lanes| self.verify_range(&lanes.range, depth))?;

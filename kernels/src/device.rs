@@ -13,17 +13,17 @@ const UNITS: u32 = 256;
 pub struct Buffer {
     /// The memory.
     pub handle: Handle,
-    /// How many values.
+    /// How many values. The memory holds as many: kernels don't check it.
     pub len: usize,
 }
 
 impl Buffer {
-    /// Room for so many words; no binding is empty.
+    /// Room for so many words, and for one where that is none: no binding is empty.
     pub fn of_words(client: &Client, len: usize) -> Self {
         Self { handle: client.empty(len.max(1) * 4), len }
     }
 
-    /// A binding that nothing is read from or written to.
+    /// One word, where a binding is needed that nothing is read from or written to.
     pub fn none(client: &Client) -> Self {
         Self::of_words(client, 1)
     }

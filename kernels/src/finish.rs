@@ -61,9 +61,22 @@ pub struct LastCall {
 /// One unit a row: adds up the copies of its sums that `partial` still has, and writes its values. Where the result is of
 /// another type than f32, `values` has room for f32 all the same.
 #[cube(launch_unchecked)]
-pub fn finish(mut b: LastBuffers, call: LastCall, #[comptime] what: LastStage) {
+pub fn finish(buffers: LastBuffers, call: LastCall, #[comptime] what: LastStage) {
+    // Bound to a name that is `mut`, each number of the tail would become a variable of the kernel.
+    finish_row(&mut Last { buffers, call }, &what);
+}
+
+/// What the last stage works on.
+#[derive(CubeType)]
+struct Last {
+    buffers: LastBuffers,
+    call: LastCall,
+}
+
+#[cube]
+fn finish_row(cx: &mut Last, #[comptime] what: &LastStage) {
     let row = ABSOLUTE_POS as u32;
-    if row < call.rows {
+    if row < cx.call.rows {
         let outputs = comptime![what.outputs];
         let width = comptime![what.transform.width(what.outputs)];
         let at = row * width;
@@ -71,54 +84,68 @@ pub fn finish(mut b: LastBuffers, call: LastCall, #[comptime] what: LastStage) {
         let mut best = 0u32;
         let mut top = 0.0f32;
         for o in 0..outputs {
-            let m = call.scale * total(&b, &call, row, o, comptime![&what]);
+            let m = cx.call.scale * total(&*cx, row, o, what);
             if comptime![transform == Transform::Argmax] {
                 if o == 0u32 || m > top {
                     top = m;
                     best = o;
                 }
             } else if comptime![transform.is_pair()] {
-                b.values[(at + 2u32 * o) as usize] = u32::reinterpret(first_of_pair(m, transform));
-                b.values[(at + 2u32 * o + 1u32) as usize] = u32::reinterpret(second_of_pair(m, transform));
+                cx.buffers.values[(at + 2u32 * o) as usize] = u32::reinterpret(first_of_pair(m, transform));
+                cx.buffers.values[(at + 2u32 * o + 1u32) as usize] =
+                    u32::reinterpret(second_of_pair(m, transform));
             } else if comptime![transform == Transform::MeanAndVariance] {
                 let deviation = m.exp();
-                b.values[(at + o) as usize] = u32::reinterpret(select(o == 0u32, m, deviation * deviation));
+                cx.buffers.values[(at + o) as usize] =
+                    u32::reinterpret(select(o == 0u32, m, deviation * deviation));
             } else {
-                b.values[(at + o) as usize] = u32::reinterpret(apply(m, transform));
+                cx.buffers.values[(at + o) as usize] = u32::reinterpret(apply(m, transform));
             }
         }
         if comptime![transform == Transform::Argmax] {
-            b.values[at as usize] = u32::reinterpret(f32::cast_from(best));
+            cx.buffers.values[at as usize] = u32::reinterpret(f32::cast_from(best));
         }
-        tail::row(&mut b.values, &mut b.beside, row, width, transform, comptime![&what.tail]);
+        tail::row(
+            &mut cx.buffers.values,
+            &mut cx.buffers.beside,
+            row,
+            width,
+            transform,
+            comptime![&what.tail],
+        );
     }
 }
 
 /// A row's margin: what the kernel has written, the copies that are left, and perhaps the base score.
 #[cube]
-fn total(b: &LastBuffers, call: &LastCall, row: u32, output: u32, #[comptime] what: &LastStage) -> f32 {
+fn total(cx: &Last, row: u32, output: u32, #[comptime] what: &LastStage) -> f32 {
     let fixed = comptime![what.combine == Combine::Fixed];
     let words = comptime![what.outputs * what.combine.words()];
     let first = row * words + output * comptime![what.combine.words()];
-    let mut low = b.sums[first as usize];
-    let mut high = if fixed { b.sums[(first + 1u32) as usize] } else { 0u32.runtime() };
+    let mut low = cx.buffers.sums[first as usize];
+    let mut high = if fixed { cx.buffers.sums[(first + 1u32) as usize] } else { 0u32.runtime() };
     let mut copy = 0u32.runtime();
-    while copy < call.copies {
-        let at = call.partial_at + copy * call.rows * words + first;
-        low = combine(low, b.partial[at as usize], what.combine);
+    while copy < cx.call.copies {
+        let at = cx.call.partial_at + copy * cx.call.rows * words + first;
+        low = combine(low, cx.buffers.partial[at as usize], what.combine);
         if fixed {
-            high += b.partial[(at + 1u32) as usize];
+            high += cx.buffers.partial[(at + 1u32) as usize];
         }
         copy += 1u32;
     }
     if comptime![what.add_base] {
-        let base = b.model[(call.base_at + output) as usize];
-        low = margin(base, low, b.model[(call.base_at + words) as usize], what.combine);
+        let base = cx.buffers.model[(cx.call.base_at + output) as usize];
+        low = margin(base, low, cx.buffers.model[(cx.call.base_at + words) as usize], what.combine);
     }
     if fixed {
         // After the base scores and the sum of no leaves stand the bits of a low word, and each output's exponent.
-        let low_bits = b.model[(call.base_at + words + 1u32) as usize];
-        fixed::round(low, high, low_bits, b.model[(call.base_at + words + 2u32 + output) as usize])
+        let low_bits = cx.buffers.model[(cx.call.base_at + words + 1u32) as usize];
+        fixed::round(
+            low,
+            high,
+            low_bits,
+            cx.buffers.model[(cx.call.base_at + words + 2u32 + output) as usize],
+        )
     } else {
         f32::reinterpret(low)
     }

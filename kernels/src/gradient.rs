@@ -14,11 +14,11 @@ use super::{
 pub const BLOCK: u32 = 256;
 
 /// Words of a leaf value's place: its slot, its tree, and the output it is added to.
-pub const PLACE_WORDS: u32 = 3;
+const PLACE_WORDS: u32 = 3;
 
 /// The rows and leaf values of a launch.
 #[derive(CubeType, CubeLaunch)]
-pub struct Extent {
+pub struct GradientSpan {
     /// Leaf values.
     pub values: u32,
     /// The first row.
@@ -35,7 +35,7 @@ pub struct Extent {
 
 /// `partial[block][value] = Σ over the block's rows that reached the value's leaf of grad[row][output]`.
 #[cube(launch_unchecked)]
-pub fn add_rows(slots: &[u32], grad: &[f32], places: &[u32], partial: &mut [f32], of: &Extent) {
+pub fn add_rows(slots: &[u32], grad: &[f32], places: &[u32], partial: &mut [f32], of: &GradientSpan) {
     let i = ABSOLUTE_POS as u32;
     let block = i / of.values;
     if block < of.blocks {
@@ -97,7 +97,8 @@ pub fn leaf_gradients(
     sums: &Buffer,
     first_rows: bool,
 ) {
-    let &LeafPlaces { ref words, values, trees, outputs } = places;
+    let &LeafPlaces { values, trees, outputs, .. } = places;
+    debug_assert!(places.words.len >= (values * PLACE_WORDS) as usize && sums.len >= values as usize);
     if values == 0 {
         return;
     }
@@ -108,11 +109,11 @@ pub fn leaf_gradients(
     loop {
         let count = most.min(blocks - first);
         let partial = Buffer::of_words(client, (values * count).max(1) as usize);
-        let extent = ExtentLaunch::new(values, first * BLOCK, rows, count, trees, outputs);
+        let extent = GradientSpanLaunch::new(values, first * BLOCK, rows, count, trees, outputs);
         // SAFETY: a unit has a place and a block of rows that are there, or none; there are slots and gradients of all
-        // rows, and a partial sum for each unit.
+        // rows, three words of places and room for a sum a leaf value, and a partial sum for each unit.
         unsafe {
-            let (slots, grad, words) = (slots.arg(), grad.arg(), words.arg());
+            let (slots, grad, words) = (slots.arg(), grad.arg(), places.words.arg());
             let (cubes, dim) = flat(client, values * count);
             add_rows::launch_unchecked(client, cubes, dim, slots, grad, words, partial.arg(), extent);
             let (cubes, dim) = flat(client, values);

@@ -4,7 +4,7 @@ use cubecl::prelude::*;
 
 use fangorn_ir::RowType;
 
-/// The same on the device, from the value's bits: NaN is found by them, since a device may assume there is none.
+/// [`fangorn_ir::key`] on the device, from the value's bits: NaN is found by them, since a device may assume there is none.
 #[cube]
 fn key_of_bits(bits: u32) -> u32 {
     let magnitude = bits & 0x7fff_ffffu32;

@@ -12,26 +12,35 @@ use super::{
 
 /// What a last launch reads.
 pub(crate) struct Sums<'a> {
-    /// Where the base scores are.
+    /// Rows.
+    pub(crate) rows: u32,
+    /// Where the base scores are, …
     pub(crate) model: &'a Buffer,
+    /// … and where they begin in it.
+    pub(crate) base_at: u32,
     /// The sums of all rows.
     pub(crate) sums: &'a Buffer,
-    /// Copies of them that are left.
+    /// Where the copies of them are that are left, …
     pub(crate) partial: &'a Buffer,
+    /// … where these begin in it, …
+    pub(crate) partial_at: u32,
+    /// … and how many there are.
+    pub(crate) copies: u32,
+    /// What margins are multiplied with.
+    pub(crate) scale: f32,
 }
 
-/// The last launch over `rows` rows: what sums, the copies of them that are left, and a tail come to.
+/// The last launch: what sums, the copies of them that are left, and a tail come to.
 pub(crate) fn finish_rows(
     client: &Client,
     what: LastStage,
-    read: Sums<'_>,
-    call: LastCallLaunch,
-    rows: u32,
+    from: &Sums<'_>,
     inputs: &TailInputs,
     out: &Buffer,
 ) {
-    let (count, dim) = flat(client, rows);
-    // SAFETY: the sums of all rows, as many copies as are left of them, and room for what becomes of them.
+    let (count, dim) = flat(client, from.rows);
+    let call = LastCallLaunch::new(from.base_at, from.partial_at, from.copies, from.rows, from.scale);
+    // SAFETY: there are the sums of all rows, as many copies as are left of them, and room for what becomes of them.
     unsafe {
         let (values, beside) = written(client, &what.tail, inputs, None, out);
         // A row's f32 stand somewhere on the way to halves.
@@ -39,7 +48,7 @@ pub(crate) fn finish_rows(
             Number::F32 => values,
             Number::F16 | Number::BF16 => Buffer::of_words(client, out.len).arg(),
         };
-        let (model, sums, partial) = (read.model.arg(), read.sums.arg(), read.partial.arg());
+        let (model, sums, partial) = (from.model.arg(), from.sums.arg(), from.partial.arg());
         let buffers = LastBuffersLaunch::new(model, sums, partial, values, beside);
         finish::launch_unchecked(client, count, dim, buffers, call, what);
     }

@@ -12,7 +12,7 @@ use super::{
 
 impl Job<'_> {
     /// Writes margins (bits of `f32`), slots or a trace of all rows into `out`, in pieces of at most `most` rows; `tail` is
-    /// what the plan's tail reads. Nothing is read back; a batch of 0 launches nothing.
+    /// what the plan's tail reads, as many values as `out` has in each tensor. Nothing is read back; a batch of 0 launches nothing.
     pub fn run(&self, rows: &Rows, tail: &TailInputs, out: &Buffer, most: u32) {
         let width = self.plan.emit.width(self.plan.outputs, self.model.trees);
         let mut first = 0;

@@ -4,6 +4,9 @@
 //! each plan becomes a kernel of its own (`expand`). Values are keys: a row's values become ordered integers when
 //! they are loaded (`keys`), thresholds are stored as such, and no kernel compares floats.
 //!
+//! A run goes over rows in pieces (`launch`). A piece (`piece`) is the plan's kernel and the launches round it, the last of
+//! which (`last`) makes values of sums. `grid` says how many cubes and rows a launch has.
+//!
 //! Where is a threshold compared? In `node::right`.
 
 mod compile;

@@ -6,7 +6,7 @@ use fangorn_ir::{Combine, Tail, Transform};
 use super::{
     device::{Buffer, flat},
     double::{self, Pair},
-    finish::{LastCallLaunch, LastStage},
+    finish::LastStage,
     last::{Sums, finish_rows},
     tail::TailInputs,
 };
@@ -102,11 +102,11 @@ pub fn margins_in_order(
     slots: &Buffer,
     rows: u32,
     transform: Option<Transform>,
-    tail: Following<'_>,
+    then: Following<'_>,
     out: &Buffer,
 ) {
     let len = rows as usize * leaves.order.outputs as usize;
-    let ends = transform.is_some() || !tail.tail.is_empty();
+    let ends = transform.is_some() || !then.tail.is_empty();
     let margins = if ends { Buffer::of_words(client, len) } else { out.clone() };
     let (count, dim) = flat(client, len as u32);
     // SAFETY: there are slots of all rows and trees, and every slot has its leaf.
@@ -133,11 +133,19 @@ pub fn margins_in_order(
         add_base: false,
         outputs: leaves.order.outputs,
         transform: transform.unwrap_or_default(),
-        tail: tail.tail.clone(),
+        tail: then.tail.clone(),
     };
-    let read = Sums { model: &leaves.base, sums: &margins, partial: &Buffer::none(client) };
-    let call = LastCallLaunch::new(0, 0, 0, rows, scale);
-    finish_rows(client, what, read, call, rows, tail.inputs, out);
+    let sums = Sums {
+        rows,
+        model: &leaves.base,
+        base_at: 0,
+        sums: &margins,
+        partial: &Buffer::none(client),
+        partial_at: 0,
+        copies: 0,
+        scale,
+    };
+    finish_rows(client, what, &sums, then.inputs, out);
 }
 
 /// What follows margins, and what it reads.

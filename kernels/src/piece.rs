@@ -9,7 +9,7 @@ use fangorn_ir::{
 use super::{
     device::{Buffer, Job, Rows, flat, units},
     expand::forest,
-    finish::{LastCallLaunch, LastStage},
+    finish::LastStage,
     fused::FusedInputs,
     grid::{copies_of, cubes},
     last::{Sums, finish_rows, written},
@@ -34,9 +34,9 @@ pub(crate) struct Piece<'a> {
     sums: Buffer,
     /// What a last launch does and where it writes, where there is one.
     last: Option<(LastStage, &'a Buffer)>,
-    /// Copies of the sums, …
+    /// Memory of all copies of sums.
     partial: Buffer,
-    /// … of each buffer of the plan.
+    /// Where those of each of the plan's buffers lie in it.
     copies: Vec<Copies>,
     cubes: [u32; 3],
     at: Extents,
@@ -62,7 +62,7 @@ impl<'a> Piece<'a> {
             copies.push(Copies { at: len, count });
             len += count * row_sums;
         }
-        let partial = Buffer::of_words(job.client, len as usize);
+        let partial = Buffer::of_words(job.client, len.max(1) as usize);
         Self { job, rows, sums, last, partial, copies, cubes, at }
     }
 
@@ -87,8 +87,8 @@ impl<'a> Piece<'a> {
     /// Gives copies and sums that are added to their start.
     fn fill(&self) {
         let Job { client, plan, model, .. } = self.job;
-        let copies = self.partial.len as u32;
-        if copies > 0 {
+        if !self.copies.is_empty() {
+            let copies = self.partial.len as u32;
             let (count, dim) = flat(client, copies);
             // SAFETY: the buffer was made for this many values, the model's words hold the sum of no leaves.
             unsafe {
@@ -131,9 +131,8 @@ impl<'a> Piece<'a> {
         // Sums that are added to atomically are bound as atomics, and nowhere else.
         let atomic = plan.emit.sums() && plan.facts().is_atomic;
         let fixed = plan.combine == Combine::Fixed;
-        let partial = Buffer { len: self.partial.len.max(1), ..self.partial.clone() };
-        // SAFETY: loops are bounded by the rows and trees, walks by the layout (checked when it was packed), and the
-        // buffers were made for them.
+        // SAFETY: loops are bounded by the rows and trees, walks by the layout (checked when it was packed). Buffers of sums
+        // were made for them; the result and what the tail reads are as large as `Job::run` asks.
         unsafe {
             let (values, beside) = match &self.last {
                 // The tail is the last launch's.
@@ -147,7 +146,7 @@ impl<'a> Piece<'a> {
                 model.words.arg(),
                 leaves.arg(),
                 values,
-                partial.arg(),
+                self.partial.arg(),
                 added_to(false).into_iter().collect(),
                 added_to(true).into_iter().collect(),
                 beside,
@@ -165,7 +164,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Adds copies up, and gives those that are left to the last launch: it adds up the last buffer's itself.
+    /// Adds copies up. Returns those of the last buffer where the last launch adds them up itself, otherwise none.
     fn reduce(&self) -> Copies {
         let Job { client, plan, model, .. } = self.job;
         let len = self.row_sums();
@@ -204,11 +203,17 @@ impl<'a> Piece<'a> {
     fn finish(self, left: Copies, tail: &TailInputs) {
         let Job { client, plan, model, .. } = self.job;
         let Some((what, out)) = self.last else { return };
-        let scale = if plan.emit == Emit::Margins { 1.0 } else { model.scale };
-        let call = LastCallLaunch::new(model.base_at, left.at, left.count, self.rows.batch, scale);
-        let partial = Buffer { len: self.partial.len.max(1), ..self.partial };
-        let read = Sums { model: &model.words, sums: &self.sums, partial: &partial };
-        finish_rows(client, what, read, call, self.rows.batch, tail, out);
+        let sums = Sums {
+            rows: self.rows.batch,
+            model: &model.words,
+            base_at: model.base_at,
+            sums: &self.sums,
+            partial: &self.partial,
+            partial_at: left.at,
+            copies: left.count,
+            scale: if plan.emit == Emit::Margins { 1.0 } else { model.scale },
+        };
+        finish_rows(client, what, &sums, tail, out);
     }
 }
 

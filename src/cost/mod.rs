@@ -69,6 +69,8 @@ pub struct Walk {
     pub abreast: f64,
     /// Of one row through full trees, four side by side.
     pub full: f64,
+    /// Fewer rows than this take less time through tiles one by one than in a block.
+    pub tiled_rows: usize,
 }
 
 impl Walk {
@@ -124,6 +126,8 @@ pub struct Ranking {
     pub thresholds: f64,
     /// Of a column that answers one question.
     pub question: f64,
+    /// Fewer rows than this take less time one by one than in a block.
+    pub rows: usize,
     /// Of the parts of a line of sixteen columns, where the machine has kernels for them.
     pub line: Option<Line>,
 }

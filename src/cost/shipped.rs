@@ -38,7 +38,7 @@ const fn blend(times: f64) -> Blend {
 
 /// The same of ranks.
 const fn ranking(times: f64, line: Option<Line>) -> Ranking {
-    Ranking { thresholds: times * cycles(75.0), question: times * cycles(8.0), line }
+    Ranking { thresholds: times * cycles(75.0), question: times * cycles(8.0), rows: 16, line }
 }
 
 pub(super) const AVX512: Machine = Machine {
@@ -50,6 +50,7 @@ pub(super) const AVX512: Machine = Machine {
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
+        tiled_rows: 8,
     },
     registers: REGISTERS,
     blend: blend(1.0),
@@ -75,6 +76,7 @@ pub(super) const AVX2: Machine = Machine {
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
+        tiled_rows: 8,
     },
     registers: REGISTERS,
     blend: blend(1.5),
@@ -100,6 +102,7 @@ pub(super) const PORTABLE: Machine = Machine {
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
+        tiled_rows: 8,
     },
     registers: REGISTERS,
     blend: blend(6.0),

@@ -19,6 +19,8 @@ use super::{
     sink::{Moved, Sink},
     window::Window,
 };
+#[cfg(target_arch = "x86_64")]
+use crate::cost::Machine;
 use crate::{
     plan::{Dim, Extents, Limit, Range, RowLoop, Size, Value, cpu::Sum},
     schedule::MOST_DEPTH,
@@ -248,7 +250,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
             && !p.scalar
             && x86::tiles::available(tiles, rows, row, shape)
         {
-            return if self.by_row(row, shape, x86::tiles::FEW_ROWS) {
+            return if self.by_row(row, shape, Machine::here().walk.tiled_rows) {
                 Engine::TilesByRow
             } else {
                 Engine::Tiles

@@ -12,3 +12,4 @@ mod words;
 
 pub use device::device;
 pub use executable::Executable;
+pub use fangorn_kernels::{Buffer, Rows, TailInputs};

@@ -48,7 +48,7 @@ pub struct Kernel {
 /// The kernel of what was lowered for [`Architecture::device`].
 ///
 /// # Errors
-/// An architecture whose backend is not built in, or the compiler's refusal.
+/// An architecture whose backend is not built in, what was lowered for the CPU, or the compiler's refusal.
 pub fn kernel(architecture: Architecture, lowered: &Lowered) -> Result<Kernel> {
     let plan = PlanRef::new(lowered.cube_plan()?.clone());
     match architecture {

@@ -175,6 +175,10 @@ impl ForestBackend for CubeBackend {
         let most = (words / places.trees.max(places.outputs).max(1) as u64).min(1 << 31) as u32;
         let most = (most / ROWS_OF_GRADIENTS * ROWS_OF_GRADIENTS).max(ROWS_OF_GRADIENTS);
         let rows = rows_of(&x);
+        if rows.batch == 0 {
+            let none = Buffer::none(&x.client);
+            leaf_gradients(&x.client, places, &none, &none, 0, &buffer(&sums), true);
+        }
         let all = pieces(row_type(x.dtype), &rows, &buffer(&grad), Number::F32, most);
         for (piece, (rows, grad)) in all.enumerate() {
             let len = rows.batch as usize * op.trees();

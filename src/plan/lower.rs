@@ -333,7 +333,7 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option
             (TargetPlan::Cpu(plan), notes)
         }
         Device::Gpu(gpu) => {
-            let plan = empty(forest, &*layout, request, questions, cube::Kernel::new(layout.children()));
+            let plan = empty(forest, &*layout, request, questions, cube::Head::new(layout.children()));
             let mut builder = Builder::new(plan, start);
             builder.cube(&legal, forest, &order, &sizes, gpu);
             let (plan, notes) = builder.verified()?;

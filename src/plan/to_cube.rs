@@ -467,7 +467,12 @@ impl Lowering<'_> {
                 let into = sums.then(|| self.sum(w.into, w.atomic, true, &around.owner));
                 let (cached_rows, cached_trees) = (around.cached_rows, around.cached_trees);
                 let own = Walk { cached_rows, cached_trees, into };
-                out.push(Op::Walk(self.builder.walk(w, around.depth, |_| own)));
+                // No schedule has tested steps on a GPU: a unit's walk tests at each step.
+                let own = |tested| {
+                    debug_assert_eq!(tested, 0, "a kernel's walk has no tested steps");
+                    own
+                };
+                out.push(Op::Walk(self.builder.walk(w, around.depth, own)));
             }
             // Caches are filled before, stages are placed where block loops open.
             mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}

@@ -1,9 +1,8 @@
 //! Lines of columns: sixteen that lie side by side in a row, as a line of the cache has them.
 
+pub(crate) use crate::cost::BLOCK;
 use crate::cpu::line::Line;
 
-/// Rows of a block.
-pub(crate) const BLOCK: usize = 64;
 /// Columns of a line.
 pub(crate) const LINE: usize = 16;
 /// Lines of a row that the hardware's own prefetch brings in time.

@@ -15,13 +15,11 @@ use super::{
     tables::{Table, Tables},
 };
 use crate::{
+    cost::Machine,
     error::{Error, Result},
     forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
     ranks::{Asks, Column, Ranks, Width},
 };
-
-/// Fewer rows are ranked one by one.
-const FEW_ROWS: usize = 16;
 
 mod sealed {
     /// What a ranker writes is what its columns' width says, so nobody else implements it.
@@ -223,8 +221,9 @@ impl Ranker {
         let mut first = 0;
         while first < rows.len() {
             let out = &mut out[first / BLOCK * room..];
-            let done =
-                lines.is_some_and(|lines| self.by_lines(lines, rows, first, FEW_ROWS, (&mut *out, BLOCK)));
+            let done = lines.is_some_and(|lines| {
+                self.by_lines(lines, rows, first, Machine::here().ranking.rows, (&mut *out, BLOCK))
+            });
             if !done {
                 self.rank_strided(&rows.slice(first, BLOCK), out, [1, BLOCK])?;
             }
@@ -250,7 +249,7 @@ impl Ranker {
                 first += BLOCK;
                 continue;
             }
-            if left >= FEW_ROWS {
+            if left >= Machine::here().ranking.rows {
                 self.some::<T, C, R, BLOCK>(answers, rows, first, out, strides);
                 first += BLOCK.min(left);
             } else {

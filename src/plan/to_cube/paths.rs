@@ -13,7 +13,7 @@ pub(super) struct Around {
     pub(super) block: bool,
     /// Inside a loop over trees, or beside another loop: a row's sum is added to more than once.
     pub(super) trees: bool,
-    /// Inside [`Op::Accumulate`].
+    /// Inside [`Statement::Accumulate`](crate::plan::cube::Statement::Accumulate).
     pub(super) accumulating: bool,
     /// The loop immediately around, and the rows that its iteration can touch.
     pub(super) inside: Option<(String, Option<u32>)>,

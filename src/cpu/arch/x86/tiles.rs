@@ -58,9 +58,6 @@ fn kernel(width: usize, lanes: usize) -> (Walk, usize) {
     }
 }
 
-/// Of fewer rows than this walks of several trees advance together.
-pub(in crate::cpu) const FEW_ROWS: usize = 8;
-
 /// Runs a block.
 ///
 /// # Safety

@@ -1,9 +1,9 @@
 //! Trees as groups of splits: the plain data that kernels of every instruction set evaluate.
 
+/// Rows that are evaluated together, and bytes of a column of them.
+pub(in crate::cpu) use crate::cost::BLOCK;
 use crate::cpu::line::Line;
 
-/// Rows that are evaluated together, and bytes of a column of them.
-pub(in crate::cpu) const BLOCK: usize = 64;
 /// Leaves of a tree, at most: a leaf's number is a byte.
 pub(super) const MOST_LEAVES: usize = 256;
 
