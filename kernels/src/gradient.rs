@@ -98,7 +98,7 @@ pub fn leaf_gradients(
     first_rows: bool,
 ) {
     let &LeafPlaces { values, trees, outputs, .. } = places;
-    debug_assert!(places.words.len >= (values * PLACE_WORDS) as usize && sums.len >= values as usize);
+    debug_assert!(places.words.len >= values as usize * PLACE_WORDS as usize && sums.len >= values as usize);
     if values == 0 {
         return;
     }

@@ -240,6 +240,7 @@ impl Ranker {
         strides: [usize; 2],
     ) {
         let mut first = 0;
+        let least = Machine::here().ranking.rows;
         let lines = self.lines.as_ref().filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
         while first < rows.len() {
             let left = rows.len() - first;
@@ -249,7 +250,7 @@ impl Ranker {
                 first += BLOCK;
                 continue;
             }
-            if left >= Machine::here().ranking.rows {
+            if left >= least {
                 self.some::<T, C, R, BLOCK>(answers, rows, first, out, strides);
                 first += BLOCK.min(left);
             } else {
