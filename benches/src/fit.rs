@@ -200,7 +200,8 @@ fn walk(shipped: &Walk) -> Result<Walk> {
     };
     // Many rows wait for the longest of a tree's walks.
     let forest = forest(4 * TREES, 32 * COLUMNS, Shape::Grown(64))?;
-    let walks = format!("{}\nfewRows(walk)", WALKS.replace("unrollWalk(b1)\n", ""));
+    let tested = WALKS.replace("unrollWalk(b1)\n", "");
+    let walks = format!("{tested}\nfewRows(walk)");
     let steps_of_all = steps_of(&forest);
     let each = |batch| {
         let by = |engine| row(&forest, &walks, batch, engine);
@@ -210,16 +211,26 @@ fn walk(shipped: &Walk) -> Result<Walk> {
         };
         Ok::<_, Box<dyn Error>>(row.map(|row| row / steps_of_all))
     };
+    let full_trees = self::forest(TREES, COLUMNS, Shape::Full(DEPTH))?;
     // As few rows as vectors take.
     let least = (shipped.block / shipped.one).round().clamp(1.0, BLOCK as f64) as usize;
+    let many = each(ROWS)?.unwrap_or(shipped.many);
     Ok(Walk {
         one: by(FewRows::Rows, Engine::WalksByRow, shipped.one)?,
-        many: each(ROWS)?.unwrap_or(shipped.many),
+        many,
+        tested: many * leaf_tests(&full_trees, &tested)?.unwrap_or(shipped.tested / shipped.many),
         block: each(least)?.map_or(shipped.block, |step| step * least as f64),
         abreast: by(FewRows::Abreast, Engine::Abreast, shipped.abreast)?,
         full: by(FewRows::Full, Engine::FullTrees, shipped.full)?,
         tiled_rows: tiled_rows(shipped)?,
+        places: shipped.places,
     })
+}
+
+/// How many times as long walks of many rows take with leaf tests, by this schedule, as without.
+fn leaf_tests(forest: &Forest, tested: &str) -> Result<Option<f64>> {
+    let many = |schedule| row(forest, schedule, ROWS, Engine::Vectors);
+    Ok(many(tested)?.zip(many(WALKS)?).map(|(tested, without)| tested / without))
 }
 
 /// How many rows, each alone through tiles, take as long as the smallest block of them.
@@ -397,7 +408,20 @@ fn hardware(shipped: &Hardware) -> Hardware {
         .fold(0.0, f64::max);
     let file = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
     let cache = file.ok().and_then(|text| text.trim().strip_suffix('K')?.parse::<usize>().ok());
-    Hardware { clock, cache: cache.map_or(shipped.cache, |kib| kib << 10), ..*shipped }
+    let bandwidth = bandwidth();
+    Hardware { clock, bandwidth, cache: cache.map_or(shipped.cache, |kib| kib << 10), ..*shipped }
+}
+
+/// Bytes a second of a sum over many times what caches hold.
+fn bandwidth() -> f64 {
+    const BYTES: usize = 256 << 20;
+    let words = vec![1u64; BYTES / size_of::<u64>()];
+    let sum = || {
+        let start = Instant::now();
+        black_box(black_box(&words[..]).iter().fold(0u64, |sum, word| sum.wrapping_add(*word)));
+        start.elapsed().as_secs_f64()
+    };
+    BYTES as f64 / (0..9).map(|_| sum()).fold(f64::INFINITY, f64::min)
 }
 
 /// Prints the costs that choices on this machine read, as shipped and as measured now, where the machine has the engine, and all of them as
@@ -444,8 +468,10 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
     let Machine { hardware, walk, registers, blend, ranking, thread, .. } = machine;
     let mut all = vec![
         ("cycle", 1.0 / hardware.clock),
+        ("byte of memory", 1.0 / hardware.bandwidth),
         ("walk.one", walk.one),
         ("walk.many", walk.many),
+        ("walk.tested", walk.tested),
         ("walk.block", walk.block),
         ("walk.abreast", walk.abreast),
         ("walk.full", walk.full),

@@ -52,6 +52,10 @@ pub struct Hardware {
     pub clock: f64,
     /// Bytes of the second cache that a core has to itself.
     pub cache: usize,
+    /// Bytes that one thread reads from memory in a second.
+    pub bandwidth: f64,
+    /// Cache lines of a row that the machine's own prefetch brings in time; rows of more are asked for ahead.
+    pub prefetched: usize,
     /// Seconds that a gather of eight values from the first cache takes at most, at this clock, where gathers count as fast.
     pub gather: f64,
 }
@@ -63,6 +67,8 @@ pub struct Walk {
     pub one: f64,
     /// Of one row among a whole block that is walked through one tree.
     pub many: f64,
+    /// The same with a test for a leaf before it.
+    pub tested: f64,
     /// Of such a block, however few of its rows there are: its walks wait for their loads.
     pub block: f64,
     /// Of one row through 64 trees abreast.
@@ -71,6 +77,8 @@ pub struct Walk {
     pub full: f64,
     /// Fewer rows than this take less time through tiles one by one than in a block.
     pub tiled_rows: usize,
+    /// Places of complete trees for each leaf there is, at most, where walks of complete trees, which need no links, take less.
+    pub places: f64,
 }
 
 impl Walk {

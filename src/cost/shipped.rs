@@ -14,7 +14,8 @@ const fn cycles(n: f64) -> f64 {
     n * CYCLE
 }
 
-const XEON: Hardware = Hardware { clock: 1.0 / CYCLE, cache: 1 << 20, gather: cycles(6.0) };
+const XEON: Hardware =
+    Hardware { clock: 1.0 / CYCLE, cache: 1 << 20, bandwidth: 1e10, prefetched: 16, gather: cycles(6.0) };
 
 /// Of AVX-512, the one instruction set that has them.
 const REGISTERS: Registers = Registers {
@@ -47,10 +48,12 @@ pub(super) const AVX512: Machine = Machine {
     walk: Walk {
         one: cycles(4.0),
         many: cycles(2.03125),
+        tested: cycles(2.03125 / 0.75),
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
         tiled_rows: 8,
+        places: 1.1,
     },
     registers: REGISTERS,
     blend: blend(1.0),
@@ -73,10 +76,12 @@ pub(super) const AVX2: Machine = Machine {
     walk: Walk {
         one: cycles(4.0),
         many: cycles(2.03125),
+        tested: cycles(2.03125 / 0.75),
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
         tiled_rows: 8,
+        places: 1.1,
     },
     registers: REGISTERS,
     blend: blend(1.5),
@@ -99,10 +104,12 @@ pub(super) const PORTABLE: Machine = Machine {
     walk: Walk {
         one: cycles(4.0),
         many: cycles(4.0625),
+        tested: cycles(4.0625 / 0.75),
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
         tiled_rows: 8,
+        places: 1.1,
     },
     registers: REGISTERS,
     blend: blend(6.0),

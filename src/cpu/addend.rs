@@ -7,7 +7,7 @@ use std::{
     thread::LocalKey,
 };
 
-use super::engine::blend;
+use super::engine::blend::{evaluate, groups::LeafValues};
 
 /// A type that leaves are added up in.
 pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {
@@ -24,9 +24,9 @@ pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {
     /// The values of a tree's leaves, of all by slot, where they are `f32`.
     fn filled<'r>(
         _values: &[Self],
-        leaves: blend::Leaves<'r>,
-        _room: &'r mut blend::Room,
-    ) -> blend::LeafValues<'r> {
+        leaves: evaluate::Leaves<'r>,
+        _room: &'r mut evaluate::Room,
+    ) -> LeafValues<'r> {
         leaves.values
     }
     /// Adds to a place while other workers may, too.
@@ -52,9 +52,9 @@ impl Addend for f32 {
     }
     fn filled<'r>(
         values: &[Self],
-        leaves: blend::Leaves<'r>,
-        room: &'r mut blend::Room,
-    ) -> blend::LeafValues<'r> {
+        leaves: evaluate::Leaves<'r>,
+        room: &'r mut evaluate::Room,
+    ) -> LeafValues<'r> {
         leaves.filled(values, room)
     }
     #[inline(always)]

@@ -6,11 +6,11 @@
 use std::cell::RefCell;
 
 use super::{
-    engine::blend::TURNED,
+    engine::blend::groups::TURNED,
     line::{BYTES as LINE_BYTES, aligned, room},
     ranking::{
         Ranker,
-        line::{LINE, LineOf, MOST_LINES},
+        line::{LINE, LineOf},
         row_block::RowBlock,
     },
     rows::{Row, Rows},
@@ -62,7 +62,7 @@ impl Used {
         let few = (rows as usize) < self.few;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
             Close::Copied
-        } else if self.lines.len() > MOST_LINES
+        } else if self.lines.len() > Machine::here().hardware.prefetched
             && (few
                 || !vectors
                     && self.lines.len().saturating_mul(rows as usize).saturating_mul(LINE_BYTES)

@@ -5,9 +5,10 @@ use std::{cell::RefCell, ops::Range};
 use super::{
     addend::Addend,
     block::Stage,
+    engine::Block,
     line::{aligned, room},
     rows::Row,
-    run::{Block, Run, State},
+    run::{Run, State},
     sink::{ByOutput, Leaves, Many, One, Shared, SlotTable, Slots},
 };
 use crate::plan::cpu::Sum;

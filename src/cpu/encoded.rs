@@ -1,7 +1,7 @@
 //! A forest's nodes in the encoding that its layout and the machine's kernels want.
 
 use super::{
-    engine::tiles::Tiles,
+    engine::tiles::tables::Tiles,
     nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
 };
 use crate::{
@@ -18,13 +18,13 @@ macro_rules! of_encoding {
     };
     ($encoded:expr, $nodes:ident => $same:expr, $tiles:pat => $tiled:expr) => {
         match $encoded {
-            Encoded::Affine($nodes) => $same,
-            Encoded::Linked($nodes) => $same,
-            Encoded::Short($nodes) => $same,
-            Encoded::Ranked($nodes) => $same,
-            Encoded::Near($nodes) => $same,
-            Encoded::NearRanked($nodes) => $same,
-            Encoded::Tiled($tiles) => $tiled,
+            $crate::cpu::encoded::Encoded::Affine($nodes) => $same,
+            $crate::cpu::encoded::Encoded::Linked($nodes) => $same,
+            $crate::cpu::encoded::Encoded::Short($nodes) => $same,
+            $crate::cpu::encoded::Encoded::Ranked($nodes) => $same,
+            $crate::cpu::encoded::Encoded::Near($nodes) => $same,
+            $crate::cpu::encoded::Encoded::NearRanked($nodes) => $same,
+            $crate::cpu::encoded::Encoded::Tiled($tiles) => $tiled,
         }
     };
 }

@@ -1,30 +1,31 @@
 //! A compiled plan, and its run.
 
-#[cfg(target_arch = "x86_64")]
-use super::arch::x86;
 use rayon::prelude::*;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 use super::{
     block::{Step, steps},
-    cached::{Used, ranks_fit},
+    cached::Used,
     emit::{Emission, LeafSlots},
     encoded::Encoded,
-    engine::blend::Blend,
-    engine::walk::Shape,
+    engine::{
+        Trees, Wanted,
+        blend::{Blends, groups::Blend},
+        vectors::{Vectors, top_levels},
+        walk::Shape,
+    },
     engines::Engines,
     ranking::{Ranked, Ranker, ranked},
     rows::{Row, Rows},
     run::Run,
-    select::{Costs, FewRowsEngine, Wanted, blended_from},
+    select::EngineSet,
     sink::Shared,
 };
 use crate::{
     cost::Machine,
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
-    layout::Packed,
     plan::{
         Cpu, Dim, Extents, Lowered, Map, Note, Op, Plan, RowType, Value,
         cpu::{CopyDim, Parallel, Statement},
@@ -63,31 +64,15 @@ pub struct Program {
     pub(super) features: usize,
     /// What makes a row ranks before it is walked, where the schedule wants that.
     pub(super) ranker: Option<Ranker>,
-    /// Trees that are evaluated by blends, where the schedule wants that, by how many of their levels are. Rows are then ranked
-    /// as they are cached.
-    pub(super) blends: Vec<(u32, Blend)>,
-    /// What walks a few rows.
-    pub(super) few: FewRowsEngine,
-    /// Fewer rows than this are walked a row at a time.
-    few_rows: usize,
-    /// Fewer rows than this of a tree are walked one by one, not in a block.
-    pub(super) one_by_one: usize,
+    /// What runs blocks of rows and trees.
+    pub(super) engines: EngineSet,
     /// What of a row the trees read.
     pub(super) used: Used,
     pub(super) threads: u32,
-    /// Whether kernels of vectors are left out.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(super) scalar: bool,
     /// Whether a run goes round its parallel loops.
     parallel_inside: bool,
     /// Rows of an iteration of the one parallel loop, where there is one and it is over rows.
     rows_a_task: Option<u32>,
-    /// What batches take.
-    costs: Costs,
-    /// Rows of a block that are blended; fewer are walked.
-    pub(super) blended_from: usize,
-    /// Whether the machine walks vectors of rows.
-    pub(super) vectors: bool,
 }
 
 impl Program {
@@ -122,36 +107,26 @@ impl Program {
             Targets::One(outputs) => Some(lowered.order().iter().map(|t| outputs[*t as usize]).collect()),
             Targets::All => None,
         };
-        #[cfg(target_arch = "x86_64")]
-        let (vectors, top) =
-            (x86::available() && plan.children.tile() == 1 && !engines.scalar, x86::top_levels());
-        #[cfg(not(target_arch = "x86_64"))]
-        let (vectors, top) = (false, 0);
-        let able = vectors && !plan.questions;
+        let vectors = Vectors::can_serve(&plan, features, engines.scalar);
         let used = Used::new(forest);
-        let steps = steps(&plan.body, &used, able);
+        let steps = steps(&plan.body, &used, vectors);
         let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
-        let small = values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps);
-        let engine = if engines.scalar { FewRows::Walk } else { lowered.few_rows() };
-        let wanted = Wanted { forest, order: lowered.order(), small, vectors: able, engine };
-        let few = FewRowsEngine::select(&wanted);
-        let nodes = Encoded::new(forest, packed).for_vectors(if able { top } else { 0 }, plan.rows);
-        let blends = plan
-            .blend_window()
-            .filter(|rows| ranks_fit(*rows, forest.features.len()) && !plan.questions && !engines.scalar)
-            .map(|_| blends(&plan, packed, forest))
-            .unwrap_or_default();
+        let tops = if vectors { top_levels() } else { 0 };
+        let nodes = Encoded::new(forest, packed).for_vectors(tops, plan.rows);
         let ranker = lowered.ranks().map(|ranks| Ranker::by(ranks, engines.ranking));
-        let columns = ranker.as_ref().map_or((0, 0), Ranker::columns);
-        let block = blends.iter().map(|(_, blend)| blend.seconds(columns)).reduce(f64::max);
-        let costs = Costs::new(&few, &nodes, able, block);
-        // Both read ranks.
-        let blending = blends.iter().map(|(_, blend)| blend.seconds((0, 0))).fold(0.0, f64::max);
-        let blended_from = blended_from(blending, &nodes);
+        let engines = EngineSet::build(&Wanted {
+            plan: &plan,
+            forest,
+            packed,
+            order: lowered.order(),
+            nodes: &nodes,
+            ranked: ranker.as_ref().map_or((0, 0), Ranker::columns),
+            few_rows: values && !plan.questions && plan.children.tile() == 1 && rows_inside(&steps),
+            by: if engines.scalar { FewRows::Walk } else { lowered.few_rows() },
+            scalar: engines.scalar,
+        });
         Ok(Self {
-            few_rows: few.rows(),
-            one_by_one: Machine::here().walk.rows_one_by_one(),
-            few,
+            engines,
             steps,
             used,
             nodes,
@@ -165,15 +140,10 @@ impl Program {
             base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
             leaves: forest.leaf_values.iter().map(|v| v.0 as f32).collect(),
             features,
-            blends,
             ranker,
-            costs,
-            blended_from,
             threads,
-            scalar: engines.scalar,
             parallel_inside: parallel_inside(&plan.body, false),
             rows_a_task: rows_a_task(&plan),
-            vectors,
             plan,
             notes: lowered.notes().to_vec(),
         })
@@ -186,26 +156,35 @@ impl Program {
         self
     }
 
+    /// The trees, as engines walk them.
+    pub(super) fn nodes_of_trees(&self) -> Trees<'_> {
+        Trees {
+            nodes: &self.nodes,
+            wide: self.wide.as_ref(),
+            questions: self.plan.questions,
+            addresses: self.slots.len(),
+        }
+    }
+
     /// Whether rows become ranks in windows, and not before they are walked.
     pub(super) fn ranks_in_windows(&self) -> bool {
-        !self.blends.is_empty()
+        self.engines.blends().is_some()
     }
 
     /// What evaluates trees by blends in blocks of this shape.
     pub(super) fn blend_of(&self, shape: Shape) -> Option<&Blend> {
-        let levels = shape.blend?;
-        self.blends.iter().find(|(of, _)| *of == levels).map(|(_, blend)| blend)
+        self.engines.blends()?.of(shape)
     }
 
     /// Fewer rows than this are walked a row at a time.
     pub(crate) fn few_rows(&self) -> usize {
-        self.few_rows
+        self.engines.few_rows()
     }
 
     /// The same, for batches for which `many` would have been taken that are small enough to be faster here.
     #[must_use]
     pub(crate) fn instead_of(mut self, many: &Self) -> Self {
-        self.few_rows = self.costs.rows_below_a_block_of(&many.costs);
+        self.engines = self.engines.instead_of(&many.engines);
         self
     }
 
@@ -223,7 +202,8 @@ impl Program {
         if self.threads == 1 || !one_task || !self.plan.own.partials.is_empty() {
             return 1;
         }
-        self.costs.shares(rows, self.few_rows).min(self.threads as usize).min(self.trees()).max(1)
+        let worth = (self.engines.seconds(rows) / Machine::here().thread) as usize;
+        worth.min(self.threads as usize).min(self.trees()).max(1)
     }
 
     /// The positions of the trees of share `k` of so many.
@@ -275,7 +255,7 @@ impl Program {
     /// The instruction set of its vector kernels; empty where it has none for this machine.
     pub fn vector_name(&self) -> &'static str {
         #[cfg(target_arch = "x86_64")]
-        if !self.plan.questions && (self.vectors || matches!(self.nodes, Encoded::Tiled(_))) {
+        if self.engines.has_vector_kernels() {
             match isa() {
                 Isa::Avx512 => return "avx512",
                 Isa::Avx2 => return "avx2",
@@ -285,7 +265,7 @@ impl Program {
         }
         // What it has kernels for is blends, on ranks.
         #[cfg(target_arch = "aarch64")]
-        if isa() == Isa::Neon && !self.blends.is_empty() {
+        if isa() == Isa::Neon && self.ranks_in_windows() {
             return "neon";
         }
         ""
@@ -293,8 +273,7 @@ impl Program {
 
     /// Bytes of its nodes and slots.
     pub fn node_bytes(&self) -> usize {
-        self.blends.iter().map(|(_, blend)| blend.bytes()).sum::<usize>()
-            + self.few.bytes()
+        self.engines.bytes()
             + self.nodes.bytes()
             + self.wide.as_ref().map_or(0, Encoded::bytes)
             + size_of_val(&self.slots[..])
@@ -302,7 +281,7 @@ impl Program {
 
     /// What walks a few rows.
     pub fn few_rows_engine(&self) -> FewRows {
-        self.few.name()
+        self.engines.few_rows_engine()
     }
 
     /// Writes `rows x trees` leaf slots, trees in the producer's order.
@@ -399,12 +378,6 @@ impl Program {
     }
 }
 
-/// The forest's trees as groups of splits, for each number of levels that the plan has blended.
-fn blends(plan: &Plan<Cpu>, packed: &Packed, forest: &Forest) -> Vec<(u32, Blend)> {
-    let levels: std::collections::BTreeSet<u32> = plan.walks().filter_map(|walk| walk.own.blend).collect();
-    levels.into_iter().filter_map(|levels| Some((levels, Blend::new(forest, packed, levels)?))).collect()
-}
-
 /// Whether some block walks a tree for all its rows.
 fn rows_inside(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step {
@@ -455,7 +428,7 @@ impl std::fmt::Display for Program {
             writeln!(f, "  s{i} = {size}")?;
         }
         // What of a window is copied: tiles read rows as they are.
-        let vectors = self.vectors && !self.plan.questions;
+        let vectors = self.engines.has_vectors();
         for op in self.plan.ops() {
             match op {
                 Op::Own(Statement::CacheRows { rows }) if self.ranks_in_windows() => {
@@ -477,10 +450,10 @@ impl std::fmt::Display for Program {
         if let Encoded::Tiled(tiles) = &self.nodes {
             writeln!(f, "  tiles: {tiles}")?;
         }
-        if let Some(text) = self.few.text() {
-            writeln!(f, "  fewer than {} rows: a row at a time, {text}", self.few_rows)?;
+        if let Some(text) = self.engines.few_rows_text() {
+            writeln!(f, "  fewer than {} rows: a row at a time, {text}", self.few_rows())?;
         }
-        for (levels, blend) in &self.blends {
+        for (levels, blend) in self.engines.blends().map_or(&[][..], Blends::by_levels) {
             write!(f, "  blends: {} of {} trees", blend.count(), self.trees())?;
             match levels {
                 &u32::MAX => writeln!(f)?,

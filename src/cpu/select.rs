@@ -1,31 +1,39 @@
-//! Which engine walks a few rows, and what a batch takes by each: the one place where that is chosen.
+//! Which engine runs a block of rows: the one place where that is chosen.
 
-#[cfg(target_arch = "x86_64")]
-use super::arch::x86::avx2::abreast::TREES_AT_LEAST;
-use super::{encoded::Encoded, engine::blend, engine::full::Full, engine::registers::Registers};
-use crate::{cost::Machine, forest::Forest, schedule::FewRows};
+use super::{
+    engine::{
+        Block, BlockEngine, Source, Trees, Wanted, abreast::Abreast, blend::Blends, full::Full,
+        registers::Registers, tiles::TileWalks, vectors::Vectors, walks::Walks,
+    },
+    engines::Engine,
+    rows::{Row, Rows},
+    sink::Sink,
+    window::Window,
+};
+use crate::{
+    cost::{BLOCK, Machine},
+    schedule::FewRows,
+};
 
-/// What of a forest, its plan and the machine decides on the engine for a few rows.
-pub(super) struct Wanted<'a> {
-    pub(super) forest: &'a Forest,
-    /// Trees by position.
-    pub(super) order: &'a [u32],
-    /// Whether each node asks for a threshold of an `f32`, and some block walks a tree for all its rows.
-    pub(super) small: bool,
-    /// Whether the machine has vector kernels for these nodes.
-    pub(super) vectors: bool,
-    /// The engine that is allowed, or a choice of all.
-    pub(super) engine: FewRows,
+/// The engines of a program, with their tables.
+#[derive(Clone, Debug)]
+pub(super) struct EngineSet {
+    walks: Walks,
+    vectors: Option<Vectors>,
+    tiles: Option<TileWalks>,
+    blends: Option<Blends>,
+    few: FewRowsEngine,
+    /// Blocks of fewer rows than this go through the engine for a few rows.
+    few_rows: usize,
+    /// Blocks of fewer rows than this are walked one by one, each row beside other trees.
+    one_by_one: usize,
 }
 
-/// What walks a few rows, with its tables.
+/// What runs blocks of a few rows.
 #[derive(Clone, Debug)]
-pub(super) enum FewRowsEngine {
-    /// A row in registers, four levels of a tree a step.
+enum FewRowsEngine {
     Registers(Registers),
-    /// 64 trees abreast, by gathers.
-    Abreast,
-    /// Trees that are filled up, four side by side.
+    Abreast(Abreast),
     Full(Full),
     /// Walks of one row after the other.
     Rows,
@@ -33,141 +41,275 @@ pub(super) enum FewRowsEngine {
     Walks,
 }
 
+/// Copies of rows by column that a run has made.
+#[derive(Clone, Copy)]
+pub(super) enum Windows<'a> {
+    /// None, or one of values.
+    Values(Option<Window<'a>>),
+    /// One of ranks, which has the block's rows.
+    Ranks(Window<'a, u8>),
+}
+
+/// The engine for a block, and what it is given.
+pub(super) struct Choice<'e, 'r, 'a, T> {
+    by: Chosen<'e>,
+    pub(super) engine: Engine,
+    /// Trees and rows that the engine leaves are run by it.
+    rest: Engine,
+    source: Source<'r, 'a, T>,
+    block: Block,
+}
+
+/// Engines by name, each with its tables: a line an engine.
+macro_rules! engines {
+    ($($name:ident($engine:ty)),* $(,)?) => {
+        /// An engine that runs a block.
+        #[derive(Clone, Copy)]
+        enum Chosen<'e> {
+            $($name(&'e $engine)),*
+        }
+
+        impl<T: Row> Choice<'_, '_, '_, T> {
+            /// Hands the leaves of the block's rows to `sink`.
+            ///
+            /// # Safety
+            /// The block's spans are inside rows and trees; rows have the forest's columns; the trees are those that the engines were
+            /// built for.
+            pub(super) unsafe fn run<S: Sink>(self, trees: &Trees<'_>, sink: S) {
+                let Self { by, rest, source, block, .. } = self;
+                // SAFETY: the engine is chosen where it serves the block; otherwise as promised to this function.
+                unsafe {
+                    match by {
+                        $(Chosen::$name(engine) => engine.run(trees, source, block, rest, sink)),*
+                    }
+                }
+            }
+        }
+    };
+}
+
+engines! {
+    Walks(Walks),
+    Vectors(Vectors),
+    Tiles(TileWalks),
+    Blends(Blends),
+    Registers(Registers),
+    Abreast(Abreast),
+    Full(Full),
+}
+
 impl FewRowsEngine {
-    /// The first that can serve the forest here, in the order of their speed: a row in registers, which has a limit of columns; trees
-    /// abreast, where gathers are fast; full trees, which have a limit of depth.
-    pub(super) fn select(wanted: &Wanted<'_>) -> Self {
-        if wanted.engine == FewRows::Walk {
-            return Self::Walks;
+    /// The engine that the schedule asks for; otherwise the first that can serve the forest here, in the order of their speed: a row in
+    /// registers, which has a limit of columns; trees abreast, where gathers are fast; full trees, which have a limit of depth.
+    fn build(wanted: &Wanted<'_>) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        let gathers = || crate::cost::gathers();
+        #[cfg(not(target_arch = "x86_64"))]
+        let gathers = || false;
+        let registers = || Registers::build(wanted).map(Self::Registers);
+        let abreast = || Abreast::build(wanted).map(Self::Abreast);
+        let full = || Full::build(wanted).map(Self::Full);
+        match wanted.by {
+            FewRows::Walk => return Self::Walks,
+            FewRows::Rows => None,
+            FewRows::Registers => registers(),
+            FewRows::Abreast => abreast(),
+            FewRows::Full => full(),
+            FewRows::Auto => registers().or_else(|| abreast().filter(|_| gathers())).or_else(full),
         }
-        if !wanted.small {
-            return Self::Rows;
-        }
-        let is = |engine| wanted.engine == FewRows::Auto || wanted.engine == engine;
-        if is(FewRows::Registers)
-            && wanted.vectors
-            && let Some(few) = Registers::new(wanted.forest, wanted.order)
-        {
-            return Self::Registers(few);
-        }
-        if is(FewRows::Abreast) && can_go_abreast(wanted) {
-            return Self::Abreast;
-        }
-        if is(FewRows::Full)
-            && let Some(full) = Full::new(wanted.forest, wanted.order)
-        {
-            return Self::Full(full);
-        }
-        Self::Rows
+        .unwrap_or(Self::Rows)
     }
 
-    /// Its name.
-    pub(super) fn name(&self) -> FewRows {
-        match self {
-            Self::Registers(_) => FewRows::Registers,
-            Self::Abreast => FewRows::Abreast,
-            Self::Full(_) => FewRows::Full,
-            Self::Rows => FewRows::Rows,
-            Self::Walks => FewRows::Walk,
-        }
+    /// The engine and its name, if it has tables of its own and can run the block.
+    fn serves<T: Row>(
+        &self,
+        trees: &Trees<'_>,
+        source: Source<'_, '_, T>,
+        block: &Block,
+    ) -> Option<(Chosen<'_>, Engine)> {
+        let (serves, chosen, name) = match self {
+            Self::Registers(e) => (e.serves(trees, source, block), Chosen::Registers(e), Engine::Registers),
+            Self::Abreast(e) => (e.serves(trees, source, block), Chosen::Abreast(e), Engine::Abreast),
+            Self::Full(e) => (e.serves(trees, source, block), Chosen::Full(e), Engine::FullTrees),
+            Self::Rows | Self::Walks => return None,
+        };
+        serves.then_some((chosen, name))
     }
+}
 
-    /// Fewer rows than this of a block go through it.
-    pub(super) fn rows(&self) -> usize {
+impl EngineSet {
+    pub(super) fn build(wanted: &Wanted<'_>) -> Self {
         let costs = Machine::here();
-        match self {
-            Self::Registers(_) => costs.registers.rows,
-            Self::Abreast | Self::Full(_) | Self::Rows | Self::Walks => costs.walk.rows_one_by_one(),
+        let few = FewRowsEngine::build(wanted);
+        let one_by_one = costs.walk.rows_one_by_one();
+        Self {
+            few_rows: if let FewRowsEngine::Registers(_) = few { costs.registers.rows } else { one_by_one },
+            few,
+            one_by_one,
+            walks: Walks::new(wanted),
+            vectors: Vectors::build(wanted),
+            tiles: TileWalks::build(wanted),
+            blends: Blends::build(wanted),
         }
     }
 
-    /// Bytes of its tables.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Registers(few) => few.bytes(),
-            Self::Full(full) => full.bytes(),
-            Self::Abreast | Self::Rows | Self::Walks => 0,
+    /// The engine for a block of these rows.
+    pub(super) fn choose<'e, 'r, 'a, T: Row>(
+        &'e self,
+        trees: &Trees<'_>,
+        rows: &'r Rows<'a, T>,
+        windows: Windows<'a>,
+        block: Block,
+    ) -> Choice<'e, 'r, 'a, T> {
+        let source = match windows {
+            Windows::Ranks(ranks) => Source::Ranks(ranks),
+            Windows::Values(Some(window)) => Source::Copy(window),
+            Windows::Values(None) => Source::Rows(rows),
+        };
+        let (row, shape) = (block.row, block.shape);
+        let walks = self.walks(trees, source, &block);
+        let is_ranks = matches!(source, Source::Ranks(_));
+        if let Some(blends) = &self.blends
+            && row.count >= blends.from()
+            && blends.serves(trees, source, &block)
+        {
+            return Choice {
+                by: Chosen::Blends(blends),
+                engine: Engine::Blends,
+                rest: walks.1,
+                source,
+                block,
+            };
         }
+        if shape.rows_inside
+            && row.count < self.few_rows
+            && !is_ranks
+            && let source = Source::Rows(rows)
+            && let Some((by, engine)) = self.few.serves(trees, source, &block)
+        {
+            return Choice { by, engine, rest: Engine::WalksByRow, source, block };
+        }
+        let (by, engine) = walks;
+        // One row comes to the trees in the same order either way.
+        let one = row.count == 1 && shape.rows_inside && matches!(engine, Engine::Walks | Engine::Tiles);
+        let by_row = one && !is_ranks || matches!(engine, Engine::WalksByRow | Engine::TilesByRow);
+        let block = if by_row { Block { shape: shape.by_row(), ..block } } else { block };
+        Choice { by, engine, rest: engine, source, block }
     }
 
-    /// Seconds of a row, about, whose walks through these nodes have so many steps.
-    fn row(&self, steps: f64) -> f64 {
-        let walk = &Machine::here().walk;
-        match self {
-            Self::Registers(few) => few.seconds(),
-            Self::Abreast => walk.abreast * steps,
-            Self::Full(full) => full.seconds(),
-            Self::Rows | Self::Walks => walk.one * steps,
+    /// What walks a block, and in which way.
+    fn walks<T: Row>(
+        &self,
+        trees: &Trees<'_>,
+        source: Source<'_, '_, T>,
+        block: &Block,
+    ) -> (Chosen<'_>, Engine) {
+        let (row, shape) = (block.row, block.shape);
+        // Of so few rows walks of one tree would wait for their loads, so those of several trees advance together.
+        let few = !matches!(self.few, FewRowsEngine::Walks);
+        let by_row = |rows: usize| few && shape.rows_inside && row.count < rows;
+        if let Some(tiles) = &self.tiles
+            && tiles.serves(trees, source, block)
+        {
+            let by_row = by_row(Machine::here().walk.tiled_rows);
+            return (Chosen::Tiles(tiles), if by_row { Engine::TilesByRow } else { Engine::Tiles });
+        }
+        if let Some(vectors) = &self.vectors
+            && row.count >= self.one_by_one
+            && vectors.serves(trees, source, block)
+        {
+            return (Chosen::Vectors(vectors), Engine::Vectors);
+        }
+        let singles = match source {
+            Source::Rows(rows) => T::singles(rows).is_some(),
+            Source::Copy(_) => true,
+            Source::Ranks(_) => false,
+        };
+        let engine = match source {
+            Source::Copy(window) if !window.together(row) => Engine::WalksByWindow,
+            _ if singles && by_row(self.one_by_one) => Engine::WalksByRow,
+            _ => Engine::Walks,
+        };
+        (Chosen::Walks(&self.walks), engine)
+    }
+
+    /// Blends, where the plan has some; rows are then ranked a window at a time.
+    pub(super) fn blends(&self) -> Option<&Blends> {
+        self.blends.as_ref()
+    }
+
+    /// Whether walks of many rows go in vectors.
+    pub(super) fn has_vectors(&self) -> bool {
+        self.vectors.is_some()
+    }
+
+    /// Whether many rows go through kernels of vectors, of nodes or of tiles.
+    pub(super) fn has_vector_kernels(&self) -> bool {
+        self.vectors.is_some() || self.tiles.is_some()
+    }
+
+    /// Blocks of fewer rows than this go through the engine for a few rows.
+    pub(super) fn few_rows(&self) -> usize {
+        self.few_rows
+    }
+
+    /// The same, for batches for which `many` would have been taken that are small enough to be faster here.
+    pub(super) fn instead_of(self, many: &Self) -> Self {
+        let block = many.blends.as_ref().map_or(0.0, |blends| blends.seconds(BLOCK));
+        // As a cast makes of any number, so of none.
+        let rows = (block / self.few_rows_seconds(1)) as usize;
+        Self { few_rows: rows.clamp(1, BLOCK), ..self }
+    }
+
+    /// The engine for a few rows.
+    pub(super) fn few_rows_engine(&self) -> FewRows {
+        match self.few {
+            FewRowsEngine::Registers(_) => FewRows::Registers,
+            FewRowsEngine::Abreast(_) => FewRows::Abreast,
+            FewRowsEngine::Full(_) => FewRows::Full,
+            FewRowsEngine::Rows => FewRows::Rows,
+            FewRowsEngine::Walks => FewRows::Walk,
         }
     }
 
     /// What it does, as a program's text says it; `None` for walks, by row or not.
-    pub(super) fn text(&self) -> Option<String> {
-        Some(match self {
-            Self::Registers(few) => format!("{} tiles of 15 splits", few.tiles.len()),
-            Self::Abreast => "64 trees abreast".into(),
-            Self::Full(_) => "trees filled up, four side by side".into(),
-            Self::Rows | Self::Walks => return None,
+    pub(super) fn few_rows_text(&self) -> Option<String> {
+        Some(match &self.few {
+            FewRowsEngine::Registers(few) => format!("{} tiles of 15 splits", few.tiles.len()),
+            FewRowsEngine::Abreast(_) => "64 trees abreast".into(),
+            FewRowsEngine::Full(_) => "trees filled up, four side by side".into(),
+            FewRowsEngine::Rows | FewRowsEngine::Walks => return None,
         })
     }
-}
 
-/// From how many rows of a block on blends, which take so many seconds for a whole one, take less than walks of its rows one by one.
-pub(super) fn blended_from(blends: f64, nodes: &Encoded<f32>) -> usize {
-    let rows = blends / (Machine::here().walk.one * nodes.steps() as f64);
-    (rows.ceil() as usize).clamp(1, blend::BLOCK)
-}
-
-/// Whether rows can go through many trees abreast, and where that is only chosen, whether gathers make it worthwhile.
-#[cfg(target_arch = "x86_64")]
-fn can_go_abreast(wanted: &Wanted<'_>) -> bool {
-    let able = wanted.vectors && wanted.order.len() >= TREES_AT_LEAST && !wanted.forest.features.is_empty();
-    able && (wanted.engine == FewRows::Abreast || crate::cost::gathers())
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn can_go_abreast(_: &Wanted<'_>) -> bool {
-    false
-}
-
-/// Seconds that batches take, about.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Costs {
-    /// Of a row, where rows are few.
-    few: f64,
-    /// Of a row among many that are walked.
-    many: f64,
-    /// Of a block of rows by blends, where there are some.
-    block: Option<f64>,
-}
-
-impl Costs {
-    /// Counted once: a batch of one row is shorter than the count.
-    pub(super) fn new(few: &FewRowsEngine, nodes: &Encoded<f32>, vectors: bool, block: Option<f64>) -> Self {
-        let steps = nodes.steps() as f64;
-        let walk = &Machine::here().walk;
-        let step = if vectors { walk.many } else { walk.one };
-        Self { few: few.row(steps), many: step * steps, block }
-    }
-
-    /// A batch, of which fewer than `few_rows` rows are few.
-    fn of(&self, rows: usize, few_rows: usize) -> f64 {
-        match self.block {
-            Some(block) => block * rows.div_ceil(blend::BLOCK) as f64,
-            None if rows < few_rows => self.few * rows as f64,
-            None => self.many * rows as f64,
+    fn few_rows_seconds(&self, rows: usize) -> f64 {
+        match &self.few {
+            FewRowsEngine::Registers(few) => few.seconds(rows),
+            FewRowsEngine::Abreast(abreast) => abreast.seconds(rows),
+            FewRowsEngine::Full(full) => full.seconds(rows),
+            FewRowsEngine::Rows | FewRowsEngine::Walks => self.walks.seconds(rows),
         }
     }
 
-    /// Into how many shares a batch may be dealt out so that each is worth a thread.
-    pub(super) fn shares(&self, rows: usize, few_rows: usize) -> usize {
-        (self.of(rows, few_rows) / Machine::here().thread) as usize
+    /// Seconds that a batch takes, about.
+    pub(super) fn seconds(&self, rows: usize) -> f64 {
+        match (&self.blends, &self.vectors, &self.tiles) {
+            (Some(blends), ..) => blends.seconds(rows),
+            _ if rows < self.few_rows => self.few_rows_seconds(rows),
+            (_, Some(vectors), _) => vectors.seconds(rows),
+            (_, _, Some(tiles)) => tiles.seconds(rows),
+            _ => self.walks.seconds(rows),
+        }
     }
 
-    /// How many rows these take less time for than a block of the other's by blends: at least one, and a block's rows at most.
-    pub(super) fn rows_below_a_block_of(&self, many: &Self) -> usize {
-        let rows = many.block.unwrap_or(0.0) / self.few;
-        // As a cast makes of any number, so of none.
-        (rows as usize).clamp(1, blend::BLOCK)
+    /// Bytes of the engines' tables, besides the nodes.
+    pub(super) fn bytes(&self) -> usize {
+        let few = match &self.few {
+            FewRowsEngine::Registers(few) => few.bytes(),
+            FewRowsEngine::Abreast(abreast) => abreast.bytes(),
+            FewRowsEngine::Full(full) => full.bytes(),
+            FewRowsEngine::Rows | FewRowsEngine::Walks => 0,
+        };
+        few + self.blends.as_ref().map_or(0, BlockEngine::bytes)
     }
 }

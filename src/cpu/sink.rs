@@ -2,7 +2,11 @@
 
 use std::ops::AddAssign;
 
-use super::{addend::Addend, engine::blend, engines::Engine};
+use super::{
+    addend::Addend,
+    engine::blend::{evaluate, groups::LeafValues},
+    engines::Engine,
+};
 
 /// A buffer that several workers write, each its own places.
 #[derive(Clone, Copy)]
@@ -76,7 +80,7 @@ pub(super) trait Sink: Copy {
         None
     }
     /// The values of a tree's leaves in their order, where [`Sink::sums`] are.
-    fn values<'r>(&self, leaves: blend::Leaves<'r>, _room: &'r mut blend::Room) -> blend::LeafValues<'r> {
+    fn values<'r>(&self, leaves: evaluate::Leaves<'r>, _room: &'r mut evaluate::Room) -> LeafValues<'r> {
         leaves.values
     }
     /// The value of the leaf at `address`, where there is one.
@@ -174,7 +178,7 @@ impl<A: Addend, const GROUPED: bool> Sink for One<'_, A, GROUPED> {
         // SAFETY: the rows are this worker's.
         A::singles(unsafe { self.out.range(self.base + row, count) })
     }
-    fn values<'r>(&self, leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> blend::LeafValues<'r> {
+    fn values<'r>(&self, leaves: evaluate::Leaves<'r>, room: &'r mut evaluate::Room) -> LeafValues<'r> {
         match self.own {
             true => leaves.values,
             false => A::filled(self.leaves.values, leaves, room),
@@ -298,7 +302,7 @@ impl Sink for ByOutput<'_> {
         // SAFETY: the sums are this worker's.
         Some(unsafe { self.sums.range(at, count) })
     }
-    fn values<'r>(&self, leaves: blend::Leaves<'r>, room: &'r mut blend::Room) -> blend::LeafValues<'r> {
+    fn values<'r>(&self, leaves: evaluate::Leaves<'r>, room: &'r mut evaluate::Room) -> LeafValues<'r> {
         match self.own {
             true => leaves.values,
             false => leaves.filled(self.leaves.values, room),

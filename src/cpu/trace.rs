@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{
     emit::Emission,
+    engine::Block,
     engines::Engine,
     program::Program,
     rows::{Row, Rows},
-    run::{Block, Run, State},
+    run::{Run, State},
     sink::{Shared, Sink},
 };
 use crate::{error::Result, forest::Aggregate, plan::cpu::Sum};

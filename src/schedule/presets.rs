@@ -216,12 +216,14 @@ fn default_walks(stats: &ForestStats) -> Schedule {
         let (sum, all) = counts.iter().enumerate().fold((0, 0), |(sum, all), (d, n)| (sum + d * n, all + n));
         sum as f64 / all.max(1) as f64
     };
+    let walk = &Machine::here().walk;
     let depth = stats.depths.len().saturating_sub(1) as i32;
-    let nearly_full = 2f64.powi(depth) * stats.trees as f64 <= 1.1 * stats.leaves as f64;
+    let nearly_full = 2f64.powi(depth) * stats.trees as f64 <= walk.places * stats.leaves as f64;
     let ordered = Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]);
     let near = ordered.parallel("b0").cache("b0");
-    let even = mean(&stats.leaf_depths) >= 0.75 * mean(&stats.depths);
-    let walked = if even { near.unroll_walk("b1", None) } else { near };
+    // Without leaf tests a walk takes as many steps as its tree has levels.
+    let untested = walk.many * mean(&stats.depths) <= walk.tested * mean(&stats.leaf_depths);
+    let walked = if untested { near.unroll_walk("b1", None) } else { near };
     walked.layout(if nearly_full { LayoutKind::Array } else { LayoutKind::Sparse })
 }
 

@@ -6,12 +6,13 @@
 //! loads of each other's steps busy. A missing value sets the carry, too, and goes where values below the threshold go: rows
 //! that have one are walked here only where no split sends it the other way.
 
+use super::{Block, BlockEngine, Source, Trees, Wanted, walk::Span, walks};
 use crate::cost::Machine;
 use crate::cpu::{
-    engine::walk::Span,
+    engines::Engine,
     isa::{Isa, isa},
-    rows::Rows,
-    sink::Sink,
+    rows::{Row, Rows},
+    sink::{Moved, Sink},
 };
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 
@@ -50,14 +51,58 @@ pub(in crate::cpu) struct Full {
     /// Whether some missing value goes where values not below the threshold go.
     missing_right: bool,
     columns: usize,
+    /// Seconds of a row.
+    seconds: f64,
     /// Whether the machine has AVX2.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     avx: bool,
 }
 
+impl BlockEngine for Full {
+    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+        if wanted.few_rows { Self::new(wanted.forest, wanted.order) } else { None }
+    }
+
+    fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {
+        source.singles().is_some_and(Rows::is_unit)
+    }
+
+    unsafe fn run<T: Row, S: Sink>(
+        &self,
+        trees: &Trees<'_>,
+        source: Source<'_, '_, T>,
+        block: Block,
+        rest: Engine,
+        sink: S,
+    ) {
+        let Some(rows) = source.singles() else {
+            unreachable!("full trees serve rows of `f32`, as they were handed over");
+        };
+        for r in 0..block.row.count {
+            match self.row(rows, block.row.at(r)) {
+                Some(values) => self.block(values, block.row.at(r), block.tree, sink),
+                None => {
+                    let (row, shape) = (block.row.one(r), block.shape.by_row());
+                    let sink = Moved { sink: sink.by(rest), by: 0 };
+                    // SAFETY: as promised to this function.
+                    unsafe { walks::portable(trees, rows, Block { row, shape, ..block }, sink) };
+                }
+            }
+        }
+    }
+
+    fn seconds(&self, rows: usize) -> f64 {
+        self.seconds * rows as f64
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&self.splits[..]) + size_of_val(&self.exits[..]) + size_of_val(&self.trees[..])
+    }
+}
+
 impl Full {
     /// `None` for a forest that asks more than thresholds, or is too large once it is full.
-    pub(in crate::cpu) fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
+    fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         let columns = forest.features.len();
         let mut full = Self {
             splits: Vec::new(),
@@ -65,6 +110,7 @@ impl Full {
             trees: Vec::with_capacity(order.len()),
             missing_right: false,
             columns,
+            seconds: 0.0,
             avx: isa() >= Isa::Avx2,
         };
         let depths: Vec<u32> = order.iter().map(|t| forest.trees[*t as usize].depth()).collect();
@@ -82,6 +128,8 @@ impl Full {
             full.trees.push(Tree { splits, exits, levels, slots });
             full.fill(&tree.nodes, levels, slots)?;
         }
+        let levels: f64 = full.trees.iter().map(|tree| f64::from(tree.levels)).sum();
+        full.seconds = Machine::here().walk.full * levels;
         (columns > 0).then_some(full)
     }
 
@@ -123,18 +171,8 @@ impl Full {
         Some(())
     }
 
-    pub(in crate::cpu) fn bytes(&self) -> usize {
-        size_of_val(&self.splits[..]) + size_of_val(&self.exits[..]) + size_of_val(&self.trees[..])
-    }
-
-    /// Seconds of a row, about.
-    pub(in crate::cpu) fn seconds(&self) -> f64 {
-        let levels: f64 = self.trees.iter().map(|tree| f64::from(tree.levels)).sum();
-        Machine::here().walk.full * levels
-    }
-
     /// The values of a row, where the row is one that can be walked here.
-    pub(in crate::cpu) fn row<'a>(&self, rows: &Rows<'a>, row: usize) -> Option<&'a [f32]> {
+    fn row<'a>(&self, rows: &Rows<'a>, row: usize) -> Option<&'a [f32]> {
         let values = rows.from(row).get(..self.columns).filter(|_| rows.is_unit())?;
         if !self.missing_right {
             return Some(values);
@@ -149,7 +187,7 @@ impl Full {
     }
 
     /// Walks a row's [values](Full::row) through every tree of `tree`, which are positions.
-    pub(in crate::cpu) fn block<S: Sink>(&self, values: &[f32], row: usize, tree: Span, sink: S) {
+    fn block<S: Sink>(&self, values: &[f32], row: usize, tree: Span, sink: S) {
         assert!(values.len() >= self.columns && tree.end() <= self.trees.len());
         let mut sum = S::Value::default();
         let mut take = |position: usize, slot: u32| match S::ONE_VALUE {

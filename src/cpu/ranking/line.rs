@@ -5,8 +5,6 @@ use crate::cpu::line::Line;
 
 /// Columns of a line.
 pub(crate) const LINE: usize = 16;
-/// Lines of a row that the hardware's own prefetch brings in time.
-pub(crate) const MOST_LINES: usize = 16;
 /// Thresholds of a column that layers count, at most.
 pub(crate) const MOST_LAYERS: usize = 4;
 

@@ -7,7 +7,7 @@
 
 use super::{
     super::line::Line,
-    line::{LINE, LineOf, MOST_LAYERS, MOST_LINES},
+    line::{LINE, LineOf, MOST_LAYERS},
     row_block::{LineRoom, RowBlock},
     search::{Layered, Missing, Search, Searched},
 };
@@ -109,7 +109,7 @@ impl Lines {
         for line in columns.chunk_by(|a, b| a.1.feature / LINE as u32 == b.1.feature / LINE as u32) {
             new.push(line, costs.map_or_else(Layering::default, |costs| best(&costs, line)));
         }
-        if new.lines.len() > MOST_LINES {
+        if new.lines.len() > Machine::here().hardware.prefetched {
             LineOf::ask_ahead(new.lines.iter_mut().map(|plan| &mut plan.line), AHEAD);
         }
         new

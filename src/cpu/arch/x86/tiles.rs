@@ -5,7 +5,7 @@
 
 use super::{avx2, avx512};
 use crate::cpu::{
-    engine::tiles::Tiles,
+    engine::tiles::tables::Tiles,
     engine::walk::{Shape, Span, Walkable},
     isa::{Isa, isa},
     nodes::Node,

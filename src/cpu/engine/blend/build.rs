@@ -1,8 +1,8 @@
 //! A tree as groups of splits, the cheapest there are by a count of what each kind costs.
 
 use super::{
+    evaluate::padded,
     groups::{BLOCK, Blend, Bottom, Group, MOST_LEAVES, Split, TURNED, Tree},
-    padded,
 };
 use crate::cpu::line::Line;
 use crate::{

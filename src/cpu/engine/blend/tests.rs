@@ -1,6 +1,10 @@
 //! Each way to evaluate a tree against the reference interpreter.
 
-use super::{BLOCK, Blend, Exits, LeafValues, Leaves, TOGETHER, TURNED, build, with_values};
+use super::{
+    build,
+    evaluate::{Exits, Leaves, TOGETHER, add, with_values},
+    groups::{BLOCK, Blend, LeafValues, TURNED},
+};
 use crate::cpu::arch::portable::blend as portable;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::arch::x86;
@@ -186,7 +190,7 @@ fn sums_take_the_values_of_the_leaves() {
                 let numbers = blend.evaluate(0, a, values);
                 let mut sums = vec![0.5f32; count];
                 // SAFETY: the numbers are of leaves, which have values.
-                unsafe { super::add(&numbers, own, &mut sums) };
+                unsafe { add(&numbers, own, &mut sums) };
                 assert_eq!(sums, expected, "{leaves} leaves, {count} rows");
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {

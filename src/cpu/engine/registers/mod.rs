@@ -9,8 +9,16 @@ mod build;
 #[cfg(test)]
 mod tests;
 
+use super::{Block, BlockEngine, Source, Trees, Wanted};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::arch::x86::avx512::registers as kernel;
+use crate::cpu::{
+    engines::Engine,
+    isa::{Isa, isa},
+    rows::Row,
+    sink::Sink,
+};
 use crate::forest::Forest;
-use crate::isa::{Isa, isa};
 
 /// Columns that a row in registers has, at most.
 pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
@@ -61,12 +69,8 @@ pub(in crate::cpu) struct Registers {
 
 impl Registers {
     /// For a machine that has the kernel; `None` for a forest that asks more than thresholds or reads too many columns.
-    pub(in crate::cpu) fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
+    fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         if isa() < Isa::Avx512 { None } else { build::build(forest, order) }
-    }
-
-    pub(in crate::cpu) fn bytes(&self) -> usize {
-        size_of_val(&self.tiles[..]) + size_of_val(&self.trees[..])
     }
 
     /// The column at each place of a row in registers, where that is not its number.
@@ -74,13 +78,49 @@ impl Registers {
         self.columns.as_deref()
     }
 
-    /// Seconds of a row, about.
-    pub(in crate::cpu) fn seconds(&self) -> f64 {
-        self.seconds
-    }
-
     /// Places of a row in registers.
     pub(in crate::cpu) fn places(&self) -> usize {
         self.places
+    }
+}
+
+impl BlockEngine for Registers {
+    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+        let able = wanted.few_rows && !wanted.scalar;
+        if able { Self::new(wanted.forest, wanted.order) } else { None }
+    }
+
+    fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {
+        // Its thresholds are `f32`.
+        matches!(source, Source::Rows(rows) if T::doubles(rows).is_none() || trees.wide.is_none())
+    }
+
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    unsafe fn run<T: Row, S: Sink>(
+        &self,
+        _: &Trees<'_>,
+        source: Source<'_, '_, T>,
+        Block { row, tree, .. }: Block,
+        _: Engine,
+        sink: S,
+    ) {
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("it is built on x86-64 only");
+        #[cfg(target_arch = "x86_64")]
+        match source {
+            // SAFETY: it is built where the machine has AVX-512; otherwise as promised to this function.
+            Source::Rows(rows) => unsafe { kernel::block(self, rows, row, tree, sink) },
+            Source::Copy(_) | Source::Ranks(_) => {
+                unreachable!("a row is brought into registers as it was handed over")
+            }
+        }
+    }
+
+    fn seconds(&self, rows: usize) -> f64 {
+        self.seconds * rows as f64
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&self.tiles[..]) + size_of_val(&self.trees[..])
     }
 }

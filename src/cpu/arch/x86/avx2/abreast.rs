@@ -13,8 +13,6 @@ use crate::cpu::{
     sink::Sink,
 };
 
-/// Of fewer trees walks one by one are done sooner.
-pub(in crate::cpu) const TREES_AT_LEAST: usize = LANES;
 /// Trees whose leaves are found before any is looked at.
 const TREES: usize = 512;
 

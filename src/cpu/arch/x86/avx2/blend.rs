@@ -141,7 +141,7 @@ pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
 /// Evaluates a tree for some blocks of rows, and adds to the sum of each row, as many as there are sums, the value of its leaf.
 ///
 /// # Safety
-/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::engine::blend::padded`] says.
+/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::engine::blend::evaluate::padded`] says.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     blend: &Blend,

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::super::tiles::{MOST, Walks, kernels};
 use crate::{
     cpu::{
-        engine::tiles::Tiles,
+        engine::tiles::tables::Tiles,
         engine::walk::{Shape, Walkable},
         nodes::{FEATURE, Node},
     },

@@ -174,7 +174,7 @@ pub(in crate::cpu) unsafe fn numbers(
 /// Evaluates a tree for some blocks of rows, and adds to the sum of each row, as many as there are sums, the value of its leaf.
 ///
 /// # Safety
-/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::engine::blend::padded`] says, whose
+/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::engine::blend::evaluate::padded`] says, whose
 /// planes are there only where [`permutes_bytes`].
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::cpu) unsafe fn add_up<const R: usize>(

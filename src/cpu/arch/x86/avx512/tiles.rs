@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     cpu::{
-        engine::tiles::Tiles,
+        engine::tiles::tables::Tiles,
         engine::walk::{Shape, Walkable},
         nodes::{FEATURE, Node},
     },

@@ -1,0 +1,59 @@
+//! A row through 64 trees abreast, by gathers: for a few rows of any number of columns.
+
+use super::{Block, BlockEngine, Source, Trees, Wanted, vectors};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::{arch::x86::avx2::abreast as kernel, encoded::of_encoding};
+use crate::{
+    cost::Machine,
+    cpu::{engines::Engine, rows::Row, sink::Sink},
+};
+
+/// Trees of a block, at least: of fewer, walks one by one are done sooner.
+const TREES: usize = 8;
+
+/// Trees abreast; it has no tables but the nodes.
+#[derive(Clone, Debug)]
+pub(in crate::cpu) struct Abreast {
+    /// Seconds of a row.
+    row: f64,
+}
+
+impl BlockEngine for Abreast {
+    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+        let columns = wanted.forest.features.len();
+        let able = vectors::Vectors::can_serve(wanted.plan, columns, wanted.scalar);
+        (able && wanted.few_rows && wanted.order.len() >= TREES)
+            .then(|| Self { row: Machine::here().walk.abreast * wanted.nodes.steps() as f64 })
+    }
+
+    fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
+        let room = block.tree.step == 1 && block.tree.count >= TREES;
+        room && source.singles().is_some_and(vectors::fits) && trees.can_be_gathered()
+    }
+
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    unsafe fn run<T: Row, S: Sink>(
+        &self,
+        trees: &Trees<'_>,
+        source: Source<'_, '_, T>,
+        Block { row, tree, .. }: Block,
+        _: Engine,
+        sink: S,
+    ) {
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("it is built on x86-64 only");
+        #[cfg(target_arch = "x86_64")]
+        match source.singles() {
+            // SAFETY: the engine serves the block, so that rows fit; otherwise as promised to this function. Vectors can serve the plan,
+            // so that no node is a tile.
+            Some(rows) => unsafe {
+                of_encoding!(trees.nodes, nodes => kernel::block(nodes, rows, row, tree, sink), _ => {})
+            },
+            None => unreachable!("trees abreast serve rows of `f32`, as they were handed over"),
+        }
+    }
+
+    fn seconds(&self, rows: usize) -> f64 {
+        self.row * rows as f64
+    }
+}

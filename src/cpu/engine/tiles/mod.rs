@@ -1,0 +1,66 @@
+//! Walks by tiles of nodes in vectors: for schedules with `tileNodes`.
+
+pub(in crate::cpu) mod tables;
+
+use super::{Block, BlockEngine, Source, Trees, Wanted};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::{arch::x86::tiles as kernel, sink::Moved};
+use crate::{
+    cost::Machine,
+    cpu::{
+        encoded::Encoded,
+        engines::Engine,
+        isa::{Isa, isa},
+        rows::Row,
+        sink::Sink,
+    },
+};
+
+/// Walks by tiles; its tables are the forest's nodes in another form, which [`Walks`](super::walks::Walks) read, too.
+#[derive(Clone, Debug)]
+pub(in crate::cpu) struct TileWalks {
+    /// Seconds of a row.
+    row: f64,
+}
+
+impl BlockEngine for TileWalks {
+    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+        let tiled = matches!(wanted.nodes, Encoded::Tiled(_)) && !wanted.plan.questions;
+        (tiled && isa() >= Isa::Avx2 && !wanted.scalar)
+            .then(|| Self { row: Machine::here().walk.one * wanted.nodes.steps() as f64 })
+    }
+
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if let (Encoded::Tiled(tiles), Some(rows)) = (trees.nodes, source.singles()) {
+            return kernel::available(tiles, rows, block.row, block.shape);
+        }
+        false
+    }
+
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    unsafe fn run<T: Row, S: Sink>(
+        &self,
+        trees: &Trees<'_>,
+        source: Source<'_, '_, T>,
+        Block { row, tree, shape }: Block,
+        _: Engine,
+        sink: S,
+    ) {
+        #[cfg(not(target_arch = "x86_64"))]
+        unreachable!("it is built on x86-64 only");
+        #[cfg(target_arch = "x86_64")]
+        match (trees.nodes, source.singles()) {
+            // SAFETY: the engine serves the block, and no tile asks a question; otherwise as promised to this function.
+            (Encoded::Tiled(tiles), Some(rows)) => unsafe {
+                kernel::block(tiles, rows, row, tree, shape, Moved { sink, by: 0 });
+            },
+            _ => unreachable!("tiles serve rows of `f32`, as they were handed over"),
+        }
+    }
+
+    fn seconds(&self, rows: usize) -> f64 {
+        self.row * rows as f64
+    }
+}
