@@ -112,41 +112,6 @@ pub(super) struct Leaves<'a, A> {
     pub(super) values: &'a [A],
 }
 
-/// Rows that a kernel counts from row `by` on.
-#[derive(Clone, Copy)]
-pub(super) struct Moved<S> {
-    pub(super) sink: S,
-    pub(super) by: usize,
-}
-
-impl<S: Sink> Sink for Moved<S> {
-    const ONE_VALUE: bool = S::ONE_VALUE;
-    type Value = S::Value;
-    fn by(self, engine: Engine) -> Self {
-        Self { sink: self.sink.by(engine), ..self }
-    }
-    #[inline(always)]
-    fn leaf(&self, row: usize, position: usize, address: u32) {
-        self.sink.leaf(row + self.by, position, address);
-    }
-    #[inline(always)]
-    fn slot(&self, row: usize, position: usize, slot: usize) {
-        self.sink.slot(row + self.by, position, slot);
-    }
-    #[inline(always)]
-    fn value(&self, address: u32) -> S::Value {
-        self.sink.value(address)
-    }
-    #[inline(always)]
-    fn slot_value(&self, slot: usize) -> S::Value {
-        self.sink.slot_value(slot)
-    }
-    #[inline(always)]
-    fn add(&self, row: usize, sum: S::Value) {
-        self.sink.add(row + self.by, sum);
-    }
-}
-
 /// Sums of a single output. `GROUPED` says whether some of a row's leaves may be added up before they are added to its sum.
 #[derive(Clone, Copy)]
 pub(super) struct One<'a, A, const GROUPED: bool> {

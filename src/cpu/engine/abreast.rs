@@ -1,5 +1,7 @@
 //! A row through 64 trees abreast, by gathers: for a few rows of any number of columns.
 
+#[cfg(target_arch = "x86_64")]
+use super::hand_over;
 use super::{Block, BlockEngine, Source, Trees, Wanted, vectors};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86::avx2::abreast as kernel, encoded::of_encoding};
@@ -36,7 +38,7 @@ impl BlockEngine for Abreast {
         &self,
         trees: &Trees<'_>,
         source: Source<'_, '_, T>,
-        Block { row, tree, .. }: Block,
+        block: Block,
         _: Engine,
         sink: S,
     ) {
@@ -46,9 +48,14 @@ impl BlockEngine for Abreast {
         match source.singles() {
             // SAFETY: the engine serves the block, so that rows fit; otherwise as promised to this function. Vectors can serve the plan,
             // so that no node is a tile.
-            Some(rows) => unsafe {
-                of_encoding!(trees.nodes, nodes => kernel::block(nodes, rows, row, tree, sink), _ => {})
-            },
+            Some(rows) => hand_over(
+                Block { shape: block.shape.by_row(), ..block },
+                0,
+                sink,
+                &mut |row, tree, found| unsafe {
+                    of_encoding!(trees.nodes, nodes => kernel::block(nodes, rows, row, tree, found), _ => {})
+                },
+            ),
             None => unreachable!("trees abreast serve rows of `f32`, as they were handed over"),
         }
     }

@@ -6,13 +6,13 @@
 //! loads of each other's steps busy. A missing value sets the carry, too, and goes where values below the threshold go: rows
 //! that have one are walked here only where no split sends it the other way.
 
-use super::{Block, BlockEngine, Source, Trees, Wanted, walk::Span, walks};
+use super::{Block, BlockEngine, Source, Trees, Wanted, hand_over, walk::Span, walks};
 use crate::cost::Machine;
 use crate::cpu::{
     engines::Engine,
     isa::{Isa, isa},
     rows::{Row, Rows},
-    sink::{Moved, Sink},
+    sink::Sink,
 };
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 
@@ -83,9 +83,11 @@ impl BlockEngine for Full {
                 Some(values) => self.block(values, block.row.at(r), block.tree, sink),
                 None => {
                     let (row, shape) = (block.row.one(r), block.shape.by_row());
-                    let sink = Moved { sink: sink.by(rest), by: 0 };
+                    let block = Block { row, shape, ..block };
                     // SAFETY: as promised to this function.
-                    unsafe { walks::portable(trees, rows, Block { row, shape, ..block }, sink) };
+                    hand_over(block, 0, sink.by(rest), &mut |row, tree, found| unsafe {
+                        walks::portable(trees, rows, Block { row, tree, shape }, found);
+                    });
                 }
             }
         }

@@ -36,7 +36,7 @@ use crate::{
     plan::{Cpu, Plan},
     schedule::FewRows,
 };
-use walk::{Shape, Span};
+use walk::{Found, MOST_FOUND, Shape, Span};
 
 /// What an engine is built for.
 pub(super) struct Wanted<'a> {
@@ -142,5 +142,47 @@ pub(super) trait BlockEngine: Sized {
     /// Bytes of its tables, besides the nodes that every program has.
     fn bytes(&self) -> usize {
         0
+    }
+}
+
+/// Has `find` find the leaves of a block, as many at a time as [`Found`] has room for, and hands them to `sink`, which counts rows from
+/// `by` on. `find` is given rows and trees, and puts a tree's rows side by side where rows are inside, otherwise a row's trees.
+#[inline(never)]
+fn hand_over<S: Sink>(block: Block, by: usize, sink: S, find: &mut dyn FnMut(Span, Span, &mut Found)) {
+    let Block { row, tree, shape } = block;
+    let mut found = [0; MOST_FOUND];
+    if shape.rows_inside {
+        let rows = row.count.clamp(1, MOST_FOUND);
+        for tree in tree.parts(MOST_FOUND / rows) {
+            for row in row.parts(rows) {
+                find(row, tree, &mut found);
+                for (t, found) in found.chunks_exact(row.count).enumerate().take(tree.count) {
+                    let position = tree.at(t);
+                    let each = found.iter().enumerate();
+                    each.for_each(|(r, address)| sink.leaf(row.at(r) + by, position, *address));
+                }
+            }
+        }
+        return;
+    }
+    let trees = tree.count.clamp(1, MOST_FOUND);
+    for row in row.parts(MOST_FOUND / trees) {
+        // Of more trees than there is room for, a row at a time.
+        let mut sum = S::Value::default();
+        for tree in tree.parts(trees) {
+            find(row, tree, &mut found);
+            for (r, found) in found.chunks_exact(tree.count).enumerate().take(row.count) {
+                let row = row.at(r) + by;
+                if !S::ONE_VALUE {
+                    let each = found.iter().enumerate();
+                    each.for_each(|(t, address)| sink.leaf(row, tree.at(t), *address));
+                    continue;
+                }
+                found.iter().for_each(|address| sum += sink.value(*address));
+                if tree.end() == block.tree.end() {
+                    sink.add(row, std::mem::take(&mut sum));
+                }
+            }
+        }
     }
 }

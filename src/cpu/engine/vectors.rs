@@ -1,8 +1,11 @@
 //! A tree's walks of many rows in vectors, 64 rows at a time: AVX-512's and AVX2's.
 
-#[cfg(target_arch = "x86_64")]
-use super::walk::{From, Span};
 use super::{Block, BlockEngine, Source, Trees, Wanted};
+#[cfg(target_arch = "x86_64")]
+use super::{
+    hand_over,
+    walk::{Found, From, Span},
+};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86, encoded::of_encoding, window::Window};
 use crate::{
@@ -98,12 +101,15 @@ impl BlockEngine for Vectors {
 /// As for [`BlockEngine::run`]; rows [fit](fits).
 #[cfg(target_arch = "x86_64")]
 unsafe fn in_vectors<F: x86::Source, S: Sink>(trees: &Trees<'_>, rows: F, block: Block, sink: S) {
-    let Block { row, tree, shape } = block;
-    // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes. Tiles have kernels of their own.
-    unsafe { of_encoding!(trees.nodes, nodes => x86::block(nodes, rows, row, tree, shape, sink), _ => {}) }
+    hand_over(block, 0, sink, &mut |row, tree, found| {
+        // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes. Tiles have kernels of their own.
+        unsafe {
+            of_encoding!(trees.nodes, nodes => x86::block(nodes, rows, row, tree, block.shape, found), _ => {})
+        }
+    });
 }
 
-/// Walks on ranks, each tree through all rows before the next.
+/// Walks on ranks.
 ///
 /// # Safety
 /// As for [`BlockEngine::run`].
@@ -114,24 +120,22 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     block: Block,
     sink: S,
 ) {
-    for t in 0..block.tree.count {
-        // SAFETY: as promised to this function.
-        unsafe { in_vectors(trees, ranks, block.of_tree(t), sink) };
-    }
+    // SAFETY: as promised to this function.
+    unsafe { in_vectors(trees, ranks, block, sink) }
 }
 
 /// Walks of a tree that go on from an address for each row; all of the rows are in one block of the window.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`]; the addresses are of nodes of the tree.
+/// As for [`BlockEngine::run`]; the addresses are of nodes of the tree, 64 of them.
 #[cfg(target_arch = "x86_64")]
-pub(in crate::cpu) unsafe fn walk_on<S: Sink>(
+pub(in crate::cpu) unsafe fn walk_on(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
     row: Span,
     from: From<'_>,
-    sink: S,
+    found: &mut Found,
 ) {
     // SAFETY: as promised to this function. Blends, which come before, are of layouts without tiles.
-    unsafe { of_encoding!(trees.nodes, nodes => x86::walk_on(nodes, ranks, row, from, sink), _ => {}) }
+    unsafe { of_encoding!(trees.nodes, nodes => x86::walk_on(nodes, ranks, row, from, found), _ => {}) }
 }

@@ -3,9 +3,15 @@
 use crate::cpu::{
     nodes::Compare,
     rows::{Read, Row, Rows},
-    sink::Sink,
 };
 use crate::plan::Rest;
+
+/// Leaves that a kernel finds before they are handed over, at most.
+pub(in crate::cpu) const MOST_FOUND: usize = 512;
+
+/// The addresses of the leaves that walks end at: a tree's rows side by side where rows are inside, otherwise a row's trees. Kernels know
+/// nothing of what becomes of leaves, so each is compiled once.
+pub(in crate::cpu) type Found = [u32; MOST_FOUND];
 
 /// A forest in memory, as walks go through it: node by node, or tile by tile.
 pub(in crate::cpu) trait Walkable {
@@ -66,6 +72,12 @@ impl Span {
 
     pub(in crate::cpu) fn at(self, k: usize) -> usize {
         self.start + k * self.step
+    }
+
+    /// The same in parts of so many positions, the last of what is left.
+    pub(in crate::cpu) fn parts(self, most: usize) -> impl Iterator<Item = Self> {
+        let part = move |k| Self { start: self.at(k), step: self.step, count: most.min(self.count - k) };
+        (0..self.count).step_by(most.max(1)).map(part)
     }
 
     /// Those of the positions that are in a range.
@@ -144,7 +156,8 @@ unsafe fn walk<
     trees: [(u32, u32); L],
     shape: Shape,
 ) -> [u32; L] {
-    let mut at = trees.map(|t| t.0);
+    let mut at = [0; L];
+    (0..L).for_each(|l| at[l] = trees[l].0);
     for _ in 0..shape.steps {
         for l in 0..L {
             // SAFETY: as promised to this function.
@@ -157,12 +170,17 @@ unsafe fn walk<
     let mut tested = shape.tested;
     loop {
         if tested > 0 {
-            // SAFETY: as promised to this function.
-            at = at.map(|at| unsafe { nodes.past_hop(at) });
+            for at in &mut at {
+                // SAFETY: as promised to this function.
+                *at = unsafe { nodes.past_hop(*at) };
+            }
             tested -= 1;
         }
-        // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
-        let open: [bool; L] = std::array::from_fn(|l| unsafe { !nodes.is_leaf(at[l]) });
+        let mut open = [false; L];
+        for l in 0..L {
+            // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
+            open[l] = unsafe { !nodes.is_leaf(at[l]) };
+        }
         if !open.contains(&true) {
             return at;
         }
@@ -188,31 +206,31 @@ pub(in crate::cpu) struct From<'a> {
 /// # Safety
 /// Rows are in range and have the forest's columns; there is an address for each, of a node of the tree at the position; no
 /// node asks a question.
-pub(in crate::cpu) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>, S: Sink>(
+pub(in crate::cpu) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>>(
     nodes: &N,
     rows: &Rows<'_, T>,
     row: Span,
     from: From<'_>,
-    sink: S,
+    found: &mut Found,
 ) {
     /// Walks side by side.
     const L: usize = 4;
     let (_, constant) = nodes.start(from.position);
     for r in (0..row.count).step_by(L) {
-        // A walk past the last row is the last row's again.
-        let own: [usize; L] = std::array::from_fn(|l| (r + l).min(row.count - 1));
-        let trees = own.map(|r| (from.addresses[r], constant));
-        // SAFETY: as promised to this function.
-        let found = unsafe {
-            walk::<N, T, false, false, L>(nodes, rows, own.map(|r| row.at(r)), trees, Shape::PLAIN)
-        };
-        for (l, found) in found.iter().enumerate().take(row.count - r) {
-            sink.leaf(row.at(r + l), from.position, *found);
+        let (mut own, mut trees) = ([0; L], [(0, constant); L]);
+        for l in 0..L {
+            // A walk past the last row is the last row's again.
+            let r = (r + l).min(row.count - 1);
+            (own[l], trees[l].0) = (row.at(r), from.addresses[r]);
         }
+        // SAFETY: as promised to this function.
+        let ends = unsafe { walk::<N, T, false, false, L>(nodes, rows, own, trees, Shape::PLAIN) };
+        let count = L.min(row.count - r);
+        found[r..r + count].copy_from_slice(&ends[..count]);
     }
 }
 
-/// Runs a block: every row of `row` against every tree of `tree`, in the shape's order.
+/// Walks every row of `row` through every tree of `tree`, at most [`MOST_FOUND`] walks, with as many side by side as the shape says.
 ///
 /// # Safety
 /// Rows are in range and have the forest's columns, trees are positions, `UNIT` only where rows are; the shape's
@@ -220,7 +238,6 @@ pub(in crate::cpu) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>, S: 
 pub(in crate::cpu) unsafe fn block<
     N: Walkable,
     T: Row + Read<N::Compare>,
-    S: Sink,
     const QUESTIONS: bool,
     const UNIT: bool,
 >(
@@ -229,27 +246,28 @@ pub(in crate::cpu) unsafe fn block<
     row: Span,
     tree: Span,
     shape: Shape,
-    sink: S,
+    found: &mut Found,
 ) {
     // Rows that are walked together come to a tree's leaves in the order they had: that costs nothing, and their loads overlap.
     let together = if shape.rows_inside && shape.lanes == 1 { 8 } else { shape.lanes };
     // SAFETY: as promised to this function.
     unsafe {
         match together {
-            8.. => lanes::<N, T, S, QUESTIONS, UNIT, 8>(nodes, rows, row, tree, shape, sink),
-            4..8 => lanes::<N, T, S, QUESTIONS, UNIT, 4>(nodes, rows, row, tree, shape, sink),
-            2..4 => lanes::<N, T, S, QUESTIONS, UNIT, 2>(nodes, rows, row, tree, shape, sink),
-            _ => lanes::<N, T, S, QUESTIONS, UNIT, 1>(nodes, rows, row, tree, shape, sink),
+            8.. => lanes::<N, T, QUESTIONS, UNIT, 8>(nodes, rows, row, tree, shape, found),
+            4..8 => lanes::<N, T, QUESTIONS, UNIT, 4>(nodes, rows, row, tree, shape, found),
+            2..4 => lanes::<N, T, QUESTIONS, UNIT, 2>(nodes, rows, row, tree, shape, found),
+            _ => lanes::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, row, tree, shape, found),
         }
     }
 }
 
+/// The same with `L` walks side by side.
+///
 /// # Safety
 /// As for [`block`].
 pub(in crate::cpu) unsafe fn lanes<
     N: Walkable,
     T: Row + Read<N::Compare>,
-    S: Sink,
     const QUESTIONS: bool,
     const UNIT: bool,
     const L: usize,
@@ -259,58 +277,52 @@ pub(in crate::cpu) unsafe fn lanes<
     row: Span,
     tree: Span,
     shape: Shape,
-    sink: S,
+    found: &mut Found,
 ) {
-    let root = |position: usize| nodes.start(position);
     if shape.rows_inside {
-        for t in 0..tree.count {
+        for (t, found) in found.chunks_exact_mut(row.count.max(1)).enumerate().take(tree.count) {
             let position = tree.at(t);
-            let tree = root(position);
+            let start = nodes.start(position);
             let shape = shape.of_trees(nodes, &[position]);
             let mut r = 0;
             while r + L <= row.count {
-                let group = std::array::from_fn(|l| row.at(r + l));
+                let mut group = [0; L];
+                (0..L).for_each(|l| group[l] = row.at(r + l));
                 // SAFETY: as promised to this function.
-                let found = unsafe { walk::<N, T, QUESTIONS, UNIT, L>(nodes, rows, group, [tree; L], shape) };
-                (0..L).for_each(|l| sink.leaf(group[l], position, found[l]));
+                let ends = unsafe { walk::<N, T, QUESTIONS, UNIT, L>(nodes, rows, group, [start; L], shape) };
+                found[r..r + L].copy_from_slice(&ends);
                 r += L;
             }
             for r in r..row.count {
                 // SAFETY: as promised to this function.
-                let found =
-                    unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row.at(r)], [tree], shape) };
-                sink.leaf(row.at(r), position, found[0]);
+                let [end] =
+                    unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row.at(r)], [start], shape) };
+                found[r] = end;
             }
         }
     } else {
-        for r in 0..row.count {
+        for (r, found) in found.chunks_exact_mut(tree.count.max(1)).enumerate().take(row.count) {
             let row = row.at(r);
-            let mut sum = S::Value::default();
-            let mut take = |position: usize, address: u32| match S::ONE_VALUE {
-                true => sum += sink.value(address),
-                false => sink.leaf(row, position, address),
-            };
             let mut t = 0;
             while t + L <= tree.count {
-                let group = std::array::from_fn(|l| tree.at(t + l));
+                let (mut group, mut starts) = ([0; L], [(0, 0); L]);
+                for l in 0..L {
+                    group[l] = tree.at(t + l);
+                    starts[l] = nodes.start(group[l]);
+                }
                 let shape = shape.of_trees(nodes, &group);
                 // SAFETY: as promised to this function.
-                let found = unsafe {
-                    walk::<N, T, QUESTIONS, UNIT, L>(nodes, rows, [row; L], group.map(root), shape)
-                };
-                (0..L).for_each(|l| take(group[l], found[l]));
+                let ends = unsafe { walk::<N, T, QUESTIONS, UNIT, L>(nodes, rows, [row; L], starts, shape) };
+                found[t..t + L].copy_from_slice(&ends);
                 t += L;
             }
             for t in t..tree.count {
                 let position = tree.at(t);
                 let shape = shape.of_trees(nodes, &[position]);
+                let start = [nodes.start(position)];
                 // SAFETY: as promised to this function.
-                let found =
-                    unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], [root(position)], shape) };
-                take(position, found[0]);
-            }
-            if S::ONE_VALUE {
-                sink.add(row, sum);
+                let [end] = unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], start, shape) };
+                found[t] = end;
             }
         }
     }

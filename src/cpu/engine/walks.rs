@@ -1,8 +1,8 @@
 //! Walks a split a step, on every machine: what runs where no other engine serves.
 
 use super::{
-    Block, BlockEngine, Source, Trees, Wanted,
-    walk::{self, From, Span, Walkable},
+    Block, BlockEngine, Source, Trees, Wanted, hand_over,
+    walk::{self, Found, From, Span, Walkable},
 };
 use crate::{
     cost::Machine,
@@ -10,7 +10,7 @@ use crate::{
         encoded::of_encoding,
         engines::Engine,
         rows::{Read, Row, Rows},
-        sink::{Moved, Sink},
+        sink::Sink,
         window::Window,
     },
 };
@@ -46,18 +46,21 @@ impl BlockEngine for Walks {
         _: Engine,
         sink: S,
     ) {
-        // SAFETY: as promised to this function; the parts of a window are as many rows as the block has there.
-        unsafe {
-            match source {
-                // The kernels for windows serve here, too, and are compiled once.
-                Source::Rows(rows) => in_rows(trees, rows, block, Moved { sink, by: 0 }),
-                Source::Copy(window) => {
-                    by_block(window, block.row, |rows, row, by| {
-                        portable(trees, rows, Block { row, ..block }, Moved { sink, by });
-                    });
-                }
-                Source::Ranks(ranks) => in_ranks(trees, ranks, block, sink),
+        match source {
+            Source::Rows(rows) => {
+                // SAFETY: as promised to this function.
+                hand_over(block, 0, sink, &mut |row, tree, found| unsafe {
+                    in_rows(trees, rows, Block { row, tree, ..block }, found);
+                });
             }
+            Source::Copy(window) => by_block(window, block.row, |rows, row, by| {
+                // SAFETY: as promised to this function; the part of the window has the rows.
+                hand_over(Block { row, ..block }, by, sink, &mut |row, tree, found| unsafe {
+                    portable(trees, rows, Block { row, tree, ..block }, found);
+                });
+            }),
+            // SAFETY: as promised to this function.
+            Source::Ranks(ranks) => unsafe { in_ranks(trees, ranks, block, sink) },
         }
     }
 
@@ -80,15 +83,15 @@ fn by_block<T: Row>(window: Window<'_, T>, row: Span, mut f: impl FnMut(&Rows<'_
 }
 
 /// # Safety
-/// As for [`BlockEngine::run`].
-unsafe fn in_rows<T: Row, S: Sink>(trees: &Trees<'_>, rows: &Rows<'_, T>, block: Block, sink: S) {
+/// As for [`BlockEngine::run`]; the block has room in `found`.
+unsafe fn in_rows<T: Row>(trees: &Trees<'_>, rows: &Rows<'_, T>, block: Block, found: &mut Found) {
     // SAFETY: as promised to this function.
     unsafe {
         match (T::doubles(rows), T::singles(rows), trees.wide) {
-            (Some(rows), _, Some(wide)) => of_encoding!(wide, nodes => plain(nodes, rows, block, sink)),
-            (Some(rows), _, None) => of_encoding!(trees.nodes, nodes => plain(nodes, rows, block, sink)),
-            (None, Some(rows), _) => portable(trees, rows, block, sink),
-            (None, None, _) => of_encoding!(trees.nodes, nodes => plain(nodes, rows, block, sink)),
+            (Some(rows), _, Some(wide)) => of_encoding!(wide, nodes => plain(nodes, rows, block, found)),
+            (Some(rows), _, None) => of_encoding!(trees.nodes, nodes => plain(nodes, rows, block, found)),
+            (None, Some(rows), _) => portable(trees, rows, block, found),
+            (None, None, _) => of_encoding!(trees.nodes, nodes => plain(nodes, rows, block, found)),
         }
     }
 }
@@ -105,9 +108,10 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
 ) {
     let walk = |block: Block| {
         by_block(ranks, block.row, |rows, row, by| {
-            let (block, sink) = (Block { row, ..block }, Moved { sink, by });
-            // SAFETY: as promised to this function.
-            unsafe { of_encoding!(trees.nodes, nodes => plain(nodes, rows, block, sink)) }
+            // SAFETY: as promised to this function; the part of the window has the rows.
+            hand_over(Block { row, ..block }, by, sink, &mut |row, tree, found| unsafe {
+                in_rows(trees, rows, Block { row, tree, ..block }, found);
+            });
         });
     };
     match block.shape.rows_inside {
@@ -120,50 +124,49 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
 ///
 /// # Safety
 /// As for [`BlockEngine::run`]; the addresses are of nodes of the tree.
-pub(in crate::cpu) unsafe fn walk_on<S: Sink>(
+pub(in crate::cpu) unsafe fn walk_on(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
     row: Span,
     from: From<'_>,
-    sink: S,
+    found: &mut Found,
 ) {
     let (rows, place) = ranks.rows(row.start);
     let part = Span { start: place, ..row };
-    let sink = Moved { sink, by: row.start - place };
     // SAFETY: as promised to this function. Blends, which come before, are of layouts without tiles.
-    unsafe { of_encoding!(trees.nodes, nodes => walk::walk_on(nodes, &rows, part, from, sink), _ => {}) }
+    unsafe { of_encoding!(trees.nodes, nodes => walk::walk_on(nodes, &rows, part, from, found), _ => {}) }
 }
 
 /// The one kernel for rows other than `f32`: any strides, any question, four walks side by side.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`].
-unsafe fn plain<N: Walkable, D: Row + Read<N::Compare>, S: Sink>(
+/// As for [`BlockEngine::run`]; the block has room in `found`.
+unsafe fn plain<N: Walkable, D: Row + Read<N::Compare>>(
     nodes: &N,
     rows: &Rows<'_, D>,
     Block { row, tree, shape }: Block,
-    sink: S,
+    found: &mut Found,
 ) {
     // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes.
-    unsafe { walk::lanes::<N, D, S, true, false, 4>(nodes, rows, row, tree, shape, sink) }
+    unsafe { walk::lanes::<N, D, true, false, 4>(nodes, rows, row, tree, shape, found) }
 }
 
 /// Walks of `f32` rows.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`].
-pub(in crate::cpu) unsafe fn portable<S: Sink>(
+/// As for [`BlockEngine::run`]; the block has room in `found`.
+pub(in crate::cpu) unsafe fn portable(
     trees: &Trees<'_>,
     rows: &Rows<'_>,
     Block { row, tree, shape }: Block,
-    sink: S,
+    found: &mut Found,
 ) {
     // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes.
     unsafe {
         of_encoding!(trees.nodes, nodes => match (trees.questions, rows.is_unit()) {
-            (false, true) => walk::block::<_, f32, S, false, true>(nodes, rows, row, tree, shape, sink),
-            (false, false) => walk::block::<_, f32, S, false, false>(nodes, rows, row, tree, shape, sink),
-            (true, _) => walk::block::<_, f32, S, true, false>(nodes, rows, row, tree, shape, sink),
+            (false, true) => walk::block::<_, f32, false, true>(nodes, rows, row, tree, shape, found),
+            (false, false) => walk::block::<_, f32, false, false>(nodes, rows, row, tree, shape, found),
+            (true, _) => walk::block::<_, f32, true, false>(nodes, rows, row, tree, shape, found),
         })
     }
 }

@@ -6,12 +6,7 @@ pub(super) use prost::bytes::Bytes;
 use super::super::{ErrorKind, ImportError, Place};
 use super::{CONVERT_AGAIN, at};
 
-/// Made from `proto/onnx.proto`.
-#[allow(missing_docs, unused_qualifications, clippy::all, clippy::pedantic)]
-pub(super) mod messages {
-    include!(concat!(env!("OUT_DIR"), "/onnx.rs"));
-}
-pub(super) use messages::{AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+pub(super) use super::messages::{AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 
 /// A type of numbers, as ONNX counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -74,7 +74,7 @@ fn node(op: &str, domain: &str, from: &[&str], to: &[&str], attributes: Vec<Attr
 
 /// A graph of an input `X` of that type and these operators and outputs.
 fn graph(element: i32, nodes: Vec<NodeProto>, outputs: &[&str]) -> Vec<u8> {
-    use super::proto::messages::{GraphProto, TypeProto, type_proto};
+    use super::messages::{GraphProto, TypeProto, type_proto};
     let value = |name: &str, r#type| ValueInfoProto { name: name.into(), r#type }.encode_to_vec().into();
     let tensor = type_proto::Tensor { elem_type: element, shape: None };
     let graph = GraphProto {

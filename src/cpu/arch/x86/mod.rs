@@ -10,11 +10,10 @@ pub(in crate::cpu) mod tiles;
 pub(in crate::cpu) use copy::columns;
 
 use crate::cpu::{
-    engine::walk::{From, Shape, Span},
+    engine::walk::{Found, From, Shape, Span},
     isa::{Isa, isa},
     nodes::{Nodes, TOP_LEVELS, TOP_LEVELS_8},
     rows::Rows,
-    sink::Sink,
     window::{BLOCK, Window},
 };
 
@@ -64,23 +63,23 @@ impl<F: avx512::Source16 + avx2::Source8> Source for F {}
 pub(in crate::cpu) trait VectorRule: avx512::Rule16 + avx2::Rule8 {}
 impl<R: avx512::Rule16 + avx2::Rule8> VectorRule for R {}
 
-/// A block with rows inside, `row.step` 1: each tree against 64 rows at a time.
+/// A block with rows inside, `row.step` 1: each tree against 64 rows at a time. A tree's rows lie side by side in `found`.
 ///
 /// # Safety
 /// [`available`]; the rows [`fits`] or hold the span; otherwise as for [`crate::cpu::engine::walk::block`].
-pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source, S: Sink>(
+pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
     tree: Span,
     shape: Shape,
-    sink: S,
+    found: &mut Found,
 ) {
     // SAFETY: as promised to this function; the kernel is one of this machine's.
     unsafe {
         match isa() {
-            Isa::Avx512 => avx512::block(nodes, rows, row, tree, shape, sink),
-            _ => avx2::block(nodes, rows, row, tree, shape, sink),
+            Isa::Avx512 => avx512::block(nodes, rows, row, tree, shape, found),
+            _ => avx2::block(nodes, rows, row, tree, shape, found),
         }
     }
 }
@@ -90,18 +89,18 @@ pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source, S: Sink>(
 /// # Safety
 /// [`available`]; the source holds the rows, which can be walked together; addresses are of nodes of the tree at the position,
 /// 64 of them.
-pub(in crate::cpu) unsafe fn walk_on<R: VectorRule, F: Source, S: Sink>(
+pub(in crate::cpu) unsafe fn walk_on<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
     from: From<'_>,
-    sink: S,
+    found: &mut Found,
 ) {
     // SAFETY: as promised to this function; the kernel is one of this machine's.
     unsafe {
         match isa() {
-            Isa::Avx512 => avx512::walk_on(nodes, rows, row, from, sink),
-            _ => avx2::walk_on(nodes, rows, row, from, sink),
+            Isa::Avx512 => avx512::walk_on(nodes, rows, row, from, found),
+            _ => avx2::walk_on(nodes, rows, row, from, found),
         }
     }
 }

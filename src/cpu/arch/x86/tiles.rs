@@ -6,11 +6,10 @@
 use super::{avx2, avx512};
 use crate::cpu::{
     engine::tiles::tables::Tiles,
-    engine::walk::{Shape, Span, Walkable},
+    engine::walk::{Found, Shape, Span, Walkable},
     isa::{Isa, isa},
     nodes::Node,
     rows::Rows,
-    sink::Sink,
 };
 
 /// Walks that advance together, at most.
@@ -58,66 +57,52 @@ fn kernel(width: usize, lanes: usize) -> (Walk, usize) {
     }
 }
 
-/// Runs a block.
+/// Runs a block: a tree's rows lie side by side in `found` where rows are inside, otherwise a row's trees.
 ///
 /// # Safety
 /// [`available`]; no tile asks more than thresholds; otherwise as for [`crate::cpu::engine::walk::block`].
-pub(in crate::cpu) unsafe fn block<S: Sink>(
+pub(in crate::cpu) unsafe fn block(
     tiles: &Tiles<f32>,
     rows: &Rows<'_>,
     row: Span,
     tree: Span,
     shape: Shape,
-    sink: S,
+    found: &mut Found,
 ) {
     let (walk, lanes) = kernel(tiles.width(), shape.lanes);
     let stride = rows.row_stride() as u32;
     let mut walks =
         Walks { data: rows.from(0).as_ptr(), rows: [0; MOST], at: [0; MOST], constants: [0; MOST] };
     if shape.rows_inside {
-        for t in 0..tree.count {
+        for (t, found) in found.chunks_exact_mut(row.count.max(1)).enumerate().take(tree.count) {
             let position = tree.at(t);
             let (root, constant) = tiles.start(position);
             let shape = shape.of_trees(tiles, &[position]);
             walks.constants = [constant; MOST];
-            for first in (0..row.count).step_by(lanes) {
-                let count = lanes.min(row.count - first);
-                walks.data = rows.from(row.at(first)).as_ptr();
+            for (part, found) in found.chunks_mut(lanes).enumerate() {
+                walks.data = rows.from(row.at(part * lanes)).as_ptr();
                 // Walks past the last repeat it, and what they find is dropped.
-                walks.rows = std::array::from_fn(|l| l.min(count - 1) as u32 * stride);
+                walks.rows = std::array::from_fn(|l| l.min(found.len() - 1) as u32 * stride);
                 walks.at = [root; MOST];
                 // SAFETY: as promised to this function; the kernel is one of this machine's.
                 unsafe { walk(tiles, &mut walks, shape) };
-                for (l, at) in walks.at.iter().enumerate().take(count) {
-                    sink.leaf(row.at(first + l), position, *at);
-                }
+                found.copy_from_slice(&walks.at[..found.len()]);
             }
         }
         return;
     }
-    for r in 0..row.count {
-        let row = row.at(r);
-        walks.data = rows.from(row).as_ptr();
-        let mut sum = S::Value::default();
-        for first in (0..tree.count).step_by(lanes) {
-            let count = lanes.min(tree.count - first);
+    for (r, found) in found.chunks_exact_mut(tree.count.max(1)).enumerate().take(row.count) {
+        walks.data = rows.from(row.at(r)).as_ptr();
+        for (part, found) in found.chunks_mut(lanes).enumerate() {
             let mut positions = [0; MOST];
             for (l, position) in positions.iter_mut().enumerate() {
-                *position = tree.at(first + l.min(count - 1));
+                *position = tree.at(part * lanes + l.min(found.len() - 1));
                 (walks.at[l], walks.constants[l]) = tiles.start(*position);
             }
-            let shape = shape.of_trees(tiles, &positions[..count]);
+            let shape = shape.of_trees(tiles, &positions[..found.len()]);
             // SAFETY: as promised to this function; the kernel is one of this machine's.
             unsafe { walk(tiles, &mut walks, shape) };
-            for (position, at) in positions.iter().zip(&walks.at).take(count) {
-                match S::ONE_VALUE {
-                    true => sum += sink.value(*at),
-                    false => sink.leaf(row, *position, *at),
-                }
-            }
-        }
-        if S::ONE_VALUE {
-            sink.add(row, sum);
+            found.copy_from_slice(&walks.at[..found.len()]);
         }
     }
 }

@@ -12,7 +12,7 @@ mod tests;
 use super::vectors;
 use super::{
     Block, BlockEngine, Source, Trees, Wanted,
-    walk::{From, Shape, Span},
+    walk::{From, MOST_FOUND, Shape, Span},
     walks,
 };
 use crate::{
@@ -92,20 +92,9 @@ impl BlockEngine for Blends {
         let (Source::Ranks(ranks), Some(blend)) = (source, self.of(block.shape)) else {
             unreachable!("blends serve ranks, in blocks that they were built for");
         };
-        let walks = Rest { trees, ranks, engine: rest };
-        let mut room = Line([0.0; MOST_LEAVES]);
-        evaluate::with_values(blend, |values| {
-            for t in 0..block.tree.count {
-                let tree = block.of_tree(t);
-                // SAFETY: as promised to this function.
-                unsafe {
-                    match blend.has(block.tree.at(t)) {
-                        true => evaluate_tree(blend, &walks, tree, (values, &mut room), sink),
-                        false => walks.run(tree, sink.by(rest)),
-                    }
-                }
-            }
-        });
+        let rest = Rest { trees, ranks, engine: rest };
+        // SAFETY: as promised to this function.
+        evaluate::with_values(blend, |values| unsafe { evaluate_trees(blend, &rest, block, values, sink) });
     }
 
     fn seconds(&self, rows: usize) -> f64 {
@@ -138,34 +127,75 @@ impl Rest<'_> {
         }
     }
 
-    /// Takes walks of a tree on, each from its address; the rows are in one block of the window.
+    /// Takes walks of a tree on, each from the exit that its row has come to; the rows are in one block of the window.
     ///
     /// # Safety
-    /// As for [`BlockEngine::run`]; the addresses are of nodes of the tree.
-    unsafe fn walk_on<S: Sink>(&self, row: Span, from: From<'_>, sink: S) {
+    /// As for [`BlockEngine::run`]; the exits are addresses of the tree, from where walks end at a leaf, and numbers are below them.
+    #[inline(never)]
+    unsafe fn walk_on<S: Sink>(
+        &self,
+        row: Span,
+        position: usize,
+        (exits, numbers): (&[u32], &[u8]),
+        sink: S,
+    ) {
+        let mut addresses = [0; BLOCK];
+        let last = numbers.len() - 1;
+        for (l, address) in addresses.iter_mut().enumerate() {
+            *address = exits[usize::from(numbers[l.min(last)])];
+        }
+        let from = From { position, addresses: &addresses };
+        let mut found = [0; MOST_FOUND];
         // SAFETY: as promised to this function.
         unsafe {
             match self.engine {
                 #[cfg(target_arch = "x86_64")]
-                Engine::Vectors => vectors::walk_on(self.trees, self.ranks, row, from, sink),
-                _ => walks::walk_on(self.trees, self.ranks, row, from, sink),
+                Engine::Vectors => vectors::walk_on(self.trees, self.ranks, row, from, &mut found),
+                _ => walks::walk_on(self.trees, self.ranks, row, from, &mut found),
+            }
+        }
+        for (l, address) in found.iter().enumerate().take(row.count) {
+            sink.leaf(row.start + l, position, *address);
+        }
+    }
+}
+
+/// Evaluates the trees of a block, those without blends by walks.
+///
+/// # Safety
+/// As for [`BlockEngine::run`].
+#[inline(never)]
+unsafe fn evaluate_trees<S: Sink>(
+    blend: &Blend,
+    rest: &Rest<'_>,
+    block: Block,
+    values: &mut Values,
+    sink: S,
+) {
+    let mut room = Line([0.0; MOST_LEAVES]);
+    for t in 0..block.tree.count {
+        // SAFETY: as promised to this function.
+        unsafe {
+            match blend.has(block.tree.at(t)) {
+                true => evaluate_tree(blend, rest, (block.row, block.tree.at(t)), (values, &mut room), sink),
+                false => rest.run(block.of_tree(t), sink.by(rest.engine)),
             }
         }
     }
 }
 
-/// Evaluates the one tree of a block, which is one of the blend's.
+/// Evaluates the tree at a position, which is one of the blend's.
 ///
 /// # Safety
 /// As for [`BlockEngine::run`].
+#[inline(always)]
 unsafe fn evaluate_tree<S: Sink>(
     blend: &Blend,
     rest: &Rest<'_>,
-    Block { row, tree, .. }: Block,
+    (row, position): (Span, usize),
     (values, room): (&mut Values, &mut Room),
     sink: S,
 ) {
-    let position = tree.start;
     let exits = blend.exits(position);
     let own = match exits {
         Exits::Leaves(leaves) => sink.values(leaves, room),
@@ -175,12 +205,9 @@ unsafe fn evaluate_tree<S: Sink>(
         let leaves = match exits {
             Exits::Leaves(leaves) => leaves,
             Exits::Addresses(exits) => {
-                let addresses = &std::array::from_fn::<_, BLOCK, _>(|l| {
-                    exits[usize::from(numbers[(place + l).min(BLOCK - 1)])]
-                });
                 let row = Span { start: first, step: 1, count };
-                // SAFETY: as promised to this function; exits are addresses of the tree, from where walks end at a leaf.
-                return unsafe { rest.walk_on(row, From { position, addresses }, sink) };
+                // SAFETY: as promised to this function; a tree's numbers are below its exits.
+                return unsafe { rest.walk_on(row, position, (exits, &numbers[place..]), sink) };
             }
         };
         match sink.sums(first, count, position) {

@@ -2,9 +2,11 @@
 
 pub(in crate::cpu) mod tables;
 
+#[cfg(target_arch = "x86_64")]
+use super::hand_over;
 use super::{Block, BlockEngine, Source, Trees, Wanted};
 #[cfg(target_arch = "x86_64")]
-use crate::cpu::{arch::x86::tiles as kernel, sink::Moved};
+use crate::cpu::arch::x86::tiles as kernel;
 use crate::{
     cost::Machine,
     cpu::{
@@ -44,7 +46,7 @@ impl BlockEngine for TileWalks {
         &self,
         trees: &Trees<'_>,
         source: Source<'_, '_, T>,
-        Block { row, tree, shape }: Block,
+        block: Block,
         _: Engine,
         sink: S,
     ) {
@@ -53,9 +55,11 @@ impl BlockEngine for TileWalks {
         #[cfg(target_arch = "x86_64")]
         match (trees.nodes, source.singles()) {
             // SAFETY: the engine serves the block, and no tile asks a question; otherwise as promised to this function.
-            (Encoded::Tiled(tiles), Some(rows)) => unsafe {
-                kernel::block(tiles, rows, row, tree, shape, Moved { sink, by: 0 });
-            },
+            (Encoded::Tiled(tiles), Some(rows)) => {
+                hand_over(block, 0, sink, &mut |row, tree, found| unsafe {
+                    kernel::block(tiles, rows, row, tree, block.shape, found);
+                })
+            }
             _ => unreachable!("tiles serve rows of `f32`, as they were handed over"),
         }
     }

@@ -7,44 +7,30 @@ use std::arch::x86_64::*;
 
 use super::{GROUPS, LANES, Lanes, Rule8, next as step};
 use crate::cpu::{
-    engine::walk::Span,
+    engine::walk::{Found, MOST_FOUND, Span},
     nodes::{LEAF, Nodes},
     rows::Rows,
-    sink::Sink,
 };
 
-/// Trees whose leaves are found before any is looked at.
-const TREES: usize = 512;
+/// Trees whose leaves are found before any is handed over.
+const TREES: usize = MOST_FOUND;
 
-/// A block with few rows inside, `tree.step` 1: each row against many trees at a time, as many rows are against one.
+/// Each row against many trees at a time, as many as rows are against one; `tree.step` is 1. A row's trees lie side by side in `found`.
 ///
 /// # Safety
 /// AVX2; [`fits`](crate::cpu::arch::x86::fits); otherwise as for [`super::block`].
-pub(in crate::cpu) unsafe fn block<R: Rule8, S: Sink>(
+pub(in crate::cpu) unsafe fn block<R: Rule8>(
     nodes: &Nodes<R>,
     rows: &Rows<'_>,
     row: Span,
     tree: Span,
-    sink: S,
+    found: &mut Found,
 ) {
-    let mut found = [0; TREES];
-    for r in 0..row.count {
-        let row = row.at(r);
-        let mut sum = S::Value::default();
-        for first in (tree.start..tree.end()).step_by(TREES) {
-            let count = (tree.end() - first).min(TREES);
-            // SAFETY: as promised to this function.
-            unsafe { walk_trees(nodes, (first, count), rows, row, &mut found) };
-            for (l, address) in found.iter().enumerate().take(count) {
-                match S::ONE_VALUE {
-                    true => sum += sink.value(*address),
-                    false => sink.leaf(row, first + l, *address),
-                }
-            }
-        }
-        if S::ONE_VALUE {
-            sink.add(row, sum);
-        }
+    let mut ends = [0; TREES];
+    for (r, found) in found.chunks_exact_mut(tree.count.max(1)).enumerate().take(row.count) {
+        // SAFETY: as promised to this function.
+        unsafe { walk_trees(nodes, (tree.start, tree.count), rows, row.at(r), &mut ends) };
+        found.copy_from_slice(&ends[..tree.count]);
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! A walk is a chain of loads, so 64 of them advance together, as many as the registers of AVX-512 hold. A step is a gather of
 //! each word of a node and one of the rows' values. The first three levels of a tree are seven nodes, which fit a register of
-//! thresholds and one of columns: there a step is a permute, and the values of a window's rows are loaded and blended. Walks
-//! know nothing of what becomes of leaves, so each is compiled once.
+//! thresholds and one of columns: there a step is a permute, and the values of a window's rows are loaded and blended.
 
 pub(in crate::cpu) mod abreast;
 pub(in crate::cpu) mod blend;
@@ -17,13 +16,12 @@ use std::arch::x86_64::*;
 use super::Together;
 use crate::{
     cpu::{
-        engine::walk::{From, Shape, Span},
+        engine::walk::{Found, From, Shape, Span},
         nodes::{
             FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
             Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, TOP_LEVELS_8,
         },
         rows::{Row, Rows},
-        sink::Sink,
         window::{BLOCK, Window},
     },
     plan::Rest,
@@ -293,26 +291,23 @@ unsafe fn next<F: Source8>(node: Gathered, rows: Lanes<F::Value8>) -> __m256i {
 ///
 /// # Safety
 /// AVX2; otherwise as for [`super::block`].
-pub(super) unsafe fn block<R: Rule8, F: Source8, S: Sink>(
+pub(super) unsafe fn block<R: Rule8, F: Source8>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
     tree: Span,
     shape: Shape,
-    sink: S,
+    found: &mut Found,
 ) {
-    let mut found = [0; ALL];
-    for t in 0..tree.count {
-        let position = tree.at(t);
+    let mut ends = [0; ALL];
+    for (t, found) in found.chunks_exact_mut(row.count.max(1)).enumerate().take(tree.count) {
         let mut done = 0;
         while done < row.count {
             let first = row.start + done;
             let count = (row.count - done).min(rows.together(first)).min(ALL);
             // SAFETY: as promised to this function.
-            unsafe { walk::<R, F>(nodes, position, rows, (first, count), shape, &mut found) };
-            for (l, address) in found.iter().enumerate().take(count) {
-                sink.leaf(first + l, position, *address);
-            }
+            unsafe { walk::<R, F>(nodes, tree.at(t), rows, (first, count), shape, &mut ends) };
+            found[done..done + count].copy_from_slice(&ends[..count]);
             done += count;
         }
     }
@@ -322,19 +317,17 @@ pub(super) unsafe fn block<R: Rule8, F: Source8, S: Sink>(
 ///
 /// # Safety
 /// AVX2; otherwise as for [`super::walk_on`].
-pub(super) unsafe fn walk_on<R: Rule8, F: Source8, S: Sink>(
+pub(super) unsafe fn walk_on<R: Rule8, F: Source8>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
     from: From<'_>,
-    sink: S,
+    found: &mut Found,
 ) {
-    let mut found: [u32; ALL] = from.addresses.try_into().expect("64 addresses");
+    let mut ends: [u32; ALL] = from.addresses.try_into().expect("64 addresses");
     // SAFETY: as promised to this function.
-    unsafe { walk_from::<R, F>(nodes, from.position, rows, (row.start, row.count), &mut found) };
-    for (l, address) in found.iter().enumerate().take(row.count) {
-        sink.leaf(row.start + l, from.position, *address);
-    }
+    unsafe { walk_from::<R, F>(nodes, from.position, rows, (row.start, row.count), &mut ends) };
+    found[..row.count].copy_from_slice(&ends[..row.count]);
 }
 
 /// Walks of a tree, 64 at most.

@@ -21,13 +21,12 @@ use top::top;
 use super::Together;
 use crate::{
     cpu::{
-        engine::walk::{From, Shape, Span},
+        engine::walk::{Found, From, Shape, Span},
         nodes::{
             FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
             Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
         },
         rows::{Row, Rows},
-        sink::Sink,
         window::{BLOCK, Window},
     },
     plan::Rest,
@@ -285,16 +284,15 @@ unsafe fn next<F: Source16>(node: Gathered, rows: Lanes<F::Value>) -> __m512i {
 /// # Safety
 /// AVX-512 F and DQ; otherwise as for [`super::block`].
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn block<R: Rule16, F: Source16, S: Sink>(
+pub(super) unsafe fn block<R: Rule16, F: Source16>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
     tree: Span,
     shape: Shape,
-    sink: S,
+    found: &mut Found,
 ) {
-    for t in 0..tree.count {
-        let position = tree.at(t);
+    for (t, found) in found.chunks_exact_mut(row.count.max(1)).enumerate().take(tree.count) {
         let mut done = 0;
         while done < row.count {
             let first = row.start + done;
@@ -304,25 +302,21 @@ pub(super) unsafe fn block<R: Rule16, F: Source16, S: Sink>(
                 unsafe { std::array::from_fn(|g| rows.lanes(first, g * LANES, count - 1)) };
             let groups = count.div_ceil(LANES);
             // SAFETY: as promised to this function.
-            let found = unsafe { walk::<R, F>(nodes, position, &lanes, groups, shape) };
-            hand_over(&found, Span { start: first, step: 1, count }, position, sink);
+            let ends = unsafe { walk::<R, F>(nodes, tree.at(t), &lanes, groups, shape) };
+            store(&ends, &mut found[done..done + count]);
             done += count;
         }
     }
 }
 
-/// Hands over the leaves that rows have come to.
+/// Stores the leaves that rows have come to, at most 64 of them.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn hand_over<S: Sink>(found: &[__m512i; GROUPS], row: Span, position: usize, sink: S) {
-    for (g, found) in found.iter().enumerate().take(row.count.div_ceil(LANES)) {
-        let mut addresses = [0u32; LANES];
-        // SAFETY: sixteen words of room.
-        unsafe { _mm512_storeu_si512(addresses.as_mut_ptr().cast(), *found) };
-        let begin = g * LANES;
-        for (l, address) in addresses.iter().enumerate().take(row.count - begin) {
-            sink.leaf(row.start + begin + l, position, *address);
-        }
+fn store(ends: &[__m512i; GROUPS], found: &mut [u32]) {
+    for (found, ends) in found.chunks_mut(LANES).zip(ends) {
+        let rows = ((1u32 << found.len()) - 1) as __mmask16;
+        // SAFETY: there is room for the lanes of the mask.
+        unsafe { _mm512_mask_storeu_epi32(found.as_mut_ptr().cast(), rows, *ends) };
     }
 }
 
@@ -331,12 +325,12 @@ fn hand_over<S: Sink>(found: &[__m512i; GROUPS], row: Span, position: usize, sin
 /// # Safety
 /// AVX-512 F and DQ; otherwise as for [`super::walk_on`].
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn walk_on<R: Rule16, F: Source16, S: Sink>(
+pub(super) unsafe fn walk_on<R: Rule16, F: Source16>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
     from: From<'_>,
-    sink: S,
+    found: &mut Found,
 ) {
     assert!(from.addresses.len() == GROUPS * LANES);
     let constant = _mm512_set1_epi32(nodes.constants[from.position] as i32);
@@ -350,7 +344,7 @@ pub(super) unsafe fn walk_on<R: Rule16, F: Source16, S: Sink>(
             std::array::from_fn(|g| _mm512_loadu_si512(from.addresses.as_ptr().add(g * LANES).cast()));
         let groups = row.count.div_ceil(LANES);
         until_leaf::<R, F>(nodes, root, constant, stride, &lanes, groups, &mut at);
-        hand_over(&at, row, from.position, sink);
+        store(&at, &mut found[..row.count]);
     }
 }
 
