@@ -22,12 +22,12 @@ export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="qemu-x86_64-static -cpu max
 # Emulation is slow: fewer random cases than on the machine itself.
 export PROPTEST_CASES=${PROPTEST_CASES:-16}
 files=("${@:2}")
-[ ${#files[@]} -gt 0 ] || files=(blends cpu engines ranks tiles trace predictor)
+[ ${#files[@]} -gt 0 ] || files=(blends cpu engines ranks tiles trace equivalence::on_the_cpu)
 check() {
   rustup target list --installed | grep -qx "$1" || rustup target add "$1"
   run=(cargo test --locked --target "$1" -p fangorn --no-default-features --features cli)
-  "${run[@]}" $(printf -- '--test %s ' "${files[@]}")
-  [ ${#files[@]} -eq 1 ] || { "${run[@]}" --lib -- cpu:: ranks:: isa::; "${run[@]}" --test equivalence on_the_cpu; }
+  "${run[@]}" --test suite -- "${files[@]}"
+  [ ${#files[@]} -eq 1 ] || { "${run[@]}" --lib -- cpu:: ranks:: isa::; "${run[@]}" --test predictor; }
 }
 case ${1:-both} in
   neon) check aarch64-unknown-linux-gnu ;;

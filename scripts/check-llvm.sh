@@ -20,5 +20,6 @@ fi
 export FANGORN_PTXAS
 
 cargo test --locked -p fangorn --no-default-features --features cli,cuda,rocm,cubecl-cpu \
-  --test offline --test gpu --test gpu_properties --test gpu_sums --test op --test papers --test replayed \
-  --test equivalence --test cli
+  --test offline --test cli
+cargo test --locked -p fangorn --no-default-features --features cli,cuda,rocm,cubecl-cpu \
+  --test devices --test suite -- gpu:: gpu_properties:: gpu_sums:: op:: papers:: replayed:: equivalence::

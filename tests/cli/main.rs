@@ -4,6 +4,7 @@
 
 mod answers;
 mod arguments;
+mod book;
 mod models;
 mod outputs;
 mod predict;

@@ -2,11 +2,24 @@
 //! and the remedy; and whatever is not refused is a sound forest.
 
 mod bytes;
+mod catboost;
 mod fields;
+mod lightgbm;
+mod onnx;
+mod sklearn;
+mod treelite;
 mod trees;
 
+#[path = "../support/checkpoint.rs"]
+mod checkpoint;
+#[path = "../support/onnx.rs"]
+mod messages;
 #[path = "../support/mutate.rs"]
 mod mutate;
+// The importer's own tests use the rest.
+#[allow(dead_code)]
+#[path = "../support/npz.rs"]
+mod npz;
 
 use fangorn::import::{ErrorKind, ImportError, LoadOptions, parse};
 use serde_json::{Value, json};

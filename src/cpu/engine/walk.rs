@@ -293,11 +293,10 @@ pub(in crate::cpu) unsafe fn lanes<
                 found[r..r + L].copy_from_slice(&ends);
                 r += L;
             }
-            for r in r..row.count {
+            for (r, found) in found.iter_mut().enumerate().skip(r) {
                 // SAFETY: as promised to this function.
-                let [end] =
+                [*found] =
                     unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row.at(r)], [start], shape) };
-                found[r] = end;
             }
         }
     } else {
@@ -316,13 +315,12 @@ pub(in crate::cpu) unsafe fn lanes<
                 found[t..t + L].copy_from_slice(&ends);
                 t += L;
             }
-            for t in t..tree.count {
+            for (t, found) in found.iter_mut().enumerate().skip(t) {
                 let position = tree.at(t);
                 let shape = shape.of_trees(nodes, &[position]);
                 let start = [nodes.start(position)];
                 // SAFETY: as promised to this function.
-                let [end] = unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], start, shape) };
-                found[t] = end;
+                [*found] = unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], start, shape) };
             }
         }
     }

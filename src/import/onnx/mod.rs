@@ -21,7 +21,7 @@ mod ensemble;
 mod graph;
 mod labels;
 mod leaves;
-/// Made from `proto/onnx.proto`; `tests/proto.rs` holds it against that and makes it anew.
+/// Made from `proto/onnx.proto`; `tests/suite/proto.rs` holds it against that and makes it anew.
 #[rustfmt::skip]
 #[allow(missing_docs, unused_qualifications, clippy::all, clippy::pedantic)]
 mod messages;

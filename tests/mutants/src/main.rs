@@ -42,7 +42,7 @@ struct Options {
     /// These mutants and no others, by number
     #[arg(long, value_delimiter = ',')]
     numbers: Vec<u32>,
-    /// Test files, the quick ones first
+    /// Tests: files of `tests/suite`, or programs of their own as `predictor` is; the quick ones first
     #[arg(
         long,
         value_delimiter = ',',
@@ -245,10 +245,19 @@ fn compile_errors(root: &Path, tree: &Path, work: &Path) -> Result<BTreeSet<(Str
     Ok(errors)
 }
 
+/// The program of most tests, a module for each file.
+const SUITE: &str = "suite";
+
+/// Whether a test is a program of its own.
+fn is_program(tree: &Path, test: &str) -> bool {
+    tree.join(format!("tests/{test}.rs")).exists()
+}
+
 fn build(tree: &Path, work: &Path, options: &Options) -> Result<Vec<Suite>, Failure> {
     let mut command = Command::new("cargo");
     command.args(["test", "--locked", "--no-default-features", "--no-run", "--message-format=json", "--lib"]);
-    for test in &options.tests {
+    command.args(["--test", SUITE]);
+    for test in options.tests.iter().filter(|test| is_program(tree, test)) {
         command.args(["--test", test]);
     }
     let output = command
@@ -267,16 +276,19 @@ fn build(tree: &Path, work: &Path, options: &Options) -> Result<Vec<Suite>, Fail
             programs.insert(name.to_owned(), PathBuf::from(program));
         }
     }
-    let suite = |name: &str, arguments: Vec<String>| {
-        let program = programs.get(name).ok_or(format!("cargo built no test {name}"))?.clone();
+    let suite = |name: &str, program: &str, arguments: Vec<String>| {
+        let program = programs.get(program).ok_or(format!("cargo built no test {program}"))?.clone();
         Ok(Suite { name: name.into(), program, arguments, takes: Duration::ZERO, reaches: BTreeSet::new() })
     };
     if options.self_checks {
         let only = ["--ignored", "self_checks_of_every_engine_pass"].map(String::from);
-        return Ok(vec![suite("tables", only.into())?]);
+        return Ok(vec![suite(SUITE, SUITE, only.into())?]);
     }
-    let mut suites = vec![suite("fangorn", options.units.clone())];
-    suites.extend(options.tests.iter().map(|t| suite(t, Vec::new())));
+    let mut suites = vec![suite("fangorn", "fangorn", options.units.clone())];
+    suites.extend(options.tests.iter().map(|test| match is_program(tree, test) {
+        true => suite(test, test, Vec::new()),
+        false => suite(test, SUITE, vec![format!("{test}::")]),
+    }));
     suites.into_iter().collect()
 }
 

@@ -54,11 +54,11 @@ impl BlockEngine for TileWalks {
         unreachable!("it is built on x86-64 only");
         #[cfg(target_arch = "x86_64")]
         match (trees.nodes, source.singles()) {
-            // SAFETY: the engine serves the block, and no tile asks a question; otherwise as promised to this function.
             (Encoded::Tiled(tiles), Some(rows)) => {
+                // SAFETY: the engine serves the block, and no tile asks a question; otherwise as promised to this function.
                 hand_over(block, 0, sink, &mut |row, tree, found| unsafe {
                     kernel::block(tiles, rows, row, tree, block.shape, found);
-                })
+                });
             }
             _ => unreachable!("tiles serve rows of `f32`, as they were handed over"),
         }

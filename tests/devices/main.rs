@@ -1,0 +1,16 @@
+//! burn's operator and kernels on the devices there are.
+
+#![cfg(feature = "burn")]
+
+mod epilogue;
+mod gpu;
+mod gpu_properties;
+mod gpu_sums;
+mod op;
+
+#[path = "../generate/mod.rs"]
+mod generate;
+#[path = "../runs/mod.rs"]
+mod runs;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,175 @@
+//! The native kernels, where random cases seldom come: whole blocks of rows, windows that are copied, trees too deep for
+//! their tops, and rows of which a walk ends long before the others'.
+
+use crate::generate;
+
+#[cfg(target_arch = "x86_64")]
+use std::process::Command;
+
+#[cfg(target_arch = "x86_64")]
+use fangorn::cpu::ISA;
+use fangorn::{
+    Forest, Predictor,
+    cpu::{GATHERS, Rows},
+    forest::reference,
+    schedule::Schedule,
+};
+use generate::forest_of;
+
+const FORESTS: [&str; 5] = [
+    "5 x depth 3, chain 6, 10 x depth 2, depth 0, 7 x chain 3; features 4",
+    "4 x depth 8, 3 x depth 5, 3 x depth 4, depth 1; features 20",
+    "6 x chain 15, 3 x depth 6, 2 x chain 7; features 40",
+    "depth 6, 4 x depth 0; features 1",
+    "9 x chain 9, depth 5; features 300",
+];
+
+#[track_caller]
+fn check(forest: &Forest, text: &str, count: usize) {
+    let schedule = Schedule::parse(text).expect("a schedule");
+    let predictor = match Predictor::with_threads(forest, &schedule, 1) {
+        Ok(predictor) => predictor,
+        Err(fangorn::Error::Layout(_)) => return,
+        Err(e) => panic!("{text}: {e}"),
+    };
+    let columns = forest.features.len();
+    let values = generate::rows(forest, count, 11);
+    let expected: Vec<u32> = values.chunks(columns).flat_map(|row| reference::slots(forest, row)).collect();
+    let rows = Rows::strided(&values, [count, columns], [columns, 1]).expect("rows");
+    assert_eq!(predictor.slots(&rows).expect("slots"), expected, "{text}\n{count} rows");
+    let by_column: Vec<f32> =
+        (0..columns).flat_map(|c| (0..count).map(move |r| r * columns + c)).map(|at| values[at]).collect();
+    let apart = Rows::strided(&by_column, [count, columns], [1, count]).expect("rows");
+    assert_eq!(predictor.slots(&apart).expect("slots"), expected, "{text}\n{count} rows, columns apart");
+    let doubles: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
+    let rows = Rows::strided(&doubles, [count, columns], [columns, 1]).expect("rows");
+    let expected: Vec<u32> = doubles.chunks(columns).flat_map(|row| reference::slots(forest, row)).collect();
+    assert_eq!(predictor.slots(&rows).expect("slots"), expected, "{text}\n{count} rows of f64");
+}
+
+#[test]
+fn windows_and_blocks_give_what_the_reference_gives() {
+    let bodies = [
+        "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)",
+        "tile(batch, b0, b1, 100)\nreorder(b0, tree, b1)",
+        "tile(batch, b0, b1, 130)\ntile(b1, b2, b3, 40)\nreorder(b0, b2, tree, b3)",
+        "tile(batch, b0, b1, 64)\ntile(b1, b2, b3, 8)\nreorder(b0, tree, b2, b3)\ninterleave(b3)",
+        "tile(batch, b0, b1, 48)\ntile(tree, t0, t1, 4)\nreorder(b0, t0, b1, t1)\ninterleave(t1)",
+        "tile(batch, b0, b1, batch_size/2)\nreorder(b0, tree, b1)",
+        "tile(batch, b0, b1, 2)\nreorder(b0, tree, b1)",
+    ];
+    for forest in FORESTS.map(forest_of) {
+        for body in bodies {
+            let inner = body.rsplit(['(', ',', ')']).map(str::trim).find(|w| w.len() > 1).unwrap_or("b1");
+            for layout in ["sparse", "array", "reorg"] {
+                for unroll in ["", "unroll"] {
+                    let walk =
+                        if unroll.is_empty() { String::new() } else { format!("\nunrollWalk({inner})") };
+                    for count in [1, 24, 63, 64, 65, 200] {
+                        check(&forest, &format!("{body}{walk}\nlayout({layout})\ncache(b0)"), count);
+                        check(&forest, &format!("{body}{walk}\nlayout({layout})"), count);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Walks of a tree's own depth, of trees side by side and of rows side by side.
+#[test]
+fn counted_walks_give_what_the_reference_gives() {
+    let texts = [
+        "sort(depth)\nreorder(batch, tree)\nspecialize(tree)\nunrollWalk(tree)",
+        "tile(tree, t0, t1, 3)\nspecialize(t0)\ninterleave(t1)\nunrollWalk(t1)",
+        "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nspecialize(tree)\nunrollWalk(b1)\ncache(b0)",
+        "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nspecialize(tree)\nunrollWalk(b1)",
+    ];
+    for forest in FORESTS.map(forest_of) {
+        for text in texts {
+            for layout in ["sparse", "array"] {
+                for count in [1, 40, 130] {
+                    check(&forest, &format!("{text}\nlayout({layout})"), count);
+                }
+            }
+        }
+    }
+}
+
+/// What became of a `cache` is said.
+#[test]
+fn caches_say_what_they_are() {
+    let text = |forest: &str, schedule: &str| {
+        let forest = forest_of(forest);
+        let schedule = Schedule::parse(schedule).expect("a schedule");
+        Predictor::with_threads(&forest, &schedule, 1).expect("a predictor").program().to_string()
+    };
+    let narrow = "3 x depth 3; features 4";
+    let copied = text(narrow, "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
+    assert!(copied.contains("cacheRows 64: packed copy of") || copied.contains("isa=portable"), "{copied}");
+    let row = text(narrow, "reorder(batch, tree)\ncache(batch)");
+    assert!(row.contains("cacheRows 1: nothing: 1 lines a row are close"), "{row}");
+    let trees = text(narrow, "tile(tree, t0, t1, 2)\ncache(t0)");
+    assert!(trees.contains("cacheTrees 2: nothing"), "{trees}");
+}
+
+/// Whether the machine has been said to gather fast: only one with AVX2 does at all.
+fn gathers_fast() -> Option<bool> {
+    #[cfg(target_arch = "x86_64")]
+    let able = is_x86_feature_detected!("avx2") && std::env::var(ISA).as_deref() != Ok("portable");
+    #[cfg(not(target_arch = "x86_64"))]
+    let able = false;
+    match std::env::var(GATHERS).as_deref() {
+        Ok("fast") => Some(able),
+        Ok("slow") => Some(false),
+        _ => None,
+    }
+}
+
+/// The next test once more for each way, whichever this machine takes.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_few_wide_rows_go_either_way() {
+    for gathers in ["slow", "fast"] {
+        let mut again = Command::new(std::env::current_exe().expect("this test's program"));
+        again.args(["--exact", "cpu::a_few_wide_rows_give_what_the_reference_gives"]).env(GATHERS, gathers);
+        let output = again.output().expect("the program runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{gathers}\n{said}");
+    }
+}
+
+/// Rows that fit no registers, a few at a time: through many trees abreast where the machine gathers fast.
+#[test]
+fn a_few_wide_rows_give_what_the_reference_gives() {
+    let text = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)";
+    let schedule = Schedule::parse(text).expect("a schedule");
+    // More trees than are looked at together, a number that is no multiple of eight, and fewer than eight.
+    for (trees, forest) in [
+        (600, "600 x depth 2; features 300"),
+        (75, "60 x depth 3, 9 x chain 12, 5 x depth 0, depth 9; features 300"),
+        (7, "7 x depth 6; features 300"),
+    ] {
+        let forest = forest_of(forest);
+        assert_eq!(forest.trees.len(), trees);
+        for layout in ["sparse", "array"] {
+            for count in [1, 5] {
+                check(&forest, &format!("{text}\nlayout({layout})"), count);
+            }
+        }
+        let predictor = Predictor::with_threads(&forest, &schedule, 1).expect("a predictor");
+        let program = predictor.program().to_string();
+        // Which it is where the machine is asked, only the machine knows.
+        if let Some(expected) = if trees < 8 { Some(false) } else { gathers_fast() } {
+            assert_eq!(program.contains("64 trees abreast"), expected, "{program}");
+        }
+        let values = generate::rows(&forest, 3, 5);
+        let rows = Rows::new(&values, forest.features.len()).expect("rows");
+        let margins = predictor.margins(&rows).expect("margins");
+        let (outputs, bound) = (forest.outputs as usize, forest.sum_bound());
+        for (row, found) in values.chunks(forest.features.len()).zip(margins.chunks(outputs)) {
+            for ((found, expected), bound) in found.iter().zip(reference::margins(&forest, row)).zip(&bound) {
+                assert!((f64::from(*found) - expected).abs() <= *bound, "{found} is not {expected}");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a plan says of a batch is what a run of that batch does.
+
+use crate::support;
+
+use std::collections::BTreeMap;
+
+use fangorn::{
+    Forest, Predictor,
+    cpu::{Engine, Rows},
+    schedule::{FewRows, Preset, Schedule},
+};
+use support::named;
+
+/// Five producers' models: numbers, categories, several outputs.
+const MODELS: [&str; 5] =
+    ["churn", "lightgbm-categories", "softprob", "sklearn-forest-regressor", "catboost-multiclass-depthwise"];
+const BATCHES: [usize; 5] = [1, 7, 16, 64, 4096];
+
+/// The visits that a trace of so many rows has of each engine.
+fn traced(predictor: &Predictor, columns: usize, batch: usize) -> Vec<(Engine, u64)> {
+    let values: Vec<f32> = (0..batch * columns).map(|i| (i * 37 % 101) as f32 * 0.11 - 3.0).collect();
+    let trace = predictor.trace(&Rows::new(&values, columns).expect("rows")).expect("a trace");
+    let mut counts = BTreeMap::new();
+    for entry in &trace {
+        assert_ne!(entry.place, u32::MAX, "a visit that is not made");
+        *counts.entry(entry.engine).or_insert(0) += 1;
+    }
+    counts.into_iter().collect()
+}
+
+fn predictor(forest: &Forest, schedule: &Schedule, threads: usize) -> Predictor {
+    Predictor::with_threads(forest, schedule, threads).expect("a predictor")
+}
+
+#[test]
+fn a_trace_names_the_engines_that_the_plan_names() {
+    for name in MODELS {
+        let forest = named(name).forest;
+        let columns = forest.features.len();
+        for preset in [Preset::Default, Preset::Xgboost, Preset::TreebeardTiles] {
+            let predictor = predictor(&forest, &preset.schedule(&forest, false), 2);
+            for batch in BATCHES {
+                let engines = predictor.engines(batch).expect("engines");
+                assert_eq!(
+                    traced(&predictor, columns, batch),
+                    engines,
+                    "{name}, {}, {batch} rows",
+                    preset.name()
+                );
+                let visits: u64 = engines.iter().map(|(_, visits)| visits).sum();
+                assert_eq!(visits, (batch * forest.trees.len()) as u64, "{name}, {batch} rows");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_the_schedule_forbids_does_not_run() {
+    let few = [
+        (FewRows::Registers, Some(Engine::Registers)),
+        (FewRows::Abreast, Some(Engine::Abreast)),
+        (FewRows::Full, Some(Engine::FullTrees)),
+        (FewRows::Rows, Some(Engine::WalksByRow)),
+        (FewRows::Walk, None),
+    ];
+    for name in MODELS {
+        let forest = named(name).forest;
+        let columns = forest.features.len();
+        for (by, own) in few {
+            let schedule = Preset::Default.schedule(&forest, false).few_rows(by);
+            let predictor = predictor(&forest, &schedule, 1);
+            for batch in BATCHES {
+                let ran = traced(&predictor, columns, batch);
+                for (other, engine) in few {
+                    let fallback = engine == Some(Engine::WalksByRow) && by != FewRows::Walk;
+                    let forbidden = engine.filter(|_| other != by && !fallback);
+                    let found = ran.iter().any(|(engine, _)| Some(*engine) == forbidden);
+                    assert!(!found, "{name}, {by:?}, {batch} rows: {ran:?}");
+                }
+                let plan = predictor.plan_for(7);
+                let serves = plan.name != "large batches" && plan.program.few_rows_engine() == by;
+                if let Some(own) = own.filter(|_| batch == 7 && serves) {
+                    assert!(
+                        ran.iter().any(|(engine, _)| *engine == own),
+                        "{name}, {by:?}, {batch} rows: {ran:?}"
+                    );
+                }
+            }
+        }
+        // Without blends there is nothing but walks.
+        let walked = Preset::Default.schedule(&forest, false).unranked().few_rows(FewRows::Walk);
+        let ran = traced(&predictor(&forest, &walked, 1), columns, 4096);
+        assert!(
+            ran.iter().all(|(engine, _)| [Engine::Walks, Engine::Vectors].contains(engine)),
+            "{name}: {ran:?}"
+        );
+    }
+}
+
+#[test]
+fn plans_are_named_by_batch() {
+    let forest = named("churn").forest;
+    let blends = Schedule::parse(
+        "ranks(u8)\ntile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)\nfewRows(auto)",
+    );
+    let predictor = predictor(&forest, &blends.expect("a schedule"), 1);
+    let names: Vec<_> = predictor.plans().iter().map(|plan| plan.name).collect();
+    assert!(names == ["small batches", "large batches"] || names == ["large batches"], "{names:?}");
+    let plans = predictor.plans();
+    assert_eq!(plans[0].rows.start(), &1);
+    for pair in plans.windows(2) {
+        assert_eq!(pair[0].rows.end() + 1, *pair[1].rows.start());
+    }
+    let last = plans.last().expect("a plan");
+    assert_eq!(last.rows.end(), &usize::MAX);
+    assert_eq!(predictor.plan_for(4096).name, "large batches");
+    assert_eq!(predictor.plan_for(1).name, names[0]);
+    assert!(predictor.engines(4096).expect("engines").iter().any(|(engine, _)| *engine == Engine::Blends));
+}
+
+/// What an explicit layout or an unrolled walk says is true of few rows, too.
+#[test]
+fn layouts_and_unrolled_walks_reach_a_few_rows() {
+    let forest = named("churn").forest;
+    for (text, by) in [
+        ("", FewRows::Auto),
+        ("layout(array)", FewRows::Rows),
+        ("unrollWalk(tree)", FewRows::Rows),
+        ("layout(array)\nfewRows(auto)", FewRows::Auto),
+        ("fewRows(full)\nlayout(array)", FewRows::Full),
+    ] {
+        let schedule = Schedule::parse(text).expect("a schedule");
+        assert_eq!(schedule.few_rows_by(), by, "{text}");
+    }
+    let schedule =
+        Schedule::parse("reorder(tree, batch)\nunrollWalk(batch)\nlayout(array)").expect("a schedule");
+    let predictor = predictor(&forest, &schedule, 1);
+    assert_eq!(predictor.engines(7).expect("engines"), [(Engine::WalksByRow, 700)]);
+}

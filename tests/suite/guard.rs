@@ -1,0 +1,90 @@
+//! No engine of the CPU reads past the rows it was given: they end where a page ends, and the next page can't be read.
+#![cfg(target_os = "linux")]
+
+use crate::generate;
+
+use fangorn::{Predictor, check::SelfCheck, cpu::Rows, forest::reference, predictor::Options};
+use generate::engines::{engines, serves, usual};
+
+/// Bytes of the largest page that Linux has by default.
+const PAGE: usize = 64 << 10;
+
+unsafe extern "C" {
+    fn mmap(at: *mut u8, bytes: usize, access: i32, flags: i32, file: i32, offset: i64) -> *mut u8;
+    fn mprotect(at: *mut u8, bytes: usize, access: i32) -> i32;
+    fn munmap(at: *mut u8, bytes: usize) -> i32;
+}
+
+const READ_AND_WRITE: i32 = 1 | 2;
+const PRIVATE_AND_ANONYMOUS: i32 = 2 | 0x20;
+
+/// Values that end where memory does.
+struct AtTheEnd {
+    begin: *mut u8,
+    bytes: usize,
+    values: usize,
+}
+
+impl AtTheEnd {
+    fn new(values: &[f32]) -> Self {
+        let room = size_of_val(values).next_multiple_of(PAGE);
+        let bytes = room + PAGE;
+        // SAFETY: fresh memory of this process; its last page is closed, and the values are written before that.
+        let begin = unsafe {
+            let begin = mmap(std::ptr::null_mut(), bytes, READ_AND_WRITE, PRIVATE_AND_ANONYMOUS, -1, 0);
+            assert!(begin as isize != -1, "memory for rows");
+            let at = begin.add(room - size_of_val(values)).cast::<f32>();
+            std::ptr::copy_nonoverlapping(values.as_ptr(), at, values.len());
+            assert_eq!(mprotect(begin.add(room), PAGE, 0), 0, "a page that can't be read");
+            begin
+        };
+        Self { begin, bytes, values: values.len() }
+    }
+
+    fn values(&self) -> &[f32] {
+        let room = self.bytes - PAGE;
+        // SAFETY: they were written there.
+        unsafe {
+            let at = self.begin.add(room - self.values * size_of::<f32>()).cast::<f32>();
+            std::slice::from_raw_parts(at, self.values)
+        }
+    }
+}
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length.
+        unsafe { munmap(self.begin, self.bytes) };
+    }
+}
+
+#[test]
+fn no_engine_reads_past_the_rows() {
+    for seed in 0..u64::from(generate::wanted(12)) {
+        let (table, _) = usual(seed);
+        let forest = &table.forest;
+        let (columns, trees) = (forest.features.len(), forest.trees.len());
+        let values: Vec<f32> = table.rows.iter().map(|v| *v as f32).collect();
+        let count = values.len() / columns;
+        for (name, schedule, engines) in engines() {
+            let options =
+                Options { schedule, engines, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
+            let Ok(predictor) = Predictor::with_options(forest, &options) else { continue };
+            if !serves(&predictor, options.schedule.as_ref()) {
+                continue;
+            }
+            for batch in [1, 2, 7, 16, 17, 31, 33, 63, 64, 65, 100, 129] {
+                let batch = batch.min(count);
+                let own = &values[..batch * columns];
+                let rows = AtTheEnd::new(own);
+                let found = predictor.slots(&Rows::new(rows.values(), columns).expect("rows"));
+                let expected: Vec<u32> =
+                    own.chunks_exact(columns).flat_map(|row| reference::slots(forest, row)).collect();
+                let found = found.unwrap_or_else(|e| panic!("seed {seed}, {name}: {e}"));
+                assert_eq!(found.len(), batch * trees);
+                assert!(found == expected, "seed {seed}, {name}, {batch} rows");
+                predictor.margins(&Rows::new(rows.values(), columns).expect("rows")).expect("margins");
+            }
+        }
+    }
+}

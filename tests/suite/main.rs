@@ -1,0 +1,40 @@
+//! What needs no device: one program, so that a change links once. `cargo test --test suite tables::` runs one file of it.
+
+mod blends;
+mod coverage;
+mod cpu;
+mod deep;
+mod directives;
+mod engines;
+mod equivalence;
+mod file;
+mod filetests;
+mod fixed_point;
+mod guard;
+mod kernels;
+mod papers;
+mod plans;
+mod prologue;
+mod properties;
+mod proto;
+mod ranks;
+mod raw;
+mod replayed;
+mod schedules;
+mod sums;
+mod tables;
+mod template;
+mod ties;
+mod tiles;
+mod tiling;
+mod trace;
+mod zoo;
+
+#[path = "../generate/mod.rs"]
+mod generate;
+#[path = "../probes/mod.rs"]
+mod probes;
+#[path = "../runs/mod.rs"]
+mod runs;
+#[path = "../support/mod.rs"]
+mod support;

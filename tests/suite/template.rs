@@ -1,0 +1,38 @@
+//! SilvanForge's template: every combination of the paper's values is a schedule that a portable GPU carries out, and that
+//! gives on the CPU what the reference gives.
+
+use crate::generate;
+
+use fangorn::{
+    Predictor,
+    cpu::Rows,
+    forest::reference,
+    plan::{Request, check},
+    schedule::{Device, Template},
+};
+use generate::forest_of;
+
+#[test]
+fn every_combination_is_carried_out() {
+    let forest = forest_of("40 x depth 3, 20 x chain 5; features 6");
+    let request = Request { device: Device::PORTABLE_GPU, threads: 1, ..Request::cpu() };
+    let mut distinct = std::collections::HashSet::new();
+    for template in Template::all() {
+        let schedule = template.schedule();
+        check(&forest, &schedule, request).unwrap_or_else(|e| panic!("{template:?}: {e}\n{schedule}"));
+        distinct.insert(schedule.to_string());
+    }
+    assert_eq!(distinct.len(), 5184, "each combination is a schedule of its own");
+}
+
+#[test]
+fn a_share_of_them_gives_what_the_reference_gives() {
+    let forest = forest_of("21 x depth 3, 10 x chain 5; features 6");
+    let data = generate::rows(&forest, 67, 5);
+    let rows = Rows::new(&data, 6).expect("rows");
+    let expected: Vec<u32> = data.chunks(6).flat_map(|row| reference::slots(&forest, row)).collect();
+    for template in Template::all().step_by(37) {
+        let predictor = Predictor::with_threads(&forest, &template.schedule(), 2).expect("a predictor");
+        assert_eq!(predictor.slots(&rows).expect("slots"), expected, "{template:?}");
+    }
+}
