@@ -244,6 +244,7 @@ impl EngineSet {
     }
 
     /// Whether many rows go through kernels of vectors, of nodes or of tiles.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) fn has_vector_kernels(&self) -> bool {
         self.vectors.is_some() || self.tiles.is_some()
     }
