@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes results.md, results.png and results.svg of a results.tsv of benches/peers/run.py.
+"""Makes results.md, results.png, results.svg and results-summary.png of a results.tsv of benches/peers/run.py.
 
     python3 benches/peers/report.py target/peers-bench/results/results.tsv
 
@@ -293,8 +293,51 @@ def plot(rows, stem):
     return True
 
 
+def summary(rows, stem):
+    """How many times as long each engine takes, a group of bars an engine, a bar a batch; nothing without matplotlib."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        return
+    others = collections.defaultdict(lambda: collections.defaultdict(list))
+    for (_, batch), line in cells(rows, clock(rows)).items():
+        for engine, row in line.items():
+            if OURS in line and engine != OURS and counts(row):
+                others[engine][batch].append(float(row["median"]) / float(line[OURS]["median"]))
+    if not others:
+        return
+    batches = sorted({batch for of_batch in others.values() for batch in of_batch})
+    engines = sorted(others, key=lambda e: geomean([r for of in others[e].values() for r in of]))
+    drawing, panel = plt.subplots(figsize=(8.4, 3.6))
+    width = 0.8 / len(batches)
+    shades = plt.get_cmap("Blues")
+    for b, batch in enumerate(batches):
+        at = [e + (b - (len(batches) - 1) / 2) * width for e in range(len(engines))]
+        tall = [geomean(others[engine][batch]) or math.nan for engine in engines]
+        shade = shades(0.35 + 0.6 * b / max(1, len(batches) - 1))
+        bars = panel.bar(at, tall, width * 0.92, color=shade, label=f"{batch} row" + "s" * (batch > 1))
+        panel.bar_label(bars, [f"{t:.0f}" if t >= 10 else f"{t:.1f}" for t in tall], fontsize=7, padding=1)
+    names = [f"{e}\n{max(len(of) for of in others[e].values())} models" for e in engines]
+    panel.set_xticks(range(len(engines)), names, fontsize=8)
+    panel.set_yscale("log")
+    panel.set_ylim(bottom=1, top=panel.get_ylim()[1] * 1.3)
+    panel.set_ylabel(f"times {OURS}'s time")
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
+    panel.legend(fontsize=8, frameon=False, ncols=len(batches), loc="upper left")
+    first = rows[0]
+    title = f"Geometric means over models; {first['machine']}, {first['threads']} thread(s), {first['date']}"
+    panel.set_title(title, fontsize=8)
+    drawing.tight_layout()
+    drawing.savefig(f"{stem}-summary.png", dpi=150)
+    plt.close(drawing)
+
+
 def write(file):
-    """Writes the table and the plot beside the file."""
+    """Writes the table and the plots beside the file."""
     rows = read(file)
     if not rows:
         print(f"report.py: {file} has no rows; nothing was timed", file=sys.stderr)
@@ -306,7 +349,8 @@ def write(file):
     # Rows as JSON have standard output to themselves.
     print(stem.with_suffix(".md"), file=sys.stderr)
     if plot(rows, stem):
-        print(f"{stem}.png, {stem}.svg", file=sys.stderr)
+        summary(rows, stem)
+        print(f"{stem}.png, {stem}.svg, {stem}-summary.png", file=sys.stderr)
     else:
         print("report.py: no plot without matplotlib; pip install matplotlib", file=sys.stderr)
 

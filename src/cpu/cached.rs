@@ -57,7 +57,7 @@ impl Used {
         }
     }
 
-    /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: see the book's results.
+    /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: "Caches on the CPU" in `benches/NOTEBOOK.md`.
     pub(super) fn close(&self, rows: u32, vectors: bool) -> Close {
         let few = (rows as usize) < self.few;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {

@@ -1,5 +1,5 @@
 //! Memory in whole lines of the cache. A register of 64 bytes that lies on two lines takes two loads, and trees in blends do little
-//! else than load: see the book's results.
+//! else than load: "Without AVX-512" in `benches/NOTEBOOK.md`.
 
 /// Bytes of a line.
 pub(super) const BYTES: usize = 64;

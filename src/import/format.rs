@@ -47,6 +47,14 @@ const COMPRESSED: [(&[u8], &str); 11] = [
     (b"ZF0x", "zlib"),
 ];
 
+/// The bytes after a byte-order mark, which editors on Windows put before text; those of a format that is no text as they are.
+pub(super) fn text(bytes: &[u8]) -> &[u8] {
+    match bytes.strip_prefix(b"\xef\xbb\xbf") {
+        Some(text @ [b'{' | b't' | b'\r' | b'\n' | b' ' | b'\t', ..]) => text,
+        _ => bytes,
+    }
+}
+
 impl Format {
     /// The format of a file with these bytes.
     ///

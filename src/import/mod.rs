@@ -104,6 +104,7 @@ pub fn parse(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError>
     if size > options.limits.file_bytes {
         return Err(file_too_large(size, options.limits.file_bytes));
     }
+    let bytes = format::text(bytes);
     parse_as(Format::of(bytes)?, bytes, options)
 }
 

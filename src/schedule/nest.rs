@@ -105,6 +105,31 @@ pub struct Marks {
     pub reduce: ReduceMarks,
 }
 
+impl Marks {
+    /// The directive that made the first of them; `None` where there is none.
+    fn directive(&self) -> Option<&'static str> {
+        // All fields by name, so that a new one is no mark without a directive.
+        let Self { mapping, unrolled, specialize, cache, interleave, unroll, peel, likely, evaluate, reduce } =
+            self;
+        let ReduceMarks { shared, atomic, vector } = reduce;
+        let marks = [
+            (matches!(mapping, Mapping::Parallel), "parallel"),
+            (matches!(mapping, Mapping::Gpu(_)), "gpuDimension"),
+            (*unrolled, "unroll"),
+            (*specialize, "specialize"),
+            (*cache, "cache"),
+            (*interleave, "interleave"),
+            (unroll.is_some(), "unrollWalk"),
+            (peel.is_some() || likely.is_some(), "peelWalk"),
+            (*evaluate != Evaluation::default(), "evaluate"),
+            (*atomic, "atomicReduce"),
+            (*shared, "sharedReduce"),
+            (vector.is_some(), "vectorReduce"),
+        ];
+        marks.into_iter().find(|(is, _)| *is).map(|(_, directive)| directive)
+    }
+}
+
 /// A loop and what it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NestLoop {
@@ -312,13 +337,12 @@ impl Building {
     }
 
     fn plain(&self, node: usize) -> Result<(), String> {
-        match self.nodes[node].marks == Marks::default() {
-            false => Err(format!(
-                "`{}` has been mapped, unrolled, cached, interleaved or marked for its reduction already; tile and split \
-                 first",
+        match self.nodes[node].marks.directive() {
+            Some(directive) => Err(format!(
+                "`{}` has a mark of `{directive}` already; tile and split first",
                 self.name(node)
             )),
-            true => Ok(()),
+            None => Ok(()),
         }
     }
 

@@ -40,6 +40,8 @@ fn wrong<T>(at: &str, what: impl Into<String>) -> Read<'_, T> {
 /// Reads a whole text.
 pub(super) fn parse(text: &str) -> Result<Schedule, ParseError> {
     let mut directives = Vec::new();
+    // Editors on Windows begin a file with a byte-order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (i, line) in text.lines().enumerate() {
         let read = parse_line(line).map_err(|Wrong { at, what }| ParseError {
             line: i + 1,
@@ -245,7 +247,7 @@ fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
         ("specialize", [v]) => Ok(Directive::Specialize { var: variable(v)? }),
         ("specialize", _) => usage("specialize(variable)"),
         ("peelWalk", [v, rows]) if rows.ends_with('%') => {
-            let given = rows.trim_end_matches('%').trim_end();
+            let given = rows.strip_suffix('%').unwrap_or(rows).trim_end();
             match number(given, "of percent")? {
                 percent @ 1..=100 => Ok(Directive::PeelLikely { var: variable(v)?, percent }),
                 _ => wrong(rows, format!("`{rows}` is no share of the rows: 1% to 100%")),

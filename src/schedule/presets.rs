@@ -210,7 +210,7 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
 const MOST_BLENDED_LEAVES: usize = 256;
 
 /// A tree for 64 rows at a time, their used columns close, walks without leaf tests where most leaves lie deep: what
-/// measured best of the orders, layouts and caches on the models of the book's results.
+/// measured best of the orders, layouts and caches on trained models (`benches/NOTEBOOK.md`).
 fn default_walks(stats: &ForestStats) -> Schedule {
     let mean = |counts: &[usize]| {
         let (sum, all) = counts.iter().enumerate().fold((0, 0), |(sum, all), (d, n)| (sum + d * n, all + n));

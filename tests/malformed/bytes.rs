@@ -247,3 +247,17 @@ fn mutations_never_panic_and_what_loads_is_sound() {
     tally.mutate(&seeds, &options, &mut Random(20_260_131), mutate);
     assert!(tally.loaded > 500 && tally.refused > 2000, "{tally:?}");
 }
+
+#[test]
+fn a_byte_order_mark_before_text_is_skipped() {
+    for model in ["base-score-given/model.json", "catboost-rmse/model.json", "lightgbm-binary/model.txt"] {
+        let file = format!("{}/tests/zoo/{model}", env!("CARGO_MANIFEST_DIR"));
+        let bytes = std::fs::read(&file).expect(&file);
+        let marked = [b"\xef\xbb\xbf", &bytes[..]].concat();
+        let [plain, marked] =
+            [bytes, marked].map(|bytes| parse(&bytes, &LoadOptions::default()).expect(&file));
+        assert_eq!(plain.to_text(), marked.to_text(), "{model}");
+    }
+    // A mark alone makes no text.
+    assert!(parse(b"\xef\xbb\xbf\x08\x07", &LoadOptions::default()).is_err());
+}

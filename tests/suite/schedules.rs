@@ -173,6 +173,7 @@ fn commas_stand_between_arguments_and_a_line_between_directives() {
     cpu("cache(é)", &["line 1, column 7", "`é` is no variable's name"]);
     cpu("1 2 cache(batch)", &["line 1, column 3", "`2 cache` is no directive"]);
     cpu("5", &["line 1, column 1", "expected a directive", "found `5`"]);
+    cpu("peelWalk(tree, 90%%)", &["line 1, column 16", "`90%`"]);
     cpu(";", &["line 1, column 1", "expected a directive", "found `;`"]);
 }
 
@@ -274,8 +275,19 @@ fn contradictions_are_named_with_a_remedy() {
     cpu("interleave(batch)", &["directive 1", "`batch` is not an innermost loop", "reorder"]);
     cpu("unrollWalk(batch, 2)", &["directive 1", "`batch` is not an innermost loop", "reorder"]);
     cpu("parallel(batch)\nparallel(batch)", &["directive 2", "`batch` is mapped already", "once"]);
-    cpu("parallel(batch)\ntile(batch, b0, b1, 8)", &["directive 2", "tile and split first"]);
-    cpu("unrollWalk(tree, 2)\nsplit(tree, t0, t1, 8)", &["directive 2", "tile and split first"]);
+    // Which mark is in the way is said.
+    cpu(
+        "parallel(batch)\ntile(batch, b0, b1, 8)",
+        &["directive 2", "a mark of `parallel`", "tile and split first"],
+    );
+    cpu(
+        "unrollWalk(tree, 2)\nsplit(tree, t0, t1, 8)",
+        &["directive 2", "a mark of `unrollWalk`", "tile and split first"],
+    );
+    cpu(
+        "cache(batch)\nsplit(batch, b0, b1, 8)",
+        &["directive 2", "a mark of `cache`", "tile and split first"],
+    );
     cpu(
         "unrollWalk(tree, 2)\nreorder(tree, batch)",
         &["directive 2", "`tree` is interleaved, or its walks are unrolled", "reorder first"],
@@ -516,4 +528,12 @@ fn the_last_layout_and_order_count() {
     assert_eq!(schedule.layout_kind(), Some(LayoutKind::Sparse));
     assert_eq!(Schedule::new().layout_kind(), None);
     assert!(matches!(schedule.directives[0], Directive::Layout { kind: LayoutKind::Array }));
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let text = "reorder(tree, batch)\nparallel(batch)";
+    assert_eq!(Schedule::parse(&format!("\u{feff}{text}")), Schedule::parse(text));
+    let again = Schedule::parse(&format!("{text}\n\u{feff}cache(batch)"));
+    assert_eq!(again.expect_err("a mark inside a text").line, 3);
 }

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::{
     Outcome,
     backend::{Again, Backend, Engine},
-    error::{Error, Result, one_line},
+    error::{Error, Result, one_line, say},
     limits::LimitsChoice,
     load_contents, output,
     profile::ProfileChoice,
@@ -123,6 +123,15 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// What is said before a batch's rows are made, where they take more than a gigabyte.
+fn announcement(batch: u32, columns: usize) -> Option<String> {
+    const LARGE: f64 = 1e9;
+    let bytes = f64::from(batch) * (columns * size_of::<f32>()) as f64;
+    let gib = bytes / f64::from(1 << 30);
+    (bytes > LARGE)
+        .then(|| format!("--batch {batch} makes {gib:.1} GiB of rows first; fewer rows say as much"))
+}
+
 /// Milliseconds of compiling, and each batch size's times.
 fn time_all(
     args: &Bench,
@@ -144,6 +153,9 @@ fn time_all(
         bar.set_message(format!("batch {batch}"));
         let too_large =
             |_| Error::Request(format!("--batch {batch}: the memory is not enough; ask for fewer rows"));
+        if let Some(text) = announcement(*batch, rows.columns) {
+            bar.suspend(|| say(&text));
+        }
         let rows = repeated(forest, rows, *batch as usize).map_err(too_large)?;
         let timed = time(engine.again(&rows)?, clock, args.seconds, &bar)?;
         let [cpu, wall] = timed.map(|mut calls| {
@@ -293,4 +305,16 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "{:>8}    {a:>10.4}    {b:>10.4}    {c:>10.4}    {d:>10.4}", t.batch)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::announcement;
+
+    #[test]
+    fn a_batch_of_gigabytes_is_announced() {
+        assert_eq!(announcement(4096, 1000), None);
+        let said = announcement(1 << 28, 13).expect("13 GiB");
+        assert!(said.contains("--batch 268435456") && said.contains("13.0 GiB"), "{said}");
+    }
 }

@@ -260,9 +260,9 @@ impl Contents {
     /// # Errors
     /// As [`import::load`].
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
-        import::load_with(path, options, |bytes| match Format::of(bytes)? {
-            Format::Fangorn => Self::from_bytes(bytes, options),
-            format => import::parse_as(format, bytes, options).map(Self::new),
+        import::load_with(path, options, |bytes| match Format::of(bytes) {
+            Ok(Format::Fangorn) => Self::from_bytes(bytes, options),
+            _ => import::parse(bytes, options).map(Self::new),
         })
     }
 
