@@ -222,7 +222,7 @@ fn default_walks(stats: &ForestStats) -> Schedule {
     let ordered = Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]);
     let near = ordered.parallel("b0").cache("b0");
     // Without leaf tests a walk takes as many steps as its tree has levels.
-    let untested = walk.many * mean(&stats.depths) <= walk.tested * mean(&stats.leaf_depths);
+    let untested = walk.many / walk.tested * mean(&stats.depths) <= mean(&stats.leaf_depths);
     let walked = if untested { near.unroll_walk("b1", None) } else { near };
     walked.layout(if nearly_full { LayoutKind::Array } else { LayoutKind::Sparse })
 }

@@ -1,8 +1,8 @@
 //! A row through 64 trees abreast, by gathers: for a few rows of any number of columns.
 
-#[cfg(target_arch = "x86_64")]
-use super::hand_over;
 use super::{Block, BlockEngine, Source, Trees, Wanted, vectors};
+#[cfg(target_arch = "x86_64")]
+use super::{hand_over, walk::MOST_FOUND};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86::avx2::abreast as kernel, encoded::of_encoding};
 use crate::{
@@ -45,18 +45,21 @@ impl BlockEngine for Abreast {
         #[cfg(not(target_arch = "x86_64"))]
         unreachable!("it is built on x86-64 only");
         #[cfg(target_arch = "x86_64")]
-        match source.singles() {
-            // SAFETY: the engine serves the block, so that rows fit; otherwise as promised to this function. Vectors can serve the plan,
-            // so that no node is a tile.
-            Some(rows) => hand_over(
-                Block { shape: block.shape.by_row(), ..block },
-                0,
-                sink,
-                &mut |row, tree, found| unsafe {
-                    of_encoding!(trees.nodes, nodes => kernel::block(nodes, rows, row, tree, found), _ => {})
-                },
-            ),
-            None => unreachable!("trees abreast serve rows of `f32`, as they were handed over"),
+        let mut found = [0; MOST_FOUND];
+        #[cfg(target_arch = "x86_64")]
+        let Some(rows) = source.singles() else {
+            unreachable!("trees abreast serve rows of `f32`, as they were handed over");
+        };
+        #[cfg(target_arch = "x86_64")]
+        for r in 0..block.row.count {
+            let row = Block { row: block.row.one(r), shape: block.shape.by_row(), ..block };
+            hand_over(row, 0, &mut found, sink, &mut |row, tree, found| {
+                // SAFETY: the engine serves the block, so that rows fit; otherwise as promised to this function. Vectors can serve the
+                // plan, so that no node is a tile.
+                unsafe {
+                    of_encoding!(trees.nodes, nodes => kernel::row(nodes, rows, row.start, tree, found), _ => {})
+                }
+            });
         }
     }
 

@@ -6,7 +6,11 @@
 //! loads of each other's steps busy. A missing value sets the carry, too, and goes where values below the threshold go: rows
 //! that have one are walked here only where no split sends it the other way.
 
-use super::{Block, BlockEngine, Source, Trees, Wanted, hand_over, walk::Span, walks};
+use super::{
+    Block, BlockEngine, Source, Trees, Wanted, hand_over,
+    walk::{MOST_FOUND, Span},
+    walks,
+};
 use crate::cost::Machine;
 use crate::cpu::{
     engines::Engine,
@@ -78,6 +82,7 @@ impl BlockEngine for Full {
         let Some(rows) = source.singles() else {
             unreachable!("full trees serve rows of `f32`, as they were handed over");
         };
+        let found = &mut [0; MOST_FOUND];
         for r in 0..block.row.count {
             match self.row(rows, block.row.at(r)) {
                 Some(values) => self.block(values, block.row.at(r), block.tree, sink),
@@ -85,7 +90,7 @@ impl BlockEngine for Full {
                     let (row, shape) = (block.row.one(r), block.shape.by_row());
                     let block = Block { row, shape, ..block };
                     // SAFETY: as promised to this function.
-                    hand_over(block, 0, sink.by(rest), &mut |row, tree, found| unsafe {
+                    hand_over(block, 0, found, sink.by(rest), &mut |row, tree, found| unsafe {
                         walks::portable(trees, rows, Block { row, tree, shape }, found);
                     });
                 }

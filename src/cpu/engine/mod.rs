@@ -72,7 +72,6 @@ pub(super) struct Trees<'a> {
 
 impl Trees<'_> {
     /// Whether addresses can be gathered, with signed offsets of 32 bits.
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     fn can_be_gathered(&self) -> bool {
         self.addresses < i32::MAX as usize / 12
     }
@@ -146,16 +145,22 @@ pub(super) trait BlockEngine: Sized {
 }
 
 /// Has `find` find the leaves of a block, as many at a time as [`Found`] has room for, and hands them to `sink`, which counts rows from
-/// `by` on. `find` is given rows and trees, and puts a tree's rows side by side where rows are inside, otherwise a row's trees.
+/// `by` on. `find` is given rows and trees, and puts a tree's rows side by side where rows are inside, otherwise a row's trees. The room
+/// is the caller's, so that it is cleared once.
 #[inline(never)]
-fn hand_over<S: Sink>(block: Block, by: usize, sink: S, find: &mut dyn FnMut(Span, Span, &mut Found)) {
+fn hand_over<S: Sink>(
+    block: Block,
+    by: usize,
+    found: &mut Found,
+    sink: S,
+    find: &mut dyn FnMut(Span, Span, &mut Found),
+) {
     let Block { row, tree, shape } = block;
-    let mut found = [0; MOST_FOUND];
     if shape.rows_inside {
         let rows = row.count.clamp(1, MOST_FOUND);
         for tree in tree.parts(MOST_FOUND / rows) {
             for row in row.parts(rows) {
-                find(row, tree, &mut found);
+                find(row, tree, found);
                 for (t, found) in found.chunks_exact(row.count).enumerate().take(tree.count) {
                     let position = tree.at(t);
                     let each = found.iter().enumerate();
@@ -170,7 +175,7 @@ fn hand_over<S: Sink>(block: Block, by: usize, sink: S, find: &mut dyn FnMut(Spa
         // Of more trees than there is room for, a row at a time.
         let mut sum = S::Value::default();
         for tree in tree.parts(trees) {
-            find(row, tree, &mut found);
+            find(row, tree, found);
             for (r, found) in found.chunks_exact(tree.count).enumerate().take(row.count) {
                 let row = row.at(r) + by;
                 if !S::ONE_VALUE {

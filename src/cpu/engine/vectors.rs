@@ -4,7 +4,7 @@ use super::{Block, BlockEngine, Source, Trees, Wanted};
 #[cfg(target_arch = "x86_64")]
 use super::{
     hand_over,
-    walk::{Found, From, Span},
+    walk::{Found, From, MOST_FOUND, Span},
 };
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86, encoded::of_encoding, window::Window};
@@ -79,15 +79,17 @@ impl BlockEngine for Vectors {
         #[cfg(not(target_arch = "x86_64"))]
         unreachable!("it is built on x86-64 only");
         #[cfg(target_arch = "x86_64")]
+        let found = &mut [0; MOST_FOUND];
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: the engine serves the block, so that rows fit; otherwise as promised to this function.
         unsafe {
             match source {
                 Source::Rows(rows) => match T::singles(rows) {
-                    Some(rows) => in_vectors(trees, rows, block, sink),
+                    Some(rows) => in_vectors(trees, rows, block, found, sink),
                     None => unreachable!("vectors serve rows of `f32`"),
                 },
-                Source::Copy(window) => in_vectors(trees, window, block, sink),
-                Source::Ranks(ranks) => in_ranks(trees, ranks, block, sink),
+                Source::Copy(window) => in_vectors(trees, window, block, found, sink),
+                Source::Ranks(ranks) => in_ranks(trees, ranks, block, found, sink),
             }
         }
     }
@@ -100,8 +102,14 @@ impl BlockEngine for Vectors {
 /// # Safety
 /// As for [`BlockEngine::run`]; rows [fit](fits).
 #[cfg(target_arch = "x86_64")]
-unsafe fn in_vectors<F: x86::Source, S: Sink>(trees: &Trees<'_>, rows: F, block: Block, sink: S) {
-    hand_over(block, 0, sink, &mut |row, tree, found| {
+unsafe fn in_vectors<F: x86::Source, S: Sink>(
+    trees: &Trees<'_>,
+    rows: F,
+    block: Block,
+    found: &mut Found,
+    sink: S,
+) {
+    hand_over(block, 0, found, sink, &mut |row, tree, found| {
         // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes. Tiles have kernels of their own.
         unsafe {
             of_encoding!(trees.nodes, nodes => x86::block(nodes, rows, row, tree, block.shape, found), _ => {})
@@ -118,10 +126,11 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
     block: Block,
+    found: &mut Found,
     sink: S,
 ) {
     // SAFETY: as promised to this function.
-    unsafe { in_vectors(trees, ranks, block, sink) }
+    unsafe { in_vectors(trees, ranks, block, found, sink) }
 }
 
 /// Walks of a tree that go on from an address for each row; all of the rows are in one block of the window.

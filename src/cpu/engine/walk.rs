@@ -6,11 +6,11 @@ use crate::cpu::{
 };
 use crate::plan::Rest;
 
-/// Leaves that a kernel finds before they are handed over, at most.
+/// Leaves that a kernel finds before they are handed over, at most: whole registers of any instruction set.
 pub(in crate::cpu) const MOST_FOUND: usize = 512;
 
-/// The addresses of the leaves that walks end at: a tree's rows side by side where rows are inside, otherwise a row's trees. Kernels know
-/// nothing of what becomes of leaves, so each is compiled once.
+/// The addresses of the leaves that walks end at: a tree's rows side by side where rows are inside, otherwise a row's trees. Walks
+/// know nothing of what becomes of leaves, so each is compiled once.
 pub(in crate::cpu) type Found = [u32; MOST_FOUND];
 
 /// A forest in memory, as walks go through it: node by node, or tile by tile.

@@ -2,7 +2,7 @@
 
 use super::{
     Block, BlockEngine, Source, Trees, Wanted, hand_over,
-    walk::{self, Found, From, Span, Walkable},
+    walk::{self, Found, From, MOST_FOUND, Span, Walkable},
 };
 use crate::{
     cost::Machine,
@@ -23,7 +23,7 @@ pub(in crate::cpu) struct Walks {
 }
 
 impl Walks {
-    /// They serve every plan.
+    /// [`BlockEngine::build`], which never fails: they serve every plan.
     pub(in crate::cpu) fn new(wanted: &Wanted<'_>) -> Self {
         Self { row: Machine::here().walk.one * wanted.nodes.steps() as f64 }
     }
@@ -46,21 +46,22 @@ impl BlockEngine for Walks {
         _: Engine,
         sink: S,
     ) {
+        let found = &mut [0; MOST_FOUND];
         match source {
             Source::Rows(rows) => {
                 // SAFETY: as promised to this function.
-                hand_over(block, 0, sink, &mut |row, tree, found| unsafe {
+                hand_over(block, 0, found, sink, &mut |row, tree, found| unsafe {
                     in_rows(trees, rows, Block { row, tree, ..block }, found);
                 });
             }
             Source::Copy(window) => by_block(window, block.row, |rows, row, by| {
                 // SAFETY: as promised to this function; the part of the window has the rows.
-                hand_over(Block { row, ..block }, by, sink, &mut |row, tree, found| unsafe {
+                hand_over(Block { row, ..block }, by, found, sink, &mut |row, tree, found| unsafe {
                     portable(trees, rows, Block { row, tree, ..block }, found);
                 });
             }),
             // SAFETY: as promised to this function.
-            Source::Ranks(ranks) => unsafe { in_ranks(trees, ranks, block, sink) },
+            Source::Ranks(ranks) => unsafe { in_ranks(trees, ranks, block, found, sink) },
         }
     }
 
@@ -104,17 +105,19 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
     block: Block,
+    found: &mut Found,
     sink: S,
 ) {
-    let walk = |block: Block| {
+    let mut walk = |block: Block| {
         by_block(ranks, block.row, |rows, row, by| {
             // SAFETY: as promised to this function; the part of the window has the rows.
-            hand_over(Block { row, ..block }, by, sink, &mut |row, tree, found| unsafe {
+            hand_over(Block { row, ..block }, by, found, sink, &mut |row, tree, found| unsafe {
                 in_rows(trees, rows, Block { row, tree, ..block }, found);
             });
         });
     };
-    match block.shape.rows_inside {
+    // Of rows that are in one block a tree comes before the next anyway.
+    match block.shape.rows_inside && !ranks.together(block.row) {
         true => (0..block.tree.count).for_each(|t| walk(block.of_tree(t))),
         false => walk(block),
     }

@@ -12,7 +12,8 @@ mod tests;
 use super::vectors;
 use super::{
     Block, BlockEngine, Source, Trees, Wanted,
-    walk::{From, MOST_FOUND, Shape, Span},
+    vectors::Vectors,
+    walk::{Found, From, MOST_FOUND, Shape, Span},
     walks,
 };
 use crate::{
@@ -31,6 +32,8 @@ pub(in crate::cpu) struct Blends {
     from: usize,
     /// Seconds of a block, its ranking included.
     block: f64,
+    /// From so many rows on walks go on in vectors from where blends end, if there are kernels for that.
+    on_in_vectors: Option<usize>,
 }
 
 impl Blends {
@@ -74,7 +77,9 @@ impl BlockEngine for Blends {
         let rows = seconds((0, 0))? / (Machine::here().walk.one * wanted.nodes.steps() as f64);
         let from = (rows.ceil() as usize).clamp(1, BLOCK);
         let block = seconds(wanted.ranked)?;
-        Some(Self { by_levels, from, block })
+        let vectors = Vectors::can_serve(plan, forest.features.len(), wanted.scalar);
+        let on_in_vectors = vectors.then(|| Machine::here().walk.rows_one_by_one());
+        Some(Self { by_levels, from, block, on_in_vectors })
     }
 
     fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
@@ -92,7 +97,8 @@ impl BlockEngine for Blends {
         let (Source::Ranks(ranks), Some(blend)) = (source, self.of(block.shape)) else {
             unreachable!("blends serve ranks, in blocks that they were built for");
         };
-        let rest = Rest { trees, ranks, engine: rest };
+        let on_in_vectors = self.on_in_vectors.filter(|_| trees.can_be_gathered()).unwrap_or(usize::MAX);
+        let rest = Rest { trees, ranks, engine: rest, on_in_vectors };
         // SAFETY: as promised to this function.
         evaluate::with_values(blend, |values| unsafe { evaluate_trees(blend, &rest, block, values, sink) });
     }
@@ -110,19 +116,23 @@ impl BlockEngine for Blends {
 struct Rest<'r> {
     trees: &'r Trees<'r>,
     ranks: Window<'r, u8>,
+    /// Of trees without blends.
     engine: Engine,
+    /// From so many rows on walks go on in vectors.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    on_in_vectors: usize,
 }
 
 impl Rest<'_> {
     /// # Safety
     /// As for [`BlockEngine::run`].
-    unsafe fn run<S: Sink>(&self, block: Block, sink: S) {
+    unsafe fn run<S: Sink>(&self, block: Block, found: &mut Found, sink: S) {
         // SAFETY: as promised to this function.
         unsafe {
             match self.engine {
                 #[cfg(target_arch = "x86_64")]
-                Engine::Vectors => vectors::in_ranks(self.trees, self.ranks, block, sink),
-                _ => walks::in_ranks(self.trees, self.ranks, block, sink),
+                Engine::Vectors => vectors::in_ranks(self.trees, self.ranks, block, found, sink),
+                _ => walks::in_ranks(self.trees, self.ranks, block, found, sink),
             }
         }
     }
@@ -137,6 +147,7 @@ impl Rest<'_> {
         row: Span,
         position: usize,
         (exits, numbers): (&[u32], &[u8]),
+        found: &mut Found,
         sink: S,
     ) {
         let mut addresses = [0; BLOCK];
@@ -145,13 +156,12 @@ impl Rest<'_> {
             *address = exits[usize::from(numbers[l.min(last)])];
         }
         let from = From { position, addresses: &addresses };
-        let mut found = [0; MOST_FOUND];
         // SAFETY: as promised to this function.
         unsafe {
-            match self.engine {
+            match row.count >= self.on_in_vectors {
                 #[cfg(target_arch = "x86_64")]
-                Engine::Vectors => vectors::walk_on(self.trees, self.ranks, row, from, &mut found),
-                _ => walks::walk_on(self.trees, self.ranks, row, from, &mut found),
+                true => vectors::walk_on(self.trees, self.ranks, row, from, found),
+                _ => walks::walk_on(self.trees, self.ranks, row, from, found),
             }
         }
         for (l, address) in found.iter().enumerate().take(row.count) {
@@ -173,12 +183,16 @@ unsafe fn evaluate_trees<S: Sink>(
     sink: S,
 ) {
     let mut room = Line([0.0; MOST_LEAVES]);
+    let mut found = [0; MOST_FOUND];
     for t in 0..block.tree.count {
         // SAFETY: as promised to this function.
         unsafe {
             match blend.has(block.tree.at(t)) {
-                true => evaluate_tree(blend, rest, (block.row, block.tree.at(t)), (values, &mut room), sink),
-                false => rest.run(block.of_tree(t), sink.by(rest.engine)),
+                true => {
+                    let room = (&mut *values, &mut room, &mut found);
+                    evaluate_tree(blend, rest, (block.row, block.tree.at(t)), room, sink);
+                }
+                false => rest.run(block.of_tree(t), &mut found, sink.by(rest.engine)),
             }
         }
     }
@@ -193,7 +207,7 @@ unsafe fn evaluate_tree<S: Sink>(
     blend: &Blend,
     rest: &Rest<'_>,
     (row, position): (Span, usize),
-    (values, room): (&mut Values, &mut Room),
+    (values, room, found): (&mut Values, &mut Room, &mut Found),
     sink: S,
 ) {
     let exits = blend.exits(position);
@@ -201,13 +215,13 @@ unsafe fn evaluate_tree<S: Sink>(
         Exits::Leaves(leaves) => sink.values(leaves, room),
         Exits::Addresses(_) => LeafValues::default(),
     };
-    let take = |first: usize, place: usize, count: usize, numbers: [u8; BLOCK]| {
+    let mut take = |first: usize, place: usize, count: usize, numbers: [u8; BLOCK]| {
         let leaves = match exits {
             Exits::Leaves(leaves) => leaves,
             Exits::Addresses(exits) => {
                 let row = Span { start: first, step: 1, count };
                 // SAFETY: as promised to this function; a tree's numbers are below its exits.
-                return unsafe { rest.walk_on(row, position, (exits, &numbers[place..]), sink) };
+                return unsafe { rest.walk_on(row, position, (exits, &numbers[place..]), found, sink) };
             }
         };
         match sink.sums(first, count, position) {

@@ -2,9 +2,9 @@
 
 pub(in crate::cpu) mod tables;
 
-#[cfg(target_arch = "x86_64")]
-use super::hand_over;
 use super::{Block, BlockEngine, Source, Trees, Wanted};
+#[cfg(target_arch = "x86_64")]
+use super::{hand_over, walk::MOST_FOUND};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::arch::x86::tiles as kernel;
 use crate::{
@@ -56,7 +56,7 @@ impl BlockEngine for TileWalks {
         match (trees.nodes, source.singles()) {
             (Encoded::Tiled(tiles), Some(rows)) => {
                 // SAFETY: the engine serves the block, and no tile asks a question; otherwise as promised to this function.
-                hand_over(block, 0, sink, &mut |row, tree, found| unsafe {
+                hand_over(block, 0, &mut [0; MOST_FOUND], sink, &mut |row, tree, found| unsafe {
                     kernel::block(tiles, rows, row, tree, block.shape, found);
                 });
             }

@@ -12,41 +12,24 @@ use crate::cpu::{
     rows::Rows,
 };
 
-/// Trees whose leaves are found before any is handed over.
-const TREES: usize = MOST_FOUND;
+// Trees go eight at a time, the last ones with others beside them.
+const _: () = assert!(MOST_FOUND.is_multiple_of(LANES));
 
-/// Each row against many trees at a time, as many as rows are against one; `tree.step` is 1. A row's trees lie side by side in `found`.
-///
-/// # Safety
-/// AVX2; [`fits`](crate::cpu::arch::x86::fits); otherwise as for [`super::block`].
-pub(in crate::cpu) unsafe fn block<R: Rule8>(
-    nodes: &Nodes<R>,
-    rows: &Rows<'_>,
-    row: Span,
-    tree: Span,
-    found: &mut Found,
-) {
-    let mut ends = [0; TREES];
-    for (r, found) in found.chunks_exact_mut(tree.count.max(1)).enumerate().take(row.count) {
-        // SAFETY: as promised to this function.
-        unsafe { walk_trees(nodes, (tree.start, tree.count), rows, row.at(r), &mut ends) };
-        found.copy_from_slice(&ends[..tree.count]);
-    }
-}
-
-/// Puts the leaves that a row comes to in trees, a first and how many, at most [`TREES`], into `found`. Eight registers of eight trees
+/// Puts the leaves that a row comes to in trees, at most [`MOST_FOUND`] of them side by side, into `found`. Eight registers of eight trees
 /// advance together; whose trees have all come to their leaves goes on with the next eight.
 ///
 /// # Safety
-/// As for [`block`].
+/// AVX2; [`fits`](crate::cpu::arch::x86::fits); `tree.step` is 1; otherwise as for [`super::block`].
 #[target_feature(enable = "avx2")]
-unsafe fn walk_trees<R: Rule8>(
+pub(in crate::cpu) unsafe fn row<R: Rule8>(
     nodes: &Nodes<R>,
-    (first, count): (usize, usize),
     rows: &Rows<'_>,
     row: usize,
-    found: &mut [u32; TREES],
+    tree: Span,
+    found: &mut Found,
 ) {
+    let (first, count) = (tree.start, tree.count);
+    assert!(count <= MOST_FOUND);
     let lanes = Lanes { data: rows.from(row).as_ptr(), offsets: _mm256_setzero_si256() };
     let stride = _mm256_set1_epi32(nodes.stride as i32);
     let leaf = _mm256_set1_epi32(LEAF as i32);
