@@ -10,9 +10,10 @@ use burn::{
     tensor::{DType, Device, Int, Tensor, TensorData},
 };
 use fangorn::{
-    forest::{ClassRule, Transform, reference},
+    Forest,
+    forest::{ClassRule, Profile, Transform, reference},
     op::ForestOp,
-    schedule::Preset,
+    schedule::{Preset, Schedule},
 };
 use fangorn_graphs::{Error, ForestModule, ForestModuleConfig, Output};
 use support::{bits, devices, floats, model, named};
@@ -292,7 +293,34 @@ fn halves_in_any_strides_are_widened_exactly() {
     }
 }
 
-fn slots(forest: &fangorn::Forest, rows: &[f32]) -> Vec<i32> {
+fn slots(forest: &Forest, rows: &[f32]) -> Vec<i32> {
     let rows = rows.chunks(forest.features.len());
     rows.flat_map(|row| reference::slots(forest, row)).map(|slot| slot as i32).collect()
+}
+
+#[test]
+fn a_profile_goes_with_the_schedule_and_outlives_a_record_of_other_leaves() {
+    let s = named("churn");
+    let mut profile = Profile::new(&s.forest);
+    let slots: Vec<u32> = (0..s.count).flat_map(|r| reference::slots(&s.forest, s.row(r))).collect();
+    profile.count(&s.forest, &slots).expect("slots of its rows");
+    let device = Device::flex();
+    let schedule = Schedule::parse("sort(likely_leaf)\npeelWalk(tree, 90%)").expect("a schedule");
+    let by = |forest: &Forest| ForestModuleConfig::new(forest.clone()).with_schedule(schedule.clone());
+    let module = by(&s.forest).with_profile(profile.clone()).init(&device).expect("a module");
+    let rows = || s.tensor(&device);
+    let plain = config("churn").init(&device).expect("a module");
+    let [own, plain] = [&module, &plain].map(|m| floats(m.forward(rows()).expect("values")));
+    let near = |(own, plain): (&f32, &f32)| (own - plain).abs() < 1e-5;
+    assert!(own.len() == s.count && own.iter().zip(&plain).all(near), "{own:?} {plain:?}");
+
+    // Other leaves, the same structure.
+    let mut trained = s.forest.clone();
+    trained.leaf_values.iter_mut().for_each(|value| value.0 *= 2.0);
+    let saved = ForestModuleConfig::new(trained).init(&device).expect("a module").into_record();
+    let loaded = module.load_record(saved);
+    loaded.forward(rows()).expect("the profile is still of this structure");
+
+    let without = by(&s.forest).init(&device).expect("a module").forward(rows()).expect_err("no profile");
+    assert!(without.to_string().contains("ForestModuleConfig::with_profile"), "{without}");
 }

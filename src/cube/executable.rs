@@ -9,8 +9,8 @@ use fangorn_kernels::{
 use super::words;
 use crate::{
     error::{Error, Result},
-    forest::{Aggregate, Forest, Real, Targets},
-    plan::{Combine, Emit, Extents, Lowered, Number, Place, PlanRef, Request, RowType, Tail, lower},
+    forest::{Aggregate, Forest, Profile, Real, Targets},
+    plan::{Combine, Emit, Extents, Lowered, Number, Place, PlanRef, Request, RowType, Tail, lower_with},
     schedule::Schedule,
     sum::{Accumulator, Contract, FixedPoint},
 };
@@ -69,10 +69,28 @@ impl Executable {
         rows: RowType,
         sum: Contract,
     ) -> Result<Self> {
+        let request = Request { device: super::device(client), emit, rows, threads: 1, sum };
+        Self::with_profile(client, forest, schedule, None, request)
+    }
+
+    /// The same of a request, by a [profile](Profile) of the forest, which some directives want. The device and its threads are those
+    /// behind `client`, whatever the request says.
+    ///
+    /// # Errors
+    /// As [`Executable::with_sum`], and a profile of another forest.
+    pub fn with_profile(
+        client: &Client,
+        forest: &Forest,
+        schedule: &Schedule,
+        profile: Option<&Profile>,
+        request: Request,
+    ) -> Result<Self> {
+        let Request { emit, sum, .. } = request;
         let in_order = sum == Contract::Tree && emit.sums() && forest.aggregate == Aggregate::Sum;
         let walks = if in_order { Emit::Slots } else { emit };
-        let request = Request { device: super::device(client), emit: walks, rows, threads: 1, sum };
-        let mut made = Self::from_lowered(client, forest, &lower(forest, schedule, request)?)?;
+        let request = Request { device: super::device(client), emit: walks, threads: 1, ..request };
+        let lowered = lower_with(forest, schedule, request, profile)?;
+        let mut made = Self::from_lowered(client, forest, &lowered)?;
         if in_order {
             made.ordered = Some((ordered(client, forest)?, emit));
         }

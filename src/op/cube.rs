@@ -18,7 +18,7 @@ use crate::{
     check::{Strictness, Warning},
     cube::Executable,
     error::{Error, Result},
-    plan::{Emit, Number, RowType, Tail},
+    plan::{Emit, Number, Request, RowType, Tail},
     schedule::Preset,
 };
 
@@ -42,7 +42,9 @@ impl ForestOp {
         self.cube.get_or_try_init(&key, || {
             let client = device.client();
             let schedule = self.schedule(&crate::cube::device(&client));
-            let made = Executable::with_sum(&client, &self.forest, &schedule, emit, rows, self.sum)?;
+            let request = Request { emit, rows, sum: self.sum, ..Request::cpu() };
+            let profile = self.profile.as_ref();
+            let made = Executable::with_profile(&client, &self.forest, &schedule, profile, request)?;
             self.proven(&client, made, emit, rows)
         })
     }

@@ -54,7 +54,7 @@ use crate::{
     Predictor,
     check::{SelfCheck, Warning},
     error::{Error, Result},
-    forest::{Aggregate, Forest, Targets, Transform},
+    forest::{Aggregate, Forest, Profile, Targets, Transform},
     plan::Emit,
     predictor::Options,
     schedule::{Preset, Schedule},
@@ -69,6 +69,7 @@ pub struct ForestOp {
     schedule: Option<Schedule>,
     sum: Contract,
     check: SelfCheck,
+    profile: Option<Profile>,
     /// What devices' kernels have to say about themselves.
     #[cfg(feature = "cube")]
     warnings: std::sync::Mutex<Vec<Warning>>,
@@ -127,6 +128,7 @@ impl ForestOp {
             schedule,
             sum: Contract::Any,
             check: SelfCheck::Quick,
+            profile: None,
             #[cfg(feature = "cube")]
             warnings: std::sync::Mutex::default(),
             leaves,
@@ -153,14 +155,39 @@ impl ForestOp {
             FixedPoint::new(&self.forest)?;
         }
         self.sum = sum;
-        self.cpu = OnceLock::new();
-        #[cfg(feature = "cube")]
-        {
-            self.cube = once_list::OnceList::default();
-            self.warnings = std::sync::Mutex::default();
-            self.number = OnceLock::new();
-        }
-        Ok(self)
+        Ok(self.anew())
+    }
+
+    /// The same by how many rows come to each leaf, for schedules that go by it: of `fangorn profile`, or
+    /// [of what a `.fangorn` file holds](Profile::of_visits).
+    ///
+    /// ```
+    /// # #[cfg(feature = "flex")] {
+    /// use std::sync::Arc;
+    ///
+    /// use burn::tensor::{Device, Tensor};
+    /// use fangorn::{Predictor, cpu::Rows, forest::Profile, import, op::ForestOp, schedule::Schedule};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let columns = forest.features.len();
+    /// let rows = vec![0.5f32; 20 * columns];
+    /// let mut profile = Profile::new(&forest);
+    /// profile.count(&forest, &Predictor::new(&forest)?.slots(&Rows::new(&rows, columns)?)?)?;
+    ///
+    /// let schedule = Schedule::parse("sort(likely_leaf)\npeelWalk(tree, 90%)")?;
+    /// let op = Arc::new(ForestOp::with_schedule(forest, schedule)?.with_profile(profile)?);
+    /// assert_eq!(op.values(Tensor::zeros([4, columns], &Device::flex()))?.dims(), [4, 1]);
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A profile of another forest.
+    pub fn with_profile(mut self, profile: Profile) -> Result<Self> {
+        profile.check(&self.forest)?;
+        self.profile = Some(profile);
+        Ok(self.anew())
     }
 
     /// The same with another extent of what it proves on each device before it serves there: [`SelfCheck::Quick`] where nothing
@@ -168,6 +195,11 @@ impl ForestOp {
     #[must_use]
     pub fn with_check(mut self, check: SelfCheck) -> Self {
         self.check = check;
+        self.anew()
+    }
+
+    /// Without what was compiled as it was before.
+    fn anew(mut self) -> Self {
         self.cpu = OnceLock::new();
         #[cfg(feature = "cube")]
         {
@@ -176,6 +208,11 @@ impl ForestOp {
             self.number = OnceLock::new();
         }
         self
+    }
+
+    /// How many rows come to each leaf, if that was handed over.
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
     }
 
     /// How much it proves on each device before it serves there.
@@ -367,8 +404,13 @@ impl ForestOp {
             return Ok(predictor);
         }
         let schedule = self.schedule(&crate::schedule::Device::Cpu);
-        let options =
-            Options { schedule: Some(schedule), sum: self.sum, check: self.check, ..Options::default() };
+        let options = Options {
+            schedule: Some(schedule),
+            sum: self.sum,
+            profile: self.profile.as_ref(),
+            check: self.check,
+            ..Options::default()
+        };
         let made = Predictor::for_singles(&self.forest, &options)?;
         Ok(self.cpu.get_or_init(|| made))
     }

@@ -12,10 +12,11 @@ use burn::tensor::{DType, Device, Distribution, Tensor, TensorData};
 use fangorn::{
     Forest,
     forest::{
-        Aggregate, CategoryRule, CompareType, MOST_CATEGORIES, Predicate, Real, Side, Transform, reference,
+        Aggregate, CategoryRule, CompareType, MOST_CATEGORIES, Predicate, Profile, Real, Side, Transform,
+        reference,
     },
     op::{ForestOp, forest},
-    schedule::Preset,
+    schedule::{Preset, Schedule},
 };
 use support::{Specimen, assert_margins, assert_values, devices, for_each_specimen, reference_margins};
 
@@ -364,5 +365,33 @@ fn the_least_and_the_largest_leaf_on_every_backend() {
             let rows = Tensor::<2>::from_data(TensorData::new(x.clone(), [x.len() / 2, 2]), &device);
             assert_eq!(floats(op.margins(rows).expect(name)), expected, "{aggregate:?} on {name}");
         }
+    }
+}
+
+#[test]
+fn a_profile_reaches_every_device() {
+    let s = support::named("churn");
+    let expected: Vec<u32> = (0..s.count).flat_map(|r| reference::slots(&s.forest, s.row(r))).collect();
+    let mut profile = Profile::new(&s.forest);
+    profile.count(&s.forest, &expected).expect("slots of its rows");
+    let expected: Vec<i32> = expected.into_iter().map(|slot| slot as i32).collect();
+    for (name, device) in devices() {
+        let on_gpu = !matches!(name, "flex" | "ndarray");
+        let rows_a_unit = Preset::TahoeDirect.schedule(&s.forest, on_gpu);
+        let by_profile = format!("{rows_a_unit}\nsort(likely_leaf)\npeelWalk(tree, 90%)");
+        let schedule = Schedule::parse(&by_profile).expect(name);
+        let op = || ForestOp::with_schedule(s.forest.clone(), schedule.clone()).expect(name);
+
+        let refused = Arc::new(op()).slots(rows(&s, &device)).expect_err(name).to_string();
+        assert!(refused.contains("ForestOp::with_profile"), "{name}: {refused}");
+
+        let profiled = Arc::new(op().with_profile(profile.clone()).expect(name));
+        let slots = profiled.slots(rows(&s, &device)).expect(name).into_data().convert::<i32>();
+        assert_eq!(slots.try_to_vec::<i32>().expect("i32"), expected, "{name}");
+        let values = floats(profiled.values(rows(&s, &device)).expect(name));
+        assert_values(name, &s.forest, &values, reference_margins(&s));
+
+        let other = Profile::new(&support::named("softprob").forest);
+        assert!(op().with_profile(other).is_err(), "a profile of another forest on {name}");
     }
 }

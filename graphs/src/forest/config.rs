@@ -7,7 +7,7 @@ use burn::{
 use fangorn::{
     Forest,
     check::SelfCheck,
-    forest::{CompareType, Prologue},
+    forest::{CompareType, Profile, Prologue},
     schedule::Schedule,
 };
 
@@ -38,6 +38,7 @@ use crate::error::{Error, Result};
 pub struct ForestModuleConfig {
     forest: Forest,
     schedule: Option<Schedule>,
+    profile: Option<Profile>,
     output: Output,
     temperature: Option<f64>,
     check: SelfCheck,
@@ -46,7 +47,14 @@ pub struct ForestModuleConfig {
 impl ForestModuleConfig {
     /// A module that gives values, with the default schedule of each device, and with no gradient of the rows.
     pub fn new(forest: Forest) -> Self {
-        Self { forest, schedule: None, output: Output::Values, temperature: None, check: SelfCheck::Quick }
+        Self {
+            forest,
+            schedule: None,
+            profile: None,
+            output: Output::Values,
+            temperature: None,
+            check: SelfCheck::Quick,
+        }
     }
 
     /// Of the structure that a record holds, for a record whose forest is not at hand otherwise: the words of its tensor
@@ -99,6 +107,14 @@ impl ForestModuleConfig {
         self
     }
 
+    /// By how many rows come to each leaf, for [schedules](Self::with_schedule) that go by it. It is no part of a record; a record of
+    /// another forest goes without.
+    #[must_use]
+    pub fn with_profile(mut self, profile: Profile) -> Self {
+        self.profile = Some(profile);
+        self
+    }
+
     /// How much the module proves on each device before it serves there. `module.operator()?.warnings()` says what went wrong.
     #[must_use]
     pub fn with_check(mut self, check: SelfCheck) -> Self {
@@ -125,11 +141,11 @@ impl ForestModuleConfig {
     /// The module, its parameters on `device`.
     ///
     /// # Errors
-    /// A forest that does not verify, a schedule whose directives contradict each other, or soft splits that the forest
+    /// A forest that does not verify, a schedule whose directives contradict each other, a profile of another forest, or soft splits that the forest
     /// can't have: [`Error::Soft`] names the reason.
     pub fn init(self, device: &Device) -> Result<ForestModule> {
-        let Self { forest, schedule, output, temperature, check } = self;
-        let op = structure::operator(forest, schedule.as_ref(), check)?;
+        let Self { forest, schedule, profile, output, temperature, check } = self;
+        let op = structure::operator(forest, schedule.as_ref(), profile, check)?;
         let soft = temperature.map(|t| Soft::new(t, op.forest())).transpose()?;
         let forest = op.forest();
         let [(_, leaves), (_, structure), (_, fingerprint)] = Record::new(forest).into_tensors();

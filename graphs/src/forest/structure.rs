@@ -7,7 +7,8 @@ use burn::{
     tensor::{Int, Tensor},
 };
 use fangorn::{
-    Forest, check::SelfCheck, file::Contents, import::LoadOptions, op::ForestOp, schedule::Schedule,
+    Forest, check::SelfCheck, file::Contents, forest::Profile, import::LoadOptions, op::ForestOp,
+    schedule::Schedule,
 };
 
 use crate::error::Result;
@@ -16,11 +17,16 @@ use crate::error::Result;
 pub(super) fn operator(
     forest: Forest,
     schedule: Option<&Schedule>,
+    profile: Option<Profile>,
     check: SelfCheck,
 ) -> Result<Arc<ForestOp>> {
     let op = match schedule {
         Some(schedule) => ForestOp::with_schedule(forest, schedule.clone())?,
         None => ForestOp::new(forest)?,
+    };
+    let op = match profile {
+        Some(profile) => op.with_profile(profile)?,
+        None => op,
     };
     Ok(Arc::new(op.with_check(check)))
 }
@@ -79,7 +85,10 @@ pub(super) fn reload(
         Ok(op) if *op.forest() == forest => Ok(op.clone()),
         present => {
             let check = present.as_ref().map_or(SelfCheck::Quick, |op| op.check());
-            operator(forest, schedule, check).map_err(|e| e.to_string())
+            // Of leaf values that were trained it is still the profile; of another structure it is none.
+            let profile = present.as_ref().ok().and_then(|op| op.profile());
+            let profile = profile.filter(|profile| profile.check(&forest).is_ok()).cloned();
+            operator(forest, schedule, profile, check).map_err(|e| e.to_string())
         }
     }
 }

@@ -169,10 +169,6 @@ impl<'f> Engine<'f> {
     pub fn open(backend: Backend, forest: &'f Forest, choice: &Choice, sum: Contract) -> Result<Self> {
         backend.require()?;
         backend.require_sum(sum)?;
-        if choice.profile.is_some() && !matches!(backend, Backend::Reference | Backend::Cpu) {
-            let what = format!("--profile goes with --backend cpu, not {}", backend.name());
-            return Err(Error::Request(what));
-        }
         let runs = match backend {
             Backend::Reference => Runs::Reference,
             Backend::Cpu => Runs::Cpu(Box::new(choice.predictor(forest, sum)?)),
@@ -369,7 +365,12 @@ mod on_burn {
                 true => ForestOp::new(forest.clone()),
                 false => ForestOp::with_schedule(forest.clone(), choice.schedule.clone()),
             };
-            let op = Arc::new(op.and_then(|op| op.with_sum(sum)).map_err(|e| choice.blame(e))?);
+            let profiled = |op: ForestOp| match choice.profile.clone() {
+                Some(profile) => op.with_profile(profile),
+                None => Ok(op),
+            };
+            let op = op.and_then(profiled).and_then(|op| op.with_sum(sum)).map_err(|e| choice.blame(e))?;
+            let op = Arc::new(op);
             guard(backend, || {
                 let device = device(backend).ok_or(Error::NotBuiltIn { name: backend.name() })?;
                 let opened = Self { backend, op, device };

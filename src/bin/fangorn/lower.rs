@@ -240,10 +240,6 @@ fn lowered(forest: &Forest, backend: Backend, device: Device, choice: &Choice) -
 fn kernel_text(forest: &Forest, backend: Backend, choice: &Choice) -> Result<String> {
     #[cfg(feature = "cube")]
     if backend.is_gpu() {
-        if choice.profile.is_some() {
-            let what = format!("--profile goes with --backend cpu, not {}", backend.name());
-            return Err(Error::Request(what));
-        }
         return Ok(ended(&crate::backend::kernel_text(backend, forest, choice)?));
     }
     not_reference(backend)?;
