@@ -97,7 +97,7 @@ impl Executable {
         Ok(made)
     }
 
-    /// Uploads what [`lower`] made of the same forest for this device.
+    /// Uploads what [`lower`](crate::plan::lower) made of the same forest for this device.
     ///
     /// # Errors
     /// A forest that the device can't hold, or one that was lowered for the CPU.
