@@ -64,33 +64,33 @@ fn chosen<T>(
 
 /// What the environment says.
 #[derive(Clone, Debug)]
-struct Said {
+struct EnvironmentSettings {
     most: Option<Isa>,
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     gathers: Option<bool>,
     wrong: Option<WrongVariable>,
 }
 
-fn said() -> &'static Said {
-    static SAID: OnceLock<Said> = OnceLock::new();
+fn environment() -> &'static EnvironmentSettings {
+    static SAID: OnceLock<EnvironmentSettings> = OnceLock::new();
     SAID.get_or_init(|| {
         let most = chosen(ISA, std::env::var_os(ISA).as_deref(), sets());
         let gathers = chosen(GATHERS, std::env::var_os(GATHERS).as_deref(), SPEEDS.into_iter());
         let wrong = most.as_ref().err().or(gathers.as_ref().err()).cloned();
-        Said { most: most.ok().flatten(), gathers: gathers.ok().flatten(), wrong }
+        EnvironmentSettings { most: most.ok().flatten(), gathers: gathers.ok().flatten(), wrong }
     })
 }
 
 /// Refuses a value of [`ISA`] or [`GATHERS`] that means nothing here: what is tested under it would not be what was meant. Programs
 /// ask when they are made; what is only printed of a schedule does not.
 pub(crate) fn check() -> Result<(), WrongVariable> {
-    said().wrong.clone().map_or(Ok(()), Err)
+    environment().wrong.clone().map_or(Ok(()), Err)
 }
 
 /// What this machine is able to, and is allowed. A wrong [`ISA`] allows all until [`check`] refuses it.
 pub(crate) fn isa() -> Isa {
     static FOUND: OnceLock<Isa> = OnceLock::new();
-    *FOUND.get_or_init(|| said().most.map_or(able(), |most| able().min(most)))
+    *FOUND.get_or_init(|| environment().most.map_or(able(), |most| able().min(most)))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -120,7 +120,7 @@ fn able() -> Isa {
 /// What [`GATHERS`] says of how the machine gathers values, if anything.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn gathers_said() -> Option<bool> {
-    said().gathers
+    environment().gathers
 }
 
 #[cfg(test)]

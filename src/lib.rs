@@ -10,26 +10,24 @@ pub mod cost;
 pub mod cpu;
 #[cfg(feature = "cube")]
 pub mod cube;
-pub mod error;
+mod error;
+pub mod file;
 pub mod forest;
 pub mod import;
 mod isa;
-pub mod layout;
-pub mod mir;
+mod layout;
+mod mir;
 #[cfg(feature = "burn")]
 pub mod op;
 pub mod plan;
-pub mod predictor;
+mod predictor;
 pub mod ranks;
 pub mod schedule;
 pub mod sum;
 
-pub use error::Error;
-pub use forest::Forest;
-pub use import::fangorn as file;
-#[cfg(feature = "burn")]
-pub use op::init;
-pub use predictor::Predictor;
+pub use error::{Error, Result};
+pub use forest::model::Forest;
+pub use predictor::{Predictor, PredictorBuilder};
 
 /// The README's examples, which the documentation tests run.
 #[cfg(all(doctest, feature = "flex"))]

@@ -1,4 +1,4 @@
-//! Elementwise operations behind a forest that burn's fusion records run in the forest's kernel, after `fangorn::init()`. Tests by
+//! Elementwise operations behind a forest that burn's fusion records run in the forest's kernel, after `fangorn::op::init()`. Tests by
 //! themselves: fusers are registered, and launches counted, for the whole process.
 
 #![cfg(feature = "cube")]
@@ -20,7 +20,6 @@ use fangorn::{
     cube::Executable,
     forest::{CompareType, Side, reference},
     op::{ForestOp, forest},
-    plan::{Emit, RowType},
     schedule::{self, Preset, Schedule},
     sum::Contract,
 };
@@ -30,7 +29,7 @@ use support::Specimen;
 fn device() -> Option<(Device, MutexGuard<'static, ()>)> {
     static ONE: Mutex<()> = Mutex::new(());
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    fangorn::init().expect("before the first tensor operation");
+    fangorn::op::init().expect("before the first tensor operation");
     support::gpu().map(|(_, device)| (device, guard))
 }
 
@@ -63,7 +62,7 @@ fn rows(s: &Specimen, device: &Device) -> Tensor<2> {
 }
 
 fn made(s: &Specimen, preset: Preset) -> Arc<ForestOp> {
-    let op = ForestOp::with_schedule(s.forest.clone(), preset.schedule(&s.forest, true));
+    let op = ForestOp::builder(s.forest.clone()).schedule(preset.schedule(&s.forest, true)).build();
     Arc::new(op.expect("a schedule"))
 }
 
@@ -155,7 +154,7 @@ fn atomic_add(device: &Device) -> bool {
 
 /// Whether the plan of a schedule does.
 fn adds_atomically(forest: &Forest, schedule: &Schedule, device: &Device) -> bool {
-    let made = Executable::new(&client(device), forest, schedule, Emit::Margins, RowType::F32);
+    let made = Executable::builder(&client(device), forest).schedule(schedule.clone()).build();
     made.expect("a schedule").plan().is_atomic()
 }
 
@@ -166,12 +165,12 @@ fn what_the_kernel_can_not_take_runs_behind_it() {
     let s = support::named("softprob");
     let direct = || Preset::TahoeDirect.schedule(&s.forest, true);
     let with_sum = |sum| {
-        let op = ForestOp::with_schedule(s.forest.clone(), direct()).and_then(|op| op.with_sum(sum));
+        let op = ForestOp::builder(s.forest.clone()).schedule(direct()).sum(sum).build();
         Arc::new(op.expect("sums that keep it"))
     };
     let atomic = Schedule::parse(ATOMIC).expect("a schedule");
     assert_eq!(adds_atomically(&s.forest, &atomic, &device), atomic_add(&device));
-    let atomic = ForestOp::with_schedule(s.forest.clone(), atomic).expect("a schedule");
+    let atomic = ForestOp::builder(s.forest.clone()).schedule(atomic).build().expect("a schedule");
     let cases = [
         ("atomics", Arc::new(atomic)),
         ("several outputs", made(&s, Preset::TahoeDirect)),
@@ -217,7 +216,7 @@ fn a_batch_in_pieces_is_followed_by_a_launch() {
         }
     }
     let schedule = Preset::TahoeDirect.schedule(&forest, true);
-    let op = Arc::new(ForestOp::with_schedule(forest.clone(), schedule).expect("a schedule"));
+    let op = Arc::new(ForestOp::builder(forest.clone()).schedule(schedule).build().expect("a schedule"));
     let x = Tensor::<2>::from_data(TensorData::new(rows.clone(), [count, columns]), &device);
     let few = TensorData::new(rows[..7 * columns].to_vec(), [7, columns]);
     let few = Tensor::<2>::from_data(few, &device);
@@ -301,7 +300,7 @@ fn gradients_are_the_same() {
         } else {
             op
         };
-        let leaves = op.leaves(&device).require_grad();
+        let leaves = op.leaf_values(&device).require_grad();
         let margins = forest(rows(&s, &device), leaves.clone(), &op).expect("rows");
         let loss = activation::sigmoid(margins * 0.5 + 0.25).square().mean();
         leaves.grad(&loss.backward()).expect("leaves").into_data().try_to_vec().expect("f32")
@@ -315,5 +314,5 @@ fn gradients_are_the_same() {
 fn it_may_be_called_again() {
     let Some((device, _one)) = device() else { return };
     Tensor::<1>::zeros([1], &device).into_data();
-    fangorn::init().expect("it was called before");
+    fangorn::op::init().expect("it was called before");
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use burn::tensor::{Device, Tensor, TensorData};
 use cubecl::logging::{LaunchObservation, LaunchObserver};
 use fangorn::{
-    op::{Epilogue, ForestOp, Step, then},
+    op::{Epilogue, EpilogueStep, ForestOp, forest_with_epilogue},
     schedule::Preset,
 };
 
@@ -48,27 +48,30 @@ fn what_follows_a_forest_is_no_launch() {
     assert_eq!(bare.len(), 1, "{bare:?}");
     let beside = Tensor::<2>::ones([s.count, 1], &device);
     let steps = [
-        Step::Affine { scale: 2.0, shift: 1.0 },
-        Step::Add,
-        Step::AffineEach { scale: vec![0.5], shift: vec![0.5] },
-        Step::Multiply,
-        Step::Sigmoid,
+        EpilogueStep::Affine { scale: 2.0, shift: 1.0 },
+        EpilogueStep::Add,
+        EpilogueStep::AffineEach { scale: vec![0.5], shift: vec![0.5] },
+        EpilogueStep::Multiply,
+        EpilogueStep::Sigmoid,
     ];
     let epilogue = Arc::new(Epilogue::of_margins(steps).expect("steps"));
     let found = launches(|| {
         let tensors = vec![beside.clone(), beside.clone()];
-        then(rows.clone(), op.leaves(&device), tensors, &op, &epilogue).expect("rows")
+        forest_with_epilogue(rows.clone(), op.leaf_values(&device), tensors, &op, &epilogue).expect("rows")
     });
     assert_eq!(found.len(), 1, "{found:?}");
 
     // A unit that adds up a row's sums takes their softmax; where a row is several units', a last launch does.
     let s = support::named("softprob");
     let rows = Tensor::<2>::from_data(TensorData::new(s.rows.clone(), [s.count, s.columns()]), &device);
-    let steps =
-        [Step::Affine { scale: 2.0, shift: 1.0 }, Step::Softmax, Step::Affine { scale: 2.0, shift: 1.0 }];
+    let steps = [
+        EpilogueStep::Affine { scale: 2.0, shift: 1.0 },
+        EpilogueStep::Softmax,
+        EpilogueStep::Affine { scale: 2.0, shift: 1.0 },
+    ];
     let epilogue = Arc::new(Epilogue::of_margins(steps).expect("steps"));
     for (preset, more) in [(Preset::Default, 0), (Preset::TahoeDirect, 1), (Preset::RapidsFil, 1)] {
-        let op = ForestOp::with_schedule(s.forest.clone(), preset.schedule(&s.forest, true));
+        let op = ForestOp::builder(s.forest.clone()).schedule(preset.schedule(&s.forest, true)).build();
         let op = Arc::new(op.expect("a schedule"));
         match op.margins(rows.clone()) {
             Ok(_) => {}
@@ -78,8 +81,9 @@ fn what_follows_a_forest_is_no_launch() {
             }
         }
         let bare = launches(|| op.margins(rows.clone()).expect("rows"));
-        let followed =
-            launches(|| then(rows.clone(), op.leaves(&device), vec![], &op, &epilogue).expect("rows"));
+        let followed = launches(|| {
+            forest_with_epilogue(rows.clone(), op.leaf_values(&device), vec![], &op, &epilogue).expect("rows")
+        });
         assert_eq!(followed.len(), bare.len() + more, "{}: {bare:?}, {followed:?}", preset.name());
         // The objective's own softmax is in the same place.
         let values = launches(|| op.values(rows.clone()).expect("rows"));
@@ -87,6 +91,6 @@ fn what_follows_a_forest_is_no_launch() {
     }
 
     // Fusers are registered before anything runs.
-    let late = fangorn::init().expect_err("tensor operations have run").to_string();
-    assert!(late.contains("fangorn::init() first"), "{late}");
+    let late = fangorn::op::init().expect_err("tensor operations have run").to_string();
+    assert!(late.contains("fangorn::op::init() first"), "{late}");
 }

@@ -66,12 +66,17 @@ fn allocates_nothing_beyond_the_output() {
         let mut schedules: Vec<Schedule> = Preset::ALL.iter().map(|p| p.schedule(&s.forest, false)).collect();
         schedules.push(Schedule::parse(copies).expect("a schedule"));
         for (schedule, sum) in schedules.iter().flat_map(|s| Contract::ALL.map(|sum| (s, sum))) {
-            let predictor = Predictor::with_sum(&s.forest, schedule, 1, sum).expect("compiled");
+            let predictor = Predictor::builder(&s.forest)
+                .schedule(schedule.clone())
+                .threads(1)
+                .sum(sum)
+                .build()
+                .expect("compiled");
             let rows = Rows::new(&s.rows, s.columns()).expect("rows");
             let mut out = vec![0.0; rows.len() * predictor.width()];
             // The first call of a thread may set its scratch up.
-            predictor.predict_into(&rows, &mut out).expect("predicted");
-            let count = allocations(|| predictor.predict_into(&rows, &mut out).expect("predicted"));
+            predictor.values_into(&rows, &mut out).expect("predicted");
+            let count = allocations(|| predictor.values_into(&rows, &mut out).expect("predicted"));
             assert_eq!(count, 0, "{model}, {sum}, with\n{schedule}");
             let count = allocations(|| drop(predictor.predict(&s.rows, s.columns())));
             assert_eq!(count, 1, "{model}, {sum}, with\n{schedule}");
@@ -129,7 +134,7 @@ fn refuses_rows_of_another_width() {
     assert!(Rows::strided(&s.rows, [s.count + 1, s.columns()], [s.columns(), 1]).is_err(), "past the end");
     assert!(Rows::strided(&s.rows, [usize::MAX, 2], [usize::MAX, 1]).is_err(), "overflow");
     let rows = Rows::new(&s.rows, s.columns()).expect("rows");
-    assert!(predictor.predict_into(&rows, &mut [0.0; 3]).is_err(), "no room");
+    assert!(predictor.values_into(&rows, &mut [0.0; 3]).is_err(), "no room");
 }
 
 #[test]
@@ -146,7 +151,7 @@ fn f64_rows_need_nodes_of_their_own() {
     let error = program.slots(&rows, &mut slots).expect_err("no nodes for them");
     assert!(error.to_string().contains("with_doubles"), "{error}");
     program.with_doubles(&forest, &lowered).slots(&rows, &mut slots).expect("slots");
-    assert_eq!(slots, reference::slots(&forest, &[0.5f64; 64][..forest.features.len()]));
+    assert_eq!(slots, reference::leaf_slots(&forest, &[0.5f64; 64][..forest.features.len()]));
 }
 
 /// Leaves at the ends of what an `f32` holds: rounded to nothing, and so large that a partial sum overflows where the whole does not.
@@ -169,9 +174,9 @@ fn leaves_at_the_ends_of_numbers_pass_the_self_check() {
         let forest = forest(leaves);
         for preset in Preset::ALL {
             let schedule = preset.schedule(&forest, false);
-            let predictor = Predictor::with_threads(&forest, &schedule, 1);
+            let predictor = Predictor::builder(&forest).schedule(schedule.clone()).threads(1).build();
             let predictor = predictor.unwrap_or_else(|e| panic!("{leaves:?}, {}: {e}", preset.name()));
-            assert_eq!(predictor.check(&forest, fangorn::check::SelfCheck::Quick, &mut |_, _| {}), None);
+            assert_eq!(predictor.run_check(&forest, fangorn::check::SelfCheck::Quick, &mut |_, _| {}), None);
         }
     }
 }

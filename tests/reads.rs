@@ -14,7 +14,7 @@ use burn::{
     tensor::TensorData,
 };
 use burn_cubecl::{CubeBackend, CubeDevice};
-use fangorn::op::{Epilogue, ForestBackend, ForestOp, Step, Tensors, then};
+use fangorn::op::{Epilogue, EpilogueStep, EpilogueTensors, ForestBackend, ForestOp, forest_with_epilogue};
 
 /// The cubecl device under test, where one answers.
 fn device() -> Option<CubeDevice> {
@@ -77,18 +77,18 @@ fn margins_values_leaves_gradients_and_what_follows_are_issued_without_a_read() 
         );
         op.margins(rows.clone()).expect(model);
         op.values(rows.clone()).expect(model);
-        let epilogue = Epilogue::of_margins([Step::Add, Step::Softmax]).expect("steps");
+        let epilogue = Epilogue::of_margins([EpilogueStep::Add, EpilogueStep::Softmax]).expect("steps");
         let epilogue = Arc::new(epilogue);
         let tensors = vec![burn::tensor::Tensor::zeros([s.count, outputs], &public)];
-        then(rows.clone(), op.leaves(&public), tensors, &op, &epilogue).expect(model);
-        op.slots(rows).expect(model);
+        forest_with_epilogue(rows.clone(), op.leaf_values(&public), tensors, &op, &epilogue).expect(model);
+        op.leaf_slots(rows).expect(model);
         let step = || {
             let margins = CubeBackend::forest_margins(x.clone(), leaves.clone(), op.clone());
             let values = CubeBackend::forest_values(x.clone(), leaves.clone(), op.clone());
             let gradients = CubeBackend::forest_leaf_gradients(x.clone(), grad.clone(), op.clone());
-            let beside = Tensors::One(grad.clone());
+            let beside = EpilogueTensors::One(grad.clone());
             let followed =
-                CubeBackend::forest_then(x.clone(), leaves.clone(), beside, op.clone(), epilogue.clone());
+                CubeBackend::forest_epilogue(x.clone(), leaves.clone(), beside, op.clone(), epilogue.clone());
             let slots = CubeBackend::forest_slots(x.clone(), op.clone());
             (vec![margins, values, gradients, followed], slots)
         };
@@ -115,7 +115,7 @@ fn no_rows_give_no_gradient() {
     let (leaves, outputs) = (s.forest.leaf_values.len(), op.outputs());
     let public = burn::tensor::Device::new(DispatchDevice::Cube(device.clone()));
     let rows = TensorData::new(s.rows.clone(), [s.count, s.columns()]);
-    op.slots(burn::tensor::Tensor::<2>::from_data(rows, &public)).expect("slots");
+    op.leaf_slots(burn::tensor::Tensor::<2>::from_data(rows, &public)).expect("slots");
     let of = |values: Vec<f32>, shape: [usize; 2]| {
         CubeBackend::float_from_data(TensorData::new(values, shape), &device)
     };

@@ -8,7 +8,6 @@ use fangorn::{
     check::SelfCheck,
     cpu::{Engines, Ranking, Rows},
     import,
-    predictor::Options,
     schedule::{FewRows, Preset},
 };
 
@@ -31,11 +30,10 @@ pub fn engines(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
     let (data, columns) = super::read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
     let made = |few_rows, ranking| {
-        let schedule = Some(Preset::Default.schedule(&forest, false).few_rows(few_rows));
+        let schedule = Preset::Default.schedule(&forest, false).few_rows(few_rows);
         let engines = Engines { ranking, ..Engines::default() };
-        let options =
-            Options { schedule, engines, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
-        Predictor::with_options(&forest, &options)
+        let builder = Predictor::builder(&forest).schedule(schedule).engines(engines).threads(1);
+        builder.check(SelfCheck::Off).build()
     };
     let mut predictors = vec![made(FewRows::Auto, Ranking::Chosen)?];
     for (_, few_rows, ranking) in WITHOUT {

@@ -7,10 +7,9 @@ use cpu_time::ThreadTime;
 use fangorn::{
     Forest, Predictor,
     check::SelfCheck,
-    cost::{BLOCK, Blend, Hardware, Line, Machine, Ranking, Registers, Walk},
+    cost::{BLOCK, Blend, ColumnBlock, Hardware, Machine, Ranking, Registers, Walk},
     cpu::{Engine, Ranker, Rows},
     forest::{CategoryRule, ForestBuilder, Predicate, Real, Side},
-    predictor::Options,
     ranks::{Choice, Ranks},
     schedule::{FewRows, Schedule},
 };
@@ -163,9 +162,8 @@ fn seconds(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
 
 /// Seconds a row by a schedule, in batches of so many rows; `None` where another engine than this serves them.
 fn row(forest: &Forest, schedule: &str, batch: usize, engine: Engine) -> Result<Option<f64>> {
-    let schedule = Some(Schedule::parse(schedule)?);
-    let options = Options { schedule, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
-    let predictor = Predictor::with_options(forest, &options)?;
+    let builder = Predictor::builder(forest).schedule(Schedule::parse(schedule)?).threads(1);
+    let predictor = builder.check(SelfCheck::Off).build()?;
     if predictor.engines(batch)?.iter().any(|(by, _)| *by != engine) {
         return Ok(None);
     }
@@ -350,7 +348,7 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
         })?;
         Ok::<_, Box<dyn Error>>(all / LINES as f64)
     };
-    let line = |columns, thresholds| of(BLOCK, columns, thresholds);
+    let column_block = |columns, thresholds| of(BLOCK, columns, thresholds);
     // So many questions of each column: what one takes besides the others, as those of a column share its code.
     let sets = |each: u32| {
         ranks(BLOCK, LINES * LINE, |builder| {
@@ -363,18 +361,19 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
         })
     };
     let question = (sets(17)? - sets(1)?) / (16 * LINES * LINE) as f64;
-    let (six, four) = (line(LINE, 63)?, line(LINE, 15)?);
-    let (block, alone) = (line(LINE, THRESHOLDS)?, of(1, LINE, THRESHOLDS)?);
+    let (six, four) = (column_block(LINE, 63)?, column_block(LINE, 15)?);
+    let (block, alone) = (column_block(LINE, THRESHOLDS)?, of(1, LINE, THRESHOLDS)?);
     let rows = rows_of(block, alone);
-    let new = Ranking { thresholds: block / LINE as f64, question, rows, line: None };
-    let Some(_) = shipped.line else { return Ok(new) };
+    let new = Ranking { thresholds: block / LINE as f64, question, rows, column_block: None };
+    let Some(_) = shipped.column_block else { return Ok(new) };
     let level = (six - four) / (2 * LINE) as f64;
-    let search = (six - line(1, 63)?) / (LINE - 1) as f64 - 6.0 * level;
+    let search = (six - column_block(1, 63)?) / (LINE - 1) as f64 - 6.0 * level;
     let copy = six - LINE as f64 * (search + 6.0 * level);
-    let (all, single) = (line(LINE, 1)?, line(1, 1)?);
+    let (all, single) = (column_block(LINE, 1)?, column_block(1, 1)?);
     let threshold = (all - single) / (LINE - 1) as f64;
-    let line = Line { copy, layer: single - threshold, threshold, search: search.max(0.0), level };
-    Ok(Ranking { line: Some(line), ..new })
+    let column_block =
+        ColumnBlock { copy, layer: single - threshold, threshold, search: search.max(0.0), level };
+    Ok(Ranking { column_block: Some(column_block), ..new })
 }
 
 /// Three times what it takes to wake a thread that sleeps and to wait for it, so that a wake that takes longer than most still pays.
@@ -492,13 +491,13 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("ranking.thresholds", ranking.thresholds),
         ("ranking.question", ranking.question),
     ];
-    if let Some(line) = &ranking.line {
+    if let Some(column_block) = &ranking.column_block {
         all.extend([
-            ("line.copy", line.copy),
-            ("line.layer", line.layer),
-            ("line.threshold", line.threshold),
-            ("line.search", line.search),
-            ("line.level", line.level),
+            ("line.copy", column_block.copy),
+            ("line.layer", column_block.layer),
+            ("line.threshold", column_block.threshold),
+            ("line.search", column_block.search),
+            ("line.level", column_block.level),
         ]);
     }
     all.push(("thread", *thread));

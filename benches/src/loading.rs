@@ -7,7 +7,6 @@ use fangorn::{
     check::{Probes, SelfCheck},
     file::Contents,
     import,
-    predictor::Options,
 };
 
 /// Seconds that each time is the least of.
@@ -37,8 +36,9 @@ pub fn load(model: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let columns = forest.features.len();
     let row = Probes::<f32>::new(&forest, 1, 7).values;
     let first = |check: SelfCheck| {
-        let options = Options { threads: Some(1), check, ..Options::default() };
-        least(|| Predictor::with_options(black_box(&forest), &options)?.predict(&row, columns))
+        least(|| {
+            Predictor::builder(black_box(&forest)).threads(1).check(check).build()?.predict(&row, columns)
+        })
     };
     let off = first(SelfCheck::Off)?;
     let check = first(SelfCheck::Quick)? - off;

@@ -152,7 +152,8 @@ fn run(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::erro
     let (data, columns) = read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
     for preset in Preset::ALL {
-        let predictor = Predictor::with_threads(&forest, &preset.schedule(&forest, false), 1)?;
+        let predictor =
+            Predictor::builder(&forest).schedule(preset.schedule(&forest, false)).threads(1).build()?;
         let mut line = format!("{:20}", preset.name());
         for &batch in &batches {
             let repeated: Vec<f32> = data.iter().copied().cycle().take(batch * columns).collect();
@@ -191,7 +192,9 @@ fn cache(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::er
     let (data, columns) = read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
     for (text, var) in BLOCKS {
-        let compile = |text: &str| Predictor::with_threads(&forest, &Schedule::parse(text)?, 1);
+        let compile = |text: &str| {
+            Predictor::builder(&forest).schedule(Schedule::parse(text)?.clone()).threads(1).build()
+        };
         let pair = match (compile(text), compile(&format!("{text}\ncache({var})"))) {
             (Ok(plain), Ok(cached)) => [plain, cached],
             (Err(e), _) | (_, Err(e)) => {

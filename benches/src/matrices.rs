@@ -145,7 +145,8 @@ pub fn matrices(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn 
     let forest = import::load(model, &Default::default())?;
     let device = Device::flex();
     let matrices = Matrices::new(&forest, &device)?;
-    let predictor = Predictor::with_threads(&forest, &Preset::Default.schedule(&forest, false), 1)?;
+    let predictor =
+        Predictor::builder(&forest).schedule(Preset::Default.schedule(&forest, false)).threads(1).build()?;
     let columns = forest.features.len();
     let (data, _) = read(rows)?;
     println!("batch\twalk\tmatrices\tmatrices / walk");

@@ -7,7 +7,7 @@ use burn::{
     tensor::{Device, Tensor, TensorData},
 };
 use fangorn::{Forest, Predictor, cpu::Rows, import, op::ForestOp, schedule::Preset};
-use fangorn_graphs::{ForestModule, ForestModuleConfig, Output};
+use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 
 use crate::{
     error::Result,
@@ -79,8 +79,8 @@ impl Engines {
         };
         let autodiff = device.clone().autodiff();
         Ok(Self {
-            predictor: Predictor::with_schedule(forest, &schedule)?,
-            op: Arc::new(ForestOp::with_schedule(forest.clone(), schedule.clone())?),
+            predictor: Predictor::builder(forest).schedule(schedule.clone()).build()?,
+            op: Arc::new(ForestOp::builder(forest.clone()).schedule(schedule.clone()).build()?),
             module: made(device)?,
             untracked: made(&autodiff)?.no_grad(),
             tracked: made(&autodiff)?,

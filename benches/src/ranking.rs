@@ -8,7 +8,7 @@ use fangorn::{
     cpu::{Rank, Ranker, Rows},
     forest::Predicate,
     import,
-    ranks::{Asks, Choice, Column, Ranks, Width},
+    ranks::{Choice, Column, ColumnKind, Ranks, Width},
     schedule::Preset,
 };
 
@@ -20,7 +20,8 @@ pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
     let (data, columns) = super::read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
     let used = forest.used_columns();
-    let predictor = Predictor::with_threads(&forest, &Preset::Default.schedule(&forest, false), 1)?;
+    let predictor =
+        Predictor::builder(&forest).schedule(Preset::Default.schedule(&forest, false)).threads(1).build()?;
     println!("{} of {columns} columns are read", used.len());
     for choice in Choice::ALL {
         let start = Instant::now();
@@ -58,14 +59,14 @@ pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
 
 /// Thresholds of a column.
 fn thresholds(column: &Column) -> u32 {
-    if let Asks::Thresholds { count, .. } = column.asks { count } else { 0 }
+    if let ColumnKind::Thresholds { count, .. } = column.asks { count } else { 0 }
 }
 
 /// Ranks of the same columns of thresholds, of which each slice has the one in its middle only.
 fn single(ranks: &Ranks, choice: Choice, features: usize) -> Result<Ranks, Box<dyn Error>> {
     let mut stumps = Forest::builder(features, 1).compare(ranks.compare());
     for column in ranks.columns() {
-        if let Asks::Thresholds { first, count: count @ 1.. } = column.asks {
+        if let ColumnKind::Thresholds { first, count: count @ 1.. } = column.asks {
             let threshold = ranks.thresholds()[(first + count / 2) as usize];
             let mut tree = stumps.tree(0);
             tree.split(column.feature, Predicate::Less { threshold }, column.missing, 1, 2);

@@ -24,5 +24,5 @@ pub enum Error {
     NoProbabilities(String),
     /// A gradient of the rows that the forest can't be given.
     #[error("soft splits: {0}")]
-    Soft(String),
+    SoftSplits(String),
 }

@@ -18,9 +18,6 @@ mod error;
 pub mod forest;
 
 pub use error::{Error, Result};
-/// What follows a forest: the steps of [`ForestModule::then`].
-pub use fangorn::op::Step;
-pub use forest::{ForestModule, ForestModuleConfig, Output, Record};
 
 /// The book's chapters on modules, whose examples the documentation tests run.
 #[cfg(all(doctest, feature = "flex"))]

@@ -7,11 +7,11 @@ use burn::{
     store::ModuleRecord,
     tensor::{DType, Device, FloatDType, Tensor, TensorData, activation},
 };
-use fangorn::op::Step;
-use fangorn_graphs::{ForestModule, ForestModuleConfig, Output};
+use fangorn::op::EpilogueStep;
+use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 use support::{bits, devices, floats, named};
 
-const HALF_AND_MORE: Step = Step::Affine { scale: 0.5, shift: 0.25 };
+const HALF_AND_MORE: EpilogueStep = EpilogueStep::Affine { scale: 0.5, shift: 0.25 };
 
 fn bare(model: &str, device: &Device) -> ForestModule {
     let config = ForestModuleConfig::new(support::model(model)).with_output(Output::Margins);
@@ -20,8 +20,8 @@ fn bare(model: &str, device: &Device) -> ForestModule {
 
 /// Scaled, added to another model's margins, and a softmax.
 fn followed(model: &str, device: &Device) -> ForestModule {
-    let steps = [HALF_AND_MORE, Step::Add, Step::Softmax];
-    steps.into_iter().try_fold(bare(model, device), ForestModule::then).expect(model)
+    let steps = [HALF_AND_MORE, EpilogueStep::Add, EpilogueStep::Softmax];
+    steps.into_iter().try_fold(bare(model, device), ForestModule::with_step).expect(model)
 }
 
 fn beside(rows: usize, width: usize, device: &Device) -> Tensor<2> {
@@ -46,14 +46,15 @@ fn gradients_are_those_of_the_operations_one_by_one() {
         let other = beside(s.count, outputs, &device).require_grad();
         let values = module.forward_with(s.tensor(&device), vec![other.clone()]).expect(name);
         let grads = loss(values.clone()).backward();
-        let found = (module.leaves.grad(&grads).expect("leaves"), other.grad(&grads).expect("a tensor"));
+        let found = (module.leaf_values.grad(&grads).expect("leaves"), other.grad(&grads).expect("a tensor"));
 
         let module = bare("softprob", &device);
         let other = beside(s.count, outputs, &device).require_grad();
         let margins = module.forward(s.tensor(&device)).expect(name);
         let by_hand = activation::softmax(margins * 0.5 + 0.25 + other.clone(), 1);
         let grads = loss(by_hand).backward();
-        let expected = (module.leaves.grad(&grads).expect("leaves"), other.grad(&grads).expect("a tensor"));
+        let expected =
+            (module.leaf_values.grad(&grads).expect("leaves"), other.grad(&grads).expect("a tensor"));
         near(&format!("leaves on {name}"), found.0, expected.0);
         near(&format!("the tensor on {name}"), found.1, expected.1);
 
@@ -70,7 +71,7 @@ fn it_follows_what_forward_gives() {
     let s = named("softprob");
     for (name, device) in devices() {
         let config = |output| ForestModuleConfig::new(s.forest.clone()).with_output(output).init(&device);
-        let margins = config(Output::Margins).and_then(|m| m.then(Step::Softmax)).expect(name);
+        let margins = config(Output::Margins).and_then(|m| m.with_step(EpilogueStep::Softmax)).expect(name);
         let values = config(Output::Values).expect(name);
         let made = margins.forward(s.tensor(&device)).expect(name);
         near(name, made, values.forward(s.tensor(&device)).expect(name));
@@ -87,8 +88,8 @@ fn it_follows_what_forward_gives() {
 fn leaves_that_were_trained_are_followed() {
     let s = named("churn");
     for (name, device) in devices() {
-        let mut module = bare("churn", &device).then(HALF_AND_MORE).expect(name);
-        module.leaves = module.leaves.map(|leaves| leaves * 2.0);
+        let mut module = bare("churn", &device).with_step(HALF_AND_MORE).expect(name);
+        module.leaf_values = module.leaf_values.map(|leaves| leaves * 2.0);
         let found = module.forward(s.tensor(&device)).expect(name);
         let expected = module.margins(s.tensor(&device)).expect(name) * 0.5 + 0.25;
         near(name, found, expected);
@@ -107,7 +108,7 @@ fn soft_splits_are_followed() {
             let x = s.tensor(&device).slice([0..8, 0..s.columns()]).require_grad();
             x.grad(&forward(x.clone()).sum().backward()).expect("rows have a gradient")
         };
-        let followed = module.clone().then(Step::Sigmoid).expect(name);
+        let followed = module.clone().with_step(EpilogueStep::Sigmoid).expect(name);
         let found = grad(&|x| followed.forward(x).expect(name));
         let expected = grad(&|x| activation::sigmoid(module.forward(x).expect(name)));
         assert!(floats(expected.clone()).iter().any(|g| *g != 0.0), "{name}");
@@ -121,7 +122,7 @@ fn steps_stay_with_the_program_where_a_record_is_loaded() {
     let outputs = s.forest.outputs as usize;
     for (name, device) in devices() {
         let mut saved = followed("softprob", &device);
-        saved.leaves = saved.leaves.map(|leaves| leaves.mul_scalar(1.5));
+        saved.leaf_values = saved.leaf_values.map(|leaves| leaves.mul_scalar(1.5));
         let call = |module: &ForestModule| {
             let tensors = vec![beside(s.count, outputs, &device)];
             bits(module.forward_with(s.tensor(&device), tensors).expect(name))
@@ -142,7 +143,7 @@ fn steps_stay_with_the_program_where_a_record_is_loaded() {
 fn the_result_is_a_half_where_the_device_stores_it() {
     let s = named("churn");
     for (name, device) in devices() {
-        let module = bare("churn", &device).then(Step::Cast(FloatDType::F16)).expect(name);
+        let module = bare("churn", &device).with_step(EpilogueStep::Cast(FloatDType::F16)).expect(name);
         match module.forward(s.tensor(&device)) {
             Ok(halves) => {
                 assert_eq!(halves.dtype(), DType::F16, "{name}");
@@ -159,17 +160,19 @@ fn the_result_is_a_half_where_the_device_stores_it() {
 fn steps_are_printed_and_refused_by_name() {
     let (name, device) = devices().swap_remove(0);
     let module = bare("softprob", &device);
-    let printed = module.clone().then(Step::Softmax).expect(name).to_string();
+    let printed = module.clone().with_step(EpilogueStep::Softmax).expect(name).to_string();
     assert!(printed.contains("then: [Softmax]"), "{printed}");
-    let three = Step::AffineEach { scale: vec![1.0; 3], shift: vec![0.0; 3] };
-    let refused = module.clone().then(three).expect_err("five outputs").to_string();
+    let three = EpilogueStep::AffineEach { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+    let refused = module.clone().with_step(three).expect_err("five outputs").to_string();
     assert!(refused.contains("3 outputs, the forest has 5"), "{refused}");
     let s = named("softprob");
-    let added = module.clone().then(Step::Add).expect(name);
+    let added = module.clone().with_step(EpilogueStep::Add).expect(name);
     let refused = added.forward(s.tensor(&device)).expect_err("no tensor").to_string();
     assert!(refused.contains("0 tensors were handed over, its steps take 1"), "{refused}");
     let one = vec![beside(s.count, 5, &device)];
     assert!(module.forward_with(s.tensor(&device), one).is_err(), "a tensor that no step takes");
-    let cast = module.then(Step::Cast(FloatDType::F16)).and_then(|m| m.then(Step::Sigmoid));
+    let cast = module
+        .with_step(EpilogueStep::Cast(FloatDType::F16))
+        .and_then(|m| m.with_step(EpilogueStep::Sigmoid));
     assert!(cast.expect_err("behind a cast").to_string().contains("last"), "a cast is the last step");
 }

@@ -12,7 +12,10 @@ use fangorn::{
     forest::{Aggregate, Targets, reference},
     op::BLOCK,
 };
-use fangorn_graphs::{Error, ForestModule, ForestModuleConfig, Output};
+use fangorn_graphs::{
+    Error,
+    forest::{ForestModule, ForestModuleConfig, Output},
+};
 use support::{Seeded, bits, devices, floats, forest, margins, rows, soft_margins, tensor, with_leaves};
 
 /// A module of margins on an autodiff device.
@@ -31,7 +34,7 @@ fn weights(rows: usize, outputs: usize, device: &Device) -> Tensor<2> {
 }
 
 fn leaf_gradient(module: &ForestModule, loss: Tensor<1>) -> Vec<f32> {
-    floats(module.leaves.grad(&loss.backward()).expect("leaf values have a gradient"))
+    floats(module.leaf_values.grad(&loss.backward()).expect("leaf values have a gradient"))
 }
 
 #[test]
@@ -79,8 +82,11 @@ fn leaf_gradients_are_those_of_finite_differences() {
 fn by_tensors(forest: &Forest, leaves: Tensor<2>, rows: &[f32], device: &Device) -> Tensor<2> {
     let columns = forest.features.len();
     let (count, trees, outputs) = (rows.len() / columns, forest.trees.len(), forest.outputs as usize);
-    let slots: Vec<i32> =
-        rows.chunks(columns).flat_map(|row| reference::slots(forest, row)).map(|slot| slot as i32).collect();
+    let slots: Vec<i32> = rows
+        .chunks(columns)
+        .flat_map(|row| reference::leaf_slots(forest, row))
+        .map(|slot| slot as i32)
+        .collect();
     let slots = Tensor::<1, Int>::from_data(TensorData::new(slots, [count * trees]), device);
     let width = forest.leaf_width();
     let reached = leaves.select(0, slots).reshape([count, trees, width]);
@@ -111,7 +117,7 @@ fn leaf_gradients_are_those_of_tensor_operations() {
                 |margins: Tensor<2>| (activation::sigmoid(margins) * weights(100, outputs, &device)).sum();
             let x = tensor(&rows, forest.features.len(), &device);
             let found = leaf_gradient(&module, loss(module.forward(x).expect(name)));
-            let leaves = module.leaves.val().detach().require_grad();
+            let leaves = module.leaf_values.val().detach().require_grad();
             let grads = loss(by_tensors(&forest, leaves.clone(), &rows, &device)).backward();
             let expected = floats(leaves.grad(&grads).expect("a gradient"));
             for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
@@ -137,7 +143,7 @@ fn a_leaf_gradient_is_one_sum_on_every_backend() {
         let mut sums = vec![0.0f32; expected.len()];
         for r in block {
             let row = &rows[r * forest.features.len()..][..forest.features.len()];
-            for (t, slot) in reference::slots(&forest, row).into_iter().enumerate() {
+            for (t, slot) in reference::leaf_slots(&forest, row).into_iter().enumerate() {
                 match &forest.targets {
                     Targets::One(targets) => sums[slot as usize] += weight[r * outputs + targets[t] as usize],
                     Targets::All => {
@@ -253,9 +259,9 @@ fn soft_splits_give_the_gradient_of_the_soft_forest() {
                     "seed {seed} on {name}, {i}: {found}, {expected}"
                 );
             }
-            let leaves = soft.leaves.grad(&grads).expect("leaf values");
+            let leaves = soft.leaf_values.grad(&grads).expect("leaf values");
             let grads = (hard.forward(x).expect(name) * weights(24, outputs, &device)).sum().backward();
-            assert_eq!(floats(leaves), floats(hard.leaves.grad(&grads).expect("leaf values")), "{name}");
+            assert_eq!(floats(leaves), floats(hard.leaf_values.grad(&grads).expect("leaf values")), "{name}");
         }
     }
 }
@@ -277,7 +283,7 @@ fn soft_splits_are_refused_by_name() {
     let refused = |forest: Forest, temperature: f64| {
         let config = ForestModuleConfig::new(forest).with_soft_splits(temperature);
         match config.init(&device) {
-            Err(Error::Soft(what)) => what,
+            Err(Error::SoftSplits(what)) => what,
             other => panic!("{other:?}"),
         }
     };

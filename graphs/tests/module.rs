@@ -15,7 +15,10 @@ use fangorn::{
     op::ForestOp,
     schedule::{Preset, Schedule},
 };
-use fangorn_graphs::{Error, ForestModule, ForestModuleConfig, Output};
+use fangorn_graphs::{
+    Error,
+    forest::{ForestModule, ForestModuleConfig, Output},
+};
 use support::{bits, devices, floats, model, named};
 
 fn config(name: &str) -> ForestModuleConfig {
@@ -33,7 +36,7 @@ fn what_it_gives_is_the_operators_to_the_bit() {
         for (name, device) in devices() {
             let what = format!("{model} on {name}");
             let schedule = Preset::TahoeDirect.schedule(&s.forest, name == "wgpu");
-            let op = ForestOp::with_schedule(s.forest.clone(), schedule.clone()).expect(&what);
+            let op = ForestOp::builder(s.forest.clone()).schedule(schedule.clone()).build().expect(&what);
             let op = Arc::new(op);
             let made = |output| {
                 let config = ForestModuleConfig::new(s.forest.clone()).with_output(output);
@@ -50,13 +53,15 @@ fn what_it_gives_is_the_operators_to_the_bit() {
 #[test]
 fn leaves_are_numbers_of_an_embedding() {
     let s = named("softprob");
-    let expected: Vec<i32> =
-        (0..s.count).flat_map(|r| reference::slots(&s.forest, s.row(r))).map(|slot| slot as i32).collect();
+    let expected: Vec<i32> = (0..s.count)
+        .flat_map(|r| reference::leaf_slots(&s.forest, s.row(r)))
+        .map(|slot| slot as i32)
+        .collect();
     for (name, device) in devices() {
         let module = config("softprob").init(&device).expect(name);
-        let leaves = module.leaves(s.tensor(&device)).expect(name);
+        let leaves = module.leaf_slots(s.tensor(&device)).expect(name);
         assert_eq!(integers(leaves.clone()), expected, "{name}");
-        let embedding = EmbeddingConfig::new(module.slots(), 3).init(&device);
+        let embedding = EmbeddingConfig::new(module.leaf_count(), 3).init(&device);
         let table = floats(embedding.weight.val());
         let found = floats(embedding.forward(leaves));
         let looked_up: Vec<f32> =
@@ -220,7 +225,7 @@ fn a_clone_shares_the_plan_and_not_what_is_trained() {
     let before = bits(module.forward(s.tensor(&device)).expect("rows"));
     let mut clone = module.clone();
     assert!(Arc::ptr_eq(clone.operator().expect("a forest"), module.operator().expect("a forest")));
-    clone.leaves = clone.leaves.map(|leaves| leaves * 2.0);
+    clone.leaf_values = clone.leaf_values.map(|leaves| leaves * 2.0);
     assert_ne!(bits(clone.forward(s.tensor(&device)).expect("rows")), before);
     assert_eq!(bits(module.forward(s.tensor(&device)).expect("rows")), before);
 }
@@ -247,7 +252,11 @@ fn what_it_can_not_take_is_an_error() {
         assert!(narrow.contains("11 columns") && narrow.contains("12"), "{narrow}");
         let none = module.forward(Tensor::zeros([0, 12], &device)).expect(name);
         assert_eq!(none.dims(), [0, 1], "{name}");
-        assert_eq!(module.leaves(Tensor::zeros([0, 12], &device)).expect(name).dims(), [0, 100], "{name}");
+        assert_eq!(
+            module.leaf_slots(Tensor::zeros([0, 12], &device)).expect(name).dims(),
+            [0, 100],
+            "{name}"
+        );
         if name != "wgpu" {
             let wide = refused(Tensor::zeros([3, 12], (&device, DType::F64)));
             assert!(wide.contains("F64") && wide.contains("cast"), "{wide}");
@@ -255,7 +264,7 @@ fn what_it_can_not_take_is_an_error() {
         for (_, other) in devices().into_iter().filter(|(other, _)| *other != name) {
             let elsewhere = refused(s.tensor(&other));
             assert!(elsewhere.contains("move one of them"), "{elsewhere}");
-            assert!(module.leaves(s.tensor(&other)).is_err(), "{name}");
+            assert!(module.leaf_slots(s.tensor(&other)).is_err(), "{name}");
         }
     }
 }
@@ -272,7 +281,7 @@ fn halves_in_any_strides_are_widened_exactly() {
             let widened: Vec<f32> = halves.clone().convert::<f32>().try_to_vec().expect("f32");
             let expected = slots(&s.forest, &widened);
             let x = || Tensor::<2>::from_data(halves.clone(), (&device, dtype));
-            assert_eq!(integers(module.leaves(x()).expect(name)), expected, "{dtype:?} on {name}");
+            assert_eq!(integers(module.leaf_slots(x()).expect(name)), expected, "{dtype:?} on {name}");
             let margins = module.forward(x()).expect(name);
             assert_eq!(margins.dtype(), DType::F32);
             let of_f32 = module.forward(support::tensor(&widened, columns, &device)).expect(name);
@@ -295,14 +304,14 @@ fn halves_in_any_strides_are_widened_exactly() {
 
 fn slots(forest: &Forest, rows: &[f32]) -> Vec<i32> {
     let rows = rows.chunks(forest.features.len());
-    rows.flat_map(|row| reference::slots(forest, row)).map(|slot| slot as i32).collect()
+    rows.flat_map(|row| reference::leaf_slots(forest, row)).map(|slot| slot as i32).collect()
 }
 
 #[test]
 fn a_profile_goes_with_the_schedule_and_outlives_a_record_of_other_leaves() {
     let s = named("churn");
     let mut profile = Profile::new(&s.forest);
-    let slots: Vec<u32> = (0..s.count).flat_map(|r| reference::slots(&s.forest, s.row(r))).collect();
+    let slots: Vec<u32> = (0..s.count).flat_map(|r| reference::leaf_slots(&s.forest, s.row(r))).collect();
     profile.count(&s.forest, &slots).expect("slots of its rows");
     let device = Device::flex();
     let schedule = Schedule::parse("sort(likely_leaf)\npeelWalk(tree, 90%)").expect("a schedule");

@@ -28,7 +28,10 @@ use burn::{
 };
 use click_through::ClickThrough;
 use deep_hybrid::DeepHybrid;
-use fangorn_graphs::{ForestModule, ForestModuleConfig, fangorn::Forest};
+use fangorn_graphs::{
+    fangorn::Forest,
+    forest::{ForestModule, ForestModuleConfig},
+};
 use support::{Seeded, bits, devices, floats};
 use text::Text;
 
@@ -160,7 +163,7 @@ fn click_through_learns_from_leaves_and_comes_back() {
     let forest = forest(2 + 2);
     for (name, device) in devices() {
         // What a leaf of the first tree says, and no column.
-        let leaves = module(&forest, &device).leaves(support::tensor(&table, 4, &device)).expect(name);
+        let leaves = module(&forest, &device).leaf_slots(support::tensor(&table, 4, &device)).expect(name);
         let leaves: Vec<i32> = leaves.narrow(1, 0, 1).try_into_vec_as().expect(name);
         let labels = leaves.into_iter().map(|slot| slot % 2).collect::<Vec<_>>();
         let training = device.clone().autodiff();

@@ -4,7 +4,7 @@ mod support;
 
 use burn::tensor::{Device, Tensor};
 use fangorn::check::SelfCheck;
-use fangorn_graphs::{ForestModule, ForestModuleConfig, Output};
+use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 
 /// A module that does not check itself: at its first step that waits for the device.
 fn module(model: &str, device: &Device) -> ForestModule {
@@ -56,9 +56,9 @@ fn a_step_is_issued_while_the_device_is_held() {
         };
         // Kernels are made at the first step.
         let (expected, loss) = step(module(model, &tracked), x());
-        let (expected, expected_loss) = (support::bits(expected.leaves.val()), support::bits(loss));
+        let (expected, expected_loss) = (support::bits(expected.leaf_values.val()), support::bits(loss));
         let (forest, rows) = (module(model, &tracked), x());
-        support::bits(forest.leaves.val());
+        support::bits(forest.leaf_values.val());
         let (held, is_held) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let (waited, (stepped, loss)) = thread::scope(|scope| {
@@ -77,6 +77,6 @@ fn a_step_is_issued_while_the_device_is_held() {
         });
         assert!(!waited, "{model}: the step waits for the device");
         assert_eq!(support::bits(loss), expected_loss, "{model}");
-        assert_eq!(support::bits(stepped.leaves.val()), expected, "{model}");
+        assert_eq!(support::bits(stepped.leaf_values.val()), expected, "{model}");
     }
 }

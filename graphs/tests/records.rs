@@ -9,7 +9,10 @@ use burn::{
     tensor::{DType, Device, Int, Tensor},
 };
 use fangorn::{Forest, schedule::Preset};
-use fangorn_graphs::{Error, ForestModule, ForestModuleConfig, Output, Record};
+use fangorn_graphs::{
+    Error,
+    forest::{ForestModule, ForestModuleConfig, Output, Record},
+};
 use support::{alike, bits, devices, forest, model, named, tensor};
 
 #[derive(Module, Debug)]
@@ -34,7 +37,8 @@ impl Model {
 
     /// Leaf values as training leaves them: other ones.
     fn trained(mut self) -> Self {
-        self.forest.leaves = self.forest.leaves.map(|leaves| leaves.mul_scalar(1.5).add_scalar(0.01));
+        self.forest.leaf_values =
+            self.forest.leaf_values.map(|leaves| leaves.mul_scalar(1.5).add_scalar(0.01));
         self
     }
 }
@@ -82,7 +86,7 @@ fn a_record_of_a_forest_of_another_size_is_refused_by_name() {
     let device = devices()[0].1.clone();
     let error = module(&a, &device).try_load_record(module(&b, &device).into_record());
     let error = error.expect_err("other shapes").to_string();
-    assert!(error.contains("structure") && error.contains("leaves"), "{error}");
+    assert!(error.contains("structure") && error.contains("leaf_values"), "{error}");
 }
 
 #[test]
@@ -94,7 +98,7 @@ fn what_was_loaded_in_part_is_refused_by_name() {
         let calls = [
             loaded.verify().expect_err("verify"),
             loaded.forward(x.clone()).expect_err("forward"),
-            loaded.leaves(x).expect_err("leaves"),
+            loaded.leaf_slots(x).expect_err("leaves"),
         ];
         for error in calls {
             assert!(matches!(error, Error::Record(_)), "{error}");
@@ -118,7 +122,7 @@ fn leaves_alone_are_loaded_onto_their_forest() {
     let rows = support::rows(&a, 50, 5);
     let device = devices()[0].1.clone();
     let trained = surrounded(&a, &device).trained().forest;
-    let record = trained.clone().into_record_group(burn::module::ParamGroup::from_path("leaves"));
+    let record = trained.clone().into_record_group(burn::module::ParamGroup::from_path("leaf_values"));
     let loaded = module(&a, &device).try_load_record(record.allow_partial(true)).expect("in part");
     let x = || tensor(&rows, a.features.len(), &device);
     assert_eq!(bits(loaded.forward(x()).expect("rows")), bits(trained.forward(x()).expect("rows")));
@@ -171,7 +175,7 @@ fn a_module_that_waits_for_its_record_is_made_of_its_shape() {
     let s = named("softprob");
     let record = Record::new(&s.forest);
     for (name, device) in devices() {
-        let waiting = || ForestModule::unloaded(record.leaves(), record.words(), &device);
+        let waiting = || ForestModule::unloaded(record.leaf_shape(), record.words(), &device);
         let error = waiting().forward(s.tensor(&device)).expect_err("no forest yet").to_string();
         assert!(error.contains("load the record"), "{error}");
         let made = ForestModuleConfig::new(s.forest.clone()).init(&device).expect("a module");
@@ -183,7 +187,7 @@ fn a_module_that_waits_for_its_record_is_made_of_its_shape() {
         assert_eq!(structure.try_to_vec::<i32>().expect("words"), words_of(&made));
         assert_eq!(
             leaves.try_to_vec::<f32>().expect("leaves").len(),
-            made.leaves.val().shape().num_elements()
+            made.leaf_values.val().shape().num_elements()
         );
         assert_eq!(fingerprint.shape().num_elements(), 2);
     }
@@ -195,7 +199,7 @@ fn leaves_that_were_saved_as_halves_are_widened() {
     let rows = support::rows(&a, 50, 5);
     for (name, device) in devices().into_iter().filter(|(name, _)| *name != "ndarray") {
         let mut halved = module(&a, &device);
-        halved.leaves = Param::from_tensor(halved.leaves.val().cast(DType::F16));
+        halved.leaf_values = Param::from_tensor(halved.leaf_values.val().cast(DType::F16));
         let x = || tensor(&rows, a.features.len(), &device);
         // The leaves are 512ths below one, which a half holds.
         let expected = bits(module(&a, &device).forward(x()).expect(name));

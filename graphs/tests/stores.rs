@@ -11,7 +11,7 @@ use burn::{
     tensor::{Device, Tensor},
 };
 use fangorn::Forest;
-use fangorn_graphs::{ForestModule, ForestModuleConfig, Output};
+use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 use support::{alike, bits, devices, forest, model, named, tensor};
 
 fn module(forest: &Forest, device: &Device) -> ForestModule {
@@ -49,7 +49,8 @@ fn a_store_brings_the_same_bits_back() {
     std::fs::create_dir_all(&folder).expect("a folder");
     for (name, device) in devices() {
         let mut saved = Model::new(&s.forest, &device);
-        saved.forest.leaves = saved.forest.leaves.map(|leaves| leaves.mul_scalar(1.5).add_scalar(0.01));
+        saved.forest.leaf_values =
+            saved.forest.leaf_values.map(|leaves| leaves.mul_scalar(1.5).add_scalar(0.01));
         let expected = bits(saved.forward(s.tensor(&device)));
         let fresh = || Model::new(&s.forest, &device);
         assert_ne!(bits(fresh().forward(s.tensor(&device))), expected);

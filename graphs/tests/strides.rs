@@ -8,7 +8,7 @@ use std::{
 };
 
 use burn::tensor::Tensor;
-use fangorn_graphs::{ForestModuleConfig, Output};
+use fangorn_graphs::forest::{ForestModuleConfig, Output};
 use support::{bits, devices, tensor};
 
 /// The largest room that was made since this was 0, on any thread.

@@ -7,7 +7,7 @@ use burn::{
     optim::{AdamConfig, GradientsParams},
     tensor::{Device, Tensor},
 };
-use fangorn_graphs::{ForestModule, ForestModuleConfig, Output};
+use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 use support::{bits, devices, floats, named};
 
 #[derive(Module, Debug)]
@@ -41,7 +41,7 @@ fn steps_on_another_thread_are_taken_when_it_waits_for_the_device() {
     for (name, plain) in devices() {
         let device = plain.autodiff();
         let x = s.tensor(&device);
-        let leaves = |network: &Network| bits(network.forest.leaves.val());
+        let leaves = |network: &Network| bits(network.forest.leaf_values.val());
         let untrained = leaves(&Network::new(&device));
         let (here, loss) = Network::new(&device).stepped(&x);
         let (loss, expected) = (bits(loss), leaves(&here));

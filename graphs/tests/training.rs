@@ -13,7 +13,7 @@ use burn::{
     store::ModuleRecord,
     tensor::{Device, Tensor, activation},
 };
-use fangorn_graphs::{ForestModule, ForestModuleConfig, Output};
+use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 use support::{bits, devices, floats, model, named};
 
 /// A layer that makes columns, three forests of two importers on them, and a layer on their margins.
@@ -76,7 +76,7 @@ fn fifty_steps_and_the_same_bits_from_a_file() {
         let x = || support::tensor(&wide, columns, &device);
         let wanted: Vec<f32> = (0..s.count).map(|r| (r * r % 5) as f32 / 4.0).collect();
         let wanted = support::tensor(&wanted, 1, &device);
-        let before = [&network.churn, &network.classes, &network.binary].map(|f| bits(f.leaves.val()));
+        let before = [&network.churn, &network.classes, &network.binary].map(|f| bits(f.leaf_values.val()));
         let mut optimizer = AdamConfig::new().init();
         let mut losses = Vec::new();
         for _ in 0..50 {
@@ -95,7 +95,7 @@ fn fifty_steps_and_the_same_bits_from_a_file() {
             let mean = |losses: &[f32]| losses.iter().sum::<f32>();
             assert!(mean(ten[1]) < mean(ten[0]), "{name}: {losses:?}");
         }
-        let after = [&network.churn, &network.classes, &network.binary].map(|f| bits(f.leaves.val()));
+        let after = [&network.churn, &network.classes, &network.binary].map(|f| bits(f.leaf_values.val()));
         before.iter().zip(&after).for_each(|(before, after)| assert_ne!(before, after, "{name}"));
         let trained = network.valid();
         let x = || support::tensor(&wide, columns, &plain);

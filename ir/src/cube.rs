@@ -7,10 +7,11 @@ mod sums;
 use std::fmt;
 
 pub use interned::{Facts, PlanRef};
-pub use sums::Place;
+pub use sums::EpiloguePlace;
 
 use crate::{
-    Axis, Children, Dialect, Emit, GpuDim, Op, Plan, RowLoop, RowType, Scope, Tail, Target, Value, plan,
+    Axis, Children, Dialect, Emit, EpiloguePlan, GpuDim, Op, Plan, RowLoop, RowType, Scope, Target, Value,
+    plan,
 };
 
 /// A cubecl kernel.
@@ -19,7 +20,7 @@ pub struct Cube;
 
 /// A loop on a dimension of the launch; iterations past its size are taken in strides of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mapped {
+pub struct MappedLoop {
     /// The dimension.
     pub dim: GpuDim,
     /// Whether the dimension is as long as the loop, so that no unit has a second iteration.
@@ -198,7 +199,7 @@ impl SharedSums {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Head {
     /// What follows what is written.
-    pub tail: Tail,
+    pub epilogue: EpiloguePlan,
     /// A node's words.
     pub node: NodeFormat,
     /// Columns that are cached, where rows are; otherwise their number is known at run time only.
@@ -228,7 +229,7 @@ impl Head {
     /// One unit, and nothing cached.
     pub fn new(children: Children) -> Self {
         Self {
-            tail: Tail::default(),
+            epilogue: EpiloguePlan::default(),
             node: NodeFormat::whole(children),
             features: 0,
             used_columns: false,
@@ -293,7 +294,7 @@ impl Plan<Cube> {
 impl Dialect for Cube {
     const TARGET: Target = Target::Cube;
     type Op = Statement;
-    type Map = Mapped;
+    type Map = MappedLoop;
     type Walk = Walk;
     type Head = Head;
 
@@ -347,13 +348,13 @@ impl Dialect for Cube {
             let copies: Vec<String> = partial.dims.iter().map(ToString::to_string).collect();
             writeln!(f, "  partial{i}: f32[{}, batch, {}]", copies.join(", "), plan.outputs)?;
         }
-        if !own.tail.is_empty() {
-            writeln!(f, "  tail ({}): {}", plan.place().name(), own.tail)?;
+        if !own.epilogue.is_empty() {
+            writeln!(f, "  epilogue ({}): {}", plan.place().name(), own.epilogue)?;
         }
         Ok(())
     }
 
-    fn map_text(map: Mapped) -> String {
+    fn map_text(map: MappedLoop) -> String {
         format!("{}{} for", map.dim, if map.single { " once" } else { "" })
     }
 
@@ -416,7 +417,7 @@ impl Dialect for Cube {
         Ok(())
     }
 
-    fn divides(map: Mapped) -> bool {
+    fn divides(map: MappedLoop) -> bool {
         matches!(map.dim, GpuDim::Block(_))
     }
 

@@ -17,9 +17,9 @@ pub enum Target {
 }
 
 /// What a part of a plan has to be: plain data.
-pub trait Part: Clone + Debug + Eq + Hash {}
+pub trait PlanPart: Clone + Debug + Eq + Hash {}
 
-impl<T: Clone + Debug + Eq + Hash> Part for T {}
+impl<T: Clone + Debug + Eq + Hash> PlanPart for T {}
 
 /// Where a statement stands, for what has to be true of it.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +35,13 @@ pub trait Dialect: Copy + Debug + Eq + Hash + 'static {
     /// The target.
     const TARGET: Target;
     /// Statements that only this target has.
-    type Op: Part;
+    type Op: PlanPart;
     /// How iterations run side by side.
-    type Map: Part + Copy;
+    type Map: PlanPart + Copy;
     /// What it says of a walk.
-    type Walk: Part;
+    type Walk: PlanPart;
     /// What it says of a whole plan.
-    type Head: Part;
+    type Head: PlanPart;
 
     /// The statements inside one of its own.
     fn body(op: &Self::Op) -> Option<&[Op<Self>]>;

@@ -8,7 +8,7 @@
 //! [`cube`]. A plan of one target can't hold a statement of the other, since the types differ.
 //!
 //! ```
-//! use fangorn_ir::{Children, Combine, Emit, LayoutKind, Op, Plan, Rest, RowType, Walk, cpu};
+//! use fangorn_ir::{Children, Combine, Emit, LayoutKind, Op, Plan, Remainder, RowType, Walk, cpu};
 //!
 //! // One row through one tree, until its leaf.
 //! let own = cpu::Walk { tested: 0, blend: None, into: cpu::Sum::Result { atomic: false } };
@@ -22,7 +22,7 @@
 //!     vector_leaves: false,
 //!     rows: RowType::F32,
 //!     sizes: vec![],
-//!     body: vec![Op::Walk(Walk { lanes: None, steps: 0, rest: Rest::UntilLeaf, own })],
+//!     body: vec![Op::Walk(Walk { lanes: None, steps: 0, rest: Remainder::UntilLeaf, own })],
 //!     own: cpu::Head::default(),
 //! };
 //! assert_eq!(plan.verify(), Ok(()));
@@ -33,25 +33,25 @@ mod axis;
 pub mod cpu;
 pub mod cube;
 mod dialect;
+mod epilogue;
 mod key;
 mod layout;
 mod plan;
 pub mod question;
 mod size;
-mod tail;
 mod text;
 mod transform;
 mod verify;
 
 pub use axis::{Axis, GpuDim};
 pub use cpu::Cpu;
-pub use cube::{Cube, Facts, NodeFormat, Place, PlanRef};
-pub use dialect::{Dialect, Part, Scope, Target, TargetPlan};
+pub use cube::{Cube, EpiloguePlace, Facts, NodeFormat, PlanRef};
+pub use dialect::{Dialect, PlanPart, Scope, Target, TargetPlan};
+pub use epilogue::{EpilogueOp, EpiloguePlan, Number};
 pub use key::{MISSING, key};
 pub use layout::{Children, LayoutKind};
 pub use plan::{
-    Combine, Dim, Emit, Lanes, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, RowType, Value, Walk,
+    Combine, Dim, Emit, Lanes, Limit, Loop, Map, Op, Plan, Range, Remainder, RowLoop, RowType, Value, Walk,
 };
 pub use size::{Extents, Size};
-pub use tail::{Number, Tail, TailStep};
 pub use transform::{LEAST_STEP, Transform, argmax};

@@ -95,7 +95,7 @@ pub struct Lanes {
 
 /// How a walk goes on after its straight-line steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rest {
+pub enum Remainder {
     /// Not at all: the steps reach every leaf.
     Nothing,
     /// Until the leaf, which each step tests for.
@@ -112,7 +112,7 @@ pub struct Walk<D: Dialect> {
     /// Steps taken in straight-line code, with no test for a leaf.
     pub steps: u32,
     /// What follows them.
-    pub rest: Rest,
+    pub rest: Remainder,
     /// Where the leaf is added, and what else the target says of a walk.
     pub own: D::Walk,
 }

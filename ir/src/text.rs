@@ -3,8 +3,8 @@
 use std::fmt::{self, Write};
 
 use crate::{
-    Children, Combine, Dialect, Dim, Emit, Limit, Loop, Map, Op, Plan, Range, Rest, RowLoop, Target, Value,
-    Walk,
+    Children, Combine, Dialect, Dim, Emit, Limit, Loop, Map, Op, Plan, Range, Remainder, RowLoop, Target,
+    Value, Walk,
 };
 
 impl fmt::Display for Target {
@@ -82,7 +82,7 @@ impl fmt::Display for Range {
 }
 
 /// What stands behind a walk's straight-line steps.
-impl fmt::Display for Rest {
+impl fmt::Display for Remainder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nothing => "",

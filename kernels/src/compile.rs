@@ -5,11 +5,11 @@ use std::sync::Arc;
 use cubecl::{CompilationError, Compiler, define_kernel, ir::DeviceProperties, prelude::*};
 
 use super::{
+    epilogue_steps::EpilogueOperandsCompilationArg,
     expand::forest,
     memory::{BuffersCompilationArg, CallCompilationArg},
-    tail::BesideCompilationArg,
 };
-use fangorn_ir::{Combine, Number, Place, PlanRef, Tail};
+use fangorn_ir::{Combine, EpiloguePlace, EpiloguePlan, Number, PlanRef};
 
 /// What a compiler makes of a plan: WGSL, SPIR-V, PTX, a code object. It is what a launch gives it.
 ///
@@ -25,7 +25,11 @@ pub fn compile<C: Compiler>(
     let atomic = plan.emit.sums() && plan.is_atomic();
     let whole = plan.combine == Combine::Fixed;
     // What a last launch computes is not in this kernel.
-    let tail = if plan.place() == Place::Launch { Tail::default() } else { plan.own.tail.clone() };
+    let epilogue = if plan.place() == EpiloguePlace::Launch {
+        EpiloguePlan::default()
+    } else {
+        plan.own.epilogue.clone()
+    };
     let buffers = BuffersCompilationArg {
         rows: buffer(),
         model: buffer(),
@@ -34,13 +38,13 @@ pub fn compile<C: Compiler>(
         partial: buffer(),
         atomic: (atomic && !whole).then(buffer).into_iter().collect(),
         atomic_words: (atomic && whole).then(buffer).into_iter().collect(),
-        beside: BesideCompilationArg {
-            buffers: std::iter::repeat_with(buffer).take(tail.buffers() as usize).collect(),
-            numbers: std::iter::repeat_n((), tail.numbers() as usize).collect(),
-            halves: (tail.number == Number::F16).then(buffer).into_iter().collect(),
-            brains: (tail.number == Number::BF16).then(buffer).into_iter().collect(),
+        beside: EpilogueOperandsCompilationArg {
+            buffers: std::iter::repeat_with(buffer).take(epilogue.buffers() as usize).collect(),
+            numbers: std::iter::repeat_n((), epilogue.numbers() as usize).collect(),
+            halves: (epilogue.number == Number::F16).then(buffer).into_iter().collect(),
+            brains: (epilogue.number == Number::BF16).then(buffer).into_iter().collect(),
             // Operations come with a call.
-            fused: std::iter::empty().collect(),
+            recorded: std::iter::empty().collect(),
         },
     };
     let numbers = |count: usize| std::iter::repeat_n((), count).collect();

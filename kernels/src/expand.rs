@@ -12,16 +12,16 @@
 use cubecl::prelude::*;
 
 use super::{
-    fused,
+    epilogue_steps,
     memory::{Buffers, Call, Context, Local, TREE_WORDS, combine, margin, nothing},
-    node::{self, Place},
-    shared, tail,
+    node::{self, NodePlace},
+    recorded, shared,
     transform::apply,
     walk,
 };
 use fangorn_ir::{
-    Axis, Combine, Cube, Dim, Emit, GpuDim, Limit, Loop, Map, Op, Place as Ending, PlanRef, Value,
-    cube::{Mapped, Statement, Sum},
+    Axis, Combine, Cube, Dim, Emit, EpiloguePlace, GpuDim, Limit, Loop, Map, Op, PlanRef, Value,
+    cube::{MappedLoop, Statement, Sum},
 };
 
 /// Where the loops stand.
@@ -38,14 +38,14 @@ pub struct State {
     /// First row of the shared sums.
     pub sums_row: u32,
     /// The tree cache.
-    pub place: Place,
+    pub place: NodePlace,
 }
 
 /// The kernel of a plan.
 #[cube(launch_unchecked)]
 pub fn forest(buffers: Buffers, call: Call, #[comptime] plan: PlanRef) {
     let local = Local::new(&plan);
-    let place = Place { from: 0u32, tree: 0u32 };
+    let place = NodePlace { from: 0u32, tree: 0u32 };
     let state =
         State { row: 0u32, tree: 0u32, offsets: Sequence::new(), window: 0u32, sums_row: 0u32, place };
     let ops = comptime![plan.body.clone()];
@@ -152,7 +152,7 @@ pub fn value(cx: &Context, #[comptime] value: Value) -> u32 {
 /// Ends are compared one by one. `min(2, trees - offset)`, which would say the same in one number, sends Mesa 25's NIR
 /// optimiser round in circles.
 #[derive(CubeType)]
-pub struct Ends {
+pub struct LoopEnds {
     ends: Sequence<u32>,
     added: Sequence<u32>,
 }
@@ -167,7 +167,7 @@ pub fn ends_of(
     #[comptime] limits: &Vec<Limit>,
     #[comptime] most: Option<u32>,
     #[comptime] dim: Dim,
-) -> Ends {
+) -> LoopEnds {
     let mut ends = Sequence::<u32>::new();
     let mut added = Sequence::<u32>::new();
     if comptime![!limits.iter().any(|l| matches!(l.end, Value::Slot(_)))] {
@@ -187,7 +187,7 @@ pub fn ends_of(
             added.push(sum);
         }
     }
-    Ends { ends, added }
+    LoopEnds { ends, added }
 }
 
 fn reached_by_none(limit: &Limit, most: Option<u32>) -> bool {
@@ -199,7 +199,7 @@ fn reached_by_none(limit: &Limit, most: Option<u32>) -> bool {
 
 /// Whether an offset is in range.
 #[cube]
-pub fn within(ends: &Ends, offset: u32) -> bool {
+pub fn within(ends: &LoopEnds, offset: u32) -> bool {
     // In integers: `&&` is a branch.
     let mut outside = 0u32.runtime();
     #[unroll]
@@ -264,14 +264,14 @@ fn run_loop(cx: &mut Context, state: &State, #[comptime] l: &Loop<Cube>) {
     let start = value(&*cx, l.range.start);
     let step = value(&*cx, l.range.step);
     match l.map {
-        Map::Own(Mapped { dim, single: true }) => {
+        Map::Own(MappedLoop { dim, single: true }) => {
             let offset = start + index_of(dim) * step;
             if within(&ends, offset) {
                 let inside = enter(state, offset, l.dim);
                 run(cx, &inside, &l.body);
             }
         }
-        Map::Own(Mapped { dim, single: false }) => {
+        Map::Own(MappedLoop { dim, single: false }) => {
             let mut offset = start + index_of(dim) * step;
             let stride = size_of_dim(dim, &plan) * step;
             while within(&ends, offset) {
@@ -306,7 +306,7 @@ fn run_loop(cx: &mut Context, state: &State, #[comptime] l: &Loop<Cube>) {
 fn last_offset(l: &Loop<Cube>, plan: &PlanRef) -> Option<u32> {
     let (Value::Const(start), Value::Const(step)) = (l.range.start, l.range.step) else { return None };
     let count = match l.map {
-        Map::Own(Mapped { dim: GpuDim::Block(axis), single: true }) => plan.own.cube_dim[axis as usize],
+        Map::Own(MappedLoop { dim: GpuDim::Block(axis), single: true }) => plan.own.cube_dim[axis as usize],
         Map::Unrolled { count } => count,
         _ => return None,
     };
@@ -380,25 +380,32 @@ pub fn add(cx: &mut Context, state: &State, row: u32, word: u32, amount: u32, #[
             {
                 let base = cx.buffers.model[(cx.call.base_at + word) as usize];
                 let sum = margin(base, amount, nothing(&*cx), plan.combine);
-                if comptime![plan.place() == Ending::Launch || plan.writes_sums()] {
+                if comptime![plan.place() == EpiloguePlace::Launch || plan.writes_sums()] {
                     cx.buffers.out[at] = sum;
                 } else {
                     let mut v = f32::reinterpret(sum);
                     if comptime![plan.emit != Emit::Margins] {
                         v = apply(cx.call.scale * v, comptime![plan.emit.transform()]);
                     }
-                    if comptime![plan.place() == Ending::Sum] {
-                        let tail = comptime![plan.own.tail.clone()];
-                        v = tail::steps(&cx.buffers.beside, v, row, word, words, comptime![&tail.steps]);
-                        if comptime![tail.fused] {
-                            fused::write(&mut cx.buffers.beside, row * words + word, v);
+                    if comptime![plan.place() == EpiloguePlace::Sum] {
+                        let epilogue = comptime![plan.own.epilogue.clone()];
+                        v = epilogue_steps::steps(
+                            &cx.buffers.beside,
+                            v,
+                            row,
+                            word,
+                            words,
+                            comptime![&epilogue.steps],
+                        );
+                        if comptime![epilogue.recorded] {
+                            recorded::write(&mut cx.buffers.beside, row * words + word, v);
                         } else {
-                            tail::write(
+                            epilogue_steps::write(
                                 &mut cx.buffers.out,
                                 &mut cx.buffers.beside,
                                 row * words + word,
                                 v,
-                                tail.number,
+                                epilogue.number,
                             );
                         }
                     } else {

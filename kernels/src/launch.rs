@@ -4,29 +4,29 @@ use fangorn_ir::{Number, RowType};
 
 use super::{
     device::{Buffer, Job, Rows},
-    fused::FusedInputs,
+    epilogue_steps::EpilogueInputs,
     grid::PIECE,
-    piece::Piece,
-    tail::TailInputs,
+    piece::RowPiece,
+    recorded::RecordedInputs,
 };
 
 impl Job<'_> {
-    /// Writes margins (bits of `f32`), slots or a trace of all rows into `out`, in pieces of at most `most` rows; `tail` is
+    /// Writes margins (bits of `f32`), slots or a trace of all rows into `out`, in pieces of at most `most` rows; `epilogue` is
     /// what the plan's tail reads, as many values as `out` has in each tensor. Nothing is read back; a batch of 0 launches nothing.
-    pub fn run(&self, rows: &Rows, tail: &TailInputs, out: &Buffer, most: u32) {
+    pub fn run(&self, rows: &Rows, epilogue: &EpilogueInputs, out: &Buffer, most: u32) {
         let width = self.plan.emit.width(self.plan.outputs, self.model.trees);
         let mut first = 0;
-        for (rows, out) in pieces(self.plan.input(), rows, out, self.plan.own.tail.number, most) {
-            Piece::new(*self, &rows, &out).run(&tail.from(first, width), None);
+        for (rows, out) in pieces(self.plan.input(), rows, out, self.plan.own.epilogue.number, most) {
+            RowPiece::new(*self, &rows, &out).run(&epilogue.from(first, width), None);
             first += rows.batch;
         }
     }
 
     /// Runs a plan whose tail is fused operations, which write what is written, over rows few enough for one launch.
-    pub fn run_fused(&self, rows: &Rows, fused: FusedInputs) {
+    pub fn run_recorded(&self, rows: &Rows, recorded: RecordedInputs) {
         if rows.batch > 0 {
             let none = Buffer::none(self.client);
-            Piece::new(*self, rows, &none).run(&TailInputs::default(), Some(fused));
+            RowPiece::new(*self, rows, &none).run(&EpilogueInputs::default(), Some(recorded));
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use cubecl::prelude::*;
 
-use super::tail::Beside;
+use super::epilogue_steps::EpilogueOperands;
 use fangorn_ir::{Combine, PlanRef, cube::CachedTrees};
 
 /// Words of a tree's record: root, constant, output, producer's index, depth.
@@ -28,7 +28,7 @@ pub struct Buffers {
     /// The same where sums are whole numbers.
     pub atomic_words: Sequence<Box<[Atomic<u32>]>>,
     /// What follows the forest where its sums are written.
-    pub beside: Beside,
+    pub beside: EpilogueOperands,
 }
 
 /// What only the call knows.

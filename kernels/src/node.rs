@@ -40,7 +40,7 @@ pub const NAMED_RIGHT: u32 = 1 << 28;
 
 /// Where a walk reads nodes.
 #[derive(CubeType)]
-pub struct Place {
+pub struct NodePlace {
     /// The first node of the tree cache, taken off addresses.
     pub from: u32,
     /// The first tree of the tree cache.
@@ -49,8 +49,8 @@ pub struct Place {
 
 /// The same place.
 #[cube]
-pub fn same(place: &Place) -> Place {
-    Place { from: place.from, tree: place.tree }
+pub fn same(place: &NodePlace) -> NodePlace {
+    NodePlace { from: place.from, tree: place.tree }
 }
 
 /// 1 where a value with this key goes right, 0 where it goes left: the one place where a kernel compares a threshold.
@@ -112,7 +112,7 @@ pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
 
 /// A word of the node at `at`.
 #[cube]
-fn word(cx: &Context, place: &Place, at: u32, #[comptime] word: u32, #[comptime] cached: bool) -> u32 {
+fn word(cx: &Context, place: &NodePlace, at: u32, #[comptime] word: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if cached {
         cx.local.nodes[0][((at - place.from) * comptime![plan.own.node.words] + word) as usize]
@@ -123,7 +123,7 @@ fn word(cx: &Context, place: &Place, at: u32, #[comptime] word: u32, #[comptime]
 
 /// The column that the node at `at` asks for, its flags above it.
 #[cube]
-pub fn meta(cx: &Context, place: &Place, at: u32, #[comptime] cached: bool) -> u32 {
+pub fn meta(cx: &Context, place: &NodePlace, at: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     let index = comptime![if plan.own.node.words == 1 { 0u32 } else { 1u32 }];
     word(cx, place, at, index, cached)
@@ -148,7 +148,7 @@ pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
 
 /// 1 where a value with this key goes right at the node at `at`, 0 where it goes left.
 #[cube]
-fn side(cx: &Context, place: &Place, at: u32, meta: u32, key: u32, #[comptime] cached: bool) -> u32 {
+fn side(cx: &Context, place: &NodePlace, at: u32, meta: u32, key: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if comptime![plan.own.node.words == 1 && plan.rows.rank_shift().is_some()] {
         select(key < meta, 0u32, 1u32)
@@ -170,7 +170,7 @@ fn side(cx: &Context, place: &Place, at: u32, meta: u32, key: u32, #[comptime] c
 #[cube]
 pub fn step(
     cx: &Context,
-    place: &Place,
+    place: &NodePlace,
     at: u32,
     constant: u32,
     meta: u32,
@@ -198,7 +198,7 @@ pub fn step(
 
 /// The address of the child that the node at `at` names.
 #[cube]
-fn named(cx: &Context, place: &Place, at: u32, meta: u32, #[comptime] cached: bool) -> u32 {
+fn named(cx: &Context, place: &NodePlace, at: u32, meta: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if comptime![plan.own.node.words == 3] {
         word(cx, place, at, 2u32, cached)

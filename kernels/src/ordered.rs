@@ -1,14 +1,14 @@
 //! Sums in the order of the trees, from the slots that a plan's kernel has found.
 
 use cubecl::{client::Client, prelude::*};
-use fangorn_ir::{Combine, Tail, Transform};
+use fangorn_ir::{Combine, EpiloguePlan, Transform};
 
 use super::{
     device::{Buffer, flat},
     double::{self, Pair},
-    finish::LastStage,
-    last::{Sums, finish_rows},
-    tail::TailInputs,
+    epilogue_kernel::EpilogueStage,
+    epilogue_launch::{Sums, launch_epilogue},
+    epilogue_steps::EpilogueInputs,
 };
 
 /// How sums in the order of the trees are made.
@@ -102,11 +102,11 @@ pub fn margins_in_order(
     slots: &Buffer,
     rows: u32,
     transform: Option<Transform>,
-    then: Following<'_>,
+    then: EpilogueArgs<'_>,
     out: &Buffer,
 ) {
     let len = rows as usize * leaves.order.outputs as usize;
-    let ends = transform.is_some() || !then.tail.is_empty();
+    let ends = transform.is_some() || !then.epilogue.is_empty();
     let margins = if ends { Buffer::of_words(client, len) } else { out.clone() };
     let (count, dim) = flat(client, len as u32);
     // SAFETY: there are slots of all rows and trees, and every slot has its leaf.
@@ -128,12 +128,12 @@ pub fn margins_in_order(
         return;
     }
     let scale = if transform.is_some() { leaves.scale } else { 1.0 };
-    let what = LastStage {
+    let what = EpilogueStage {
         combine: Combine::Sum,
         add_base: false,
         outputs: leaves.order.outputs,
         transform: transform.unwrap_or_default(),
-        tail: then.tail.clone(),
+        epilogue: then.epilogue.clone(),
     };
     let sums = Sums {
         rows,
@@ -145,14 +145,14 @@ pub fn margins_in_order(
         copies: 0,
         scale,
     };
-    finish_rows(client, what, &sums, then.inputs, out);
+    launch_epilogue(client, what, &sums, then.inputs, out);
 }
 
 /// What follows margins, and what it reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Following<'a> {
+pub struct EpilogueArgs<'a> {
     /// The steps.
-    pub tail: &'a Tail,
+    pub epilogue: &'a EpiloguePlan,
     /// What they read.
-    pub inputs: &'a TailInputs,
+    pub inputs: &'a EpilogueInputs,
 }

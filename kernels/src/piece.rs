@@ -2,20 +2,20 @@
 
 use cubecl::prelude::*;
 use fangorn_ir::{
-    Combine, Emit, Extents, Facts, Place, Tail,
+    Combine, Emit, EpiloguePlace, EpiloguePlan, Extents, Facts,
     cube::{Adders, Partial},
 };
 
 use super::{
     device::{Buffer, Job, Rows, flat, units},
+    epilogue_kernel::EpilogueStage,
+    epilogue_launch::{Sums, launch_epilogue, written},
+    epilogue_steps::EpilogueInputs,
     expand::forest,
-    finish::LastStage,
-    fused::FusedInputs,
     grid::{copies_of, cubes},
-    last::{Sums, finish_rows, written},
     memory::{BuffersLaunch, CallLaunch},
+    recorded::RecordedInputs,
     reduce::{CopySpanLaunch, fill_out, fill_partial, reduce_copies},
-    tail::TailInputs,
 };
 
 /// Copies of sums in global memory.
@@ -27,13 +27,13 @@ struct Copies {
 }
 
 /// Rows of one launch, and what it takes to walk them.
-pub(crate) struct Piece<'a> {
+pub(crate) struct RowPiece<'a> {
     job: Job<'a>,
     rows: &'a Rows,
     /// Sums: the result itself, or what a last launch reads.
     sums: Buffer,
     /// What a last launch does and where it writes, where there is one.
-    last: Option<(LastStage, &'a Buffer)>,
+    last: Option<(EpilogueStage, &'a Buffer)>,
     /// Memory of all copies of sums.
     partial: Buffer,
     /// Where those of each of the plan's buffers lie in it.
@@ -42,12 +42,12 @@ pub(crate) struct Piece<'a> {
     at: Extents,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> RowPiece<'a> {
     /// At least one row, and room for what is written.
     pub(crate) fn new(job: Job<'a>, rows: &'a Rows, out: &'a Buffer) -> Self {
         let plan = job.plan;
         let at = Extents { batch: rows.batch, trees: job.model.trees, threads: 1 };
-        let last = last_stage(&job).map(|what| (what, out));
+        let last = epilogue_stage(&job).map(|what| (what, out));
         let row_sums = rows.batch * plan.sum_words();
         let sums = match last {
             Some(_) => Buffer::of_words(job.client, row_sums as usize),
@@ -67,11 +67,11 @@ impl<'a> Piece<'a> {
     }
 
     /// All its launches.
-    pub(crate) fn run(self, tail: &TailInputs, fused: Option<FusedInputs>) {
+    pub(crate) fn run(self, epilogue: &EpilogueInputs, recorded: Option<RecordedInputs>) {
         self.fill();
-        self.walk(tail, fused);
+        self.walk(epilogue, recorded);
         let left = self.reduce();
-        self.finish(left, tail);
+        self.finish(left, epilogue);
     }
 
     /// Sums of these rows.
@@ -109,7 +109,7 @@ impl<'a> Piece<'a> {
     }
 
     /// The plan's kernel.
-    fn walk(&self, tail: &TailInputs, fused: Option<FusedInputs>) {
+    fn walk(&self, epilogue: &EpilogueInputs, recorded: Option<RecordedInputs>) {
         let Job { client, plan, model, leaves } = self.job;
         let rows = self.rows;
         let call = CallLaunch::new(
@@ -136,8 +136,10 @@ impl<'a> Piece<'a> {
         unsafe {
             let (values, beside) = match &self.last {
                 // The tail is the last launch's.
-                Some(_) => written(client, &Tail::default(), &TailInputs::default(), None, &self.sums),
-                None => written(client, &plan.own.tail, tail, fused, &self.sums),
+                Some(_) => {
+                    written(client, &EpiloguePlan::default(), &EpilogueInputs::default(), None, &self.sums)
+                }
+                None => written(client, &plan.own.epilogue, epilogue, recorded, &self.sums),
             };
             let values = if atomic { Buffer::none(client).arg() } else { values };
             let added_to = |whole: bool| (atomic && fixed == whole).then(|| self.sums.arg());
@@ -200,7 +202,7 @@ impl<'a> Piece<'a> {
     }
 
     /// The last launch, where there is one.
-    fn finish(self, left: Copies, tail: &TailInputs) {
+    fn finish(self, left: Copies, epilogue: &EpilogueInputs) {
         let Job { client, plan, model, .. } = self.job;
         let Some((what, out)) = self.last else { return };
         let sums = Sums {
@@ -213,7 +215,7 @@ impl<'a> Piece<'a> {
             copies: left.count,
             scale: if plan.emit == Emit::Margins { 1.0 } else { model.scale },
         };
-        finish_rows(client, what, &sums, tail, out);
+        launch_epilogue(client, what, &sums, epilogue, out);
     }
 }
 
@@ -224,18 +226,18 @@ fn begins_at_base(combine: Combine) -> bool {
 
 /// What a last launch does: sums that began as those of no leaves, whole numbers, and values that need more than their own
 /// sum take one.
-fn last_stage(job: &Job<'_>) -> Option<LastStage> {
+fn epilogue_stage(job: &Job<'_>) -> Option<EpilogueStage> {
     let plan = job.plan;
     let Facts { sums_once, place, .. } = plan.facts();
     let sums = plan.emit.sums();
     let add_base = sums && !sums_once && !begins_at_base(plan.combine);
     let fixed = sums && plan.combine == Combine::Fixed;
-    (add_base || fixed || place == Place::Launch).then(|| LastStage {
+    (add_base || fixed || place == EpiloguePlace::Launch).then(|| EpilogueStage {
         combine: plan.combine,
         add_base,
         outputs: plan.outputs,
         transform: plan.emit.transform(),
-        tail: plan.own.tail.clone(),
+        epilogue: plan.own.epilogue.clone(),
     })
 }
 

@@ -10,15 +10,15 @@
 use cubecl::prelude::*;
 
 use super::{
+    epilogue_steps,
     expand::{State, add, ends_of, index_of, value, within},
     keys::{key_of_rank, load_key},
     memory::{Context, TREE_WORDS, combine, nothing, shared_len},
-    node::{self, Place},
+    node::{self, NodePlace},
     rank::{COLUMN_WORDS, rank},
-    tail,
 };
 use fangorn_ir::{
-    Children, Combine, Dim, GpuDim, Place as Ending, PlanRef, Range, RowLoop,
+    Children, Combine, Dim, EpiloguePlace, GpuDim, PlanRef, Range, RowLoop,
     cube::{Adders, Sum},
 };
 
@@ -80,19 +80,19 @@ fn group_of(tree: u32, #[comptime] plan: &PlanRef) -> u32 {
 
 /// Where the nodes of the window from `tree` on lie.
 #[cube]
-pub fn place(cx: &Context, tree: u32) -> Place {
+pub fn place(cx: &Context, tree: u32) -> NodePlace {
     let plan = comptime![cx.plan.clone()];
     if comptime![plan.children == Children::Interleaved] {
         // Addresses in the cache are its own.
-        Place { from: 0u32.runtime(), tree }
+        NodePlace { from: 0u32.runtime(), tree }
     } else {
-        Place { from: cx.buffers.model[(cx.call.trees_at + tree * TREE_WORDS) as usize], tree }
+        NodePlace { from: cx.buffers.model[(cx.call.trees_at + tree * TREE_WORDS) as usize], tree }
     }
 }
 
 /// The address in the whole forest of a node that a walk has come to.
 #[cube]
-pub fn address(cx: &Context, place: &Place, at: u32, #[comptime] cached: bool) -> u32 {
+pub fn address(cx: &Context, place: &NodePlace, at: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
     if comptime![cached && plan.children == Children::Interleaved] {
         let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
@@ -321,16 +321,16 @@ fn reduce_rows(
             }
             word += stride;
         }
-        if comptime![matches!(into, Sum::Result { .. }) && plan.place() == Ending::Row] {
+        if comptime![matches!(into, Sum::Result { .. }) && plan.place() == EpiloguePlace::Row] {
             if team.lane == 0u32 {
                 let transform = comptime![plan.emit.transform()];
-                tail::row(
+                epilogue_steps::row(
                     &mut cx.buffers.out,
                     &mut cx.buffers.beside,
                     state.row,
                     comptime![plan.outputs],
                     transform,
-                    comptime![&plan.own.tail],
+                    comptime![&plan.own.epilogue],
                 );
             }
         }

@@ -9,29 +9,32 @@ use super::{
     expand::{State, ends_of, found, value, within},
     keys::load_key,
     memory::{Context, TREE_WORDS},
-    node::{self, Place},
+    node::{self, NodePlace},
     shared,
 };
-use fangorn_ir::{Children, Cube, Dim, Lanes, Rest, Value, Walk};
+use fangorn_ir::{Children, Cube, Dim, Lanes, Remainder, Value, Walk};
 
 /// Where a walk starts: its root's address, and the constant of its tree's steps.
 #[derive(CubeType, Clone)]
-struct Start {
+struct WalkStart {
     root: u32,
     constant: u32,
 }
 
 #[cube]
-fn start(cx: &Context, place: &Place, tree: u32, #[comptime] w: &Walk<Cube>) -> Start {
+fn start(cx: &Context, place: &NodePlace, tree: u32, #[comptime] w: &Walk<Cube>) -> WalkStart {
     let plan = comptime![cx.plan.clone()];
     if comptime![w.own.cached_trees && plan.children == Children::Interleaved] {
         // In the cache, as many trees are interleaved as its window has.
         let root = tree - place.tree;
         let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
-        Start { root, constant: window.runtime() - root }
+        WalkStart { root, constant: window.runtime() - root }
     } else {
         let entry = cx.call.trees_at + tree * TREE_WORDS;
-        Start { root: cx.buffers.model[entry as usize], constant: cx.buffers.model[(entry + 1u32) as usize] }
+        WalkStart {
+            root: cx.buffers.model[entry as usize],
+            constant: cx.buffers.model[(entry + 1u32) as usize],
+        }
     }
 }
 
@@ -40,16 +43,16 @@ fn start(cx: &Context, place: &Place, tree: u32, #[comptime] w: &Walk<Cube>) -> 
 pub fn walk(cx: &mut Context, state: &State, #[comptime] w: &Walk<Cube>) {
     match comptime![w.lanes.clone()] {
         None => {
-            let Start { root, constant } = start(&*cx, &state.place, state.tree, w);
+            let WalkStart { root, constant } = start(&*cx, &state.place, state.tree, w);
             let at = RuntimeCell::<u32>::new(root);
             #[unroll]
             for _ in 0..w.steps {
                 one_step(&*cx, state, state.row, constant, &at, w);
             }
-            if comptime![w.rest == Rest::Counted] {
+            if comptime![w.rest == Remainder::Counted] {
                 counted(&*cx, state, state.row, state.tree, constant, &at, w);
             }
-            if comptime![w.rest == Rest::UntilLeaf] {
+            if comptime![w.rest == Remainder::UntilLeaf] {
                 until_leaf(&*cx, state, state.row, constant, &at, w);
             }
             let leaf = shared::address(&*cx, &state.place, at.read(), w.own.cached_trees);
@@ -89,7 +92,7 @@ fn walk_lanes(cx: &mut Context, state: &State, #[comptime] lanes: &Lanes, #[comp
             let batch = comptime![lanes.dim == Dim::Batch];
             let row = if batch { state.row + offset } else { state.row };
             let tree = if batch { state.tree } else { state.tree + offset };
-            let Start { root, constant } = start(&*cx, &state.place, tree, w);
+            let WalkStart { root, constant } = start(&*cx, &state.place, tree, w);
             row_of.push(row);
             tree_of.push(tree);
             real.push(is_real);
@@ -103,7 +106,7 @@ fn walk_lanes(cx: &mut Context, state: &State, #[comptime] lanes: &Lanes, #[comp
                 one_step(&*cx, state, row_of[l], constants[l], ats.index(l), w);
             }
         }
-        if comptime![w.rest == Rest::Counted] {
+        if comptime![w.rest == Remainder::Counted] {
             // Lanes of shallower trees end before the others.
             #[unroll]
             for l in 0..count {
@@ -111,7 +114,7 @@ fn walk_lanes(cx: &mut Context, state: &State, #[comptime] lanes: &Lanes, #[comp
                 counted(&*cx, state, row, tree, constants[l], ats.index(l), w);
             }
         }
-        if comptime![w.rest == Rest::UntilLeaf] {
+        if comptime![w.rest == Remainder::UntilLeaf] {
             #[unroll]
             for l in 0..count {
                 until_leaf(&*cx, state, row_of[l], constants[l], ats.index(l), w);

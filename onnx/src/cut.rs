@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::graph::{Holds, Node, named};
+use crate::graph::{OutputKind, Node, named};
 use crate::wire::{Field, fields, put, put_integer, text};
 
 /// An attribute, which no standard has, of a classifier whose label nobody takes.
@@ -143,10 +143,10 @@ impl<'b> Graph<'b> {
                 }
                 continue;
             }
-            match Holds::of(value)? {
-                Holds::Numbers => kept.push(Output { value, name, renamed: None }),
-                Holds::Strings => {}
-                Holds::Other => {
+            match OutputKind::of(value)? {
+                OutputKind::Numbers => kept.push(Output { value, name, renamed: None }),
+                OutputKind::Strings => {}
+                OutputKind::Other => {
                     return Err(format!(
                         "output `{name}` is a sequence or a map that no ZipMap makes, so that it can't be cut off; \
                          remove it from the graph"

@@ -81,14 +81,14 @@ pub(crate) fn named(value: &[u8]) -> Result<String, String> {
 
 /// What an output of a graph holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Holds {
+pub(crate) enum OutputKind {
     Numbers,
     Strings,
     /// A sequence, a map, an optional.
     Other,
 }
 
-impl Holds {
+impl OutputKind {
     pub(crate) fn of(value: &[u8]) -> Result<Self, String> {
         let Some(kind) = fields(value)?.iter().find_map(|f| f.of(2)) else { return Ok(Self::Numbers) };
         let kind: Vec<Field<'_>> = fields(kind)?;

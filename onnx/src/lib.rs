@@ -1,5 +1,5 @@
 //! ONNX files that hold networks and trees: [`burn_onnx`] makes burn code of the network, and this crate gives it
-//! [`fangorn_graphs::ForestModule`]s for the trees.
+//! [`fangorn_graphs::forest::ForestModule`]s for the trees.
 //!
 //! [`register`] has a [`ModelGen`] know `TreeEnsembleClassifier` and `TreeEnsembleRegressor` of `ai.onnx.ml`, versions 1 to 5,
 //! and `TreeEnsemble` of version 5. In the generated code each of them is a field of the model's: a module like any other, whose

@@ -13,7 +13,7 @@ use fangorn::{
         onnx::{Tensor, TreeOperator},
     },
 };
-use fangorn_graphs::Record;
+use fangorn_graphs::forest::Record;
 
 use crate::{cut::UNLABELLED, graph::ML};
 
@@ -90,9 +90,9 @@ impl CustomOp for Trees {
 
     fn field(&self, node: &CustomNode) -> Result<Option<Field>, ProcessError> {
         let record = record(node)?;
-        let ([slots, width], words) = (record.leaves(), record.words());
+        let ([slots, width], words) = (record.leaf_shape(), record.words());
         let field = Ident::new(&node.name, Span::call_site());
-        let module = quote! { ::fangorn_graphs::ForestModule };
+        let module = quote! { ::fangorn_graphs::forest::ForestModule };
         let new = quote! { let #field = #module::unloaded([#slots, #width], #words, device); };
         Ok(Some(Field::new(&node.name, module, new)))
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Bytes, Device, Int, Tensor, TensorData};
-use fangorn_graphs::ForestModule;
+use fangorn_graphs::forest::ForestModule;
 
 /// The code that burn-onnx made of a model, and the model's forest.
 macro_rules! generated {
@@ -16,7 +16,7 @@ macro_rules! generated {
 
             #[allow(dead_code)]
             impl Model {
-                pub fn trees(&self) -> &fangorn_graphs::ForestModule {
+                pub fn trees(&self) -> &fangorn_graphs::forest::ForestModule {
                     &self.custom1
                 }
                 $($more)*
@@ -113,7 +113,7 @@ fn leaf_values_have_their_gradient_through_the_network_after_them() {
     let floats = |tensor: Tensor<2>| tensor.into_data().try_into_vec::<f32>().expect("floats");
     // What the sum asks of each target: its row of the head, added up.
     let head = floats(model.head().sum_dim(1));
-    let leaves = floats(model.trees().leaves.grad(&gradients).expect("a gradient of the leaf values"));
+    let leaves = floats(model.trees().leaf_values.grad(&gradients).expect("a gradient of the leaf values"));
     let reached: Vec<[f32; 2]> = leaves.chunks_exact(2).map(|g| [g[0] / head[0], g[1] / head[1]]).collect();
     assert!(reached.iter().all(|[a, b]| a == b && a.fract() == 0.0 && *a >= 0.0), "{reached:?}");
     // Each row reaches a leaf of each of the five trees.

@@ -15,7 +15,7 @@ mod run;
 
 pub use probes::{Cell, Probes};
 
-pub use run::{Check, Failure, Found, Runner};
+pub use run::{Check, Failure, RunResult, Runner};
 
 use crate::isa::WrongVariable;
 

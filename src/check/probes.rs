@@ -84,7 +84,7 @@ impl<T: Cell> Probes<T> {
     /// ```
     pub fn new(forest: &Forest, rows: usize, seed: u64) -> Self {
         let columns = forest.features.len();
-        let mut maker = Maker { forest, random: Random(seed), round: 0, set: vec![0; columns] };
+        let mut maker = ProbeBuilder { forest, random: Random(seed), round: 0, set: vec![0; columns] };
         let mut values = vec![T::of(0.0); rows * columns];
         if columns > 0 {
             for (r, row) in values.chunks_exact_mut(columns).enumerate() {
@@ -104,7 +104,7 @@ impl<T: Cell> Probes<T> {
 /// Splits of other trees that a row meets, at most: each is a node far from the last one in memory.
 const MET: usize = 64;
 
-struct Maker<'f> {
+struct ProbeBuilder<'f> {
     forest: &'f Forest,
     random: Random,
     /// The row's number, from 1 on.
@@ -113,7 +113,7 @@ struct Maker<'f> {
     set: Vec<u32>,
 }
 
-impl Maker<'_> {
+impl ProbeBuilder<'_> {
     fn fill<T: Cell>(&mut self, row: &mut [T]) {
         let trees = self.forest.trees.len();
         if trees > 0 {
@@ -134,7 +134,7 @@ impl Maker<'_> {
 
     /// About as many splits as the forest has.
     fn splits(&self) -> usize {
-        self.forest.slots().max(1)
+        self.forest.leaf_count().max(1)
     }
 
     /// A path from the root to a leaf, each column set where the path first asks for it.

@@ -6,7 +6,7 @@ use crate::forest::{Aggregate, CompareType, Forest, Node, Transform, Tree, refer
 /// Why something that is checked gives no result.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// What it gives.
-pub type Found<T> = Result<Vec<T>, Failure>;
+pub type RunResult<T> = Result<Vec<T>, Failure>;
 
 /// What is checked: rows in, results out, `None` for those that it does not give. It gives slots, or margins, or values.
 pub trait Runner<T> {
@@ -15,11 +15,11 @@ pub trait Runner<T> {
         value
     }
     /// Leaf slots of contiguous rows, `rows x trees`, trees in the producer's order.
-    fn slots(&self, rows: &[T]) -> Option<Found<u32>>;
+    fn leaf_slots(&self, rows: &[T]) -> Option<RunResult<u32>>;
     /// Their margins, `rows x outputs`.
-    fn margins(&self, rows: &[T]) -> Option<Found<f32>>;
+    fn margins(&self, rows: &[T]) -> Option<RunResult<f32>>;
     /// Their values, where these come from no margins that could be had.
-    fn values(&self, _rows: &[T]) -> Option<Found<f32>> {
+    fn values(&self, _rows: &[T]) -> Option<RunResult<f32>> {
         None
     }
     /// Whether denormal numbers may be taken for zero in sums.
@@ -168,7 +168,7 @@ impl<'f> Check<'f> {
         if self.forest.features.is_empty() {
             return None;
         }
-        let whole = runner.slots(&[]).is_none();
+        let whole = runner.leaf_slots(&[]).is_none();
         let plan = Plan::new(self, whole, size_of::<T>() > size_of::<f32>());
         for round in 0..plan.rounds {
             let difference = one_round(self.forest, &plan, round as u64, runner, &self.bound);
@@ -192,7 +192,7 @@ fn one_round<T: Cell>(
     let distinct = plan.distinct | 1;
     let mut probes = Probes::<T>::new(forest, distinct, seed);
     probes.values.iter_mut().for_each(|value| *value = runner.cast(*value));
-    let expected = Expected::new(forest, &probes, plan.one_tree_of);
+    let expected = ExpectedSlots::new(forest, &probes, plan.one_tree_of);
     let most = plan.batches.iter().copied().max().unwrap_or(0);
     let mut all = Vec::with_capacity(most * probes.columns);
     (0..most).for_each(|r| all.extend_from_slice(probes.row(r % distinct)));
@@ -213,14 +213,14 @@ fn one_round<T: Cell>(
 }
 
 /// The slots of some trees for each row that differs.
-struct Expected {
+struct ExpectedSlots {
     trees: usize,
     one_tree_of: usize,
     /// `rows x trees`, of which those that are walked are set.
     slots: Vec<u32>,
 }
 
-impl Expected {
+impl ExpectedSlots {
     fn new<T: Cell>(forest: &Forest, probes: &Probes<T>, one_tree_of: usize) -> Self {
         let trees = forest.trees.len();
         let mut slots = vec![u32::MAX; probes.rows * trees];
@@ -255,13 +255,13 @@ fn compare<T: Cell>(
     runner: &impl Runner<T>,
     rows: &[T],
     distinct: impl Fn(usize) -> usize,
-    (expected, bound): (&Expected, Option<&[f64]>),
+    (expected, bound): (&ExpectedSlots, Option<&[f64]>),
 ) -> Option<(usize, Finding)> {
     let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
-    let past_the_last = forest.slots();
+    let past_the_last = forest.leaf_count();
     let refused = |e: Failure| Some((0, Finding::Refused(e.to_string())));
     let count = rows.len() / forest.features.len();
-    let slots = match runner.slots(rows) {
+    let slots = match runner.leaf_slots(rows) {
         Some(Ok(slots)) => slots,
         Some(Err(e)) => return refused(e),
         None => (0..count).flat_map(|r| expected.row(distinct(r))).copied().collect(),
@@ -364,24 +364,25 @@ mod tests {
     }
 
     /// The reference with a fault: what becomes of a row's place, and of its slots.
-    struct Faulty<'f, P, S> {
+    struct FaultyRunner<'f, P, S> {
         forest: &'f Forest,
         place: P,
         slot: S,
     }
 
-    impl<P: Fn(usize, usize) -> usize, S: Fn(usize, &mut u32)> Runner<f32> for Faulty<'_, P, S> {
-        fn slots(&self, rows: &[f32]) -> Option<Found<u32>> {
+    impl<P: Fn(usize, usize) -> usize, S: Fn(usize, &mut u32)> Runner<f32> for FaultyRunner<'_, P, S> {
+        fn leaf_slots(&self, rows: &[f32]) -> Option<RunResult<u32>> {
             let count = rows.len() / 20;
             let row = |r: usize| {
-                let mut slots = reference::slots(self.forest, &rows[(self.place)(r, count) * 20..][..20]);
+                let mut slots =
+                    reference::leaf_slots(self.forest, &rows[(self.place)(r, count) * 20..][..20]);
                 slots.iter_mut().enumerate().for_each(|(t, slot)| (self.slot)(t, slot));
                 slots
             };
             Some(Ok((0..count).flat_map(row).collect()))
         }
 
-        fn margins(&self, rows: &[f32]) -> Option<Found<f32>> {
+        fn margins(&self, rows: &[f32]) -> Option<RunResult<f32>> {
             let margin = |row: &[f32]| reference::margins(self.forest, row)[0] as f32;
             Some(Ok(rows.chunks_exact(20).map(margin).collect()))
         }
@@ -389,7 +390,7 @@ mod tests {
 
     fn found(place: impl Fn(usize, usize) -> usize, slot: impl Fn(usize, &mut u32)) -> Option<Difference> {
         let forest = forest();
-        let faulty = Faulty { forest: &forest, place, slot };
+        let faulty = FaultyRunner { forest: &forest, place, slot };
         Check::new(&forest, SelfCheck::Quick).run(&faulty, &mut |_, _| {})
     }
 
@@ -416,19 +417,19 @@ mod tests {
 
     #[test]
     fn margins_that_are_not_their_leaves_sums_are_found() {
-        struct Off<'f>(&'f Forest);
-        impl Runner<f32> for Off<'_> {
-            fn slots(&self, rows: &[f32]) -> Option<Found<u32>> {
-                Some(Ok(rows.chunks_exact(20).flat_map(|row| reference::slots(self.0, row)).collect()))
+        struct WrongMargins<'f>(&'f Forest);
+        impl Runner<f32> for WrongMargins<'_> {
+            fn leaf_slots(&self, rows: &[f32]) -> Option<RunResult<u32>> {
+                Some(Ok(rows.chunks_exact(20).flat_map(|row| reference::leaf_slots(self.0, row)).collect()))
             }
-            fn margins(&self, rows: &[f32]) -> Option<Found<f32>> {
+            fn margins(&self, rows: &[f32]) -> Option<RunResult<f32>> {
                 let margins = rows.chunks_exact(20).map(|row| reference::margins(self.0, row)[0] as f32);
                 Some(Ok(margins.enumerate().map(|(r, m)| if r == 130 { m + 0.01 } else { m }).collect()))
             }
         }
         let forest = forest();
         let check = Check::new(&forest, SelfCheck::Quick);
-        let found = check.run(&Off(&forest), &mut |_, _| {}).expect("a difference");
+        let found = check.run(&WrongMargins(&forest), &mut |_, _| {}).expect("a difference");
         assert!(matches!(found.what, Finding::Margin { .. }) && found.row == 130, "{found}");
     }
 }

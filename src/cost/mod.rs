@@ -137,7 +137,7 @@ pub struct Ranking {
     /// Fewer rows than this take less time one by one than in a block.
     pub rows: usize,
     /// Of the parts of a line of sixteen columns, where the machine has kernels for them.
-    pub line: Option<Line>,
+    pub column_block: Option<ColumnBlock>,
 }
 
 impl Ranking {
@@ -149,7 +149,7 @@ impl Ranking {
 
 /// Seconds of a [block](BLOCK) of rows of sixteen columns that lie side by side.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct ColumnBlock {
     /// Of bringing them into columns.
     pub copy: f64,
     /// Of a compare of all of them with a threshold each, where they lie.

@@ -4,7 +4,7 @@
 //! `fangorn-benches fit` measures each cost in forests that are drawn for it; most come out within a factor of two. Where they differ, these
 //! are kept that chose better on trained models: see "One unit for costs" in the notebook.
 
-use super::{Blend, Hardware, Line, Machine, Ranking, Registers, Walk};
+use super::{Blend, ColumnBlock, Hardware, Machine, Ranking, Registers, Walk};
 
 /// Seconds of a cycle: whole picoseconds, as sums of blends' groups are that have to tie.
 const CYCLE: f64 = 286e-12;
@@ -38,8 +38,8 @@ const fn blend(times: f64) -> Blend {
 }
 
 /// The same of ranks.
-const fn ranking(times: f64, line: Option<Line>) -> Ranking {
-    Ranking { thresholds: times * cycles(75.0), question: times * cycles(8.0), rows: 16, line }
+const fn ranking(times: f64, column_block: Option<ColumnBlock>) -> Ranking {
+    Ranking { thresholds: times * cycles(75.0), question: times * cycles(8.0), rows: 16, column_block }
 }
 
 pub(super) const AVX512: Machine = Machine {
@@ -59,7 +59,7 @@ pub(super) const AVX512: Machine = Machine {
     blend: blend(1.0),
     ranking: ranking(
         1.0,
-        Some(Line {
+        Some(ColumnBlock {
             copy: cycles(300.0),
             layer: cycles(200.0),
             threshold: cycles(4.0),
@@ -87,7 +87,7 @@ pub(super) const AVX2: Machine = Machine {
     blend: blend(1.5),
     ranking: ranking(
         1.5,
-        Some(Line {
+        Some(ColumnBlock {
             copy: cycles(400.0),
             layer: cycles(400.0),
             threshold: cycles(6.0),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{
-    cached::{Close, Used},
+    cached::{UsedColumns, WindowAccess},
     engine::walk::Shape,
 };
 use crate::plan::{
@@ -19,13 +19,13 @@ pub(super) struct BlockLoop {
 
 /// A statement of a [`super::Program`].
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum ProgramStep {
     /// A loop that is interpreted, its iterations perhaps on threads.
-    Loop { dim: Dim, register: u32, range: Range, parallel: bool, body: Vec<Step> },
+    Loop { dim: Dim, register: u32, range: Range, parallel: bool, body: Vec<ProgramStep> },
     /// A micro-kernel's call.
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
     /// One of several bodies, by a loop's offset.
-    Cases { register: u32, cases: Vec<(u32, Vec<Step>)> },
+    Cases { register: u32, cases: Vec<(u32, Vec<ProgramStep>)> },
     /// What follows reads the `rows` rows from the running row on from a copy, or has them asked for.
     CacheRows { rows: u32, copied: bool },
     /// A stage of a reduction.
@@ -51,14 +51,14 @@ struct Chain {
 }
 
 /// The steps of a plan's body. `vectors` says whether the vector kernels are to run them.
-pub(super) fn steps(ops: &[Op<Cpu>], used: &Used, vectors: bool) -> Vec<Step> {
+pub(super) fn steps(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<ProgramStep> {
     to_steps(&decided(ops, used, vectors), used, vectors)
 }
 
 /// Whether a statement pays. A cache that does not would keep loops from being joined.
-pub(super) fn pays(op: &Op<Cpu>, used: &Used, vectors: bool) -> bool {
+pub(super) fn pays(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> bool {
     match op {
-        Op::Own(Statement::CacheRows { rows }) => used.close(*rows, vectors) != Close::Nothing,
+        Op::Own(Statement::CacheRows { rows }) => used.close(*rows, vectors) != WindowAccess::Nothing,
         // Measured: a prefetch of nodes that are read next is slower than none.
         Op::Own(Statement::CacheTrees { .. }) => false,
         _ => true,
@@ -66,7 +66,7 @@ pub(super) fn pays(op: &Op<Cpu>, used: &Used, vectors: bool) -> bool {
 }
 
 /// The same statements without those that do not pay.
-fn decided(ops: &[Op<Cpu>], used: &Used, vectors: bool) -> Vec<Op<Cpu>> {
+fn decided(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<Op<Cpu>> {
     let inside = |op: &Op<Cpu>| match op.clone() {
         Op::Loop(l) => Op::Loop(Loop { body: decided(&l.body, used, vectors), ..l }),
         Op::Cases { register, cases } => {
@@ -78,34 +78,35 @@ fn decided(ops: &[Op<Cpu>], used: &Used, vectors: bool) -> Vec<Op<Cpu>> {
     ops.iter().filter(|op| pays(op, used, vectors)).map(inside).collect()
 }
 
-fn to_steps(ops: &[Op<Cpu>], used: &Used, vectors: bool) -> Vec<Step> {
+fn to_steps(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<ProgramStep> {
     ops.iter().filter_map(|op| step(op, used, vectors)).collect()
 }
 
-fn step(op: &Op<Cpu>, used: &Used, vectors: bool) -> Option<Step> {
+fn step(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> Option<ProgramStep> {
     match op {
         Op::Loop(l) => Some(loop_step(l, used, vectors)),
         Op::Walk(w) => Some(close(&[], w)),
-        Op::Cases { register, cases } => Some(Step::Cases {
+        Op::Cases { register, cases } => Some(ProgramStep::Cases {
             register: *register,
             cases: cases.iter().map(|(end, body)| (*end, to_steps(body, used, vectors))).collect(),
         }),
         Op::Own(Statement::ReduceDimension { buffer, dimension, rows, in_place, atomic, vector, .. }) => {
-            Some(Step::Reduce {
+            Some(ProgramStep::Reduce {
                 buffer: *buffer,
                 dimension: *dimension,
                 rows: rows.clone(),
                 into: Stage { in_place: *in_place, atomic: *atomic, vector: *vector as usize },
             })
         }
-        Op::Own(Statement::CacheRows { rows }) => {
-            Some(Step::CacheRows { rows: *rows, copied: used.close(*rows, vectors) == Close::Copied })
-        }
+        Op::Own(Statement::CacheRows { rows }) => Some(ProgramStep::CacheRows {
+            rows: *rows,
+            copied: used.close(*rows, vectors) == WindowAccess::Copied,
+        }),
         Op::Own(Statement::CacheTrees { .. }) => None,
     }
 }
 
-fn loop_step(l: &Loop<Cpu>, used: &Used, vectors: bool) -> Step {
+fn loop_step(l: &Loop<Cpu>, used: &UsedColumns, vectors: bool) -> ProgramStep {
     // The perfect nest from here down to a walk or to a body of several statements.
     let mut chain = Vec::new();
     let mut at = l;
@@ -131,7 +132,7 @@ fn loop_step(l: &Loop<Cpu>, used: &Used, vectors: bool) -> Step {
 }
 
 /// The nest `chain { walk }` as loops round a block.
-fn close(chain: &[Chain], walk: &Walk<Cpu>) -> Step {
+fn close(chain: &[Chain], walk: &Walk<Cpu>) -> ProgramStep {
     let mut chain = chain.to_vec();
     if let Some(lanes) = &walk.lanes {
         let (dim, register, range) = (lanes.dim, lanes.register, lanes.range.clone());
@@ -161,17 +162,17 @@ fn close(chain: &[Chain], walk: &Walk<Cpu>) -> Step {
             Dim::Tree => trees = taken,
         }
     }
-    wrap(&chain, Step::Block { rows, trees, shape, into: walk.own.into })
+    wrap(&chain, ProgramStep::Block { rows, trees, shape, into: walk.own.into })
 }
 
 /// A step inside loops.
-fn wrap(chain: &[Chain], step: Step) -> Step {
+fn wrap(chain: &[Chain], step: ProgramStep) -> ProgramStep {
     chain.iter().rev().fold(step, |step, c| looped(c, vec![step]))
 }
 
-fn looped(c: &Chain, body: Vec<Step>) -> Step {
+fn looped(c: &Chain, body: Vec<ProgramStep>) -> ProgramStep {
     let (dim, register, range) = (c.dim, c.register, c.range.clone());
-    Step::Loop { dim, register, range, parallel: c.map == Map::Own(Parallel), body }
+    ProgramStep::Loop { dim, register, range, parallel: c.map == Map::Own(Parallel), body }
 }
 
 /// Whether a loop is one that a block can take in: unrolled or not, its walks come one after the other.
@@ -264,15 +265,15 @@ fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
 }
 
 /// A step as text.
-pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: &Step, depth: usize) -> fmt::Result {
+pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: &ProgramStep, depth: usize) -> fmt::Result {
     write!(f, "{:1$}", "", depth * 2)?;
     match step {
-        Step::Loop { dim, register, range, parallel, body } => {
+        ProgramStep::Loop { dim, register, range, parallel, body } => {
             let how = if *parallel { "par.for" } else { "for" };
             writeln!(f, "{how} r{register} in {dim} {range}:")?;
             body.iter().try_for_each(|s| write_step(f, s, depth + 1))
         }
-        Step::Block { rows, trees, shape, into } => {
+        ProgramStep::Block { rows, trees, shape, into } => {
             let text = |l: &Option<BlockLoop>| l.as_ref().map_or("1".to_owned(), |l| l.range.to_string());
             let order = if shape.rows_inside { "trees { rows }" } else { "rows { trees }" };
             write!(f, "{into} block {order} rows {} trees {}", text(rows), text(trees))?;
@@ -287,7 +288,7 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: &Step, depth: usize) 
                 Some(levels) => writeln!(f, "{rest}, or from {levels} blended levels on"),
             }
         }
-        Step::Cases { register, cases } => {
+        ProgramStep::Cases { register, cases } => {
             for (i, (end, body)) in cases.iter().enumerate() {
                 let pad = if i == 0 { 0 } else { depth * 2 };
                 match i + 1 == cases.len() {
@@ -298,10 +299,10 @@ pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: &Step, depth: usize) 
             }
             Ok(())
         }
-        Step::CacheRows { rows, copied } => {
+        ProgramStep::CacheRows { rows, copied } => {
             writeln!(f, "cacheRows {rows}: {}", if *copied { "packed copy" } else { "prefetch" })
         }
-        Step::Reduce { buffer, dimension, into, .. } => {
+        ProgramStep::Reduce { buffer, dimension, into, .. } => {
             let place = match (into.in_place, into.atomic) {
                 (true, _) => "in place",
                 (false, false) => "into result",

@@ -6,11 +6,11 @@
 use std::cell::RefCell;
 
 use super::{
+    cache_line::{BYTES as CACHE_LINE_BYTES, aligned, room},
     engine::blend::groups::TURNED,
-    line::{BYTES as LINE_BYTES, aligned, room},
     ranking::{
         Ranker,
-        line::{LINE, LineOf},
+        column_block::{BLOCK_COLUMNS, ColumnBlock},
         row_block::RowBlock,
     },
     rows::{Row, Rows},
@@ -27,9 +27,9 @@ const MOST_BYTES: usize = 16 << 20;
 
 /// Columns that some tree reads.
 #[derive(Clone, Debug)]
-pub(super) struct Used {
+pub(super) struct UsedColumns {
     /// Sixteen columns at a time.
-    lines: Vec<LineOf>,
+    column_blocks: Vec<ColumnBlock>,
     columns: usize,
     /// Columns in all.
     all: usize,
@@ -37,20 +37,21 @@ pub(super) struct Used {
     few: usize,
 }
 
-impl Used {
+impl UsedColumns {
     pub(super) fn new(forest: &Forest) -> Self {
         let used = forest.used_columns();
-        let mut lines: Vec<LineOf> = Vec::new();
+        let mut column_blocks: Vec<ColumnBlock> = Vec::new();
         for column in &used {
-            let (first, bit) = (column / LINE as u32 * LINE as u32, 1 << (column % LINE as u32));
-            match lines.last_mut().filter(|line| line.first == first) {
-                Some(line) => line.wanted |= bit,
-                None => lines.push(LineOf { first, wanted: bit, ahead: None }),
+            let (first, bit) =
+                (column / BLOCK_COLUMNS as u32 * BLOCK_COLUMNS as u32, 1 << (column % BLOCK_COLUMNS as u32));
+            match column_blocks.last_mut().filter(|column_block| column_block.first == first) {
+                Some(column_block) => column_block.wanted |= bit,
+                None => column_blocks.push(ColumnBlock { first, wanted: bit, ahead: None }),
             }
         }
-        LineOf::ask_ahead(lines.iter_mut(), AHEAD);
+        ColumnBlock::prefetch_ahead(column_blocks.iter_mut(), AHEAD);
         Self {
-            lines,
+            column_blocks,
             columns: used.len(),
             all: forest.features.len(),
             few: Machine::here().walk.rows_one_by_one(),
@@ -58,19 +59,23 @@ impl Used {
     }
 
     /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: "Caches on the CPU" in `benches/NOTEBOOK.md`.
-    pub(super) fn close(&self, rows: u32, vectors: bool) -> Close {
+    pub(super) fn close(&self, rows: u32, vectors: bool) -> WindowAccess {
         let few = (rows as usize) < self.few;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
-            Close::Copied
-        } else if self.lines.len() > Machine::here().hardware.prefetched
+            WindowAccess::Copied
+        } else if self.column_blocks.len() > Machine::here().hardware.prefetched
             && (few
                 || !vectors
-                    && self.lines.len().saturating_mul(rows as usize).saturating_mul(LINE_BYTES)
+                    && self
+                        .column_blocks
+                        .len()
+                        .saturating_mul(rows as usize)
+                        .saturating_mul(CACHE_LINE_BYTES)
                         <= Machine::here().hardware.cache / 2)
         {
-            Close::Prefetched
+            WindowAccess::Prefetched
         } else {
-            Close::Nothing
+            WindowAccess::Nothing
         }
     }
 
@@ -79,26 +84,26 @@ impl Used {
         rows.div_ceil(BLOCK).saturating_mul(self.all).saturating_mul(BLOCK * size_of::<f32>()) <= MOST_BYTES
     }
 
-    /// [`Used::close`] in words.
+    /// [`UsedColumns::close`] in words.
     pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
-        let Self { columns, all, lines, .. } = self;
+        let Self { columns, all, column_blocks, .. } = self;
         match self.close(rows, vectors) {
-            Close::Copied => format!("packed copy of {columns} of {all} columns"),
-            Close::Prefetched => format!("prefetch of {} lines a row", lines.len()),
-            Close::Nothing if (rows as usize) < self.few => {
-                format!("nothing: {} lines a row are close as they are", lines.len())
+            WindowAccess::Copied => format!("packed copy of {columns} of {all} columns"),
+            WindowAccess::Prefetched => format!("prefetch of {} lines a row", column_blocks.len()),
+            WindowAccess::Nothing if (rows as usize) < self.few => {
+                format!("nothing: {} lines a row are close as they are", column_blocks.len())
             }
-            Close::Nothing if !self.fits(rows as usize) => {
+            WindowAccess::Nothing if !self.fits(rows as usize) => {
                 format!("nothing: a copy would take more than {} MiB", MOST_BYTES >> 20)
             }
-            Close::Nothing => "nothing: its kernel reads rows as they are".to_owned(),
+            WindowAccess::Nothing => "nothing: its kernel reads rows as they are".to_owned(),
         }
     }
 }
 
 /// How a window of rows is brought close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Close {
+pub(super) enum WindowAccess {
     /// The used columns are copied.
     Copied,
     /// Their lines are asked for.
@@ -112,7 +117,7 @@ pub(super) fn copied<T: Row>(
     rows: &Rows<'_, T>,
     first: usize,
     count: usize,
-    used: &Used,
+    used: &UsedColumns,
     f: impl FnOnce(Window<'_>),
 ) {
     thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
@@ -128,13 +133,13 @@ pub(super) fn copied<T: Row>(
         let begin = first + b * BLOCK;
         let count = BLOCK.min(first + count - begin);
         if let Some(row_block) = T::singles(rows).and_then(|rows| RowBlock::new(rows, begin, count)) {
-            let first = used.lines.first().map_or(0, |line| line.first as usize);
-            row_block.columns(&used.lines, &mut block[first * BLOCK..]);
+            let first = used.column_blocks.first().map_or(0, |column_block| column_block.first as usize);
+            row_block.columns(&used.column_blocks, &mut block[first * BLOCK..]);
             continue;
         }
-        for line in &used.lines {
-            for c in (0..LINE).filter(|c| line.wanted >> c & 1 == 1) {
-                let column = line.first as usize + c;
+        for column_block in &used.column_blocks {
+            for c in (0..BLOCK_COLUMNS).filter(|c| column_block.wanted >> c & 1 == 1) {
+                let column = column_block.first as usize + c;
                 for (r, place) in block[column * BLOCK..][..count].iter_mut().enumerate() {
                     // SAFETY: callers keep to the rows there are; a used column is one.
                     *place = unsafe { rows.get::<false>(begin + r, column) }.read();
@@ -187,18 +192,18 @@ pub(super) fn ranks_fit(rows: u32, columns: usize) -> bool {
 
 /// Asks for the used columns of `count` rows from `first` on.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
-pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, used: &Used) {
+pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, used: &UsedColumns) {
     if !rows.is_unit() {
         return;
     }
     for row in first..first + count {
         let row = rows.from(row).as_ptr();
-        for line in &used.lines {
+        for column_block in &used.column_blocks {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: every x86-64 has it, and it reads nothing.
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line.first as usize).cast());
+                _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(column_block.first as usize).cast());
             }
         }
     }

@@ -5,11 +5,11 @@ use std::{cell::RefCell, ops::Range};
 use super::{
     addend::Addend,
     block::Stage,
+    cache_line::{aligned, room},
     engine::Block,
-    line::{aligned, room},
     rows::Row,
     run::{Run, State},
-    sink::{ByOutput, Leaves, Many, One, Shared, SlotTable, Slots},
+    sink::{Leaves, MultiOutputSums, OutputMajorSums, Shared, SingleOutputSums, SlotTable, Slots},
 };
 use crate::plan::cpu::Sum;
 
@@ -61,12 +61,12 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
         match outputs {
             1 => {
                 let own = self.own;
-                run.dispatch(block, One::<A, GROUPED> { leaves, out, base, atomic, own }, state);
+                run.dispatch(block, SingleOutputSums::<A, GROUPED> { leaves, out, base, atomic, own }, state);
             }
             _ if self.by_output(run, block, (out, base, atomic), state) => {}
             _ => {
                 let targets = p.targets.as_deref();
-                run.dispatch(block, Many { leaves, out, base, atomic, outputs, targets }, state);
+                run.dispatch(block, MultiOutputSums { leaves, out, base, atomic, outputs, targets }, state);
             }
         }
     }
@@ -146,7 +146,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
             let shared = Shared::new(sums);
             run.dispatch(
                 block,
-                ByOutput { leaves, sums: shared, first, count, targets, own: self.own },
+                OutputMajorSums { leaves, sums: shared, first, count, targets, own: self.own },
                 state,
             );
             for (r, row_sums) in own.chunks_exact_mut(outputs).enumerate() {

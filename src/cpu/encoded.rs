@@ -2,7 +2,7 @@
 
 use super::{
     engine::tiles::tables::Tiles,
-    nodes::{Compare, LinkedNode, Near, Node, Nodes, RankNode, ShortNode},
+    nodes::{Compare, DepthFirstNode, LinkedNode, Node, Nodes, RankNode, ShortNode},
 };
 use crate::{
     forest::Forest,
@@ -22,7 +22,7 @@ macro_rules! of_encoding {
             $crate::cpu::encoded::Encoded::Linked($nodes) => $same,
             $crate::cpu::encoded::Encoded::Short($nodes) => $same,
             $crate::cpu::encoded::Encoded::Ranked($nodes) => $same,
-            $crate::cpu::encoded::Encoded::Near($nodes) => $same,
+            $crate::cpu::encoded::Encoded::DepthFirstNode($nodes) => $same,
             $crate::cpu::encoded::Encoded::NearRanked($nodes) => $same,
             $crate::cpu::encoded::Encoded::Tiled($tiles) => $tiled,
         }
@@ -39,9 +39,9 @@ pub(super) enum Encoded<C> {
     Short(Nodes<ShortNode>),
     /// Of ranks of a byte only.
     Ranked(Nodes<RankNode>),
-    Near(Nodes<Near<LinkedNode<C>>>),
+    DepthFirstNode(Nodes<DepthFirstNode<LinkedNode<C>>>),
     /// Of ranks of a byte only.
-    NearRanked(Nodes<Near<RankNode>>),
+    NearRanked(Nodes<DepthFirstNode<RankNode>>),
     Tiled(Tiles<C>),
 }
 
@@ -50,7 +50,7 @@ impl<C: Compare> Encoded<C> {
         match packed.children {
             Children::Affine { .. } | Children::Interleaved => Self::Affine(Nodes::affine(forest, packed)),
             Children::Linked => Self::Linked(Nodes::linked(forest, packed)),
-            Children::Near => Self::Near(Nodes::near(forest, packed)),
+            Children::Near => Self::DepthFirstNode(Nodes::near(forest, packed)),
             Children::TilesComputed { .. } | Children::TilesLinked { .. } => {
                 Self::Tiled(Tiles::new(forest, packed))
             }
@@ -84,9 +84,9 @@ impl Encoded<f32> {
                     None => Self::Linked(nodes),
                 },
             },
-            Self::Near(nodes) => match ranks.then(|| Nodes::near_ranked(&nodes)).flatten() {
+            Self::DepthFirstNode(nodes) => match ranks.then(|| Nodes::near_ranked(&nodes)).flatten() {
                 Some(ranked) => Self::NearRanked(ranked),
-                None => Self::Near(nodes),
+                None => Self::DepthFirstNode(nodes),
             },
             nodes => nodes,
         };
@@ -97,7 +97,7 @@ impl Encoded<f32> {
             Self::Linked(nodes) => Self::Linked(nodes.with_tops(top)),
             Self::Short(nodes) => Self::Short(nodes.with_tops(top)),
             Self::Ranked(nodes) => Self::Ranked(nodes.with_tops(top)),
-            Self::Near(nodes) => Self::Near(nodes.with_tops(top)),
+            Self::DepthFirstNode(nodes) => Self::DepthFirstNode(nodes.with_tops(top)),
             Self::NearRanked(nodes) => Self::NearRanked(nodes.with_tops(top)),
         }
     }

@@ -10,13 +10,13 @@
 mod addend;
 mod arch;
 mod block;
+mod cache_line;
 mod cached;
 mod emit;
 mod encoded;
 mod engine;
 mod engines;
-mod line;
-pub mod nodes;
+mod nodes;
 mod plans;
 mod program;
 mod ranking;

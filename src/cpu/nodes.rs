@@ -1,7 +1,7 @@
 //! Nodes as the CPU reads them.
 
 use super::{
-    engine::walk::Walkable,
+    engine::walk::NodeStore,
     rows::{Read, Row, Rows},
 };
 use crate::{
@@ -33,7 +33,6 @@ pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug
     /// The place again.
     fn place(self) -> usize;
     /// Values as `f32`, where they are of this type.
-    #[doc(hidden)]
     fn singles(_values: &[Self]) -> Option<&[f32]> {
         None
     }
@@ -80,7 +79,7 @@ pub struct Node<C = f32> {
     pub(super) meta: u32,
 }
 
-/// A node that names one of its children: the left one, unless it is in a [`Near`].
+/// A node that names one of its children: the left one, unless it is in a [`DepthFirstNode`].
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LinkedNode<C = f32> {
@@ -126,18 +125,18 @@ const NO_RANK: u32 = (1 << 9) - 1;
 /// itself.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub struct Near<N>(pub(super) N);
+pub struct DepthFirstNode<N>(pub(super) N);
 
 /// Flags of any node.
 const FLAGS: u32 = 15 << 28;
 
 /// How a walk steps: the layout's rule, compiled in.
-pub trait Rule: Copy + Send + Sync + 'static {
+pub trait WalkRule: Copy + Send + Sync + 'static {
     /// The type of the thresholds.
     type Compare: Compare;
     /// Whether a step from a leaf stays there.
     const HOLDS: bool;
-    /// Whether [`Rule::apart`] is a node's own.
+    /// Whether [`WalkRule::apart`] is a node's own.
     const NEAR: bool = false;
     /// What lies at an address.
     fn node(&self) -> Node<Self::Compare>;
@@ -150,7 +149,7 @@ pub trait Rule: Copy + Send + Sync + 'static {
     }
 }
 
-impl<C: Compare> Rule for Node<C> {
+impl<C: Compare> WalkRule for Node<C> {
     type Compare = C;
     const HOLDS: bool = false;
     #[inline(always)]
@@ -163,7 +162,7 @@ impl<C: Compare> Rule for Node<C> {
     }
 }
 
-impl<C: Compare> Rule for LinkedNode<C> {
+impl<C: Compare> WalkRule for LinkedNode<C> {
     type Compare = C;
     const HOLDS: bool = true;
     #[inline(always)]
@@ -176,7 +175,7 @@ impl<C: Compare> Rule for LinkedNode<C> {
     }
 }
 
-impl Rule for ShortNode {
+impl WalkRule for ShortNode {
     type Compare = f32;
     const HOLDS: bool = true;
     #[inline(always)]
@@ -190,7 +189,7 @@ impl Rule for ShortNode {
     }
 }
 
-impl Rule for RankNode {
+impl WalkRule for RankNode {
     type Compare = f32;
     const HOLDS: bool = true;
     #[inline(always)]
@@ -205,7 +204,7 @@ impl Rule for RankNode {
     }
 }
 
-impl<N: Rule> Rule for Near<N> {
+impl<N: WalkRule> WalkRule for DepthFirstNode<N> {
     type Compare = N::Compare;
     const HOLDS: bool = true;
     const NEAR: bool = true;
@@ -296,10 +295,10 @@ pub struct Nodes<R> {
     /// The questions, one after the other; their thresholds are the two halves of an `f64`, the low one first.
     pub questions: Vec<u32>,
     /// Top levels for kernels that hold them in registers, where the layout alone does not give them.
-    pub(super) tops: Vec<Top>,
+    pub(super) tops: Vec<TreeTop>,
 }
 
-/// Levels of a tree in a [`Top`], …
+/// Levels of a tree in a [`TreeTop`], …
 pub(super) const TOP_LEVELS: u32 = 5;
 /// … and where registers hold eight nodes.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
@@ -308,14 +307,14 @@ pub(super) const TOP_LEVELS_8: u32 = 3;
 /// The first levels of a tree as those of a full one: leaves that come sooner send every row left.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub(super) struct Top {
+pub(super) struct TreeTop {
     /// In level order; the last is not one.
     pub(super) nodes: [Node; 1 << TOP_LEVELS],
     /// The addresses below, from left to right.
     pub(super) exits: [u32; 1 << TOP_LEVELS],
 }
 
-impl<R: Rule<Compare = f32>> Nodes<R> {
+impl<R: WalkRule<Compare = f32>> Nodes<R> {
     /// Lays out the top of every tree, whose leaves hold: so many levels, [`TOP_LEVELS`] at most.
     #[must_use]
     pub(super) fn with_tops(mut self, levels: u32) -> Self {
@@ -323,11 +322,11 @@ impl<R: Rule<Compare = f32>> Nodes<R> {
         self
     }
 
-    fn top(&self, position: usize, levels: u32) -> Top {
+    fn top(&self, position: usize, levels: u32) -> TreeTop {
         let full = 1usize << TOP_LEVELS;
         let levels = self.depths[position].min(levels).min(TOP_LEVELS);
         let still = Node { threshold: f32::NAN, meta: 0 };
-        let mut top = Top { nodes: [still; 1 << TOP_LEVELS], exits: [0; 1 << TOP_LEVELS] };
+        let mut top = TreeTop { nodes: [still; 1 << TOP_LEVELS], exits: [0; 1 << TOP_LEVELS] };
         let mut addresses = vec![self.roots[position]];
         for place in 0..(1usize << levels) - 1 {
             let address = addresses[place];
@@ -444,17 +443,17 @@ impl Nodes<RankNode> {
     }
 }
 
-impl<C: Compare> Nodes<Near<LinkedNode<C>>> {
+impl<C: Compare> Nodes<DepthFirstNode<LinkedNode<C>>> {
     /// For the rule that has a node name its right child.
     pub fn near(forest: &Forest, packed: &Packed) -> Self {
-        encode(forest, packed, 1, |node, link| Near(LinkedNode { node, link }))
+        encode(forest, packed, 1, |node, link| DepthFirstNode(LinkedNode { node, link }))
     }
 }
 
-impl Nodes<Near<RankNode>> {
+impl Nodes<DepthFirstNode<RankNode>> {
     /// The nodes of a forest on ranks of a byte in four; `None` where a column or a way is too long.
-    pub fn near_ranked(nodes: &Nodes<Near<LinkedNode>>) -> Option<Self> {
-        nodes.each(|address, at| RankNode::new(address, &at.0).map(Near))
+    pub fn near_ranked(nodes: &Nodes<DepthFirstNode<LinkedNode>>) -> Option<Self> {
+        nodes.each(|address, at| RankNode::new(address, &at.0).map(DepthFirstNode))
     }
 }
 
@@ -485,7 +484,7 @@ impl<N> Nodes<N> {
     }
 }
 
-impl<R: Rule> Walkable for Nodes<R> {
+impl<R: WalkRule> NodeStore for Nodes<R> {
     type Compare = R::Compare;
     const HOLDS: bool = R::HOLDS;
 

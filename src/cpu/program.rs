@@ -5,12 +5,12 @@ use rayon::prelude::*;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::isa::{Isa, isa};
 use super::{
-    block::{Step, steps},
-    cached::Used,
+    block::{ProgramStep, steps},
+    cached::UsedColumns,
     emit::{Emission, LeafSlots},
     encoded::Encoded,
     engine::{
-        Trees, Wanted,
+        EngineRequest, Trees,
         blend::{Blends, groups::Blend},
         vectors::{Vectors, top_levels},
         walk::Shape,
@@ -43,7 +43,7 @@ pub(super) const MOST_SLOTS: usize = 64;
 pub struct Program {
     pub(super) plan: Plan<Cpu>,
     notes: Vec<Note>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ProgramStep>,
     pub(super) nodes: Encoded<f32>,
     pub(super) compare: CompareType,
     /// For `f64` rows of a forest that compares in `f64`.
@@ -67,7 +67,7 @@ pub struct Program {
     /// What runs blocks of rows and trees.
     pub(super) engines: EngineSet,
     /// What of a row the trees read.
-    pub(super) used: Used,
+    pub(super) used: UsedColumns,
     pub(super) threads: u32,
     /// Whether a run goes round its parallel loops.
     parallel_inside: bool,
@@ -108,13 +108,13 @@ impl Program {
             Targets::All => None,
         };
         let vectors = Vectors::can_serve(&plan, features, engines.scalar);
-        let used = Used::new(forest);
+        let used = UsedColumns::new(forest);
         let steps = steps(&plan.body, &used, vectors);
         let values = plan.rows == RowType::F32 && lowered.ranks().is_none();
         let tops = if vectors { top_levels() } else { 0 };
         let nodes = Encoded::new(forest, packed).for_vectors(tops, plan.rows);
         let ranker = lowered.ranks().map(|ranks| Ranker::by(ranks, engines.ranking));
-        let engines = EngineSet::build(&Wanted {
+        let engines = EngineSet::build(&EngineRequest {
             plan: &plan,
             forest,
             packed,
@@ -379,12 +379,12 @@ impl Program {
 }
 
 /// Whether some block walks a tree for all its rows.
-fn rows_inside(steps: &[Step]) -> bool {
+fn rows_inside(steps: &[ProgramStep]) -> bool {
     steps.iter().any(|step| match step {
-        Step::Block { shape, .. } => shape.rows_inside,
-        Step::Loop { body, .. } => rows_inside(body),
-        Step::Cases { cases, .. } => cases.iter().any(|(_, body)| rows_inside(body)),
-        Step::CacheRows { .. } | Step::Reduce { .. } => false,
+        ProgramStep::Block { shape, .. } => shape.rows_inside,
+        ProgramStep::Loop { body, .. } => rows_inside(body),
+        ProgramStep::Cases { cases, .. } => cases.iter().any(|(_, body)| rows_inside(body)),
+        ProgramStep::CacheRows { .. } | ProgramStep::Reduce { .. } => false,
     })
 }
 

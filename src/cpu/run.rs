@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{
-    block::{BlockLoop, Step},
+    block::{BlockLoop, ProgramStep},
     cached,
     emit::Emission,
     engine::{
@@ -88,9 +88,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         (start, step, end.saturating_sub(start).div_ceil(step))
     }
 
-    fn steps(&self, steps: &[Step], state: State<'_>) {
+    fn steps(&self, steps: &[ProgramStep], state: State<'_>) {
         for (i, step) in steps.iter().enumerate() {
-            if let Step::CacheRows { rows, copied } = step {
+            if let ProgramStep::CacheRows { rows, copied } = step {
                 let first = (state.row as usize).min(self.rows.len());
                 let count = (*rows as usize).min(self.rows.len() - first);
                 if self.program.ranks_in_windows() {
@@ -120,9 +120,9 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
     }
 
-    fn step(&self, step: &Step, mut state: State<'_>) {
+    fn step(&self, step: &ProgramStep, mut state: State<'_>) {
         match step {
-            Step::Loop { dim, register, range, parallel, body } => {
+            ProgramStep::Loop { dim, register, range, parallel, body } => {
                 let (start, step, count) = self.span(range, *dim, &state);
                 let iteration = |k: u32, worker: u32| {
                     let offset = start + k * step;
@@ -145,7 +145,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     }
                 }
             }
-            Step::Block { rows, trees, shape, into } => {
+            ProgramStep::Block { rows, trees, shape, into } => {
                 let span = |l: &Option<BlockLoop>, dim: Dim, base: u32| {
                     let (start, step, count) =
                         l.as_ref().map_or((0, 1, 1), |l| self.span(&l.range, dim, &state));
@@ -154,7 +154,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 let (rows, trees) = (span(rows, Dim::Batch, state.row), span(trees, Dim::Tree, state.tree));
                 self.block(rows, trees, *shape, *into, &state);
             }
-            Step::Cases { register, cases } => {
+            ProgramStep::Cases { register, cases } => {
                 let offset = state.offsets[*register as usize];
                 let taken = cases.iter().find(|(end, _)| offset < *end).or(cases.last());
                 if let Some((_, body)) = taken {
@@ -162,8 +162,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                 }
             }
             // It is for all that follows it: see `steps`.
-            Step::CacheRows { .. } => {}
-            Step::Reduce { buffer, dimension, rows, into } => {
+            ProgramStep::CacheRows { .. } => {}
+            ProgramStep::Reduce { buffer, dimension, rows, into } => {
                 let here = state;
                 for chain in rows {
                     // Rows side by side are reduced together: their sums lie side by side.

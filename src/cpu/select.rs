@@ -2,7 +2,7 @@
 
 use super::{
     engine::{
-        Block, BlockEngine, Source, Trees, Wanted, abreast::Abreast, blend::Blends, full::Full,
+        Block, BlockEngine, EngineRequest, Source, Trees, abreast::Abreast, blend::Blends, full::FullTrees,
         registers::Registers, tiles::TileWalks, vectors::Vectors, walks::Walks,
     },
     engines::Engine,
@@ -34,7 +34,7 @@ pub(super) struct EngineSet {
 enum FewRowsEngine {
     Registers(Registers),
     Abreast(Abreast),
-    Full(Full),
+    FullTrees(FullTrees),
     /// Walks of one row after the other.
     Rows,
     /// What walks many rows.
@@ -95,20 +95,20 @@ engines! {
     Blends(Blends),
     Registers(Registers),
     Abreast(Abreast),
-    Full(Full),
+    FullTrees(FullTrees),
 }
 
 impl FewRowsEngine {
     /// The engine that the schedule asks for; otherwise the first that can serve the forest here, in the order of their speed: a row in
     /// registers, which has a limit of columns; trees abreast, where gathers are fast; full trees, which have a limit of depth.
-    fn build(wanted: &Wanted<'_>) -> Self {
+    fn build(wanted: &EngineRequest<'_>) -> Self {
         #[cfg(target_arch = "x86_64")]
         let gathers = || crate::cost::gathers();
         #[cfg(not(target_arch = "x86_64"))]
         let gathers = || false;
         let registers = || Registers::build(wanted).map(Self::Registers);
         let abreast = || Abreast::build(wanted).map(Self::Abreast);
-        let full = || Full::build(wanted).map(Self::Full);
+        let full = || FullTrees::build(wanted).map(Self::FullTrees);
         match wanted.by {
             FewRows::Walk => return Self::Walks,
             FewRows::Rows => None,
@@ -130,7 +130,7 @@ impl FewRowsEngine {
         let (serves, chosen, name) = match self {
             Self::Registers(e) => (e.serves(trees, source, block), Chosen::Registers(e), Engine::Registers),
             Self::Abreast(e) => (e.serves(trees, source, block), Chosen::Abreast(e), Engine::Abreast),
-            Self::Full(e) => (e.serves(trees, source, block), Chosen::Full(e), Engine::FullTrees),
+            Self::FullTrees(e) => (e.serves(trees, source, block), Chosen::FullTrees(e), Engine::FullTrees),
             Self::Rows | Self::Walks => return None,
         };
         serves.then_some((chosen, name))
@@ -138,7 +138,7 @@ impl FewRowsEngine {
 }
 
 impl EngineSet {
-    pub(super) fn build(wanted: &Wanted<'_>) -> Self {
+    pub(super) fn build(wanted: &EngineRequest<'_>) -> Self {
         let costs = Machine::here();
         let few = FewRowsEngine::build(wanted);
         let one_by_one = costs.walk.rows_one_by_one();
@@ -267,7 +267,7 @@ impl EngineSet {
         match self.few {
             FewRowsEngine::Registers(_) => FewRows::Registers,
             FewRowsEngine::Abreast(_) => FewRows::Abreast,
-            FewRowsEngine::Full(_) => FewRows::Full,
+            FewRowsEngine::FullTrees(_) => FewRows::Full,
             FewRowsEngine::Rows => FewRows::Rows,
             FewRowsEngine::Walks => FewRows::Walk,
         }
@@ -278,7 +278,7 @@ impl EngineSet {
         Some(match &self.few {
             FewRowsEngine::Registers(few) => format!("{} tiles of 15 splits", few.tiles.len()),
             FewRowsEngine::Abreast(_) => "64 trees abreast".into(),
-            FewRowsEngine::Full(_) => "trees filled up, four side by side".into(),
+            FewRowsEngine::FullTrees(_) => "trees filled up, four side by side".into(),
             FewRowsEngine::Rows | FewRowsEngine::Walks => return None,
         })
     }
@@ -287,7 +287,7 @@ impl EngineSet {
         match &self.few {
             FewRowsEngine::Registers(few) => few.seconds(rows),
             FewRowsEngine::Abreast(abreast) => abreast.seconds(rows),
-            FewRowsEngine::Full(full) => full.seconds(rows),
+            FewRowsEngine::FullTrees(full) => full.seconds(rows),
             FewRowsEngine::Rows | FewRowsEngine::Walks => self.walks.seconds(rows),
         }
     }
@@ -308,7 +308,7 @@ impl EngineSet {
         let few = match &self.few {
             FewRowsEngine::Registers(few) => few.bytes(),
             FewRowsEngine::Abreast(abreast) => abreast.bytes(),
-            FewRowsEngine::Full(full) => full.bytes(),
+            FewRowsEngine::FullTrees(full) => full.bytes(),
             FewRowsEngine::Rows | FewRowsEngine::Walks => 0,
         };
         few + self.blends.as_ref().map_or(0, BlockEngine::bytes)

@@ -114,7 +114,7 @@ pub(super) struct Leaves<'a, A> {
 
 /// Sums of a single output. `GROUPED` says whether some of a row's leaves may be added up before they are added to its sum.
 #[derive(Clone, Copy)]
-pub(super) struct One<'a, A, const GROUPED: bool> {
+pub(super) struct SingleOutputSums<'a, A, const GROUPED: bool> {
     pub(super) leaves: Leaves<'a, A>,
     pub(super) out: Shared<A>,
     /// Where row 0's sum is in `out`.
@@ -125,7 +125,7 @@ pub(super) struct One<'a, A, const GROUPED: bool> {
     pub(super) own: bool,
 }
 
-impl<A: Addend, const GROUPED: bool> Sink for One<'_, A, GROUPED> {
+impl<A: Addend, const GROUPED: bool> Sink for SingleOutputSums<'_, A, GROUPED> {
     const ONE_VALUE: bool = GROUPED;
     type Value = A;
     #[inline(always)]
@@ -170,7 +170,7 @@ impl<A: Addend, const GROUPED: bool> Sink for One<'_, A, GROUPED> {
 
 /// Sums of several outputs, to which each leaf is added by itself.
 #[derive(Clone, Copy)]
-pub(super) struct Many<'a, A> {
+pub(super) struct MultiOutputSums<'a, A> {
     pub(super) leaves: Leaves<'a, A>,
     pub(super) out: Shared<A>,
     pub(super) base: usize,
@@ -180,7 +180,7 @@ pub(super) struct Many<'a, A> {
     pub(super) targets: Option<&'a [u32]>,
 }
 
-impl<A: Addend> Sink for Many<'_, A> {
+impl<A: Addend> Sink for MultiOutputSums<'_, A> {
     const ONE_VALUE: bool = false;
     type Value = A;
     #[inline(always)]
@@ -239,7 +239,7 @@ impl Sink for Slots<'_> {
 /// Sums of several outputs, output by output: those of `count` rows from `first` on, which are put in their places in the
 /// end.
 #[derive(Clone, Copy)]
-pub(super) struct ByOutput<'a> {
+pub(super) struct OutputMajorSums<'a> {
     pub(super) leaves: Leaves<'a, f32>,
     /// `[output][row]`.
     pub(super) sums: Shared<f32>,
@@ -249,7 +249,7 @@ pub(super) struct ByOutput<'a> {
     pub(super) own: bool,
 }
 
-impl Sink for ByOutput<'_> {
+impl Sink for OutputMajorSums<'_> {
     const ONE_VALUE: bool = false;
     type Value = f32;
     #[inline(always)]

@@ -42,7 +42,7 @@ pub(super) type Counts = [AtomicU64; Engine::ALL.len()];
 
 /// What is kept of visits.
 #[derive(Clone, Copy)]
-enum Kept<'a> {
+enum TraceTarget<'a> {
     /// Each, at its row and the producer's index of its tree.
     Each { out: Shared<TraceEntry>, places: &'a AtomicU32 },
     /// How many there are.
@@ -51,13 +51,13 @@ enum Kept<'a> {
 
 /// A run's visits.
 #[derive(Clone, Copy)]
-struct Visits<'a> {
-    kept: Kept<'a>,
+struct TraceEmission<'a> {
+    kept: TraceTarget<'a>,
     blocks: &'a AtomicU32,
     share: u32,
 }
 
-impl Emission for Visits<'_> {
+impl Emission for TraceEmission<'_> {
     fn of_share(self, share: u32) -> Self {
         Self { share, ..self }
     }
@@ -72,7 +72,7 @@ impl Emission for Visits<'_> {
 /// A block's visits.
 #[derive(Clone, Copy)]
 struct Trace<'a> {
-    kept: Kept<'a>,
+    kept: TraceTarget<'a>,
     order: &'a [u32],
     visit: TraceEntry,
 }
@@ -88,14 +88,14 @@ impl Sink for Trace<'_> {
     }
     fn slot(&self, row: usize, position: usize, _slot: usize) {
         match self.kept {
-            Kept::Each { out, places } => {
+            TraceTarget::Each { out, places } => {
                 let at = row * self.order.len() + self.order[position] as usize;
                 // One worker's places ascend whatever the others do.
                 let place = places.fetch_add(1, Ordering::Relaxed);
                 // SAFETY: each row and tree is visited by one worker.
                 unsafe { *out.at(at) = TraceEntry { place, ..self.visit } };
             }
-            Kept::Counts(counts) => {
+            TraceTarget::Counts(counts) => {
                 counts[self.visit.engine as usize].fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -122,7 +122,7 @@ impl Program {
     pub(super) fn trace_of<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [TraceEntry]) -> Result<()> {
         self.check(rows, out.len(), self.trees())?;
         let places = AtomicU32::new(0);
-        self.visit(rows, Kept::Each { out: Shared::new(out), places: &places })
+        self.visit(rows, TraceTarget::Each { out: Shared::new(out), places: &places })
     }
 
     /// How many visits of these rows to trees each engine makes, of those that make any.
@@ -132,14 +132,14 @@ impl Program {
     pub fn engines(&self, rows: &Rows<'_>) -> Result<Vec<(Engine, u64)>> {
         self.check(rows, 0, 0)?;
         let counts = Counts::default();
-        self.visit(rows, Kept::Counts(&counts))?;
+        self.visit(rows, TraceTarget::Counts(&counts))?;
         let counted = Engine::ALL.into_iter().zip(counts).map(|(engine, n)| (engine, n.into_inner()));
         Ok(counted.filter(|(_, visits)| *visits > 0).collect())
     }
 
-    fn visit<T: Row>(&self, rows: &Rows<'_, T>, kept: Kept<'_>) -> Result<()> {
+    fn visit<T: Row>(&self, rows: &Rows<'_, T>, kept: TraceTarget<'_>) -> Result<()> {
         let blocks = AtomicU32::new(0);
-        let visits = Visits { kept, blocks: &blocks, share: 0 };
+        let visits = TraceEmission { kept, blocks: &blocks, share: 0 };
         // Least and largest leaves are of slots, whose trees are not dealt out.
         let shares = if self.aggregate == Aggregate::Sum { self.shares(rows.len()) } else { 1 };
         self.rank_and_run(rows, shares, visits)

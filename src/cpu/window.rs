@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Rows that stand side by side.
-pub(super) use super::ranking::line::BLOCK;
+pub(super) use super::ranking::column_block::BLOCK;
 
 /// Rows `first` to `first + count` by column.
 #[derive(Clone, Copy)]

@@ -5,14 +5,14 @@ use fangorn_kernels::{Buffer, Rows};
 
 use super::Executable;
 use crate::{
-    check::{Check, Difference, Found, Runner, SelfCheck},
+    check::{Check, Difference, RunResult, Runner, SelfCheck},
     error::Error,
     forest::Forest,
     plan::{Emit, RowType},
 };
 
 /// An executable as a check runs it.
-struct OnDevice<'e> {
+struct DeviceRunner<'e> {
     client: &'e Client,
     executable: &'e Executable,
     forest: &'e Forest,
@@ -26,7 +26,7 @@ impl Executable {
     /// compared: slots exactly, margins by the bound of their sum, values by what the transform makes of that.
     ///
     /// It waits for the device.
-    pub fn check(
+    pub fn run_check(
         &self,
         client: &Client,
         forest: &Forest,
@@ -37,14 +37,14 @@ impl Executable {
         let leaves: Vec<u8> = forest.leaf_values.iter().flat_map(|v| (v.0 as f32).to_ne_bytes()).collect();
         let handle = client.create_from_slice(if leaves.is_empty() { &[0; 4] } else { &leaves });
         let leaves = Buffer { handle, len: forest.leaf_values.len() };
-        let runner = OnDevice { client, executable: self, forest, emit, rows, leaves };
+        let runner = DeviceRunner { client, executable: self, forest, emit, rows, leaves };
         Check::new(forest, check).run::<f32>(&runner, &mut |_, _| {})
     }
 }
 
-impl OnDevice<'_> {
+impl DeviceRunner<'_> {
     /// The words that the kernel writes, so many a row.
-    fn words(&self, rows: &[f32], width: usize) -> Found<u32> {
+    fn words(&self, rows: &[f32], width: usize) -> RunResult<u32> {
         let columns = self.forest.features.len();
         let batch = rows.len() / columns.max(1);
         let mut bytes: Vec<u8> = match self.rows {
@@ -68,13 +68,13 @@ impl OnDevice<'_> {
         Ok(words.map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]])).collect())
     }
 
-    fn floats(&self, rows: &[f32]) -> Found<f32> {
+    fn floats(&self, rows: &[f32]) -> RunResult<f32> {
         let width = self.emit.width(self.forest.outputs, self.forest.trees.len() as u32) as usize;
         Ok(self.words(rows, width)?.into_iter().map(f32::from_bits).collect())
     }
 }
 
-impl Runner<f32> for OnDevice<'_> {
+impl Runner<f32> for DeviceRunner<'_> {
     fn cast(&self, value: f32) -> f32 {
         match self.rows {
             RowType::F16 => half::f16::from_f32(value).to_f32(),
@@ -83,15 +83,15 @@ impl Runner<f32> for OnDevice<'_> {
         }
     }
 
-    fn slots(&self, rows: &[f32]) -> Option<Found<u32>> {
+    fn leaf_slots(&self, rows: &[f32]) -> Option<RunResult<u32>> {
         (self.emit == Emit::Slots).then(|| self.words(rows, self.forest.trees.len()))
     }
 
-    fn margins(&self, rows: &[f32]) -> Option<Found<f32>> {
+    fn margins(&self, rows: &[f32]) -> Option<RunResult<f32>> {
         (self.emit == Emit::Margins).then(|| self.floats(rows))
     }
 
-    fn values(&self, rows: &[f32]) -> Option<Found<f32>> {
+    fn values(&self, rows: &[f32]) -> Option<RunResult<f32>> {
         matches!(self.emit, Emit::Values(_)).then(|| self.floats(rows))
     }
 

@@ -2,16 +2,15 @@
 
 use cubecl::client::Client;
 use fangorn_kernels::{
-    Buffer, Following, FusedInputs, Job, Leaves, Model, Order, RankTables, Rows, TailInputs, cubes,
+    Buffer, EpilogueArgs, EpilogueInputs, Job, Leaves, Model, Order, RankTables, RecordedInputs, Rows, cubes,
     margins_in_order, most_rows, pieces, rank_batch,
 };
 
-use super::words;
+use super::{ExecutableBuilder, words};
 use crate::{
     error::{Error, Result},
-    forest::{Aggregate, Forest, Profile, Real, Targets},
-    plan::{Combine, Emit, Extents, Lowered, Number, Place, PlanRef, Request, RowType, Tail, lower_with},
-    schedule::Schedule,
+    forest::{Aggregate, Forest, Real, Targets},
+    plan::{Combine, Emit, EpiloguePlace, EpiloguePlan, Extents, Lowered, Number, PlanRef},
     sum::{Accumulator, Contract, FixedPoint},
 };
 
@@ -28,7 +27,7 @@ pub struct Executable {
     /// The leaves as they are added in the order of the trees, and what is written then: the plan writes slots.
     ordered: Option<(Leaves, Emit)>,
     /// What follows those.
-    ordered_tail: Tail,
+    ordered_epilogue: EpiloguePlan,
     /// Rows of a launch, where fewer are wanted than the device allows.
     most_rows: Option<u32>,
 }
@@ -43,58 +42,9 @@ impl std::fmt::Debug for Executable {
 }
 
 impl Executable {
-    /// Lowers a forest that verifies for the device behind `client`, and uploads it.
-    ///
-    /// # Errors
-    /// A schedule that the device can't carry out, or a forest that the layout or the device can't hold.
-    pub fn new(
-        client: &Client,
-        forest: &Forest,
-        schedule: &Schedule,
-        emit: Emit,
-        rows: RowType,
-    ) -> Result<Self> {
-        Self::with_sum(client, forest, schedule, emit, rows, Contract::Any)
-    }
-
-    /// The same with sums that keep a contract.
-    ///
-    /// # Errors
-    /// As [`Executable::new`], and a forest whose sums can't be [exact](FixedPoint).
-    pub fn with_sum(
-        client: &Client,
-        forest: &Forest,
-        schedule: &Schedule,
-        emit: Emit,
-        rows: RowType,
-        sum: Contract,
-    ) -> Result<Self> {
-        let request = Request { device: super::device(client), emit, rows, threads: 1, sum };
-        Self::with_profile(client, forest, schedule, None, request)
-    }
-
-    /// The same of a request, by a [profile](Profile) of the forest, which some directives want. The device and its threads are those
-    /// behind `client`, whatever the request says.
-    ///
-    /// # Errors
-    /// As [`Executable::with_sum`], and a profile of another forest.
-    pub fn with_profile(
-        client: &Client,
-        forest: &Forest,
-        schedule: &Schedule,
-        profile: Option<&Profile>,
-        request: Request,
-    ) -> Result<Self> {
-        let Request { emit, sum, .. } = request;
-        let in_order = sum == Contract::Tree && emit.sums() && forest.aggregate == Aggregate::Sum;
-        let walks = if in_order { Emit::Slots } else { emit };
-        let request = Request { device: super::device(client), emit: walks, threads: 1, ..request };
-        let lowered = lower_with(forest, schedule, request, profile)?;
-        let mut made = Self::from_lowered(client, forest, &lowered)?;
-        if in_order {
-            made.ordered = Some((ordered(client, forest)?, emit));
-        }
-        Ok(made)
+    /// Sets options before it lowers a forest that verifies for the device behind `client`.
+    pub fn builder<'f>(client: &Client, forest: &'f Forest) -> ExecutableBuilder<'f> {
+        ExecutableBuilder::new(client, forest)
     }
 
     /// Uploads what [`lower`](crate::plan::lower) made of the same forest for this device.
@@ -113,8 +63,9 @@ impl Executable {
             Some(ranks) => words::rank_tables(ranks).ok_or_else(too_large)?,
             None => Vec::new(),
         };
-        let fused = plan.own.ranks_from.is_some();
-        let words = words::encode(forest, lowered, plan, fixed.as_ref(), if fused { &tables } else { &[] });
+        let recorded = plan.own.ranks_from.is_some();
+        let words =
+            words::encode(forest, lowered, plan, fixed.as_ref(), if recorded { &tables } else { &[] });
         let words = words.ok_or_else(too_large)?;
         let leaves = match &fixed {
             Some(fixed) => {
@@ -124,7 +75,7 @@ impl Executable {
             None => None,
         };
         let ranks = match lowered.ranks() {
-            Some(ranks) if !fused => Some(RankTables {
+            Some(ranks) if !recorded => Some(RankTables {
                 words: upload(client, &tables)?,
                 columns: ranks.columns().len() as u32,
                 from: lowered.rows(),
@@ -150,9 +101,20 @@ impl Executable {
             ranks,
             leaves,
             ordered: None,
-            ordered_tail: Tail::default(),
+            ordered_epilogue: EpiloguePlan::default(),
             most_rows: None,
         })
+    }
+
+    /// Whether leaf values are added in the producer's order, by a launch behind the walks.
+    pub(super) fn adds_in_order(forest: &Forest, sum: Contract, emit: Emit) -> bool {
+        sum == Contract::Tree && emit.sums() && forest.aggregate == Aggregate::Sum
+    }
+
+    /// Adds the leaf values of the slots that its plan writes in the producer's order, and writes `emit` of the sums.
+    pub(super) fn in_order(self, forest: &Forest, emit: Emit) -> Result<Self> {
+        let ordered = Some((ordered(&self.client, forest)?, emit));
+        Ok(Self { ordered, ..self })
     }
 
     /// The plan it launches.
@@ -162,12 +124,12 @@ impl Executable {
 
     /// The same forest in the same memory with a tail behind its margins or values.
     #[must_use]
-    pub fn with_tail(&self, tail: Tail) -> Self {
+    pub fn with_epilogue(&self, epilogue: EpiloguePlan) -> Self {
         match &self.ordered {
-            Some(_) => Self { ordered_tail: tail, ..self.clone() },
+            Some(_) => Self { ordered_epilogue: epilogue, ..self.clone() },
             None => {
                 let mut plan = (*self.plan).clone();
-                plan.own.tail = tail;
+                plan.own.epilogue = epilogue;
                 Self { plan: PlanRef::new(plan), ..self.clone() }
             }
         }
@@ -175,11 +137,11 @@ impl Executable {
 
     /// Buffers that its kernel, or the last launch behind it, binds at most, and one of what is no buffer.
     pub fn bindings(&self) -> u32 {
-        let tail = if self.ordered.is_some() { &self.ordered_tail } else { &self.plan.own.tail };
-        let beside = tail.buffers() + u32::from(tail.number != Number::F32);
+        let epilogue = if self.ordered.is_some() { &self.ordered_epilogue } else { &self.plan.own.epilogue };
+        let beside = epilogue.buffers() + u32::from(epilogue.number != Number::F32);
         // Rows, model, leaves, result, private sums; sums that are added to atomically.
         let kernel = 6 + u32::from(self.plan.is_atomic());
-        match self.ordered.is_some() || self.plan.place() == Place::Launch {
+        match self.ordered.is_some() || self.plan.place() == EpiloguePlace::Launch {
             // Model, sums, their copies, result.
             true => kernel.max(5 + beside),
             false => kernel + beside,
@@ -203,12 +165,12 @@ impl Executable {
     /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written, or where sums are
     /// exact: those are of the forest's own leaves); `out` has room for [`Emit::width`] words a row.
     pub fn run(&self, rows: &Rows, leaves: &Buffer, out: &Buffer) {
-        self.run_with(rows, leaves, &TailInputs::default(), out);
+        self.run_with(rows, leaves, &EpilogueInputs::default(), out);
     }
 
-    /// The same with what its [tail](Executable::with_tail) reads; `out` has room for numbers of the tail's type.
-    pub fn run_with(&self, rows: &Rows, leaves: &Buffer, tail: &TailInputs, out: &Buffer) {
-        let Some((ordered, emit)) = &self.ordered else { return self.walk(rows, leaves, tail, out) };
+    /// The same with what its [tail](Executable::with_epilogue) reads; `out` has room for numbers of the tail's type.
+    pub fn run_with(&self, rows: &Rows, leaves: &Buffer, epilogue: &EpilogueInputs, out: &Buffer) {
+        let Some((ordered, emit)) = &self.ordered else { return self.walk(rows, leaves, epilogue, out) };
         let transform = if let Emit::Values(transform) = emit { Some(*transform) } else { None };
         let trees = self.model.trees.max(1);
         let bytes = self.client.properties().memory.max_page_size.min(1 << 33);
@@ -218,11 +180,12 @@ impl Executable {
         let input = self.ranks.as_ref().map_or(self.plan.input(), |tables| tables.from);
         let width = emit.width(ordered.order.outputs, trees);
         let mut first = 0;
-        for (rows, out) in pieces(input, rows, out, self.ordered_tail.number, most) {
+        for (rows, out) in pieces(input, rows, out, self.ordered_epilogue.number, most) {
             let len = rows.batch as usize * trees as usize;
             let slots = Buffer::of_words(&self.client, len);
-            self.walk(&rows, leaves, &TailInputs::default(), &slots);
-            let following = Following { tail: &self.ordered_tail, inputs: &tail.from(first, width) };
+            self.walk(&rows, leaves, &EpilogueInputs::default(), &slots);
+            let following =
+                EpilogueArgs { epilogue: &self.ordered_epilogue, inputs: &epilogue.from(first, width) };
             margins_in_order(&self.client, ordered, &slots, rows.batch, transform, following, &out);
             first += rows.batch;
         }
@@ -230,18 +193,18 @@ impl Executable {
 
     /// Whether its kernel can take operations that burn's fusion recorded behind the forest, over these rows: each value is
     /// written once, by one launch, and the plan's tail says so.
-    pub(crate) fn takes_fused(&self, rows: &Rows) -> bool {
+    pub(crate) fn takes_recorded(&self, rows: &Rows) -> bool {
         self.ordered.is_none()
-            && self.plan.own.tail.fused
-            && self.plan.place() == Place::Sum
+            && self.plan.own.epilogue.recorded
+            && self.plan.place() == EpiloguePlace::Sum
             && rows.batch > 0
             && rows.batch <= self.most(rows)
     }
 
-    /// Runs over rows that it [takes](Executable::takes_fused), into what the operations write.
-    pub(crate) fn run_fused(&self, rows: &Rows, leaves: &Buffer, fused: FusedInputs) {
+    /// Runs over rows that it [takes](Executable::takes_recorded), into what the operations write.
+    pub(crate) fn run_recorded(&self, rows: &Rows, leaves: &Buffer, recorded: RecordedInputs) {
         let ranked = self.ranks.as_ref().map(|tables| rank_batch(&self.client, tables, rows));
-        self.job(leaves).run_fused(ranked.as_ref().unwrap_or(rows), fused);
+        self.job(leaves).run_recorded(ranked.as_ref().unwrap_or(rows), recorded);
     }
 
     /// Its plan, with the leaf values that it adds up: whole numbers of its own, or those given.
@@ -268,15 +231,15 @@ impl Executable {
     }
 
     /// What the plan writes.
-    fn walk(&self, rows: &Rows, leaves: &Buffer, tail: &TailInputs, out: &Buffer) {
+    fn walk(&self, rows: &Rows, leaves: &Buffer, epilogue: &EpilogueInputs, out: &Buffer) {
         let job = self.job(leaves);
-        let Some(tables) = &self.ranks else { return job.run(rows, tail, out, self.most_walked(rows)) };
-        let number = self.plan.own.tail.number;
+        let Some(tables) = &self.ranks else { return job.run(rows, epilogue, out, self.most_walked(rows)) };
+        let number = self.plan.own.epilogue.number;
         let width = self.plan.emit.width(self.plan.outputs, self.model.trees);
         let mut first = 0;
         for (rows, out) in pieces(tables.from, rows, out, number, self.most(rows)) {
             let ranked = rank_batch(&self.client, tables, &rows);
-            job.run(&ranked, &tail.from(first, width), &out, self.most_walked(&ranked));
+            job.run(&ranked, &epilogue.from(first, width), &out, self.most_walked(&ranked));
             first += rows.batch;
         }
     }

@@ -4,12 +4,14 @@
 //! [ranks](crate::ranks), its leaves as a [contract of sums](crate::sum) wants them) and a device's numbers are read.
 //! [`offline`] makes kernels for GPUs that are not here.
 
+mod builder;
 mod check;
 mod device;
 mod executable;
 pub mod offline;
 mod words;
 
+pub use builder::ExecutableBuilder;
 pub use device::device;
 pub use executable::Executable;
-pub use fangorn_kernels::{Buffer, Rows, TailInputs};
+pub use fangorn_kernels::{Buffer, EpilogueInputs, Rows};

@@ -6,12 +6,12 @@ use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, PackedNode, Questions},
     plan::{Cube, Lowered, MISSING, Plan, group_columns, key},
-    ranks::{Asks, Ranks},
+    ranks::{ColumnKind, Ranks},
     sum::FixedPoint,
 };
 
 /// One buffer, and where its parts begin.
-pub(super) struct Words {
+pub(super) struct ModelWords {
     pub(super) words: Vec<u32>,
     pub(super) trees_at: u32,
     pub(super) slots_at: u32,
@@ -22,7 +22,7 @@ pub(super) struct Words {
 }
 
 /// A node before it is put into words.
-struct Encoded {
+struct NodeWords {
     /// The threshold's key, or a question's place.
     asked: u32,
     column: u32,
@@ -31,7 +31,7 @@ struct Encoded {
     link: u32,
 }
 
-impl Encoded {
+impl NodeWords {
     fn write(&self, address: u32, plan: &Plan<Cube>, words: &mut Vec<u32>) {
         let Self { asked, column, flags, link } = *self;
         let format = plan.own.node;
@@ -100,7 +100,7 @@ pub(super) fn encode(
     plan: &Plan<Cube>,
     fixed: Option<&FixedPoint>,
     tables: &[u32],
-) -> Option<Words> {
+) -> Option<ModelWords> {
     let forest = lowered.walked(forest);
     let (packed, order) = (lowered.packed(), lowered.order());
     let mut questions = Questions::new(forest);
@@ -109,14 +109,14 @@ pub(super) fn encode(
     for (address, node) in packed.nodes.iter().enumerate() {
         let address = address as u32;
         // Everything goes left: see the kernels' table of words.
-        let still = |flags, link| Encoded { asked: u32::MAX, column: 0, flags: MISSING_LEFT | flags, link };
+        let still = |flags, link| NodeWords { asked: u32::MAX, column: 0, flags: MISSING_LEFT | flags, link };
         let encoded = match *node {
             // Tiles are the CPU's.
             PackedNode::Empty | PackedNode::Tile { .. } => still(0, address),
             PackedNode::Through { link } => still(0, link),
             PackedNode::Leaf { .. } if plan.children == Children::Near => {
                 // Everything goes right.
-                Encoded { asked: 0, column: 0, flags: LEAF, link: address }
+                NodeWords { asked: 0, column: 0, flags: LEAF, link: address }
             }
             PackedNode::Leaf { .. } => still(LEAF, address),
             PackedNode::Split { feature, predicate, missing, link } => {
@@ -139,7 +139,7 @@ pub(super) fn encode(
                     // Every key but that of a missing value is below it, and stays so when it is one more.
                     (_, None) => (MISSING, missing_left),
                 };
-                Encoded { asked, column: columns.place(packed.position(address), feature), flags, link }
+                NodeWords { asked, column: columns.place(packed.position(address), feature), flags, link }
             }
         };
         encoded.write(address, plan, &mut words);
@@ -183,7 +183,7 @@ pub(super) fn encode(
     u32::try_from(words.len()).ok()?;
     let [trees_at, slots_at, questions_at, columns_at, ranks_at, base_at] =
         [trees_at, slots_at, questions_at, columns_at, ranks_at, base_at].map(|n| n as u32);
-    Some(Words { words, trees_at, slots_at, questions_at, columns_at, ranks_at, base_at })
+    Some(ModelWords { words, trees_at, slots_at, questions_at, columns_at, ranks_at, base_at })
 }
 
 /// What makes rows ranks, as the kernels' `rank` module reads it; `None` where it takes more words than can be counted in
@@ -197,8 +197,8 @@ pub(super) fn rank_tables(ranks: &Ranks) -> Option<Vec<u32>> {
     for column in ranks.columns() {
         let missing = if column.missing == Side::Left { MISSING_LEFT } else { 0 };
         let (at, count, flags) = match column.asks {
-            Asks::Thresholds { first, count } => (keys_at + first as usize, count, 0),
-            Asks::Question { predicate } => {
+            ColumnKind::Thresholds { first, count } => (keys_at + first as usize, count, 0),
+            ColumnKind::Question { predicate } => {
                 let value = |t: f64| threshold_word(predicate, t);
                 let (place, named) = questions.place(predicate, value)?;
                 let side = if named == Side::Right { NAMED_RIGHT } else { 0 };

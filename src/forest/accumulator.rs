@@ -24,7 +24,7 @@ impl Accumulator {
     /// | anything else | `f64`, as the [reference interpreter](crate::forest::reference) does |
     ///
     /// ```
-    /// use fangorn::{Forest, sum::Accumulator};
+    /// use fangorn::{Forest, forest::Accumulator};
     ///
     /// let boosted = Forest::builder(1, 1).producer("xgboost", "3.0.0", "reg:squarederror").build()?;
     /// assert_eq!(Accumulator::of(&boosted), Accumulator::F32);

@@ -8,7 +8,7 @@ use super::{
 /// Makes a [`Forest`] tree by tree.
 ///
 /// ```
-/// use fangorn::forest::{CompareType, Forest, Side, Transform, reference};
+/// use fangorn::{forest::{CompareType, Side, Transform, reference}, Forest};
 ///
 /// let mut forest = Forest::builder(3, 1).compare(CompareType::F64).transform(Transform::Sigmoid);
 /// let mut tree = forest.tree(0);

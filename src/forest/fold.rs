@@ -11,11 +11,11 @@ pub(super) struct Chain {
     /// The type of raw rows.
     rows: CompareType,
     /// Until [`Chain::finish`], the last one first.
-    steps: Vec<Step>,
+    steps: Vec<ChainStep>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum ChainStep {
     Arithmetic(Operation, f64, CompareType),
     Cast,
 }
@@ -44,7 +44,7 @@ impl Chain {
         };
         // The sign of a zero is asked by nobody.
         if number != neutral {
-            self.steps.push(Step::Arithmetic(operation, number, precision));
+            self.steps.push(ChainStep::Arithmetic(operation, number, precision));
         }
         // The first operand is rounded, too.
         self.cast(precision);
@@ -53,7 +53,7 @@ impl Chain {
     /// Puts a rounding before the others.
     pub(super) fn cast(&mut self, precision: CompareType) {
         if precision == CompareType::F32 {
-            self.steps.push(Step::Cast);
+            self.steps.push(ChainStep::Cast);
         }
     }
 
@@ -62,8 +62,8 @@ impl Chain {
         self.steps.reverse();
         let mut single = self.rows == CompareType::F32;
         self.steps.retain(|step| match step {
-            Step::Cast => !std::mem::replace(&mut single, true),
-            Step::Arithmetic(.., precision) => {
+            ChainStep::Cast => !std::mem::replace(&mut single, true),
+            ChainStep::Arithmetic(.., precision) => {
                 single = *precision == CompareType::F32;
                 true
             }
@@ -146,7 +146,7 @@ impl Chain {
         let largest = largest_key(self.rows);
         let mut pieces = vec![(-largest, largest)];
         for (s, step) in self.steps.iter().enumerate() {
-            let Step::Arithmetic(operation, 0.0, _) = step else { continue };
+            let ChainStep::Arithmetic(operation, 0.0, _) = step else { continue };
             match operation {
                 // An infinity times zero.
                 Operation::Multiply => {
@@ -195,14 +195,14 @@ impl Chain {
     /// What the first `steps` steps make of the input with this key.
     fn after(&self, steps: usize, key: i64) -> f64 {
         self.steps[..steps].iter().fold(value(self.rows, key), |x, step| match *step {
-            Step::Cast => CompareType::F32.cast(x),
-            Step::Arithmetic(operation, number, CompareType::F64) => match operation {
+            ChainStep::Cast => CompareType::F32.cast(x),
+            ChainStep::Arithmetic(operation, number, CompareType::F64) => match operation {
                 Operation::Add => x + number,
                 Operation::Subtract => x - number,
                 Operation::Multiply => x * number,
                 Operation::Divide => x / number,
             },
-            Step::Arithmetic(operation, number, CompareType::F32) => {
+            ChainStep::Arithmetic(operation, number, CompareType::F32) => {
                 let (x, number) = (x as f32, number as f32);
                 f64::from(match operation {
                     Operation::Add => x + number,

@@ -74,7 +74,7 @@ pub enum ProfileError {
 impl Profile {
     /// A profile of no rows.
     pub fn new(forest: &Forest) -> Self {
-        let visits = vec![0; forest.slots()];
+        let visits = vec![0; forest.leaf_count()];
         Self { fangorn_profile: VERSION, forest: forest.fingerprint(), rows: 0, visits }
     }
 
@@ -143,8 +143,8 @@ impl Profile {
             let found = self.forest.chars().take(16).collect();
             return Err(ProfileError::Forest { found, expected });
         }
-        if self.visits.len() != forest.slots() {
-            let what = format!("{} counts for {} leaves", self.visits.len(), forest.slots());
+        if self.visits.len() != forest.leaf_count() {
+            let what = format!("{} counts for {} leaves", self.visits.len(), forest.leaf_count());
             return Err(ProfileError::Counts(what));
         }
         for (t, tree) in forest.trees.iter().enumerate() {
@@ -168,7 +168,7 @@ impl Forest {
         let mut crc = crc32fast::Hasher::new();
         let mut add = |words: &[u64]| words.iter().for_each(|w| crc.update(&w.to_le_bytes()));
         let side = |side: Side| u64::from(side == Side::Right);
-        let sizes = [self.features.len(), self.trees.len(), self.sets.len(), self.slots()];
+        let sizes = [self.features.len(), self.trees.len(), self.sets.len(), self.leaf_count()];
         add(&sizes.map(|n| n as u64));
         add(&[self.compare as u64]);
         for set in &self.sets {

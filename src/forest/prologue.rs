@@ -52,7 +52,7 @@ impl Prologue {
     /// scikit-learn's `StandardScaler`: `(x - mean) / scale`. It works in the type of the rows that it is handed (as seen with 1.9).
     ///
     /// ```
-    /// use fangorn::forest::{CompareType, Forest, Prologue, Side, reference};
+    /// use fangorn::{forest::{CompareType, Prologue, Side, reference}, Forest};
     ///
     /// let mut forest = Forest::builder(2, 1);
     /// let mut tree = forest.tree(0);

@@ -51,11 +51,11 @@ pub enum Unseen {
 /// The numbers of a column's categories, ready to be looked up: [`Feature::codes`].
 #[derive(Clone, Debug)]
 pub struct Codes<'f> {
-    by: By<'f>,
+    by: CodeTable<'f>,
 }
 
 #[derive(Clone, Debug)]
-enum By<'f> {
+enum CodeTable<'f> {
     Texts(HashMap<&'f str, usize>, Unseen),
     Numbers(HashMap<Key, usize>, Unseen),
     /// The flag: whether no hash is another than those of `0` and `1`, as a column of truth values has them.
@@ -90,14 +90,14 @@ impl Feature {
         let by = match &self.coding {
             Coding::Numbers => return None,
             Coding::Places { numbers: true, unseen, .. } => {
-                By::Numbers(names().filter_map(|(i, name)| Some((key(name)?, i))).collect(), *unseen)
+                CodeTable::Numbers(names().filter_map(|(i, name)| Some((key(name)?, i))).collect(), *unseen)
             }
             Coding::Places { unseen, .. } => {
-                By::Texts(names().map(|(i, name)| (name.as_str(), i)).collect(), *unseen)
+                CodeTable::Texts(names().map(|(i, name)| (name.as_str(), i)).collect(), *unseen)
             }
             Coding::Hashes { codes, .. } => {
                 let truths = [hash(b"0"), hash(b"1")];
-                By::Hashes(codes, codes.iter().all(|(hash, _)| truths.contains(hash)))
+                CodeTable::Hashes(codes, codes.iter().all(|(hash, _)| truths.contains(hash)))
             }
         };
         Some(Codes { by })
@@ -111,11 +111,11 @@ impl Codes<'_> {
     /// An empty text may be a category, so ask for it first, and take it for a missing value where it is `None`.
     pub fn of(&self, text: &str) -> Option<f64> {
         let (code, unseen) = match &self.by {
-            By::Texts(places, unseen) => (places.get(text).map(|place| *place as f64), *unseen),
-            By::Numbers(places, unseen) => {
+            CodeTable::Texts(places, unseen) => (places.get(text).map(|place| *place as f64), *unseen),
+            CodeTable::Numbers(places, unseen) => {
                 (key(text).and_then(|key| places.get(&key)).map(|place| *place as f64), *unseen)
             }
-            By::Hashes(codes, truths) => {
+            CodeTable::Hashes(codes, truths) => {
                 // CatBoost writes truth values as 1 and 0, tables as words.
                 let text = match text {
                     "True" if *truths => "1",

@@ -59,7 +59,7 @@ pub fn leaf_node(forest: &Forest, tree: usize, row: &[impl Input]) -> u32 {
 }
 
 /// The leaf slot a row reaches in each tree, in the producer's tree order.
-pub fn slots(forest: &Forest, row: &[impl Input]) -> Vec<u32> {
+pub fn leaf_slots(forest: &Forest, row: &[impl Input]) -> Vec<u32> {
     let slot = |t: usize| forest.trees[t].nodes[leaf_node(forest, t, row) as usize].slot();
     (0..forest.trees.len()).map(|t| slot(t).unwrap_or(u32::MAX)).collect()
 }
@@ -71,12 +71,12 @@ pub fn leaf_ids(forest: &Forest, row: &[impl Input]) -> Vec<u32> {
 
 /// What each tree adds for a row: `trees x leaf_width` values.
 pub fn tree_values(forest: &Forest, row: &[impl Input]) -> Vec<f64> {
-    slots(forest, row).into_iter().flat_map(|s| forest.leaf(s).iter().map(|v| v.0)).collect()
+    leaf_slots(forest, row).into_iter().flat_map(|s| forest.leaf(s).iter().map(|v| v.0)).collect()
 }
 
 /// A row's margins: base score plus the trees' leaves taken together, one for each output.
 pub fn margins(forest: &Forest, row: &[impl Input]) -> Vec<f64> {
-    margins_of(forest, &slots(forest, row))
+    margins_of(forest, &leaf_slots(forest, row))
 }
 
 /// The margins of a row that reaches these slots, one in each tree, in the producer's tree order.

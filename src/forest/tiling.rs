@@ -18,7 +18,7 @@ pub const MOST_TILE: u32 = 8;
 /// order.
 ///
 /// ```
-/// use fangorn::forest::{CompareType, Forest, Side, tiling::Tiling};
+/// use fangorn::{forest::{CompareType, Side, tiling::Tiling}, Forest};
 ///
 /// let mut forest = Forest::builder(1, 1);
 /// let mut tree = forest.tree(0);

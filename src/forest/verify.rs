@@ -82,7 +82,7 @@ impl Forest {
                 format!("value {i} is {:?}, not a finite number", self.leaf_values[i]),
             );
         }
-        let taken: Vec<AtomicBool> = (0..self.slots()).map(|_| AtomicBool::new(false)).collect();
+        let taken: Vec<AtomicBool> = (0..self.leaf_count()).map(|_| AtomicBool::new(false)).collect();
         let check = |t: usize| self.verify_tree(t, &taken);
         let depths: Option<Vec<u32>> = (0..self.trees.len()).into_par_iter().map(|t| check(t).ok()).collect();
         let Some(depths) = depths else {

@@ -13,31 +13,31 @@ use super::decode::{DecodeError, MAX_NESTING, Scalar};
 /// Where a value begins that may nest as deep as it likes: it is passed over without recursion, and what wants it
 /// walks it with a [`Reader`] of its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deep {
+pub(super) struct NestedValue {
     /// Its first byte, counted from the start of the document.
     pub(super) start: usize,
 }
 
-/// The name by which [`Deep`] asks a [`Reader`] for itself.
+/// The name by which [`NestedValue`] asks a [`Reader`] for itself.
 const DEEP: &str = "fangorn::Deep";
 
-impl<'de> Deserialize<'de> for Deep {
+impl<'de> Deserialize<'de> for NestedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(DEEP, DeepVisitor)
+        deserializer.deserialize_newtype_struct(DEEP, NestedValueVisitor)
     }
 }
 
-struct DeepVisitor;
+struct NestedValueVisitor;
 
-impl Visitor<'_> for DeepVisitor {
-    type Value = Deep;
+impl Visitor<'_> for NestedValueVisitor {
+    type Value = NestedValue;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_u64<E: de::Error>(self, start: u64) -> Result<Deep, E> {
-        Ok(Deep { start: start as usize })
+    fn visit_u64<E: de::Error>(self, start: u64) -> Result<NestedValue, E> {
+        Ok(NestedValue { start: start as usize })
     }
 }
 
@@ -524,11 +524,11 @@ mod tests {
             "[{} 1]",
         ] {
             assert!(read::<IgnoredAny>(text).is_err(), "{text}");
-            assert!(read::<Deep>(text).is_err(), "{text}");
+            assert!(read::<NestedValue>(text).is_err(), "{text}");
         }
-        let deep: BTreeMap<String, Deep> = read(text).expect("an object");
+        let deep: BTreeMap<String, NestedValue> = read(text).expect("an object");
         assert_eq!(deep.values().map(|value| value.start).collect::<Vec<_>>(), [9, 27, 39]);
-        assert!(read::<Deep>(&format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000))).is_ok());
+        assert!(read::<NestedValue>(&format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000))).is_ok());
     }
 
     #[test]

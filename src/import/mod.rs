@@ -24,7 +24,7 @@ mod budget;
 mod catboost;
 mod decode;
 mod error;
-pub mod fangorn;
+pub(crate) mod fangorn;
 mod format;
 mod json;
 mod lightgbm;

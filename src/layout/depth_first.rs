@@ -8,7 +8,7 @@ use crate::forest::{Forest, Node, passes::padding};
 pub struct DepthFirst;
 
 /// What is still to be laid out.
-enum Open {
+enum PendingNode {
     /// A node at this depth.
     Node(u32, u32),
     /// The right child of the node at this address, at this depth.
@@ -54,12 +54,12 @@ impl Layout for DepthFirst {
         for (t, least) in order.iter().zip(least_depth) {
             let nodes = &forest.trees[*t as usize].nodes;
             packed.roots.push(packed.nodes.len() as u32);
-            let mut open = vec![Open::Node(0, 0)];
+            let mut open = vec![PendingNode::Node(0, 0)];
             while let Some(next) = open.pop() {
                 let address = packed.nodes.len();
                 let (node, depth) = match next {
-                    Open::Node(node, depth) => (node, depth),
-                    Open::Right(above, node, depth) => {
+                    PendingNode::Node(node, depth) => (node, depth),
+                    PendingNode::Right(above, node, depth) => {
                         if let PackedNode::Split { link, .. } = &mut packed.nodes[above] {
                             *link = address as u32;
                         }
@@ -69,12 +69,12 @@ impl Layout for DepthFirst {
                 packed.nodes.push(match nodes[node as usize] {
                     Node::Leaf { slot } if depth >= *least => PackedNode::Leaf { slot },
                     Node::Leaf { .. } => {
-                        open.push(Open::Node(node, depth + 1));
+                        open.push(PendingNode::Node(node, depth + 1));
                         PackedNode::Through { link: address as u32 + 1 }
                     }
                     Node::Split { feature, predicate, missing, left, right } => {
-                        open.push(Open::Right(address, right, depth + 1));
-                        open.push(Open::Node(left, depth + 1));
+                        open.push(PendingNode::Right(address, right, depth + 1));
+                        open.push(PendingNode::Node(left, depth + 1));
                         PackedNode::Split { feature, predicate, missing, link: 0 }
                     }
                 });

@@ -13,7 +13,7 @@ mod tiled;
 
 pub use array::Array;
 pub use depth_first::DepthFirst;
-pub use fangorn_ir::{Children, LayoutKind, question};
+pub(crate) use fangorn_ir::{Children, LayoutKind, question};
 pub use reorg::Reorg;
 pub use shape::Shape;
 pub use sparse::Sparse;

@@ -78,7 +78,7 @@ impl Shape {
     /// splits change nothing.
     ///
     /// ```
-    /// use fangorn::layout::Shape;
+    /// use fangorn::plan::Shape;
     ///
     /// // A root and its right child: to the left there is child 0, whatever the other split says.
     /// let chain = Shape::all(2).into_iter().find(|s| s.table(2)[0b10] == 0).expect("two shapes of two splits");

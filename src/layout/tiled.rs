@@ -53,14 +53,14 @@ fn inside(tree: &Tree, splits: &[u32], into: &mut Vec<PackedNode>) -> (u32, Shap
 
 /// What stands at an address.
 #[derive(Clone, Copy)]
-enum Item {
+enum TileEntry {
     Tile(u32),
     /// Padding above the leaf with this slot.
     Above(u32),
     Leaf(u32),
 }
 
-impl Item {
+impl TileEntry {
     /// What a walk comes to by a node, its leaves no higher than `least`.
     fn at(tree: &Tree, tiling: &Tiling, node: u32, depth: u32, least: u32) -> Self {
         match tree.nodes[node as usize] {
@@ -137,15 +137,15 @@ impl Layout for TiledArray {
             packed.roots.push(root);
             // child = root + (nodes + 1) i + 1 + k = (nodes + 1) (root + i) + 1 - nodes x root + k
             packed.constants.push(1u32.wrapping_sub(self.nodes.wrapping_mul(root)));
-            let mut open = vec![(Item::at(tree, tiling, 0, 0, least), root, 0u32)];
+            let mut open = vec![(TileEntry::at(tree, tiling, 0, 0, least), root, 0u32)];
             while let Some((item, address, depth)) = open.pop() {
                 packed.nodes[address as usize] = match item {
-                    Item::Tile(tile) => {
+                    TileEntry::Tile(tile) => {
                         let (first, shape) = inside(tree, tiling.nodes(tile), &mut packed.inside);
                         PackedNode::Tile { first, shape, link: 0 }
                     }
-                    Item::Above(_) => PackedNode::Through { link: 0 },
-                    Item::Leaf(slot) => PackedNode::Leaf { slot },
+                    TileEntry::Above(_) => PackedNode::Through { link: 0 },
+                    TileEntry::Leaf(slot) => PackedNode::Leaf { slot },
                 };
                 let below = item.below(tree, tiling, depth + 1, least);
                 open.extend((0..).zip(below).map(|(i, item)| (item, packed.child(k, address, i), depth + 1)));
@@ -157,14 +157,14 @@ impl Layout for TiledArray {
 }
 
 /// The tiles and the leaves of a tree of the sparse layout: each tile with what it leads to, in the order of their places.
-fn each_tile(tree: &Tree, tiling: &Tiling, least: u32, mut tile: impl FnMut(Item, &[Item])) {
-    let mut level = VecDeque::from([(Item::at(tree, tiling, 0, 0, least), 0u32)]);
+fn each_tile(tree: &Tree, tiling: &Tiling, least: u32, mut tile: impl FnMut(TileEntry, &[TileEntry])) {
+    let mut level = VecDeque::from([(TileEntry::at(tree, tiling, 0, 0, least), 0u32)]);
     while let Some((item, depth)) = level.pop_front() {
         let mut below = item.below(tree, tiling, depth + 1, least);
         if !below.iter().all(|item| item.is_leaf()) {
             for item in &mut below {
-                if let Item::Leaf(slot) = *item {
-                    *item = Item::Above(slot);
+                if let TileEntry::Leaf(slot) = *item {
+                    *item = TileEntry::Above(slot);
                 }
             }
             level.extend(below.iter().map(|item| (*item, depth + 1)));
@@ -208,7 +208,7 @@ impl Layout for TiledSparse {
         let mut roots = Vec::with_capacity(order.len());
         for (t, least) in order.iter().zip(least_depth) {
             let (tree, tiling) = (&forest.trees[*t as usize], &self.tilings[*t as usize]);
-            if let Item::Leaf(slot) = Item::at(tree, tiling, 0, 0, *least) {
+            if let TileEntry::Leaf(slot) = TileEntry::at(tree, tiling, 0, 0, *least) {
                 roots.push((leaves.len() as u32, true));
                 leaves.push(PackedNode::Leaf { slot });
                 continue;
@@ -221,17 +221,17 @@ impl Layout for TiledSparse {
                 to_leaf.push(all_leaves);
                 match all_leaves {
                     true => leaves.extend(below.iter().filter_map(|item| match item {
-                        Item::Leaf(slot) => Some(PackedNode::Leaf { slot: *slot }),
+                        TileEntry::Leaf(slot) => Some(PackedNode::Leaf { slot: *slot }),
                         _ => None,
                     })),
                     false => next += below.len() as u32,
                 }
                 tiles.push(match item {
-                    Item::Tile(tile) => {
+                    TileEntry::Tile(tile) => {
                         let (first, shape) = inside(tree, tiling.nodes(tile), &mut splits);
                         PackedNode::Tile { first, shape, link }
                     }
-                    Item::Above(_) | Item::Leaf(_) => PackedNode::Through { link },
+                    TileEntry::Above(_) | TileEntry::Leaf(_) => PackedNode::Through { link },
                 });
             });
         }

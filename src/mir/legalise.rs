@@ -19,7 +19,7 @@ impl LoopNest {
 }
 
 /// A loop on the way down: what it counts, and whether it conflicts.
-struct Enclosing {
+struct EnclosingLoop {
     var: IndexVar,
     mode: Mode,
     reduce: ReduceMarks,
@@ -31,13 +31,18 @@ struct Pass {
 }
 
 impl Pass {
-    fn ops(&mut self, ops: &[Op], path: &mut Vec<Enclosing>) -> Vec<Op> {
+    fn ops(&mut self, ops: &[Op], path: &mut Vec<EnclosingLoop>) -> Vec<Op> {
         let mut out = Vec::new();
         for op in ops {
             match op {
                 Op::Loop(l) => {
                     let conflicting = l.mode != Mode::Serial && l.var.dim == Dim::Tree;
-                    path.push(Enclosing { var: l.var.clone(), mode: l.mode, reduce: l.reduce, conflicting });
+                    path.push(EnclosingLoop {
+                        var: l.var.clone(),
+                        mode: l.mode,
+                        reduce: l.reduce,
+                        conflicting,
+                    });
                     let body = self.ops(&l.body, path);
                     path.pop();
                     if conflicting {
@@ -67,9 +72,9 @@ impl Pass {
     /// The buffer for a reduce in the loops of `path`, and whether the reduce is atomic: the result where none conflicts
     /// or all conflicts are settled by atomic additions; otherwise one that the chain of conflicting loops owns, shared
     /// by every reduce with the very same chain.
-    fn buffer(&mut self, path: &[Enclosing]) -> (BufferId, bool) {
+    fn buffer(&mut self, path: &[EnclosingLoop]) -> (BufferId, bool) {
         let conflicting = path.iter().enumerate().filter(|(_, e)| e.conflicting);
-        let private = |(depth, e): (usize, &Enclosing)| Private {
+        let private = |(depth, e): (usize, &EnclosingLoop)| Private {
             depth,
             var: e.var.clone(),
             mode: e.mode,
@@ -91,7 +96,7 @@ impl Pass {
     }
 
     /// The stages at the end of the conflicting loop that stood below `path`, for the buffers reduced into inside it.
-    fn stages(&self, buffers: &[usize], path: &[Enclosing]) -> Vec<Op> {
+    fn stages(&self, buffers: &[usize], path: &[EnclosingLoop]) -> Vec<Op> {
         let rows: Vec<usize> = (0..path.len()).filter(|d| path[*d].var.dim == Dim::Batch).collect();
         let depth = path.len();
         let stage = |buffer: usize| {

@@ -11,8 +11,8 @@ mod specialize;
 mod text;
 mod visits;
 
-pub use fangorn_ir::{Dim, Extents, Size, Target};
-pub use specialize::{Unspecialized, WhyNot};
+pub(crate) use fangorn_ir::{Dim, Extents, Size, Target};
+pub use specialize::{SharedCodeReason, Unspecialized};
 pub use visits::Visit;
 
 use crate::schedule::{Evaluation, GpuDim, IndexVar, ReduceMarks};

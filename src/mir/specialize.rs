@@ -13,12 +13,12 @@ pub struct Unspecialized {
     /// Its name.
     pub name: String,
     /// Why.
-    pub why: WhyNot,
+    pub why: SharedCodeReason,
 }
 
 /// Why its iterations share their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WhyNot {
+pub enum SharedCodeReason {
     /// There would be too many walks: one reads each tree's depth from the table of trees.
     Table,
     /// The loop goes over rows.
@@ -55,8 +55,8 @@ impl LoopNest {
             let (name, step) = (l.var.name.clone(), fixed(&l.var.step, at));
             let inside = visits::walks(&l.body);
             let why = match l.var.dim {
-                Dim::Batch => Some(WhyNot::Rows),
-                Dim::Tree if on_batch => Some(WhyNot::Batch),
+                Dim::Batch => Some(SharedCodeReason::Rows),
+                Dim::Tree if on_batch => Some(SharedCodeReason::Batch),
                 Dim::Tree => None,
             };
             if let Some(why) = why {
@@ -71,7 +71,7 @@ impl LoopNest {
             }
             let Some(groups) = groups.filter(|g| all - inside + inside * g.len() <= most) else {
                 read_from_table(&mut loop_at(&mut nest.body, &path).body);
-                left.push(Unspecialized { name, why: WhyNot::Table });
+                left.push(Unspecialized { name, why: SharedCodeReason::Table });
                 continue;
             };
             let start = fixed(&loop_at(&mut nest.body, &path).var.start, at).unwrap_or(0);

@@ -16,7 +16,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-use super::{Epilogue, ForestBackend, ForestOp, Tensors};
+use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 
 impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
     fn forest_margins(
@@ -47,15 +47,15 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
         ))
     }
 
-    fn forest_then(
+    fn forest_epilogue(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        tensors: Tensors<Self>,
+        tensors: EpilogueTensors<Self>,
         op: Arc<ForestOp>,
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self> {
         // `super::then` takes tensor operations where a gradient may be asked for.
-        <Self as AutodiffBackend>::from_inner(B::forest_then(
+        <Self as AutodiffBackend>::from_inner(B::forest_epilogue(
             x.primitive().clone(),
             leaves.primitive().clone(),
             tensors.map(|t| t.primitive().clone()),

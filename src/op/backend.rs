@@ -10,7 +10,7 @@ use burn::backend::{
     tensor::{FloatTensor, IntTensor},
 };
 
-use super::{Epilogue, ForestOp, Tensors};
+use super::{Epilogue, EpilogueTensors, ForestOp};
 
 /// A backend that runs forests. Callers want [`super::forest`] and [`ForestOp`], which check their input; these
 /// methods are for input that has been checked.
@@ -32,7 +32,7 @@ pub trait ForestBackend: Backend {
     ) -> FloatTensor<Self>;
 
     /// Values: margins after the objective's transform, f32; they have no gradient.
-    #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.values_width()]))]
+    #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.width()]))]
     fn forest_values(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
@@ -44,10 +44,10 @@ pub trait ForestBackend: Backend {
         dtype = epilogue.dtype(),
         shape = burn::tensor::Shape::from(vec![x[0], epilogue.width(op)])
     )]
-    fn forest_then(
+    fn forest_epilogue(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        #[extension_type] tensors: Tensors<Self>,
+        #[extension_type] tensors: EpilogueTensors<Self>,
         op: Arc<ForestOp>,
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self>;

@@ -12,7 +12,7 @@ use burn::{
 };
 use burn_router::RouterClient;
 
-use super::{Epilogue, ForestBackend, ForestOp, Tensors};
+use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 
 impl ForestBackend for Capture {
     fn forest_margins(
@@ -29,14 +29,14 @@ impl ForestBackend for Capture {
         leaves: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        let shape = Shape::from(vec![x.shape()[0], op.values_width()]);
+        let shape = Shape::from(vec![x.shape()[0], op.width()]);
         record("forest_values", x, [leaves], shape, DType::F32)
     }
 
-    fn forest_then(
+    fn forest_epilogue(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        tensors: Tensors<Self>,
+        tensors: EpilogueTensors<Self>,
         op: Arc<ForestOp>,
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self> {

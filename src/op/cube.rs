@@ -13,12 +13,12 @@ use burn_cubecl::{CubeBackend, CubeDevice, kernel::into_contiguous, tensor::Cube
 use cubecl::client::Client;
 use fangorn_kernels::{Buffer, LeafPlaces, ROWS_OF_GRADIENTS, Rows, leaf_gradients, pieces};
 
-use super::{Epilogue, ForestBackend, ForestOp, Tensors};
+use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::{
     check::{Strictness, Warning},
     cube::Executable,
     error::{Error, Result},
-    plan::{Emit, Number, Request, RowType, Tail},
+    plan::{Emit, EpiloguePlan, Number, RowType},
     schedule::Preset,
 };
 
@@ -31,20 +31,24 @@ pub(super) struct Key {
     device: CubeDevice,
     rows: RowType,
     emit: Emit,
-    tail: Tail,
+    epilogue: EpiloguePlan,
 }
 
 impl ForestOp {
     /// The executable for a device, made at its first use there.
     pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, emit: Emit) -> Result<&Executable> {
         let rows = row_type(dtype);
-        let key = Key { device: device.clone(), rows, emit, tail: Tail::default() };
+        let key = Key { device: device.clone(), rows, emit, epilogue: EpiloguePlan::default() };
         self.cube.get_or_try_init(&key, || {
             let client = device.client();
             let schedule = self.schedule(&crate::cube::device(&client));
-            let request = Request { emit, rows, sum: self.sum, ..Request::cpu() };
-            let profile = self.profile.as_ref();
-            let made = Executable::with_profile(&client, &self.forest, &schedule, profile, request)?;
+            let made = Executable::builder(&client, &self.forest)
+                .schedule(schedule)
+                .emit(emit)
+                .rows(rows)
+                .sum(self.sum)
+                .profile(self.profile.as_ref())
+                .build()?;
             self.proven(&client, made, emit, rows)
         })
     }
@@ -55,7 +59,9 @@ impl ForestOp {
         // A page has no way to wait for its device.
         let able = !cfg!(target_family = "wasm");
         let Some(check) = strictness.of(self.check).filter(|_| able) else { return Ok(made) };
-        let Some(difference) = made.check(client, &self.forest, emit, rows, check) else { return Ok(made) };
+        let Some(difference) = made.run_check(client, &self.forest, emit, rows, check) else {
+            return Ok(made);
+        };
         let target = client.name().to_string();
         let wrong =
             |difference| Error::SelfCheck { target: target.clone(), difference: Box::new(difference) };
@@ -63,8 +69,13 @@ impl ForestOp {
             return Err(wrong(difference));
         }
         let plain = Preset::TahoeDirect.schedule_on(&self.forest, crate::cube::device(client));
-        let plain = Executable::with_sum(client, &self.forest, &plain, emit, rows, self.sum)?;
-        if let Some(difference) = plain.check(client, &self.forest, emit, rows, check) {
+        let plain = Executable::builder(client, &self.forest)
+            .schedule(plain.clone())
+            .emit(emit)
+            .rows(rows)
+            .sum(self.sum)
+            .build()?;
+        if let Some(difference) = plain.run_check(client, &self.forest, emit, rows, check) {
             return Err(wrong(difference));
         }
         let warning = Warning::FellBack { target, difference };
@@ -74,19 +85,19 @@ impl ForestOp {
     }
 
     /// The same with a tail: its forest lies in the same memory.
-    pub(super) fn executable_then(
+    pub(super) fn executable_with_epilogue(
         &self,
         device: &CubeDevice,
         dtype: DType,
         emit: Emit,
-        tail: &Tail,
+        epilogue: &EpiloguePlan,
     ) -> Result<&Executable> {
-        if tail.is_empty() {
+        if epilogue.is_empty() {
             return self.executable(device, dtype, emit);
         }
-        let key = Key { device: device.clone(), rows: row_type(dtype), emit, tail: tail.clone() };
+        let key = Key { device: device.clone(), rows: row_type(dtype), emit, epilogue: epilogue.clone() };
         self.cube.get_or_try_init(&key, || {
-            let made = self.executable(device, dtype, emit)?.with_tail(tail.clone());
+            let made = self.executable(device, dtype, emit)?.with_epilogue(epilogue.clone());
             let (bound, most) = (made.bindings(), device.client().properties().hardware.max_bindings);
             if bound > most {
                 let what = format!("its kernel binds {bound} buffers, the device {most}");
@@ -136,15 +147,17 @@ impl ForestBackend for CubeBackend {
         sums(x, leaves, &op, Emit::Values(op.forest().transform))
     }
 
-    fn forest_then(
+    fn forest_epilogue(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        tensors: Tensors<Self>,
+        tensors: EpilogueTensors<Self>,
         op: Arc<ForestOp>,
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self> {
-        let (emit, tail) = (epilogue.emit(&op), epilogue.tail());
-        let executable = op.executable_then(&x.device, x.dtype, emit, tail).expect("prepared by the caller");
+        let emit = epilogue.emit(&op);
+        let executable = op
+            .executable_with_epilogue(&x.device, x.dtype, emit, epilogue.plan())
+            .expect("prepared by the caller");
         let leaves = into_contiguous(leaves);
         let tensors = tensors.into_vec().into_iter().map(|t| into_contiguous(t).handle).collect();
         let out = empty(&x, epilogue.width(&op), epilogue.dtype());

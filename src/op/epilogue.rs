@@ -4,7 +4,7 @@ use burn::{
     backend::DispatchDevice,
     tensor::{DType, FloatDType, Tensor, TensorData, activation},
 };
-use fangorn_ir::{Number, Tail, TailStep};
+use fangorn_ir::{EpilogueOp, EpiloguePlan, Number};
 
 use super::{ForestOp, innermost};
 use crate::{
@@ -18,7 +18,7 @@ pub const MOST_TENSORS: usize = 4;
 /// A step of an [`Epilogue`] on a row's values `v`, one for each output.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Step {
+pub enum EpilogueStep {
     /// `v * scale + shift`.
     Affine {
         /// What each value is multiplied with.
@@ -54,27 +54,27 @@ pub enum Step {
 /// # #[cfg(feature = "flex")] {
 /// use std::sync::Arc;
 /// use burn::tensor::{Device, Tensor};
-/// use fangorn::{import, op::{self, Epilogue, ForestOp, Step}};
+/// use fangorn::{import, op::{self, Epilogue, ForestOp, EpilogueStep}};
 ///
 /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
 /// let model = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
 /// let op = Arc::new(ForestOp::new(model)?);
 /// let device = Device::flex();
 /// // Calibrated, and added to the logit of another model.
-/// let calibrated = Step::Affine { scale: 0.9, shift: -0.1 };
-/// let epilogue = Arc::new(Epilogue::of_margins([calibrated, Step::Add, Step::Sigmoid])?);
+/// let calibrated = EpilogueStep::Affine { scale: 0.9, shift: -0.1 };
+/// let epilogue = Arc::new(Epilogue::of_margins([calibrated, EpilogueStep::Add, EpilogueStep::Sigmoid])?);
 /// let x = Tensor::<2>::zeros([4, op.forest().features.len()], &device);
 /// let logits = Tensor::<2>::ones([4, 1], &device);
-/// let mixed = op::then(x, op.leaves(&device), vec![logits], &op, &epilogue)?;
+/// let mixed = op::forest_with_epilogue(x, op.leaf_values(&device), vec![logits], &op, &epilogue)?;
 /// assert_eq!(mixed.dims(), [4, 1]);
 /// # }
 /// # Ok::<(), fangorn::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Epilogue {
-    steps: Vec<Step>,
+    steps: Vec<EpilogueStep>,
     of_values: bool,
-    tail: Tail,
+    plan: EpiloguePlan,
     numbers: Vec<f32>,
     /// Scales and then shifts of each step that has some for each output.
     each: Vec<Vec<f32>>,
@@ -89,7 +89,7 @@ impl Epilogue {
     /// # Errors
     /// More than [`MOST_TENSORS`] steps that take a tensor, scales and shifts of different lengths, a cast that is not the last
     /// step, or one to another type than f32, f16 and bf16.
-    pub fn of_margins(steps: impl IntoIterator<Item = Step>) -> Result<Self> {
+    pub fn of_margins(steps: impl IntoIterator<Item = EpilogueStep>) -> Result<Self> {
         Self::new(steps.into_iter().collect(), false)
     }
 
@@ -97,13 +97,13 @@ impl Epilogue {
     ///
     /// # Errors
     /// As [`Epilogue::of_margins`].
-    pub fn of_values(steps: impl IntoIterator<Item = Step>) -> Result<Self> {
+    pub fn of_values(steps: impl IntoIterator<Item = EpilogueStep>) -> Result<Self> {
         Self::new(steps.into_iter().collect(), true)
     }
 
-    fn new(steps: Vec<Step>, of_values: bool) -> Result<Self> {
+    fn new(steps: Vec<EpilogueStep>, of_values: bool) -> Result<Self> {
         let refused = |what: String| Err(Error::Epilogue(what));
-        let takes = |step: &Step| matches!(step, Step::Add | Step::Multiply);
+        let takes = |step: &EpilogueStep| matches!(step, EpilogueStep::Add | EpilogueStep::Multiply);
         let tensors = steps.iter().filter(|s| takes(s)).count();
         if tensors > MOST_TENSORS {
             return refused(format!(
@@ -113,7 +113,7 @@ impl Epilogue {
         let mut made = Self {
             steps: Vec::new(),
             of_values,
-            tail: Tail::default(),
+            plan: EpiloguePlan::default(),
             numbers: Vec::new(),
             each: Vec::new(),
             tensors,
@@ -124,11 +124,11 @@ impl Epilogue {
         for (i, step) in steps.iter().enumerate() {
             let buffer = if takes(step) { next.next().expect("they were counted") } else { 0 };
             let step = match step {
-                Step::Affine { scale, shift } => {
+                EpilogueStep::Affine { scale, shift } => {
                     made.numbers.extend([*scale, *shift]);
-                    TailStep::Affine { at: made.numbers.len() as u32 - 2 }
+                    EpilogueOp::Affine { at: made.numbers.len() as u32 - 2 }
                 }
-                Step::AffineEach { scale, shift } => {
+                EpilogueStep::AffineEach { scale, shift } => {
                     if scale.len() != shift.len() {
                         let (scales, shifts) = (scale.len(), shift.len());
                         return refused(format!(
@@ -136,19 +136,19 @@ impl Epilogue {
                         ));
                     }
                     made.each.push(scale.iter().chain(shift).copied().collect());
-                    TailStep::AffineEach { buffer: (tensors + made.each.len()) as u32 - 1 }
+                    EpilogueOp::AffineEach { buffer: (tensors + made.each.len()) as u32 - 1 }
                 }
-                Step::Sigmoid => TailStep::Sigmoid,
-                Step::Softmax => TailStep::Softmax,
-                Step::Add => TailStep::Add { buffer },
-                Step::Multiply => TailStep::Multiply { buffer },
-                Step::Cast(_) if i + 1 < steps.len() => {
+                EpilogueStep::Sigmoid => EpilogueOp::Sigmoid,
+                EpilogueStep::Softmax => EpilogueOp::Softmax,
+                EpilogueStep::Add => EpilogueOp::Add { buffer },
+                EpilogueStep::Multiply => EpilogueOp::Multiply { buffer },
+                EpilogueStep::Cast(_) if i + 1 < steps.len() => {
                     return refused(format!(
                         "step {i} is a cast, which only the last one may be; move it there"
                     ));
                 }
-                Step::Cast(dtype) => {
-                    made.tail.number = match dtype {
+                EpilogueStep::Cast(dtype) => {
+                    made.plan.number = match dtype {
                         FloatDType::F32 => Number::F32,
                         FloatDType::F16 => Number::F16,
                         FloatDType::BF16 => Number::BF16,
@@ -161,14 +161,14 @@ impl Epilogue {
                     continue;
                 }
             };
-            made.tail.steps.push(step);
+            made.plan.steps.push(step);
         }
         made.steps = steps;
         Ok(made)
     }
 
     /// The steps, in order.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[EpilogueStep] {
         &self.steps
     }
 
@@ -184,7 +184,7 @@ impl Epilogue {
 
     /// The type of the result.
     pub fn dtype(&self) -> DType {
-        match self.tail.number {
+        match self.plan.number {
             Number::F32 => DType::F32,
             Number::F16 => DType::F16,
             Number::BF16 => DType::BF16,
@@ -193,7 +193,7 @@ impl Epilogue {
 
     /// Values that a row of a forest has behind it.
     pub fn width(&self, op: &ForestOp) -> usize {
-        if self.of_values { op.values_width() } else { op.outputs() }
+        if self.of_values { op.width() } else { op.outputs() }
     }
 
     /// Whether it can follow a forest.
@@ -218,18 +218,18 @@ impl Epilogue {
         let mut tensors = tensors.iter().cloned();
         let mut next = || tensors.next().expect("as many tensors as steps take");
         self.steps.iter().fold(of, |v, step| match step {
-            Step::Affine { scale, shift } => v.mul_scalar(*scale).add_scalar(*shift),
-            Step::AffineEach { scale, shift } => {
+            EpilogueStep::Affine { scale, shift } => v.mul_scalar(*scale).add_scalar(*shift),
+            EpilogueStep::AffineEach { scale, shift } => {
                 let row = |n: &[f32]| {
                     Tensor::<2>::from_data(TensorData::new(n.to_vec(), [1, n.len()]), (&device, DType::F32))
                 };
                 v * row(scale) + row(shift)
             }
-            Step::Sigmoid => activation::sigmoid(v),
-            Step::Softmax => activation::softmax(v, 1),
-            Step::Add => v + next(),
-            Step::Multiply => v * next(),
-            Step::Cast(dtype) => v.cast(*dtype),
+            EpilogueStep::Sigmoid => activation::sigmoid(v),
+            EpilogueStep::Softmax => activation::softmax(v, 1),
+            EpilogueStep::Add => v + next(),
+            EpilogueStep::Multiply => v * next(),
+            EpilogueStep::Cast(dtype) => v.cast(*dtype),
         })
     }
 
@@ -238,8 +238,8 @@ impl Epilogue {
     }
 
     #[cfg(feature = "cube")]
-    pub(super) fn tail(&self) -> &Tail {
-        &self.tail
+    pub(super) fn plan(&self) -> &EpiloguePlan {
+        &self.plan
     }
 
     /// What its steps read on a device: the call's tensors, and numbers that are uploaded once.
@@ -248,7 +248,7 @@ impl Epilogue {
         &self,
         device: &burn_cubecl::CubeDevice,
         tensors: Vec<cubecl::server::Handle>,
-    ) -> fangorn_kernels::TailInputs {
+    ) -> fangorn_kernels::EpilogueInputs {
         let upload = |numbers: &Vec<f32>| {
             let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
             device.client().create_from_slice(&bytes)
@@ -258,7 +258,7 @@ impl Epilogue {
             Ok(each) => each.clone(),
             Err(never) => match never {},
         };
-        fangorn_kernels::TailInputs { tensors, each, numbers: self.numbers.clone() }
+        fangorn_kernels::EpilogueInputs { tensors, each, numbers: self.numbers.clone() }
     }
 
     /// The steps on rows from `first` on in the CPU's memory.
@@ -266,7 +266,7 @@ impl Epilogue {
     pub(super) fn apply(&self, width: usize, first: usize, values: &mut [f32], tensors: &[&[f32]]) {
         let buffers: Vec<&[f32]> =
             tensors.iter().copied().chain(self.each.iter().map(|each| &each[..])).collect();
-        self.tail.apply(width, first, values, &self.numbers, &buffers);
+        self.plan.apply(width, first, values, &self.numbers, &buffers);
     }
 }
 

@@ -12,7 +12,7 @@ use burn::{
     tensor::{DType, FloatDType},
 };
 
-use super::{Epilogue, ForestBackend, ForestOp, Tensors};
+use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::cpu::Rows;
 
 impl ForestBackend for Flex {
@@ -36,10 +36,10 @@ impl ForestBackend for Flex {
         FlexTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, leaves)))
     }
 
-    fn forest_then(
+    fn forest_epilogue(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        tensors: Tensors<Self>,
+        tensors: EpilogueTensors<Self>,
         op: Arc<ForestOp>,
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self> {
@@ -47,7 +47,7 @@ impl ForestBackend for Flex {
         let leaves = op.cpu_leaves(&leaves, values(&leaves), |kept| Some(values(kept)));
         let tensors: Vec<FlexTensor> = tensors.into_vec().iter().map(FlexTensor::to_contiguous).collect();
         let beside: Vec<&[f32]> = tensors.iter().map(values).collect();
-        FlexTensor::from_data(with_rows(x, |rows| op.cpu_then(rows, leaves, &beside, &epilogue)))
+        FlexTensor::from_data(with_rows(x, |rows| op.cpu_with_epilogue(rows, leaves, &beside, &epilogue)))
     }
 
     fn forest_leaf_gradients(

@@ -39,14 +39,14 @@ use burn_fusion::{
     stream::{Context, ScalarId},
 };
 use cubecl::{client::Client, ir::AddressType};
-use fangorn_kernels::{Buffer, FusedInputs, Rows};
+use fangorn_kernels::{Buffer, RecordedInputs, Rows};
 use serde::{Deserialize, Serialize};
 
 use super::{ForestOp, cube::rows};
 use crate::{
     cube::Executable,
     error::{Error, Result},
-    plan::{Emit, Tail},
+    plan::{Emit, EpiloguePlan},
 };
 
 /// Buffers that a forest's kernel binds by itself where it can take operations: rows, model, leaves, result, private sums.
@@ -58,7 +58,7 @@ pub(super) fn register() -> Result<()> {
     let done = DONE.get_or_init(|| burn_cubecl::fusion::register(Provider).map_err(|e| e.to_string()));
     done.clone().map_err(|why| {
         Error::Device(format!(
-            "{why}; call fangorn::init() first of all, or take `then` for what follows a forest"
+            "{why}; call fangorn::op::init() first of all, or take `then` for what follows a forest"
         ))
     })
 }
@@ -273,8 +273,8 @@ impl FusedForest {
             Some((context.handles.get_handle_ref(&tensor.id)?.clone(), tensor.clone()))
         };
         let (Some((x, rows_ir)), Some((leaves, leaves_ir))) = (input(0), input(1)) else { return false };
-        let tail = Tail { fused: true, ..Tail::default() };
-        let executable = match forest.executable_then(&self.device, x.dtype, emit, &tail) {
+        let epilogue = EpiloguePlan { recorded: true, ..EpiloguePlan::default() };
+        let executable = match forest.executable_with_epilogue(&self.device, x.dtype, emit, &epilogue) {
             Ok(executable) => executable,
             // It is said where the forest is run by itself.
             Err(_) => return false,
@@ -283,7 +283,7 @@ impl FusedForest {
             return false;
         }
         let rows = rows(&x.handle, x.dtype, &rows_ir.shape[..], &x.strides[..]);
-        if !executable.takes_fused(&rows) {
+        if !executable.takes_recorded(&rows) {
             return false;
         }
         let inputs = [(rows_ir.id, x), (leaves_ir.id, leaves.clone())];
@@ -360,8 +360,8 @@ impl TraceRunner for Runner<'_> {
             return Err("a tensor beside the forest has more than 2^32 elements");
         }
         let [config] = configs else { return Err("operations in several blocks") };
-        let fused = FusedInputs { inputs, outputs, config: config.clone(), value: self.value.clone() };
-        self.executable.run_fused(&self.rows, &self.leaves, fused);
+        let fused = RecordedInputs { inputs, outputs, config: config.clone(), value: self.value.clone() };
+        self.executable.run_recorded(&self.rows, &self.leaves, fused);
         Ok(())
     }
 }

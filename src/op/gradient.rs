@@ -11,7 +11,7 @@ pub const BLOCK: usize = 256;
 /// Where the gradient of a leaf value comes from.
 #[cfg(feature = "cube")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct LeafPlace {
     /// The slot of the leaf.
     pub slot: u32,
     /// Its tree.
@@ -23,10 +23,10 @@ pub(super) struct Place {
 impl ForestOp {
     /// The place of each leaf value.
     #[cfg(feature = "cube")]
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn places(&self) -> Vec<LeafPlace> {
         let forest = &self.forest;
         let width = forest.leaf_width();
-        let mut places = vec![Place { slot: 0, tree: 0, output: 0 }; forest.leaf_values.len()];
+        let mut places = vec![LeafPlace { slot: 0, tree: 0, output: 0 }; forest.leaf_values.len()];
         for (t, tree) in forest.trees.iter().enumerate() {
             for slot in tree.nodes.iter().filter_map(|n| n.slot()) {
                 for (lane, place) in places[slot as usize * width..][..width].iter_mut().enumerate() {
@@ -34,7 +34,7 @@ impl ForestOp {
                         Targets::One(targets) => targets[t],
                         Targets::All => lane as u32,
                     };
-                    *place = Place { slot, tree: t as u32, output };
+                    *place = LeafPlace { slot, tree: t as u32, output };
                 }
             }
         }

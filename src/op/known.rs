@@ -14,11 +14,11 @@ const MOST: usize = 4;
 
 /// Tensors that hold the forest's own leaf values, by the address of the first.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownLeaves {
     kept: OnceList<usize, Box<dyn Any + Send + Sync>>,
 }
 
-impl Known {
+impl KnownLeaves {
     /// `own` where the tensor holds the same bits, otherwise its values. `view` gives a tensor's values where they lie; none
     /// where it would copy them.
     pub(super) fn instead_of<'a, T: Clone + Send + Sync + 'static>(
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_same_bits_are_the_forests_own() {
-        let (known, own) = (Known::default(), vec![0.0f32, 1.0, f32::NAN]);
+        let (known, own) = (KnownLeaves::default(), vec![0.0f32, 1.0, f32::NAN]);
         let take = |values: &Values| {
             let taken = known.instead_of(values, values, &own, view);
             std::ptr::eq(taken, &own[..])
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn no_more_are_kept_than_a_few() {
-        let (known, own) = (Known::default(), vec![1.0f32; 200]);
+        let (known, own) = (KnownLeaves::default(), vec![1.0f32; 200]);
         let all: Vec<Values> = (0..2 * MOST).map(|_| Arc::new(own.clone())).collect();
         for values in &all {
             assert!(std::ptr::eq(known.instead_of(values, values, &own, view), &own[..]));
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_is_copied_by_a_clone_is_not_kept() {
-        let (known, own) = (Known::default(), vec![1.0f32, 2.0]);
+        let (known, own) = (KnownLeaves::default(), vec![1.0f32, 2.0]);
         let copied = own.clone();
         let taken = known.instead_of(&copied, &copied, &own, |values: &Vec<f32>| Some(values));
         assert!(std::ptr::eq(taken, &own[..]));

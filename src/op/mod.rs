@@ -22,6 +22,7 @@
 
 mod autodiff;
 mod backend;
+mod builder;
 mod capture;
 #[cfg(feature = "cube")]
 mod cube;
@@ -36,7 +37,7 @@ mod known;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod once_list;
-mod then;
+mod with_epilogue;
 
 use std::sync::{Arc, OnceLock};
 
@@ -46,9 +47,10 @@ use burn::{
 };
 
 pub use backend::ForestBackend;
-pub use epilogue::{Epilogue, MOST_TENSORS, Step};
+pub use builder::ForestOpBuilder;
+pub use epilogue::{Epilogue, EpilogueStep, MOST_TENSORS};
 pub use gradient::BLOCK;
-pub use then::{Tensors, then};
+pub use with_epilogue::{EpilogueTensors, forest_with_epilogue};
 
 use crate::{
     Predictor,
@@ -56,9 +58,8 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Profile, Targets, Transform},
     plan::Emit,
-    predictor::Options,
     schedule::{Preset, Schedule},
-    sum::{Contract, FixedPoint},
+    sum::Contract,
 };
 
 /// A forest compiled, once for each device it meets, into a burn operator. Share it as an [`Arc`].
@@ -79,7 +80,7 @@ pub struct ForestOp {
     cpu: OnceLock<Predictor>,
     /// Tensors that hold the forest's own leaf values.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
-    known: known::Known,
+    known: known::KnownLeaves,
     #[cfg(feature = "cube")]
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
     #[cfg(feature = "cube")]
@@ -102,112 +103,17 @@ impl std::fmt::Debug for ForestOp {
 }
 
 impl ForestOp {
-    /// A forest with the default schedule of each device.
+    /// Compiles a forest with the default schedule of each device. [`ForestOp::builder`] takes options.
     ///
     /// # Errors
-    /// A forest that does not verify.
+    /// As [`ForestOpBuilder::build`].
     pub fn new(forest: Forest) -> Result<Self> {
-        Self::build(forest, None)
+        Self::builder(forest).build()
     }
 
-    /// A forest with this schedule on every device.
-    ///
-    /// # Errors
-    /// A forest that does not verify, or a schedule whose directives contradict each other. Whether a device can
-    /// carry it out shows when the operator first meets one.
-    pub fn with_schedule(forest: Forest, schedule: Schedule) -> Result<Self> {
-        schedule.nest()?;
-        Self::build(forest, Some(schedule))
-    }
-
-    fn build(forest: Forest, schedule: Option<Schedule>) -> Result<Self> {
-        forest.verify()?;
-        let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
-        Ok(Self {
-            forest,
-            schedule,
-            sum: Contract::Any,
-            check: SelfCheck::Quick,
-            profile: None,
-            #[cfg(feature = "cube")]
-            warnings: std::sync::Mutex::default(),
-            leaves,
-            leaves_on: once_list::OnceList::default(),
-            cpu: OnceLock::new(),
-            #[cfg(any(feature = "flex", feature = "ndarray"))]
-            known: known::Known::default(),
-            #[cfg(feature = "cube")]
-            cube: once_list::OnceList::default(),
-            #[cfg(feature = "cube")]
-            leaf_places_on: once_list::OnceList::default(),
-            #[cfg(feature = "cube")]
-            number: OnceLock::new(),
-        })
-    }
-
-    /// The same with sums that keep a contract. Any but [`Contract::Any`] is about sums of the forest's own leaves, whatever
-    /// leaf values a call hands over.
-    ///
-    /// # Errors
-    /// A forest whose sums can't keep it.
-    pub fn with_sum(mut self, sum: Contract) -> Result<Self> {
-        if sum == Contract::Exact && self.forest.aggregate == Aggregate::Sum {
-            FixedPoint::new(&self.forest)?;
-        }
-        self.sum = sum;
-        Ok(self.anew())
-    }
-
-    /// The same by how many rows come to each leaf, for schedules that go by it: of `fangorn profile`, or
-    /// [of what a `.fangorn` file holds](Profile::of_visits).
-    ///
-    /// ```
-    /// # #[cfg(feature = "flex")] {
-    /// use std::sync::Arc;
-    ///
-    /// use burn::tensor::{Device, Tensor};
-    /// use fangorn::{Predictor, cpu::Rows, forest::Profile, import, op::ForestOp, schedule::Schedule};
-    ///
-    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
-    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
-    /// let columns = forest.features.len();
-    /// let rows = vec![0.5f32; 20 * columns];
-    /// let mut profile = Profile::new(&forest);
-    /// profile.count(&forest, &Predictor::new(&forest)?.slots(&Rows::new(&rows, columns)?)?)?;
-    ///
-    /// let schedule = Schedule::parse("sort(likely_leaf)\npeelWalk(tree, 90%)")?;
-    /// let op = Arc::new(ForestOp::with_schedule(forest, schedule)?.with_profile(profile)?);
-    /// assert_eq!(op.values(Tensor::zeros([4, columns], &Device::flex()))?.dims(), [4, 1]);
-    /// # }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// A profile of another forest.
-    pub fn with_profile(mut self, profile: Profile) -> Result<Self> {
-        profile.check(&self.forest)?;
-        self.profile = Some(profile);
-        Ok(self.anew())
-    }
-
-    /// The same with another extent of what it proves on each device before it serves there: [`SelfCheck::Quick`] where nothing
-    /// is said. What goes wrong is [said](ForestOp::warnings), and plain walks serve.
-    #[must_use]
-    pub fn with_check(mut self, check: SelfCheck) -> Self {
-        self.check = check;
-        self.anew()
-    }
-
-    /// Without what was compiled as it was before.
-    fn anew(mut self) -> Self {
-        self.cpu = OnceLock::new();
-        #[cfg(feature = "cube")]
-        {
-            self.cube = once_list::OnceList::default();
-            self.warnings = std::sync::Mutex::default();
-            self.number = OnceLock::new();
-        }
-        self
+    /// Sets options before it takes a forest.
+    pub fn builder(forest: Forest) -> ForestOpBuilder {
+        ForestOpBuilder::new(forest)
     }
 
     /// How many rows come to each leaf, if that was handed over.
@@ -241,7 +147,12 @@ impl ForestOp {
         &self.forest
     }
 
-    /// Margins a row has.
+    /// Columns of a row.
+    pub fn features(&self) -> usize {
+        self.forest.features.len()
+    }
+
+    /// Margins of a row.
     pub fn outputs(&self) -> usize {
         self.forest.outputs as usize
     }
@@ -257,7 +168,7 @@ impl ForestOp {
     }
 
     /// The leaf values by slot, as a tensor: what [`forest`] takes. `slots x leaf width` values, uploaded once.
-    pub fn leaves(&self, device: &Device) -> Tensor<1> {
+    pub fn leaf_values(&self, device: &Device) -> Tensor<1> {
         let make = || Tensor::from_data(TensorData::new(self.leaves.clone(), [self.leaves.len()]), device);
         if let DispatchDevice::Capture(_) = innermost(device.as_dispatch()) {
             // A recorded tensor ends with its scope.
@@ -275,7 +186,7 @@ impl ForestOp {
     /// Another number of columns than the forest has features, a type other than f32, f16 and bf16, or a schedule
     /// that the tensor's device can't carry out.
     pub fn margins(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
-        let leaves = self.leaves(&x.device());
+        let leaves = self.leaf_values(&x.device());
         forest(x, leaves, self)
     }
 
@@ -285,7 +196,7 @@ impl ForestOp {
     /// # Errors
     /// As [`ForestOp::margins`].
     pub fn values(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
-        let leaves = self.leaves(&x.device());
+        let leaves = self.leaf_values(&x.device());
         values(x, leaves, self)
     }
 
@@ -298,8 +209,8 @@ impl ForestOp {
         transform(self.forest.transform, margins)
     }
 
-    /// Values a row has after the objective's transform.
-    pub fn values_width(&self) -> usize {
+    /// Values of a row, after the objective's transform.
+    pub fn width(&self) -> usize {
         self.forest.transform.width(self.outputs())
     }
 
@@ -307,8 +218,8 @@ impl ForestOp {
     fn extremes(self: &Arc<Self>, x: Tensor<2>, leaves: Tensor<1>) -> Result<Tensor<2>> {
         let (rows, trees, width) = (x.dims()[0], self.trees(), self.forest.leaf_width());
         let device = x.device();
-        let slots = self.slots(x)?;
-        let values = leaves.reshape([self.forest.slots(), width]);
+        let slots = self.leaf_slots(x)?;
+        let values = leaves.reshape([self.forest.leaf_count(), width]);
         let values = values.select(0, slots.reshape([rows * trees])).reshape([rows, trees, width]);
         let extreme = |values: Tensor<3>| match self.forest.aggregate {
             Aggregate::Max => values.max_dim(1).reshape([rows, width]),
@@ -336,7 +247,7 @@ impl ForestOp {
     ///
     /// # Errors
     /// As [`ForestOp::margins`].
-    pub fn slots(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2, Int>> {
+    pub fn leaf_slots(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2, Int>> {
         self.check_rows(&x)?;
         if self.trees() == 0 || x.dims()[0] == 0 {
             return Ok(Tensor::zeros([x.dims()[0], self.trees()], &x.device()));
@@ -404,15 +315,14 @@ impl ForestOp {
             return Ok(predictor);
         }
         let schedule = self.schedule(&crate::schedule::Device::Cpu);
-        let options = Options {
-            schedule: Some(schedule),
-            sum: self.sum,
-            profile: self.profile.as_ref(),
-            check: self.check,
-            ..Options::default()
-        };
-        let made = Predictor::for_singles(&self.forest, &options)?;
-        Ok(self.cpu.get_or_init(|| made))
+        let predictor = Predictor::builder(&self.forest)
+            .schedule(schedule)
+            .sum(self.sum)
+            .profile(self.profile.as_ref())
+            .check(self.check)
+            .f32_rows()
+            .build()?;
+        Ok(self.cpu.get_or_init(|| predictor))
     }
 
     /// The leaf values of a tensor, and in their place the program's own where these are the same.
@@ -439,7 +349,7 @@ impl ForestOp {
     /// The same for values.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn cpu_values(&self, rows: &crate::cpu::Rows<'_>, leaves: &[f32]) -> TensorData {
-        let width = self.values_width();
+        let width = self.width();
         let mut out = vec![0.0f32; rows.len() * width];
         let predictor = self.predictor().expect("prepared by the caller");
         predictor.values_of(rows, leaves, &mut out).expect("checked by the caller");
@@ -463,7 +373,7 @@ impl ForestOp {
 ///
 /// ```
 /// # #[cfg(feature = "burn")] {
-/// fangorn::init()?;
+/// fangorn::op::init()?;
 /// # }
 /// # Ok::<(), fangorn::Error>(())
 /// ```
@@ -540,7 +450,7 @@ fn innermost(device: &DispatchDevice) -> &DispatchDevice {
 }
 
 /// The producer's own predictions with leaf values `leaves` by slot: what [`forest`] gives after the objective's transform,
-/// `[rows, values]` with [`ForestOp::values_width`] values a row. Output f32.
+/// `[rows, values]` with [`ForestOp::width`] values a row. Output f32.
 ///
 /// Under autodiff the gradient goes through the transform to `leaves`.
 ///

@@ -15,7 +15,7 @@ use burn::{
     tensor::FloatDType,
 };
 
-use super::{Epilogue, ForestBackend, ForestOp, Tensors};
+use super::{Epilogue, EpilogueTensors, ForestBackend, ForestOp};
 use crate::cpu::Rows;
 
 impl ForestBackend for NdArray {
@@ -39,10 +39,10 @@ impl ForestBackend for NdArray {
         NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_values(rows, leaves)))
     }
 
-    fn forest_then(
+    fn forest_epilogue(
         x: FloatTensor<Self>,
         leaves: FloatTensor<Self>,
-        tensors: Tensors<Self>,
+        tensors: EpilogueTensors<Self>,
         op: Arc<ForestOp>,
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self> {
@@ -51,7 +51,7 @@ impl ForestBackend for NdArray {
         let tensors = tensors.into_vec();
         let tensors: Vec<Cow<'_, [f32]>> = tensors.iter().map(values).collect();
         let beside: Vec<&[f32]> = tensors.iter().map(|t| &t[..]).collect();
-        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_then(rows, leaves, &beside, &epilogue)))
+        NdArrayTensor::from_data(with_rows(x, |rows| op.cpu_with_epilogue(rows, leaves, &beside, &epilogue)))
     }
 
     fn forest_leaf_gradients(

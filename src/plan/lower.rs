@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::{
-    Combine, Cpu, Cube, Dialect, Emit, Extents, Map, Plan, Rest, RowType, Size, Target, TargetPlan, Value,
-    Walk, budget, cpu, cube,
+    Combine, Cpu, Cube, Dialect, Emit, Extents, Map, Plan, Remainder, RowType, Size, Target, TargetPlan,
+    Value, Walk, budget, cpu, cube,
     trees::{Trees, wants_profile},
 };
 use crate::{
     error::{Error, Result},
     forest::{self, Aggregate, Forest, Predicate, Profile, passes::Depths},
     layout::{self, Layout, LayoutKind, Packed, Sizes},
-    mir::{self, LoopNest, Unspecialized, WhyNot},
+    mir::{self, LoopNest, SharedCodeReason, Unspecialized},
     ranks::{Ranks, Width},
     schedule::{Device, Directive, Evaluation, FewRows, MOST_SIBLING_WALKS, Schedule},
     sum::Contract,
@@ -168,7 +168,7 @@ pub fn lower_with(
     let visits = visits(forest, profile)?;
     let ranks = ranks(forest, schedule)?;
     let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
-    let Settled { notes, order, loops, legal, layout, least, mut plan } =
+    let LoweredParts { notes, order, loops, legal, layout, least, mut plan } =
         settle(forest, schedule, inner, visits)?;
     // A table of the columns in use is one of ranks' too: all of them are.
     if let TargetPlan::Cube(plan) = &mut plan
@@ -232,7 +232,7 @@ pub fn check_with(
 }
 
 /// Everything but the nodes in memory.
-struct Settled {
+struct LoweredParts {
     notes: Vec<Note>,
     order: Vec<u32>,
     loops: LoopNest,
@@ -242,7 +242,12 @@ struct Settled {
     plan: TargetPlan,
 }
 
-fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option<&[u64]>) -> Result<Settled> {
+fn settle(
+    forest: &Forest,
+    schedule: &Schedule,
+    request: Request,
+    visits: Option<&[u64]>,
+) -> Result<LoweredParts> {
     let (target, most) = match request.device {
         Device::Cpu => (Target::Cpu, budget::MOST_CPU_WALKS),
         Device::Gpu(_) => (Target::Cube, MOST_SIBLING_WALKS),
@@ -274,14 +279,14 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option
     let (mut loops, left) = loops.specialize(count, request.threads, most, code);
     for Unspecialized { name, why } in left {
         let instead = match why {
-            WhyNot::Table => format!(
+            SharedCodeReason::Table => format!(
                 "more than {most} walks would stand side by side, so one walk reads each tree's depth from the table of trees"
             ),
-            WhyNot::Rows => {
+            SharedCodeReason::Rows => {
                 "it goes over rows, which are not known when code is made; its iterations share theirs"
                     .to_owned()
             }
-            WhyNot::Batch => {
+            SharedCodeReason::Batch => {
                 "the batch says which trees an iteration visits, and is not known when code is made; \
                                  its iterations share theirs"
                     .to_owned()
@@ -323,7 +328,7 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option
     let Walks { walks, least, sizes, notes: more } =
         walks(forest, &*layout, &trees, &loops, request, questions)?;
     notes.extend(more);
-    let start = Start { walks, notes, trees: count, threads: request.threads };
+    let start = BuilderInputs { walks, notes, trees: count, threads: request.threads };
     let (plan, notes) = match request.device {
         Device::Cpu => {
             let plan = empty(forest, &*layout, request, questions, cpu::Head::default());
@@ -340,7 +345,7 @@ fn settle(forest: &Forest, schedule: &Schedule, request: Request, visits: Option
             (TargetPlan::Cube(plan), notes)
         }
     };
-    Ok(Settled { notes, order, loops, legal, layout, least, plan })
+    Ok(LoweredParts { notes, order, loops, legal, layout, least, plan })
 }
 
 /// What keeps blends from a kernel, and what is done instead.
@@ -371,7 +376,7 @@ pub(super) struct Steps {
     /// With one each.
     tested: u32,
     /// What follows.
-    rest: Rest,
+    rest: Remainder,
 }
 
 /// How walks go, and what that makes of the trees.
@@ -450,11 +455,11 @@ fn walks(
     for (((n, counted), visited), (walk, _)) in steps.iter().zip(&visited).zip(&copies) {
         let complete = visited.iter().all(|k| sizes.depths[*k as usize] <= *n);
         let rest = match (complete, counted) {
-            (true, _) => Rest::Nothing,
-            (false, true) => Rest::Counted,
-            (false, false) => Rest::UntilLeaf,
+            (true, _) => Remainder::Nothing,
+            (false, true) => Remainder::Counted,
+            (false, false) => Remainder::UntilLeaf,
         };
-        let likely = walk.likely.filter(|_| !on_gpu && rest == Rest::UntilLeaf);
+        let likely = walk.likely.filter(|_| !on_gpu && rest == Remainder::UntilLeaf);
         let tested = likely.map_or(0, |percent| trees.likely(visited, percent).saturating_sub(*n));
         walks.push(Steps { plain: *n, tested, rest });
     }
@@ -506,7 +511,7 @@ fn empty<D: Dialect>(
 }
 
 /// What is settled before a plan is built.
-struct Start {
+struct BuilderInputs {
     walks: Vec<Steps>,
     notes: Vec<Note>,
     trees: u32,
@@ -524,8 +529,8 @@ pub(super) struct Builder<D: Dialect> {
 }
 
 impl<D: Dialect> Builder<D> {
-    fn new(plan: Plan<D>, start: Start) -> Self {
-        let Start { walks, notes, trees, threads } = start;
+    fn new(plan: Plan<D>, start: BuilderInputs) -> Self {
+        let BuilderInputs { walks, notes, trees, threads } = start;
         Self { plan, notes, next_walk: 0, trees, threads, walks }
     }
 
@@ -580,7 +585,7 @@ impl<D: Dialect> Builder<D> {
         depth: usize,
         own: impl FnOnce(u32) -> D::Walk,
     ) -> Walk<D> {
-        let none = Steps { plain: 0, tested: 0, rest: Rest::UntilLeaf };
+        let none = Steps { plain: 0, tested: 0, rest: Remainder::UntilLeaf };
         let Steps { plain: steps, tested, rest } = self.walks.get(self.next_walk).copied().unwrap_or(none);
         self.next_walk += 1;
         let lanes = walk.lanes.as_ref().map(|var| super::Lanes {

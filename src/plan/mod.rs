@@ -7,7 +7,17 @@ mod to_cpu;
 mod to_cube;
 mod trees;
 
-pub use fangorn_ir::*;
+pub use fangorn_ir::{
+    Children, Combine, Cpu, Cube, Dialect, Emit, EpilogueOp, EpiloguePlace, EpiloguePlan, Facts, Lanes,
+    Limit, Loop, MISSING, Map, NodeFormat, Number, Op, Plan, PlanPart, PlanRef, Range, Remainder, RowLoop,
+    RowType, Scope, Target, TargetPlan, Value, Walk, cpu, cube, key, question,
+};
+pub(crate) use fangorn_ir::{Dim, Extents, GpuDim, Size};
+
+pub use crate::{
+    layout::{Packed, PackedNode, Shape},
+    mir::{LoopNest, Mode, SharedCodeReason, Unspecialized, Visit},
+};
 pub use lower::{Lowered, Note, Request, check, check_with, lower, lower_with};
 #[cfg(feature = "cube")]
 pub(crate) use to_cube::group_columns;

@@ -10,7 +10,7 @@
 
 use super::{
     Cube, Extents, GpuDim, Loop, Map, Op, Size, Value,
-    cube::{Adders, CachedTrees, Mapped, Partial, SharedSums, Statement, Sum, Walk},
+    cube::{Adders, CachedTrees, MappedLoop, Partial, SharedSums, Statement, Sum, Walk},
     lower::Builder,
 };
 use crate::{
@@ -27,7 +27,7 @@ mod paths;
 pub(super) use atomics::without_atomics;
 #[cfg(feature = "cube")]
 pub(crate) use format::group_columns;
-use paths::{Around, Range, as_loop, buffers_of, each_op, entered, only_trees, owners, walk_paths};
+use paths::{Range, Surroundings, as_loop, buffers_of, each_op, entered, only_trees, owners, walk_paths};
 
 /// Units given to a block dimension whose extent only the call knows.
 const OPEN_EXTENT: u32 = 256;
@@ -38,27 +38,29 @@ const CACHE_STEP: u32 = 256;
 
 /// What a plan may have.
 #[derive(Clone, Copy)]
-struct Allowed {
+struct PlanFeatures {
     cached_rows: bool,
     cached_trees: bool,
     shared_sums: bool,
 }
 
 /// Why a plan has to be built again with less.
-enum Less {
+enum PlanReduction {
     SharedSums(String),
 }
 
 impl Builder<Cube> {
     pub(super) fn cube(&mut self, nest: &LoopNest, forest: &Forest, order: &[u32], sizes: &Sizes, gpu: Gpu) {
-        let mut allowed = Allowed { cached_rows: true, cached_trees: true, shared_sums: true };
+        let mut allowed = PlanFeatures { cached_rows: true, cached_trees: true, shared_sums: true };
         let (empty, before) = (self.plan.clone(), self.notes.len());
         let mut given_up = Vec::new();
         loop {
             self.plan = empty.clone();
             self.next_walk = 0;
             self.notes.truncate(before);
-            if let Err(Less::SharedSums(why)) = self.attempt(nest, (forest, order), sizes, gpu, allowed) {
+            if let Err(PlanReduction::SharedSums(why)) =
+                self.attempt(nest, (forest, order), sizes, gpu, allowed)
+            {
                 allowed.shared_sums = false;
                 given_up.push(("sharedReduce", format!("{why}; partial sums are global")));
                 continue;
@@ -89,11 +91,11 @@ impl Builder<Cube> {
         (forest, order): (&Forest, &[u32]),
         sizes: &Sizes,
         gpu: Gpu,
-        allowed: Allowed,
-    ) -> Result<(), Less> {
+        allowed: PlanFeatures,
+    ) -> Result<(), PlanReduction> {
         self.launch(&nest.body, gpu.max_units, gpu.max_dim);
         let mut paths = Vec::new();
-        walk_paths(&nest.body, &Around::default(), &mut paths);
+        walk_paths(&nest.body, &Surroundings::default(), &mut paths);
         let mut dims: Vec<GpuDim> = paths.iter().flat_map(|p| p.dims.clone()).collect();
         dims.sort_unstable();
         dims.dedup();
@@ -111,7 +113,7 @@ impl Builder<Cube> {
         if allowed.shared_sums {
             lowering.same_shared_sums()?;
         }
-        let body = lowering.ops(&nest.body, &Around::default())?;
+        let body = lowering.ops(&nest.body, &Surroundings::default())?;
         let (window, groups) = (lowering.tree_window, lowering.groups);
         self.plan.body = body;
         let same = groups.windows(2).all(|pair| pair[0] == pair[1]);
@@ -222,7 +224,7 @@ struct Lowering<'a> {
     builder: &'a mut Builder<Cube>,
     nest: &'a LoopNest,
     gpu: Gpu,
-    allowed: Allowed,
+    allowed: PlanFeatures,
     forest: &'a Forest,
     /// Every launch dimension that some walk's loops are mapped to.
     dims: Vec<GpuDim>,
@@ -246,7 +248,7 @@ impl Lowering<'_> {
     }
 
     /// Shared sums are for all walks of a kernel, or for none: a row's copies are added up by any of the cube's units.
-    fn same_shared_sums(&mut self) -> Result<(), Less> {
+    fn same_shared_sums(&mut self) -> Result<(), PlanReduction> {
         let mut walks = Vec::new();
         each_op(&self.nest.body, &mut |op| {
             if let mir::Op::Walk(w) = op {
@@ -267,23 +269,29 @@ impl Lowering<'_> {
             return Ok(());
         }
         if shared.contains(&false) {
-            return Err(Less::SharedSums("walks of another branch have no sums in shared memory".into()));
+            return Err(PlanReduction::SharedSums(
+                "walks of another branch have no sums in shared memory".into(),
+            ));
         }
         if self.owners.len() > 1 {
-            return Err(Less::SharedSums("rows are other units' in one branch than in another".into()));
+            return Err(PlanReduction::SharedSums(
+                "rows are other units' in one branch than in another".into(),
+            ));
         }
         let mut paths = Vec::new();
-        walk_paths(&self.nest.body, &Around::default(), &mut paths);
+        walk_paths(&self.nest.body, &Surroundings::default(), &mut paths);
         if paths.windows(2).any(|w| w[0].dims != w[1].dims) {
-            return Err(Less::SharedSums("branches are mapped to different dimensions".into()));
+            return Err(PlanReduction::SharedSums("branches are mapped to different dimensions".into()));
         }
         let axes = |into: &BufferId| self.block_axes(*into);
         let first = axes(&walks[0]);
         if first.is_empty() {
-            return Err(Less::SharedSums("only a block loop's units share memory".into()));
+            return Err(PlanReduction::SharedSums("only a block loop's units share memory".into()));
         }
         if walks.iter().any(|w| axes(w) != first) {
-            return Err(Less::SharedSums("branches share trees out over different block dimensions".into()));
+            return Err(PlanReduction::SharedSums(
+                "branches share trees out over different block dimensions".into(),
+            ));
         }
         Ok(())
     }
@@ -301,7 +309,7 @@ impl Lowering<'_> {
         axes
     }
 
-    fn ops(&mut self, ops: &[mir::Op], around: &Around) -> Result<Vec<Op<Cube>>, Less> {
+    fn ops(&mut self, ops: &[mir::Op], around: &Surroundings) -> Result<Vec<Op<Cube>>, PlanReduction> {
         let loops: Vec<&mir::Op> =
             ops.iter().filter(|op| matches!(op, mir::Op::Loop(_) | mir::Op::Cases(_))).collect();
         let is_block =
@@ -320,7 +328,9 @@ impl Lowering<'_> {
         let any_block = loops.iter().any(is_block);
         let opens_block = !around.block && any_block && loops.iter().all(is_block);
         if !around.block && any_block && !opens_block && loops.iter().any(|op| shares(op)) {
-            return Err(Less::SharedSums("block loops of two branches open at different depths".into()));
+            return Err(PlanReduction::SharedSums(
+                "block loops of two branches open at different depths".into(),
+            ));
         }
         // Shared sums that open further in have barriers, which a register sum can't hold.
         let opens_inside = !around.block && loops.iter().any(|op| !is_block(op) && shares(op));
@@ -339,7 +349,7 @@ impl Lowering<'_> {
             && !around.accumulating
             && !opens_inside
             && !caches_inside;
-        let mut inside = Around {
+        let mut inside = Surroundings {
             accumulating: around.accumulating || accumulate,
             trees: around.trees || (loops.len() > 1 && !accumulate),
             ..around.clone()
@@ -385,14 +395,14 @@ impl Lowering<'_> {
         &mut self,
         ops: &[mir::Op],
         buffers: &[(BufferId, bool)],
-        around: &Around,
+        around: &Surroundings,
         filled: usize,
         out: &mut Vec<Op<Cube>>,
-    ) -> Result<(), Less> {
+    ) -> Result<(), PlanReduction> {
         let loops = || ops.iter().filter_map(as_loop);
         let open = |l: &mir::Loop| {
             let name = &l.var.name;
-            Less::SharedSums(format!(
+            PlanReduction::SharedSums(format!(
                 "an iteration of `{name}` covers a number of rows that only the call knows (tile the rows, tile(batch, b0, b1, 64))"
             ))
         };
@@ -407,7 +417,7 @@ impl Lowering<'_> {
             }
         });
         if let Some(name) = shared_out {
-            return Err(Less::SharedSums(format!(
+            return Err(PlanReduction::SharedSums(format!(
                 "the grid loop `{name}` shares rows out inside the block loops"
             )));
         }
@@ -452,7 +462,12 @@ impl Lowering<'_> {
     }
 
     /// A statement, but for what stands round it.
-    fn one(&mut self, op: &mir::Op, around: &Around, out: &mut Vec<Op<Cube>>) -> Result<(), Less> {
+    fn one(
+        &mut self,
+        op: &mir::Op,
+        around: &Surroundings,
+        out: &mut Vec<Op<Cube>>,
+    ) -> Result<(), PlanReduction> {
         match op {
             mir::Op::Loop(l) => self.one_loop(l, around, out)?,
             mir::Op::Cases(c) => {
@@ -480,10 +495,15 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn one_loop(&mut self, l: &mir::Loop, around: &Around, out: &mut Vec<Op<Cube>>) -> Result<(), Less> {
+    fn one_loop(
+        &mut self,
+        l: &mir::Loop,
+        around: &Surroundings,
+        out: &mut Vec<Op<Cube>>,
+    ) -> Result<(), PlanReduction> {
         let range = self.builder.range(&l.var);
         let map = match l.mode {
-            Mode::Gpu(dim) => Map::Own(Mapped { dim, single: self.single(l, dim) }),
+            Mode::Gpu(dim) => Map::Own(MappedLoop { dim, single: self.single(l, dim) }),
             Mode::Serial | Mode::Parallel => self.builder.serial(l),
         };
         let inside = entered(l, around);
@@ -497,9 +517,9 @@ impl Lowering<'_> {
     fn guard(
         &mut self,
         op: &mir::Op,
-        inside: &mut Around,
-        make: impl FnOnce(&mut Self, &Around, &mut Vec<Op<Cube>>) -> Result<(), Less>,
-    ) -> Result<Vec<Op<Cube>>, Less> {
+        inside: &mut Surroundings,
+        make: impl FnOnce(&mut Self, &Surroundings, &mut Vec<Op<Cube>>) -> Result<(), PlanReduction>,
+    ) -> Result<Vec<Op<Cube>>, PlanReduction> {
         let dims = match self.has_barrier(op, inside) {
             true => Vec::new(),
             false => self.unmapped(std::slice::from_ref(op), inside),
@@ -510,7 +530,7 @@ impl Lowering<'_> {
         Ok(if dims.is_empty() { out } else { vec![Op::Own(Statement::Only { dims, body: out })] })
     }
 
-    fn has_barrier(&self, op: &mir::Op, around: &Around) -> bool {
+    fn has_barrier(&self, op: &mir::Op, around: &Surroundings) -> bool {
         let mut buffers = Vec::new();
         buffers_of(op, &mut buffers);
         self.caches(op) || (!around.block && buffers.iter().any(|(b, _)| self.is_shared(*b)))
@@ -530,14 +550,14 @@ impl Lowering<'_> {
     }
 
     /// Launch dimensions that no loop on the way to any walk of these has.
-    fn unmapped(&self, ops: &[mir::Op], around: &Around) -> Vec<GpuDim> {
+    fn unmapped(&self, ops: &[mir::Op], around: &Surroundings) -> Vec<GpuDim> {
         let mut paths = Vec::new();
         walk_paths(ops, around, &mut paths);
         let none = |dim: &GpuDim| !paths.is_empty() && paths.iter().all(|p| !p.dims.contains(dim));
         self.dims.iter().copied().filter(none).collect()
     }
 
-    fn cache_rows(&mut self, ops: &[mir::Op], around: &mut Around, out: &mut Vec<Op<Cube>>) {
+    fn cache_rows(&mut self, ops: &[mir::Op], around: &mut Surroundings, out: &mut Vec<Op<Cube>>) {
         let Some((name, window)) = &around.inside else { return };
         let directive = format!("cache({name})");
         if !self.allowed.cached_rows {
@@ -568,7 +588,7 @@ impl Lowering<'_> {
 
     /// How many trees side by side these statements walk, where loops round them deal the forest out in groups of so
     /// many: the running tree is then always the first of its group.
-    fn group(&self, ops: &[mir::Op], around: &Around) -> Option<u32> {
+    fn group(&self, ops: &[mir::Op], around: &Surroundings) -> Option<u32> {
         let at = Extents { batch: 1, trees: self.builder.trees, threads: self.builder.threads };
         let number = |size: &Size| (!size.depends_on_batch()).then(|| size.resolve(at));
         let (_, step) = around.tree_loops.last()?;
@@ -577,7 +597,7 @@ impl Lowering<'_> {
         around.tree_loops.iter().all(|(start, step)| whole(start) && whole(step)).then_some(group)
     }
 
-    fn cache_trees(&mut self, ops: &[mir::Op], around: &mut Around, out: &mut Vec<Op<Cube>>) {
+    fn cache_trees(&mut self, ops: &[mir::Op], around: &mut Surroundings, out: &mut Vec<Op<Cube>>) {
         let Some((name, _)) = &around.inside else { return };
         let directive = format!("cache({name})");
         if !self.allowed.cached_trees {

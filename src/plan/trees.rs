@@ -121,7 +121,7 @@ impl Trees {
 /// What is said where probabilities are needed and there are none.
 pub(super) fn wants_profile() -> String {
     "it goes by how many rows come to each leaf; count that with fangorn profile MODEL --rows ROWS -o PROFILE and hand \
-     over --profile PROFILE, in Rust a Profile to Predictor::with_profile, ForestOp::with_profile or \
+     over --profile PROFILE, in Rust a Profile to Predictor::builder, ForestOp::builder or \
      ForestModuleConfig::with_profile"
         .to_owned()
 }

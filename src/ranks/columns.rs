@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    Asks, Column, RanksError, Width,
-    split::{Sets, Split},
+    Column, ColumnKind, RanksError, Width,
+    split::{RankSplit, Sets},
 };
 use crate::forest::{Forest, Node, Predicate, Real, Side};
 
@@ -16,7 +16,7 @@ const MOST_COLUMNS: usize = 1 << 24;
 struct Group {
     feature: u32,
     missing: Side,
-    /// Index of the least in [`Asked::thresholds`].
+    /// Index of the least in [`ForestQuestions::thresholds`].
     first: u32,
     count: u32,
 }
@@ -26,7 +26,7 @@ type Question = (u32, Side, Predicate);
 
 /// Everything a forest asks, each thing once.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ForestQuestions {
     /// Of all groups, ascending within each.
     pub(super) thresholds: Vec<Real>,
     pub(super) sets: Sets,
@@ -40,15 +40,15 @@ pub(super) struct Asked {
 
 /// Which columns there are, and where to find the one that answers a split.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct ColumnIndex {
     pub(super) columns: Vec<Column>,
-    /// The first column of each of [`Asked::groups`].
+    /// The first column of each of [`ForestQuestions::groups`].
     first: Vec<u32>,
     questions: HashMap<Question, u32>,
     width: Width,
 }
 
-impl Asked {
+impl ForestQuestions {
     pub(super) fn of(forest: &Forest) -> Result<Self, RanksError> {
         let sets = Sets::of(forest);
         let mut thresholds: Vec<(u32, bool, f64)> = Vec::new();
@@ -56,10 +56,10 @@ impl Asked {
         let mut alone = None;
         for node in forest.trees.iter().flat_map(|t| &t.nodes) {
             let Node::Split { feature, predicate, missing, .. } = *node else { continue };
-            match Split::of(predicate, missing, &sets) {
-                Split::Constant(_) => alone = alone.or(Some(feature)),
-                Split::Threshold(t) => thresholds.push((feature, missing == Side::Right, t)),
-                Split::Question(predicate) => {
+            match RankSplit::of(predicate, missing, &sets) {
+                RankSplit::Constant(_) => alone = alone.or(Some(feature)),
+                RankSplit::Threshold(t) => thresholds.push((feature, missing == Side::Right, t)),
+                RankSplit::Question(predicate) => {
                     let question = (feature, missing, predicate);
                     known.entry(question).or_insert_with(|| questions.push(question));
                 }
@@ -104,7 +104,7 @@ impl Asked {
     ///
     /// # Errors
     /// More of them than a node can name.
-    pub(super) fn places(&self, width: Width) -> Result<Places, RanksError> {
+    pub(super) fn places(&self, width: Width) -> Result<ColumnIndex, RanksError> {
         let columns = self.columns(width);
         if columns >= MOST_COLUMNS {
             return Err(RanksError::Columns { columns, width });
@@ -113,7 +113,7 @@ impl Asked {
         // A stable sort keeps those of one feature in their order.
         questions.sort_by_key(|(feature, ..)| *feature);
         let mut questions = questions.into_iter().peekable();
-        let mut places = Places {
+        let mut places = ColumnIndex {
             columns: Vec::with_capacity(columns),
             first: Vec::with_capacity(self.groups.len()),
             questions: HashMap::new(),
@@ -132,23 +132,23 @@ impl Asked {
             places.columns.push(Column {
                 feature,
                 missing: Side::Left,
-                asks: Asks::Thresholds { first: 0, count: 0 },
+                asks: ColumnKind::Thresholds { first: 0, count: 0 },
             });
         }
         Ok(places)
     }
 
     /// The column and the whole threshold that decide as a split does, and whether rows that are at least it go left.
-    pub(super) fn decides(&self, places: &Places, node: (u32, Side, Predicate)) -> Decision {
+    pub(super) fn decides(&self, places: &ColumnIndex, node: (u32, Side, Predicate)) -> Decision {
         let (feature, missing, predicate) = node;
-        match Split::of(predicate, missing, &self.sets) {
+        match RankSplit::of(predicate, missing, &self.sets) {
             // No rank is below 0.
-            Split::Constant(side) => Decision { column: 0, threshold: 0, swapped: side == Side::Left },
-            Split::Question(predicate) => {
+            RankSplit::Constant(side) => Decision { column: 0, threshold: 0, swapped: side == Side::Left },
+            RankSplit::Question(predicate) => {
                 let column = places.questions[&(feature, missing, predicate)];
                 Decision { column, threshold: 1, swapped: false }
             }
-            Split::Threshold(t) => {
+            RankSplit::Threshold(t) => {
                 let key = |feature, missing| (feature, missing == Side::Right);
                 let wanted = key(feature, missing);
                 let group = self.groups.partition_point(|g| key(g.feature, g.missing) < wanted);
@@ -176,12 +176,13 @@ pub(super) struct Decision {
     pub(super) swapped: bool,
 }
 
-impl Places {
+impl ColumnIndex {
     fn push_slices(&mut self, group: Group) {
         let largest = self.width.largest();
         for slice in 0..group.count.div_ceil(largest) {
             let done = slice * largest;
-            let asks = Asks::Thresholds { first: group.first + done, count: largest.min(group.count - done) };
+            let asks =
+                ColumnKind::Thresholds { first: group.first + done, count: largest.min(group.count - done) };
             self.columns.push(Column { feature: group.feature, missing: group.missing, asks });
         }
     }
@@ -189,6 +190,6 @@ impl Places {
     fn push_question(&mut self, question: Question) {
         let (feature, missing, predicate) = question;
         self.questions.insert(question, self.columns.len() as u32);
-        self.columns.push(Column { feature, missing, asks: Asks::Question { predicate } });
+        self.columns.push(Column { feature, missing, asks: ColumnKind::Question { predicate } });
     }
 }

@@ -94,7 +94,7 @@ impl Choice {
 
 /// What a [`Column`] says of its feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Asks {
+pub enum ColumnKind {
     /// The rank among thresholds `first .. first + count` of [`Ranks::thresholds`]. A missing value has rank 0 where it
     /// goes left and `count` where it goes right.
     Thresholds {
@@ -118,7 +118,7 @@ pub struct Column {
     /// Where its missing values go.
     pub missing: Side,
     /// What is said of it.
-    pub asks: Asks,
+    pub asks: ColumnKind,
 }
 
 /// A forest that can't be put on ranks, and the remedy.
@@ -160,7 +160,7 @@ pub enum RanksError {
 /// Ranker::new(&ranks).rank(&Rows::new(&row, row.len())?, &mut ranked)?;
 ///
 /// let ranked: Vec<f32> = ranked.into_iter().map(f32::from).collect();
-/// assert_eq!(reference::slots(ranks.forest(), &ranked), reference::slots(&forest, &row));
+/// assert_eq!(reference::leaf_slots(ranks.forest(), &ranked), reference::leaf_slots(&forest, &row));
 /// # Ok::<(), fangorn::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -183,7 +183,7 @@ impl Ranks {
     /// As [`Ranks::new`].
     pub fn columns_of(forest: &Forest, width: Width) -> Result<(usize, usize), RanksError> {
         forest.verify()?;
-        let asked = columns::Asked::of(forest)?;
+        let asked = columns::ForestQuestions::of(forest)?;
         let all = asked.bytes(width) / width.bytes();
         Ok((all - asked.questions(), asked.questions()))
     }
@@ -194,7 +194,7 @@ impl Ranks {
     /// A forest that does not verify, or that takes more columns than a node can name.
     pub fn new(forest: &Forest, choice: Choice) -> Result<Self, RanksError> {
         forest.verify()?;
-        let asked = columns::Asked::of(forest)?;
+        let asked = columns::ForestQuestions::of(forest)?;
         let width = match choice {
             Choice::U8 => Width::U8,
             Choice::U16 => Width::U16,
@@ -252,7 +252,7 @@ impl Ranks {
     pub fn threshold_keys(&self) -> Vec<u32> {
         let mut keys: Vec<u32> = self.thresholds_f32().into_iter().map(key).collect();
         for column in &self.columns {
-            if let (Asks::Thresholds { first, count }, Side::Left) = (column.asks, column.missing) {
+            if let (ColumnKind::Thresholds { first, count }, Side::Left) = (column.asks, column.missing) {
                 // No overflow: the threshold above infinity is in columns of the other side only.
                 keys[first as usize..][..count as usize].iter_mut().for_each(|k| *k += 1);
             }

@@ -1,13 +1,13 @@
 //! The forest on ranks.
 
 use super::{
-    Asks, Column,
-    columns::{Asked, Decision, Places},
+    Column, ColumnKind,
+    columns::{ColumnIndex, Decision, ForestQuestions},
 };
 use crate::forest::{CompareType, Feature, Forest, Node, Predicate, Real, Side, Tree};
 
 /// The same trees, each split a compare of a rank column.
-pub(super) fn on_ranks(forest: &Forest, asked: &Asked, places: &Places) -> Forest {
+pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &ColumnIndex) -> Forest {
     let node = |node: &Node| match *node {
         Node::Leaf { .. } => *node,
         Node::Split { feature, predicate, missing, left, right } => {
@@ -44,13 +44,13 @@ fn feature(forest: &Forest, column: &Column) -> Feature {
     let own = own.unwrap_or_else(|| format!("x[{}]", column.feature));
     let missing = if column.missing == Side::Left { "left" } else { "right" };
     let name = match column.asks {
-        Asks::Thresholds { first, count } => {
+        ColumnKind::Thresholds { first, count } => {
             format!(
                 "{own} among thresholds {first}..{}, missing {missing}",
                 u64::from(first) + u64::from(count)
             )
         }
-        Asks::Question { predicate } => format!("{own} {predicate}, missing {missing}"),
+        ColumnKind::Question { predicate } => format!("{own} {predicate}, missing {missing}"),
     };
     Feature { name: Some(name), ..Feature::default() }
 }

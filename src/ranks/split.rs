@@ -6,7 +6,7 @@ use crate::forest::{CategoryRule, CategorySet, Forest, Predicate, Side};
 
 /// What a split comes to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Split {
+pub(super) enum RankSplit {
     /// Every row goes to this side.
     Constant(Side),
     /// Below a threshold, which is not -0; NaN stands for the one above infinity.
@@ -15,7 +15,7 @@ pub(super) enum Split {
     Question(Predicate),
 }
 
-impl Split {
+impl RankSplit {
     /// What a predicate comes to.
     pub(super) fn of(predicate: Predicate, missing: Side, sets: &Sets) -> Self {
         match (predicate, missing) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Asks, Ranks, Side};
+use super::{ColumnKind, Ranks, Side};
 
 impl fmt::Display for Ranks {
     /// ```text
@@ -18,10 +18,10 @@ impl fmt::Display for Ranks {
             let missing = if column.missing == Side::Left { "left" } else { "right" };
             write!(f, "  {c}: x[{}], missing {missing}, ", column.feature)?;
             match column.asks {
-                Asks::Thresholds { first, count } => {
+                ColumnKind::Thresholds { first, count } => {
                     writeln!(f, "thresholds {:?}", &self.thresholds[first as usize..][..count as usize])?;
                 }
-                Asks::Question { predicate } => writeln!(f, "{predicate}")?,
+                ColumnKind::Question { predicate } => writeln!(f, "{predicate}")?,
             }
         }
         for (i, set) in self.sets.iter().enumerate() {

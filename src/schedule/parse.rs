@@ -31,9 +31,9 @@ struct Wrong<'a> {
     what: String,
 }
 
-type Read<'a, T> = Result<T, Wrong<'a>>;
+type ParseResult<'a, T> = Result<T, Wrong<'a>>;
 
-fn wrong<T>(at: &str, what: impl Into<String>) -> Read<'_, T> {
+fn wrong<T>(at: &str, what: impl Into<String>) -> ParseResult<'_, T> {
     Err(Wrong { at, what: what.into() })
 }
 
@@ -59,7 +59,7 @@ fn column(line: &str, at: &str) -> usize {
     line.char_indices().take_while(|(i, _)| *i < before).count() + 1
 }
 
-fn parse_line(whole: &str) -> Read<'_, Option<Directive>> {
+fn parse_line(whole: &str) -> ParseResult<'_, Option<Directive>> {
     let line = whole.split('#').next().unwrap_or(whole).trim();
     if line.is_empty() {
         return Ok(None);
@@ -109,7 +109,7 @@ fn closing(rest: &str) -> Option<usize> {
 }
 
 /// `walk`, `blend` or `blend(levels)`.
-fn evaluation(how: &str) -> Read<'_, Evaluation> {
+fn evaluation(how: &str) -> ParseResult<'_, Evaluation> {
     match how {
         "walk" => return Ok(Evaluation::Walk),
         "blend" => return Ok(Evaluation::Blend),
@@ -129,7 +129,7 @@ fn evaluation(how: &str) -> Read<'_, Evaluation> {
 }
 
 /// The arguments without the braces round all of them.
-fn unbraced(inside: &str) -> Read<'_, &str> {
+fn unbraced(inside: &str) -> ParseResult<'_, &str> {
     let inside = inside.trim();
     let list = match inside.strip_prefix('{') {
         None => inside,
@@ -148,7 +148,7 @@ fn unbraced(inside: &str) -> Read<'_, &str> {
 }
 
 /// `i0, i1, t0;`: says nothing, since `tile` and `split` name what they make.
-fn index_variables(declared: &str) -> Read<'_, ()> {
+fn index_variables(declared: &str) -> ParseResult<'_, ()> {
     let names = declared.trim_end_matches([';', ' ', '\t']);
     match names.split(',').map(str::trim).find(|n| !is_name(n)) {
         None => Ok(()),
@@ -157,7 +157,7 @@ fn index_variables(declared: &str) -> Read<'_, ()> {
 }
 
 /// `batch = schedule.GetBatchIndex();` or the same of `tree`: says nothing, since these are their names already.
-fn given_variable(declared: &str) -> Read<'_, ()> {
+fn given_variable(declared: &str) -> ParseResult<'_, ()> {
     let statement = declared.trim_end_matches([';', ' ', '\t']);
     match statement.split_once('=').map(|(name, of)| (name.trim(), of.trim())) {
         Some(("batch", "schedule.GetBatchIndex()") | ("tree", "schedule.GetTreeIndex()")) => Ok(()),
@@ -169,7 +169,7 @@ fn given_variable(declared: &str) -> Read<'_, ()> {
     }
 }
 
-fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> Read<'a, Directive> {
+fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> ParseResult<'a, Directive> {
     let usage = |form: &str| wrong(name, format!("expected `{form}`, found {} argument(s)", arguments.len()));
     let mut lower = name.to_owned();
     // Listings in C++ capitalise the first letter.
@@ -293,7 +293,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// A variable in use: a name, or the path to a copy of it, `t0.batch`.
-fn variable(name: &str) -> Read<'_, String> {
+fn variable(name: &str) -> ParseResult<'_, String> {
     match name.split('.').all(is_name) {
         true => Ok(name.to_owned()),
         false => wrong(
@@ -304,7 +304,7 @@ fn variable(name: &str) -> Read<'_, String> {
 }
 
 /// A name for a new variable.
-fn fresh(name: &str) -> Read<'_, String> {
+fn fresh(name: &str) -> ParseResult<'_, String> {
     match is_name(name) {
         true => Ok(name.to_owned()),
         false => wrong(
@@ -314,19 +314,19 @@ fn fresh(name: &str) -> Read<'_, String> {
     }
 }
 
-fn number<'a>(text: &'a str, of: &str) -> Read<'a, u32> {
+fn number<'a>(text: &'a str, of: &str) -> ParseResult<'a, u32> {
     text.parse().or_else(|_| wrong(text, format!("`{text}` is no number {of} below 2^32")))
 }
 
 /// `term` or `term/term`.
-fn size(text: &str) -> Read<'_, Size> {
+fn size(text: &str) -> ParseResult<'_, Size> {
     match text.split_once('/') {
         None => term(text),
         Some((a, b)) => Ok(term(a)? / term(b)?),
     }
 }
 
-fn term(text: &str) -> Read<'_, Size> {
+fn term(text: &str) -> ParseResult<'_, Size> {
     let text = text.trim();
     match text {
         "batch" | "batch_size" | "N_batch" => return Ok(Size::Batch),

@@ -22,7 +22,7 @@ mod fixed;
 
 use std::fmt;
 
-pub use crate::forest::Accumulator;
+pub(crate) use crate::forest::Accumulator;
 pub use fixed::FixedPoint;
 
 #[cfg(doc)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use fangorn::{
     Error,
-    op::{Epilogue, ForestOp, Step, then},
+    op::{Epilogue, EpilogueStep, ForestOp, forest_with_epilogue},
     schedule::{Preset, Schedule},
     sum::Contract,
 };
@@ -32,43 +32,51 @@ fn beside(rows: usize, width: usize, from: f32, device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(values, [rows, width]), device)
 }
 
-const HALF_AND_MORE: Step = Step::Affine { scale: 0.5, shift: 0.25 };
+const HALF_AND_MORE: EpilogueStep = EpilogueStep::Affine { scale: 0.5, shift: 0.25 };
 
-fn each(width: usize) -> Step {
-    Step::AffineEach {
+fn each(width: usize) -> EpilogueStep {
+    EpilogueStep::AffineEach {
         scale: (0..width).map(|o| 1.0 - o as f32 / 4.0).collect(),
         shift: (0..width).map(|o| o as f32 / 8.0 - 0.5).collect(),
     }
 }
 
 /// Every step, of a value alone and with its row.
-fn mixed(width: usize) -> [Vec<Step>; 2] {
-    let alone =
-        [Step::Add, Step::Multiply, HALF_AND_MORE, Step::Add, each(width), Step::Multiply, Step::Sigmoid];
-    let with_row = [each(width), Step::Softmax, Step::Add, Step::Softmax, each(width)];
+fn mixed(width: usize) -> [Vec<EpilogueStep>; 2] {
+    let alone = [
+        EpilogueStep::Add,
+        EpilogueStep::Multiply,
+        HALF_AND_MORE,
+        EpilogueStep::Add,
+        each(width),
+        EpilogueStep::Multiply,
+        EpilogueStep::Sigmoid,
+    ];
+    let with_row =
+        [each(width), EpilogueStep::Softmax, EpilogueStep::Add, EpilogueStep::Softmax, each(width)];
     [alone.to_vec(), with_row.to_vec()]
 }
 
 /// Every step by itself, behind others, and rounded to halves.
-fn epilogues(width: usize) -> Vec<Vec<Step>> {
+fn epilogues(width: usize) -> Vec<Vec<EpilogueStep>> {
     let [alone, with_row] = mixed(width);
     vec![
         vec![],
         vec![HALF_AND_MORE],
         vec![each(width)],
-        vec![Step::Sigmoid],
-        vec![Step::Softmax],
-        vec![Step::Add],
-        vec![Step::Multiply],
+        vec![EpilogueStep::Sigmoid],
+        vec![EpilogueStep::Softmax],
+        vec![EpilogueStep::Add],
+        vec![EpilogueStep::Multiply],
         alone,
         with_row,
-        vec![HALF_AND_MORE, Step::Cast(FloatDType::F16)],
-        vec![Step::Softmax, Step::Cast(FloatDType::F16)],
-        vec![Step::Multiply, Step::Cast(FloatDType::BF16)],
+        vec![HALF_AND_MORE, EpilogueStep::Cast(FloatDType::F16)],
+        vec![EpilogueStep::Softmax, EpilogueStep::Cast(FloatDType::F16)],
+        vec![EpilogueStep::Multiply, EpilogueStep::Cast(FloatDType::BF16)],
     ]
 }
 
-fn made(steps: Vec<Step>, of_values: bool) -> Arc<Epilogue> {
+fn made(steps: Vec<EpilogueStep>, of_values: bool) -> Arc<Epilogue> {
     let made = if of_values { Epilogue::of_values(steps) } else { Epilogue::of_margins(steps) };
     Arc::new(made.expect("steps that can follow one another"))
 }
@@ -79,15 +87,16 @@ fn same(what: &str, s: &Specimen, op: &Arc<ForestOp>, epilogue: &Arc<Epilogue>, 
     let width = epilogue.width(op);
     let tensors: Vec<_> =
         (0..epilogue.tensors()).map(|i| beside(s.count, width, i as f32 - 1.0, device)).collect();
-    let found = match then(rows(s, device), op.leaves(device), tensors.clone(), op, epilogue) {
-        Ok(found) => found,
-        Err(Error::Device(refused)) if epilogue.dtype() != DType::F32 => {
-            assert!(!device.supports_dtype(epilogue.dtype()), "{what}: {refused}");
-            assert!(refused.contains("cast"), "{what}: {refused}");
-            return false;
-        }
-        Err(error) => panic!("{what}: {error}"),
-    };
+    let found =
+        match forest_with_epilogue(rows(s, device), op.leaf_values(device), tensors.clone(), op, epilogue) {
+            Ok(found) => found,
+            Err(Error::Device(refused)) if epilogue.dtype() != DType::F32 => {
+                assert!(!device.supports_dtype(epilogue.dtype()), "{what}: {refused}");
+                assert!(refused.contains("cast"), "{what}: {refused}");
+                return false;
+            }
+            Err(error) => panic!("{what}: {error}"),
+        };
     assert_eq!((found.dims(), found.dtype()), ([s.count, width], epilogue.dtype()), "{what}");
     let of = if epilogue.follows_values() { op.values(rows(s, device)) } else { op.margins(rows(s, device)) };
     let expected = floats(epilogue.by_operations(of.expect(&what), &tensors));
@@ -123,7 +132,7 @@ fn steps_are_what_tensor_operations_make_of_margins_and_values() {
         for model in ["vector-leaf", "poisson", "catboost-rmse-with-uncertainty", "no-trees"] {
             let s = support::named(model);
             let op = Arc::new(ForestOp::new(s.forest.clone()).expect(model));
-            for steps in mixed(op.values_width()) {
+            for steps in mixed(op.width()) {
                 stored += usize::from(same(name, &s, &op, &made(steps, true), &device));
             }
         }
@@ -150,7 +159,7 @@ fn every_schedule_ends_with_the_same_steps() {
         let atomic = Schedule::parse(atomic).expect("a schedule");
         for (schedule_name, schedule) in presets.into_iter().chain([("atomic", atomic)]) {
             let what = format!("{schedule_name} on {name}");
-            let op = Arc::new(ForestOp::with_schedule(s.forest.clone(), schedule).expect(&what));
+            let op = Arc::new(ForestOp::builder(s.forest.clone()).schedule(schedule).build().expect(&what));
             match op.margins(rows(&s, &device)) {
                 Ok(_) => {}
                 Err(refused) => {
@@ -170,7 +179,7 @@ fn sums_that_keep_a_contract_are_followed_too() {
     for (name, device) in devices() {
         let s = support::named("churn");
         for (sum, of_values) in [(Contract::Tree, true), (Contract::Exact, false)] {
-            let op = ForestOp::new(s.forest.clone()).and_then(|op| op.with_sum(sum)).expect(name);
+            let op = ForestOp::builder(s.forest.clone()).sum(sum).build().expect(name);
             let op = Arc::new(op);
             for steps in mixed(op.outputs()) {
                 same(&format!("{sum} on {name}"), &s, &op, &made(steps, of_values), &device);
@@ -181,25 +190,27 @@ fn sums_that_keep_a_contract_are_followed_too() {
 
 #[test]
 fn steps_that_can_not_be_taken_are_errors() {
-    let refused = |steps: Vec<Step>| Epilogue::of_margins(steps).expect_err("refused").to_string();
-    assert!(refused(vec![Step::Add; 5]).contains("at most 4"));
-    assert!(refused(vec![Step::Cast(FloatDType::F16), Step::Sigmoid]).contains("step 0"));
-    assert!(refused(vec![Step::Cast(FloatDType::F64)]).contains("F64"));
-    let uneven = Step::AffineEach { scale: vec![1.0; 2], shift: vec![1.0] };
-    assert!(refused(vec![Step::Sigmoid, uneven]).contains("step 1 has 2 scales and 1 shifts"));
+    let refused = |steps: Vec<EpilogueStep>| Epilogue::of_margins(steps).expect_err("refused").to_string();
+    assert!(refused(vec![EpilogueStep::Add; 5]).contains("at most 4"));
+    assert!(refused(vec![EpilogueStep::Cast(FloatDType::F16), EpilogueStep::Sigmoid]).contains("step 0"));
+    assert!(refused(vec![EpilogueStep::Cast(FloatDType::F64)]).contains("F64"));
+    let uneven = EpilogueStep::AffineEach { scale: vec![1.0; 2], shift: vec![1.0] };
+    assert!(refused(vec![EpilogueStep::Sigmoid, uneven]).contains("step 1 has 2 scales and 1 shifts"));
     let s = support::named("softprob");
     for (name, device) in devices() {
         let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
-        let call = |tensors: Vec<Tensor<2>>, steps: Vec<Step>| {
+        let call = |tensors: Vec<Tensor<2>>, steps: Vec<EpilogueStep>| {
             let epilogue = made(steps, false);
-            then(rows(&s, &device), op.leaves(&device), tensors, &op, &epilogue).expect_err(name).to_string()
+            forest_with_epilogue(rows(&s, &device), op.leaf_values(&device), tensors, &op, &epilogue)
+                .expect_err(name)
+                .to_string()
         };
-        assert!(call(vec![], vec![Step::Add]).contains("0 tensors"), "{name}");
+        assert!(call(vec![], vec![EpilogueStep::Add]).contains("0 tensors"), "{name}");
         let one = beside(s.count, 1, 0.0, &device);
         assert!(call(vec![one.clone()], vec![]).contains("1 tensors"), "{name}");
-        let narrow = call(vec![one], vec![Step::Add]);
+        let narrow = call(vec![one], vec![EpilogueStep::Add]);
         assert!(narrow.contains(&format!("[{}, {}]", s.count, op.outputs())), "{name}: {narrow}");
-        let of_three = Step::AffineEach { scale: vec![1.0; 3], shift: vec![0.0; 3] };
+        let of_three = EpilogueStep::AffineEach { scale: vec![1.0; 3], shift: vec![0.0; 3] };
         assert!(call(vec![], vec![of_three]).contains("3 outputs, the forest has 5"), "{name}");
     }
 }
@@ -210,9 +221,18 @@ fn tensors_may_lie_in_any_strides() {
     let s = support::named("softprob");
     for (name, device) in devices() {
         let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
-        let (width, epilogue) = (op.outputs(), made(vec![Step::Add], false));
+        let (width, epilogue) = (op.outputs(), made(vec![EpilogueStep::Add], false));
         let call = |beside: Tensor<2>| {
-            floats(then(rows(&s, &device), op.leaves(&device), vec![beside], &op, &epilogue).expect(name))
+            floats(
+                forest_with_epilogue(
+                    rows(&s, &device),
+                    op.leaf_values(&device),
+                    vec![beside],
+                    &op,
+                    &epilogue,
+                )
+                .expect(name),
+            )
         };
         let plain = beside(s.count, width, 0.0, &device);
         let expected = call(plain.clone());
@@ -236,8 +256,8 @@ fn halves_are_stored_where_the_device_has_them_and_refused_by_name_elsewhere() {
             [(FloatDType::F16, DType::F16, 1.0 / 1024.0), (FloatDType::BF16, DType::BF16, 1.0 / 128.0)]
         {
             let what = format!("{dtype:?} on {name}");
-            let epilogue = made(vec![Step::Cast(to)], false);
-            match then(rows(&s, &device), op.leaves(&device), vec![], &op, &epilogue) {
+            let epilogue = made(vec![EpilogueStep::Cast(to)], false);
+            match forest_with_epilogue(rows(&s, &device), op.leaf_values(&device), vec![], &op, &epilogue) {
                 Ok(found) => {
                     assert_eq!(has(&device, name, dtype), Some(true), "{what}");
                     assert_eq!((found.dtype(), found.dims()), (dtype, [s.count, op.outputs()]), "{what}");
@@ -278,10 +298,10 @@ fn nothing_is_still_nothing() {
     let s = support::named("softprob");
     for (name, device) in devices() {
         let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
-        let epilogue = made(vec![Step::Add, Step::Softmax], false);
+        let epilogue = made(vec![EpilogueStep::Add, EpilogueStep::Softmax], false);
         let x = Tensor::<2>::zeros([0, s.columns()], &device);
         let none = Tensor::<2>::zeros([0, op.outputs()], &device);
-        let found = then(x, op.leaves(&device), vec![none], &op, &epilogue).expect(name);
+        let found = forest_with_epilogue(x, op.leaf_values(&device), vec![none], &op, &epilogue).expect(name);
         assert_eq!(found.dims(), [0, op.outputs()], "{name}");
     }
 }
@@ -290,11 +310,12 @@ fn nothing_is_still_nothing() {
 fn capture_records_it_with_its_tensors() {
     let s = support::named("softprob");
     let op = Arc::new(ForestOp::new(s.forest.clone()).expect("op"));
-    let epilogue = made(vec![Step::Add, Step::Cast(FloatDType::F16)], false);
+    let epilogue = made(vec![EpilogueStep::Add, EpilogueStep::Cast(FloatDType::F16)], false);
     let device = Device::capture();
     let graph = device.capture_scope(|scope| {
         let tensors = vec![beside(s.count, op.outputs(), 0.0, &device)];
-        let made = then(rows(&s, &device), op.leaves(&device), tensors, &op, &epilogue).expect("recorded");
+        let made = forest_with_epilogue(rows(&s, &device), op.leaf_values(&device), tensors, &op, &epilogue)
+            .expect("recorded");
         assert_eq!((made.dims(), made.dtype()), ([s.count, op.outputs()], DType::F16));
         scope.complete([], [])
     });
@@ -309,9 +330,9 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
     use burn::backend::DispatchDevice;
     use fangorn::{
         cube::Executable,
-        plan::{Emit, Number, RowType, Tail, TailStep},
+        plan::{EpilogueOp, EpiloguePlan, Number},
     };
-    use fangorn_kernels::{Buffer, Rows, TailInputs};
+    use fangorn_kernels::{Buffer, EpilogueInputs, Rows};
 
     let Some((_, device)) = support::gpu() else { return };
     let DispatchDevice::Cube(device) = device.as_dispatch() else { panic!("a cubecl device") };
@@ -331,7 +352,7 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
     };
     let leaves: Vec<f32> = s.forest.leaf_values.iter().map(|v| v.0 as f32).collect();
     let beside: Vec<f32> = (0..batch * width).map(|i| i as f32).collect();
-    let inputs = TailInputs { tensors: vec![upload(&beside)], each: vec![], numbers: vec![2.0, 1.0] };
+    let inputs = EpilogueInputs { tensors: vec![upload(&beside)], each: vec![], numbers: vec![2.0, 1.0] };
     let halves = device_has_halves(&client);
     let ranked = Preset::Default.schedule(&s.forest, true).to_string() + "\nranks(u8)";
     let ranked = Schedule::parse(&ranked).expect("a schedule");
@@ -341,7 +362,7 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
         (Contract::Any, ranked),
         (Contract::Tree, Preset::TahoeDirect.schedule(&s.forest, true)),
     ] {
-        let made = Executable::with_sum(&client, &s.forest, &schedule, Emit::Margins, RowType::F32, sum);
+        let made = Executable::builder(&client, &s.forest).schedule(schedule.clone()).sum(sum).build();
         let made = match made {
             Ok(made) => made,
             Err(refused) if support::lacks_shared_memory(&refused) => continue,
@@ -349,8 +370,8 @@ fn pieces_take_their_part_of_what_stands_beside_them() {
         };
         let numbers = [Some(Number::F32), halves.then_some(Number::F16)];
         for number in numbers.into_iter().flatten() {
-            let steps = vec![TailStep::Add { buffer: 0 }, TailStep::Affine { at: 0 }];
-            let exe = made.with_tail(Tail { steps, number, fused: false });
+            let steps = vec![EpilogueOp::Add { buffer: 0 }, EpilogueOp::Affine { at: 0 }];
+            let exe = made.with_epilogue(EpiloguePlan { steps, number, recorded: false });
             let run = |exe: &Executable| {
                 let bytes = batch * width * number.bytes() as usize;
                 let out = Buffer { handle: client.create_from_slice(&vec![0xfe; bytes]), len: batch * width };

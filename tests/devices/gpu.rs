@@ -9,9 +9,9 @@ use cubecl::client::Client;
 use fangorn::{
     cube::Executable,
     forest::reference,
-    plan::{Emit, Extents, GpuDim, Request, RowType, cube::Adders, lower},
+    plan::{Emit, Request, cube::Adders, lower},
     ranks::Choice,
-    schedule::{Device, Gpu, Preset, Schedule},
+    schedule::{Device, Extents, Gpu, GpuDim, Preset, Schedule},
     sum::Contract,
 };
 use fangorn_kernels::{Buffer, Rows, adders};
@@ -55,7 +55,7 @@ fn run(client: &Client, exe: &Executable, s: &Specimen, batch: usize, width: usi
 /// Runs a schedule for slots and margins and holds both against the reference; false if the driver can't.
 fn check(client: &Client, s: &Specimen, schedule: &Schedule, batches: &[usize], what: &str) -> bool {
     for emit in [Emit::Slots, Emit::Margins] {
-        let exe = match Executable::new(client, &s.forest, schedule, emit, RowType::F32) {
+        let exe = match Executable::builder(client, &s.forest).schedule(schedule.clone()).emit(emit).build() {
             Ok(exe) => exe,
             Err(refused) if support::lacks_shared_memory(&refused) => return false,
             Err(refused) => panic!("{what}: {refused}"),
@@ -64,8 +64,9 @@ fn check(client: &Client, s: &Specimen, schedule: &Schedule, batches: &[usize], 
             match emit {
                 Emit::Slots => {
                     let found = run(client, &exe, s, batch, s.forest.trees.len());
-                    let expected: Vec<u32> =
-                        (0..batch).flat_map(|r| reference::slots(&s.forest, s.row(r % s.count))).collect();
+                    let expected: Vec<u32> = (0..batch)
+                        .flat_map(|r| reference::leaf_slots(&s.forest, s.row(r % s.count)))
+                        .collect();
                     assert_eq!(found, expected, "{what}, batch {batch}");
                 }
                 _ => {
@@ -280,7 +281,7 @@ fn long_batches_go_in_pieces() {
     let (batch, outputs) = (300, s.forest.outputs as usize);
     for schedule in [direct, ranked.clone(), ranked.cache("b0")] {
         for sum in Contract::ALL {
-            let made = Executable::with_sum(&client, &s.forest, &schedule, Emit::Margins, RowType::F32, sum);
+            let made = Executable::builder(&client, &s.forest).schedule(schedule.clone()).sum(sum).build();
             let exe = match made {
                 Ok(exe) => exe,
                 Err(refused) if support::lacks_shared_memory(&refused) => continue,
@@ -301,7 +302,7 @@ fn no_rows_launch_nothing() {
     let Some(client) = client() else { return };
     let s = named("one-feature");
     let schedule = Preset::TahoeDirect.schedule(&s.forest, true);
-    let exe = Executable::new(&client, &s.forest, &schedule, Emit::Margins, RowType::F32).expect("made");
+    let exe = Executable::builder(&client, &s.forest).schedule(schedule.clone()).build().expect("made");
     assert!(run(&client, &exe, &s, 0, 1).is_empty());
 }
 
@@ -311,7 +312,7 @@ fn a_kernel_compares_integers_only() {
     let Some(client) = client() else { return };
     let s = named("category-partition");
     let schedule = Preset::Default.schedule(&s.forest, true);
-    let exe = Executable::new(&client, &s.forest, &schedule, Emit::Margins, RowType::F32).expect("made");
+    let exe = Executable::builder(&client, &s.forest).schedule(schedule.clone()).build().expect("made");
     let text = exe.source().expect("WGSL");
     assert!(text.contains("@compute"), "{text}");
     assert!(text.contains("workgroupBarrier"), "rows are cached:\n{text}");
@@ -353,7 +354,7 @@ fn a_walk_is_as_short_as_it_can_be() {
     let text = |walk: &str| {
         let rows = "tile(batch, b0, b1, 64)\ngpuDimension(b0, grid.x)\ngpuDimension(b1, block.x)\n";
         let schedule = Schedule::parse(&format!("{rows}{walk}")).expect("a schedule");
-        let exe = Executable::new(&client, &s.forest, &schedule, Emit::Margins, RowType::F32).expect("made");
+        let exe = Executable::builder(&client, &s.forest).schedule(schedule.clone()).build().expect("made");
         exe.source().expect("WGSL")
     };
     let count = |text: &str, what: &str| text.matches(what).count();

@@ -30,9 +30,9 @@ fn random_forests_give_what_the_reference_gives() {
         let rows = generate::rows(&forest, batch, seed);
         let what = format!("{} on {name}\n{}", preset.name(), forest.to_text());
         let schedule = preset.schedule(&forest, true);
-        let op = Arc::new(ForestOp::with_schedule(forest.clone(), schedule).expect("a preset"));
+        let op = Arc::new(ForestOp::builder(forest.clone()).schedule(schedule).build().expect("a preset"));
         let x = || Tensor::<2>::from_data(TensorData::new(rows.clone(), [batch, columns]), &device);
-        let slots = match op.slots(x()) {
+        let slots = match op.leaf_slots(x()) {
             Ok(slots) => slots,
             Err(refused) if support::lacks_shared_memory(&refused) => return Ok(()),
             Err(refused) => return Err(TestCaseError::fail(format!("{what}: {refused}"))),
@@ -40,7 +40,7 @@ fn random_forests_give_what_the_reference_gives() {
         let slots: Vec<i32> = slots.into_data().convert::<i32>().try_to_vec().expect("i32");
         let row = |r: usize| &rows[r * columns..][..columns];
         let expected: Vec<i32> =
-            (0..batch).flat_map(|r| reference::slots(&forest, row(r))).map(|slot| slot as i32).collect();
+            (0..batch).flat_map(|r| reference::leaf_slots(&forest, row(r))).map(|slot| slot as i32).collect();
         prop_assert_eq!(slots, expected, "{}", what);
         let margins: Vec<f32> = op.margins(x()).expect("as the slots").into_data().try_to_vec().expect("f32");
         assert_margins(&what, &forest, &margins, |r| reference::margins(&forest, row(r)));

@@ -8,11 +8,10 @@ use crate::support;
 use fangorn::{
     Forest,
     cube::Executable,
-    forest::{Aggregate, CompareType, Side, Targets, reference},
+    forest::{Accumulator, Aggregate, CompareType, Side, Targets, reference},
     op::ForestOp,
-    plan::{Emit, RowType},
     schedule::{Preset, Schedule},
-    sum::{Accumulator, Contract},
+    sum::Contract,
 };
 use support::Specimen;
 
@@ -58,9 +57,9 @@ fn same_bytes(models: &[Specimen], sum: Contract, margins: impl Fn(&Forest, &[u3
         }
         let (rows, outputs) = (s.count.min(40), s.forest.outputs as usize);
         let expected: Vec<f32> =
-            (0..rows).flat_map(|r| margins(&s.forest, &reference::slots(&s.forest, s.row(r)))).collect();
+            (0..rows).flat_map(|r| margins(&s.forest, &reference::leaf_slots(&s.forest, s.row(r)))).collect();
         for (name, schedule) in schedules(&s.forest) {
-            let made = Executable::with_sum(&client, &s.forest, &schedule, Emit::Margins, RowType::F32, sum);
+            let made = Executable::builder(&client, &s.forest).schedule(schedule.clone()).sum(sum).build();
             let exe = match made {
                 Ok(exe) => exe,
                 Err(refused) if support::lacks_shared_memory(&refused) => continue,
@@ -160,11 +159,11 @@ fn operators_keep_contracts_on_every_backend() {
         let rows = s.count.min(40);
         for (sum, margins) in kept {
             let expected: Vec<u32> = (0..rows)
-                .flat_map(|r| margins(&s.forest, &reference::slots(&s.forest, s.row(r))))
+                .flat_map(|r| margins(&s.forest, &reference::leaf_slots(&s.forest, s.row(r))))
                 .map(f32::to_bits)
                 .collect();
             for (name, device) in support::devices() {
-                let op = ForestOp::new(s.forest.clone()).and_then(|op| op.with_sum(sum)).expect("made");
+                let op = ForestOp::builder(s.forest.clone()).sum(sum).build().expect("made");
                 let op = std::sync::Arc::new(op);
                 for piece in [rows, 1, 7] {
                     let part = |first: usize| {

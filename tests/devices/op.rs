@@ -47,14 +47,14 @@ fn margins_values_and_slots_on_every_backend() {
                 reference_margins(s),
             );
             let slots: Vec<i32> = op
-                .slots(rows(s, &device))
+                .leaf_slots(rows(s, &device))
                 .expect(&what)
                 .into_data()
                 .convert::<i32>()
                 .try_to_vec()
                 .expect("i32");
             let expected: Vec<i32> = (0..s.count)
-                .flat_map(|r| reference::slots(&s.forest, s.row(r)))
+                .flat_map(|r| reference::leaf_slots(&s.forest, s.row(r)))
                 .map(|slot| slot as i32)
                 .collect();
             assert_eq!(slots, expected, "{what}");
@@ -103,10 +103,10 @@ fn halves_are_widened_exactly() {
             let widened: Vec<f32> = narrow.clone().convert::<f32>().try_to_vec().expect("f32");
             let x = Tensor::<2>::from_data(narrow, (&device, dtype));
             let slots: Vec<i32> =
-                op.slots(x).expect(name).into_data().convert::<i32>().try_to_vec().expect("i32");
+                op.leaf_slots(x).expect(name).into_data().convert::<i32>().try_to_vec().expect("i32");
             let expected: Vec<i32> = widened
                 .chunks(s.columns())
-                .flat_map(|r| reference::slots(&s.forest, r))
+                .flat_map(|r| reference::leaf_slots(&s.forest, r))
                 .map(|slot| slot as i32)
                 .collect();
             assert_eq!(slots, expected, "{dtype:?} on {name}");
@@ -119,13 +119,14 @@ fn every_half_decides_as_its_f32() {
     let s = support::named("one-feature");
     let f16: Vec<half::f16> = (0..=u16::MAX).map(half::f16::from_bits).collect();
     let bf16: Vec<half::bf16> = (0..=u16::MAX).map(half::bf16::from_bits).collect();
-    let expect =
-        |x: f32| reference::slots(&s.forest, &[x]).into_iter().map(|slot| slot as i32).collect::<Vec<_>>();
+    let expect = |x: f32| {
+        reference::leaf_slots(&s.forest, &[x]).into_iter().map(|slot| slot as i32).collect::<Vec<_>>()
+    };
     for (name, device) in devices().into_iter().filter(|(name, _)| *name != "ndarray") {
         let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
         let run = |data: TensorData, dtype: DType| -> Vec<i32> {
             let x = Tensor::<2>::from_data(data, (&device, dtype));
-            op.slots(x).expect(name).into_data().convert::<i32>().try_to_vec().expect("i32")
+            op.leaf_slots(x).expect(name).into_data().convert::<i32>().try_to_vec().expect("i32")
         };
         let found = run(TensorData::new(f16.clone(), [f16.len(), 1]), DType::F16);
         let expected: Vec<i32> = f16.iter().flat_map(|x| expect(x.to_f32())).collect();
@@ -146,7 +147,7 @@ fn leaf_values_have_an_exact_gradient() {
         let weight = |r: usize, o: usize| (r % 5) as f32 - o as f32;
         let mut expected = vec![0.0f32; s.forest.leaf_values.len()];
         for r in 0..s.count {
-            for (t, slot) in reference::slots(&s.forest, s.row(r)).into_iter().enumerate() {
+            for (t, slot) in reference::leaf_slots(&s.forest, s.row(r)).into_iter().enumerate() {
                 match &s.forest.targets {
                     fangorn::forest::Targets::One(targets) => {
                         expected[slot as usize] += weight(r, targets[t] as usize)
@@ -160,7 +161,7 @@ fn leaf_values_have_an_exact_gradient() {
         for (name, device) in devices() {
             let device = device.autodiff();
             let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
-            let leaves = op.leaves(&device).require_grad();
+            let leaves = op.leaf_values(&device).require_grad();
             let x = rows(&s, &device).require_grad();
             let weights: Vec<f32> =
                 (0..s.count * outputs).map(|i| weight(i / outputs, i % outputs)).collect();
@@ -222,9 +223,10 @@ fn wrong_input_is_an_error_and_not_a_panic() {
         assert!(forest(rows(&s, &device), leaves, &op).is_err(), "{name}: three leaves");
         let none = Tensor::<2>::zeros([0, s.columns()], &device);
         assert_eq!(op.margins(none.clone()).expect(name).dims(), [0, 1], "{name}");
-        assert_eq!(op.slots(none).expect(name).dims(), [0, s.forest.trees.len()], "{name}");
+        assert_eq!(op.leaf_slots(none).expect(name).dims(), [0, s.forest.trees.len()], "{name}");
         // An unmapped schedule is right on a CPU and refused on a GPU, where one unit would do all the work.
-        let serial = Arc::new(ForestOp::with_schedule(s.forest.clone(), Default::default()).expect(name));
+        let serial =
+            Arc::new(ForestOp::builder(s.forest.clone()).schedule(Schedule::default()).build().expect(name));
         let result = serial.margins(rows(&s, &device));
         match ["flex", "ndarray"].contains(&name) {
             true => assert!(result.is_ok(), "{name}"),
@@ -240,7 +242,10 @@ fn every_preset_runs_as_an_operator() {
         let gpu = !["flex", "ndarray"].contains(&name);
         for preset in Preset::ALL {
             let what = format!("{} on {name}", preset.name());
-            let op = ForestOp::with_schedule(s.forest.clone(), preset.schedule(&s.forest, gpu)).expect(&what);
+            let op = ForestOp::builder(s.forest.clone())
+                .schedule(preset.schedule(&s.forest, gpu))
+                .build()
+                .expect(&what);
             match Arc::new(op).margins(rows(&s, &device)) {
                 Ok(margins) => assert_margins(&what, &s.forest, &floats(margins), reference_margins(&s)),
                 Err(refused) => assert!(support::lacks_shared_memory(&refused), "{what}: {refused}"),
@@ -285,12 +290,12 @@ fn every_question_on_every_backend() {
     for compare in [CompareType::F32, CompareType::F64] {
         let forest = questions(compare);
         let expected: Vec<i32> =
-            x.iter().flat_map(|x| reference::slots(&forest, &[*x])).map(|slot| slot as i32).collect();
+            x.iter().flat_map(|x| reference::leaf_slots(&forest, &[*x])).map(|slot| slot as i32).collect();
         for (name, device) in devices() {
             let op = Arc::new(ForestOp::new(forest.clone()).expect(name));
             let rows = Tensor::<2>::from_data(TensorData::new(x.clone(), [x.len(), 1]), &device);
             let found: Vec<i32> =
-                op.slots(rows).expect(name).into_data().convert::<i32>().try_to_vec().expect("i32");
+                op.leaf_slots(rows).expect(name).into_data().convert::<i32>().try_to_vec().expect("i32");
             let trees = forest.trees.len();
             for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 let split = forest.trees[i % trees].nodes[0];
@@ -371,7 +376,7 @@ fn the_least_and_the_largest_leaf_on_every_backend() {
 #[test]
 fn a_profile_reaches_every_device() {
     let s = support::named("churn");
-    let expected: Vec<u32> = (0..s.count).flat_map(|r| reference::slots(&s.forest, s.row(r))).collect();
+    let expected: Vec<u32> = (0..s.count).flat_map(|r| reference::leaf_slots(&s.forest, s.row(r))).collect();
     let mut profile = Profile::new(&s.forest);
     profile.count(&s.forest, &expected).expect("slots of its rows");
     let expected: Vec<i32> = expected.into_iter().map(|slot| slot as i32).collect();
@@ -380,18 +385,19 @@ fn a_profile_reaches_every_device() {
         let rows_a_unit = Preset::TahoeDirect.schedule(&s.forest, on_gpu);
         let by_profile = format!("{rows_a_unit}\nsort(likely_leaf)\npeelWalk(tree, 90%)");
         let schedule = Schedule::parse(&by_profile).expect(name);
-        let op = || ForestOp::with_schedule(s.forest.clone(), schedule.clone()).expect(name);
+        let builder = || ForestOp::builder(s.forest.clone()).schedule(schedule.clone());
 
-        let refused = Arc::new(op()).slots(rows(&s, &device)).expect_err(name).to_string();
-        assert!(refused.contains("ForestOp::with_profile"), "{name}: {refused}");
+        let op = Arc::new(builder().build().expect(name));
+        let refused = op.leaf_slots(rows(&s, &device)).expect_err(name).to_string();
+        assert!(refused.contains("ForestOp::builder"), "{name}: {refused}");
 
-        let profiled = Arc::new(op().with_profile(profile.clone()).expect(name));
-        let slots = profiled.slots(rows(&s, &device)).expect(name).into_data().convert::<i32>();
+        let profiled = Arc::new(builder().profile(profile.clone()).build().expect(name));
+        let slots = profiled.leaf_slots(rows(&s, &device)).expect(name).into_data().convert::<i32>();
         assert_eq!(slots.try_to_vec::<i32>().expect("i32"), expected, "{name}");
         let values = floats(profiled.values(rows(&s, &device)).expect(name));
         assert_values(name, &s.forest, &values, reference_margins(&s));
 
         let other = Profile::new(&support::named("softprob").forest);
-        assert!(op().with_profile(other).is_err(), "a profile of another forest on {name}");
+        assert!(builder().profile(other).build().is_err(), "a profile of another forest on {name}");
     }
 }

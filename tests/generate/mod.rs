@@ -136,8 +136,8 @@ fn affordable(forest: &Forest, schedule: &Schedule, rows: usize) -> bool {
 
 /// Private sums that the deepest chain of parallel tree loops asks for.
 fn copies(schedule: &Schedule, trees: usize, rows: usize) -> usize {
-    let at = fangorn::plan::Extents { batch: rows as u32, trees: trees as u32, threads: 2 };
-    fn of(l: &NestLoop, at: fangorn::plan::Extents) -> usize {
+    let at = fangorn::schedule::Extents { batch: rows as u32, trees: trees as u32, threads: 2 };
+    fn of(l: &NestLoop, at: fangorn::schedule::Extents) -> usize {
         let shared = l.var.dim == Dim::Tree && l.marks.mapping != Mapping::Serial;
         let own = if shared { l.var.extent().resolve(at) as usize } else { 1 };
         own.max(1).saturating_mul(l.body.iter().map(|l| of(l, at)).max().unwrap_or(1))

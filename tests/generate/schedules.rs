@@ -15,7 +15,7 @@ pub enum Kind {
     /// Any directive anywhere.
     Any,
     /// Loops mapped to a launch in most draws.
-    Mapped,
+    MappedLoop,
 }
 
 /// Ways to find leaves.
@@ -65,10 +65,10 @@ fn shape() -> impl Strategy<Value = Move> {
 
 /// A move that says how loops run, or what is made of the model.
 fn mark(kind: Kind) -> impl Strategy<Value = Move> {
-    let threads = if kind == Kind::Mapped { 1 } else { 3 };
+    let threads = if kind == Kind::MappedLoop { 1 } else { 3 };
     let dim = prop_oneof![1 => Just(Dim::Batch), 1 => Just(Dim::Tree)];
     // A GPU has no tiles of more than one node.
-    let nodes = if kind == Kind::Mapped {
+    let nodes = if kind == Kind::MappedLoop {
         prop_oneof![5 => Just(1), 1 => 2..=8u32]
     } else {
         prop_oneof![1 => Just(1), 7 => 2..=8u32]
@@ -106,9 +106,9 @@ pub fn schedule(kind: Kind) -> impl Strategy<Value = Schedule> {
         prop::collection::vec(mark(kind), 0..11),
     );
     (moves, any::<u64>()).prop_map(move |((shapes, mixed, marks), seed)| {
-        let mut writer = Writer::new(if kind == Kind::Mapped { 8 } else { 24 });
+        let mut writer = Writer::new(if kind == Kind::MappedLoop { 8 } else { 24 });
         shapes.iter().chain(&mixed).chain(&marks).for_each(|m| apply(m, &mut writer));
-        if kind == Kind::Mapped {
+        if kind == Kind::MappedLoop {
             finish_mapped(&mut writer, seed);
         }
         writer.out

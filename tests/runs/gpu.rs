@@ -6,7 +6,8 @@ use cubecl::client::Client;
 use fangorn::{
     Error, Forest,
     cube::Executable,
-    plan::{Emit, Extents, GpuDim, Lowered, Request, lower_with},
+    plan::{Emit, Lowered, Request, lower_with},
+    schedule::{Extents, GpuDim},
     sum::Contract,
 };
 use fangorn_kernels::{Buffer, Rows};

@@ -4,9 +4,12 @@
 
 use std::collections::HashMap;
 
-use fangorn::plan::{
-    Axis, Cube, Dim, Emit, Extents, GpuDim, Limit, Map, Op, Plan, Range, Rest, RowLoop, Walk,
-    cube::{Mapped, Statement, Sum},
+use fangorn::{
+    plan::{
+        Cube, Emit, Limit, Map, Op, Plan, Range, Remainder, RowLoop, Walk,
+        cube::{MappedLoop, Statement, Sum},
+    },
+    schedule::{Axis, Dim, Extents, GpuDim},
 };
 
 /// A walk that was made, in the order of its unit.
@@ -18,12 +21,12 @@ pub struct Made {
     /// The tree's position.
     pub tree: u32,
     /// Steps in straight-line code, and what follows.
-    pub steps: (u32, Rest),
+    pub steps: (u32, Remainder),
 }
 
 /// A place that sums are kept in: its number, and who added to it last, since which barrier.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct EpiloguePlace {
     sum: u64,
     last: Option<(u32, u32)>,
     written: bool,
@@ -48,9 +51,9 @@ pub struct Launch<'a> {
     cubes: [u32; 3],
     cube: [u32; 3],
     barriers: u32,
-    result: HashMap<u32, Place>,
-    partials: HashMap<(u32, Vec<u32>, u32), Place>,
-    shared: HashMap<(Vec<u32>, u32), Place>,
+    result: HashMap<u32, EpiloguePlace>,
+    partials: HashMap<(u32, Vec<u32>, u32), EpiloguePlace>,
+    shared: HashMap<(Vec<u32>, u32), EpiloguePlace>,
     shared_from: Option<u32>,
     rows_from: Option<u32>,
     /// The running tree as rows were cached.
@@ -154,7 +157,7 @@ impl Launch<'_> {
             match op {
                 op if !has_barrier(op) => units.iter_mut().try_for_each(|u| self.alone(op, u))?,
                 Op::Loop(l) => {
-                    if matches!(l.map, Map::Own(Mapped { dim: GpuDim::Block(_), .. })) {
+                    if matches!(l.map, Map::Own(MappedLoop { dim: GpuDim::Block(_), .. })) {
                         return Err(format!("a barrier inside the block loop {}", l.var));
                     }
                     for offset in self.offsets(&l.range, l.map, &units[0]) {
@@ -386,7 +389,7 @@ impl Launch<'_> {
         match map {
             Map::Serial => all.collect(),
             Map::Unrolled { count } => all.take(count as usize).collect(),
-            Map::Own(Mapped { dim, single }) => {
+            Map::Own(MappedLoop { dim, single }) => {
                 let most = if single { 1 } else { usize::MAX };
                 all.skip(self.index(dim, unit) as usize)
                     .step_by(self.size(dim).max(1) as usize)

@@ -51,7 +51,8 @@ pub fn same_slots(case: &Case, found: &[u32]) -> Result<(), String> {
         return Err(format!("{} slots of {} rows and {trees} trees", found.len(), case.batch));
     }
     for r in 0..case.batch {
-        let (found, expected) = (&found[r * trees..][..trees], reference::slots(&case.forest, case.row(r)));
+        let (found, expected) =
+            (&found[r * trees..][..trees], reference::leaf_slots(&case.forest, case.row(r)));
         if let Some(t) = (0..trees).find(|t| found[*t] != expected[*t]) {
             return Err(format!("row {r}, tree {t}: slot {}, should be {}", found[t], expected[t]));
         }
@@ -80,7 +81,7 @@ pub fn same_margins(case: &Case, found: &[f32]) -> Result<(), String> {
     }
     let outputs = case.forest.outputs as usize;
     for r in 0..case.batch {
-        let expected = exact_margins(&case.forest, &reference::slots(&case.forest, case.row(r)));
+        let expected = exact_margins(&case.forest, &reference::leaf_slots(&case.forest, case.row(r)));
         for (o, (found, expected)) in found[r * outputs..].iter().zip(expected).enumerate() {
             if found.to_bits() != expected.to_bits() {
                 return Err(format!("row {r}, output {o}: {found:?}, should be exactly {expected:?}"));
@@ -122,7 +123,11 @@ fn within(case: &Case, found: &[f32], more: f64) -> Result<(), String> {
 /// Runs a case on the CPU: false if the layout can't hold the forest, which is the one refusal there is.
 pub fn on_cpu(case: &Case, threads: usize) -> Result<bool, String> {
     let Case { forest, schedule, batch, .. } = case;
-    let made = Predictor::with_profile(forest, schedule, threads, Contract::Any, &case.profile());
+    let made = Predictor::builder(forest)
+        .schedule(schedule.clone())
+        .threads(threads)
+        .profile(&case.profile())
+        .build();
     let predictor = match made {
         Ok(predictor) => predictor,
         Err(Error::Layout(_)) => return Ok(false),
@@ -130,7 +135,7 @@ pub fn on_cpu(case: &Case, threads: usize) -> Result<bool, String> {
     };
     let columns = forest.features.len();
     let rows = Rows::strided(&case.rows, [*batch, columns], [columns, 1]).map_err(|e| e.to_string())?;
-    same_slots(case, &predictor.slots(&rows).map_err(|e| e.to_string())?)?;
+    same_slots(case, &predictor.leaf_slots(&rows).map_err(|e| e.to_string())?)?;
     near_margins(case, &predictor.margins(&rows).map_err(|e| e.to_string())?)?;
     let found = recorded(case, threads as u32)?;
     let expected = prescribed(case, threads as u32)?;

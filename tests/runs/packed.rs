@@ -3,8 +3,7 @@
 use fangorn::{
     Forest,
     forest::{Side, reference},
-    layout::{Packed, PackedNode},
-    plan::Rest,
+    plan::{Packed, PackedNode, Remainder},
 };
 
 /// The slot where a walk of the tree at `position` ends, which takes `steps` without a test for a leaf, and then the rest.
@@ -13,7 +12,7 @@ pub fn end(
     packed: &Packed,
     position: usize,
     row: &[f32],
-    (steps, rest): (u32, Rest),
+    (steps, rest): (u32, Remainder),
 ) -> Result<u32, String> {
     let mut at = packed.roots[position];
     let leaf = |at: u32| matches!(packed.nodes[at as usize], PackedNode::Leaf { .. });
@@ -28,13 +27,13 @@ pub fn end(
         other => Err(format!("a step from {other:?} at address {at}")),
     };
     let counted = match rest {
-        Rest::Counted => steps.max(packed.depths[position]),
-        Rest::Nothing | Rest::UntilLeaf => steps,
+        Remainder::Counted => steps.max(packed.depths[position]),
+        Remainder::Nothing | Remainder::UntilLeaf => steps,
     };
     for _ in 0..counted {
         at = step(at)?;
     }
-    while rest == Rest::UntilLeaf && !leaf(at) {
+    while rest == Remainder::UntilLeaf && !leaf(at) {
         at = step(at)?;
     }
     match packed.nodes[at as usize] {

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fangorn::{
     cpu::{Engine, Program, Rows, TraceEntry, worker},
-    mir::{Mode, Visit},
-    plan::{Axis, Extents, GpuDim, lower_with},
-    schedule::Device,
+    plan::{Mode, Visit, lower_with},
+    schedule::{Axis, Device, Extents, GpuDim},
 };
 
 use super::request;

@@ -101,12 +101,22 @@ fn contracts_hold_with_blends() {
     let rows = Rows::new(&data, 6).expect("rows");
     let schedule = schedule(NESTS[1]);
     let of = |contract| {
-        let predictor = Predictor::with_sum(&forest, &schedule, 1, contract).expect("a predictor");
+        let predictor = Predictor::builder(&forest)
+            .schedule(schedule.clone())
+            .threads(1)
+            .sum(contract)
+            .build()
+            .expect("a predictor");
         predictor.margins(&rows).expect("margins")
     };
     let walked = |contract| {
         let schedule = Preset::Xgboost.schedule(&forest, false);
-        let predictor = Predictor::with_sum(&forest, &schedule, 1, contract).expect("a predictor");
+        let predictor = Predictor::builder(&forest)
+            .schedule(schedule.clone())
+            .threads(1)
+            .sum(contract)
+            .build()
+            .expect("a predictor");
         predictor.margins(&rows).expect("margins")
     };
     for contract in [Contract::Tree, Contract::Exact] {
@@ -119,12 +129,13 @@ fn contracts_hold_with_blends() {
 fn few_rows_and_many_find_the_same_leaves() {
     let forest = forest_of("100 x depth 6; features 12");
     let data = generate::rows(&forest, 100, 3);
-    let predictor = Predictor::with_threads(&forest, &Preset::Default.schedule(&forest, false), 1);
+    let predictor =
+        Predictor::builder(&forest).schedule(Preset::Default.schedule(&forest, false)).threads(1).build();
     let predictor = predictor.expect("a predictor");
-    let all = predictor.slots(&Rows::new(&data, 12).expect("rows")).expect("slots");
+    let all = predictor.leaf_slots(&Rows::new(&data, 12).expect("rows")).expect("slots");
     for (r, row) in data.chunks(12).enumerate() {
-        let own = predictor.slots(&Rows::new(row, 12).expect("a row")).expect("slots");
-        assert_eq!(own, reference::slots(&forest, row));
+        let own = predictor.leaf_slots(&Rows::new(row, 12).expect("a row")).expect("slots");
+        assert_eq!(own, reference::leaf_slots(&forest, row));
         assert_eq!(own, all[r * 100..][..100]);
     }
 }

@@ -260,7 +260,7 @@ fn accepted(kind: Kind) -> Vec<Case> {
 
 #[test]
 fn the_draws_reach_every_pair_of_directives() {
-    let cases: Vec<Case> = [Kind::Any, Kind::Mapped].into_iter().flat_map(accepted).collect();
+    let cases: Vec<Case> = [Kind::Any, Kind::MappedLoop].into_iter().flat_map(accepted).collect();
     let mut together = [[0usize; DIRECTIVES.len()]; DIRECTIVES.len()];
     for case in &cases {
         let has = has(&case.schedule);

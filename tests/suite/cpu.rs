@@ -27,24 +27,26 @@ const FORESTS: [&str; 5] = [
 #[track_caller]
 fn check(forest: &Forest, text: &str, count: usize) {
     let schedule = Schedule::parse(text).expect("a schedule");
-    let predictor = match Predictor::with_threads(forest, &schedule, 1) {
+    let predictor = match Predictor::builder(forest).schedule(schedule.clone()).threads(1).build() {
         Ok(predictor) => predictor,
         Err(fangorn::Error::Layout(_)) => return,
         Err(e) => panic!("{text}: {e}"),
     };
     let columns = forest.features.len();
     let values = generate::rows(forest, count, 11);
-    let expected: Vec<u32> = values.chunks(columns).flat_map(|row| reference::slots(forest, row)).collect();
+    let expected: Vec<u32> =
+        values.chunks(columns).flat_map(|row| reference::leaf_slots(forest, row)).collect();
     let rows = Rows::strided(&values, [count, columns], [columns, 1]).expect("rows");
-    assert_eq!(predictor.slots(&rows).expect("slots"), expected, "{text}\n{count} rows");
+    assert_eq!(predictor.leaf_slots(&rows).expect("slots"), expected, "{text}\n{count} rows");
     let by_column: Vec<f32> =
         (0..columns).flat_map(|c| (0..count).map(move |r| r * columns + c)).map(|at| values[at]).collect();
     let apart = Rows::strided(&by_column, [count, columns], [1, count]).expect("rows");
-    assert_eq!(predictor.slots(&apart).expect("slots"), expected, "{text}\n{count} rows, columns apart");
+    assert_eq!(predictor.leaf_slots(&apart).expect("slots"), expected, "{text}\n{count} rows, columns apart");
     let doubles: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
     let rows = Rows::strided(&doubles, [count, columns], [columns, 1]).expect("rows");
-    let expected: Vec<u32> = doubles.chunks(columns).flat_map(|row| reference::slots(forest, row)).collect();
-    assert_eq!(predictor.slots(&rows).expect("slots"), expected, "{text}\n{count} rows of f64");
+    let expected: Vec<u32> =
+        doubles.chunks(columns).flat_map(|row| reference::leaf_slots(forest, row)).collect();
+    assert_eq!(predictor.leaf_slots(&rows).expect("slots"), expected, "{text}\n{count} rows of f64");
 }
 
 #[test]
@@ -101,7 +103,13 @@ fn caches_say_what_they_are() {
     let text = |forest: &str, schedule: &str| {
         let forest = forest_of(forest);
         let schedule = Schedule::parse(schedule).expect("a schedule");
-        Predictor::with_threads(&forest, &schedule, 1).expect("a predictor").program().to_string()
+        Predictor::builder(&forest)
+            .schedule(schedule.clone())
+            .threads(1)
+            .build()
+            .expect("a predictor")
+            .program()
+            .to_string()
     };
     let narrow = "3 x depth 3; features 4";
     let copied = text(narrow, "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)");
@@ -156,7 +164,8 @@ fn a_few_wide_rows_give_what_the_reference_gives() {
                 check(&forest, &format!("{text}\nlayout({layout})"), count);
             }
         }
-        let predictor = Predictor::with_threads(&forest, &schedule, 1).expect("a predictor");
+        let predictor =
+            Predictor::builder(&forest).schedule(schedule.clone()).threads(1).build().expect("a predictor");
         let program = predictor.program().to_string();
         // Which it is where the machine is asked, only the machine knows.
         if let Some(expected) = if trees < 8 { Some(false) } else { gathers_fast() } {

@@ -36,16 +36,16 @@ fn a_chain_goes_through_every_stage() {
     assert_eq!(expected, [0, 1, 77_777, DEPTH, DEPTH]);
     let rows = Rows::new(&x, 1).expect("rows");
     for preset in Preset::ALL {
-        match Predictor::with_schedule(&forest, &preset.schedule(&forest, false)) {
+        match Predictor::builder(&forest).schedule(preset.schedule(&forest, false)).build() {
             Ok(predictor) => {
-                assert_eq!(predictor.leaves(&rows).expect("rows"), expected, "{}", preset.name())
+                assert_eq!(predictor.leaf_ids(&rows).expect("rows"), expected, "{}", preset.name())
             }
             // A full tree of that depth has no room anywhere.
             Err(refused) => assert!(refused.to_string().contains("layout(sparse)"), "{refused}"),
         }
     }
     let predictor = Predictor::new(&forest).expect("the default takes any forest");
-    assert_eq!(predictor.leaves(&rows).expect("rows"), expected);
+    assert_eq!(predictor.leaf_ids(&rows).expect("rows"), expected);
 }
 
 /// XGBoost's JSON of a chain.

@@ -8,9 +8,8 @@ use fangorn::{
     Forest, Predictor,
     cpu::Rows,
     forest::{Node, Tree},
-    layout::PackedNode,
     plan::{
-        Cpu, Cube, Dialect, Lowered, Map, Op, Plan, Request, Rest, Walk,
+        Cpu, Cube, Dialect, Lowered, Map, Op, PackedNode, Plan, Remainder, Request, Walk,
         cpu::{Statement, Sum},
         lower,
     },
@@ -38,7 +37,7 @@ fn plan(forest: &Forest, text: &str) -> Plan<Cpu> {
 }
 
 /// The straight-line steps of each walk, and what follows them.
-fn steps<D: Dialect>(plan: &Plan<D>) -> Vec<(u32, Rest)> {
+fn steps<D: Dialect>(plan: &Plan<D>) -> Vec<(u32, Remainder)> {
     plan.walks().map(|Walk { steps, rest, .. }| (*steps, *rest)).collect()
 }
 
@@ -82,7 +81,11 @@ fn specialize_gives_each_depth_group_a_straight_line_walk() {
     let forest = forest_of(MIXED);
     // Serial: a loop for each group, one after the other.
     let serial = plan(&forest, "sort(depth)\nreorder(tree, batch)\nspecialize(tree)\nunrollWalk(batch)");
-    assert_eq!(steps(&serial), [(1, Rest::Nothing), (2, Rest::Nothing), (4, Rest::Nothing)], "{serial}");
+    assert_eq!(
+        steps(&serial),
+        [(1, Remainder::Nothing), (2, Remainder::Nothing), (4, Remainder::Nothing)],
+        "{serial}"
+    );
     let text = serial.to_string();
     for line in ["for tree_0 ", "for tree_1 ", "for tree_2 "] {
         assert!(text.contains(line), "{line} in {text}");
@@ -97,7 +100,7 @@ fn specialize_gives_each_depth_group_a_straight_line_walk() {
     assert_eq!(depths, [2, 1, 2, 4, 1], "{unsorted}");
     // Without it there is one walk, as deep as the deepest.
     let one = plan(&forest, "sort(depth)\nreorder(tree, batch)\nunrollWalk(batch)");
-    assert_eq!(steps(&one), [(4, Rest::Nothing)]);
+    assert_eq!(steps(&one), [(4, Remainder::Nothing)]);
 }
 
 /// More groups than a plan may have walks: one walk takes as many steps as the table says of each tree.
@@ -108,7 +111,7 @@ fn specialize_past_the_limit_reads_the_table() {
         let text = format!("reorder(tree, batch)\nspecialize(tree)\nunrollWalk(batch)\nlayout({layout})");
         let lowered = lowered(&forest, &text);
         let plan = lowered.cpu_plan().expect("a program");
-        assert_eq!(steps(plan), [(0, Rest::Counted)], "{plan}");
+        assert_eq!(steps(plan), [(0, Remainder::Counted)], "{plan}");
         assert!(lowered.notes()[0].to_string().contains("specialize(tree)"), "{:?}", lowered.notes());
         let schedule = Schedule::parse(&text).expect("a schedule");
         assert_eq!(runs::on_cpu(&Case::new(forest.clone(), schedule, 33, 3), 2), Ok(true), "{layout}");
@@ -127,11 +130,15 @@ fn specialize_gives_parallel_iterations_cases() {
         // Trees of depth 1, 1 | 2, 2 | 2, 4: the offset of t0 says which.
         assert!(text.contains("case r0 < 2:") && text.contains("case r0 < 4:"), "{text}");
         assert!(text.contains("otherwise:"), "{text}");
-        assert_eq!(steps, [(1, Rest::Nothing), (2, Rest::Nothing), (4, Rest::Nothing)], "{text}");
+        assert_eq!(
+            steps,
+            [(1, Remainder::Nothing), (2, Remainder::Nothing), (4, Remainder::Nothing)],
+            "{text}"
+        );
     }
     // Iterations with the same code share it.
     let same = plan(&forest_of("6 x depth 2"), &format!("{tiles}parallel(t0)"));
-    assert_eq!(steps(&same), [(2, Rest::Nothing)], "{same}");
+    assert_eq!(steps(&same), [(2, Remainder::Nothing)], "{same}");
 }
 
 #[test]
@@ -144,14 +151,14 @@ fn peeled_steps_end_at_the_first_leaf() {
         ))
     };
     // Chains have a leaf below their root; of the others the first is at depth 3.
-    assert_eq!(peel(0), [(0, Rest::UntilLeaf); 2]);
-    assert_eq!(peel(1), [(1, Rest::UntilLeaf); 2]);
-    assert_eq!(peel(2), [(1, Rest::UntilLeaf), (2, Rest::UntilLeaf)]);
-    assert_eq!(peel(9), [(1, Rest::UntilLeaf), (3, Rest::UntilLeaf)]);
+    assert_eq!(peel(0), [(0, Remainder::UntilLeaf); 2]);
+    assert_eq!(peel(1), [(1, Remainder::UntilLeaf); 2]);
+    assert_eq!(peel(2), [(1, Remainder::UntilLeaf), (2, Remainder::UntilLeaf)]);
+    assert_eq!(peel(9), [(1, Remainder::UntilLeaf), (3, Remainder::UntilLeaf)]);
     // The other directive goes on past leaves, which hold.
     let unrolled =
         steps(&plan(&forest, "sort(first_leaf)\nsplit(tree, a, b, 3)\nunrollWalk(a, 9)\nunrollWalk(b, 9)"));
-    assert_eq!(unrolled, [(3, Rest::Nothing), (5, Rest::Nothing)]);
+    assert_eq!(unrolled, [(3, Remainder::Nothing), (5, Remainder::Nothing)]);
 }
 
 proptest! {
@@ -201,8 +208,8 @@ fn pad_makes_walks_complete_where_it_is_allowed_to() {
         let padded = |percent: u32| {
             steps(&plan(&forest, &format!("pad({percent})\npeelWalk(tree, 9)\nlayout({layout})")))
         };
-        assert_eq!(padded(85), [(1, Rest::UntilLeaf)], "{layout}");
-        assert_eq!(padded(86), [(3, Rest::Nothing)], "{layout}");
+        assert_eq!(padded(85), [(1, Remainder::UntilLeaf)], "{layout}");
+        assert_eq!(padded(86), [(3, Remainder::Nothing)], "{layout}");
     }
     // Whether or not a walk makes use of it, the leaves lie there, those of no use beside each step down included.
     let nodes = |text: &str| {
@@ -219,8 +226,8 @@ fn pad_makes_walks_complete_where_it_is_allowed_to() {
     let split = |pad: &str| {
         steps(&plan(&both, &format!("{pad}split(tree, a, b, 2)\npeelWalk(a, 3)\npeelWalk(b, 3)")))
     };
-    assert_eq!(split(""), [(1, Rest::UntilLeaf), (3, Rest::Nothing)]);
-    assert_eq!(split("pad(100)\n"), [(3, Rest::Nothing); 2]);
+    assert_eq!(split(""), [(1, Remainder::UntilLeaf), (3, Remainder::Nothing)]);
+    assert_eq!(split("pad(100)\n"), [(3, Remainder::Nothing); 2]);
 }
 
 #[test]
@@ -243,7 +250,8 @@ fn unroll_writes_a_loop_out() {
 /// Margins on the CPU as bits.
 fn margins(forest: &Forest, text: &str, threads: usize) -> Vec<u32> {
     let schedule = Schedule::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let predictor = Predictor::with_threads(forest, &schedule, threads).expect("a predictor");
+    let predictor =
+        Predictor::builder(forest).schedule(schedule.clone()).threads(threads).build().expect("a predictor");
     let data = generate::rows(forest, 65, 5);
     let rows = Rows::new(&data, forest.features.len()).expect("rows");
     predictor.margins(&rows).expect("margins").into_iter().map(f32::to_bits).collect()

@@ -29,7 +29,7 @@ fn traced(predictor: &Predictor, columns: usize, batch: usize) -> Vec<(Engine, u
 }
 
 fn predictor(forest: &Forest, schedule: &Schedule, threads: usize) -> Predictor {
-    Predictor::with_threads(forest, schedule, threads).expect("a predictor")
+    Predictor::builder(forest).schedule(schedule.clone()).threads(threads).build().expect("a predictor")
 }
 
 #[test]

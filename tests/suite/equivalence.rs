@@ -76,12 +76,9 @@ fn any_schedule_on_the_cpu() {
 #[test]
 fn mapped_schedules_on_the_cpu() {
     let cases = generate::wanted(generate::IN_CI);
-    let accepted =
-        hold(
-            cases,
-            generate::case(Kind::Mapped),
-            |case| Ok(runs::on_cpu(case, 1)? && runs::on_cpu(case, 2)?),
-        );
+    let accepted = hold(cases, generate::case(Kind::MappedLoop), |case| {
+        Ok(runs::on_cpu(case, 1)? && runs::on_cpu(case, 2)?)
+    });
     assert_mostly(accepted, cases);
 }
 
@@ -89,7 +86,7 @@ fn mapped_schedules_on_the_cpu() {
 #[test]
 fn mapped_schedules_are_lowered_for_the_portable_gpu() {
     let cases = generate::wanted(generate::IN_CI);
-    let accepted = hold(cases, generate::case(Kind::Mapped), |case| {
+    let accepted = hold(cases, generate::case(Kind::MappedLoop), |case| {
         let request = runs::request(Device::PORTABLE_GPU, 1);
         match check_with(&case.forest, &case.schedule, request, Some(&case.profile())) {
             Ok(()) => Ok(true),
@@ -106,7 +103,7 @@ fn mapped_schedules_on_the_gpu() {
     let Some(client) = runs::gpu::client() else { return };
     let cases = generate::wanted(ON_A_GPU);
     let (lacks, batches) = (Cell::new(0), Cell::new(0));
-    let accepted = hold(cases, generate::case_of_batches(Kind::Mapped), |case| {
+    let accepted = hold(cases, generate::case_of_batches(Kind::MappedLoop), |case| {
         use runs::gpu::Ran;
         Ok(match runs::gpu::on_gpu(&client, case)? {
             Ran::Right => {

@@ -5,7 +5,7 @@ use crate::support;
 
 use fangorn::{
     Forest,
-    file::{Contents, Named, VERSION},
+    file::{Contents, NamedText, VERSION},
     import::{ErrorKind, Limits, LoadOptions, parse},
 };
 use proptest::{
@@ -15,8 +15,8 @@ use proptest::{
 use support::for_each_specimen;
 
 fn full(forest: Forest) -> Contents {
-    let profile = Some((0..forest.slots() as u64).map(|n| n * n).collect());
-    let text = |name: &str, text: &str| Named { name: name.into(), text: text.into() };
+    let profile = Some((0..forest.leaf_count() as u64).map(|n| n * n).collect());
+    let text = |name: &str, text: &str| NamedText { name: name.into(), text: text.into() };
     let schedules = vec![text("default", "reorder(tree, batch)\n"), text("näher", "")];
     Contents { forest, schedules, plans: vec![text("cpu", "plan\n")], profile }
 }

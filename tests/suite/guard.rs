@@ -3,7 +3,7 @@
 
 use crate::generate;
 
-use fangorn::{Predictor, check::SelfCheck, cpu::Rows, forest::reference, predictor::Options};
+use fangorn::{Predictor, check::SelfCheck, cpu::Rows, forest::reference};
 use generate::engines::{engines, serves, usual};
 
 /// Bytes of the largest page that Linux has by default.
@@ -67,19 +67,18 @@ fn no_engine_reads_past_the_rows() {
         let values: Vec<f32> = table.rows.iter().map(|v| *v as f32).collect();
         let count = values.len() / columns;
         for (name, schedule, engines) in engines() {
-            let options =
-                Options { schedule, engines, threads: Some(1), check: SelfCheck::Off, ..Options::default() };
-            let Ok(predictor) = Predictor::with_options(forest, &options) else { continue };
-            if !serves(&predictor, options.schedule.as_ref()) {
+            let builder = Predictor::builder(forest).schedule(schedule.clone()).engines(engines).threads(1);
+            let Ok(predictor) = builder.check(SelfCheck::Off).build() else { continue };
+            if !serves(&predictor, schedule.as_ref()) {
                 continue;
             }
             for batch in [1, 2, 7, 16, 17, 31, 33, 63, 64, 65, 100, 129] {
                 let batch = batch.min(count);
                 let own = &values[..batch * columns];
                 let rows = AtTheEnd::new(own);
-                let found = predictor.slots(&Rows::new(rows.values(), columns).expect("rows"));
+                let found = predictor.leaf_slots(&Rows::new(rows.values(), columns).expect("rows"));
                 let expected: Vec<u32> =
-                    own.chunks_exact(columns).flat_map(|row| reference::slots(forest, row)).collect();
+                    own.chunks_exact(columns).flat_map(|row| reference::leaf_slots(forest, row)).collect();
                 let found = found.unwrap_or_else(|e| panic!("seed {seed}, {name}: {e}"));
                 assert_eq!(found.len(), batch * trees);
                 assert!(found == expected, "seed {seed}, {name}, {batch} rows");

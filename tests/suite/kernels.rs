@@ -10,8 +10,8 @@ use std::{cell::Cell, collections::BTreeMap};
 use fangorn::{
     Error,
     forest::reference,
-    plan::{Cube, Emit, Extents, GpuDim, Lowered, Plan, Request, lower, lower_with},
-    schedule::{Device, Gpu, Preset, Schedule},
+    plan::{Cube, Emit, Lowered, Plan, Request, lower, lower_with},
+    schedule::{Device, Extents, Gpu, GpuDim, Preset, Schedule},
 };
 use generate::{Case, Kind};
 use proptest::test_runner::{TestCaseError, TestError};
@@ -46,7 +46,7 @@ fn carried_out(case: &Case, lowered: &Lowered, most: u32) -> Result<(), String> 
     let extents = Extents { batch: case.batch as u32, trees: forest.trees.len() as u32, threads: 1 };
     let (made, cubes) = launch(plan, extents, most)?;
     let mut found: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-    let slots: Vec<Vec<u32>> = (0..case.batch).map(|r| reference::slots(forest, case.row(r))).collect();
+    let slots: Vec<Vec<u32>> = (0..case.batch).map(|r| reference::leaf_slots(forest, case.row(r))).collect();
     let rows = runs::walked_rows(case, lowered);
     let walked = lowered.walked(forest);
     for Made { unit, row, tree, steps } in made {
@@ -105,7 +105,7 @@ fn mapped_schedules_add_up_on_paper() {
         Ok(accepted)
     };
     let accepted = Cell::new(0);
-    let result = generate::runner(cases).run(&generate::case(Kind::Mapped), |case| {
+    let result = generate::runner(cases).run(&generate::case(Kind::MappedLoop), |case| {
         accepted.set(accepted.get() + u32::from(check(&case).map_err(TestCaseError::fail)?));
         Ok(())
     });

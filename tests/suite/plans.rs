@@ -5,9 +5,11 @@ use crate::generate;
 use fangorn::{
     Forest,
     cpu::Program,
+    forest::Transform,
     plan::{
-        Cube, Emit, Map, Number, Op, Place, Plan, Request, RowType, Tail, TailStep, Target, Transform, Value,
-        cube::{Adders, Mapped, SharedSums, Statement, Sum},
+        Cube, Emit, EpilogueOp, EpiloguePlace, EpiloguePlan, Map, Number, Op, Plan, Request, RowType, Target,
+        Value,
+        cube::{Adders, MappedLoop, SharedSums, Statement, Sum},
         lower,
     },
     schedule::{Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},
@@ -48,7 +50,7 @@ fn mapped(ops: &[Op<Cube>]) -> Vec<(String, GpuDim, bool)> {
     let of = |op: &Op<Cube>| match op {
         Op::Loop(l) => {
             let own = match l.map {
-                Map::Own(Mapped { dim, single }) => Some((l.var.clone(), dim, single)),
+                Map::Own(MappedLoop { dim, single }) => Some((l.var.clone(), dim, single)),
                 Map::Serial | Map::Unrolled { .. } => None,
             };
             own.into_iter().chain(mapped(&l.body)).collect()
@@ -390,8 +392,8 @@ fn ranks_are_made_as_rows_are_cached_where_each_is_cached_once() {
     assert_eq!(from(&again), None, "rows are cached for each group of trees");
 }
 
-fn with_tail(mut plan: Plan<Cube>, tail: Tail) -> Plan<Cube> {
-    plan.own.tail = tail;
+fn with_epilogue(mut plan: Plan<Cube>, epilogue: EpiloguePlan) -> Plan<Cube> {
+    plan.own.epilogue = epilogue;
     plan
 }
 
@@ -401,43 +403,43 @@ fn with_tail(mut plan: Plan<Cube>, tail: Tail) -> Plan<Cube> {
 fn a_tail_is_where_sums_end() {
     let (one, five) =
         (forest_of("40 x depth 3; features 5"), forest_of("40 x depth 3; features 5; outputs 5"));
-    let place = |forest: &Forest, schedule: Preset, emit: Emit, steps: &[TailStep], number: Number| {
+    let place = |forest: &Forest, schedule: Preset, emit: Emit, steps: &[EpilogueOp], number: Number| {
         let plan = plan_as(forest, &schedule.schedule(forest, true), emit);
-        with_tail(plan, Tail { steps: steps.to_vec(), number, fused: false }).place()
+        with_epilogue(plan, EpiloguePlan { steps: steps.to_vec(), number, recorded: false }).place()
     };
-    let (alone, row) = (&[TailStep::Affine { at: 0 }, TailStep::Sigmoid][..], &[TailStep::Softmax][..]);
+    let (alone, row) = (&[EpilogueOp::Affine { at: 0 }, EpilogueOp::Sigmoid][..], &[EpilogueOp::Softmax][..]);
     for (forest, preset, steps, number, expected) in [
-        (&one, Preset::TahoeDirect, alone, Number::F16, Place::Sum),
-        (&one, Preset::Default, alone, Number::BF16, Place::Sum),
-        (&five, Preset::Default, alone, Number::F16, Place::Sum),
-        (&five, Preset::Default, row, Number::F32, Place::Row),
+        (&one, Preset::TahoeDirect, alone, Number::F16, EpiloguePlace::Sum),
+        (&one, Preset::Default, alone, Number::BF16, EpiloguePlace::Sum),
+        (&five, Preset::Default, alone, Number::F16, EpiloguePlace::Sum),
+        (&five, Preset::Default, row, Number::F32, EpiloguePlace::Row),
         // Halves have no room for the row's sums on the way.
-        (&five, Preset::Default, row, Number::F16, Place::Launch),
+        (&five, Preset::Default, row, Number::F16, EpiloguePlace::Launch),
         // A row's sums are several units'.
-        (&five, Preset::RapidsFil, alone, Number::F32, Place::Sum),
-        (&five, Preset::RapidsFil, row, Number::F32, Place::Launch),
+        (&five, Preset::RapidsFil, alone, Number::F32, EpiloguePlace::Sum),
+        (&five, Preset::RapidsFil, row, Number::F32, EpiloguePlace::Launch),
         // They are added to in memory, or have copies.
-        (&five, Preset::TahoeDirect, alone, Number::F32, Place::Launch),
-        (&one, Preset::Hummingbird, alone, Number::F32, Place::Launch),
-        (&five, Preset::TahoeDirect, &[], Number::F32, Place::Sum),
+        (&five, Preset::TahoeDirect, alone, Number::F32, EpiloguePlace::Launch),
+        (&one, Preset::Hummingbird, alone, Number::F32, EpiloguePlace::Launch),
+        (&five, Preset::TahoeDirect, &[], Number::F32, EpiloguePlace::Sum),
     ] {
         let found = place(forest, preset, Emit::Margins, steps, number);
         assert_eq!(found, expected, "{} of {} outputs, {steps:?}", preset.name(), forest.outputs);
     }
     for (transform, steps, expected) in [
-        (Transform::Softmax, &[][..], Place::Row),
-        (Transform::Softmax, alone, Place::Row),
-        (Transform::CumulativeSoftplus, &[][..], Place::Row),
-        (Transform::Sigmoid, alone, Place::Sum),
-        (Transform::Argmax, alone, Place::Launch),
+        (Transform::Softmax, &[][..], EpiloguePlace::Row),
+        (Transform::Softmax, alone, EpiloguePlace::Row),
+        (Transform::CumulativeSoftplus, &[][..], EpiloguePlace::Row),
+        (Transform::Sigmoid, alone, EpiloguePlace::Sum),
+        (Transform::Argmax, alone, EpiloguePlace::Launch),
     ] {
         let found = place(&five, Preset::Default, Emit::Values(transform), steps, Number::F32);
         assert_eq!(found, expected, "{transform:?}, {steps:?}");
     }
     let plan = plan_as(&one, &Preset::TahoeDirect.schedule(&one, true), Emit::Margins);
-    let steps = vec![TailStep::Affine { at: 0 }, TailStep::Add { buffer: 0 }];
-    let plan = with_tail(plan, Tail { steps, number: Number::F16, fused: false });
-    let line = "  tail (as sums are written): v * n0 + n1 -> v + b0[row, output] -> f16";
+    let steps = vec![EpilogueOp::Affine { at: 0 }, EpilogueOp::Add { buffer: 0 }];
+    let plan = with_epilogue(plan, EpiloguePlan { steps, number: Number::F16, recorded: false });
+    let line = "  epilogue (as sums are written): v * n0 + n1 -> v + b0[row, output] -> f16";
     assert!(plan.to_string().lines().any(|l| l == line), "{plan}");
 }
 

@@ -15,7 +15,6 @@ use fangorn::{
         lower,
     },
     schedule::{Device, Preset, Schedule},
-    sum::Contract,
 };
 use generate::{Case, Kind};
 use proptest::{prelude::*, test_runner::Config};
@@ -48,25 +47,25 @@ proptest! {
     #[test]
     fn f64_rows_decide_in_the_producers_type(case in generate::case(Kind::Any), seed in any::<u64>()) {
         let forest = &case.forest;
-        let made = Predictor::with_profile(forest, &case.schedule, 1, Contract::Any, &case.profile());
+        let made = Predictor::builder(forest).schedule(case.schedule.clone()).threads(1).profile(&case.profile()).build();
         let Ok(predictor) = made else { return Ok(()) };
         let columns = forest.features.len();
         let values = generate::wide_rows(forest, case.batch, seed);
         let rows = Rows::strided(&values, [case.batch, columns], [columns, 1]).expect("rows");
-        let expected: Vec<u32> = values.chunks(columns).flat_map(|row| reference::slots(forest, row)).collect();
-        prop_assert_eq!(predictor.slots(&rows).expect("slots"), expected);
+        let expected: Vec<u32> = values.chunks(columns).flat_map(|row| reference::leaf_slots(forest, row)).collect();
+        prop_assert_eq!(predictor.leaf_slots(&rows).expect("slots"), expected);
     }
 
     #[test]
     fn columns_apart_give_the_same_as_rows_together(case in generate::case(Kind::Any)) {
         let (count, columns) = (case.batch, case.forest.features.len());
-        let made = Predictor::with_profile(&case.forest, &case.schedule, 1, Contract::Any, &case.profile());
+        let made = Predictor::builder(&case.forest).schedule(case.schedule.clone()).threads(1).profile(&case.profile()).build();
         let Ok(predictor) = made else { return Ok(()) };
         let together = Rows::strided(&case.rows, [count, columns], [columns, 1]).expect("rows");
         let by_column: Vec<f32> =
             (0..columns).flat_map(|c| (0..count).map(move |r| (r, c))).map(|(r, c)| case.row(r)[c]).collect();
         let apart = Rows::strided(&by_column, [count, columns], [1, count]).expect("rows");
-        prop_assert_eq!(predictor.slots(&together).expect("slots"), predictor.slots(&apart).expect("slots"));
+        prop_assert_eq!(predictor.leaf_slots(&together).expect("slots"), predictor.leaf_slots(&apart).expect("slots"));
     }
 }
 
@@ -140,7 +139,7 @@ proptest! {
     #![proptest_config(config(4000))]
 
     #[test]
-    fn the_gpu_lowers_or_refuses_with_a_remedy(case in generate::case(Kind::Mapped)) {
+    fn the_gpu_lowers_or_refuses_with_a_remedy(case in generate::case(Kind::MappedLoop)) {
         lower_for_gpu(&case.forest, &case.schedule)?;
     }
 
@@ -156,7 +155,8 @@ fn a_forest_without_trees_gives_its_base_score() {
     let rows = vec![0.5; 2 * 65];
     for preset in Preset::ALL {
         let schedule = preset.schedule(&forest, false);
-        let predictor = Predictor::with_threads(&forest, &schedule, 2).expect("a predictor");
+        let predictor =
+            Predictor::builder(&forest).schedule(schedule.clone()).threads(2).build().expect("a predictor");
         let margins = predictor.margins(&Rows::new(&rows, 2).expect("rows")).expect("margins");
         assert_eq!(margins, [-0.5, -0.25, 0.0].repeat(65), "{}", preset.name());
     }

@@ -10,7 +10,7 @@ use fangorn::{
     Error, Forest, Predictor,
     cpu::{Rank, Ranker, Row, Rows},
     forest::{CategoryRule, CompareType, Node, Predicate, Real, Side, reference},
-    ranks::{Asks, Choice, Ranks, RanksError, Width},
+    ranks::{Choice, ColumnKind, Ranks, RanksError, Width},
     schedule::Preset,
 };
 use probes::{Value, pools, probes, telling};
@@ -66,7 +66,7 @@ fn keeps_its_word(forest: &Forest, ranks: &Ranks) {
         }
     }
     for column in ranks.columns() {
-        if let Asks::Thresholds { first, count } = column.asks {
+        if let ColumnKind::Thresholds { first, count } = column.asks {
             assert!(count <= ranks.width().largest());
             let own = &ranks.thresholds()[first as usize..][..count as usize];
             assert!(own.windows(2).all(|t| t[0].0 < t[1].0 || t[1].0.is_nan()), "{own:?}");
@@ -102,8 +102,8 @@ fn decides_alike<T: Value>(what: &str, forest: &Forest, ranks: &Ranks, slots: us
         }
     }
     for r in (0..count).step_by((count / slots.max(1)).max(1)) {
-        let found = reference::slots(ranks.forest(), row(&on_ranks, rank_columns, r));
-        assert_eq!(found, reference::slots(forest, row(&values, columns, r)), "{what}: row {r}");
+        let found = reference::leaf_slots(ranks.forest(), row(&on_ranks, rank_columns, r));
+        assert_eq!(found, reference::leaf_slots(forest, row(&values, columns, r)), "{what}: row {r}");
     }
 }
 
@@ -129,11 +129,12 @@ fn the_zoos_own_rows_reach_their_leaves_on_ranks() {
         let columns = ranks.columns().len();
         let on_ranks: Vec<f32> = ranked(&ranks, &rows).into_iter().map(|r| r as f32).collect();
         let on_rows = Rows::strided(&on_ranks, [s.count, columns], [columns, 1]).expect("rows");
-        let expected = Predictor::new(&s.forest).expect("a predictor").leaves(&rows).expect("leaves");
+        let expected = Predictor::new(&s.forest).expect("a predictor").leaf_ids(&rows).expect("leaves");
         for preset in [Preset::Default, Preset::ALL[1]] {
             let schedule = preset.schedule(ranks.forest(), false);
-            let predictor = Predictor::with_schedule(ranks.forest(), &schedule).expect(&s.name);
-            assert_eq!(predictor.leaves(&on_rows).expect("leaves"), expected, "{}", s.name);
+            let predictor =
+                Predictor::builder(ranks.forest()).schedule(schedule.clone()).build().expect(&s.name);
+            assert_eq!(predictor.leaf_ids(&on_rows).expect("leaves"), expected, "{}", s.name);
         }
     });
 }
@@ -157,14 +158,14 @@ fn random_forests_decide_alike_on_ranks() {
                 let narrow = generate::rows(&forest, count, seed);
                 let found = ranked(&ranks, &Rows::strided(&narrow, [count, columns], [columns, 1])?);
                 for r in 0..count {
-                    let found = reference::slots(ranks.forest(), row(&found, rank_columns, r));
-                    same(found, reference::slots(&forest, row(&narrow, columns, r)))?;
+                    let found = reference::leaf_slots(ranks.forest(), row(&found, rank_columns, r));
+                    same(found, reference::leaf_slots(&forest, row(&narrow, columns, r)))?;
                 }
                 let wide = generate::wide_rows(&forest, count, seed);
                 let found = ranked(&ranks, &Rows::strided(&wide, [count, columns], [columns, 1])?);
                 for r in 0..count {
-                    let found = reference::slots(ranks.forest(), row(&found, rank_columns, r));
-                    same(found, reference::slots(&forest, row(&wide, columns, r)))?;
+                    let found = reference::leaf_slots(ranks.forest(), row(&found, rank_columns, r));
+                    same(found, reference::leaf_slots(&forest, row(&wide, columns, r)))?;
                 }
             }
             Ok(())
@@ -280,8 +281,8 @@ fn long_columns_are_sliced_and_auto_takes_fewer_bytes() {
         .columns()
         .iter()
         .map(|c| match c.asks {
-            Asks::Thresholds { count, .. } => count,
-            Asks::Question { .. } => 0,
+            ColumnKind::Thresholds { count, .. } => count,
+            ColumnKind::Question { .. } => 0,
         })
         .collect();
     assert_eq!(counts, [255, 255, 88]);
@@ -310,7 +311,7 @@ fn keys_rank_every_f32_as_the_ranker_does() {
         let rows = Rows::strided(&values, [count, columns], [columns, 1]).expect("rows");
         let expected = ranked(&ranks, &rows);
         for (c, column) in ranks.columns().iter().enumerate() {
-            let Asks::Thresholds { first, count: of_column } = column.asks else { continue };
+            let ColumnKind::Thresholds { first, count: of_column } = column.asks else { continue };
             let own = &keys[first as usize..][..of_column as usize];
             assert!(own.is_sorted());
             let d = u32::from(column.missing == Side::Left);
@@ -441,8 +442,8 @@ fn a_category_among_numeric_columns_is_ranked_in_every_block() {
             let values: Vec<f32> = (0..count * FEATURES).map(value).collect();
             let rows = Rows::new(&values, FEATURES).expect("rows");
             let expected: Vec<u32> =
-                values.chunks(FEATURES).flat_map(|row| reference::slots(&forest, row)).collect();
-            let found = predictor.slots(&rows).expect("slots");
+                values.chunks(FEATURES).flat_map(|row| reference::leaf_slots(&forest, row)).collect();
+            let found = predictor.leaf_slots(&rows).expect("slots");
             let wrong = found.iter().zip(&expected).position(|(found, expected)| found != expected);
             let wrong = wrong.map(|at| (at / forest.trees.len(), at % forest.trees.len()));
             assert_eq!(wrong, None, "row and tree; categories in column {category}, {count} rows");

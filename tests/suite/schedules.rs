@@ -50,7 +50,7 @@ proptest! {
     #![proptest_config(Config { cases: 2000, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn printed_schedules_read_back(schedule in generate::schedule(Kind::Any), mapped in generate::schedule(Kind::Mapped)) {
+    fn printed_schedules_read_back(schedule in generate::schedule(Kind::Any), mapped in generate::schedule(Kind::MappedLoop)) {
         for schedule in [schedule, mapped] {
             let read = Schedule::parse(&schedule.to_string());
             prop_assert_eq!(read.map_err(|e| e.to_string()), Ok(schedule));

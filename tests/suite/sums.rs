@@ -7,9 +7,9 @@ use crate::support;
 use fangorn::{
     Error, Forest, Predictor,
     cpu::{Row, Rows},
-    forest::{Aggregate, Targets, reference},
+    forest::{Accumulator, Aggregate, Targets, reference},
     schedule::{Preset, Schedule},
-    sum::{Accumulator, Contract, FixedPoint},
+    sum::{Contract, FixedPoint},
 };
 use generate::{Case, Kind};
 use proptest::test_runner::TestCaseError;
@@ -98,9 +98,13 @@ fn check<T: Row + reference::Input>(what: &str, forest: &Forest, rows: &[T]) {
     for contract in [Contract::Tree, Contract::Exact] {
         let mut first: Option<Vec<u32>> = None;
         for (schedule, threads) in schedules(forest).iter().flat_map(|s| [(s, 1), (s, 2)]) {
-            let predictor = Predictor::with_sum(forest, schedule, threads, contract)
+            let predictor = Predictor::builder(forest)
+                .schedule(schedule.clone())
+                .threads(threads)
+                .sum(contract)
+                .build()
                 .unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert_eq!(predictor.contract(), contract);
+            assert_eq!(predictor.sum(), contract);
             for call in CALLS {
                 let found = bits(&predictor, rows, columns, call);
                 let same = first.get_or_insert_with(|| found.clone());
@@ -117,7 +121,12 @@ fn check<T: Row + reference::Input>(what: &str, forest: &Forest, rows: &[T]) {
     let fixed = FixedPoint::new(forest).expect("fixed point");
     let margins = |contract| {
         let schedule = Preset::Default.schedule(forest, false);
-        let predictor = Predictor::with_sum(forest, &schedule, 1, contract).expect("compiled");
+        let predictor = Predictor::builder(forest)
+            .schedule(schedule.clone())
+            .threads(1)
+            .sum(contract)
+            .build()
+            .expect("compiled");
         predictor
             .margins(
                 &Rows::strided(rows, [rows.len().checked_div(columns).unwrap_or(0), columns], [columns, 1])
@@ -128,7 +137,7 @@ fn check<T: Row + reference::Input>(what: &str, forest: &Forest, rows: &[T]) {
     let (exact, tree) = (margins(Contract::Exact), margins(Contract::Tree));
     let outputs = forest.outputs as usize;
     for (r, (exact, tree)) in exact.chunks(outputs).zip(tree.chunks(outputs)).enumerate() {
-        let slots = reference::slots(forest, &rows[r * columns..][..columns]);
+        let slots = reference::leaf_slots(forest, &rows[r * columns..][..columns]);
         check_row(forest, &fixed, &slots, exact, tree).unwrap_or_else(|e| panic!("{what}: row {r}: {e}"));
     }
 }
@@ -149,7 +158,7 @@ fn the_order_shows_without_a_contract() {
     let s = named("softprob");
     let margins = |schedule: &Schedule| {
         bits(
-            &Predictor::with_threads(&s.forest, schedule, 1).expect("compiled"),
+            &Predictor::builder(&s.forest).schedule(schedule.clone()).threads(1).build().expect("compiled"),
             &s.rows,
             s.columns(),
             usize::MAX,
@@ -168,7 +177,12 @@ fn values_keep_to_the_contract() {
         for contract in Contract::ALL {
             let mut first: Option<Vec<u32>> = None;
             for schedule in schedules(&s.forest) {
-                let predictor = Predictor::with_sum(&s.forest, &schedule, 2, contract).expect("compiled");
+                let predictor = Predictor::builder(&s.forest)
+                    .schedule(schedule.clone())
+                    .threads(2)
+                    .sum(contract)
+                    .build()
+                    .expect("compiled");
                 let values = predictor.predict(&s.rows, s.columns()).expect("values");
                 assert_values(model, &s.forest, &values, reference_margins(&s));
                 let found: Vec<u32> = values.into_iter().map(f32::to_bits).collect();
@@ -185,7 +199,12 @@ fn long_batches_give_the_same() {
     let s = named("one-feature");
     let rows: Vec<f32> = (0..(1 << 20) + 70).map(|r| s.row(r % s.count)[0]).collect();
     for schedule in schedules(&s.forest) {
-        let predictor = Predictor::with_sum(&s.forest, &schedule, 1, Contract::Exact).expect("compiled");
+        let predictor = Predictor::builder(&s.forest)
+            .schedule(schedule.clone())
+            .threads(1)
+            .sum(Contract::Exact)
+            .build()
+            .expect("compiled");
         let once = bits(&predictor, &s.rows, 1, usize::MAX);
         let found = bits(&predictor, &rows, 1, usize::MAX);
         let other = found.iter().enumerate().find(|(r, bits)| **bits != once[r % s.count]);
@@ -200,11 +219,20 @@ fn refuses_what_it_cannot_hold() {
     let mut forest = Forest::builder(1, 1);
     forest.tree(0).leaf(0, &[1e300]);
     let mut forest = forest.build().expect("a forest");
-    let predictor = Predictor::with_sum(&forest, &schedule, 1, Contract::Exact).expect("compiled");
+    let predictor = Predictor::builder(&forest)
+        .schedule(schedule.clone())
+        .threads(1)
+        .sum(Contract::Exact)
+        .build()
+        .expect("compiled");
     assert_eq!(predictor.predict(&[0.0f32], 1).expect("a value"), [f32::INFINITY]);
     forest.leaf_values[0] = f64::NAN.into();
-    let error =
-        Predictor::with_sum(&forest, &schedule, 1, Contract::Exact).expect_err("a leaf that is no number");
+    let error = Predictor::builder(&forest)
+        .schedule(schedule.clone())
+        .threads(1)
+        .sum(Contract::Exact)
+        .build()
+        .expect_err("a leaf that is no number");
     assert!(error.to_string().contains("leaf_values: value 0 is NaN"), "{error}");
 }
 
@@ -214,13 +242,13 @@ fn on_random_forests(case: &Case) -> Result<(), String> {
     let columns = forest.features.len();
     let rows = Rows::strided(&case.rows, [case.batch, columns], [columns, 1]).map_err(|e| e.to_string())?;
     let profile = case.profile();
-    let margins = |contract, threads| match Predictor::with_profile(
-        forest,
-        &case.schedule,
-        threads,
-        contract,
-        &profile,
-    ) {
+    let margins = |contract, threads| match Predictor::builder(forest)
+        .schedule(case.schedule.clone())
+        .threads(threads)
+        .sum(contract)
+        .profile(&profile)
+        .build()
+    {
         Ok(predictor) => predictor.margins(&rows).map(Some).map_err(|e| e.to_string()),
         Err(Error::Layout(_)) => Ok(None),
         Err(e) => Err(e.to_string()),
@@ -237,7 +265,7 @@ fn on_random_forests(case: &Case) -> Result<(), String> {
             return Ok(());
         };
         for (r, (exact, tree)) in exact.chunks(outputs).zip(tree.chunks(outputs)).enumerate() {
-            let slots = reference::slots(forest, case.row(r));
+            let slots = reference::leaf_slots(forest, case.row(r));
             check_row(forest, &fixed, &slots, exact, tree).map_err(|e| format!("row {r}: {e}"))?;
             let total = |o| {
                 let leaves = slots.iter().enumerate().filter_map(|(t, slot)| match &forest.targets {
@@ -259,7 +287,7 @@ fn on_random_forests(case: &Case) -> Result<(), String> {
 #[test]
 fn no_schedule_shows_in_the_bytes() {
     let cases = generate::wanted(400);
-    for kind in [Kind::Any, Kind::Mapped] {
+    for kind in [Kind::Any, Kind::MappedLoop] {
         generate::runner(cases)
             .run(&generate::case(kind), |case| on_random_forests(&case).map_err(TestCaseError::fail))
             .unwrap_or_else(|e| panic!("{e}"));
@@ -310,7 +338,12 @@ const OTHERS: [(&str, &[&str]); 5] = [
 /// How many margins under `tree` are not the producer's, rounded to `f32`, bit for bit.
 fn other_margins<T: Row>(s: &Specimen, rows: &[T], margins: &[f64]) -> usize {
     let schedule = Preset::Default.schedule(&s.forest, false);
-    let predictor = Predictor::with_sum(&s.forest, &schedule, 1, Contract::Tree).expect("compiled");
+    let predictor = Predictor::builder(&s.forest)
+        .schedule(schedule.clone())
+        .threads(1)
+        .sum(Contract::Tree)
+        .build()
+        .expect("compiled");
     let found = bits(&predictor, rows, s.columns(), usize::MAX);
     found.iter().zip(margins).filter(|(bits, m)| **bits != (**m as f32).to_bits()).count()
 }

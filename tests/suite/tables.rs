@@ -13,7 +13,6 @@ use fangorn::{
     check::SelfCheck,
     cpu::{Row, Rows},
     forest::reference,
-    predictor::Options,
 };
 use generate::engines::{TABLES, engines, serves, usual};
 
@@ -53,7 +52,7 @@ fn check<T: Row + Default>(
     let rows = Rows::strided(&laid, [batch, columns], strides).expect("rows");
     let expected = &slots[first * trees..][..batch * trees];
     let what = || format!("{what}, rows {first} to {} {place}", first + batch);
-    let found = predictor.slots(&rows).unwrap_or_else(|e| panic!("{}: {e}", what()));
+    let found = predictor.leaf_slots(&rows).unwrap_or_else(|e| panic!("{}: {e}", what()));
     if let Some(at) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
         let (r, t) = (at / trees, at % trees);
         panic!("{}: row {r}, tree {t}: slot {}, should be {}", what(), found[at], expected[at]);
@@ -76,24 +75,18 @@ fn one(seed: u64, served: &mut BTreeMap<String, usize>) {
     let columns = forest.features.len();
     let singles: Vec<f32> = table.rows.iter().map(|v| *v as f32).collect();
     let slots: Vec<u32> =
-        singles.chunks_exact(columns).flat_map(|row| reference::slots(forest, row)).collect();
+        singles.chunks_exact(columns).flat_map(|row| reference::leaf_slots(forest, row)).collect();
     let wide: Vec<u32> =
-        table.rows.chunks_exact(columns).flat_map(|row| reference::slots(forest, row)).collect();
+        table.rows.chunks_exact(columns).flat_map(|row| reference::leaf_slots(forest, row)).collect();
     for (i, (name, schedule, engines)) in engines().into_iter().enumerate() {
         let threads = 1 + (seed as usize + i) % 2;
-        let options = Options {
-            schedule,
-            engines,
-            threads: Some(threads),
-            check: SelfCheck::Off,
-            ..Options::default()
-        };
-        let predictor = match Predictor::with_options(forest, &options) {
+        let builder = Predictor::builder(forest).schedule(schedule.clone()).engines(engines).threads(threads);
+        let predictor = match builder.check(SelfCheck::Off).build() {
             Ok(predictor) => predictor,
             Err(fangorn::Error::Layout(_)) => continue,
             Err(e) => panic!("seed {seed}, {name}: {e}"),
         };
-        if !serves(&predictor, options.schedule.as_ref()) {
+        if !serves(&predictor, schedule.as_ref()) {
             continue;
         }
         *served.entry(name.clone()).or_default() += 1;
@@ -138,8 +131,8 @@ fn self_checks_of_every_engine_pass() {
     for seed in 0..u64::from(generate::wanted(TABLES)) {
         let (table, _) = usual(seed);
         for (name, schedule, engines) in engines() {
-            let options = Options { schedule, engines, threads: Some(1), ..Options::default() };
-            match Predictor::with_options(&table.forest, &options) {
+            let builder = Predictor::builder(&table.forest).schedule(schedule).engines(engines);
+            match builder.threads(1).build() {
                 Ok(made) => assert!(made.warnings().is_empty(), "seed {seed}, {name}: {:?}", made.warnings()),
                 Err(fangorn::Error::Layout(_)) => {}
                 Err(e) => panic!("seed {seed}, {name}: {e}"),

@@ -30,9 +30,13 @@ fn a_share_of_them_gives_what_the_reference_gives() {
     let forest = forest_of("21 x depth 3, 10 x chain 5; features 6");
     let data = generate::rows(&forest, 67, 5);
     let rows = Rows::new(&data, 6).expect("rows");
-    let expected: Vec<u32> = data.chunks(6).flat_map(|row| reference::slots(&forest, row)).collect();
+    let expected: Vec<u32> = data.chunks(6).flat_map(|row| reference::leaf_slots(&forest, row)).collect();
     for template in Template::all().step_by(37) {
-        let predictor = Predictor::with_threads(&forest, &template.schedule(), 2).expect("a predictor");
-        assert_eq!(predictor.slots(&rows).expect("slots"), expected, "{template:?}");
+        let predictor = Predictor::builder(&forest)
+            .schedule(template.schedule())
+            .threads(2)
+            .build()
+            .expect("a predictor");
+        assert_eq!(predictor.leaf_slots(&rows).expect("slots"), expected, "{template:?}");
     }
 }

@@ -44,7 +44,7 @@ fn class_from(Objective(library, transform, rule): Objective, base: &[f64], leav
         forest.tree(*output).leaf(0, &[*value]);
     }
     let forest = forest.build().expect("a forest");
-    let classes = reference::classes_of_slots(&forest, &reference::slots(&forest, &[0.0f32]));
+    let classes = reference::classes_of_slots(&forest, &reference::leaf_slots(&forest, &[0.0f32]));
     assert_eq!(classes.len(), 1);
     classes[0]
 }

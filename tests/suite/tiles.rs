@@ -7,10 +7,8 @@ use crate::runs;
 use fangorn::{
     Error, Forest, Predictor,
     forest::{Profile, ProfileError},
-    layout::PackedNode,
-    plan::{Request, Rest, check, lower, lower_with},
+    plan::{PackedNode, Remainder, Request, check, lower, lower_with},
     schedule::{Device, Preset, Schedule},
-    sum::Contract,
 };
 use generate::{Case, forest_of};
 
@@ -91,12 +89,12 @@ fn walks_count_tiles() {
         let plan = lowered.cpu_plan().expect("a program");
         plan.walks().map(|w| (w.steps, w.rest)).collect::<Vec<_>>()
     };
-    assert_eq!(steps("unrollWalk(tree)"), [(6, Rest::Nothing)]);
-    assert_eq!(steps("tileNodes(7, uniform)\nunrollWalk(tree)"), [(2, Rest::Nothing)]);
-    assert_eq!(steps("tileNodes(7, uniform)\npeelWalk(tree, 8)"), [(1, Rest::UntilLeaf)]);
+    assert_eq!(steps("unrollWalk(tree)"), [(6, Remainder::Nothing)]);
+    assert_eq!(steps("tileNodes(7, uniform)\nunrollWalk(tree)"), [(2, Remainder::Nothing)]);
+    assert_eq!(steps("tileNodes(7, uniform)\npeelWalk(tree, 8)"), [(1, Remainder::UntilLeaf)]);
     let grouped = "tileNodes(7, uniform)\nsort(depth)\nspecialize(tree)\nunrollWalk(tree)";
-    assert_eq!(steps(grouped), [(1, Rest::Nothing), (2, Rest::Nothing)]);
-    assert_eq!(steps("tileNodes(1, probability)\nunrollWalk(tree)"), [(6, Rest::Nothing)]);
+    assert_eq!(steps(grouped), [(1, Remainder::Nothing), (2, Remainder::Nothing)]);
+    assert_eq!(steps("tileNodes(1, probability)\nunrollWalk(tree)"), [(6, Remainder::Nothing)]);
 }
 
 /// Leaf tests reach down to where so many of a profile's rows have ended.
@@ -155,7 +153,7 @@ fn a_profile_of_another_forest_is_refused() {
     let [forest, other] = ["depth 3; features 3", "depth 3; features 4"].map(forest_of);
     let profile = Profile::new(&other);
     let schedule = Preset::TreebeardTiles.schedule(&forest, false);
-    let made = Predictor::with_profile(&forest, &schedule, 1, Contract::Any, &profile);
+    let made = Predictor::builder(&forest).schedule(schedule.clone()).threads(1).profile(&profile).build();
     assert!(matches!(made, Err(Error::Profile(ProfileError::Forest { .. }))), "{made:?}");
     let too_few = Profile::of_visits(&forest, vec![1; 7]);
     assert!(matches!(too_few, Err(ProfileError::Counts(_))), "{too_few:?}");

@@ -7,7 +7,7 @@ use fangorn::{
         Node, Side, Tree,
         tiling::{MOST_TILE, Tiling, is_leaf_biased, weights},
     },
-    layout::Shape,
+    plan::Shape,
 };
 use generate::{Seeded, forest, forest_of};
 use proptest::{prelude::*, test_runner::Config};
@@ -100,7 +100,7 @@ proptest! {
     /// Partitioning, connectedness, leaf separation and maximality (Treebeard, section 3.2).
     #[test]
     fn tilings_are_valid(forest in forest(), size in 1..=MOST_TILE, bias: bool, seed: u64) {
-        let visits = visits(&forest.trees, forest.slots(), bias, seed);
+        let visits = visits(&forest.trees, forest.leaf_count(), bias, seed);
         for tree in forest.trees.iter().take(60) {
             let by_probability = Tiling::by_probability(tree, size, &weights(tree, &visits));
             for tiling in [Tiling::uniform(tree, size), by_probability] {
@@ -116,7 +116,7 @@ proptest! {
     /// near it.
     #[test]
     fn greedy_is_near_the_best(forest in forest(), size in 1..=MOST_TILE, seed: u64) {
-        let visits = visits(&forest.trees, forest.slots(), true, seed);
+        let visits = visits(&forest.trees, forest.leaf_count(), true, seed);
         for tree in forest.trees.iter().take(12) {
             let weights = weights(tree, &visits);
             let best = least_steps(tree, size as usize, &weights);
@@ -201,11 +201,11 @@ fn shapes_are_as_many_as_binary_trees() {
 fn likely_leaves_are_reached_in_fewer_tiles() {
     let forest = forest_of("depth 6; features 3");
     let tree = &forest.trees[0];
-    let mut visits = vec![1u64; forest.slots()];
+    let mut visits = vec![1u64; forest.leaf_count()];
     visits[40] = 10_000;
     assert!(is_leaf_biased(tree, &visits));
-    assert!(!is_leaf_biased(tree, &vec![1; forest.slots()]));
-    assert!(!is_leaf_biased(tree, &vec![0; forest.slots()]), "no rows, no bias");
+    assert!(!is_leaf_biased(tree, &vec![1; forest.leaf_count()]));
+    assert!(!is_leaf_biased(tree, &vec![0; forest.leaf_count()]), "no rows, no bias");
     let depth_of =
         |tiling: &Tiling, slot: u32| tiling.leaf_depths(tree).find(|l| l.1 == slot).expect("a leaf").0;
     let uniform = Tiling::uniform(tree, 3);

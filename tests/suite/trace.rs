@@ -6,8 +6,8 @@ use crate::runs;
 
 use fangorn::{
     Forest,
-    plan::{Extents, TargetPlan, lower, lower_with},
-    schedule::{Device, FewRows, Preset, Schedule},
+    plan::{TargetPlan, lower, lower_with},
+    schedule::{Device, Extents, FewRows, Preset, Schedule},
 };
 use generate::{Case, Kind, forest_of};
 use proptest::{prelude::*, test_runner::Config};
@@ -87,12 +87,12 @@ proptest! {
 
     /// The nest of a GPU, too, has every walk once.
     #[test]
-    fn mapped_nests_visit_each_pair_once(case in generate::case(Kind::Mapped)) {
+    fn mapped_nests_visit_each_pair_once(case in generate::case(Kind::MappedLoop)) {
         let request = request(Device::PORTABLE_GPU, 1);
         let Ok(lowered) = lower_with(&case.forest, &case.schedule, request, Some(&case.profile())) else { return Ok(()) };
         let trees = case.forest.trees.len() as u32;
         let extents = Extents { batch: case.batch as u32, trees, threads: 1 };
-        let pairs = |nest: &fangorn::mir::LoopNest, size: u32| {
+        let pairs = |nest: &fangorn::plan::LoopNest, size: u32| {
             let mut pairs: Vec<_> = nest.visits(extents, |_| size).iter().map(|v| (v.row, v.tree)).collect();
             pairs.sort_unstable();
             pairs

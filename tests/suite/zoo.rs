@@ -30,7 +30,8 @@ fn reference_says_what_the_producer_says() {
 
 /// The producer's label of a row's class.
 fn class(s: &Specimen, r: usize) -> i32 {
-    let number = reference::classes_of_slots(&s.forest, &reference::slots(&s.forest, s.row(r)))[0] as usize;
+    let number =
+        reference::classes_of_slots(&s.forest, &reference::leaf_slots(&s.forest, s.row(r)))[0] as usize;
     match s.forest.classes.labels.get(number) {
         Some(label) => label.parse().expect("labels of the zoo are numbers"),
         None => number as i32,
@@ -44,10 +45,12 @@ fn every_preset_gives_the_same() {
         for preset in Preset::ALL {
             let what = format!("{} with {}", s.name, preset.name());
             let schedule = preset.schedule(&s.forest, false);
-            let predictor =
-                Predictor::with_schedule(&s.forest, &schedule).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let predictor = Predictor::builder(&s.forest)
+                .schedule(schedule.clone())
+                .build()
+                .unwrap_or_else(|e| panic!("{what}: {e}"));
             let leaves: Vec<i32> =
-                predictor.leaves(&rows).expect(&what).into_iter().map(|i| i as i32).collect();
+                predictor.leaf_ids(&rows).expect(&what).into_iter().map(|i| i as i32).collect();
             let expected: Vec<i32> = match s.leaves.is_empty() {
                 true => (0..s.count)
                     .flat_map(|r| reference::leaf_ids(&s.forest, s.row(r)))
@@ -58,7 +61,7 @@ fn every_preset_gives_the_same() {
             assert_eq!(leaves, expected, "{what}");
             assert_margins(&what, &s.forest, &predictor.margins(&rows).expect(&what), reference_margins(s));
             let mut values = vec![0.0; s.count * predictor.width()];
-            predictor.predict_into(&rows, &mut values).expect(&what);
+            predictor.values_into(&rows, &mut values).expect(&what);
             assert_values(&what, &s.forest, &values, reference_margins(s));
         }
     });
@@ -79,10 +82,12 @@ fn f64_rows_decide_as_their_producer_does() {
         assert_margins(&s.name, &s.forest, &wide.margin, |r| reference::margins(&s.forest, row(r)));
         for preset in Preset::ALL {
             let what = format!("{} with {}", s.name, preset.name());
-            let predictor =
-                Predictor::with_schedule(&s.forest, &preset.schedule(&s.forest, false)).expect(&what);
+            let predictor = Predictor::builder(&s.forest)
+                .schedule(preset.schedule(&s.forest, false))
+                .build()
+                .expect(&what);
             let leaves: Vec<i32> =
-                predictor.leaves(&rows).expect(&what).into_iter().map(|i| i as i32).collect();
+                predictor.leaf_ids(&rows).expect(&what).into_iter().map(|i| i as i32).collect();
             assert_eq!(leaves, ids, "{what}");
             let margins = predictor.margins(&rows).expect(&what);
             assert_margins(&what, &s.forest, &margins, |r| reference::margins(&s.forest, row(r)));

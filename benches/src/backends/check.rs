@@ -16,7 +16,7 @@ pub struct Results {
 pub fn by_reference(forest: &Forest, rows: &[f32]) -> Results {
     let rows = || rows.chunks_exact(forest.features.len().max(1));
     Results {
-        slots: rows().flat_map(|row| reference::slots(forest, row)).collect(),
+        slots: rows().flat_map(|row| reference::leaf_slots(forest, row)).collect(),
         margins: rows().flat_map(|row| reference::margins(forest, row)).map(|m| m as f32).collect(),
     }
 }

@@ -70,7 +70,7 @@ impl Native {
     /// A forest that does not verify.
     pub fn new(forest: &Forest) -> Result<Self> {
         let schedule = Preset::Default.schedule(forest, false);
-        let predictor = Predictor::with_schedule(forest, &schedule)?;
+        let predictor = Predictor::builder(forest).schedule(schedule.clone()).build()?;
         let schedule = schedules::line(&schedule);
         Ok(Self { predictor, schedule, columns: forest.features.len(), rows: Vec::new() })
     }
@@ -104,7 +104,7 @@ impl Engine for Native {
 
     fn slots(&self, rows: usize) -> Result<Vec<u32>> {
         let first = Rows::new(&self.rows[..rows * self.columns], self.columns)?;
-        Ok(self.predictor.slots(&first)?)
+        Ok(self.predictor.leaf_slots(&first)?)
     }
 
     fn time(&mut self, seconds: f64) -> Result<Times> {

@@ -115,7 +115,7 @@ impl Engine for OnBurn {
         caught(self.backend, || {
             let x = self.rows()?.clone();
             let columns = x.dims()[1];
-            let slots = self.op.slots(x.slice([0..rows, 0..columns]))?.into_data().convert::<i32>();
+            let slots = self.op.leaf_slots(x.slice([0..rows, 0..columns]))?.into_data().convert::<i32>();
             let slots = slots.try_to_vec::<i32>().map_err(|e| self.failed(&e))?;
             Ok(slots.into_iter().map(|slot| slot as u32).collect())
         })

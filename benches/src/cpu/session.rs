@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use fangorn::{Forest, Predictor, cpu::Rows, schedule::Schedule, sum::Contract};
+use fangorn::{Forest, Predictor, cpu::Rows, schedule::Schedule};
 use serde::Serialize;
 
 use crate::{
@@ -142,7 +142,7 @@ impl Session {
         npy::write(&written.outputs, predictor.width(), outputs.into_iter())?;
         let mut bounds = Vec::with_capacity(count * sums);
         for part in values.chunks((MOST_LEAVES / trees).max(1) * columns) {
-            let slots = predictor.slots(&Rows::new(part, columns)?)?;
+            let slots = predictor.leaf_slots(&Rows::new(part, columns)?)?;
             let of_row = |row: &[u32]| bounds::of_row(&self.forest, row.iter().copied());
             bounds.extend(slots.chunks_exact(trees).flat_map(of_row));
         }
@@ -153,7 +153,7 @@ impl Session {
 
 fn compile(forest: &Forest, (name, schedule): &(String, Schedule), threads: usize) -> Result<Candidate> {
     let start = Instant::now();
-    let predictor = Predictor::with_sum(forest, schedule, threads, Contract::Any)?;
+    let predictor = Predictor::builder(forest).schedule(schedule.clone()).threads(threads).build()?;
     let compile_ms = start.elapsed().as_secs_f64() * 1e3;
     Ok(Candidate { name: name.clone(), directives: schedules::line(schedule), compile_ms, predictor })
 }

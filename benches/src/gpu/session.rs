@@ -278,7 +278,7 @@ impl Session {
             |e: &dyn std::fmt::Debug| Error::Device { backend: self.backend, cause: format!("{e:?}") };
         let (margins, slots) = caught(self.backend, || {
             let margins = self.download(op.margins(x.clone())?)?;
-            let slots = op.slots(x.clone().slice([0..count, 0..columns]))?.into_data().convert::<i32>();
+            let slots = op.leaf_slots(x.clone().slice([0..count, 0..columns]))?.into_data().convert::<i32>();
             Ok((margins, slots.try_to_vec::<i32>().map_err(|e| failed(&e))?))
         })?;
         let written = Written {
@@ -289,7 +289,7 @@ impl Session {
             bound: self.forest.sum_bound().into_iter().map(|bound| bound.min(f64::MAX)).collect(),
             leaves_unlike_cpu: {
                 let first = Rows::new(&self.host[..count * columns], columns)?;
-                let own = self.cpu.slots(&first)?;
+                let own = self.cpu.leaf_slots(&first)?;
                 own.iter().zip(&slots).filter(|(own, slot)| **own != **slot as u32).count()
             },
         };
@@ -306,13 +306,13 @@ impl Session {
 /// A schedule's operator, which is compiled at its first use.
 fn candidate((name, schedule): (String, Schedule), forest: &Forest) -> Result<Candidate> {
     let directives = schedules::line(&schedule);
-    let op = Arc::new(ForestOp::with_schedule(forest.clone(), schedule)?);
+    let op = Arc::new(ForestOp::builder(forest.clone()).schedule(schedule).build()?);
     Ok(Candidate { name, directives, op, first_ms: None, refused: None })
 }
 
 /// The producer's number of the leaf with each slot.
 fn leaf_ids(forest: &Forest) -> Vec<i32> {
-    let mut ids = vec![0; forest.slots()];
+    let mut ids = vec![0; forest.leaf_count()];
     for tree in &forest.trees {
         for (node, id) in tree.nodes.iter().zip(&tree.ids) {
             if let Some(slot) = node.slot() {

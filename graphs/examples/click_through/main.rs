@@ -12,7 +12,7 @@ use burn::{
     nn::loss::BinaryCrossEntropyLossConfig,
     tensor::{Device, Tensor},
 };
-use fangorn_graphs::{ForestModuleConfig, fangorn::import};
+use fangorn_graphs::{fangorn::import, forest::ForestModuleConfig};
 use model::{ClickThrough, Sizes};
 use stages::{Pipeline, Result, Saved, Steps, Table, Work};
 

@@ -5,7 +5,7 @@ use burn::{
     nn::{Embedding, EmbeddingConfig, Linear, LinearConfig},
     tensor::{Device, Tensor, activation},
 };
-use fangorn_graphs::{ForestModule, Result};
+use fangorn_graphs::{Result, forest::ForestModule};
 
 /// The sizes of a network.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct ClickThrough {
 impl ClickThrough {
     pub fn new(sizes: Sizes, forest: ForestModule, device: &Device) -> Result<Self> {
         let Sizes { numbers, ids, known, width, inner: [first, second] } = sizes;
-        let (leaves, trees) = (forest.slots(), forest.operator()?.trees());
+        let (leaves, trees) = (forest.leaf_count(), forest.operator()?.trees());
         let columns = (trees + ids) * width + numbers;
         let layers = [(columns, first), (first, second), (second, 1)];
         let weights = |entries: usize, width: usize| {
@@ -65,7 +65,7 @@ impl ClickThrough {
     /// The logit of a click: `[rows, columns]` to `[rows, 1]`.
     pub fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>> {
         let [rows, _] = x.dims();
-        let leaves = self.forest.leaves(x.clone())?;
+        let leaves = self.forest.leaf_slots(x.clone())?;
         let numbers = x.clone().narrow(1, 0, self.numbers);
         let ids = x.narrow(1, self.numbers, self.ids).int();
         let wide = |weights: Tensor<3>| weights.sum_dim(1).reshape([rows, 1]);

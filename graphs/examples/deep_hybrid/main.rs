@@ -13,7 +13,7 @@ use burn::{
     nn::loss::CrossEntropyLoss,
     tensor::{Device, Tensor},
 };
-use fangorn_graphs::{ForestModuleConfig, fangorn::import};
+use fangorn_graphs::{fangorn::import, forest::ForestModuleConfig};
 use model::{Classifier, DeepHybrid, Seen, Sizes};
 use stages::{Pipeline, Result, Saved, Steps, Table, Work};
 

@@ -8,7 +8,7 @@ use burn::{
     },
     tensor::{Device, Tensor, activation},
 };
-use fangorn_graphs::{ForestModule, Result};
+use fangorn_graphs::{Result, forest::ForestModule};
 
 /// The sizes of a network.
 #[derive(Clone, Copy, Debug)]

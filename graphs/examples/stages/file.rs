@@ -7,7 +7,7 @@ use burn::{
     store::ModuleRecord,
     tensor::{Device, Tensor, TensorData},
 };
-use fangorn_graphs::ForestModuleConfig;
+use fangorn_graphs::forest::ForestModuleConfig;
 
 use super::{Pipeline, Result, Work, arrays};
 

@@ -14,7 +14,7 @@ use burn::{
     nn::{LinearConfig, loss::CrossEntropyLoss},
     tensor::{Device, Tensor},
 };
-use fangorn_graphs::{ForestModuleConfig, fangorn::import};
+use fangorn_graphs::{fangorn::import, forest::ForestModuleConfig};
 use model::{Classifier, Encoder, Sizes, Text};
 use stages::{Pipeline, Result, Saved, Steps, Table, Work};
 

@@ -5,7 +5,7 @@ use burn::{
     nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig},
     tensor::{Device, Int, Tensor, activation, module::linear},
 };
-use fangorn_graphs::{ForestModule, Result};
+use fangorn_graphs::{Result, forest::ForestModule};
 
 use crate::gelu::gelu;
 

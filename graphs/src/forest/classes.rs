@@ -1,7 +1,10 @@
 //! Classes and their probabilities.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, activation};
-use fangorn::forest::{ClassRule, Classes, Forest, Targets, Transform, greatest_f32_not_above};
+use fangorn::{
+    Forest,
+    forest::{ClassRule, Classes, Targets, Transform, greatest_f32_not_above},
+};
 
 use super::ForestModule;
 use crate::error::{Error, Result};

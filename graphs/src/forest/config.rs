@@ -11,7 +11,7 @@ use fangorn::{
     schedule::Schedule,
 };
 
-use super::{ForestModule, Output, Record, soft::Soft, structure};
+use super::{ForestModule, Output, Record, soft::SoftSplits, structure};
 use crate::error::{Error, Result};
 
 /// What a [`ForestModule`] is made of.
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 /// # #[cfg(feature = "flex")] {
 /// use burn::tensor::Device;
 /// use fangorn::{Forest, schedule::Preset};
-/// use fangorn_graphs::{ForestModuleConfig, Output};
+/// use fangorn_graphs::forest::{ForestModuleConfig, Output};
 ///
 /// let mut forest = Forest::builder(2, 1);
 /// forest.tree(0).leaf(0, &[0.5]);
@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 ///     .with_schedule(schedule)
 ///     .with_output(Output::Margins)
 ///     .init(&Device::flex())?;
-/// assert_eq!(module.leaves.dims(), [1, 1]);
+/// assert_eq!(module.leaf_values.dims(), [1, 1]);
 /// # }
 /// # Ok::<(), fangorn_graphs::Error>(())
 /// ```
@@ -72,8 +72,8 @@ impl ForestModuleConfig {
     /// ```
     /// # #[cfg(feature = "flex")] {
     /// use burn::tensor::{Device, Tensor};
-    /// use fangorn::forest::{CompareType, Forest, Prologue, Side};
-    /// use fangorn_graphs::ForestModuleConfig;
+    /// use fangorn::{forest::{CompareType, Prologue, Side}, Forest};
+    /// use fangorn_graphs::forest::ForestModuleConfig;
     ///
     /// let mut forest = Forest::builder(1, 1);
     /// let mut tree = forest.tree(0);
@@ -142,17 +142,17 @@ impl ForestModuleConfig {
     ///
     /// # Errors
     /// A forest that does not verify, a schedule whose directives contradict each other, a profile of another forest, or soft splits that the forest
-    /// can't have: [`Error::Soft`] names the reason.
+    /// can't have: [`Error::SoftSplits`] names the reason.
     pub fn init(self, device: &Device) -> Result<ForestModule> {
         let Self { forest, schedule, profile, output, temperature, check } = self;
         let op = structure::operator(forest, schedule.as_ref(), profile, check)?;
-        let soft = temperature.map(|t| Soft::new(t, op.forest())).transpose()?;
+        let soft = temperature.map(|t| SoftSplits::new(t, op.forest())).transpose()?;
         let forest = op.forest();
         let [(_, leaves), (_, structure), (_, fingerprint)] = Record::new(forest).into_tensors();
         let integers =
             |data| Param::initialized(ParamId::new(), Tensor::from_data(data, (device, DType::I32)));
         Ok(ForestModule {
-            leaves: Param::from_tensor(Tensor::from_data(leaves, (device, DType::F32))),
+            leaf_values: Param::from_tensor(Tensor::from_data(leaves, (device, DType::F32))),
             structure: integers(structure),
             fingerprint: integers(fingerprint),
             built: Ok(op),

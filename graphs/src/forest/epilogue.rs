@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Tensor;
-use fangorn::op::{self, Epilogue, Step};
+use fangorn::op::{self, Epilogue, EpilogueStep};
 
 use super::{ForestModule, Output};
 use crate::error::Result;
@@ -19,13 +19,13 @@ impl ForestModule {
     /// # #[cfg(feature = "flex")] {
     /// use burn::tensor::{Device, Tensor};
     /// use fangorn::import;
-    /// use fangorn_graphs::{ForestModuleConfig, Output, Step};
+    /// use fangorn_graphs::{forest::{ForestModuleConfig, Output}, fangorn::op::EpilogueStep};
     ///
     /// let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/zoo/churn/model.ubj");
     /// let forest = import::load(model.as_ref(), &Default::default())?;
     /// let device = Device::flex();
     /// let module = ForestModuleConfig::new(forest).with_output(Output::Margins).init(&device)?;
-    /// let module = module.then(Step::Affine { scale: 0.9, shift: -0.1 })?.then(Step::Add)?.then(Step::Sigmoid)?;
+    /// let module = module.with_step(EpilogueStep::Affine { scale: 0.9, shift: -0.1 })?.with_step(EpilogueStep::Add)?.with_step(EpilogueStep::Sigmoid)?;
     /// let x = Tensor::<2>::zeros([4, module.features()], &device);
     /// let logits = Tensor::<2>::ones([4, 1], &device); // of another model
     /// assert_eq!(module.forward_with(x, vec![logits])?.dims(), [4, 1]);
@@ -35,7 +35,7 @@ impl ForestModule {
     ///
     /// # Errors
     /// A step that can't follow those before it, or with numbers for another count of outputs than the module gives.
-    pub fn then(self, step: Step) -> Result<Self> {
+    pub fn with_step(self, step: EpilogueStep) -> Result<Self> {
         let before = self.epilogue.as_ref().map_or(&[][..], |epilogue| epilogue.steps());
         let steps = before.iter().cloned().chain([step]);
         let epilogue = match self.output {
@@ -63,7 +63,7 @@ impl ForestModule {
             return self.forward(x);
         };
         if self.soft.is_none() || !x.is_autodiff() {
-            return Ok(op::then(x, self.values_of_leaves(op)?, tensors, op, epilogue)?);
+            return Ok(op::forest_with_epilogue(x, self.leaf_value_tensor(op)?, tensors, op, epilogue)?);
         }
         epilogue.check(&x, &tensors, op)?;
         let of = if epilogue.follows_values() { self.values(x)? } else { self.margins(x)? };

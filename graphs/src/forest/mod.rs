@@ -65,7 +65,7 @@ pub use config::ForestModuleConfig;
 pub use record::Record;
 
 use crate::error::{Error, Result};
-use soft::Soft;
+use soft::SoftSplits;
 
 /// What [`ForestModule::forward`] gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ pub enum Output {
 /// # #[cfg(feature = "flex")] {
 /// use burn::tensor::{Device, Tensor};
 /// use fangorn::import;
-/// use fangorn_graphs::ForestModuleConfig;
+/// use fangorn_graphs::forest::ForestModuleConfig;
 ///
 /// let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/zoo/churn/model.ubj");
 /// let forest = import::load(model.as_ref(), &Default::default())?;
@@ -91,28 +91,28 @@ pub enum Output {
 /// let module = ForestModuleConfig::new(forest).init(&device)?;
 /// let x = Tensor::<2>::zeros([4, module.features()], &device);
 /// assert_eq!(module.forward(x.clone())?.dims(), [4, 1]);
-/// assert_eq!(module.leaves(x)?.dims(), [4, 100]);
+/// assert_eq!(module.leaf_slots(x)?.dims(), [4, 100]);
 /// # }
 /// # Ok::<(), fangorn_graphs::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct ForestModule {
-    /// Leaf values by slot, `[slots, leaf width]`: what is trained. [`ForestModule::leaves`] gives the slots of rows.
-    pub leaves: Param<Tensor<2>>,
+    /// Leaf values by slot, `[slots, leaf width]`: what is trained. [`ForestModule::leaf_slots`] gives the slots of rows.
+    pub leaf_values: Param<Tensor<2>>,
     structure: Param<Tensor<1, Int>>,
     fingerprint: Param<Tensor<1, Int>>,
     /// Made of `structure`, or why it could not be.
     built: Result<Arc<ForestOp>, String>,
     schedule: Option<Arc<Schedule>>,
     output: Output,
-    soft: Option<Soft>,
+    soft: Option<SoftSplits>,
     epilogue: Option<Arc<Epilogue>>,
 }
 
 impl ForestModule {
     /// Values or margins of rows, as the module was [made](ForestModuleConfig::with_output): `[rows, features]` of f32, f16
     /// or bf16 in any strides to f32, `[rows, outputs]` (for values with as many columns as the objective's transform has).
-    /// Then the [steps that follow](ForestModule::then), if there are any.
+    /// Then the [steps that follow](ForestModule::with_step), if there are any.
     ///
     /// # Errors
     /// Rows of another width, type or device than the module's; a schedule that the device can't carry out;
@@ -132,7 +132,7 @@ impl ForestModule {
     /// As [`ForestModule::forward`].
     pub fn margins(&self, x: Tensor<2>) -> Result<Tensor<2>> {
         let op = self.operator()?;
-        let leaves = self.values_of_leaves(op)?;
+        let leaves = self.leaf_value_tensor(op)?;
         let Some(soft) = self.soft.as_ref().filter(|_| x.is_autodiff()) else {
             return Ok(op::forest(x, leaves, op)?);
         };
@@ -151,18 +151,18 @@ impl ForestModule {
         if self.soft.is_some() && x.is_autodiff() {
             return Ok(op.transformed(self.margins(x)?));
         }
-        Ok(op::values(x, self.values_of_leaves(op)?, op)?)
+        Ok(op::values(x, self.leaf_value_tensor(op)?, op)?)
     }
 
     /// The leaf that each row reaches in each tree: `[rows, features]` to slots, `[rows, trees]`, trees in the producer's order.
-    /// Slots number the leaves of all trees through from 0, so that an embedding of [`ForestModule::slots`] vectors takes them
+    /// Slots number the leaves of all trees through from 0, so that an embedding of [`ForestModule::leaf_count`] vectors takes them
     /// as they are.
     ///
     /// # Errors
     /// As [`ForestModule::forward`].
-    pub fn leaves(&self, x: Tensor<2>) -> Result<Tensor<2, Int>> {
+    pub fn leaf_slots(&self, x: Tensor<2>) -> Result<Tensor<2, Int>> {
         self.on_its_device(&x)?;
-        Ok(self.operator()?.slots(x)?)
+        Ok(self.operator()?.leaf_slots(x)?)
     }
 
     /// Columns of a row.
@@ -171,8 +171,8 @@ impl ForestModule {
     }
 
     /// Leaves of all trees.
-    pub fn slots(&self) -> usize {
-        self.built.as_ref().map_or(0, |op| op.forest().slots())
+    pub fn leaf_count(&self) -> usize {
+        self.built.as_ref().map_or(0, |op| op.forest().leaf_count())
     }
 
     /// The operator that runs; its forest holds the leaf values as the producer trained them.
@@ -188,17 +188,17 @@ impl ForestModule {
     /// # Errors
     /// [`Error::Record`] names what does not fit.
     pub fn verify(&self) -> Result<()> {
-        self.values_of_leaves(self.operator()?).map(drop)
+        self.leaf_value_tensor(self.operator()?).map(drop)
     }
 
     /// The leaf values as the operator takes them, whatever a record or a quantizer has stored them as.
-    fn values_of_leaves(&self, op: &ForestOp) -> Result<Tensor<1>> {
-        let (slots, width) = (op.forest().slots(), op.forest().leaf_width());
-        let leaves = self.leaves.val();
+    fn leaf_value_tensor(&self, op: &ForestOp) -> Result<Tensor<1>> {
+        let (slots, width) = (op.forest().leaf_count(), op.forest().leaf_width());
+        let leaves = self.leaf_values.val();
         if leaves.dims() != [slots, width] {
             let found = leaves.dims();
             return Err(Error::Record(format!(
-                "`leaves` are {found:?} values, the structure has [{slots}, {width}]; load both of one module"
+                "`leaf_values` are {found:?} values, the structure has [{slots}, {width}]; load both of one module"
             )));
         }
         let leaves = if let DType::QFloat(_) = leaves.dtype() { leaves.dequantize() } else { leaves };
@@ -207,7 +207,7 @@ impl ForestModule {
     }
 
     fn on_its_device(&self, x: &Tensor<2>) -> Result<()> {
-        let (rows, own) = (x.device(), self.leaves.lazy_device());
+        let (rows, own) = (x.device(), self.leaf_values.lazy_device());
         if rows == own {
             return Ok(());
         }

@@ -12,15 +12,15 @@ use burn::{
     tensor::{Device, Int, Tensor},
 };
 
-use super::{ForestModule, soft::Soft, structure};
+use super::{ForestModule, soft::SoftSplits, structure};
 
 const TYPE: &str = "Struct:ForestModule";
 
 impl Module for ForestModule {
     fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
-        visitor.enter_module("leaves", TYPE);
-        self.leaves.visit(visitor);
-        visitor.exit_module("leaves", TYPE);
+        visitor.enter_module("leaf_values", TYPE);
+        self.leaf_values.visit(visitor);
+        visitor.exit_module("leaf_values", TYPE);
         for (name, param) in [("structure", &self.structure), ("fingerprint", &self.fingerprint)] {
             visitor.enter_module(name, TYPE);
             param.visit(visitor);
@@ -29,9 +29,9 @@ impl Module for ForestModule {
     }
 
     fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
-        mapper.enter_module("leaves", TYPE);
-        let leaves = Module::map(self.leaves, mapper);
-        mapper.exit_module("leaves", TYPE);
+        mapper.enter_module("leaf_values", TYPE);
+        let leaf_values = Module::map(self.leaf_values, mapper);
+        mapper.exit_module("leaf_values", TYPE);
         let mut exchanged = false;
         let mut map = |name: &str, param: Param<Tensor<1, Int>>| {
             mapper.enter_module(name, TYPE);
@@ -46,28 +46,28 @@ impl Module for ForestModule {
         let structure = map("structure", self.structure);
         let fingerprint = map("fingerprint", self.fingerprint);
         if !exchanged {
-            return Self { leaves, structure, fingerprint, ..self };
+            return Self { leaf_values, structure, fingerprint, ..self };
         }
         let mut built = structure::reload(&structure, &fingerprint, &self.built, self.schedule.as_deref());
         let same = matches!((&built, &self.built), (Ok(new), Ok(old)) if Arc::ptr_eq(new, old));
         let mut soft = self.soft;
         if let (false, Ok(op), Some(old)) = (same, &built, &soft) {
-            match Soft::new(old.temperature(), op.forest()) {
+            match SoftSplits::new(old.temperature(), op.forest()) {
                 Ok(new) => soft = Some(new),
                 Err(error) => built = Err(error.to_string()),
             }
         }
-        Self { leaves, structure, fingerprint, built, soft, ..self }
+        Self { leaf_values, structure, fingerprint, built, soft, ..self }
     }
 
     fn collect_devices(&self, devices: Devices) -> Devices {
-        let devices = self.leaves.collect_devices(devices);
+        let devices = self.leaf_values.collect_devices(devices);
         self.fingerprint.collect_devices(self.structure.collect_devices(devices))
     }
 
     fn to_device(self, device: &Device) -> Self {
         Self {
-            leaves: self.leaves.to_device(device),
+            leaf_values: self.leaf_values.to_device(device),
             structure: self.structure.to_device(device),
             fingerprint: self.fingerprint.to_device(device),
             ..self
@@ -76,7 +76,7 @@ impl Module for ForestModule {
 
     fn fork(self, device: &Device) -> Self {
         Self {
-            leaves: self.leaves.fork(device),
+            leaf_values: self.leaf_values.fork(device),
             structure: self.structure.fork(device),
             fingerprint: self.fingerprint.fork(device),
             ..self
@@ -85,7 +85,7 @@ impl Module for ForestModule {
 
     fn train(self) -> Self {
         Self {
-            leaves: self.leaves.train(),
+            leaf_values: self.leaf_values.train(),
             structure: self.structure.train(),
             fingerprint: self.fingerprint.train(),
             ..self
@@ -94,7 +94,7 @@ impl Module for ForestModule {
 
     fn valid(&self) -> Self {
         Self {
-            leaves: self.leaves.valid(),
+            leaf_values: self.leaf_values.valid(),
             structure: self.structure.valid(),
             fingerprint: self.fingerprint.valid(),
             ..self.clone()
@@ -102,7 +102,7 @@ impl Module for ForestModule {
     }
 
     fn materialize(self) -> Self {
-        Self { leaves: self.leaves.materialize(), ..self }
+        Self { leaf_values: self.leaf_values.materialize(), ..self }
     }
 }
 
@@ -121,7 +121,7 @@ impl ModuleDisplayDefault for ForestModule {
     fn content(&self, content: Content) -> Option<Content> {
         content
             .set_top_level_type("ForestModule")
-            .add("leaves", &self.leaves)
+            .add("leaf_values", &self.leaf_values)
             .add("structure", &self.structure)
             .add("fingerprint", &self.fingerprint)
             .optional()
@@ -147,7 +147,7 @@ impl ModuleDisplay for ForestModule {
             .add("producer", forest.producer.library.as_str())
             .add("features", &forest.features.len())
             .add("trees", &op.trees())
-            .add("leaves", &forest.slots())
+            .add("leaves", &forest.leaf_count())
             .add("outputs", &op.outputs())
             .add_debug_attribute("output", &self.output);
         let content = match &self.soft {

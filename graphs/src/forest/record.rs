@@ -15,19 +15,19 @@ use super::{ForestModule, Output, structure};
 /// # #[cfg(feature = "flex")] {
 /// use burn::tensor::Device;
 /// use fangorn::Forest;
-/// use fangorn_graphs::{ForestModule, Record};
+/// use fangorn_graphs::forest::{ForestModule, Record};
 ///
 /// let mut forest = Forest::builder(2, 1);
 /// forest.tree(0).leaf(0, &[0.5]);
 /// let record = Record::new(&forest.build().map_err(fangorn::Error::from)?);
-/// let module = ForestModule::unloaded(record.leaves(), record.words(), &Device::flex());
-/// assert_eq!(module.leaves.dims(), [1, 1]);
+/// let module = ForestModule::unloaded(record.leaf_shape(), record.words(), &Device::flex());
+/// assert_eq!(module.leaf_values.dims(), [1, 1]);
 /// # }
 /// # Ok::<(), fangorn_graphs::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Record {
-    leaves: TensorData,
+    leaf_values: TensorData,
     shape: [usize; 2],
     structure: Vec<i32>,
 }
@@ -35,13 +35,13 @@ pub struct Record {
 impl Record {
     /// Of a forest, with the leaf values that it has.
     pub fn new(forest: &Forest) -> Self {
-        let shape = [forest.slots(), forest.leaf_width()];
+        let shape = [forest.leaf_count(), forest.leaf_width()];
         let leaves: Vec<f32> = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
-        Self { leaves: TensorData::new(leaves, shape), shape, structure: structure::words(forest) }
+        Self { leaf_values: TensorData::new(leaves, shape), shape, structure: structure::words(forest) }
     }
 
-    /// The shape of `leaves`: slots, and values of each.
-    pub fn leaves(&self) -> [usize; 2] {
+    /// The shape of `leaf_values`: slots, and values of each.
+    pub fn leaf_shape(&self) -> [usize; 2] {
         self.shape
     }
 
@@ -50,12 +50,12 @@ impl Record {
         self.structure.len()
     }
 
-    /// The [tensors](super#what-is-in-a-record) with their names: `leaves`, `structure` and `fingerprint`.
+    /// The [tensors](super#what-is-in-a-record) with their names: `leaf_values`, `structure` and `fingerprint`.
     pub fn into_tensors(self) -> [(&'static str, TensorData); 3] {
         let fingerprint = structure::fingerprint(&self.structure);
         let words = self.structure.len();
         [
-            ("leaves", self.leaves),
+            ("leaf_values", self.leaf_values),
             ("structure", TensorData::new(self.structure, [words])),
             ("fingerprint", TensorData::new(fingerprint.to_vec(), [2])),
         ]
@@ -72,7 +72,7 @@ impl ForestModule {
             Param::initialized(ParamId::new(), Tensor::from_data(zeros, (device, DType::I32)))
         };
         Self {
-            leaves: Param::from_tensor(Tensor::zeros(leaves, (device, DType::F32))),
+            leaf_values: Param::from_tensor(Tensor::zeros(leaves, (device, DType::F32))),
             structure: integers(words),
             fingerprint: integers(2),
             built: Err("the module's forest was not loaded yet; load the record that it was made for".into()),

@@ -18,7 +18,7 @@ const MOST_STEPS: usize = 1 << 22;
 
 /// Soft splits of a temperature.
 #[derive(Clone, Debug)]
-pub(super) struct Soft {
+pub(super) struct SoftSplits {
     temperature: f64,
     splits: Arc<Splits>,
     /// The tables where they were used last.
@@ -48,7 +48,7 @@ struct Tables {
     columns: Tensor<1, Int>,
     thresholds: Tensor<2>,
     missing_left: Tensor<2, Bool>,
-    asides: Option<Asides>,
+    asides: Option<HardValues>,
     paths: Tensor<1, Int>,
     /// `[slots, outputs]`: 1 where a leaf's tree adds to the output; none where leaves are vectors or there is one output.
     targets: Option<Tensor<2>>,
@@ -56,27 +56,27 @@ struct Tables {
 
 /// Splits that are hard for some values.
 #[derive(Clone, Debug)]
-struct Asides {
+struct HardValues {
     equal: Tensor<2, Bool>,
     fixed: Tensor<2, Bool>,
     zeros: Tensor<2, Bool>,
     goes_left: Tensor<2, Bool>,
 }
 
-impl Soft {
+impl SoftSplits {
     /// # Errors
     /// A temperature that is no positive number, margins that are no sums, splits that ask for categories, and paths of
     /// more than 2^22 steps.
     pub(super) fn new(temperature: f64, forest: &Forest) -> Result<Self> {
         let single = temperature as f32;
         if !(single.is_normal() && single > 0.0) {
-            return Err(Error::Soft(format!(
+            return Err(Error::SoftSplits(format!(
                 "the temperature is {temperature}, a positive number is needed"
             )));
         }
         if forest.aggregate != Aggregate::Sum {
             let name = forest.aggregate.name();
-            return Err(Error::Soft(format!(
+            return Err(Error::SoftSplits(format!(
                 "trees are taken together by `{name}`, only sums have soft splits"
             )));
         }
@@ -90,7 +90,7 @@ impl Soft {
 
     /// Margins but for the base score: the sum of all leaves, each times the probability of its path.
     pub(super) fn margins(&self, x: Tensor<2>, leaves: Tensor<1>, op: &ForestOp) -> Tensor<2> {
-        let (rows, slots) = (x.dims()[0], op.forest().slots());
+        let (rows, slots) = (x.dims()[0], op.forest().leaf_count());
         let (splits, deepest) = (self.splits.columns.len(), self.splits.deepest);
         if splits == 0 || rows == 0 {
             return Tensor::zeros([rows, op.outputs()], (&x.device(), DType::F32));
@@ -149,12 +149,12 @@ impl Soft {
 impl Splits {
     fn new(forest: &Forest) -> Result<Self> {
         let deepest = forest.trees.iter().map(|tree| tree.depth()).max().unwrap_or(0) as usize;
-        let steps = forest.slots().checked_mul(deepest).filter(|steps| *steps <= MOST_STEPS);
+        let steps = forest.leaf_count().checked_mul(deepest).filter(|steps| *steps <= MOST_STEPS);
         let Some(steps) = steps else {
-            return Err(Error::Soft(format!(
+            return Err(Error::SoftSplits(format!(
                 "{} leaves of up to {deepest} splits are more than {MOST_STEPS} steps a row; train through fewer or \
                  shallower trees",
-                forest.slots()
+                forest.leaf_count()
             )));
         };
         let mut made = Self { deepest, ..Self::default() };
@@ -170,7 +170,7 @@ impl Splits {
                     }
                     Node::Split { feature, predicate, missing, left, right } => {
                         made.push(feature, predicate, missing)
-                            .map_err(|what| Error::Soft(format!("tree {t}, node {n}: {what}")))?;
+                            .map_err(|what| Error::SoftSplits(format!("tree {t}, node {n}: {what}")))?;
                         let number = made.columns.len() as i32;
                         let with = |step: i32| path.iter().copied().chain([step]).collect();
                         open.extend([(right, with(-number)), (left, with(number))]);
@@ -233,7 +233,7 @@ impl Splits {
             Tensor::<2, Bool>::from_data(TensorData::new(flags, [1, splits]), device)
         };
         let hard = |n: usize| self.equal[n] || self.fixed[n].is_some() || self.zeros[n].is_some();
-        let asides = (0..splits).any(hard).then(|| Asides {
+        let asides = (0..splits).any(hard).then(|| HardValues {
             equal: flags(&|n| self.equal[n]),
             fixed: flags(&|n| self.fixed[n].is_some()),
             zeros: flags(&|n| self.zeros[n].is_some()),
@@ -242,13 +242,13 @@ impl Splits {
         let targets = match &forest.targets {
             Targets::One(targets) if forest.outputs > 1 => {
                 let outputs = forest.outputs as usize;
-                let mut ones = vec![0.0; forest.slots() * outputs];
+                let mut ones = vec![0.0; forest.leaf_count() * outputs];
                 for (tree, target) in forest.trees.iter().zip(targets) {
                     for slot in tree.nodes.iter().filter_map(|n| n.slot()) {
                         ones[slot as usize * outputs + *target as usize] = 1.0;
                     }
                 }
-                Some(floats(ones, [forest.slots(), outputs]))
+                Some(floats(ones, [forest.leaf_count(), outputs]))
             }
             _ => None,
         };

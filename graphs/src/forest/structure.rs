@@ -20,15 +20,8 @@ pub(super) fn operator(
     profile: Option<Profile>,
     check: SelfCheck,
 ) -> Result<Arc<ForestOp>> {
-    let op = match schedule {
-        Some(schedule) => ForestOp::with_schedule(forest, schedule.clone())?,
-        None => ForestOp::new(forest)?,
-    };
-    let op = match profile {
-        Some(profile) => op.with_profile(profile)?,
-        None => op,
-    };
-    Ok(Arc::new(op.with_check(check)))
+    let builder = ForestOp::builder(forest).schedule(schedule.cloned()).profile(profile);
+    Ok(Arc::new(builder.check(check).build()?))
 }
 
 /// The words of a forest, the first byte of each in its low bits; the last is filled up with zeros.

@@ -1,6 +1,6 @@
 //! The row cache of a cube: how it lies, and what it may make of rows.
 
-use super::{Cube, Mapped, Statement};
+use super::{Cube, MappedLoop, Statement};
 use crate::{Dim, GpuDim, Map, Op, Plan, RowType, plan::any};
 
 /// Banks of shared memory, on every GPU there is.
@@ -19,7 +19,7 @@ impl Plan<Cube> {
             Op::Walk(w) => w.own.cached_rows,
             Op::Loop(l) if l.dim == Dim::Tree => {
                 // Cubes with trees of their own each cache the row, and so does each iteration round the cache.
-                !matches!(l.map, Map::Own(Mapped { dim: GpuDim::Grid(_), .. })) && !any(&l.body, &caches)
+                !matches!(l.map, Map::Own(MappedLoop { dim: GpuDim::Grid(_), .. })) && !any(&l.body, &caches)
             }
             _ => true,
         };

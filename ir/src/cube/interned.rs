@@ -6,14 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use super::{Cube, Place};
+use super::{Cube, EpiloguePlace};
 use crate::Plan;
 
 /// A plan shared by reference whose hash and comparison cost a stored id, not a walk: what a launch hands to cubecl.
 #[derive(Clone)]
-pub struct PlanRef(Arc<Interned>);
+pub struct PlanRef(Arc<InternedPlan>);
 
-struct Interned {
+struct InternedPlan {
     id: u64,
     facts: Facts,
     plan: Plan<Cube>,
@@ -27,7 +27,7 @@ pub struct Facts {
     /// [`Plan::is_atomic`].
     pub is_atomic: bool,
     /// [`Plan::place`].
-    pub place: Place,
+    pub place: EpiloguePlace,
 }
 
 impl PlanRef {
@@ -36,7 +36,7 @@ impl PlanRef {
         let mut hasher = std::hash::DefaultHasher::new();
         plan.hash(&mut hasher);
         let facts = Facts { sums_once: plan.sums_once(), is_atomic: plan.is_atomic(), place: plan.place() };
-        Self(Arc::new(Interned { id: hasher.finish(), facts, plan }))
+        Self(Arc::new(InternedPlan { id: hasher.finish(), facts, plan }))
     }
 
     /// The content's hash.

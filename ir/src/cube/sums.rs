@@ -5,7 +5,7 @@ use crate::{Combine, Emit, Number, Op, Plan};
 
 /// Where a plan's transform and tail are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum EpiloguePlace {
     /// Where each sum is written.
     Sum,
     /// By the unit that has just written all sums of a row.
@@ -14,7 +14,7 @@ pub enum Place {
     Launch,
 }
 
-impl Place {
+impl EpiloguePlace {
     /// The words of a plan's text.
     pub fn name(self) -> &'static str {
         match self {
@@ -48,23 +48,23 @@ impl Plan<Cube> {
 
     /// Whether what it writes is the sums as they are, or none at all.
     pub fn writes_sums(&self) -> bool {
-        !self.emit.sums() || self.emit == Emit::Margins && self.own.tail.is_empty()
+        !self.emit.sums() || self.emit == Emit::Margins && self.own.epilogue.is_empty()
     }
 
     /// Where what it emits is computed from the sums.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> EpiloguePlace {
         if self.writes_sums() {
-            return Place::Sum;
+            return EpiloguePlace::Sum;
         }
-        let (transform, tail) = (self.emit.transform(), &self.own.tail);
+        let (transform, epilogue) = (self.emit.transform(), &self.own.epilogue);
         if !self.sums_once()
             || self.combine == Combine::Fixed
             || transform.width(self.outputs) != self.outputs
         {
-            return Place::Launch;
+            return EpiloguePlace::Launch;
         }
-        if transform.is_each() && tail.is_each() {
-            return Place::Sum;
+        if transform.is_each() && epilogue.is_each() {
+            return EpiloguePlace::Sum;
         }
         // A unit that adds up a row's copies has the whole row. Its sums are kept in the result meanwhile.
         let by_row = |op: &&Op<Cube>| match op {
@@ -74,9 +74,9 @@ impl Plan<Cube> {
             op => !matches!(added_to(op), Some(Sum::Result { .. })),
         };
         let of_row = transform.is_of_row() || transform.is_each();
-        match of_row && tail.number == Number::F32 && self.ops().iter().all(by_row) {
-            true => Place::Row,
-            false => Place::Launch,
+        match of_row && epilogue.number == Number::F32 && self.ops().iter().all(by_row) {
+            true => EpiloguePlace::Row,
+            false => EpiloguePlace::Launch,
         }
     }
 }

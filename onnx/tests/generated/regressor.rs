@@ -11,7 +11,7 @@ use burn_store::ModuleSnapshot;
 pub struct Model {
     constant1: burn::module::Param<Tensor<2>>,
     constant2: burn::module::Param<Tensor<1>>,
-    custom1: ::fangorn_graphs::ForestModule,
+    custom1: ::fangorn_graphs::forest::ForestModule,
     linear1: Linear,
     #[module(skip)]
     device: Device,
@@ -53,7 +53,7 @@ impl Model {
             false,
             [6].into(),
         );
-        let custom1 = ::fangorn_graphs::ForestModule::unloaded(
+        let custom1 = ::fangorn_graphs::forest::ForestModule::unloaded(
             [77usize, 2usize],
             1408usize,
             device,

@@ -9,7 +9,7 @@ use burn_store::ModuleSnapshot;
 pub struct Model {
     constant1: burn::module::Param<Tensor<2>>,
     constant2: burn::module::Param<Tensor<1>>,
-    custom1: ::fangorn_graphs::ForestModule,
+    custom1: ::fangorn_graphs::forest::ForestModule,
     #[module(skip)]
     device: Device,
 }
@@ -50,7 +50,7 @@ impl Model {
             false,
             [6].into(),
         );
-        let custom1 = ::fangorn_graphs::ForestModule::unloaded(
+        let custom1 = ::fangorn_graphs::forest::ForestModule::unloaded(
             [56usize, 1usize],
             944usize,
             device,

@@ -24,7 +24,7 @@ use crate::{
 
 /// What the producer's own predict takes beside the rows.
 #[derive(Clone, Debug, Args)]
-pub struct Answer {
+pub struct PredictionArgs {
     /// The rounds of boosting that predict. best: up to the best one of an early-stopped XGBoost model, as XGBoost's
     /// scikit-learn wrapper does. all: every one, as its Booster does, and as is done without this option. A..B: from
     /// round A, counted from 0, to the one before B; a B of 0 is the last round's end
@@ -70,7 +70,7 @@ fn is_own(model: &Path) -> bool {
     read.is_ok() && matches!(Format::of(&begin), Ok(Format::Fangorn))
 }
 
-impl Answer {
+impl PredictionArgs {
     /// Loads the model with the rounds that are asked for. Where none are, and the file names a best round before the
     /// last, a line on standard error says so when the work is done.
     ///

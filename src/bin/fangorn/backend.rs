@@ -158,7 +158,7 @@ enum Runs {
 }
 
 /// One more run over the same rows.
-pub type Again<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
+pub type Rerun<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
 
 impl<'f> Engine<'f> {
     /// Compiles a forest for a backend, and opens its device, for the threads of the current rayon pool.
@@ -224,10 +224,10 @@ impl<'f> Engine<'f> {
     /// What the backend refuses.
     pub fn slots<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<u32>> {
         match &self.runs {
-            Runs::Reference => Ok(each(rows, |row| reference::slots(self.forest, row), |slot| slot)),
-            Runs::Cpu(p) => view(rows).and_then(|rows| p.slots(&rows)).map_err(|e| self.choice.blame(e)),
+            Runs::Reference => Ok(each(rows, |row| reference::leaf_slots(self.forest, row), |slot| slot)),
+            Runs::Cpu(p) => view(rows).and_then(|rows| p.leaf_slots(&rows)).map_err(|e| self.choice.blame(e)),
             #[cfg(feature = "burn")]
-            Runs::Burn(op) => op.slots(&T::narrowed(rows), &self.choice),
+            Runs::Burn(op) => op.leaf_slots(&T::narrowed(rows), &self.choice),
         }
     }
 
@@ -236,7 +236,7 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// What the backend refuses.
-    pub fn again<'a>(&'a self, rows: &'a Matrix<f32>) -> Result<Again<'a>> {
+    pub fn again<'a>(&'a self, rows: &'a Matrix<f32>) -> Result<Rerun<'a>> {
         match &self.runs {
             Runs::Reference => Ok(Box::new(|| {
                 for r in 0..rows.rows {
@@ -259,7 +259,7 @@ impl<'f> Engine<'f> {
     }
 }
 
-fn view<T: Cell>(rows: &Matrix<T>) -> fangorn::error::Result<cpu::Rows<'_, T>> {
+fn view<T: Cell>(rows: &Matrix<T>) -> fangorn::Result<cpu::Rows<'_, T>> {
     cpu::Rows::strided(&rows.values, [rows.rows, rows.columns], [rows.columns, 1])
 }
 
@@ -288,7 +288,7 @@ mod on_burn {
     use burn::tensor::{Device, Tensor, TensorData};
     use fangorn::{Forest, op::ForestOp, sum::Contract};
 
-    use super::{Again, Backend};
+    use super::{Backend, Rerun};
     use crate::{
         error::{Error, Result, caught},
         rows::Matrix,
@@ -361,16 +361,10 @@ mod on_burn {
 
     impl Op {
         pub fn open(backend: Backend, forest: &Forest, choice: &Choice, sum: Contract) -> Result<Self> {
-            let op = match choice.is_default {
-                true => ForestOp::new(forest.clone()),
-                false => ForestOp::with_schedule(forest.clone(), choice.schedule.clone()),
-            };
-            let profiled = |op: ForestOp| match choice.profile.clone() {
-                Some(profile) => op.with_profile(profile),
-                None => Ok(op),
-            };
-            let op = op.and_then(profiled).and_then(|op| op.with_sum(sum)).map_err(|e| choice.blame(e))?;
-            let op = Arc::new(op);
+            let schedule = (!choice.is_default).then(|| choice.schedule.clone());
+            let builder =
+                ForestOp::builder(forest.clone()).schedule(schedule).profile(choice.profile.clone());
+            let op = Arc::new(builder.sum(sum).build().map_err(|e| choice.blame(e))?);
             guard(backend, || {
                 let device = device(backend).ok_or(Error::NotBuiltIn { name: backend.name() })?;
                 let opened = Self { backend, op, device };
@@ -430,11 +424,12 @@ mod on_burn {
             })
         }
 
-        pub fn slots(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<u32>> {
+        pub fn leaf_slots(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<u32>> {
             guard(self.backend, || {
                 let mut out = Vec::new();
                 for x in self.tensors(rows) {
-                    let data = self.op.slots(x).map_err(|e| choice.blame(e))?.into_data().convert::<i32>();
+                    let data =
+                        self.op.leaf_slots(x).map_err(|e| choice.blame(e))?.into_data().convert::<i32>();
                     let slots = data.try_to_vec::<i32>().map_err(|e| self.error(&e))?;
                     out.extend(slots.into_iter().map(|slot| slot as u32));
                 }
@@ -442,7 +437,7 @@ mod on_burn {
             })
         }
 
-        pub fn again<'a>(&'a self, rows: &Matrix<f32>, choice: &'a Choice) -> Result<Again<'a>> {
+        pub fn again<'a>(&'a self, rows: &Matrix<f32>, choice: &'a Choice) -> Result<Rerun<'a>> {
             let tensors = guard(self.backend, || Ok(self.tensors(rows)))?;
             Ok(Box::new(move || {
                 guard(self.backend, || {

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::{
     Outcome,
-    backend::{Again, Backend, Engine},
+    backend::{Backend, Engine, Rerun},
     error::{Error, Result, one_line, say},
     limits::LimitsChoice,
     load_contents, output,
@@ -210,7 +210,7 @@ const GROUP: f64 = 500e-6;
 const LEAST_GROUPS: usize = 5;
 
 /// Seconds a call takes, by group of calls: on the processor, and on the wall.
-fn time(mut again: Again<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> Result<[Vec<f64>; 2]> {
+fn time(mut again: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> Result<[Vec<f64>; 2]> {
     // Warm-up: a tenth of the time, at least two calls. Its fastest call says how many make a group.
     let start = Instant::now();
     let mut fastest = f64::INFINITY;

@@ -33,7 +33,7 @@ pub fn verdict(table: &Table, expected: &Matrix<f64>, printed: bool) -> Result<O
             other => other?,
         }
     }
-    let Some(Worst { at, difference, differs }) = worst else {
+    let Some(LargestDifference { at, difference, differs }) = worst else {
         say("nothing to compare");
         return Ok(Outcome::Done);
     };
@@ -46,13 +46,13 @@ pub fn verdict(table: &Table, expected: &Matrix<f64>, printed: bool) -> Result<O
     Ok(if differs { Outcome::Differs } else { Outcome::Done })
 }
 
-struct Worst {
+struct LargestDifference {
     at: usize,
     difference: f64,
     differs: bool,
 }
 
-fn worst(table: &Table, expected: &Matrix<f64>) -> Option<Worst> {
+fn worst(table: &Table, expected: &Matrix<f64>) -> Option<LargestDifference> {
     let (ours, tolerance): (Vec<f64>, f64) = match &table.values {
         Values::Floats(values) => (values.iter().map(|v| f64::from(*v)).collect(), TOLERANCE),
         Values::Ints(values) => (values.iter().map(|v| f64::from(*v)).collect(), 0.0),
@@ -71,7 +71,7 @@ fn worst(table: &Table, expected: &Matrix<f64>) -> Option<Worst> {
     let differences = ours.iter().zip(&expected.values).map(|(o, e)| difference(*o, *e));
     let larger = |worst: (usize, f64), next: (usize, f64)| if next.1 > worst.1 { next } else { worst };
     let (at, difference) = differences.enumerate().reduce(larger)?;
-    Some(Worst { at, difference, differs: difference > tolerance })
+    Some(LargestDifference { at, difference, differs: difference > tolerance })
 }
 
 /// CSV with a header, padded so that the columns line up.

@@ -4,19 +4,19 @@ use std::{io::Write, path::PathBuf};
 
 use clap::Args;
 use fangorn::{
-    file::{Contents, Named},
+    file::{Contents, NamedText},
     import::LoadOptions,
     schedule::Device,
 };
 
 use crate::{
     Outcome,
+    atomic_file::AtomicFile,
     error::{Error, Result, one_line},
     library_error,
     limits::LimitsChoice,
     output, profile,
     schedule::Choice,
-    whole::Whole,
 };
 
 /// Convert a model to fangorn's own file.
@@ -54,7 +54,7 @@ pub fn run(args: &Convert) -> Result<Outcome> {
     if args.o.extension().is_none_or(|e| !e.eq_ignore_ascii_case("fangorn")) {
         return Err(Error::file(&args.o, "the name does not end in .fangorn; name the output so"));
     }
-    Whole::check(&args.o)?;
+    AtomicFile::check(&args.o)?;
     let iteration_range = args.iteration_range.clone();
     let options = LoadOptions { iteration_range, limits: args.limits.limits(), raw_categories: true };
     let mut contents = Contents::load(&args.model, &options).map_err(library_error)?;
@@ -62,13 +62,13 @@ pub fn run(args: &Convert) -> Result<Outcome> {
         let choice = Choice::new(name, &contents.forest, Device::Cpu)?;
         let text = choice.schedule.to_string();
         contents.schedules.retain(|s| s.name != *name);
-        contents.schedules.push(Named { name: name.clone(), text });
+        contents.schedules.push(NamedText { name: name.clone(), text });
     }
     if let Some(path) = &args.profile {
         contents.profile = Some(profile::read(path, &contents.forest)?.visits().to_vec());
     }
     let bytes = contents.to_bytes();
-    Whole::write(&args.o, |out| out.write_all(&bytes))?;
+    AtomicFile::write(&args.o, |out| out.write_all(&bytes))?;
     let forest = &contents.forest;
     let name = one_line(&args.o.display().to_string());
     output::print(&format!("{name}: {} trees, {} bytes\n", forest.trees.len(), bytes.len()))?;

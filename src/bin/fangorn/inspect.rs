@@ -288,7 +288,7 @@ fn zeros_missing(forest: &Forest) -> usize {
 /// Tries every preset on the CPU and on a GPU that has no more than every GPU has.
 fn refused(forest: &Forest) -> Vec<Refusal> {
     let mut refused = Vec::new();
-    let mut attempt = |what: String, taken: fangorn::error::Result<()>| {
+    let mut attempt = |what: String, taken: fangorn::Result<()>| {
         if let Err(e) = taken {
             refused.push(Refusal { what, why: one_line(&e.to_string()) });
         }

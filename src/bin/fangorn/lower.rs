@@ -12,13 +12,13 @@ use fangorn::{
 
 use crate::{
     Outcome,
+    atomic_file::AtomicFile,
     backend::Backend,
     error::{Error, Result, say},
     limits::LimitsChoice,
     load_contents, output,
     profile::ProfileChoice,
     schedule::Choice,
-    whole::Whole,
 };
 
 /// A stage of the compiler.
@@ -97,7 +97,7 @@ pub fn run(args: &Lower) -> Result<Outcome> {
         backend.require()?;
     }
     if let Some(path) = &args.output {
-        Whole::check(path)?;
+        AtomicFile::check(path)?;
     }
     let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
@@ -167,7 +167,7 @@ fn of_batch(args: &Lower, backend: Backend, forest: &Forest, choice: &Choice, ro
 /// Writes the text to standard output, or the bytes to a file.
 fn write(args: &Lower, text: &str, bytes: &[u8]) -> Result<Outcome> {
     match &args.output {
-        Some(path) => Whole::write(path, |out| out.write_all(bytes))?,
+        Some(path) => AtomicFile::write(path, |out| out.write_all(bytes))?,
         None => output::print(text)?,
     }
     Ok(Outcome::Done)

@@ -4,6 +4,7 @@
 //! handed in, which one line on standard error names.
 
 mod answer;
+mod atomic_file;
 mod backend;
 mod bench;
 mod compare;
@@ -21,7 +22,6 @@ mod schedule;
 mod sum;
 mod usage;
 mod verify;
-mod whole;
 
 use std::{io::ErrorKind, path::Path, process::ExitCode};
 

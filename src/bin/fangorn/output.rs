@@ -8,8 +8,8 @@ use std::{
 use npyz::WriterBuilder;
 
 use crate::{
+    atomic_file::AtomicFile,
     error::{Error, Result},
-    whole::Whole,
 };
 
 /// A prediction's values, row after row.
@@ -67,7 +67,7 @@ impl Sink {
     pub fn check(&self, text: bool) -> Result<()> {
         match self {
             Self::Npy(path) if text => Err(Error::file(path, TEXT_IN_NPY)),
-            Self::Npy(path) | Self::Csv(path) => Whole::check(path),
+            Self::Npy(path) | Self::Csv(path) => AtomicFile::check(path),
             Self::Stdout => Ok(()),
         }
     }
@@ -85,8 +85,8 @@ pub fn write(table: &Table, sink: &Sink) -> Result<()> {
             let mut out = BufWriter::new(io::stdout().lock());
             csv(table, &mut out).and_then(|()| out.flush()).map_err(Error::Output)
         }
-        Sink::Csv(path) => Whole::write(path, |out| csv(table, out)),
-        Sink::Npy(path) => Whole::write(path, |out| npy(table, out)),
+        Sink::Csv(path) => AtomicFile::write(path, |out| csv(table, out)),
+        Sink::Npy(path) => AtomicFile::write(path, |out| npy(table, out)),
     }
 }
 

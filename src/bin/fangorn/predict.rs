@@ -10,7 +10,7 @@ use fangorn::{
 
 use crate::{
     Outcome,
-    answer::Answer,
+    answer::PredictionArgs,
     backend::{Backend, Engine},
     compare,
     error::{Error, Result},
@@ -57,7 +57,7 @@ pub struct Predict {
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]
-    answer: Answer,
+    answer: PredictionArgs,
     #[command(flatten)]
     profile: ProfileChoice,
     #[command(flatten)]
@@ -251,7 +251,7 @@ fn predict<T: Cell>(
 
 /// The producer's number of the leaf with each slot.
 fn leaf_ids(forest: &Forest) -> Vec<i32> {
-    let mut ids = vec![0; forest.slots()];
+    let mut ids = vec![0; forest.leaf_count()];
     for tree in &forest.trees {
         for (node, id) in tree.nodes.iter().zip(&tree.ids) {
             if let Some(slot) = node.slot() {

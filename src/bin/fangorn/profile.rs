@@ -18,13 +18,13 @@ use serde::Serialize;
 
 use crate::{
     Outcome,
+    atomic_file::AtomicFile,
     backend::{Backend, Engine},
     error::{Error, Result, one_line},
     limits::LimitsChoice,
     load_model, output,
     rows::{self, Cell, Matrix, TableChoice},
     schedule::Choice,
-    whole::Whole,
 };
 
 /// Count how many rows come to each leaf.
@@ -94,7 +94,7 @@ struct Report {
 /// # Errors
 /// Whatever is wrong with what was handed in.
 pub fn run(args: &Count) -> Result<Outcome> {
-    Whole::check(&args.o)?;
+    AtomicFile::check(&args.o)?;
     let forest = load_model(&args.model, &args.limits)?;
     if forest.trees.is_empty() {
         return Err(Error::file(&args.model, "it has no tree, so there is no leaf to count"));
@@ -107,7 +107,7 @@ pub fn run(args: &Count) -> Result<Outcome> {
         return Err(Error::file(&args.rows, "there is no row in it to count; give at least one"));
     }
     let text = serde_json::to_string(&profile).map_err(|e| Error::Defect(e.to_string()))? + "\n";
-    Whole::write(&args.o, |out| out.write_all(text.as_bytes()))?;
+    AtomicFile::write(&args.o, |out| out.write_all(text.as_bytes()))?;
     let visits = profile.visits();
     let report = Report {
         profile: args.o.display().to_string(),

@@ -67,10 +67,12 @@ impl Choice {
     /// A schedule that can't be carried out.
     pub fn predictor(&self, forest: &Forest, sum: Contract) -> Result<Predictor> {
         let threads = rayon::current_num_threads();
-        let made = match &self.profile {
-            Some(profile) => Predictor::with_profile(forest, &self.schedule, threads, sum, profile),
-            None => Predictor::with_sum(forest, &self.schedule, threads, sum),
-        };
+        let made = Predictor::builder(forest)
+            .schedule(self.schedule.clone())
+            .threads(threads)
+            .sum(sum)
+            .profile(self.profile.as_ref())
+            .build();
         made.map_err(|e| self.blame(e))
     }
 

@@ -9,10 +9,9 @@ use std::{
 use clap::Args;
 use fangorn::{
     Forest, Predictor,
-    check::{Check, Difference, Finding, Found, Runner, SelfCheck},
+    check::{Check, Difference, Finding, RunResult, Runner, SelfCheck},
     cpu::{Engines, ISA, Ranking},
     forest::{CompareType, reference},
-    predictor::Options,
     schedule::{Directive, FewRows, Preset},
     sum::Contract,
 };
@@ -204,16 +203,12 @@ fn on_cpu(forest: &Forest, given: Option<&Matrix<f32>>) -> Result<Vec<Line>> {
     for trial in trials {
         bar.set_message(format!("{}, {}", trial.schedule, trial.engine));
         let schedule = trial.preset.schedule(forest, false);
-        let options = Options {
-            schedule: Some(match trial.few_rows {
-                Some(by) => schedule.few_rows(by),
-                None => schedule,
-            }),
-            engines: trial.engines,
-            check: SelfCheck::Off,
-            ..Options::default()
+        let schedule = match trial.few_rows {
+            Some(by) => schedule.few_rows(by),
+            None => schedule,
         };
-        let made = Predictor::with_options(forest, &options);
+        let builder = Predictor::builder(forest).schedule(schedule).engines(trial.engines);
+        let made = builder.check(SelfCheck::Off).build();
         let (result, what) = match &made {
             Err(fangorn::Error::Environment { .. }) => return Err(made.map(drop).unwrap_err().into()),
             Err(e) => ("refused", e.to_string()),
@@ -227,7 +222,7 @@ fn on_cpu(forest: &Forest, given: Option<&Matrix<f32>>) -> Result<Vec<Line>> {
                     continue;
                 }
                 let found = predictor
-                    .check(forest, SelfCheck::Full, |_, _| bar.tick())
+                    .run_check(forest, SelfCheck::Full, |_, _| bar.tick())
                     .or_else(|| given.and_then(|rows| of_rows(forest, predictor, rows)));
                 outcome(found)
             }
@@ -259,13 +254,13 @@ fn of_rows(forest: &Forest, runner: &impl Runner<f32>, rows: &Matrix<f32>) -> Op
     let refused = |what: String| {
         Some(Difference { batch: rows.rows, row: 0, values: Vec::new(), what: Finding::Refused(what) })
     };
-    let slots = match runner.slots(&rows.values)? {
+    let slots = match runner.leaf_slots(&rows.values)? {
         Ok(slots) => slots,
         Err(e) => return refused(e.to_string()),
     };
     (0..rows.rows).find_map(|r| {
         let found = &slots[r * trees..][..trees];
-        let expected = reference::slots(forest, rows.row(r));
+        let expected = reference::leaf_slots(forest, rows.row(r));
         let tree = (0..trees).find(|t| found[*t] != expected[*t])?;
         let values = rows.row(r).iter().map(|v| f64::from(*v)).collect();
         let what = Finding::Leaf { tree, found: found[tree], expected: expected[tree] };
@@ -274,23 +269,23 @@ fn of_rows(forest: &Forest, runner: &impl Runner<f32>, rows: &Matrix<f32>) -> Op
 }
 
 /// A backend of burn's as a check runs it.
-struct Opened<'e, 'f> {
+struct BackendRunner<'e, 'f> {
     engine: &'e Engine<'f>,
     columns: usize,
 }
 
-impl Opened<'_, '_> {
+impl BackendRunner<'_, '_> {
     fn matrix(&self, rows: &[f32]) -> Matrix<f32> {
         Matrix { rows: rows.len() / self.columns.max(1), columns: self.columns, values: rows.to_vec() }
     }
 }
 
-impl Runner<f32> for Opened<'_, '_> {
-    fn slots(&self, rows: &[f32]) -> Option<Found<u32>> {
+impl Runner<f32> for BackendRunner<'_, '_> {
+    fn leaf_slots(&self, rows: &[f32]) -> Option<RunResult<u32>> {
         Some(self.engine.slots(&self.matrix(rows)).map_err(Into::into))
     }
 
-    fn margins(&self, rows: &[f32]) -> Option<Found<f32>> {
+    fn margins(&self, rows: &[f32]) -> Option<RunResult<f32>> {
         Some(self.engine.margins(&self.matrix(rows)).map_err(Into::into))
     }
 
@@ -309,7 +304,7 @@ fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Ve
         let tried = Choice::new(preset.name(), forest, backend.device())
             .and_then(|choice| Engine::open(backend, forest, &choice, Contract::Any))
             .map(|engine| {
-                let opened = Opened { engine: &engine, columns: forest.features.len() };
+                let opened = BackendRunner { engine: &engine, columns: forest.features.len() };
                 Check::new(forest, check)
                     .run(&opened, &mut |_, _| bar.tick())
                     .or_else(|| given.and_then(|rows| of_rows(forest, &opened, rows)))

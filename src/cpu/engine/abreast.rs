@@ -1,8 +1,8 @@
 //! A row through 64 trees abreast, by gathers: for a few rows of any number of columns.
 
-use super::{Block, BlockEngine, Source, Trees, Wanted, vectors};
+use super::{Block, BlockEngine, EngineRequest, Source, Trees, vectors};
 #[cfg(target_arch = "x86_64")]
-use super::{hand_over, walk::MOST_FOUND};
+use super::{hand_over, walk::MOST_ADDRESSES};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86::avx2::abreast as kernel, encoded::of_encoding};
 use crate::{
@@ -21,7 +21,7 @@ pub(in crate::cpu) struct Abreast {
 }
 
 impl BlockEngine for Abreast {
-    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+    fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let columns = wanted.forest.features.len();
         let able = vectors::Vectors::can_serve(wanted.plan, columns, wanted.scalar);
         (able && wanted.few_rows && wanted.order.len() >= TREES)
@@ -45,7 +45,7 @@ impl BlockEngine for Abreast {
         #[cfg(not(target_arch = "x86_64"))]
         unreachable!("it is built on x86-64 only");
         #[cfg(target_arch = "x86_64")]
-        let mut found = [0; MOST_FOUND];
+        let mut found = [0; MOST_ADDRESSES];
         #[cfg(target_arch = "x86_64")]
         let Some(rows) = source.singles() else {
             unreachable!("trees abreast serve rows of `f32`, as they were handed over");

@@ -7,8 +7,8 @@
 //! that have one are walked here only where no split sends it the other way.
 
 use super::{
-    Block, BlockEngine, Source, Trees, Wanted, hand_over,
-    walk::{MOST_FOUND, Span},
+    Block, BlockEngine, EngineRequest, Source, Trees, hand_over,
+    walk::{MOST_ADDRESSES, Span},
     walks,
 };
 use crate::cost::Machine;
@@ -26,7 +26,7 @@ const MOST_LEVELS: u32 = 12;
 /// A split of a full tree.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(in crate::cpu) struct Split {
+pub(in crate::cpu) struct FullSplit {
     /// Values below it go to the child of odd number, and so does a missing one. NaN sends everything there.
     pub(in crate::cpu) threshold: f32,
     /// Where the column begins in a row, in bytes.
@@ -47,8 +47,8 @@ pub(in crate::cpu) struct Tree {
 
 /// The trees of a forest, by position.
 #[derive(Clone, Debug)]
-pub(in crate::cpu) struct Full {
-    splits: Vec<Split>,
+pub(in crate::cpu) struct FullTrees {
+    splits: Vec<FullSplit>,
     /// Leaves, from the largest values to the least, counted from the tree's first slot.
     exits: Vec<u16>,
     trees: Vec<Tree>,
@@ -62,8 +62,8 @@ pub(in crate::cpu) struct Full {
     avx: bool,
 }
 
-impl BlockEngine for Full {
-    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+impl BlockEngine for FullTrees {
+    fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         if wanted.few_rows { Self::new(wanted.forest, wanted.order) } else { None }
     }
 
@@ -82,7 +82,7 @@ impl BlockEngine for Full {
         let Some(rows) = source.singles() else {
             unreachable!("full trees serve rows of `f32`, as they were handed over");
         };
-        let found = &mut [0; MOST_FOUND];
+        let found = &mut [0; MOST_ADDRESSES];
         for r in 0..block.row.count {
             match self.row(rows, block.row.at(r)) {
                 Some(values) => self.block(values, block.row.at(r), block.tree, sink),
@@ -107,7 +107,7 @@ impl BlockEngine for Full {
     }
 }
 
-impl Full {
+impl FullTrees {
     /// `None` for a forest that asks more than thresholds, or is too large once it is full.
     fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         let columns = forest.features.len();
@@ -142,7 +142,7 @@ impl Full {
 
     /// Adds a tree, level by level.
     fn fill(&mut self, nodes: &[Node], levels: u32, slots: u32) -> Option<()> {
-        const THROUGH: Split = Split { threshold: f32::NAN, column: 0 };
+        const THROUGH: FullSplit = FullSplit { threshold: f32::NAN, column: 0 };
         // No walk comes to number 0.
         self.splits.push(THROUGH);
         let mut row = vec![0u32];
@@ -164,7 +164,7 @@ impl Full {
                         self.missing_right |= missing == Side::Right;
                         let threshold = least_f32_not_below(threshold.0);
                         let column = feature.checked_mul(size_of::<f32>() as u32)?;
-                        (Split { threshold, column }, [right, left])
+                        (FullSplit { threshold, column }, [right, left])
                     }
                     Node::Split { .. } => return None,
                 };
@@ -193,7 +193,7 @@ impl Full {
         (!any_missing(values)).then_some(values)
     }
 
-    /// Walks a row's [values](Full::row) through every tree of `tree`, which are positions.
+    /// Walks a row's [values](FullTrees::row) through every tree of `tree`, which are positions.
     fn block<S: Sink>(&self, values: &[f32], row: usize, tree: Span, sink: S) {
         assert!(values.len() >= self.columns && tree.end() <= self.trees.len());
         let mut sum = S::Value::default();
@@ -264,7 +264,7 @@ impl Full {
 
     /// Where the splits of trees begin.
     #[inline(always)]
-    fn splits_of(&self, trees: &[Tree; TREES]) -> [*const Split; TREES] {
+    fn splits_of(&self, trees: &[Tree; TREES]) -> [*const FullSplit; TREES] {
         let mut splits = [std::ptr::null(); TREES];
         for (splits, tree) in splits.iter_mut().zip(trees) {
             debug_assert!((tree.splits as usize) < self.splits.len());
@@ -340,7 +340,7 @@ fn any_missing_avx2(values: &[f32]) -> bool {
 ///
 /// # Safety
 /// `2^count` splits stand at each, and their columns are the row's.
-unsafe fn steps(row: *const f32, trees: [*const Split; TREES], count: u32) -> [usize; TREES] {
+unsafe fn steps(row: *const f32, trees: [*const FullSplit; TREES], count: u32) -> [usize; TREES] {
     let mut numbers = [1usize; TREES];
     for _ in 0..count {
         for (number, splits) in numbers.iter_mut().zip(trees) {
@@ -362,7 +362,7 @@ unsafe fn steps(row: *const f32, trees: [*const Split; TREES], count: u32) -> [u
 /// AVX; as for [`steps`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-unsafe fn straight<const COUNT: u32>(row: *const f32, trees: [*const Split; TREES]) -> [usize; TREES] {
+unsafe fn straight<const COUNT: u32>(row: *const f32, trees: [*const FullSplit; TREES]) -> [usize; TREES] {
     let mut numbers = [1; TREES];
     for _ in 0..COUNT {
         // SAFETY: as promised to this function.
@@ -377,7 +377,7 @@ unsafe fn straight<const COUNT: u32>(row: *const f32, trees: [*const Split; TREE
 /// AVX; the numbers are of splits of their trees, whose columns are the row's.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-unsafe fn step(row: *const f32, trees: &[*const Split; TREES], numbers: &mut [usize; TREES]) {
+unsafe fn step(row: *const f32, trees: &[*const FullSplit; TREES], numbers: &mut [usize; TREES]) {
     let [a, b, c, d] = numbers;
     // SAFETY: it reads splits and values that are there, as promised to this function, and writes registers.
     unsafe {
@@ -450,9 +450,9 @@ mod tests {
 
     /// Positions and slots as they come.
     #[derive(Clone, Copy)]
-    struct Found<'a>(&'a std::cell::RefCell<Vec<(usize, usize)>>);
+    struct Recorder<'a>(&'a std::cell::RefCell<Vec<(usize, usize)>>);
 
-    impl Sink for Found<'_> {
+    impl Sink for Recorder<'_> {
         type Value = f32;
         const ONE_VALUE: bool = false;
         fn leaf(&self, _row: usize, _position: usize, _address: u32) {}
@@ -471,7 +471,7 @@ mod tests {
         for missing in [[Side::Left; 2], [Side::Left, Side::Right], [Side::Right; 2]] {
             let forest = forest(missing);
             let order: Vec<u32> = (0..forest.trees.len() as u32).rev().collect();
-            let full = Full::new(&forest, &order).expect("thresholds");
+            let full = FullTrees::new(&forest, &order).expect("thresholds");
             let (mut walked, mut left_out) = (0, 0);
             for r in 0..300u32 {
                 let value = |c: u32| match (r * 7 + c * 5) % 31 {
@@ -488,14 +488,14 @@ mod tests {
                     continue;
                 };
                 walked += 1;
-                let slots = reference::slots(&forest, &row);
-                for full in [&full, &Full { avx: false, ..full.clone() }] {
+                let slots = reference::leaf_slots(&forest, &row);
+                for full in [&full, &FullTrees { avx: false, ..full.clone() }] {
                     for (start, step, count) in
                         [(0, 1, 9), (0, 1, 4), (4, 1, 5), (1, 1, 7), (1, 3, 2), (8, 1, 1)]
                     {
                         let tree = Span { start, step, count };
                         let found = std::cell::RefCell::new(Vec::new());
-                        full.block(values, 5, tree, Found(&found));
+                        full.block(values, 5, tree, Recorder(&found));
                         let expected: Vec<_> = (0..count)
                             .map(|t| (tree.at(t), slots[order[tree.at(t)] as usize] as usize))
                             .collect();
@@ -517,12 +517,12 @@ mod tests {
         }
         tree.leaf(26, &[1.0]);
         let chain = chain.build().expect("a chain");
-        assert!(Full::new(&chain, &[0]).is_none(), "{} levels", MOST_LEVELS + 1);
+        assert!(FullTrees::new(&chain, &[0]).is_none(), "{} levels", MOST_LEVELS + 1);
         let mut equal = Forest::builder(1, 1);
         let mut tree = equal.tree(0);
         tree.split(0, Predicate::Equal { value: 1.0.into() }, Side::Left, 1, 2);
         tree.leaf(1, &[0.0]);
         tree.leaf(2, &[1.0]);
-        assert!(Full::new(&equal.build().expect("a forest"), &[0]).is_none());
+        assert!(FullTrees::new(&equal.build().expect("a forest"), &[0]).is_none());
     }
 }

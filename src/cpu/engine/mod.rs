@@ -36,10 +36,10 @@ use crate::{
     plan::{Cpu, Plan},
     schedule::FewRows,
 };
-use walk::{Found, MOST_FOUND, Shape, Span};
+use walk::{LeafAddresses, MOST_ADDRESSES, Shape, Span};
 
 /// What an engine is built for.
-pub(super) struct Wanted<'a> {
+pub(super) struct EngineRequest<'a> {
     pub(super) plan: &'a Plan<Cpu>,
     pub(super) forest: &'a Forest,
     pub(super) packed: &'a Packed,
@@ -116,7 +116,7 @@ impl<'r, 'a, T: Row> Source<'r, 'a, T> {
 /// What every engine answers.
 pub(super) trait BlockEngine: Sized {
     /// The engine with its tables, if it can serve the plan on this machine.
-    fn build(wanted: &Wanted<'_>) -> Option<Self>;
+    fn build(wanted: &EngineRequest<'_>) -> Option<Self>;
 
     /// Whether it can run a block of these rows, whose spans are inside rows and trees.
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool;
@@ -144,21 +144,21 @@ pub(super) trait BlockEngine: Sized {
     }
 }
 
-/// Has `find` find the leaves of a block, as many at a time as [`Found`] has room for, and hands them to `sink`, which counts rows from
+/// Has `find` find the leaves of a block, as many at a time as [`LeafAddresses`] has room for, and hands them to `sink`, which counts rows from
 /// `by` on. `find` is given rows and trees, and puts a tree's rows side by side where rows are inside, otherwise a row's trees. The room
 /// is the caller's, so that it is cleared once.
 #[inline(never)]
 fn hand_over<S: Sink>(
     block: Block,
     by: usize,
-    found: &mut Found,
+    found: &mut LeafAddresses,
     sink: S,
-    find: &mut dyn FnMut(Span, Span, &mut Found),
+    find: &mut dyn FnMut(Span, Span, &mut LeafAddresses),
 ) {
     let Block { row, tree, shape } = block;
     if shape.rows_inside {
-        let rows = row.count.clamp(1, MOST_FOUND);
-        for tree in tree.parts(MOST_FOUND / rows) {
+        let rows = row.count.clamp(1, MOST_ADDRESSES);
+        for tree in tree.parts(MOST_ADDRESSES / rows) {
             for row in row.parts(rows) {
                 find(row, tree, found);
                 for (t, found) in found.chunks_exact(row.count).enumerate().take(tree.count) {
@@ -170,8 +170,8 @@ fn hand_over<S: Sink>(
         }
         return;
     }
-    let trees = tree.count.clamp(1, MOST_FOUND);
-    for row in row.parts(MOST_FOUND / trees) {
+    let trees = tree.count.clamp(1, MOST_ADDRESSES);
+    for row in row.parts(MOST_ADDRESSES / trees) {
         // Of more trees than there is room for, a row at a time.
         let mut sum = S::Value::default();
         for tree in tree.parts(trees) {

@@ -1,10 +1,10 @@
 //! A tree's walks of many rows in vectors, 64 rows at a time: AVX-512's and AVX2's.
 
-use super::{Block, BlockEngine, Source, Trees, Wanted};
+use super::{Block, BlockEngine, EngineRequest, Source, Trees};
 #[cfg(target_arch = "x86_64")]
 use super::{
     hand_over,
-    walk::{Found, From, MOST_FOUND, Span},
+    walk::{LeafAddresses, MOST_ADDRESSES, Span, WalkStarts},
 };
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{arch::x86, encoded::of_encoding, window::Window};
@@ -54,7 +54,7 @@ pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
 }
 
 impl BlockEngine for Vectors {
-    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+    fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         Self::can_serve(wanted.plan, wanted.forest.features.len(), wanted.scalar)
             .then(|| Self { row: Machine::here().walk.many * wanted.nodes.steps() as f64 })
     }
@@ -79,7 +79,7 @@ impl BlockEngine for Vectors {
         #[cfg(not(target_arch = "x86_64"))]
         unreachable!("it is built on x86-64 only");
         #[cfg(target_arch = "x86_64")]
-        let found = &mut [0; MOST_FOUND];
+        let found = &mut [0; MOST_ADDRESSES];
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the engine serves the block, so that rows fit; otherwise as promised to this function.
         unsafe {
@@ -106,7 +106,7 @@ unsafe fn in_vectors<F: x86::Source, S: Sink>(
     trees: &Trees<'_>,
     rows: F,
     block: Block,
-    found: &mut Found,
+    found: &mut LeafAddresses,
     sink: S,
 ) {
     hand_over(block, 0, found, sink, &mut |row, tree, found| {
@@ -126,7 +126,7 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
     block: Block,
-    found: &mut Found,
+    found: &mut LeafAddresses,
     sink: S,
 ) {
     // SAFETY: as promised to this function.
@@ -142,8 +142,8 @@ pub(in crate::cpu) unsafe fn walk_on(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
     row: Span,
-    from: From<'_>,
-    found: &mut Found,
+    from: WalkStarts<'_>,
+    found: &mut LeafAddresses,
 ) {
     // SAFETY: as promised to this function. Blends, which come before, are of layouts without tiles.
     unsafe { of_encoding!(trees.nodes, nodes => x86::walk_on(nodes, ranks, row, from, found), _ => {}) }

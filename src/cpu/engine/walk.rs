@@ -4,17 +4,17 @@ use crate::cpu::{
     nodes::Compare,
     rows::{Read, Row, Rows},
 };
-use crate::plan::Rest;
+use crate::plan::Remainder;
 
 /// Leaves that a kernel finds before they are handed over, at most: whole registers of any instruction set.
-pub(in crate::cpu) const MOST_FOUND: usize = 512;
+pub(in crate::cpu) const MOST_ADDRESSES: usize = 512;
 
 /// The addresses of the leaves that walks end at: a tree's rows side by side where rows are inside, otherwise a row's trees. Walks
 /// know nothing of what becomes of leaves, so each is compiled once.
-pub(in crate::cpu) type Found = [u32; MOST_FOUND];
+pub(in crate::cpu) type LeafAddresses = [u32; MOST_ADDRESSES];
 
 /// A forest in memory, as walks go through it: node by node, or tile by tile.
-pub(in crate::cpu) trait Walkable {
+pub(in crate::cpu) trait NodeStore {
     /// The type of the thresholds.
     type Compare: Compare;
     /// Whether a step from a leaf stays there.
@@ -26,7 +26,7 @@ pub(in crate::cpu) trait Walkable {
     /// The address after a step.
     ///
     /// # Safety
-    /// `address` is one that the packed forest's walks reach, of a leaf only where it [holds](Walkable::HOLDS), and `row`
+    /// `address` is one that the packed forest's walks reach, of a leaf only where it [holds](NodeStore::HOLDS), and `row`
     /// holds every column.
     unsafe fn step<T: Row + Read<Self::Compare>, const QUESTIONS: bool, const UNIT: bool>(
         &self,
@@ -43,7 +43,7 @@ pub(in crate::cpu) trait Walkable {
     /// The leaf's address where nothing but that leaf is behind this one.
     ///
     /// # Safety
-    /// As for [`Walkable::is_leaf`].
+    /// As for [`NodeStore::is_leaf`].
     #[inline(always)]
     unsafe fn past_hop(&self, address: u32) -> u32 {
         address
@@ -105,7 +105,7 @@ pub(in crate::cpu) struct Shape {
     /// Steps after those, each with a test that sees a leaf through the padding above it.
     pub(in crate::cpu) tested: u32,
     /// What follows them.
-    pub(in crate::cpu) rest: Rest,
+    pub(in crate::cpu) rest: Remainder,
     /// Levels from the root down that blends take the place of where they can, `u32::MAX` for all.
     pub(in crate::cpu) blend: Option<u32>,
 }
@@ -113,7 +113,7 @@ pub(in crate::cpu) struct Shape {
 impl Shape {
     /// Walks of a tree that test for a leaf at each step.
     pub(in crate::cpu) const PLAIN: Self =
-        Self { rows_inside: true, lanes: 1, steps: 0, tested: 0, rest: Rest::UntilLeaf, blend: None };
+        Self { rows_inside: true, lanes: 1, steps: 0, tested: 0, rest: Remainder::UntilLeaf, blend: None };
 
     /// The same one row after the other, each through eight trees at a time.
     pub(in crate::cpu) fn by_row(self) -> Self {
@@ -122,18 +122,22 @@ impl Shape {
 
     /// The shape for walks of these trees side by side, by what the table says of their depths.
     #[inline(always)]
-    pub(in crate::cpu) fn of_trees<N: Walkable>(self, nodes: &N, positions: &[usize]) -> Self {
+    pub(in crate::cpu) fn of_trees<N: NodeStore>(self, nodes: &N, positions: &[usize]) -> Self {
         let depths = || positions.iter().map(|p| nodes.depth(*p));
         // Where a leaf holds, the deepest tree's steps are right for the others, too, and none needs more.
         let deepest = || depths().max().unwrap_or(0);
         match self.rest {
-            Rest::Counted if N::HOLDS || positions.len() == 1 => {
-                Self { steps: deepest(), rest: Rest::Nothing, ..self }
+            Remainder::Counted if N::HOLDS || positions.len() == 1 => {
+                Self { steps: deepest(), rest: Remainder::Nothing, ..self }
             }
             // The shallowest tree's steps go past no leaf.
-            Rest::Counted => Self { steps: depths().min().unwrap_or(0), rest: Rest::UntilLeaf, ..self },
-            Rest::Nothing | Rest::UntilLeaf if N::HOLDS => Self { steps: self.steps.min(deepest()), ..self },
-            Rest::Nothing | Rest::UntilLeaf => self,
+            Remainder::Counted => {
+                Self { steps: depths().min().unwrap_or(0), rest: Remainder::UntilLeaf, ..self }
+            }
+            Remainder::Nothing | Remainder::UntilLeaf if N::HOLDS => {
+                Self { steps: self.steps.min(deepest()), ..self }
+            }
+            Remainder::Nothing | Remainder::UntilLeaf => self,
         }
     }
 }
@@ -144,7 +148,7 @@ impl Shape {
 /// Rows are in range; roots and constants are the packed forest's, whose walks of `steps` steps stay inside it.
 #[inline(always)]
 unsafe fn walk<
-    N: Walkable,
+    N: NodeStore,
     T: Row + Read<N::Compare>,
     const QUESTIONS: bool,
     const UNIT: bool,
@@ -164,7 +168,7 @@ unsafe fn walk<
             at[l] = unsafe { nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]) };
         }
     }
-    if shape.rest == Rest::Nothing {
+    if shape.rest == Remainder::Nothing {
         return at;
     }
     let mut tested = shape.tested;
@@ -196,7 +200,7 @@ unsafe fn walk<
 
 /// Where walks of a tree begin that are on their way already: an address for each row.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct From<'a> {
+pub(in crate::cpu) struct WalkStarts<'a> {
     pub(in crate::cpu) position: usize,
     pub(in crate::cpu) addresses: &'a [u32],
 }
@@ -206,12 +210,12 @@ pub(in crate::cpu) struct From<'a> {
 /// # Safety
 /// Rows are in range and have the forest's columns; there is an address for each, of a node of the tree at the position; no
 /// node asks a question.
-pub(in crate::cpu) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>>(
+pub(in crate::cpu) unsafe fn walk_on<N: NodeStore, T: Row + Read<N::Compare>>(
     nodes: &N,
     rows: &Rows<'_, T>,
     row: Span,
-    from: From<'_>,
-    found: &mut Found,
+    from: WalkStarts<'_>,
+    found: &mut LeafAddresses,
 ) {
     /// Walks side by side.
     const L: usize = 4;
@@ -230,13 +234,13 @@ pub(in crate::cpu) unsafe fn walk_on<N: Walkable, T: Row + Read<N::Compare>>(
     }
 }
 
-/// Walks every row of `row` through every tree of `tree`, at most [`MOST_FOUND`] walks, with as many side by side as the shape says.
+/// Walks every row of `row` through every tree of `tree`, at most [`MOST_ADDRESSES`] walks, with as many side by side as the shape says.
 ///
 /// # Safety
 /// Rows are in range and have the forest's columns, trees are positions, `UNIT` only where rows are; the shape's
 /// walks stay inside the nodes.
 pub(in crate::cpu) unsafe fn block<
-    N: Walkable,
+    N: NodeStore,
     T: Row + Read<N::Compare>,
     const QUESTIONS: bool,
     const UNIT: bool,
@@ -246,7 +250,7 @@ pub(in crate::cpu) unsafe fn block<
     row: Span,
     tree: Span,
     shape: Shape,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     // Rows that are walked together come to a tree's leaves in the order they had: that costs nothing, and their loads overlap.
     let together = if shape.rows_inside && shape.lanes == 1 { 8 } else { shape.lanes };
@@ -266,7 +270,7 @@ pub(in crate::cpu) unsafe fn block<
 /// # Safety
 /// As for [`block`].
 pub(in crate::cpu) unsafe fn lanes<
-    N: Walkable,
+    N: NodeStore,
     T: Row + Read<N::Compare>,
     const QUESTIONS: bool,
     const UNIT: bool,
@@ -277,7 +281,7 @@ pub(in crate::cpu) unsafe fn lanes<
     row: Span,
     tree: Span,
     shape: Shape,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     if shape.rows_inside {
         for (t, found) in found.chunks_exact_mut(row.count.max(1)).enumerate().take(tree.count) {

@@ -1,8 +1,8 @@
 //! Walks a split a step, on every machine: what runs where no other engine serves.
 
 use super::{
-    Block, BlockEngine, Source, Trees, Wanted, hand_over,
-    walk::{self, Found, From, MOST_FOUND, Span, Walkable},
+    Block, BlockEngine, EngineRequest, Source, Trees, hand_over,
+    walk::{self, LeafAddresses, MOST_ADDRESSES, NodeStore, Span, WalkStarts},
 };
 use crate::{
     cost::Machine,
@@ -24,13 +24,13 @@ pub(in crate::cpu) struct Walks {
 
 impl Walks {
     /// [`BlockEngine::build`], which never fails: they serve every plan.
-    pub(in crate::cpu) fn new(wanted: &Wanted<'_>) -> Self {
+    pub(in crate::cpu) fn new(wanted: &EngineRequest<'_>) -> Self {
         Self { row: Machine::here().walk.one * wanted.nodes.steps() as f64 }
     }
 }
 
 impl BlockEngine for Walks {
-    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+    fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         Some(Self::new(wanted))
     }
 
@@ -46,7 +46,7 @@ impl BlockEngine for Walks {
         _: Engine,
         sink: S,
     ) {
-        let found = &mut [0; MOST_FOUND];
+        let found = &mut [0; MOST_ADDRESSES];
         match source {
             Source::Rows(rows) => {
                 // SAFETY: as promised to this function.
@@ -85,7 +85,7 @@ fn by_block<T: Row>(window: Window<'_, T>, row: Span, mut f: impl FnMut(&Rows<'_
 
 /// # Safety
 /// As for [`BlockEngine::run`]; the block has room in `found`.
-unsafe fn in_rows<T: Row>(trees: &Trees<'_>, rows: &Rows<'_, T>, block: Block, found: &mut Found) {
+unsafe fn in_rows<T: Row>(trees: &Trees<'_>, rows: &Rows<'_, T>, block: Block, found: &mut LeafAddresses) {
     // SAFETY: as promised to this function.
     unsafe {
         match (T::doubles(rows), T::singles(rows), trees.wide) {
@@ -105,7 +105,7 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
     block: Block,
-    found: &mut Found,
+    found: &mut LeafAddresses,
     sink: S,
 ) {
     let mut walk = |block: Block| {
@@ -131,8 +131,8 @@ pub(in crate::cpu) unsafe fn walk_on(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
     row: Span,
-    from: From<'_>,
-    found: &mut Found,
+    from: WalkStarts<'_>,
+    found: &mut LeafAddresses,
 ) {
     let (rows, place) = ranks.rows(row.start);
     let part = Span { start: place, ..row };
@@ -144,11 +144,11 @@ pub(in crate::cpu) unsafe fn walk_on(
 ///
 /// # Safety
 /// As for [`BlockEngine::run`]; the block has room in `found`.
-unsafe fn plain<N: Walkable, D: Row + Read<N::Compare>>(
+unsafe fn plain<N: NodeStore, D: Row + Read<N::Compare>>(
     nodes: &N,
     rows: &Rows<'_, D>,
     Block { row, tree, shape }: Block,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes.
     unsafe { walk::lanes::<N, D, true, false, 4>(nodes, rows, row, tree, shape, found) }
@@ -162,7 +162,7 @@ pub(in crate::cpu) unsafe fn portable(
     trees: &Trees<'_>,
     rows: &Rows<'_>,
     Block { row, tree, shape }: Block,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes.
     unsafe {

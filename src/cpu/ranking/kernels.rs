@@ -2,9 +2,9 @@
 
 use super::{
     count::FAN,
-    search::{BLOCK, Coded, Columns, Searched},
+    search::{BLOCK, CategoryBits, ColumnSearch, Columns},
 };
-use crate::cpu::line::Line;
+use crate::cpu::cache_line::CacheLine;
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
@@ -12,8 +12,8 @@ use crate::isa::{Isa, isa};
 /// `false`. Those that take the same kernel are quicker side by side.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]
 pub(super) fn ranks(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
+    pivots: &[CacheLine<[f32; FAN]>],
+    columns: &[ColumnSearch],
     values: Columns<&[f32]>,
     out: Columns<&mut [u8]>,
 ) -> bool {
@@ -30,7 +30,7 @@ pub(super) fn ranks(
 }
 
 /// The bit of each code in a table.
-pub(super) fn bits(codes: &Coded, table: &[u8; 32], out: &mut [u8; BLOCK]) {
+pub(super) fn bits(codes: &CategoryBits, table: &[u8; 32], out: &mut [u8; BLOCK]) {
     #[cfg(target_arch = "x86_64")]
     if crate::cpu::arch::x86::rank::bits(table, codes, out) {
         return;

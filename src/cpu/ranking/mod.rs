@@ -3,10 +3,10 @@
 //! What ranks are is said in [`crate::ranks`]; here is how rows become them. [`Ranker`] drives it; `lines` chooses for each line of
 //! columns what costs least. What comes in here: ranks as data, and rows. What stays out: trees, schedules, plans.
 
+pub(super) mod column_block;
+mod column_blocks;
 pub(super) mod count;
 mod kernels;
-pub(super) mod line;
-mod lines;
 mod ranked;
 mod ranker;
 pub(super) mod row_block;

@@ -8,23 +8,32 @@ use super::{
         nodes::Compare,
         rows::{Read, Row, Rows},
     },
+    column_blocks::{ColumnBlocks, RankedColumn},
     kernels,
-    lines::{Lines, Of},
-    row_block::{LineRoom, RowBlock},
-    search::{self, BLOCK, Coded, Columns, Missing, Search, Searched},
+    row_block::{ColumnBlockRoom, RowBlock},
+    search::{self, BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search},
     tables::{Table, Tables},
 };
 use crate::{
     cost::Machine,
     error::{Error, Result},
     forest::{CategoryRule, CategorySet, CompareType, Predicate, Side, reference::side_of_cast},
-    ranks::{Asks, Column, Ranks, Width},
+    ranks::{Column, ColumnKind, Ranks, Width},
 };
 
 mod sealed {
-    /// What a ranker writes is what its columns' width says, so nobody else implements it.
-    pub trait Sealed {}
-    impl Sealed for u8 {}
+    /// Keeps `Rank` to the two types that a ranker writes.
+    pub trait Sealed: Sized {
+        /// The ranks as bytes, if they are bytes.
+        fn bytes(_ranks: &mut [Self]) -> Option<&mut [u8]> {
+            None
+        }
+    }
+    impl Sealed for u8 {
+        fn bytes(ranks: &mut [Self]) -> Option<&mut [u8]> {
+            Some(ranks)
+        }
+    }
     impl Sealed for u16 {}
 }
 
@@ -36,11 +45,6 @@ pub trait Rank:
     const WIDTH: Width;
     /// The low bits of a rank, which are all it has.
     fn of(rank: u32) -> Self;
-    /// Ranks as bytes, where they are.
-    #[doc(hidden)]
-    fn bytes(_ranks: &mut [Self]) -> Option<&mut [u8]> {
-        None
-    }
 }
 
 impl Rank for u8 {
@@ -48,9 +52,6 @@ impl Rank for u8 {
     #[inline(always)]
     fn of(rank: u32) -> Self {
         rank as Self
-    }
-    fn bytes(ranks: &mut [Self]) -> Option<&mut [u8]> {
-        Some(ranks)
     }
 }
 
@@ -71,34 +72,34 @@ pub struct Ranker {
     /// Columns of ranks.
     columns: usize,
     sets: Vec<CategorySet>,
-    singles: Answers<f32>,
+    singles: RankSources<f32>,
     /// How `f32` rows become ranks of a byte a line at a time.
-    lines: Option<Lines>,
+    column_blocks: Option<ColumnBlocks>,
     /// For `f64` rows of a forest that compares there.
-    doubles: Option<Answers<f64>>,
+    doubles: Option<RankSources<f64>>,
 }
 
 /// How ranks come about in a type of compare.
 #[derive(Clone, Debug)]
-struct Answers<C> {
+struct RankSources<C> {
     tables: Tables<C>,
     /// By rank column, those of a feature side by side.
-    columns: Vec<Answer>,
+    columns: Vec<RankColumn>,
     /// Those that are searches, …
     searches: Vec<Option<Search>>,
     /// … and these alone, which read the rows' columns.
-    together: Vec<Searched>,
+    together: Vec<ColumnSearch>,
 }
 
 /// How a rank comes about.
 #[derive(Clone, Copy, Debug)]
-struct Answer {
+struct RankColumn {
     feature: u32,
-    by: By,
+    by: RankRule,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum By {
+enum RankRule {
     /// A count of thresholds; a missing value has the rank `missing`.
     Count {
         table: Table,
@@ -123,15 +124,16 @@ impl Ranker {
 
     /// The same by no other way than this.
     pub fn by(ranks: &Ranks, ranking: Ranking) -> Self {
-        let singles = Answers::new(ranks);
+        let singles = RankSources::new(ranks);
         Self {
             width: ranks.width(),
             features: ranks.features(),
             columns: ranks.columns().len(),
             sets: ranks.sets().to_vec(),
-            lines: (ranks.width() == Width::U8 && ranking != Ranking::Columns).then(|| singles.lines(ranks)),
+            column_blocks: (ranks.width() == Width::U8 && ranking != Ranking::Columns)
+                .then(|| singles.column_blocks(ranks)),
             singles,
-            doubles: (ranks.compare() == CompareType::F64).then(|| Answers::new(ranks)),
+            doubles: (ranks.compare() == CompareType::F64).then(|| RankSources::new(ranks)),
         }
     }
 
@@ -142,7 +144,7 @@ impl Ranker {
 
     /// Columns of thresholds, and of questions.
     pub(crate) fn columns(&self) -> (usize, usize) {
-        let counts = |answer: &&Answer| matches!(answer.by, By::Count { .. });
+        let counts = |answer: &&RankColumn| matches!(answer.by, RankRule::Count { .. });
         let counted = self.singles.columns.iter().filter(counts).count();
         (counted, self.columns - counted)
     }
@@ -214,15 +216,15 @@ impl Ranker {
     /// somebody's rank.
     pub(crate) fn rank_blocks<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
         let room = self.columns * BLOCK;
-        let lines = self
-            .lines
+        let column_blocks = self
+            .column_blocks
             .as_ref()
             .filter(|_| rows.columns() == self.features && out.len() >= rows.len().div_ceil(BLOCK) * room);
         let mut first = 0;
         while first < rows.len() {
             let out = &mut out[first / BLOCK * room..];
-            let done = lines.is_some_and(|lines| {
-                self.by_lines(lines, rows, first, Machine::here().ranking.rows, (&mut *out, BLOCK))
+            let done = column_blocks.is_some_and(|column_blocks| {
+                self.by_lines(column_blocks, rows, first, Machine::here().ranking.rows, (&mut *out, BLOCK))
             });
             if !done {
                 self.rank_strided(&rows.slice(first, BLOCK), out, [1, BLOCK])?;
@@ -234,18 +236,18 @@ impl Ranker {
 
     fn all<T: Row + Read<C>, C: Compare, R: Rank>(
         &self,
-        answers: &Answers<C>,
+        answers: &RankSources<C>,
         rows: &Rows<'_, T>,
         out: &mut [R],
         strides: [usize; 2],
     ) {
         let mut first = 0;
         let least = Machine::here().ranking.rows;
-        let lines = self.lines.as_ref().filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
+        let column_blocks = self.column_blocks.as_ref().filter(|_| strides[0] == 1 && strides[1] >= BLOCK);
         while first < rows.len() {
             let left = rows.len() - first;
-            if let (Some(lines), Some(out)) = (lines, R::bytes(out))
-                && self.by_lines(lines, rows, first, BLOCK, (&mut out[first..], strides[1]))
+            if let (Some(column_blocks), Some(out)) = (column_blocks, R::bytes(out))
+                && self.by_lines(column_blocks, rows, first, BLOCK, (&mut out[first..], strides[1]))
             {
                 first += BLOCK;
                 continue;
@@ -263,7 +265,7 @@ impl Ranker {
     /// Ranks `N` rows from `first` on, or as many as there are.
     fn some<T: Row + Read<C>, C: Compare, R: Rank, const N: usize>(
         &self,
-        answers: &Answers<C>,
+        answers: &RankSources<C>,
         rows: &Rows<'_, T>,
         first: usize,
         out: &mut [R],
@@ -272,7 +274,7 @@ impl Ranker {
         let count = N.min(rows.len() - first);
         let mut room = [C::NAN; N];
         let mut close = None;
-        let mut coded: Option<(u32, CategoryRule, Coded)> = None;
+        let mut coded: Option<(u32, CategoryRule, CategoryBits)> = None;
         let mut next = 0;
         while let Some(answer) = answers.columns.get(next) {
             let c = next;
@@ -303,10 +305,10 @@ impl Ranker {
     /// feature.
     fn one<C: Compare, R: Rank, const N: usize>(
         &self,
-        answers: &Answers<C>,
+        answers: &RankSources<C>,
         c: usize,
         values: &[C; N],
-        coded: &mut Option<(u32, CategoryRule, Coded)>,
+        coded: &mut Option<(u32, CategoryRule, CategoryBits)>,
         out: &mut [R],
         (count, apart): (usize, usize),
     ) {
@@ -318,7 +320,7 @@ impl Ranker {
         }
         let mut ranks = [0u32; N];
         match answers.columns[c].by {
-            By::Count { table, missing } => {
+            RankRule::Count { table, missing } => {
                 answers.tables.count(table, values, &mut ranks);
                 for (rank, value) in ranks.iter_mut().zip(values) {
                     // Only NaN differs from itself, and no threshold is at most it.
@@ -327,13 +329,13 @@ impl Ranker {
                     *rank |= if is_missing { missing } else { 0 };
                 }
             }
-            By::Question { predicate, missing } => {
+            RankRule::Question { predicate, missing } => {
                 for (rank, value) in ranks.iter_mut().zip(values) {
                     let side = side_of_cast(&self.sets, predicate, missing, (*value).into());
                     *rank = u32::from(side == Side::Right);
                 }
             }
-            By::Coded { rule, table } => {
+            RankRule::Coded { rule, table } => {
                 for (rank, value) in ranks.iter_mut().zip(values) {
                     *rank = search::bit(&table, search::code(rule, *value)).into();
                 }
@@ -353,43 +355,43 @@ impl Ranker {
     /// many rows and their values follow each other. Somebody's ranks stand past the last row. Columns of ranks are `apart`.
     fn by_lines<T: Row>(
         &self,
-        lines: &Lines,
+        column_blocks: &ColumnBlocks,
         rows: &Rows<'_, T>,
         first: usize,
         least: usize,
         out: (&mut [u8], usize),
     ) -> bool {
-        thread_local!(static ROOM: RefCell<LineRoom> = const { RefCell::new(LineRoom::NOTHING) });
+        thread_local!(static ROOM: RefCell<ColumnBlockRoom> = const { RefCell::new(ColumnBlockRoom::NOTHING) });
         // Rows of one column lie there already.
         let rows = T::singles(rows).filter(|rows| rows.columns() > 1 && rows.len() >= first + least);
         let Some(block) = rows.and_then(|rows| RowBlock::new(rows, first, BLOCK)) else { return false };
         // Nothing in here hands over to another task of the thread.
-        ROOM.with_borrow_mut(|room| self.in_room(lines, &block, room, out));
+        ROOM.with_borrow_mut(|room| self.in_room(column_blocks, &block, room, out));
         true
     }
 
     fn in_room(
         &self,
-        lines: &Lines,
+        column_blocks: &ColumnBlocks,
         rows: &RowBlock<'_>,
-        room: &mut LineRoom,
+        room: &mut ColumnBlockRoom,
         (out, apart): (&mut [u8], usize),
     ) {
         // The codes of a feature are those of this block's rows.
         let mut coded = None;
-        for line in lines.iter() {
-            let left = line.layered(rows, room, out, apart);
+        for column_block in column_blocks.iter() {
+            let left = column_block.layered(rows, room, out, apart);
             if left.wanted == 0 {
                 continue;
             }
             // A copy of it would be read before it has been written, which waits.
             rows.columns(slice::from_ref(&left), &mut room.columns.0);
             let values = Columns { of: &room.columns.0[..], apart: BLOCK };
-            let searched = line.searched();
+            let searched = column_block.searched();
             let done = self.singles.tables.searched(searched, values, Columns { of: &mut *out, apart });
             let left = if done { &[] } else { searched };
             let left = left.iter().map(|of| (of.to, of.from));
-            for (column, lane) in left.chain(line.others().iter().map(|of| (of.0, of.1.into()))) {
+            for (column, lane) in left.chain(column_block.others().iter().map(|of| (of.0, of.1.into()))) {
                 let out = &mut out[column as usize * apart..][..BLOCK];
                 let values = values.column(lane);
                 self.one(&self.singles, column as usize, values, &mut coded, out, (BLOCK, 1));
@@ -399,7 +401,7 @@ impl Ranker {
 }
 
 /// A question as a table of the codes that go right, where it has no other categories than those.
-fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<By> {
+fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<RankRule> {
     let Predicate::InSet { set, .. } = predicate else { return None };
     let set = &sets[set as usize];
     let fits = (u32::from(search::OTHER)..32 * set.words.len() as u32).all(|c| !set.contains(c));
@@ -410,37 +412,37 @@ fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<By
             table[usize::from(code / 8)] |= 1 << (code % 8);
         }
     }
-    fits.then_some(By::Coded { rule: set.rule, table })
+    fits.then_some(RankRule::Coded { rule: set.rule, table })
 }
 
-impl<C: Compare> Answers<C> {
+impl<C: Compare> RankSources<C> {
     fn new(ranks: &Ranks) -> Self {
         let mut tables = Tables::new();
         let answer = |column: &Column| {
             let by = match column.asks {
-                Asks::Thresholds { first, count } => {
+                ColumnKind::Thresholds { first, count } => {
                     let own = &ranks.thresholds()[first as usize..][..count as usize];
                     let narrowed: Vec<C> = own.iter().map(|t| C::threshold(t.0)).collect();
                     let missing = if column.missing == Side::Right { count } else { 0 };
-                    By::Count { table: tables.push(&narrowed), missing }
+                    RankRule::Count { table: tables.push(&narrowed), missing }
                 }
-                Asks::Question { predicate } => coded(ranks.sets(), predicate, column.missing)
-                    .unwrap_or(By::Question { predicate, missing: column.missing }),
+                ColumnKind::Question { predicate } => coded(ranks.sets(), predicate, column.missing)
+                    .unwrap_or(RankRule::Question { predicate, missing: column.missing }),
             };
-            Answer { feature: column.feature, by }
+            RankColumn { feature: column.feature, by }
         };
-        let columns: Vec<Answer> = ranks.columns().iter().map(answer).collect();
-        let search = |answer: &Answer| match answer.by {
-            By::Count { table, missing: 0 } => tables.search(table, Missing::Least),
-            By::Count { table, .. } => tables.search(table, Missing::Most),
+        let columns: Vec<RankColumn> = ranks.columns().iter().map(answer).collect();
+        let search = |answer: &RankColumn| match answer.by {
+            RankRule::Count { table, missing: 0 } => tables.search(table, Missing::Least),
+            RankRule::Count { table, .. } => tables.search(table, Missing::Most),
             _ => None,
         };
         let searches: Vec<Option<Search>> = columns.iter().map(search).collect();
         let together = columns.iter().zip(&searches).zip(0..).filter_map(|((answer, search), to)| {
-            search.map(|search| Searched::new(search, answer.feature, to))
+            search.map(|search| ColumnSearch::new(search, answer.feature, to))
         });
-        let mut together: Vec<Searched> = together.collect();
-        Searched::count_runs(&mut together);
+        let mut together: Vec<ColumnSearch> = together.collect();
+        ColumnSearch::count_runs(&mut together);
         Self { tables, columns, searches, together }
     }
 
@@ -459,7 +461,7 @@ impl<C: Compare> Answers<C> {
         let Some(values) = C::singles(values) else { return 0 };
         let (values, out) = (Columns { of: values, apart: between }, Columns { of: out, apart });
         let own = &self.together[self.together.partition_point(|column| (column.to as usize) < c)..];
-        let fits = |column: &Searched| {
+        let fits = |column: &ColumnSearch| {
             column.from as usize * between + BLOCK <= values.of.len()
                 && column.to as usize * apart + BLOCK <= out.of.len()
         };
@@ -474,7 +476,7 @@ impl<C: Compare> Answers<C> {
         &self,
         c: usize,
         values: &[C; BLOCK],
-        coded: &mut Option<(u32, CategoryRule, Coded)>,
+        coded: &mut Option<(u32, CategoryRule, CategoryBits)>,
         out: &mut [u8],
     ) -> bool {
         let mut room = [0; BLOCK];
@@ -485,24 +487,24 @@ impl<C: Compare> Answers<C> {
         };
         let answer = &self.columns[c];
         match answer.by {
-            By::Count { .. } => {
+            RankRule::Count { .. } => {
                 let values = C::singles(values);
                 let (Some(search), Some(values)) = (self.searches[c], values) else { return false };
                 let values = Columns { of: values, apart: 0 };
                 let ranks = Columns { of: &mut ranks[..], apart: 0 };
-                if !self.tables.searched(&[Searched::new(search, 0, 0)], values, ranks) {
+                if !self.tables.searched(&[ColumnSearch::new(search, 0, 0)], values, ranks) {
                     return false;
                 }
             }
-            By::Coded { rule, table } => {
+            RankRule::Coded { rule, table } => {
                 let (feature, of, codes) =
-                    coded.get_or_insert_with(|| (answer.feature, rule, Coded::new(rule, values)));
+                    coded.get_or_insert_with(|| (answer.feature, rule, CategoryBits::new(rule, values)));
                 if (*feature, *of) != (answer.feature, rule) {
-                    (*feature, *of, *codes) = (answer.feature, rule, Coded::new(rule, values));
+                    (*feature, *of, *codes) = (answer.feature, rule, CategoryBits::new(rule, values));
                 }
                 kernels::bits(codes, &table, ranks);
             }
-            By::Question { .. } => return false,
+            RankRule::Question { .. } => return false,
         }
         if out.len() < BLOCK {
             out.copy_from_slice(&room[..out.len()]);
@@ -511,19 +513,19 @@ impl<C: Compare> Answers<C> {
     }
 }
 
-impl Answers<f32> {
+impl RankSources<f32> {
     /// How they come about a line of rows at a time.
-    fn lines(&self, ranks: &Ranks) -> Lines {
+    fn column_blocks(&self, ranks: &Ranks) -> ColumnBlocks {
         let column = |(c, column): (usize, &Column)| {
             let thresholds = match (self.searches[c], column.asks) {
-                (Some(search), Asks::Thresholds { first, count }) => {
+                (Some(search), ColumnKind::Thresholds { first, count }) => {
                     let own = &ranks.thresholds()[first as usize..][..count as usize];
                     Some((search, own.iter().map(|t| f32::threshold(t.0)).collect()))
                 }
                 _ => None,
             };
-            Of { feature: column.feature, thresholds }
+            RankedColumn { feature: column.feature, thresholds }
         };
-        Lines::new(ranks.columns().iter().enumerate().map(column))
+        ColumnBlocks::new(ranks.columns().iter().enumerate().map(column))
     }
 }

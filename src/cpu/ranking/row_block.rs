@@ -6,23 +6,25 @@
 use std::marker::PhantomData;
 
 use super::{
-    super::{line::Line, rows::Rows},
-    line::{BLOCK, LINE, LineOf, MOST_LAYERS, Reached},
-    search::{Layered, Missing},
+    super::{cache_line::CacheLine, rows::Rows},
+    column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS, ThresholdMasks},
+    search::{LayeredColumn, Missing},
 };
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
 /// What is found of a line.
-pub(crate) struct LineRoom {
+pub(crate) struct ColumnBlockRoom {
     /// Values by column.
-    pub(crate) columns: Line<[f32; LINE * BLOCK]>,
-    reached: [Reached; MOST_LAYERS],
+    pub(crate) columns: CacheLine<[f32; BLOCK_COLUMNS * BLOCK]>,
+    reached: [ThresholdMasks; MOST_LAYERS],
 }
 
-impl LineRoom {
-    pub(crate) const NOTHING: Self =
-        Self { columns: Line([0.0; LINE * BLOCK]), reached: [const { Line([[0; BLOCK]; 2]) }; MOST_LAYERS] };
+impl ColumnBlockRoom {
+    pub(crate) const NOTHING: Self = Self {
+        columns: CacheLine([0.0; BLOCK_COLUMNS * BLOCK]),
+        reached: [const { CacheLine([[0; BLOCK]; 2]) }; MOST_LAYERS],
+    };
 }
 
 /// Rows whose values follow each other.
@@ -57,20 +59,22 @@ impl<'a> RowBlock<'a> {
 
     /// Copies the wanted columns of lines, which are the rows', to 64 values of each. They have room from the first line's first column on,
     /// by number. What stands past the last row is somebody's value.
-    pub(crate) fn columns(&self, lines: &[LineOf], into: &mut [f32]) {
-        let Some(base) = lines.first().map(|line| line.first) else { return };
-        let fits = |line: &LineOf| {
-            let wanted = line.wanted.checked_ilog2().map_or(0, |last| last as usize + 1);
-            let place = line.first.checked_sub(base).map(|column| (column as usize + wanted) * BLOCK);
-            wanted <= line.most(self.columns)
-                && line.first as usize <= self.columns
+    pub(crate) fn columns(&self, column_blocks: &[ColumnBlock], into: &mut [f32]) {
+        let Some(base) = column_blocks.first().map(|column_block| column_block.first) else { return };
+        let fits = |column_block: &ColumnBlock| {
+            let wanted = column_block.wanted.checked_ilog2().map_or(0, |last| last as usize + 1);
+            let place = column_block.first.checked_sub(base).map(|column| (column as usize + wanted) * BLOCK);
+            wanted <= column_block.most(self.columns)
+                && column_block.first as usize <= self.columns
                 && place.is_some_and(|place| place <= into.len())
         };
-        assert!(lines.iter().all(fits), "columns are the rows', and have room");
+        assert!(column_blocks.iter().all(fits), "columns are the rows', and have room");
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: no line begins past the rows' columns, of which the wanted ones are and have room.
-            if unsafe { crate::cpu::arch::x86::columns(&self.rows, self.count, self.columns, lines, into) } {
+            if unsafe {
+                crate::cpu::arch::x86::columns(&self.rows, self.count, self.columns, column_blocks, into)
+            } {
                 return;
             }
         }
@@ -78,14 +82,20 @@ impl<'a> RowBlock<'a> {
         if isa() == Isa::Neon {
             // SAFETY: as above.
             return unsafe {
-                crate::cpu::arch::aarch64::neon::columns(&self.rows, self.count, self.columns, lines, into)
+                crate::cpu::arch::aarch64::neon::columns(
+                    &self.rows,
+                    self.count,
+                    self.columns,
+                    column_blocks,
+                    into,
+                )
             };
         }
         for r in 0..self.count {
-            for line in lines {
-                let row = self.row(r, line.first as usize);
-                let into = &mut into[(line.first - base) as usize * BLOCK..];
-                for c in (0..LINE).filter(|c| line.wanted >> c & 1 == 1) {
+            for column_block in column_blocks {
+                let row = self.row(r, column_block.first as usize);
+                let into = &mut into[(column_block.first - base) as usize * BLOCK..];
+                for c in (0..BLOCK_COLUMNS).filter(|c| column_block.wanted >> c & 1 == 1) {
                     into[c * BLOCK + r] = row[c];
                 }
             }
@@ -96,21 +106,21 @@ impl<'a> RowBlock<'a> {
     /// more. A column's 64 ranks are written `apart` from those of the column before.
     pub(crate) fn layered(
         &self,
-        line: LineOf,
-        (layers, missing): (&[Line<[f32; LINE]>], Missing),
-        columns: &[Layered],
-        room: &mut LineRoom,
+        column_block: ColumnBlock,
+        (layers, missing): (&[CacheLine<[f32; BLOCK_COLUMNS]>], Missing),
+        columns: &[LayeredColumn],
+        room: &mut ColumnBlockRoom,
         out: &mut [u8],
         apart: usize,
     ) {
         let reached = &mut room.reached[..layers.len()];
-        assert!(line.first as usize <= self.columns, "columns are the rows'");
-        let most = line.most(self.columns);
+        assert!(column_block.first as usize <= self.columns, "columns are the rows'");
+        let most = column_block.most(self.columns);
         #[cfg(target_arch = "x86_64")]
         {
             // SAFETY: the line begins within the rows, which have columns up to `most` of it; every layer has its place.
             let done = unsafe {
-                crate::cpu::arch::x86::layers::reach(&self.rows, most, line, layers, missing, reached)
+                crate::cpu::arch::x86::layers::reach(&self.rows, most, column_block, layers, missing, reached)
             };
             if done {
                 // SAFETY: it has just been done.
@@ -121,7 +131,7 @@ impl<'a> RowBlock<'a> {
             reached.0 = [[0; BLOCK]; 2];
             for r in 0..BLOCK {
                 for (c, (value, threshold)) in
-                    self.row(r, line.first as usize)[..most].iter().zip(layer.0).enumerate()
+                    self.row(r, column_block.first as usize)[..most].iter().zip(layer.0).enumerate()
                 {
                     let is = *value >= threshold || value.is_nan() && missing == Missing::Most;
                     reached.0[c / 8][r] |= u8::from(is) << (c % 8);
@@ -155,18 +165,19 @@ mod tests {
             let values = rows(count, columns);
             let rows = Rows::new(&values, columns).expect("rows");
             let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
-            let lines: Vec<LineOf> = (0..columns as u32)
-                .step_by(LINE)
+            let column_blocks: Vec<ColumnBlock> = (0..columns as u32)
+                .step_by(BLOCK_COLUMNS)
                 .map(|first| {
-                    let there = u16::MAX >> LINE.saturating_sub(columns - first as usize);
-                    LineOf { first, wanted: there & 0x9bd7, ahead: Some(first / 2) }
+                    let there = u16::MAX >> BLOCK_COLUMNS.saturating_sub(columns - first as usize);
+                    ColumnBlock { first, wanted: there & 0x9bd7, ahead: Some(first / 2) }
                 })
                 .collect();
-            let mut into = vec![77.0; columns.next_multiple_of(LINE) * BLOCK];
-            block.columns(&lines, &mut into);
+            let mut into = vec![77.0; columns.next_multiple_of(BLOCK_COLUMNS) * BLOCK];
+            block.columns(&column_blocks, &mut into);
             for (i, found) in into.iter().enumerate() {
                 let (c, r) = (i / BLOCK, i % BLOCK);
-                let wanted = c < columns && lines[c / LINE].wanted >> (c % LINE) & 1 == 1;
+                let wanted =
+                    c < columns && column_blocks[c / BLOCK_COLUMNS].wanted >> (c % BLOCK_COLUMNS) & 1 == 1;
                 match wanted {
                     true if r < count => assert_eq!(found.to_bits(), values[r * columns + c].to_bits()),
                     true => {}
@@ -181,7 +192,8 @@ mod tests {
     fn no_column_is_copied_that_rows_have_not() {
         let rows = Rows::new(&[1.0; 17], 17).expect("rows");
         let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
-        block.columns(&[LineOf { first: 16, wanted: 2, ahead: None }], &mut [0.0; LINE * BLOCK]);
+        block
+            .columns(&[ColumnBlock { first: 16, wanted: 2, ahead: None }], &mut [0.0; BLOCK_COLUMNS * BLOCK]);
     }
 
     #[test]
@@ -190,28 +202,29 @@ mod tests {
             let values = rows(count, columns);
             let rows = Rows::new(&values, columns).expect("rows");
             let block = RowBlock::new(&rows, 0, BLOCK).expect("a block");
-            for first in (0..columns as u32).step_by(LINE) {
+            for first in (0..columns as u32).step_by(BLOCK_COLUMNS) {
                 for of in 0..=MOST_LAYERS {
-                    let layer = |j: usize| Line(std::array::from_fn(|c| (j * 2 + c % 5) as f32 - 5.0));
+                    let layer = |j: usize| CacheLine(std::array::from_fn(|c| (j * 2 + c % 5) as f32 - 5.0));
                     let layers: Vec<_> = (0..of).map(layer).collect();
-                    let there = (columns - first as usize).min(LINE);
+                    let there = (columns - first as usize).min(BLOCK_COLUMNS);
                     let own: Vec<_> = (0..there)
                         .rev()
-                        .map(|lane| Layered {
+                        .map(|lane| LayeredColumn {
                             column: lane as u32,
                             lane: lane as u8,
                             count: (lane % (of + 1)) as u8,
                         })
                         .collect();
                     for missing in [Missing::Least, Missing::Most] {
-                        let (mut room, apart) = (LineRoom::NOTHING, BLOCK + 3);
-                        let mut out = vec![0xee; LINE * apart];
-                        let line = LineOf { first, wanted: 0, ahead: Some(first) };
-                        block.layered(line, (&layers, missing), &own, &mut room, &mut out, apart);
+                        let (mut room, apart) = (ColumnBlockRoom::NOTHING, BLOCK + 3);
+                        let mut out = vec![0xee; BLOCK_COLUMNS * apart];
+                        let column_block = ColumnBlock { first, wanted: 0, ahead: Some(first) };
+                        block.layered(column_block, (&layers, missing), &own, &mut room, &mut out, apart);
                         for of in own.iter().map(|of| (of.lane as usize, of.count as usize)) {
                             for r in 0..count {
                                 let value = values[r * columns + first as usize + of.0];
-                                let reached = |layer: &&Line<[f32; LINE]>| match value.is_nan() {
+                                let reached = |layer: &&CacheLine<[f32; BLOCK_COLUMNS]>| match value.is_nan()
+                                {
                                     true => missing == Missing::Most,
                                     false => value >= layer.0[of.0],
                                 };

@@ -1,13 +1,13 @@
 //! Ranks of a byte: 64 rows of one column at a time.
 
 use super::{
-    super::{line::Line, nodes::Compare},
+    super::{cache_line::CacheLine, nodes::Compare},
     count::FAN,
 };
 use crate::forest::CategoryRule;
 
 /// Rows that are ranked together.
-pub(crate) use super::line::BLOCK;
+pub(crate) use super::column_block::BLOCK;
 /// Levels of the largest search: 255 thresholds.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const MOST_LEVELS: u32 = 8;
@@ -44,7 +44,7 @@ const PAIR: usize = 2 * FAN;
 ///
 /// All levels but the last are full. The last has pivots for its first places only, where that spares a kernel registers of them:
 /// see [`Search::rank`].
-pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<Line<[f32; FAN]>>) -> Option<Search> {
+pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<CacheLine<[f32; FAN]>>) -> Option<Search> {
     if thresholds.len() > usize::from(u8::MAX) || !thresholds.iter().all(|t| t.is_finite()) {
         return None;
     }
@@ -55,7 +55,7 @@ pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<Line<[f32; FAN]>>) -> 
     let pairs = needed.div_ceil(PAIR).next_power_of_two();
     let count = if pairs * PAIR < places { thresholds.len() } else { (1 << levels) - 1 };
     let begin = lines.len();
-    lines.resize(begin + lines_of(levels), Line([NONE; FAN]));
+    lines.resize(begin + lines_of(levels), CacheLine([NONE; FAN]));
     let own = |t: f32| if t == 0.0 { -0.0 } else { t };
     let from_greatest = |i: usize| thresholds.get(count - 1 - i).map_or(NONE, |t| own(*t));
     let last = count + 1 - places;
@@ -120,18 +120,18 @@ impl Search {
 
 /// A column's search, among columns of 64 values and columns of as many ranks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Searched {
+pub(crate) struct ColumnSearch {
     pub(crate) search: Search,
     /// Which of the columns of values it reads, …
     pub(crate) from: u32,
     /// … and which of the columns of ranks it writes.
     pub(crate) to: u32,
-    /// From it on, how many that follow each other take its kernel: what [`Searched::count_runs`] has found.
+    /// From it on, how many that follow each other take its kernel: what [`ColumnSearch::count_runs`] has found.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) alike: u32,
 }
 
-impl Searched {
+impl ColumnSearch {
     /// A column that stands alone.
     pub(crate) fn new(search: Search, from: u32, to: u32) -> Self {
         Self { search, from, to, alike: 1 }
@@ -173,7 +173,7 @@ impl Columns<&mut [u8]> {
 /// A column of few thresholds, which stand in layers: the least of each of sixteen columns of rows that lie side by side, the second of
 /// each, and so on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layered {
+pub(crate) struct LayeredColumn {
     /// The column of ranks.
     pub(crate) column: u32,
     /// Which of the sixteen columns of rows.
@@ -185,9 +185,9 @@ pub(crate) struct Layered {
 /// Ranks columns one after the other, each by the kernel that is compiled for its levels.
 macro_rules! by_levels {
     ($columns:expr, $pivots:expr, $values:expr, $out:expr, $within:ident) => {
-        for $crate::cpu::ranking::search::Searched { search, from, to, .. } in $columns {
+        for $crate::cpu::ranking::search::ColumnSearch { search, from, to, .. } in $columns {
             let lines = $crate::cpu::ranking::search::lines_of(search.levels.into());
-            let pivots = $crate::cpu::line::flat(&$pivots[search.begin as usize..][..lines]);
+            let pivots = $crate::cpu::cache_line::flat(&$pivots[search.begin as usize..][..lines]);
             let (values, out) = ($values.column(*from), $out.column(*to));
             match search.levels {
                 0 => $within::<0>(pivots, *search, values, out),
@@ -238,12 +238,12 @@ pub(crate) fn bit(table: &[u8; 32], code: u8) -> u8 {
 
 /// 64 values as categories, each as a byte of a table of 256 bits, and a bit of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Coded {
+pub(crate) struct CategoryBits {
     pub(in crate::cpu) byte: [u8; BLOCK],
     pub(in crate::cpu) bit: [u8; BLOCK],
 }
 
-impl Coded {
+impl CategoryBits {
     /// The codes of values.
     pub(crate) fn new<C: Compare>(rule: CategoryRule, values: &[C; BLOCK]) -> Self {
         let codes = values.map(|value| code(rule, value));
@@ -260,12 +260,12 @@ mod tests {
         let mut lines = Vec::new();
         let mut column = |count: u32| {
             let thresholds: Vec<f32> = (0..count).map(|i| i as f32).collect();
-            Searched::new(lay_out(&thresholds, &mut lines).expect("finite thresholds"), 0, 0)
+            ColumnSearch::new(lay_out(&thresholds, &mut lines).expect("finite thresholds"), 0, 0)
         };
         let mut columns = [64, 95, 96, 3, 2, 3, 128, 90].map(&mut column);
-        Searched::count_runs(&mut columns);
+        ColumnSearch::count_runs(&mut columns);
         assert_eq!(columns.map(|column| column.alike), [2, 1, 1, 3, 2, 1, 1, 1]);
         assert_eq!(columns.map(|column| column.search.pairs), [1, 1, 2, 1, 1, 1, 1, 1]);
-        Searched::count_runs(&mut []);
+        ColumnSearch::count_runs(&mut []);
     }
 }

@@ -5,10 +5,10 @@
 //! vector of thresholds at a time. Nothing branches on a value.
 
 use super::{
-    super::{line::Line, nodes::Compare},
+    super::{cache_line::CacheLine, nodes::Compare},
     count::{FAN, count_at_most},
     kernels::ranks,
-    search::{Columns, Missing, Search, Searched, lay_out},
+    search::{ColumnSearch, Columns, Missing, Search, lay_out},
 };
 
 /// Levels of the largest table.
@@ -20,7 +20,7 @@ pub(super) struct Tables<C> {
     /// Of all of them. Room past a level's last threshold holds NaN, which is at most nothing.
     blocks: Vec<[C; FAN]>,
     /// The same thresholds as binary searches.
-    pivots: Vec<Line<[f32; FAN]>>,
+    pivots: Vec<CacheLine<[f32; FAN]>>,
 }
 
 /// The thresholds of one column, in [`Tables`].
@@ -73,7 +73,7 @@ impl<C: Compare> Tables<C> {
     /// Writes for 64 values a column how many thresholds are at most each, if that is a way of the machine's own; otherwise says `false`.
     pub(super) fn searched(
         &self,
-        columns: &[Searched],
+        columns: &[ColumnSearch],
         values: Columns<&[f32]>,
         out: Columns<&mut [u8]>,
     ) -> bool {
@@ -109,7 +109,7 @@ mod tests {
         out: &mut [u8; BLOCK],
     ) -> bool {
         let (values, out) = (Columns { of: &values[..], apart: 0 }, Columns { of: &mut out[..], apart: 0 });
-        let column = tables.search(table, missing).map(|search| Searched::new(search, 0, 0));
+        let column = tables.search(table, missing).map(|search| ColumnSearch::new(search, 0, 0));
         column.is_some_and(|column| tables.searched(&[column], values, out))
     }
 
@@ -166,12 +166,12 @@ mod tests {
             [90, 90, 3, 91, 3, 64, 100, 127, 96, 140, 128, 159, 160, 191, 192, 255, 0, 0, 31, 1, 1, 1];
         let mut tables = Tables::new();
         let thresholds = |c: usize| (0..sizes[c]).map(move |i| (i * (c + 1)) as f32 - 40.0);
-        let mut columns: Vec<Searched> = (0..sizes.len())
+        let mut columns: Vec<ColumnSearch> = (0..sizes.len())
             .map(|c| {
                 let missing = if c % 3 == 0 { Missing::Most } else { Missing::Least };
                 let table = tables.push(&thresholds(c).collect::<Vec<_>>());
                 let search = tables.search(table, missing).expect("finite thresholds");
-                Searched::new(search, c as u32, (c * 5 % sizes.len()) as u32)
+                ColumnSearch::new(search, c as u32, (c * 5 % sizes.len()) as u32)
             })
             .collect();
         let value = |i: usize| if i % 17 == 3 { f32::NAN } else { (i * 7919 % 2003) as f32 * 0.5 - 60.0 };
@@ -180,7 +180,7 @@ mod tests {
         for sorted in [false, true] {
             if sorted {
                 columns.sort_by_key(|column| column.search.kernel());
-                Searched::count_runs(&mut columns);
+                ColumnSearch::count_runs(&mut columns);
             }
             for some in [&columns[..], &columns[1..], &columns[..7], &columns[3..4], &[]] {
                 let mut out = vec![0xee; sizes.len() * apart];

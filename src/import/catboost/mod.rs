@@ -19,7 +19,7 @@ use crate::Forest;
 use crate::forest::ForestBuilder;
 use columns::{Columns, Question};
 use objective::Objective;
-use predicates::{Asked, Predicates};
+use predicates::{CategoryHashes, Predicates};
 use schema::{Document, Numbers, ScaleAndBias};
 
 /// What to do about a file that can't be what CatBoost wrote.
@@ -126,8 +126,8 @@ impl Trees {
     }
 
     /// The hashes that splits ask for.
-    fn hashes(&self, path: &str) -> Asked {
-        let mut hashes = Asked::default();
+    fn hashes(&self, path: &str) -> CategoryHashes {
+        let mut hashes = CategoryHashes::default();
         let mut note = |t: usize, question: Question| {
             if let Question::Category { column, hash } = question {
                 hashes.places.entry(hash).or_insert_with(|| Place::Field(format!("{path}[{t}]")));

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use super::super::budget::Budget;
 use super::super::decode::DecodeError;
-use super::super::json::{self, Deep, Reader};
+use super::super::json::{self, NestedValue, Reader};
 use super::super::{ErrorKind, ImportError, Limits, Place};
 use super::columns::{Columns, Question};
 use super::predicates::Predicates;
@@ -31,7 +31,7 @@ enum Node {
 }
 
 /// A node whose object is still open.
-struct Open {
+struct OpenNode {
     start: usize,
     first: bool,
     question: Option<Question>,
@@ -51,7 +51,7 @@ pub(super) struct Trees<'f> {
 }
 
 impl<'f> Trees<'f> {
-    pub(super) fn new(bytes: &'f [u8], trees: Deep, limits: &Limits, columns: &'f Columns) -> Self {
+    pub(super) fn new(bytes: &'f [u8], trees: NestedValue, limits: &Limits, columns: &'f Columns) -> Self {
         let reader = Reader::at(bytes, trees.start, limits.string_bytes);
         Self { bytes, reader, columns, outputs: None }
     }
@@ -118,13 +118,13 @@ impl<'f> Trees<'f> {
         Ok(tree)
     }
 
-    fn open(&mut self, side: usize) -> Result<Open, ImportError> {
+    fn open(&mut self, side: usize) -> Result<OpenNode, ImportError> {
         let start = self.reader.offset();
         self.reader.open(b'{').map_err(|e| self.located(e, start))?;
-        Ok(Open { start, first: true, question: None, children: [None; 2], values: None, side })
+        Ok(OpenNode { start, first: true, question: None, children: [None; 2], values: None, side })
     }
 
-    fn close(&self, node: Open) -> Result<Node, ImportError> {
+    fn close(&self, node: OpenNode) -> Result<Node, ImportError> {
         match (node.values, node.question, node.children) {
             (Some(values), None, [None, None]) => Ok(Node::Leaf { values }),
             (None, Some(question), [Some(left), Some(right)]) => {

@@ -14,7 +14,7 @@ pub(super) struct Objective {
 }
 
 /// What `predict_proba` of a classifier or `predict` of everything else does to raw scores, and how a class is chosen.
-struct Meaning {
+struct OutputTransform {
     transform: Transform,
     choice: Choice,
 }
@@ -31,7 +31,7 @@ enum Choice {
     Labels,
 }
 
-fn meaning(name: &str) -> Option<Meaning> {
+fn meaning(name: &str) -> Option<OutputTransform> {
     let (transform, choice) = match name {
         // Raw scores; the empty name is that of a sum of models with differing losses.
         ""
@@ -74,7 +74,7 @@ fn meaning(name: &str) -> Option<Meaning> {
         "MultiLogloss" | "MultiCrossEntropy" => (Transform::Sigmoid, Choice::Labels),
         _ => return None,
     };
-    Some(Meaning { transform, choice })
+    Some(OutputTransform { transform, choice })
 }
 
 /// The model's objective, for leaves of `outputs` values.
@@ -87,7 +87,7 @@ pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, Im
     };
     let unsupported =
         |cause: String, remedy: &str| Err(at(ErrorKind::Unsupported, path, cause).with_remedy(remedy));
-    let Some(Meaning { transform, choice }) = meaning(&name) else {
+    let Some(OutputTransform { transform, choice }) = meaning(&name) else {
         return unsupported(
             format!("loss function `{name}` is not supported"),
             "train with a loss function of CatBoost 1.2",

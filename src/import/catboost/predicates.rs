@@ -21,7 +21,7 @@ pub(super) struct Level {
 
 /// The hashes that splits ask for.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct CategoryHashes {
     /// Each with the tree that first does.
     pub places: HashMap<u32, Place>,
     /// Those of each column.
@@ -34,7 +34,7 @@ pub(super) struct Predicates(HashMap<(u32, u32), Predicate>);
 impl Predicates {
     /// Finds the categories behind the hashes, and says of each column with categories how these become numbers.
     pub(super) fn new(
-        asked: Asked,
+        asked: CategoryHashes,
         named: &[CategoryName],
         raw: bool,
         forest: &mut ForestBuilder,

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-use super::super::json::{Deep, Reader};
+use super::super::json::{NestedValue, Reader};
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -21,7 +21,7 @@ pub(crate) struct Document {
     #[serde(default, deserialize_with = "present")]
     pub oblivious_trees: Option<Vec<Oblivious>>,
     /// Trees of any shape (`Depthwise`, `Lossguide`), whose nodes are objects inside objects.
-    pub trees: Option<Deep>,
+    pub trees: Option<NestedValue>,
     pub scale_and_bias: Option<ScaleAndBias>,
 }
 

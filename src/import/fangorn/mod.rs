@@ -48,7 +48,7 @@ const HEADER_BYTES: usize = 24;
 
 /// A text by name: a schedule, or a plan of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedText {
     /// What it is called.
     pub name: String,
     /// The text.
@@ -73,9 +73,9 @@ pub struct Contents {
     /// The forest.
     pub forest: Forest,
     /// Schedules that were written or found for it.
-    pub schedules: Vec<Named>,
+    pub schedules: Vec<NamedText>,
     /// Plans, by the device they are for.
-    pub plans: Vec<Named>,
+    pub plans: Vec<NamedText>,
     /// How many rows reached each leaf, by slot.
     pub profile: Option<Vec<u64>>,
 }

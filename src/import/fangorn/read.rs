@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, Format, ImportError, LoadOptions, Place, RAW_CATEGORIES};
-use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, coding, kind};
+use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, NamedText, SECTION_BYTES, VERSION, coding, kind};
 use crate::forest::{
     Aggregate, CategoryRule, CategorySet, ClassRule, Classes, Coding, CompareType, EarlyStop, Forest,
     ForestBuilder, Node, Predicate, Real, Side, Transform, Tree, Unseen,
@@ -287,14 +287,14 @@ impl Contents {
                 let text =
                     |section: &mut Section<'_>| Ok::<_, ImportError>(section.text(&budget)?.to_owned());
                 (0..count)
-                    .map(|_| Ok(Named { name: text(&mut section)?, text: text(&mut section)? }))
-                    .collect::<Result<Vec<Named>, ImportError>>()
+                    .map(|_| Ok(NamedText { name: text(&mut section)?, text: text(&mut section)? }))
+                    .collect::<Result<Vec<NamedText>, ImportError>>()
             }
         };
         let profile = match sections.find(b"prof") {
             None => None,
             Some(s) => {
-                Some(s.array_of::<8>(forest.slots())?.iter().map(|n| u64::from_le_bytes(*n)).collect())
+                Some(s.array_of::<8>(forest.leaf_count())?.iter().map(|n| u64::from_le_bytes(*n)).collect())
             }
         };
         Ok(Self { schedules: named(b"schd")?, plans: named(b"plan")?, profile, forest })

@@ -1,6 +1,6 @@
 //! Contents to bytes.
 
-use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, Named, SECTION_BYTES, VERSION, coding, kind};
+use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, NamedText, SECTION_BYTES, VERSION, coding, kind};
 use crate::forest::{
     CategoryRule, ClassRule, Coding, EarlyStop, Forest, Node, Predicate, Side, Targets, Unseen,
 };
@@ -241,7 +241,7 @@ fn sets(forest: &Forest) -> [([u8; 4], Vec<u8>); 3] {
     [(*b"SETS", starts), (*b"RULE", rules.collect()), (*b"WORD", words)]
 }
 
-fn named(b: &mut Buffer, texts: &[Named]) {
+fn named(b: &mut Buffer, texts: &[NamedText]) {
     b.u64(texts.len() as u64);
     for named in texts {
         b.text(&named.name);

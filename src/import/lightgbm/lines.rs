@@ -87,8 +87,8 @@ impl<'f> Value<'f> {
     }
 
     /// The words between the spaces.
-    pub(super) fn words(self) -> Words<'f> {
-        Words { value: self, at: 0 }
+    pub(super) fn words(self) -> ValueWords<'f> {
+        ValueWords { value: self, at: 0 }
     }
 
     /// The value as text.
@@ -107,12 +107,12 @@ impl<'f> Value<'f> {
 }
 
 /// The words of a value, each with its own place.
-pub(super) struct Words<'f> {
+pub(super) struct ValueWords<'f> {
     value: Value<'f>,
     at: usize,
 }
 
-impl<'f> Iterator for Words<'f> {
+impl<'f> Iterator for ValueWords<'f> {
     type Item = Value<'f>;
 
     fn next(&mut self) -> Option<Value<'f>> {
@@ -206,7 +206,7 @@ impl<'f> Fields<'f> {
 }
 
 /// A list of numbers, read one by one. It holds as many as were expected of it.
-pub(super) struct List<'f>(Words<'f>);
+pub(super) struct List<'f>(ValueWords<'f>);
 
 impl<'f> List<'f> {
     /// The next number and its place.

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use super::super::{ErrorKind, ImportError};
 use super::at;
 use super::attributes::Attributes;
-use super::prepare::{Prepared, Prepares};
+use super::prepare::{Preparation, PreparationSteps};
 use super::proto::{
     self, AttributeProto, Bytes, ElementType, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 };
-use super::steps::{Does, Label, Names, Sign, Step, Steps};
+use super::steps::{Label, Names, ScoreOperation, Sign, Step, Steps};
 
 /// Operators that may follow each other on the way to an output.
 const LONGEST_CHAIN: usize = 64;
@@ -51,11 +51,11 @@ pub(super) struct Rows {
     /// The type of the graph's input, and its columns.
     pub(super) raw: (ElementType, Option<u64>),
     /// What was done to it.
-    pub(super) prepared: Prepared,
+    pub(super) prepared: PreparationSteps,
 }
 
 /// The tree operator, its input, and what the graph makes of its scores and its label.
-pub(super) struct Followed {
+pub(super) struct GraphParts {
     pub(super) operator: NodeProto,
     pub(super) place: String,
     pub(super) rows: Rows,
@@ -64,7 +64,7 @@ pub(super) struct Followed {
 }
 
 /// Follows the graph.
-pub(super) fn follow(model: ModelProto) -> Result<Followed, ImportError> {
+pub(super) fn follow(model: ModelProto) -> Result<GraphParts, ImportError> {
     let version = |domain: &str| {
         let found = model
             .opset_import
@@ -82,7 +82,7 @@ pub(super) fn follow(model: ModelProto) -> Result<Followed, ImportError> {
     let Some(graph) = model.graph else {
         return Err(at(ErrorKind::Schema, "graph", "missing field"));
     };
-    let mut follower = Follower { values: HashMap::new(), trees: None };
+    let mut follower = GraphReader { values: HashMap::new(), trees: None };
     for (i, bytes) in graph.input.iter().enumerate() {
         follower.input(bytes.clone(), &format!("graph.input[{i}]"))?;
     }
@@ -107,7 +107,7 @@ pub(super) fn follow(model: ModelProto) -> Result<Followed, ImportError> {
         return Err(at(ErrorKind::Unsupported, "graph.node", cause)
             .with_remedy("convert a model of trees; other models are not read"));
     };
-    let mut followed = Followed { operator, place, rows, scores: None, label: None };
+    let mut followed = GraphParts { operator, place, rows, scores: None, label: None };
     for (i, bytes) in graph.output.iter().enumerate() {
         let place = format!("graph.output[{i}]");
         let output: ValueInfoProto = proto::decode(bytes.clone(), &place)?;
@@ -119,7 +119,7 @@ pub(super) fn follow(model: ModelProto) -> Result<Followed, ImportError> {
     Ok(followed)
 }
 
-impl Followed {
+impl GraphParts {
     fn output(&mut self, value: Option<Value>, name: &str, place: String) -> Result<(), ImportError> {
         let twice = |what: &str| {
             Err(at(ErrorKind::Unsupported, place.as_str(), format!("`{name}` is a second output of {what}"))
@@ -158,12 +158,12 @@ pub(super) fn unsupported(place: impl Into<String>, operator: &str, why: &str) -
     )
 }
 
-struct Follower {
+struct GraphReader {
     values: HashMap<String, Value>,
     trees: Option<(NodeProto, String, Rows)>,
 }
 
-impl Follower {
+impl GraphReader {
     fn input(&mut self, bytes: Bytes, place: &str) -> Result<(), ImportError> {
         let input: ValueInfoProto = proto::decode(bytes, place)?;
         let tensor = input.r#type.and_then(|t| t.tensor_type);
@@ -177,7 +177,8 @@ impl Follower {
             _ => None,
         });
         let single = given == ElementType::Float;
-        let rows = Rows { given, single, columns, raw: (given, columns), prepared: Prepared::default() };
+        let rows =
+            Rows { given, single, columns, raw: (given, columns), prepared: PreparationSteps::default() };
         self.values.insert(input.name, Value::Rows(rows));
         Ok(())
     }
@@ -266,9 +267,9 @@ impl Follower {
             (true, op @ ("Exp" | "Sigmoid" | "Softmax"), Some(Value::Scores(steps)), None) => {
                 let axis = attributes.int("axis").unwrap_or(1);
                 let does = match op {
-                    "Exp" => Does::Exp,
-                    "Sigmoid" => Does::Sigmoid,
-                    _ => Does::Softmax,
+                    "Exp" => ScoreOperation::Exp,
+                    "Sigmoid" => ScoreOperation::Sigmoid,
+                    _ => ScoreOperation::Softmax,
                 };
                 let by_row = op != "Softmax" || axis == 1 || axis == -1;
                 by_row.then(|| self.then(steps, node, place, does)).transpose()?
@@ -283,7 +284,7 @@ impl Follower {
             (false, "ZipMap", Some(Value::Scores(steps)), None) => Some(Value::Scores(steps.clone())),
             (false, "Normalizer", Some(Value::Scores(steps)), None) => {
                 let l1 = attributes.string("norm").as_deref() == Some("L1");
-                l1.then(|| self.then(steps, node, place, Does::NormalizeL1)).transpose()?
+                l1.then(|| self.then(steps, node, place, ScoreOperation::NormalizeL1)).transpose()?
             }
             _ => None,
         };
@@ -305,7 +306,7 @@ impl Follower {
             (Some(Value::Constant(c)), Some(Value::Rows(rows))) => (rows, Some(c), true),
             _ => return Ok(None),
         };
-        let Some(prepares) = Prepares::of(place, own, node, constant, swapped, rows.given)? else {
+        let Some(prepares) = Preparation::of(place, own, node, constant, swapped, rows.given)? else {
             return Ok(None);
         };
         if rows.prepared.len() >= LONGEST_CHAIN {
@@ -319,7 +320,13 @@ impl Follower {
     }
 
     /// The scores after one more step.
-    fn then(&self, steps: &Steps, node: &NodeProto, place: &str, does: Does) -> Result<Value, ImportError> {
+    fn then(
+        &self,
+        steps: &Steps,
+        node: &NodeProto,
+        place: &str,
+        does: ScoreOperation,
+    ) -> Result<Value, ImportError> {
         if steps.len() >= LONGEST_CHAIN {
             return Err(unsupported(place, &named(node), &format!(" after {LONGEST_CHAIN} others")));
         }
@@ -346,7 +353,7 @@ impl Follower {
             ("Sub", false) => Sign::Subtract,
             _ => return Ok(None),
         };
-        self.then(steps, node, place, Does::Arithmetic(sign, constant.clone())).map(Some)
+        self.then(steps, node, place, ScoreOperation::Arithmetic(sign, constant.clone())).map(Some)
     }
 }
 

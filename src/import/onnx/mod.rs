@@ -44,7 +44,7 @@ use crate::forest::{Aggregate, Classes, CompareType, ForestBuilder};
 use attributes::Attributes;
 use classic::Classifier;
 use ensemble::Ensemble;
-use graph::{Followed, Rows};
+use graph::{GraphParts, Rows};
 use proto::ElementType;
 use scores::{Margins, Scores};
 use walk::Walk;
@@ -78,7 +78,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
 }
 
 /// The forest of a tree operator and of what a graph makes of its scores and its label.
-fn followed(mut followed: Followed, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
+fn followed(mut followed: GraphParts, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
     let operator = followed.operator.op_type.clone();
     let (ensemble, classifier) = read(&followed, &mut budget)?;
     leaves::check(&ensemble)?;
@@ -127,7 +127,10 @@ fn followed(mut followed: Followed, producer: &str, mut budget: Budget<'_>) -> R
     })
 }
 
-fn read(followed: &Followed, budget: &mut Budget<'_>) -> Result<(Ensemble, Option<Classifier>), ImportError> {
+fn read(
+    followed: &GraphParts,
+    budget: &mut Budget<'_>,
+) -> Result<(Ensemble, Option<Classifier>), ImportError> {
     let place = followed.place.clone();
     let attributes = |wanted| Attributes::read(&followed.operator.attribute, place.clone(), wanted);
     match followed.operator.op_type.as_str() {

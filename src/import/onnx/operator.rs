@@ -4,8 +4,8 @@ use prost::Message;
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, LoadOptions};
-use super::graph::{Followed, Rows};
-use super::prepare::Prepared;
+use super::graph::{GraphParts, Rows};
+use super::prepare::PreparationSteps;
 use super::proto::{AttributeProto, ElementType, NodeProto, TensorProto};
 use super::steps::{Label, Steps};
 use super::{at, followed};
@@ -147,10 +147,10 @@ impl TreeOperator {
         }
         let label = labelled && node.op_type == "TreeEnsembleClassifier";
         let float = ElementType::Float;
-        let prepared = Prepared::default();
+        let prepared = PreparationSteps::default();
         let rows = Rows { given: float, single: true, columns, raw: (float, columns), prepared };
         let label = label.then_some(Label { largest_after: None, names: None });
         let scores = Some(Steps::default());
-        followed(Followed { operator: node, place, rows, scores, label }, "", Budget::new(&options.limits))
+        followed(GraphParts { operator: node, place, rows, scores, label }, "", Budget::new(&options.limits))
     }
 }

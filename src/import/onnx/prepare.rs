@@ -13,18 +13,18 @@ use crate::forest::{CompareType, Operation, Prologue};
 /// Steps from the graph's input to the trees', one after the other; many ways may share their beginning, and what a step names
 /// is decoded when it is needed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Prepared(Option<Rc<(Step, Self)>>);
+pub(super) struct PreparationSteps(Option<Rc<(PreparationStep, Self)>>);
 
 #[derive(Clone, Debug)]
-struct Step {
+struct PreparationStep {
     place: String,
     operator: String,
-    does: Prepares,
+    does: Preparation,
 }
 
 /// What an operator does to rows.
 #[derive(Clone, Debug)]
-pub(super) enum Prepares {
+pub(super) enum Preparation {
     /// With a tensor of one number, or of one for each column.
     Arithmetic(Operation, Bytes, CompareType),
     /// The attributes of a `Scaler`.
@@ -36,13 +36,13 @@ pub(super) enum Prepares {
 }
 
 /// The steps, read.
-pub(super) struct Read {
+pub(super) struct DecodedPreparation {
     pub(super) steps: Vec<Prologue>,
     /// The columns that the trees are given, where the steps or the file say so.
     pub(super) columns: Option<u64>,
 }
 
-impl Prepares {
+impl Preparation {
     /// What a node does that takes rows of type `given` and perhaps a constant; `swapped` where the constant is first.
     pub(super) fn of(
         place: &str,
@@ -78,21 +78,21 @@ impl Prepares {
     }
 }
 
-impl Prepared {
+impl PreparationSteps {
     /// These and one more.
-    pub(super) fn then(&self, place: &str, operator: String, does: Prepares) -> Self {
-        Self(Some(Rc::new((Step { place: place.into(), operator, does }, self.clone()))))
+    pub(super) fn then(&self, place: &str, operator: String, does: Preparation) -> Self {
+        Self(Some(Rc::new((PreparationStep { place: place.into(), operator, does }, self.clone()))))
     }
 
     /// These and a rounding to float; of two in a row the second does nothing, so that a file can't make many.
     pub(super) fn cast(&self) -> Self {
-        if self.backwards().next().is_some_and(|last| matches!(last.does, Prepares::Single)) {
+        if self.backwards().next().is_some_and(|last| matches!(last.does, Preparation::Single)) {
             return self.clone();
         }
-        self.then("", String::new(), Prepares::Single)
+        self.then("", String::new(), Preparation::Single)
     }
 
-    fn backwards(&self) -> impl Iterator<Item = &Step> {
+    fn backwards(&self) -> impl Iterator<Item = &PreparationStep> {
         std::iter::successors(self.0.as_deref(), |link| link.1.0.as_deref()).map(|link| &link.0)
     }
 
@@ -106,27 +106,27 @@ impl Prepared {
         &self,
         raw: Option<u64>,
         budget: &mut Budget<'_>,
-    ) -> Result<Option<Read>, ImportError> {
-        let mut all: Vec<&Step> = self.backwards().collect();
-        if all.iter().all(|step| matches!(step.does, Prepares::Single)) {
+    ) -> Result<Option<DecodedPreparation>, ImportError> {
+        let mut all: Vec<&PreparationStep> = self.backwards().collect();
+        if all.iter().all(|step| matches!(step.does, Preparation::Single)) {
             return Ok(None);
         }
         all.reverse();
-        let mut read = Read { steps: Vec::new(), columns: raw };
+        let mut read = DecodedPreparation { steps: Vec::new(), columns: raw };
         all.into_iter().try_for_each(|step| step.read(&mut read, budget))?;
         Ok(Some(read))
     }
 }
 
-impl Step {
-    fn read(&self, read: &mut Read, budget: &mut Budget<'_>) -> Result<(), ImportError> {
+impl PreparationStep {
+    fn read(&self, read: &mut DecodedPreparation, budget: &mut Budget<'_>) -> Result<(), ImportError> {
         match &self.does {
-            Prepares::Single => read.steps.push(Prologue::Cast(CompareType::F32)),
-            Prepares::Arithmetic(operation, tensor, precision) => {
+            Preparation::Single => read.steps.push(Prologue::Cast(CompareType::F32)),
+            Preparation::Arithmetic(operation, tensor, precision) => {
                 let numbers = self.numbers(tensor, budget)?;
                 self.arithmetic(read, *operation, numbers, *precision)?;
             }
-            Prepares::Scaler(attributes, precision) => {
+            Preparation::Scaler(attributes, precision) => {
                 let mut attributes = Attributes::read(attributes, self.place.clone(), &["offset", "scale"])?;
                 let [offset, scale] = ["offset", "scale"].map(|name| attributes.floats(name));
                 if offset.len() != scale.len() {
@@ -142,7 +142,7 @@ impl Step {
                     read.steps.push(Prologue::Cast(CompareType::F32));
                 }
             }
-            Prepares::Columns(tensor) => {
+            Preparation::Columns(tensor) => {
                 let numbers = self.numbers(tensor, budget)?;
                 let column = |number: &f64| {
                     let number = match (*number < 0.0, read.columns) {
@@ -169,7 +169,7 @@ impl Step {
 
     fn arithmetic(
         &self,
-        read: &mut Read,
+        read: &mut DecodedPreparation,
         operation: Operation,
         numbers: Vec<f64>,
         precision: CompareType,
@@ -192,7 +192,7 @@ impl Step {
     /// holds fewer than it asks for.
     fn numbers(&self, tensor: &Bytes, budget: &mut Budget<'_>) -> Result<Vec<f64>, ImportError> {
         let tensor: TensorProto = proto::decode(tensor.clone(), &self.place)?;
-        let single = matches!(self.does, Prepares::Arithmetic(..));
+        let single = matches!(self.does, Preparation::Arithmetic(..));
         match tensor.dims.as_slice() {
             [_] | [1, _] => {}
             [] if single => {}

@@ -6,7 +6,7 @@ use super::classic::Classifier;
 use super::ensemble::Ensemble;
 use super::graph::unsupported;
 use super::labels::Labels;
-use super::steps::{Does, Label, Sign, Step, Steps};
+use super::steps::{Label, ScoreOperation, Sign, Step, Steps};
 use super::walk::Walk;
 use crate::forest::{Aggregate, ClassRule, Real, Transform};
 
@@ -21,7 +21,7 @@ pub(super) enum Margins {
 
 /// How a class is told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Rule {
+enum LabelRule {
     /// By the largest margin.
     Largest,
     /// The second of two classes where the margin is over this.
@@ -38,7 +38,7 @@ pub(super) struct Scores {
     pub(super) scale: f64,
     /// What is added to each scaled margin.
     pub(super) offset: Vec<f64>,
-    rule: Rule,
+    rule: LabelRule,
     /// Whether each row's values, as they are, are not negative and sum up to 1.
     normal: bool,
     labels: Labels,
@@ -80,7 +80,7 @@ impl Scores {
             transform: ensemble.post,
             scale: 1.0,
             offset: vec![0.0; outputs],
-            rule: Rule::Largest,
+            rule: LabelRule::Largest,
             normal: outputs > 1 && normal(ensemble, walk, false),
             labels: Labels::default(),
         })
@@ -124,14 +124,14 @@ impl Scores {
         if outputs > 2 {
             let told = !ensemble.base.is_empty() || walk.told().iter().all(|t| *t) || walk.always_positive();
             let why = "rows may reach no leaf with a score for some class, which ONNX Runtime then leaves out of the comparison";
-            return Ok(all(if told { Rule::Largest } else { Rule::None(why) }, labels));
+            return Ok(all(if told { LabelRule::Largest } else { LabelRule::None(why) }, labels));
         }
         let pair = |transform, over, only, scale, labels| Self {
             margins: Margins::Only(only),
             transform,
             scale,
             offset: vec![0.0],
-            rule: Rule::Over(over),
+            rule: LabelRule::Over(over),
             normal: transform == Transform::ComplementPair && normal(ensemble, walk, true),
             labels,
         };
@@ -171,7 +171,7 @@ impl Scores {
             ([false, true], post) => {
                 let told = walk.told()[1] && !classifier.all_positive && post != Transform::SoftmaxZero;
                 let why = "scores are for the second of two classes alone";
-                Ok(all(if told { Rule::Largest } else { Rule::None(why) }, labels))
+                Ok(all(if told { LabelRule::Largest } else { LabelRule::None(why) }, labels))
             }
             (_, post) if walk.opposite() && post != Transform::SoftmaxZero && post != Transform::Probit => {
                 // ONNX Runtime says 0 and 1 here, whatever the integers are that classes are called by.
@@ -185,7 +185,7 @@ impl Scores {
                     _ => pair(Transform::SigmoidPair, 0.0, 1, 1.0, labels),
                 })
             }
-            _ => Ok(all(Rule::None(BY_THE_SECOND), labels)),
+            _ => Ok(all(LabelRule::None(BY_THE_SECOND), labels)),
         }
     }
 
@@ -202,21 +202,24 @@ impl Scores {
     fn step(&mut self, step: &Step) -> Result<bool, ImportError> {
         let columns = self.offset.len();
         match (&step.does, self.transform) {
-            (Does::Arithmetic(sign, tensor), _) => {
+            (ScoreOperation::Arithmetic(sign, tensor), _) => {
                 // Both columns of a pair come of one number.
                 let numbers = step.numbers(tensor, columns)?;
                 return Ok(numbers.is_some_and(|numbers| self.arithmetic(*sign, &numbers)));
             }
-            (Does::Exp, Transform::Identity) => self.transform = Transform::Exp,
-            (Does::Sigmoid, Transform::Identity) => self.transform = Transform::Sigmoid,
-            (Does::Sigmoid, Transform::OppositePair) => self.transform = Transform::SigmoidPair,
-            (Does::Softmax, Transform::Identity) if columns > 1 => self.transform = Transform::Softmax,
-            (Does::Softmax, Transform::OppositePair) => {
+            (ScoreOperation::Exp, Transform::Identity) => self.transform = Transform::Exp,
+            (ScoreOperation::Sigmoid, Transform::Identity) => self.transform = Transform::Sigmoid,
+            (ScoreOperation::Sigmoid, Transform::OppositePair) => self.transform = Transform::SigmoidPair,
+            (ScoreOperation::Softmax, Transform::Identity) if columns > 1 => {
+                self.transform = Transform::Softmax
+            }
+            (ScoreOperation::Softmax, Transform::OppositePair) => {
                 self.transform = Transform::SigmoidPair;
                 self.scale *= 2.0;
             }
-            (Does::NormalizeL1, Transform::Softmax | Transform::SigmoidPair) => {}
-            (Does::NormalizeL1, Transform::Identity | Transform::ComplementPair) if self.normal => {}
+            (ScoreOperation::NormalizeL1, Transform::Softmax | Transform::SigmoidPair) => {}
+            (ScoreOperation::NormalizeL1, Transform::Identity | Transform::ComplementPair) if self.normal => {
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -279,13 +282,13 @@ impl Scores {
                 let mut scores = before.clone();
                 scores.take(steps)?;
                 scores.rule = match scores.transform {
-                    Transform::ComplementPair => Rule::Over(0.5),
-                    Transform::OppositePair | Transform::SigmoidPair => Rule::Over(0.0),
+                    Transform::ComplementPair => LabelRule::Over(0.5),
+                    Transform::OppositePair | Transform::SigmoidPair => LabelRule::Over(0.0),
                     Transform::SoftmaxZero | Transform::Probit => {
-                        Rule::None("the largest score after SOFTMAX_ZERO or PROBIT")
+                        LabelRule::None("the largest score after SOFTMAX_ZERO or PROBIT")
                     }
-                    _ if scores.offset.len() < 2 => Rule::None("the largest of one score"),
-                    _ => Rule::Largest,
+                    _ if scores.offset.len() < 2 => LabelRule::None("the largest of one score"),
+                    _ => LabelRule::Largest,
                 };
                 let names = names.as_ref().map(|names| names.read(&ensemble.place, budget)).transpose()?;
                 (scores, Some(names.unwrap_or_default()))
@@ -299,16 +302,16 @@ impl Scores {
         }
         match scores.rule {
             // Without an output of labels nobody asks for the rule.
-            Rule::None(_) if label.is_none() => Ok((ClassRule::None, Labels::default())),
-            Rule::None(why) => refuse(why),
+            LabelRule::None(_) if label.is_none() => Ok((ClassRule::None, Labels::default())),
+            LabelRule::None(why) => refuse(why),
             _ if self.scale <= 0.0 || scores.scale <= 0.0 => {
                 refuse("scores are multiplied with a number below zero")
             }
-            Rule::Largest if !self.same_order(&scores) => {
+            LabelRule::Largest if !self.same_order(&scores) => {
                 refuse("scores are shifted between the label and the output")
             }
-            Rule::Largest => Ok((ClassRule::Largest, labels)),
-            Rule::Over(margin) => Ok((ClassRule::Over { threshold: Real(self.second(margin)) }, labels)),
+            LabelRule::Largest => Ok((ClassRule::Largest, labels)),
+            LabelRule::Over(margin) => Ok((ClassRule::Over { threshold: Real(self.second(margin)) }, labels)),
         }
     }
 

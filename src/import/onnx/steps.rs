@@ -14,11 +14,11 @@ pub(super) struct Step {
     /// The place and name of its operator.
     pub(super) place: String,
     pub(super) operator: String,
-    pub(super) does: Does,
+    pub(super) does: ScoreOperation,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Does {
+pub(super) enum ScoreOperation {
     /// With a tensor of one number, or of one for each column.
     Arithmetic(Sign, Bytes),
     Exp,

@@ -9,7 +9,7 @@ use crate::forest::{
 
 /// A node of the forest to be.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct WalkNode {
     /// The node of the file.
     node: u32,
     sort: Sort,
@@ -32,14 +32,14 @@ enum Sort {
 /// Every tree's nodes, parents before children.
 pub(super) struct Walk<'e> {
     ensemble: &'e Ensemble,
-    steps: Vec<Step>,
+    steps: Vec<WalkNode>,
     /// Where each tree begins in `steps`.
     starts: Vec<usize>,
 }
 
 /// What follows a step: its node and, of a set taken apart, the member.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenNode {
     node: u32,
     member: Option<(u32, u32)>,
 }
@@ -49,14 +49,14 @@ impl<'e> Walk<'e> {
     pub(super) fn new(ensemble: &'e Ensemble, budget: &mut Budget<'_>) -> Result<Self, ImportError> {
         let mut walk = Self { ensemble, steps: Vec::new(), starts: Vec::with_capacity(ensemble.roots.len()) };
         let mut seen = vec![false; ensemble.nodes.len()];
-        let mut open: Vec<Open> = Vec::new();
+        let mut open: Vec<OpenNode> = Vec::new();
         for root in &ensemble.roots {
             let start = walk.steps.len();
             walk.starts.push(start);
             open.clear();
-            open.push(Open { node: *root, member: None });
+            open.push(OpenNode { node: *root, member: None });
             let mut next = 0;
-            while let Some(Open { node: n, member }) = open.get(next).copied() {
+            while let Some(OpenNode { node: n, member }) = open.get(next).copied() {
                 next += 1;
                 // Copies of shared leaves, and sets taken apart, are nodes that the file does not have.
                 if member.is_some() || walk.node(n).mode == Mode::Leaf && mark(&mut seen, n) {
@@ -65,7 +65,7 @@ impl<'e> Walk<'e> {
                 let (sort, children) = walk.visit(n, member, &mut seen)?;
                 let child = open.len() as u32;
                 open.extend(children.into_iter().flatten());
-                walk.steps.push(Step { node: n, sort, child });
+                walk.steps.push(WalkNode { node: n, sort, child });
             }
         }
         let lost = seen.iter().position(|s| !s).filter(|_| ensemble.one_root);
@@ -81,9 +81,9 @@ impl<'e> Walk<'e> {
         n: u32,
         member: Option<(u32, u32)>,
         seen: &mut [bool],
-    ) -> Result<(Sort, Option<[Open; 2]>), ImportError> {
+    ) -> Result<(Sort, Option<[OpenNode; 2]>), ImportError> {
         let node = self.node(n);
-        let plain = |node| Open { node, member: None };
+        let plain = |node| OpenNode { node, member: None };
         if node.mode == Mode::Leaf {
             return Ok((Sort::Leaf, None));
         }
@@ -110,7 +110,7 @@ impl<'e> Walk<'e> {
                 }
                 let (first, last) = member.unwrap_or((begin, end - 1));
                 let no = match first < last {
-                    true => Open { node: n, member: Some((first + 1, last)) },
+                    true => OpenNode { node: n, member: Some((first + 1, last)) },
                     false => plain(node.no),
                 };
                 Ok((Sort::Member(first), Some([plain(node.yes), no])))
@@ -169,7 +169,7 @@ impl<'e> Walk<'e> {
         self.steps.iter().filter(|s| matches!(s.sort, Sort::Leaf)).count()
     }
 
-    fn steps(&self, tree: usize) -> &[Step] {
+    fn steps(&self, tree: usize) -> &[WalkNode] {
         let begin = self.starts.get(tree).copied().unwrap_or(self.steps.len());
         let end = self.starts.get(tree + 1).copied().unwrap_or(self.steps.len());
         self.steps.get(begin..end).unwrap_or(&[])

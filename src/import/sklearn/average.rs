@@ -5,16 +5,16 @@ use std::ops::Range;
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
 use super::array::{self, Count};
-use super::fitted::Fitted;
+use super::fitted::FittedTrees;
 use super::head::{TREES, class, is_sklearn};
-use super::plain::Plain;
+use super::plain::PlainValue;
 use super::{File, error, unsupported};
 use crate::forest::{ClassRule, Classes, ForestBuilder};
 
 /// The forest of an averaging estimator.
 pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder, ImportError> {
     check_trees(file, classifier)?;
-    let fitted = Fitted::read(file)?;
+    let fitted = FittedTrees::read(file)?;
     if fitted.trees.is_empty() {
         return Err(error(ErrorKind::Structure, "children_left.sizes", "an average of no trees"));
     }
@@ -40,7 +40,7 @@ fn check_trees(file: &File<'_>, classifier: bool) -> Result<(), ImportError> {
 }
 
 /// A regressor: the sum of the leaves, each divided by the number of trees.
-fn means(file: &File<'_>, fitted: &Fitted, chosen: Range<usize>) -> Result<ForestBuilder, ImportError> {
+fn means(file: &File<'_>, fitted: &FittedTrees, chosen: Range<usize>) -> Result<ForestBuilder, ImportError> {
     let width = |t: usize, size: usize| size.checked_div(fitted.trees[t].len()).unwrap_or(0);
     let values = values(file, fitted, width)?;
     let outputs = values.widths[0];
@@ -61,7 +61,7 @@ fn means(file: &File<'_>, fitted: &Fitted, chosen: Range<usize>) -> Result<Fores
 
 /// A classifier: the sum of the shares of classes in the leaves, which the scale divides by the number of trees. Leaves
 /// stay whole, so that sums of votes are exact and ties are ties.
-fn votes(file: &File<'_>, fitted: &Fitted, chosen: Range<usize>) -> Result<ForestBuilder, ImportError> {
+fn votes(file: &File<'_>, fitted: &FittedTrees, chosen: Range<usize>) -> Result<ForestBuilder, ImportError> {
     let labels = file.head.labels()?;
     let outputs = labels.len();
     if outputs == 0 {
@@ -134,9 +134,9 @@ fn total(values: &[f64]) -> f64 {
 }
 
 /// Which of all classes a tree's are.
-fn places(seen: &[Plain], classes: usize, t: usize) -> Result<Vec<usize>, ImportError> {
-    let place = |class: &Plain| match class {
-        Plain::Integer(class) => usize::try_from(*class).ok().filter(|class| *class < classes),
+fn places(seen: &[PlainValue], classes: usize, t: usize) -> Result<Vec<usize>, ImportError> {
+    let place = |class: &PlainValue| match class {
+        PlainValue::Integer(class) => usize::try_from(*class).ok().filter(|class| *class < classes),
         _ => None,
     };
     seen.iter().map(place).collect::<Option<_>>().ok_or_else(|| {
@@ -156,7 +156,7 @@ struct Values {
 
 impl Values {
     /// The values of node `n` of all, which is one of tree `t`.
-    fn of_node(&self, fitted: &Fitted, t: usize, n: usize) -> &[f64] {
+    fn of_node(&self, fitted: &FittedTrees, t: usize, n: usize) -> &[f64] {
         let (width, start) = (self.widths[t], self.parts[t].start);
         &self.all[start + (n - fitted.trees[t].start) * width..][..width]
     }
@@ -165,7 +165,7 @@ impl Values {
 /// Reads the values, of which a tree's nodes have as many as `width` makes of the size of its part.
 fn values(
     file: &File<'_>,
-    fitted: &Fitted,
+    fitted: &FittedTrees,
     width: impl Fn(usize, usize) -> usize,
 ) -> Result<Values, ImportError> {
     let parts = array::parts(&file.archive, "value", Count::Exactly(fitted.trees.len(), "trees"))?;

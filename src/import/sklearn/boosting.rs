@@ -2,7 +2,7 @@
 
 use super::super::{ErrorKind, ImportError};
 use super::array::{self, Count};
-use super::fitted::{Fitted, same_parts};
+use super::fitted::{FittedTrees, same_parts};
 use super::head::{Head, lacks};
 use super::{File, error, unsupported};
 use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
@@ -16,7 +16,7 @@ pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder,
     let outputs = base.len();
     let link = link(head, classifier, f64::next_down(0.5))?;
     // It refuses missing values, and its own sums would send them right.
-    let fitted = Fitted::read(file)?.without_missing();
+    let fitted = FittedTrees::read(file)?.without_missing();
     same_parts(file, "value", &fitted.trees)?;
     let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
     let values = array::reals(&file.archive, "value", Count::Exactly(nodes, "nodes"))?;

@@ -6,7 +6,7 @@ use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place, RAW_CATEGORIES};
 use super::array::{self, Count};
 use super::head::{Head, lacks};
-use super::plain::Plain;
+use super::plain::PlainValue;
 use super::{File, error, unsupported};
 use crate::forest::{CategoryRule, CategorySet, Coding, Feature, MOST_CATEGORIES, Side, Unseen};
 
@@ -139,9 +139,9 @@ fn codes(
     let mut codes = Vec::new();
     for (i, (categories, column)) in columns.enumerate() {
         codes.push(match codes_of(head, i, categories, column) {
-            Err(_) if raw && !categories.contains(&Plain::List) => {
-                let known: Vec<&Plain> = categories.iter().filter(|c| !is_missing(c)).collect();
-                let numbers = !known.iter().any(|c| matches!(c, Plain::Text(_)));
+            Err(_) if raw && !categories.contains(&PlainValue::List) => {
+                let known: Vec<&PlainValue> = categories.iter().filter(|c| !is_missing(c)).collect();
+                let numbers = !known.iter().any(|c| matches!(c, PlainValue::Text(_)));
                 named.push((column, known.iter().map(|c| c.to_string()).collect(), numbers));
                 (0..known.len() as u32).collect()
             }
@@ -151,19 +151,19 @@ fn codes(
     Ok(codes)
 }
 
-fn is_missing(category: &Plain) -> bool {
-    matches!(category, Plain::Null) || matches!(category, Plain::Real(value) if value.is_nan())
+fn is_missing(category: &PlainValue) -> bool {
+    matches!(category, PlainValue::Null) || matches!(category, PlainValue::Real(value) if value.is_nan())
 }
 
-fn codes_of(head: &Head, i: usize, categories: &[Plain], column: u32) -> Result<Vec<u32>, ImportError> {
+fn codes_of(head: &Head, i: usize, categories: &[PlainValue], column: u32) -> Result<Vec<u32>, ImportError> {
     let mut codes = Vec::with_capacity(categories.len());
     for (j, category) in categories.iter().enumerate() {
         let value = match category {
             missing if is_missing(missing) => continue,
-            Plain::Bool(value) => f64::from(u8::from(*value)),
-            Plain::Integer(value) => *value as f64,
-            Plain::Real(value) => *value,
-            Plain::Text(_) | Plain::List | Plain::Null => f64::NAN,
+            PlainValue::Bool(value) => f64::from(u8::from(*value)),
+            PlainValue::Integer(value) => *value as f64,
+            PlainValue::Real(value) => *value,
+            PlainValue::Text(_) | PlainValue::List | PlainValue::Null => f64::NAN,
         };
         if value.trunc() != value || !(0.0..f64::from(MOST_CATEGORIES)).contains(&value) {
             let cause =

@@ -12,7 +12,7 @@ use crate::forest::{CompareType, ForestBuilder, Side, TreeBuilder};
 const LEAF: i32 = -1;
 
 /// The nodes of all trees, tree after tree; a child is counted from its tree's root.
-pub(super) struct Fitted {
+pub(super) struct FittedTrees {
     /// The nodes of each tree.
     pub(super) trees: Vec<Range<usize>>,
     left: Vec<i32>,
@@ -27,7 +27,7 @@ pub(super) struct Fitted {
     features: usize,
 }
 
-impl Fitted {
+impl FittedTrees {
     pub(super) fn read(file: &File<'_>) -> Result<Self, ImportError> {
         let (archive, limits) = (&file.archive, file.limits);
         let trees = array::parts(archive, "children_left", Count::AtMost(limits.trees, "trees"))?;

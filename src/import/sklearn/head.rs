@@ -7,7 +7,7 @@ use super::super::decode::{Encoding, decode};
 use super::super::{ErrorKind, ImportError, Limits, Place};
 use super::archive::Archive;
 use super::array::{self, Count};
-use super::plain::{Numbers, Plain};
+use super::plain::{Numbers, PlainValue};
 use super::{error, unsupported};
 
 /// The version of the arrays that is read.
@@ -59,10 +59,10 @@ pub(super) struct Head {
     #[serde(rename = "feature_names_in_", default)]
     pub(super) names: Vec<String>,
     #[serde(rename = "classes_", default)]
-    pub(super) classes: Vec<Plain>,
+    pub(super) classes: Vec<PlainValue>,
     /// Class and labels of each tree.
     #[serde(default)]
-    pub(super) trees: Vec<(String, Option<Vec<Plain>>)>,
+    pub(super) trees: Vec<(String, Option<Vec<PlainValue>>)>,
     pub(super) loss: Option<String>,
     pub(super) learning_rate: Option<f64>,
     #[serde(rename = "init_")]
@@ -72,7 +72,7 @@ pub(super) struct Head {
     #[serde(rename = "is_categorical_")]
     pub(super) is_categorical: Option<Vec<bool>>,
     /// The encoder's categories of each column that has them.
-    pub(super) categories: Option<Vec<Vec<Plain>>>,
+    pub(super) categories: Option<Vec<Vec<PlainValue>>>,
     #[serde(rename = "offset_")]
     pub(super) offset: Option<f64>,
     #[serde(rename = "_max_samples")]
@@ -82,19 +82,19 @@ pub(super) struct Head {
 impl Head {
     /// Whether the classes are called by texts.
     pub(super) fn words(&self) -> bool {
-        self.classes.iter().any(|label| matches!(label, Plain::Text(_)))
+        self.classes.iter().any(|label| matches!(label, PlainValue::Text(_)))
     }
 
     /// What the classes are called.
     pub(super) fn labels(&self) -> Result<Vec<String>, ImportError> {
-        let label = |label: &Plain| match label {
-            Plain::List => Err(unsupported(
+        let label = |label: &PlainValue| match label {
+            PlainValue::List => Err(unsupported(
                 "classes_",
                 format!("{} of several outputs is not supported", self.estimator),
                 "train a classifier for each of them",
             )),
             // Past 64 bits the text's digits are gone.
-            Plain::Real(number) if number.abs() >= 2f64.powi(63) => Err(unsupported(
+            PlainValue::Real(number) if number.abs() >= 2f64.powi(63) => Err(unsupported(
                 "classes_",
                 format!("label {number:e} is not supported"),
                 "train on labels that are strings or smaller numbers",
@@ -148,11 +148,11 @@ pub(super) fn read(archive: &Archive<'_>, limits: &Limits) -> Result<(Family, He
         ));
     }
     #[derive(Deserialize)]
-    struct Which {
+    struct EstimatorInfo {
         version: String,
         estimator: String,
     }
-    let which: Which = decode(&text, Encoding::Json, limits).map_err(inside)?;
+    let which: EstimatorInfo = decode(&text, Encoding::Json, limits).map_err(inside)?;
     check_release(&which.version)?;
     let (name, family) = family(&which.estimator)?;
     let mut head: Head = decode(&text, Encoding::Json, limits).map_err(inside)?;

@@ -2,7 +2,7 @@
 
 use super::super::{ErrorKind, ImportError};
 use super::array::{self, Count};
-use super::fitted::{Fitted, same_parts};
+use super::fitted::{FittedTrees, same_parts};
 use super::head::lacks;
 use super::{File, error};
 use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
@@ -26,7 +26,7 @@ pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
         return Err(error(ErrorKind::Value, "fangorn._max_samples", format!("trees of {samples} samples")));
     }
     let longest = path_length(samples);
-    let fitted = Fitted::read(file)?.without_full_columns();
+    let fitted = FittedTrees::read(file)?.without_full_columns();
     let trees = fitted.trees.len();
     same_parts(file, "n_node_samples", &fitted.trees)?;
     let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
@@ -51,7 +51,7 @@ pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
 }
 
 /// How deep each node of a tree is.
-fn depths(fitted: &Fitted, t: usize) -> Result<Vec<u32>, ImportError> {
+fn depths(fitted: &FittedTrees, t: usize) -> Result<Vec<u32>, ImportError> {
     let nodes = fitted.trees[t].clone();
     let mut depths = vec![0; nodes.len()];
     for n in nodes.clone() {

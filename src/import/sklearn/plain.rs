@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 /// A value, with what is inside of a list left out.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Plain {
+pub(super) enum PlainValue {
     Null,
     Bool(bool),
     Integer(i64),
@@ -16,7 +16,7 @@ pub(super) enum Plain {
     List,
 }
 
-impl fmt::Display for Plain {
+impl fmt::Display for PlainValue {
     /// As Python prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -31,7 +31,7 @@ impl fmt::Display for Plain {
     }
 }
 
-impl<'de> Deserialize<'de> for Plain {
+impl<'de> Deserialize<'de> for PlainValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(PlainVisitor)
     }
@@ -40,35 +40,35 @@ impl<'de> Deserialize<'de> for Plain {
 struct PlainVisitor;
 
 impl<'de> Visitor<'de> for PlainVisitor {
-    type Value = Plain;
+    type Value = PlainValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Plain, E> {
-        Ok(Plain::Null)
+    fn visit_unit<E: de::Error>(self) -> Result<PlainValue, E> {
+        Ok(PlainValue::Null)
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Plain, E> {
-        Ok(Plain::Bool(value))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<PlainValue, E> {
+        Ok(PlainValue::Bool(value))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Plain, E> {
-        Ok(Plain::Integer(value))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<PlainValue, E> {
+        Ok(PlainValue::Integer(value))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Plain, E> {
-        Ok(Plain::Real(value))
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<PlainValue, E> {
+        Ok(PlainValue::Real(value))
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Plain, E> {
-        Ok(Plain::Text(value.to_owned()))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<PlainValue, E> {
+        Ok(PlainValue::Text(value.to_owned()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Plain, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<PlainValue, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Plain::List)
+        Ok(PlainValue::List)
     }
 }
 

@@ -3,8 +3,8 @@
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
 use super::at;
-use super::outputs::{Counts, Outputs, Reach};
-use super::postprocessor::{Meaning, Parameters};
+use super::outputs::{Counts, Outputs, TreeOutputs};
+use super::postprocessor::{OutputTransform, Parameters};
 use super::reader::Reader;
 use crate::forest::{ClassRule, CompareType, Transform};
 
@@ -36,11 +36,11 @@ pub(super) struct Header {
     task: u8,
     pub outputs: Outputs,
     /// What each tree adds to.
-    pub reaches: Vec<Reach>,
+    pub reaches: Vec<TreeOutputs>,
     /// How many trees each output averages, where it averages.
     pub averaged: Option<Counts>,
     pub postprocessor: String,
-    pub meaning: Meaning,
+    pub meaning: OutputTransform,
     /// One for each output.
     pub base_scores: Vec<f64>,
 }
@@ -68,7 +68,7 @@ impl Header {
         let postprocessor = string(reader, budget, "postprocessor")?;
         let parameters =
             Parameters { sigmoid_alpha: reader.f32("sigmoid_alpha")?, ratio_c: reader.f32("ratio_c")? };
-        let meaning = Meaning::of(&postprocessor, parameters, &outputs)?;
+        let meaning = OutputTransform::of(&postprocessor, parameters, &outputs)?;
         let base_scores = base_scores(reader, &outputs)?;
         reader.list::<1>("attributes")?;
         reader.optional_fields("num_opt_field_per_model")?;
@@ -160,7 +160,7 @@ fn base_scores(reader: &mut Reader<'_>, outputs: &Outputs) -> Result<Vec<f64>, I
     scores.iter().enumerate().map(score).collect()
 }
 
-fn averaged(outputs: &Outputs, reaches: &[Reach]) -> Result<Counts, ImportError> {
+fn averaged(outputs: &Outputs, reaches: &[TreeOutputs]) -> Result<Counts, ImportError> {
     let counts = Counts::new(outputs, reaches);
     let lonely = |o: &usize| outputs.is_class(*o) && counts.of(*o) == 0;
     match (0..outputs.count() as usize).find(lonely) {

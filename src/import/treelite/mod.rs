@@ -24,7 +24,7 @@ use crate::Forest;
 use crate::forest::Classes;
 use header::Header;
 use reader::Reader;
-use tree::Grower;
+use tree::TreeGrower;
 
 /// The remedy for a damaged file.
 const SAVE_AGAIN: &str =
@@ -62,7 +62,7 @@ fn read(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
         .scale(header.meaning.scale)
         .transform(header.meaning.transform)
         .classes(classes);
-    let mut grower = Grower::new(&header, bytes.len());
+    let mut grower = TreeGrower::new(&header, bytes.len());
     for (t, reach) in header.reaches.iter().enumerate() {
         reader.enter(t);
         grower.grow(t, *reach, &mut reader, &mut budget, &mut forest)?;

@@ -18,7 +18,7 @@ pub(super) struct Outputs {
 
 /// What a tree adds to: one target or all of several, one class or all of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reach {
+pub(super) struct TreeOutputs {
     target: Option<usize>,
     class: Option<usize>,
 }
@@ -88,7 +88,7 @@ impl Outputs {
     }
 
     /// What tree `t` adds to, of whose target and class -1 says "all".
-    pub(super) fn reach(&self, t: usize, target: i32, class: i32) -> Result<Reach, ImportError> {
+    pub(super) fn reach(&self, t: usize, target: i32, class: i32) -> Result<TreeOutputs, ImportError> {
         let one = |field: &str, value: i32, of: usize| match usize::try_from(value) {
             Ok(value) if value < of => Ok(Some(value)),
             _ if value == -1 => Ok(if of == 1 { Some(0) } else { None }),
@@ -114,11 +114,11 @@ impl Outputs {
             );
             return Err(at(ErrorKind::Structure, format!("class_id[{t}]"), cause));
         }
-        Ok(Reach { target, class })
+        Ok(TreeOutputs { target, class })
     }
 
     /// The output that each value of a leaf is added to; `None` for one that only fills up.
-    pub(super) fn lanes(&self, reach: Reach) -> impl Iterator<Item = Option<usize>> {
+    pub(super) fn lanes(&self, reach: TreeOutputs) -> impl Iterator<Item = Option<usize>> {
         let [_, classes] = self.leaf;
         (0..self.leaf_width()).map(move |i| {
             let target = reach.target.unwrap_or(i / classes);
@@ -138,7 +138,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn new(outputs: &Outputs, reaches: &[Reach]) -> Self {
+    pub(super) fn new(outputs: &Outputs, reaches: &[TreeOutputs]) -> Self {
         let mut counts = Self {
             everywhere: 0,
             targets: vec![0; outputs.targets()],

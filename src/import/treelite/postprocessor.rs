@@ -7,7 +7,7 @@ use crate::forest::Transform;
 
 /// A postprocessor in our words.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Meaning {
+pub(super) struct OutputTransform {
     pub transform: Transform,
     /// What margins are multiplied with first.
     pub scale: f64,
@@ -20,7 +20,7 @@ pub(super) struct Parameters {
     pub ratio_c: f32,
 }
 
-impl Meaning {
+impl OutputTransform {
     /// What the postprocessor of that name does with a model's outputs.
     pub(super) fn of(name: &str, parameters: Parameters, outputs: &Outputs) -> Result<Self, ImportError> {
         let of = |transform| Self { transform, scale: 1.0 };

@@ -5,14 +5,14 @@ use super::super::{ErrorKind, ImportError, Place};
 use super::at;
 use super::columns::{Columns, Kind};
 use super::header::Header;
-use super::outputs::Reach;
+use super::outputs::TreeOutputs;
 use super::reader::Reader;
 use crate::forest::{
     CategoryRule, CategorySet, CompareType, ForestBuilder, MOST_CATEGORIES, Predicate, Side,
 };
 
 /// Grows trees one after another.
-pub(super) struct Grower<'h> {
+pub(super) struct TreeGrower<'h> {
     header: &'h Header,
     /// Leaf values that may still be written for outputs that a tree does not add to.
     spare: usize,
@@ -23,7 +23,7 @@ pub(super) struct Grower<'h> {
 /// Where a value of a leaf goes: an output, and how many trees' average that is. `None` for one that only fills up.
 type Lane = Option<(usize, f64)>;
 
-impl<'h> Grower<'h> {
+impl<'h> TreeGrower<'h> {
     /// For a file of so many bytes.
     pub(super) fn new(header: &'h Header, bytes: usize) -> Self {
         Self { header, spare: bytes, values: Vec::new() }
@@ -33,7 +33,7 @@ impl<'h> Grower<'h> {
     pub(super) fn grow(
         &mut self,
         t: usize,
-        reach: Reach,
+        reach: TreeOutputs,
         reader: &mut Reader<'_>,
         budget: &mut Budget<'_>,
         forest: &mut ForestBuilder,
@@ -80,7 +80,7 @@ impl<'h> Grower<'h> {
         Ok(())
     }
 
-    fn lanes(&self, reach: Reach) -> Vec<Lane> {
+    fn lanes(&self, reach: TreeOutputs) -> Vec<Lane> {
         let averaged = |output| self.header.averaged.as_ref().map_or(1, |counts| counts.of(output));
         let lane = |output: Option<usize>| output.map(|output| (output, averaged(output) as f64));
         self.header.outputs.lanes(reach).map(lane).collect()

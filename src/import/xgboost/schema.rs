@@ -53,12 +53,12 @@ pub(crate) struct Objective {
 pub(crate) struct Booster {
     pub name: String,
     pub model: Option<Model>,
-    pub gbtree: Option<Inner>,
+    pub gbtree: Option<InnerBooster>,
     pub weight_drop: Option<Vec<f32>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Inner {
+pub(crate) struct InnerBooster {
     pub model: Option<Model>,
 }
 

@@ -17,7 +17,7 @@ const NO_PARENT: i32 = i32::MAX;
 const DELETED: u32 = i32::MAX as u32;
 
 /// What the trees of a file grew into.
-pub(super) struct Grown {
+pub(super) struct GrownTrees {
     pub trees: Vec<Tree>,
     pub leaf_values: Vec<Real>,
     pub sets: Vec<CategorySet>,
@@ -33,17 +33,17 @@ pub(super) struct TreeBuilder<'l> {
     slots: u32,
     /// Values a leaf holds, once the first tree has told.
     leaf_width: Option<usize>,
-    grown: Grown,
+    grown: GrownTrees,
 }
 
 impl<'l> TreeBuilder<'l> {
     pub(super) fn new(features: usize, outputs: usize, limits: &'l Limits) -> Self {
         let grown =
-            Grown { trees: Vec::new(), leaf_values: Vec::new(), sets: Vec::new(), vector_leaves: false };
+            GrownTrees { trees: Vec::new(), leaf_values: Vec::new(), sets: Vec::new(), vector_leaves: false };
         Self { features, outputs, limits, budget: Budget::new(limits), slots: 0, leaf_width: None, grown }
     }
 
-    pub(super) fn finish(self) -> Grown {
+    pub(super) fn finish(self) -> GrownTrees {
         self.grown
     }
 

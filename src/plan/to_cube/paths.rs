@@ -7,7 +7,7 @@ use crate::{
 
 /// What surrounds the statement being lowered.
 #[derive(Clone, Default)]
-pub(super) struct Around {
+pub(super) struct Surroundings {
     pub(super) depth: usize,
     /// Inside a block loop.
     pub(super) block: bool,
@@ -32,8 +32,8 @@ pub(super) struct Around {
 pub(super) type Range = (Size, Size, Vec<crate::schedule::Bound>);
 
 /// What surrounds the statements inside a loop.
-pub(super) fn entered(l: &mir::Loop, around: &Around) -> Around {
-    let mut inside = Around {
+pub(super) fn entered(l: &mir::Loop, around: &Surroundings) -> Surroundings {
+    let mut inside = Surroundings {
         depth: around.depth + 1,
         block: around.block || matches!(l.mode, Mode::Gpu(GpuDim::Block(_))),
         trees: around.trees || l.var.dim == Dim::Tree,
@@ -53,7 +53,7 @@ pub(super) fn entered(l: &mir::Loop, around: &Around) -> Around {
 }
 
 /// What surrounds each walk.
-pub(super) fn walk_paths(ops: &[mir::Op], around: &Around, out: &mut Vec<Around>) {
+pub(super) fn walk_paths(ops: &[mir::Op], around: &Surroundings, out: &mut Vec<Surroundings>) {
     for op in ops {
         match op {
             mir::Op::Loop(l) => walk_paths(&l.body, &entered(l, around), out),
@@ -69,7 +69,7 @@ pub(super) fn walk_paths(ops: &[mir::Op], around: &Around, out: &mut Vec<Around>
 }
 
 /// The different answers to who has which rows.
-pub(super) fn owners(paths: &[Around]) -> Vec<Vec<(GpuDim, Range)>> {
+pub(super) fn owners(paths: &[Surroundings]) -> Vec<Vec<(GpuDim, Range)>> {
     let mut owners: Vec<Vec<(GpuDim, Range)>> = Vec::new();
     for path in paths {
         if !owners.contains(&path.owner) {

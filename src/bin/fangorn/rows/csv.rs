@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    Matrix, Number, Wanted, What,
+    FileContents, Matrix, MatrixRequest, Number,
     cell::{Column, Text},
     header::{self, Columns},
 };
@@ -14,7 +14,7 @@ use crate::error::{Error, Result, note};
 /// # Errors
 /// A header that does not fit the model, a record of another length, a cell that is no value, and no row at all where
 /// rows are wanted.
-pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
+pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return wanted.fail("the text is UTF-16; save it as UTF-8");
     }
@@ -70,9 +70,9 @@ pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
 }
 
 /// What was read, unless rows are wanted and there is none.
-fn ended<T>(wanted: &Wanted<'_>, matrix: Matrix<T>, none: &str) -> Result<Matrix<T>> {
+fn ended<T>(wanted: &MatrixRequest<'_>, matrix: Matrix<T>, none: &str) -> Result<Matrix<T>> {
     match wanted.what {
-        What::Rows(..) if matrix.rows == 0 => {
+        FileContents::Rows(..) if matrix.rows == 0 => {
             wanted.fail(format!("there is no row in it: {none}; give at least one row"))
         }
         _ => Ok(matrix),
@@ -81,7 +81,7 @@ fn ended<T>(wanted: &Wanted<'_>, matrix: Matrix<T>, none: &str) -> Result<Matrix
 
 /// What the first record is.
 fn first(
-    wanted: &Wanted<'_>,
+    wanted: &MatrixRequest<'_>,
     record: &::csv::ByteRecord,
     cells: &[Column<'_>],
     line: usize,

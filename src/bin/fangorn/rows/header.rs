@@ -7,7 +7,7 @@ use std::{
 
 use fangorn::Forest;
 
-use super::{Wanted, What, cell::Text};
+use super::{FileContents, MatrixRequest, cell::Text};
 use crate::error::Result;
 
 /// Where the columns of the matrix stand in a record.
@@ -72,7 +72,7 @@ impl Names {
 
 /// The first record.
 struct First<'r> {
-    wanted: &'r Wanted<'r>,
+    wanted: &'r MatrixRequest<'r>,
     fields: &'r [Cow<'r, str>],
     texts: Vec<Text>,
     line: usize,
@@ -83,14 +83,14 @@ struct First<'r> {
 /// # Errors
 /// A header that lacks columns, has them twice or has none of the model's; a record that is neither header nor row.
 pub fn columns(
-    wanted: &Wanted<'_>,
+    wanted: &MatrixRequest<'_>,
     fields: &[Cow<'_, str>],
     odd: Option<usize>,
     line: usize,
 ) -> Result<Columns> {
     let (names, by_position) = match wanted.what {
-        What::Rows(forest, table) => (Names::of(forest), table.by_position),
-        What::Expected => (Names::default(), false),
+        FileContents::Rows(forest, table) => (Names::of(forest), table.by_position),
+        FileContents::Expected => (Names::default(), false),
     };
     let texts = fields.iter().map(|field| Text::of(field)).collect();
     let first = First { wanted, fields, texts, line };
@@ -228,7 +228,7 @@ impl First<'_> {
         let in_order = places.iter().enumerate().all(|(i, at)| self.fields[*at].trim() == i.to_string());
         let mut others = self.fields.iter().zip(&self.texts).filter(|(_, text)| !is_number(text));
         let named = |(field, text): (&Cow<'_, str>, &Text)| *text == Text::Word || field.trim().is_empty();
-        let rows = matches!(self.wanted.what, What::Rows(..));
+        let rows = matches!(self.wanted.what, FileContents::Rows(..));
         let several = self.fields.len() > 1;
         let found = rows && several && places.len() == columns && in_order && others.all(named);
         found.then_some(places)

@@ -90,7 +90,7 @@ pub struct TableChoice {
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug)]
-enum What<'a> {
+enum FileContents<'a> {
     /// Rows for a model of these columns.
     Rows(&'a Forest, TableChoice),
     /// Values that are expected, a row of them for each row.
@@ -99,15 +99,15 @@ enum What<'a> {
 
 /// The matrix a reader is after.
 #[derive(Clone, Copy, Debug)]
-struct Wanted<'a> {
+struct MatrixRequest<'a> {
     path: &'a Path,
-    what: What<'a>,
+    what: FileContents<'a>,
     columns: usize,
     /// Where the number of columns comes from, and what to do about another one.
     rule: [&'a str; 2],
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> MatrixRequest<'a> {
     fn fail<T>(&self, what: impl Into<String>) -> Result<T> {
         Err(Error::file(self.path, what))
     }
@@ -127,8 +127,8 @@ impl<'a> Wanted<'a> {
     /// The model's columns, where the file is for a model.
     fn features(&self) -> &'a [Feature] {
         match self.what {
-            What::Rows(forest, _) => &forest.features,
-            What::Expected => &[],
+            FileContents::Rows(forest, _) => &forest.features,
+            FileContents::Expected => &[],
         }
     }
 
@@ -149,7 +149,12 @@ impl<'a> Wanted<'a> {
 /// A file that can't be read, is no matrix of numbers, or has other columns.
 pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) -> Result<Matrix<T>> {
     let rule = ["the model was trained on", "hand over all its columns in order"];
-    read(&Wanted { path, what: What::Rows(forest, table), columns: forest.features.len(), rule })
+    read(&MatrixRequest {
+        path,
+        what: FileContents::Rows(forest, table),
+        columns: forest.features.len(),
+        rule,
+    })
 }
 
 /// Reads what is expected of `rows` rows of `columns` values.
@@ -158,7 +163,7 @@ pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) ->
 /// As [`read_rows`], or another number of rows.
 pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<f64>> {
     let rule = ["the output has", "expect what --output names"];
-    let wanted = Wanted { path, what: What::Expected, columns, rule };
+    let wanted = MatrixRequest { path, what: FileContents::Expected, columns, rule };
     let found: Matrix<f64> = read(&wanted)?;
     if found.rows != rows {
         return wanted.fail(format!("{} rows, {rows} were predicted; expect one for each", found.rows));
@@ -172,7 +177,7 @@ pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<
 /// As [`read_expected`].
 pub fn read_margins(path: &Path, rows: usize, outputs: usize) -> Result<Matrix<f64>> {
     let rule = ["the model's margins have", "give a number for each output"];
-    let wanted = Wanted { path, what: What::Expected, columns: outputs, rule };
+    let wanted = MatrixRequest { path, what: FileContents::Expected, columns: outputs, rule };
     let found: Matrix<f64> = read(&wanted)?;
     if found.rows != rows {
         let what = format!("{} rows, {rows} are predicted; give one for each", found.rows);
@@ -186,7 +191,7 @@ pub fn has_names(forest: &Forest) -> bool {
     header::Names::of(forest).are_chosen()
 }
 
-fn read<T: Number>(wanted: &Wanted<'_>) -> Result<Matrix<T>> {
+fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
     let path = wanted.path;
     let refused = |path: &Path, e: std::io::Error, remedy: &str| match e.kind() {
         ErrorKind::OutOfMemory => Error::file(
@@ -200,7 +205,7 @@ fn read<T: Number>(wanted: &Wanted<'_>) -> Result<Matrix<T>> {
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().read_to_end(&mut bytes);
         read.map_err(|e| refused(path, e, "hand over CSV there"))?;
-        return csv::read(&Wanted { path, ..*wanted }, &bytes);
+        return csv::read(&MatrixRequest { path, ..*wanted }, &bytes);
     }
     let bytes = || {
         let remedy = "give a readable .npy or .csv file, or - for standard input";

@@ -5,7 +5,7 @@ use std::{io::Read, path::Path};
 use half::f16;
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
 
-use super::{Matrix, Number, Wanted, What};
+use super::{FileContents, Matrix, MatrixRequest, Number};
 use crate::error::{Error, Result, caught};
 
 /// Brackets that open in the header of a matrix: its own, and the shape's. The parser takes twice as long for each that it nests.
@@ -28,7 +28,7 @@ pub fn holds_singles(path: &Path) -> bool {
 ///
 /// # Errors
 /// Another shape, a type that is no number's, and a file that is damaged or shorter than its header says.
-pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
+pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
     let text = header(wanted, bytes)?;
     if let Some(why) = descr(&String::from_utf8_lossy(text)).and_then(no_number) {
         return wanted.fail(why);
@@ -48,7 +48,7 @@ pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
         header.shape().iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
     let [rows, columns] = match (&shape[..], wanted.what) {
         (&[0], _) => [0, wanted.columns],
-        (&[n], What::Expected) if wanted.columns == 1 => [n, 1],
+        (&[n], FileContents::Expected) if wanted.columns == 1 => [n, 1],
         (&[n], _) if n == wanted.columns => [1, n],
         (&[0, 0], _) => [0, wanted.columns],
         (&[n], _) => {
@@ -88,7 +88,7 @@ pub fn read<T: Number>(wanted: &Wanted<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
 }
 
 /// The header's text, which has to be in the file as long as it says that it is.
-fn header<'b>(wanted: &Wanted<'_>, bytes: &'b [u8]) -> Result<&'b [u8]> {
+fn header<'b>(wanted: &MatrixRequest<'_>, bytes: &'b [u8]) -> Result<&'b [u8]> {
     let wrong = |what: &str| Error::file(wanted.path, format!("{what}; {REMEDY}"));
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
         return Err(wrong("no npy file: its first bytes are another file's"));

@@ -1,8 +1,8 @@
 //! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine.
 
 use crate::cpu::{
-    engine::blend::groups::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
-    line::Line,
+    cache_line::CacheLine,
+    engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
 };
 
 type Lanes = [u8; BLOCK];
@@ -45,7 +45,7 @@ pub(in crate::cpu) fn evaluate(
     blend: &Blend,
     tree: &Tree,
     ranks: &[u8],
-    values: &mut [Line<Lanes>],
+    values: &mut [CacheLine<Lanes>],
 ) -> Lanes {
     if tree.levels.0 != tree.levels.1 {
         let (mut bit, mut found) = (1u8, [0; BLOCK]);
@@ -56,14 +56,14 @@ pub(in crate::cpu) fn evaluate(
         }
         return found;
     }
-    for Bottom { splits, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
+    for LeafGroup { splits, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
         values[usize::from(*out)].0 = pair(&right(splits[0], ranks), *first);
     }
-    for Bottom { splits, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
+    for LeafGroup { splits, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
         let low = |i: u8| pair(&right(splits[1 + usize::from(i)], ranks), first.wrapping_add(2 * i));
         values[usize::from(*out)].0 = choose(&right(splits[0], ranks), &low(0), &low(1));
     }
-    for Bottom { splits, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
+    for LeafGroup { splits, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
         let low = |i: u8| pair(&right(splits[3 + usize::from(i)], ranks), first.wrapping_add(2 * i));
         let a = choose(&right(splits[1], ranks), &low(0), &low(1));
         let b = choose(&right(splits[2], ranks), &low(2), &low(3));

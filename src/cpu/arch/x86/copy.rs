@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::{avx2, avx512};
 use crate::cpu::{
     isa::{Isa, isa},
-    ranking::line::LineOf,
+    ranking::column_block::ColumnBlock,
     window::BLOCK,
 };
 
@@ -20,14 +20,14 @@ pub(in crate::cpu) unsafe fn columns(
     rows: &[*const f32; BLOCK],
     count: usize,
     columns: usize,
-    lines: &[LineOf],
+    column_blocks: &[ColumnBlock],
     into: &mut [f32],
 ) -> bool {
     // SAFETY: as promised to this function; the kernel is one of this machine's.
     unsafe {
         match isa() {
-            Isa::Avx512 => avx512::copy::columns(rows, count, columns, lines, into),
-            Isa::Avx2 => avx2::copy::columns(rows, count, columns, lines, into),
+            Isa::Avx512 => avx512::copy::columns(rows, count, columns, column_blocks, into),
+            Isa::Avx2 => avx2::copy::columns(rows, count, columns, column_blocks, into),
             Isa::Neon | Isa::Portable => return false,
         }
     }
@@ -49,8 +49,8 @@ pub(super) fn sixteens(
 
 /// Asks for what is soon wanted of rows.
 #[inline]
-pub(super) fn ask(rows: &[*const f32; LANES], line: &LineOf) {
-    if let Some(ahead) = line.ahead {
+pub(super) fn ask(rows: &[*const f32; LANES], column_block: &ColumnBlock) {
+    if let Some(ahead) = column_block.ahead {
         for row in rows {
             // SAFETY: every x86-64 has it, and it reads nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast()) };

@@ -3,11 +3,11 @@
 
 use super::{avx2, avx512};
 use crate::cpu::{
+    cache_line::CacheLine,
     isa::{Isa, isa},
-    line::Line,
     ranking::{
-        line::{BLOCK, LINE, LineOf, MOST_LAYERS, Reached},
-        search::{Layered, Missing},
+        column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS, ThresholdMasks},
+        search::{LayeredColumn, Missing},
     },
 };
 
@@ -18,10 +18,10 @@ use crate::cpu::{
 pub(in crate::cpu) unsafe fn reach(
     rows: &[*const f32; BLOCK],
     most: usize,
-    line: LineOf,
-    layers: &[Line<[f32; LINE]>],
+    column_block: ColumnBlock,
+    layers: &[CacheLine<[f32; BLOCK_COLUMNS]>],
     missing: Missing,
-    reached: &mut [Reached],
+    reached: &mut [ThresholdMasks],
 ) -> bool {
     let isa = isa();
     if isa < Isa::Avx2 {
@@ -31,10 +31,10 @@ pub(in crate::cpu) unsafe fn reach(
         ($($count:literal)*) => {
             match (isa, missing, layers.len()) {
                 $(
-                    (Isa::Avx512, Missing::Least, $count) => avx512::layers::reach::<$count, false>(rows, most, line, layers, reached),
-                    (Isa::Avx512, Missing::Most, $count) => avx512::layers::reach::<$count, true>(rows, most, line, layers, reached),
-                    (_, Missing::Least, $count) => avx2::layers::reach::<$count, false>(rows, most, line, layers, reached),
-                    (_, Missing::Most, $count) => avx2::layers::reach::<$count, true>(rows, most, line, layers, reached),
+                    (Isa::Avx512, Missing::Least, $count) => avx512::layers::reach::<$count, false>(rows, most, column_block, layers, reached),
+                    (Isa::Avx512, Missing::Most, $count) => avx512::layers::reach::<$count, true>(rows, most, column_block, layers, reached),
+                    (_, Missing::Least, $count) => avx2::layers::reach::<$count, false>(rows, most, column_block, layers, reached),
+                    (_, Missing::Most, $count) => avx2::layers::reach::<$count, true>(rows, most, column_block, layers, reached),
                 )*
                 (_, _, count) => return count == 0,
             }
@@ -50,7 +50,12 @@ pub(in crate::cpu) unsafe fn reach(
 ///
 /// # Safety
 /// [`reach`] has just said that the machine is able.
-pub(in crate::cpu) unsafe fn add_up(columns: &[Layered], reached: &[Reached], out: &mut [u8], apart: usize) {
+pub(in crate::cpu) unsafe fn add_up(
+    columns: &[LayeredColumn],
+    reached: &[ThresholdMasks],
+    out: &mut [u8],
+    apart: usize,
+) {
     // SAFETY: as promised to this function.
     unsafe {
         match isa() {
@@ -62,8 +67,8 @@ pub(in crate::cpu) unsafe fn add_up(columns: &[Layered], reached: &[Reached], ou
 
 /// A column's layers, its half of them and its bit there, and where its ranks go.
 pub(super) fn places<'r, 'o>(
-    few: &Layered,
-    reached: &'r [Reached],
+    few: &LayeredColumn,
+    reached: &'r [ThresholdMasks],
     out: &'o mut [u8],
     apart: usize,
 ) -> (impl Iterator<Item = &'r [u8; BLOCK]>, i8, &'o mut [u8; BLOCK]) {

@@ -10,7 +10,7 @@ pub(in crate::cpu) mod tiles;
 pub(in crate::cpu) use copy::columns;
 
 use crate::cpu::{
-    engine::walk::{Found, From, Shape, Span},
+    engine::walk::{LeafAddresses, Shape, Span, WalkStarts},
     isa::{Isa, isa},
     nodes::{Nodes, TOP_LEVELS, TOP_LEVELS_8},
     rows::Rows,
@@ -38,18 +38,18 @@ pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
 }
 
 /// Rows of which some can be walked together.
-pub(in crate::cpu) trait Together: Copy {
+pub(in crate::cpu) trait RowSpans: Copy {
     /// Rows from `row` on that can.
     fn together(&self, row: usize) -> usize;
 }
 
-impl Together for &Rows<'_> {
+impl RowSpans for &Rows<'_> {
     fn together(&self, _row: usize) -> usize {
         usize::MAX
     }
 }
 
-impl<T: crate::cpu::Row> Together for Window<'_, T> {
+impl<T: crate::cpu::Row> RowSpans for Window<'_, T> {
     fn together(&self, row: usize) -> usize {
         BLOCK - self.block(row).1
     }
@@ -60,8 +60,8 @@ pub(in crate::cpu) trait Source: avx512::Source16 + avx2::Source8 {}
 impl<F: avx512::Source16 + avx2::Source8> Source for F {}
 
 /// Nodes that the kernels of either set gather.
-pub(in crate::cpu) trait VectorRule: avx512::Rule16 + avx2::Rule8 {}
-impl<R: avx512::Rule16 + avx2::Rule8> VectorRule for R {}
+pub(in crate::cpu) trait VectorRule: avx512::WalkRule16 + avx2::WalkRule8 {}
+impl<R: avx512::WalkRule16 + avx2::WalkRule8> VectorRule for R {}
 
 /// A block with rows inside, `row.step` 1: each tree against 64 rows at a time. A tree's rows lie side by side in `found`.
 ///
@@ -73,7 +73,7 @@ pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source>(
     row: Span,
     tree: Span,
     shape: Shape,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     // SAFETY: as promised to this function; the kernel is one of this machine's.
     unsafe {
@@ -93,8 +93,8 @@ pub(in crate::cpu) unsafe fn walk_on<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
-    from: From<'_>,
-    found: &mut Found,
+    from: WalkStarts<'_>,
+    found: &mut LeafAddresses,
 ) {
     // SAFETY: as promised to this function; the kernel is one of this machine's.
     unsafe {

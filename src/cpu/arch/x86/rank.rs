@@ -2,18 +2,18 @@
 
 use super::{avx2, avx512};
 use crate::cpu::{
+    cache_line::CacheLine,
     isa::{Isa, isa},
-    line::Line,
     ranking::{
         count::FAN,
-        search::{BLOCK, Coded, Columns, Searched},
+        search::{BLOCK, CategoryBits, ColumnSearch, Columns},
     },
 };
 
 /// Writes how many thresholds are at most each value, a column after the other.
 pub(in crate::cpu) fn ranks(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
+    pivots: &[CacheLine<[f32; FAN]>],
+    columns: &[ColumnSearch],
     values: Columns<&[f32]>,
     out: Columns<&mut [u8]>,
 ) -> bool {
@@ -37,7 +37,7 @@ pub(super) const fn pairs_of(level: u32) -> usize {
 }
 
 /// The bits of a table at 64 codes, if the machine is able; otherwise `false`.
-pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) -> bool {
+pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) -> bool {
     match isa() {
         // SAFETY: the machine has just said that it has the instructions.
         Isa::Avx512 => unsafe { avx512::rank::bits(table, codes, out) },
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::cpu::ranking::search::{Missing, lay_out};
 
-    type Ranked = unsafe fn(&[Line<[f32; FAN]>], &[Searched], Columns<&[f32]>, Columns<&mut [u8]>);
+    type Ranked = unsafe fn(&[CacheLine<[f32; FAN]>], &[ColumnSearch], Columns<&[f32]>, Columns<&mut [u8]>);
 
     /// Every way that this machine is able of, those among them that it would not take, with values in all gaps of the thresholds.
     #[test]
@@ -83,12 +83,16 @@ mod tests {
             let searches =
                 thresholds.each_ref().map(|own| lay_out(own, &mut pivots).expect("finite thresholds"));
             for turn in 0..COLUMNS {
-                let columns: [Searched; COLUMNS] = std::array::from_fn(|c| {
+                let columns: [ColumnSearch; COLUMNS] = std::array::from_fn(|c| {
                     let missing = if c == 1 { Missing::Most } else { Missing::Least };
-                    Searched::new(searches[c].of_missing(missing), ((c + turn) % COLUMNS) as u32, c as u32)
+                    ColumnSearch::new(
+                        searches[c].of_missing(missing),
+                        ((c + turn) % COLUMNS) as u32,
+                        c as u32,
+                    )
                 });
                 let mut together = columns;
-                Searched::count_runs(&mut together);
+                ColumnSearch::count_runs(&mut together);
                 for (way, columns) in ways.iter().flat_map(|way| [(way, &columns), (way, &together)]) {
                     let mut out = [0xee; COLUMNS * BLOCK];
                     // SAFETY: the machine is able of it.

@@ -6,7 +6,7 @@
 use super::{avx2, avx512};
 use crate::cpu::{
     engine::tiles::tables::Tiles,
-    engine::walk::{Found, Shape, Span, Walkable},
+    engine::walk::{LeafAddresses, NodeStore, Shape, Span},
     isa::{Isa, isa},
     nodes::Node,
     rows::Rows,
@@ -67,7 +67,7 @@ pub(in crate::cpu) unsafe fn block(
     row: Span,
     tree: Span,
     shape: Shape,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     let (walk, lanes) = kernel(tiles.width(), shape.lanes);
     let stride = rows.row_stride() as u32;
@@ -159,7 +159,7 @@ macro_rules! kernels {
                 step(&from, &mut at, &all);
             }
             let mut tested = shape.tested;
-            while shape.rest != Rest::Nothing {
+            while shape.rest != Remainder::Nothing {
                 let (mut open, mut from, mut some) = (all, at, false);
                 for l in 0..L {
                     // SAFETY: as promised to this function; what lies behind padding is one that walks reach, too.

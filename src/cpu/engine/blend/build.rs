@@ -2,9 +2,9 @@
 
 use super::{
     evaluate::padded,
-    groups::{BLOCK, Blend, Bottom, Group, MOST_LEAVES, Split, TURNED, Tree},
+    groups::{BLOCK, Blend, Group, LeafGroup, MOST_LEAVES, Split, TURNED, Tree},
 };
-use crate::cpu::line::Line;
+use crate::cpu::cache_line::CacheLine;
 use crate::{
     cost::{Machine, picoseconds},
     forest::{Forest, Predicate, Side},
@@ -13,7 +13,7 @@ use crate::{
 
 /// A node without splits that send everything left.
 #[derive(Clone, Copy)]
-enum Plain {
+enum PrunedNode {
     /// A leaf, or the split from which a walk goes on.
     Exit {
         address: u32,
@@ -28,7 +28,7 @@ enum Plain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Above leaves, of so many levels.
-    Bottom(u32),
+    LeafGroup(u32),
     Seven,
     Three,
     One,
@@ -36,7 +36,7 @@ enum Kind {
 
 /// What a group chooses among: an exit's number, or what a group found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum GroupChild {
     Exit(u8),
     Group(usize),
 }
@@ -47,7 +47,7 @@ struct Draft {
     /// Level by level.
     splits: Vec<Split>,
     /// From left to right.
-    children: Vec<Found>,
+    children: Vec<GroupChild>,
 }
 
 /// How the splits from a node down are best grouped: the kind and the levels of the group at the node.
@@ -87,14 +87,14 @@ pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32, turned: bool)
 
 /// A tree's groups, and its exits by their numbers.
 struct Grouping {
-    nodes: Vec<Plain>,
+    nodes: Vec<PrunedNode>,
     best: Vec<Option<Best>>,
     groups: Vec<Draft>,
     /// In the stead of groups: a split a level, from the last up.
     levels: Vec<Split>,
     /// Addresses. Where a group above exits has fewer than it has room for, some have several numbers.
     exits: Vec<u32>,
-    root: Found,
+    root: GroupChild,
 }
 
 impl Grouping {
@@ -110,11 +110,11 @@ impl Grouping {
             std::iter::once(0).filter(|_| packed.depths[position] == 0).chain(cut).find_map(|levels| {
                 nodes.clear();
                 let top = plain(packed, position, root, levels, &mut nodes)?;
-                let exits = nodes.iter().filter(|n| matches!(n, Plain::Exit { .. })).count();
+                let exits = nodes.iter().filter(|n| matches!(n, PrunedNode::Exit { .. })).count();
                 (exits <= MOST_LEAVES).then_some(top)
             })?;
         if let Some((levels, exits)) = levels_of(&nodes, top) {
-            let root = Found::Exit(0);
+            let root = GroupChild::Exit(0);
             return Some(Self { nodes, best: Vec::new(), groups: Vec::new(), levels, exits, root });
         }
         // With room to spare groups may have empty places; without, a number is an exit.
@@ -122,10 +122,10 @@ impl Grouping {
         Some(if roomy.exits.len() <= MOST_LEAVES { roomy } else { Self::with(&nodes, top, false) })
     }
 
-    fn with(nodes: &[Plain], root: usize, spare: bool) -> Self {
+    fn with(nodes: &[PrunedNode], root: usize, spare: bool) -> Self {
         let (nodes, best) = (nodes.to_vec(), vec![None; nodes.len()]);
         let (groups, levels, exits) = (Vec::new(), Vec::new(), Vec::new());
-        let mut grouping = Self { nodes, best, groups, levels, exits, root: Found::Exit(0) };
+        let mut grouping = Self { nodes, best, groups, levels, exits, root: GroupChild::Exit(0) };
         // Children stand before their parents.
         for node in 0..grouping.nodes.len() {
             grouping.best[node] = grouping.choose(node, node == root, spare);
@@ -136,7 +136,7 @@ impl Grouping {
 
     /// The best group at a node, those below it chosen; `None` at a leaf.
     fn choose(&self, node: usize, root: bool, spare: bool) -> Option<Best> {
-        let Plain::Split { .. } = self.nodes[node] else { return None };
+        let PrunedNode::Split { .. } = self.nodes[node] else { return None };
         let costs = &Machine::here().blend;
         let mut best: Option<Best> = None;
         let mut take = |kind, levels, own: f64, below: &[usize]| {
@@ -154,7 +154,7 @@ impl Grouping {
             let (splits, below) = self.spread(node, levels, levels);
             let bottom = below.iter().all(|n| self.best[*n].is_none());
             if bottom && (spare || splits.iter().all(Option::is_some)) {
-                take(Kind::Bottom(levels), levels, costs.bottom[levels as usize - 1], &below);
+                take(Kind::LeafGroup(levels), levels, costs.bottom[levels as usize - 1], &below);
             }
             take(Kind::Seven, levels, costs.seven, &below);
             match levels {
@@ -175,7 +175,7 @@ impl Grouping {
             for n in row {
                 match self.nodes[n] {
                     // A parent's place is after its children's, so a node that fills places is no parent of itself.
-                    Plain::Split { split, children } if level < levels => {
+                    PrunedNode::Split { split, children } if level < levels => {
                         splits.push(Some(split));
                         next.extend(children);
                     }
@@ -191,12 +191,12 @@ impl Grouping {
     }
 
     /// The groups from a node down, those that others wait for first.
-    fn emit(&mut self, node: usize) -> Found {
+    fn emit(&mut self, node: usize) -> GroupChild {
         let Some(Best { kind, levels, .. }) = self.best[node] else {
             return self.number(node);
         };
         let room = match kind {
-            Kind::Bottom(levels) => levels,
+            Kind::LeafGroup(levels) => levels,
             Kind::Seven => 3,
             Kind::Three => 2,
             Kind::One => 1,
@@ -204,27 +204,27 @@ impl Grouping {
         let (splits, below) = self.spread(node, levels, room);
         // No row goes left of threshold 0, and both sides are the same.
         let splits = splits.into_iter().map(Option::unwrap_or_default).collect();
-        let mut children: Vec<Found> = Vec::with_capacity(below.len());
+        let mut children: Vec<GroupChild> = Vec::with_capacity(below.len());
         for (i, n) in below.iter().enumerate() {
-            let again = i > 0 && below[i - 1] == *n && !matches!(kind, Kind::Bottom(_));
+            let again = i > 0 && below[i - 1] == *n && !matches!(kind, Kind::LeafGroup(_));
             let found = if again { children[i - 1] } else { self.emit(*n) };
             children.push(found);
         }
         self.groups.push(Draft { kind, splits, children });
-        Found::Group(self.groups.len() - 1)
+        GroupChild::Group(self.groups.len() - 1)
     }
 
-    fn number(&mut self, exit: usize) -> Found {
-        if let Plain::Exit { address } = self.nodes[exit] {
+    fn number(&mut self, exit: usize) -> GroupChild {
+        if let PrunedNode::Exit { address } = self.nodes[exit] {
             self.exits.push(address);
         }
         // More than there is room for are looked at by `new`.
-        Found::Exit((self.exits.len() - 1) as u8)
+        GroupChild::Exit((self.exits.len() - 1) as u8)
     }
 }
 
 /// The splits and the exits of a full tree of at least two levels that ask one question each, levels from the last up.
-fn levels_of(nodes: &[Plain], root: usize) -> Option<(Vec<Split>, Vec<u32>)> {
+fn levels_of(nodes: &[PrunedNode], root: usize) -> Option<(Vec<Split>, Vec<u32>)> {
     let (mut levels, mut row) = (Vec::new(), vec![root]);
     loop {
         let mut exits = Vec::new();
@@ -232,9 +232,9 @@ fn levels_of(nodes: &[Plain], root: usize) -> Option<(Vec<Split>, Vec<u32>)> {
         let mut own = None;
         for n in &row {
             match nodes[*n] {
-                Plain::Exit { address } => exits.push(address),
-                Plain::Split { split, .. } if own.is_some_and(|own| own != split) => return None,
-                Plain::Split { split, children } => {
+                PrunedNode::Exit { address } => exits.push(address),
+                PrunedNode::Split { split, .. } if own.is_some_and(|own| own != split) => return None,
+                PrunedNode::Split { split, children } => {
                     own = Some(split);
                     next.extend(children);
                 }
@@ -258,17 +258,17 @@ fn plain(
     position: usize,
     address: u32,
     levels: u32,
-    nodes: &mut Vec<Plain>,
+    nodes: &mut Vec<PrunedNode>,
 ) -> Option<usize> {
     let mut address = address;
     let step = |address: u32, side| packed.step(position, address, side);
     let new = loop {
         match packed.nodes[address as usize] {
-            PackedNode::Leaf { .. } => break Plain::Exit { address },
+            PackedNode::Leaf { .. } => break PrunedNode::Exit { address },
             PackedNode::Through { .. } | PackedNode::Split { predicate: Predicate::Always, .. } => {
                 address = step(address, Side::Left);
             }
-            PackedNode::Split { .. } if levels == 0 => break Plain::Exit { address },
+            PackedNode::Split { .. } if levels == 0 => break PrunedNode::Exit { address },
             PackedNode::Split { predicate: Predicate::Less { threshold }, feature, .. } => {
                 // A rank is below every other threshold.
                 let threshold = (0.0..256.0).contains(&threshold.0).then_some(threshold.0 as u8)?;
@@ -278,7 +278,7 @@ fn plain(
                     plain(packed, position, left, levels - 1, nodes)?,
                     plain(packed, position, right, levels - 1, nodes)?,
                 ];
-                break Plain::Split { split: Split::new(column, threshold), children };
+                break PrunedNode::Split { split: Split::new(column, threshold), children };
             }
             PackedNode::Split { .. } | PackedNode::Empty | PackedNode::Tile { .. } => return None,
         }
@@ -303,8 +303,8 @@ impl Blend {
                 .iter()
                 .enumerate()
                 .map(|(i, child)| match child {
-                    Found::Exit(leaf) => u16::from(*leaf),
-                    Found::Group(g) => {
+                    GroupChild::Exit(leaf) => u16::from(*leaf),
+                    GroupChild::Group(g) => {
                         // A group is read by one other, before that writes.
                         if i == 0 || children[i - 1] != *child {
                             free.push(places[*g]);
@@ -320,9 +320,9 @@ impl Blend {
             places[g] = out;
             let first = children[0] as u8;
             match kind {
-                Kind::Bottom(1) => self.bottoms.0.push(Bottom { splits: array(splits), first, out }),
-                Kind::Bottom(2) => self.bottoms.1.push(Bottom { splits: array(splits), first, out }),
-                Kind::Bottom(_) => self.bottoms.2.push(Bottom { splits: array(splits), first, out }),
+                Kind::LeafGroup(1) => self.bottoms.0.push(LeafGroup { splits: array(splits), first, out }),
+                Kind::LeafGroup(2) => self.bottoms.1.push(LeafGroup { splits: array(splits), first, out }),
+                Kind::LeafGroup(_) => self.bottoms.2.push(LeafGroup { splits: array(splits), first, out }),
                 Kind::Seven => {
                     self.sevens.push(Group { splits: array(splits), children: array(&children), out })
                 }
@@ -348,7 +348,7 @@ impl Blend {
             let value =
                 |i: usize| slots.get(i).map_or(0.0, |slot| forest.leaf_values[*slot as usize].0 as f32);
             let count = padded(slots.len());
-            let line = |first: usize| Line(std::array::from_fn(|i| value(first + i)));
+            let line = |first: usize| CacheLine(std::array::from_fn(|i| value(first + i)));
             self.values.extend((0..count).step_by(16).map(line));
             #[cfg(target_arch = "x86_64")]
             if match self.turned {
@@ -356,7 +356,7 @@ impl Blend {
                 false => count >= BLOCK && crate::cpu::arch::x86::avx512::blend::permutes_bytes(),
             } {
                 let plane = |byte: usize, first: usize| {
-                    Line(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))
+                    CacheLine(std::array::from_fn(|i| value(first + i).to_le_bytes()[byte]))
                 };
                 let lines = (0..4).flat_map(|byte| (0..count).step_by(BLOCK).map(move |first| (byte, first)));
                 self.planes.extend(lines.map(|(byte, first)| plane(byte, first)));
@@ -372,8 +372,8 @@ impl Blend {
             threes: range(4),
             ones: range(5),
             root: match root {
-                Found::Exit(leaf) => u16::from(leaf),
-                Found::Group(g) => places[g],
+                GroupChild::Exit(leaf) => u16::from(leaf),
+                GroupChild::Group(g) => places[g],
             },
             exits: (first, count),
             cut,

@@ -17,7 +17,7 @@ use super::{
     build,
     groups::{BLOCK, Blend, LeafValues, MOST_LEAVES, Tree, of},
 };
-use crate::cpu::line::{Line, flat};
+use crate::cpu::cache_line::{CacheLine, flat};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::isa::{Isa, isa};
 use crate::{cost::Machine, forest::Forest, layout::Packed};
@@ -28,7 +28,7 @@ pub(super) const TOGETHER: usize = 4;
 /// What each of some blocks of rows is evaluated in: a constant for each leaf number, then what groups find.
 #[derive(Debug, Default)]
 pub(in crate::cpu) struct Values {
-    pub(super) blocks: [Vec<Line<[u8; BLOCK]>>; TOGETHER],
+    pub(super) blocks: [Vec<CacheLine<[u8; BLOCK]>>; TOGETHER],
 }
 
 /// A tree's leaves, by their numbers.
@@ -42,14 +42,14 @@ pub(in crate::cpu) struct Leaves<'a> {
 
 /// What the numbers that a tree's groups end with stand for.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cpu) enum Exits<'a> {
+pub(in crate::cpu) enum GroupExits<'a> {
     Leaves(Leaves<'a>),
     /// From which walks go on.
     Addresses(&'a [u32]),
 }
 
 /// Room for the values of a tree's leaves.
-pub(in crate::cpu) type Room = Line<[f32; MOST_LEAVES]>;
+pub(in crate::cpu) type Room = CacheLine<[f32; MOST_LEAVES]>;
 
 /// Lends `f` room for what a forest's groups find, which the thread keeps.
 pub(in crate::cpu) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
@@ -125,17 +125,17 @@ impl Blend {
     }
 
     /// The exits of the tree at a position, which is one of them, by number.
-    pub(in crate::cpu) fn exits(&self, position: usize) -> Exits<'_> {
+    pub(in crate::cpu) fn exits(&self, position: usize) -> GroupExits<'_> {
         let tree = self.trees[position].unwrap_or_default();
         let (first, count) = (tree.exits.0 as usize, tree.exits.1 as usize);
         let slots = &self.exits[first..][..count];
         if tree.cut {
-            return Exits::Addresses(slots);
+            return GroupExits::Addresses(slots);
         }
         let (first, lines) = (tree.values as usize, padded(count) / 16);
         let values = self.values.get(first..first + lines).unwrap_or(&[]);
         let planes = of(&self.planes, tree.planes);
-        Exits::Leaves(Leaves { slots, values: LeafValues { singles: flat(values), planes } })
+        GroupExits::Leaves(Leaves { slots, values: LeafValues { singles: flat(values), planes } })
     }
 
     /// Makes room for what groups find.
@@ -143,9 +143,9 @@ impl Blend {
         let together = if self.together() { TOGETHER } else { 1 };
         for blocks in &mut values.blocks[..together] {
             let constants = blocks.len().min(MOST_LEAVES);
-            blocks.resize(self.blocks.max(blocks.len()), Line([0; BLOCK]));
+            blocks.resize(self.blocks.max(blocks.len()), CacheLine([0; BLOCK]));
             for (leaf, block) in blocks.iter_mut().enumerate().take(MOST_LEAVES).skip(constants) {
-                *block = Line([leaf as u8; BLOCK]);
+                *block = CacheLine([leaf as u8; BLOCK]);
             }
         }
     }
@@ -171,7 +171,7 @@ impl Blend {
                 }
                 if self.turned {
                     let (ranks, blocks) = ([ranks.as_ptr()], [blocks.as_mut_ptr()]);
-                    let [Line(numbers)] =
+                    let [CacheLine(numbers)] =
                         crate::cpu::arch::x86::avx2::blend::evaluate(self, tree, ranks, blocks);
                     return numbers;
                 }

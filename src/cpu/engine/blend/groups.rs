@@ -2,7 +2,7 @@
 
 /// Rows that are evaluated together, and bytes of a column of them.
 pub(in crate::cpu) use crate::cost::BLOCK;
-use crate::cpu::line::Line;
+use crate::cpu::cache_line::CacheLine;
 
 /// Leaves of a tree, at most: a leaf's number is a byte.
 pub(super) const MOST_LEAVES: usize = 256;
@@ -29,7 +29,7 @@ impl Split {
 
 /// Full levels of splits above leaves numbered one after the other, level by level.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cpu) struct Bottom<const SPLITS: usize> {
+pub(in crate::cpu) struct LeafGroup<const SPLITS: usize> {
     pub(in crate::cpu) splits: [Split; SPLITS],
     /// The leftmost leaf.
     pub(in crate::cpu) first: u8,
@@ -74,7 +74,7 @@ pub(in crate::cpu) struct Tree {
 pub(in crate::cpu) struct Blend {
     pub(super) trees: Vec<Option<Tree>>,
     /// Of one to three levels.
-    pub(in crate::cpu) bottoms: (Vec<Bottom<1>>, Vec<Bottom<3>>, Vec<Bottom<7>>),
+    pub(in crate::cpu) bottoms: (Vec<LeafGroup<1>>, Vec<LeafGroup<3>>, Vec<LeafGroup<7>>),
     pub(in crate::cpu) sevens: Vec<Group<7, 8>>,
     pub(in crate::cpu) threes: Vec<Group<3, 4>>,
     pub(in crate::cpu) ones: Vec<Group<1, 2>>,
@@ -83,10 +83,10 @@ pub(in crate::cpu) struct Blend {
     /// The exits of all trees, from left to right: slots of leaves, or addresses where the tree is cut.
     pub(super) exits: Vec<u32>,
     /// Their values, where leaves are single values: each tree's padded to a power of two and at least 16.
-    pub(super) values: Vec<Line<[f32; 16]>>,
+    pub(super) values: Vec<CacheLine<[f32; 16]>>,
     /// The same values once more where a machine permutes bytes: of each 64 of a tree's the first bytes, … ; see
     /// [`LeafValues::planes`].
-    pub(super) planes: Vec<Line<[u8; BLOCK]>>,
+    pub(super) planes: Vec<CacheLine<[u8; BLOCK]>>,
     /// Blocks that values take: a constant for each leaf number, and what groups find.
     pub(super) blocks: usize,
     /// Bytes of a block of ranks.
@@ -109,5 +109,5 @@ pub(in crate::cpu) struct LeafValues<'a> {
     /// machine with VBMI, of 32 or 64 on one that has AVX2 and no AVX-512, otherwise none. Bytes are permuted for as many rows as a
     /// register has bytes, values for a quarter of them and out of more registers, or gathered.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(in crate::cpu) planes: &'a [Line<[u8; BLOCK]>],
+    pub(in crate::cpu) planes: &'a [CacheLine<[u8; BLOCK]>],
 }

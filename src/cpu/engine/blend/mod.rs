@@ -11,16 +11,16 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 use super::vectors;
 use super::{
-    Block, BlockEngine, Source, Trees, Wanted,
+    Block, BlockEngine, EngineRequest, Source, Trees,
     vectors::Vectors,
-    walk::{Found, From, MOST_FOUND, Shape, Span},
+    walk::{LeafAddresses, MOST_ADDRESSES, Shape, Span, WalkStarts},
     walks,
 };
 use crate::{
     cost::Machine,
-    cpu::{cached::ranks_fit, engines::Engine, line::Line, rows::Row, sink::Sink, window::Window},
+    cpu::{cache_line::CacheLine, cached::ranks_fit, engines::Engine, rows::Row, sink::Sink, window::Window},
 };
-use evaluate::{Exits, Room, Values};
+use evaluate::{GroupExits, Room, Values};
 use groups::{BLOCK, Blend, LeafValues, MOST_LEAVES};
 
 /// The trees that blends evaluate, by how many of their levels.
@@ -60,8 +60,8 @@ impl Blends {
 }
 
 impl BlockEngine for Blends {
-    fn build(wanted: &Wanted<'_>) -> Option<Self> {
-        let Wanted { plan, forest, packed, .. } = wanted;
+    fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
+        let EngineRequest { plan, forest, packed, .. } = wanted;
         let rows = plan.blend_window().filter(|_| !plan.questions && !wanted.scalar)?;
         if !ranks_fit(rows, forest.features.len()) {
             return None;
@@ -98,7 +98,7 @@ impl BlockEngine for Blends {
             unreachable!("blends serve ranks, in blocks that they were built for");
         };
         let on_in_vectors = self.on_in_vectors.filter(|_| trees.can_be_gathered()).unwrap_or(usize::MAX);
-        let rest = Rest { trees, ranks, engine: rest, on_in_vectors };
+        let rest = FallbackWalks { trees, ranks, engine: rest, on_in_vectors };
         // SAFETY: as promised to this function.
         evaluate::with_values(blend, |values| unsafe { evaluate_trees(blend, &rest, block, values, sink) });
     }
@@ -113,7 +113,7 @@ impl BlockEngine for Blends {
 }
 
 /// What walks trees without blends, and on from where blends end.
-struct Rest<'r> {
+struct FallbackWalks<'r> {
     trees: &'r Trees<'r>,
     ranks: Window<'r, u8>,
     /// Of trees without blends.
@@ -123,10 +123,10 @@ struct Rest<'r> {
     on_in_vectors: usize,
 }
 
-impl Rest<'_> {
+impl FallbackWalks<'_> {
     /// # Safety
     /// As for [`BlockEngine::run`].
-    unsafe fn run<S: Sink>(&self, block: Block, found: &mut Found, sink: S) {
+    unsafe fn run<S: Sink>(&self, block: Block, found: &mut LeafAddresses, sink: S) {
         // SAFETY: as promised to this function.
         unsafe {
             match self.engine {
@@ -147,7 +147,7 @@ impl Rest<'_> {
         row: Span,
         position: usize,
         (exits, numbers): (&[u32], &[u8]),
-        found: &mut Found,
+        found: &mut LeafAddresses,
         sink: S,
     ) {
         let mut addresses = [0; BLOCK];
@@ -155,7 +155,7 @@ impl Rest<'_> {
         for (l, address) in addresses.iter_mut().enumerate() {
             *address = exits[usize::from(numbers[l.min(last)])];
         }
-        let from = From { position, addresses: &addresses };
+        let from = WalkStarts { position, addresses: &addresses };
         // SAFETY: as promised to this function.
         unsafe {
             match row.count >= self.on_in_vectors {
@@ -177,13 +177,13 @@ impl Rest<'_> {
 #[inline(never)]
 unsafe fn evaluate_trees<S: Sink>(
     blend: &Blend,
-    rest: &Rest<'_>,
+    rest: &FallbackWalks<'_>,
     block: Block,
     values: &mut Values,
     sink: S,
 ) {
-    let mut room = Line([0.0; MOST_LEAVES]);
-    let mut found = [0; MOST_FOUND];
+    let mut room = CacheLine([0.0; MOST_LEAVES]);
+    let mut found = [0; MOST_ADDRESSES];
     for t in 0..block.tree.count {
         // SAFETY: as promised to this function.
         unsafe {
@@ -205,20 +205,20 @@ unsafe fn evaluate_trees<S: Sink>(
 #[inline(always)]
 unsafe fn evaluate_tree<S: Sink>(
     blend: &Blend,
-    rest: &Rest<'_>,
+    rest: &FallbackWalks<'_>,
     (row, position): (Span, usize),
-    (values, room, found): (&mut Values, &mut Room, &mut Found),
+    (values, room, found): (&mut Values, &mut Room, &mut LeafAddresses),
     sink: S,
 ) {
     let exits = blend.exits(position);
     let own = match exits {
-        Exits::Leaves(leaves) => sink.values(leaves, room),
-        Exits::Addresses(_) => LeafValues::default(),
+        GroupExits::Leaves(leaves) => sink.values(leaves, room),
+        GroupExits::Addresses(_) => LeafValues::default(),
     };
     let mut take = |first: usize, place: usize, count: usize, numbers: [u8; BLOCK]| {
         let leaves = match exits {
-            Exits::Leaves(leaves) => leaves,
-            Exits::Addresses(exits) => {
+            GroupExits::Leaves(leaves) => leaves,
+            GroupExits::Addresses(exits) => {
                 let row = Span { start: first, step: 1, count };
                 // SAFETY: as promised to this function; a tree's numbers are below its exits.
                 return unsafe { rest.walk_on(row, position, (exits, &numbers[place..]), found, sink) };
@@ -234,7 +234,7 @@ unsafe fn evaluate_tree<S: Sink>(
             }
         }
     };
-    let together = blend.together() && matches!(exits, Exits::Leaves(_));
+    let together = blend.together() && matches!(exits, GroupExits::Leaves(_));
     let mut done = 0;
     while done < row.count {
         let first = row.at(done);

@@ -2,7 +2,7 @@
 
 use super::{
     build,
-    evaluate::{Exits, Leaves, TOGETHER, add, with_values},
+    evaluate::{GroupExits, Leaves, TOGETHER, add, with_values},
     groups::{BLOCK, Blend, LeafValues, TURNED},
 };
 use crate::cpu::arch::portable::blend as portable;
@@ -29,8 +29,8 @@ fn given(blend: &Blend, ranks: &[u8]) -> Vec<u8> {
 /// The leaves of a tree that is not cut.
 fn leaves_of(blend: &Blend) -> Leaves<'_> {
     match blend.exits(0) {
-        Exits::Leaves(leaves) => leaves,
-        Exits::Addresses(_) => panic!("a whole tree is cut"),
+        GroupExits::Leaves(leaves) => leaves,
+        GroupExits::Addresses(_) => panic!("a whole tree is cut"),
     }
 }
 
@@ -107,7 +107,7 @@ fn block(forest: &Forest, random: &mut Seeded) -> (Vec<u8>, Vec<u32>) {
     let ranks: Vec<u8> =
         (0..columns * BLOCK).map(|_| [0, 255, random.below(256) as u8][random.below(3)]).collect();
     let row = |r: usize| (0..columns).map(|c| f32::from(ranks[c * BLOCK + r])).collect::<Vec<_>>();
-    let slots = (0..BLOCK).map(|r| reference::slots(forest, &row(r))[0]).collect();
+    let slots = (0..BLOCK).map(|r| reference::leaf_slots(forest, &row(r))[0]).collect();
     (ranks, slots)
 }
 
@@ -254,11 +254,11 @@ fn a_cut_tree_leaves_off_where_the_row_has_come() {
                 for (r, slot) in slots.iter().enumerate() {
                     let number = usize::from(numbers[r]);
                     let mut at = match blend.exits(0) {
-                        Exits::Leaves(leaves) => {
+                        GroupExits::Leaves(leaves) => {
                             assert_eq!(leaves.slots[number], *slot);
                             continue;
                         }
-                        Exits::Addresses(addresses) => addresses[number],
+                        GroupExits::Addresses(addresses) => addresses[number],
                     };
                     while let PackedNode::Split { feature, predicate, missing, .. } =
                         packed.nodes[at as usize]

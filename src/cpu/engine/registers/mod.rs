@@ -9,7 +9,7 @@ mod build;
 #[cfg(test)]
 mod tests;
 
-use super::{Block, BlockEngine, Source, Trees, Wanted};
+use super::{Block, BlockEngine, EngineRequest, Source, Trees};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::arch::x86::avx512::registers as kernel;
 use crate::cpu::{
@@ -85,7 +85,7 @@ impl Registers {
 }
 
 impl BlockEngine for Registers {
-    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+    fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let able = wanted.few_rows && !wanted.scalar;
         if able { Self::new(wanted.forest, wanted.order) } else { None }
     }

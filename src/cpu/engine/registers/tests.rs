@@ -74,7 +74,7 @@ fn tiles_lead_where_splits_lead() {
                 n => n as f32 - 1.0 + if r % 2 == 0 { 0.0 } else { 0.5 },
             };
             let row: Vec<f32> = (0..columns).map(value).collect();
-            let slots = reference::slots(&forest, &row);
+            let slots = reference::leaf_slots(&forest, &row);
             for (position, t) in order.iter().enumerate() {
                 let (slot, tiles) = walk(&few, position, &row);
                 assert_eq!(slot, slots[*t as usize]);

@@ -2,9 +2,9 @@
 
 pub(in crate::cpu) mod tables;
 
-use super::{Block, BlockEngine, Source, Trees, Wanted};
+use super::{Block, BlockEngine, EngineRequest, Source, Trees};
 #[cfg(target_arch = "x86_64")]
-use super::{hand_over, walk::MOST_FOUND};
+use super::{hand_over, walk::MOST_ADDRESSES};
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::arch::x86::tiles as kernel;
 use crate::{
@@ -26,7 +26,7 @@ pub(in crate::cpu) struct TileWalks {
 }
 
 impl BlockEngine for TileWalks {
-    fn build(wanted: &Wanted<'_>) -> Option<Self> {
+    fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         let tiled = matches!(wanted.nodes, Encoded::Tiled(_)) && !wanted.plan.questions;
         (tiled && isa() >= Isa::Avx2 && !wanted.scalar)
             .then(|| Self { row: Machine::here().walk.one * wanted.nodes.steps() as f64 })
@@ -56,7 +56,7 @@ impl BlockEngine for TileWalks {
         match (trees.nodes, source.singles()) {
             (Encoded::Tiled(tiles), Some(rows)) => {
                 // SAFETY: the engine serves the block, and no tile asks a question; otherwise as promised to this function.
-                hand_over(block, 0, &mut [0; MOST_FOUND], sink, &mut |row, tree, found| unsafe {
+                hand_over(block, 0, &mut [0; MOST_ADDRESSES], sink, &mut |row, tree, found| unsafe {
                     kernel::block(tiles, rows, row, tree, block.shape, found);
                 });
             }

@@ -2,7 +2,7 @@
 //! outcome of their compares leads to (Treebeard, section 5.1).
 
 use crate::cpu::{
-    engine::walk::Walkable,
+    engine::walk::NodeStore,
     nodes::{Compare, LEAF, Node, Splits},
     rows::{Read, Row, Rows},
 };
@@ -12,12 +12,12 @@ use crate::{
 };
 
 /// Places for splits in a line.
-const LINE: usize = 8;
+const BLOCK_COLUMNS: usize = 8;
 
 /// Eight places for splits: of `f32` a line of the cache, so that no tile lies across two.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line<C>([Node<C>; LINE]);
+struct CacheLine<C>([Node<C>; BLOCK_COLUMNS]);
 
 /// What follows a tile.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ const HOP: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Tiles<C> {
     /// The splits, tile after tile, each in level order. Places without one send everything left.
-    lines: Vec<Line<C>>,
+    lines: Vec<CacheLine<C>>,
     /// Places of a tile: 2, 4 or 8.
     width: usize,
     heads: Vec<Head>,
@@ -57,11 +57,12 @@ impl<C: Compare> Tiles<C> {
     pub(in crate::cpu) fn new(forest: &Forest, packed: &Packed) -> Self {
         let mut splits = Splits::new(forest);
         let most = packed.children.tile();
-        let width = most.next_power_of_two().clamp(2, LINE as u32) as usize;
+        let width = most.next_power_of_two().clamp(2, BLOCK_COLUMNS as u32) as usize;
         let linked = matches!(packed.children, Children::TilesLinked { .. });
         let is_leaf = |n: &PackedNode| matches!(n, PackedNode::Leaf { .. });
         let there = if linked { packed.nodes.partition_point(|n| !is_leaf(n)) } else { packed.nodes.len() };
-        let mut lines = vec![Line([Node::still(); LINE]); (there * width).div_ceil(LINE)];
+        let mut lines =
+            vec![CacheLine([Node::still(); BLOCK_COLUMNS]); (there * width).div_ceil(BLOCK_COLUMNS)];
         let mut heads = Vec::with_capacity(there);
         let mut shapes: Vec<Shape> = Vec::new();
         let mut known = std::collections::HashMap::new();
@@ -71,7 +72,7 @@ impl<C: Compare> Tiles<C> {
                     let inside = &packed.inside[first as usize..][..shape.nodes() as usize];
                     for (place, split) in inside.iter().enumerate().take(width) {
                         let at = address * width + place;
-                        lines[at / LINE].0[at % LINE] = splits.node(split);
+                        lines[at / BLOCK_COLUMNS].0[at % BLOCK_COLUMNS] = splits.node(split);
                     }
                     let number = *known.entry(shape).or_insert_with(|| {
                         shapes.push(shape);
@@ -155,7 +156,7 @@ impl<C: Compare> std::fmt::Display for Tiles<C> {
     }
 }
 
-impl<C: Compare> Walkable for Tiles<C> {
+impl<C: Compare> NodeStore for Tiles<C> {
     type Compare = C;
     const HOLDS: bool = false;
 

@@ -4,8 +4,8 @@ use std::arch::aarch64::*;
 
 use super::{LANES, four, load as load_16};
 use crate::cpu::{
-    engine::blend::groups::{BLOCK, Blend, Bottom, Group, Split, Tree, of},
-    line::Line,
+    cache_line::CacheLine,
+    engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
 };
 
 /// 64 rows.
@@ -43,7 +43,7 @@ pub(in crate::cpu) unsafe fn evaluate(
     blend: &Blend,
     tree: &Tree,
     ranks: *const u8,
-    values: *mut Line<[u8; BLOCK]>,
+    values: *mut CacheLine<[u8; BLOCK]>,
 ) -> [u8; BLOCK] {
     // SAFETY: as promised to this function, here and below.
     let column = |split: &Split| unsafe { load(ranks.add(split.column as usize)) };
@@ -55,7 +55,7 @@ pub(in crate::cpu) unsafe fn evaluate(
     // SAFETY: as above.
     let value = |block: u16| unsafe { load(values.add(usize::from(block)).cast()) };
     // SAFETY: as above.
-    let store = |block: u16, v: Rows| unsafe { values.add(usize::from(block)).write(Line(bytes(v))) };
+    let store = |block: u16, v: Rows| unsafe { values.add(usize::from(block)).write(CacheLine(bytes(v))) };
     let from = |v: Rows, first: u8| v.map(|v| vaddq_u8(v, vdupq_n_u8(first)));
     if tree.levels.0 != tree.levels.1 {
         let mut found = [vdupq_n_u8(0); 4];
@@ -68,14 +68,14 @@ pub(in crate::cpu) unsafe fn evaluate(
         }
         return bytes(found);
     }
-    for Bottom { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
+    for LeafGroup { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
         store(*out, pair(left(&s[0]), first.wrapping_add(1)));
     }
-    for Bottom { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
+    for LeafGroup { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
         let found = choose(left(&s[0]), pair(left(&s[1]), 1), pair(left(&s[2]), 3));
         store(*out, from(found, *first));
     }
-    for Bottom { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
+    for LeafGroup { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
         let a = choose(left(&s[1]), pair(left(&s[3]), 1), pair(left(&s[4]), 3));
         let b = choose(left(&s[2]), pair(left(&s[5]), 5), pair(left(&s[6]), 7));
         store(*out, from(choose(left(&s[0]), a, b), *first));

@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 
 use super::LANES;
-use crate::cpu::{ranking::line::LineOf, window::BLOCK};
+use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
 
 /// Rows of which a column's values are written together: a line of the cache.
 const ROWS: usize = 16;
@@ -17,15 +17,16 @@ pub(in crate::cpu) unsafe fn columns(
     rows: &[*const f32; BLOCK],
     count: usize,
     columns: usize,
-    lines: &[LineOf],
+    column_blocks: &[ColumnBlock],
     into: &mut [f32],
 ) {
-    let base = lines[0].first as usize;
+    let base = column_blocks[0].first as usize;
     let (sixteens, _) = rows.as_chunks::<ROWS>();
     for (rows, begin) in sixteens.iter().zip((0..count).step_by(ROWS)) {
-        for line in lines {
+        for column_block in column_blocks {
             for quarter in (0..16).step_by(LANES) {
-                let (first, wanted) = (line.first as usize + quarter, line.wanted >> quarter & 0xf);
+                let (first, wanted) =
+                    (column_block.first as usize + quarter, column_block.wanted >> quarter & 0xf);
                 if wanted == 0 {
                     continue;
                 }

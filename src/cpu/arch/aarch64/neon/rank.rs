@@ -4,11 +4,11 @@ use std::arch::aarch64::*;
 
 use super::{LANES, four, load};
 use crate::cpu::{
-    line::Line,
+    cache_line::CacheLine,
     ranking::count::FAN,
     ranking::search::{
-        BLOCK, Coded, Columns, MOST_LEVELS, Missing, Search, Searched, by_levels, each_level, first_of,
-        lines_of,
+        BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, Search, by_levels, each_level,
+        first_of, lines_of,
     },
 };
 
@@ -18,8 +18,8 @@ const NEAR: u32 = 6;
 /// Writes how many thresholds are at most each value, a column after the other.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) fn ranks(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
+    pivots: &[CacheLine<[f32; FAN]>],
+    columns: &[ColumnSearch],
     values: Columns<&[f32]>,
     mut out: Columns<&mut [u8]>,
 ) {
@@ -102,7 +102,7 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
 
 /// The bits of a table at 64 codes.
 #[target_feature(enable = "neon")]
-pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) {
+pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
     let [low, high] = [0, 1].map(|half| load(&table.as_chunks().0[half]));
     let codes = codes.byte.as_chunks().0.iter().zip(codes.bit.as_chunks().0);
     for ((byte, bit), out) in codes.zip(out.as_chunks_mut().0) {

@@ -5,31 +5,31 @@
 
 use std::arch::x86_64::*;
 
-use super::{GROUPS, LANES, Lanes, Rule8, next as step};
+use super::{GROUPS, LANES, Lanes, WalkRule8, next as step};
 use crate::cpu::{
-    engine::walk::{Found, MOST_FOUND, Span},
+    engine::walk::{LeafAddresses, MOST_ADDRESSES, Span},
     nodes::{LEAF, Nodes},
     rows::Rows,
 };
 
 // Trees go eight at a time, the last ones with others beside them.
-const _: () = assert!(MOST_FOUND.is_multiple_of(LANES));
+const _: () = assert!(MOST_ADDRESSES.is_multiple_of(LANES));
 
-/// Puts the leaves that a row comes to in trees, at most [`MOST_FOUND`] of them side by side, into `found`. Eight registers of eight trees
+/// Puts the leaves that a row comes to in trees, at most [`MOST_ADDRESSES`] of them side by side, into `found`. Eight registers of eight trees
 /// advance together; whose trees have all come to their leaves goes on with the next eight.
 ///
 /// # Safety
 /// AVX2; [`fits`](crate::cpu::arch::x86::fits); `tree.step` is 1; otherwise as for [`super::block`].
 #[target_feature(enable = "avx2")]
-pub(in crate::cpu) unsafe fn row<R: Rule8>(
+pub(in crate::cpu) unsafe fn row<R: WalkRule8>(
     nodes: &Nodes<R>,
     rows: &Rows<'_>,
     row: usize,
     tree: Span,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     let (first, count) = (tree.start, tree.count);
-    assert!(count <= MOST_FOUND);
+    assert!(count <= MOST_ADDRESSES);
     let lanes = Lanes { data: rows.from(row).as_ptr(), offsets: _mm256_setzero_si256() };
     let stride = _mm256_set1_epi32(nodes.stride as i32);
     let leaf = _mm256_set1_epi32(LEAF as i32);

@@ -7,8 +7,8 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    engine::blend::groups::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
-    line::Line,
+    cache_line::CacheLine,
+    engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, LeafValues, Split, Tree, of},
 };
 
 /// 64 rows.
@@ -71,9 +71,9 @@ pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut Line<[u8; BLOCK]>; R],
-) -> [Line<[u8; BLOCK]>; R] {
-    let mut numbers = [Line([0; BLOCK]); R];
+    values: [*mut CacheLine<[u8; BLOCK]>; R],
+) -> [CacheLine<[u8; BLOCK]>; R] {
+    let mut numbers = [CacheLine([0; BLOCK]); R];
     // SAFETY: as promised to this function.
     unsafe {
         let left = |split: &Split, r: usize| left(split, ranks[r]);
@@ -93,18 +93,18 @@ pub(in crate::cpu) unsafe fn evaluate<const R: usize>(
             }
             return numbers;
         }
-        for Bottom { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
             for r in 0..R {
                 put(*out, r, from(pair(left(&s[0], r), 1), *first));
             }
         }
-        for Bottom { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
             for r in 0..R {
                 let found = choose(left(&s[0], r), pair(left(&s[1], r), 1), pair(left(&s[2], r), 3));
                 put(*out, r, from(found, *first));
             }
         }
-        for Bottom { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
             for r in 0..R {
                 let a = choose(left(&s[1], r), pair(left(&s[3], r), 1), pair(left(&s[4], r), 3));
                 let b = choose(left(&s[2], r), pair(left(&s[5], r), 5), pair(left(&s[6], r), 7));
@@ -147,7 +147,7 @@ pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut Line<[u8; BLOCK]>; R],
+    values: [*mut CacheLine<[u8; BLOCK]>; R],
     own: LeafValues<'_>,
     sums: &mut [f32],
 ) {
@@ -162,7 +162,7 @@ pub(in crate::cpu) unsafe fn add_up<const R: usize>(
 /// AVX2; a block is there.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn load(block: *const Line<[u8; BLOCK]>) -> Rows {
+unsafe fn load(block: *const CacheLine<[u8; BLOCK]>) -> Rows {
     let block: *const __m256i = block.cast();
     // SAFETY: as promised to this function; a block is two registers.
     unsafe { [_mm256_loadu_si256(block), _mm256_loadu_si256(block.add(1))] }
@@ -172,7 +172,7 @@ unsafe fn load(block: *const Line<[u8; BLOCK]>) -> Rows {
 /// AVX2; there is room for a block.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn store(rows: Rows, block: *mut Line<[u8; BLOCK]>) {
+unsafe fn store(rows: Rows, block: *mut CacheLine<[u8; BLOCK]>) {
     let block: *mut __m256i = block.cast();
     // SAFETY: as promised to this function; a block is two registers.
     unsafe {
@@ -225,7 +225,7 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sum
 #[target_feature(enable = "avx2")]
 fn add_bytes<const TABLES: usize>(
     numbers: &[u8; BLOCK],
-    planes: [&Line<[u8; BLOCK]>; 4],
+    planes: [&CacheLine<[u8; BLOCK]>; 4],
     sums: &mut [f32],
 ) -> usize {
     // Half a register ends as rows that stand eight apart, so they begin there.

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::copy::{LANES, ask, sixteens};
-use crate::cpu::{ranking::line::LineOf, window::BLOCK};
+use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
 
 /// # Safety
 /// AVX2; otherwise as for [`columns`](super::super::columns).
@@ -12,16 +12,17 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
     rows: &[*const f32; BLOCK],
     count: usize,
     columns: usize,
-    lines: &[LineOf],
+    column_blocks: &[ColumnBlock],
     into: &mut [f32],
 ) {
     const HALF: usize = LANES / 2;
-    let base = lines[0].first;
+    let base = column_blocks[0].first;
     for (begin, rows) in sixteens(rows, count) {
-        for line in lines {
-            ask(rows, line);
+        for column_block in column_blocks {
+            ask(rows, column_block);
             for half in [0, HALF] {
-                let (first, wanted) = (line.first as usize + half, line.wanted >> half & 0xff);
+                let (first, wanted) =
+                    (column_block.first as usize + half, column_block.wanted >> half & 0xff);
                 if wanted == 0 {
                     continue;
                 }
@@ -51,20 +52,20 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
     }
 }
 
-/// Eight rows from `first` on, of eight values from `line` on, to columns. Not by closures that `map` calls: nothing of this machine is
+/// Eight rows from `first` on, of eight values from `column_block` on, to columns. Not by closures that `map` calls: nothing of this machine is
 /// compiled into those.
 ///
 /// # Safety
 /// AVX2; the rows have eight values there.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn eight(row: &[*const f32; LANES], first: usize, line: usize) -> [__m256; 8] {
+unsafe fn eight(row: &[*const f32; LANES], first: usize, column_block: usize) -> [__m256; 8] {
     let mut columns = [_mm256_setzero_ps(); 8];
     for half in 0..2 {
         // Half of a row each: in the lower half of a register a row's, in the upper one that of the row four on.
         let mut a = [_mm256_setzero_ps(); 4];
         for (r, a) in a.iter_mut().enumerate() {
-            let from = line + 4 * half;
+            let from = column_block + 4 * half;
             // SAFETY: as promised to this function.
             let (low, high) = unsafe {
                 (_mm_loadu_ps(row[first + r].add(from)), _mm_loadu_ps(row[first + r + 4].add(from)))

@@ -4,10 +4,10 @@ use std::arch::x86_64::*;
 
 use super::super::layers::places;
 use crate::cpu::{
-    line::Line,
+    cache_line::CacheLine,
     ranking::{
-        line::{BLOCK, LINE, LineOf, Reached},
-        search::Layered,
+        column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, ThresholdMasks},
+        search::LayeredColumn,
     },
 };
 
@@ -17,11 +17,11 @@ use crate::cpu::{
 pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
     rows: &[*const f32; BLOCK],
     most: usize,
-    line: LineOf,
-    layers: &[Line<[f32; LINE]>],
-    reached: &mut [Reached],
+    column_block: ColumnBlock,
+    layers: &[CacheLine<[f32; BLOCK_COLUMNS]>],
+    reached: &mut [ThresholdMasks],
 ) {
-    const HALF: usize = LINE / 2;
+    const HALF: usize = BLOCK_COLUMNS / 2;
     let layers: &[_; L] = layers.first_chunk().expect("so many layers");
     let reached: &mut [_; L] = reached.first_chunk_mut().expect("a place for each");
     for half in 0..2 {
@@ -34,10 +34,10 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
         let left = most.saturating_sub(half * HALF).min(HALF);
         let there = _mm256_cmpgt_epi32(_mm256_set1_epi32(left as i32), lanes);
         for (r, row) in rows.iter().enumerate() {
-            if let Some(ahead) = line.ahead.filter(|_| half == 0) {
+            if let Some(ahead) = column_block.ahead.filter(|_| half == 0) {
                 _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
             }
-            let from = row.wrapping_add(line.first as usize + half * HALF);
+            let from = row.wrapping_add(column_block.first as usize + half * HALF);
             let values = match left {
                 // SAFETY: the row has these columns.
                 HALF => unsafe { _mm256_loadu_ps(from) },
@@ -58,8 +58,8 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
 /// Ranks of columns, by the layers that their values reach.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) fn add_up(
-    columns: &[Layered],
-    reached: &[Reached],
+    columns: &[LayeredColumn],
+    reached: &[ThresholdMasks],
     out: &mut [u8],
     apart: usize,
 ) {

@@ -13,18 +13,18 @@ pub(super) mod tiles;
 
 use std::arch::x86_64::*;
 
-use super::Together;
+use super::RowSpans;
 use crate::{
     cpu::{
-        engine::walk::{Found, From, Shape, Span},
+        engine::walk::{LeafAddresses, Shape, Span, WalkStarts},
         nodes::{
-            FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
-            Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, TOP_LEVELS_8,
+            DepthFirstNode, FEATURE, LEAF, LinkedNode, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS,
+            RankNode, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, TOP_LEVELS_8, WalkRule,
         },
         rows::{Row, Rows},
         window::{BLOCK, Window},
     },
-    plan::Rest,
+    plan::Remainder,
 };
 
 /// Rows in a register.
@@ -44,7 +44,7 @@ pub(in crate::cpu) struct Lanes<T> {
 }
 
 /// Where rows are read from.
-pub(in crate::cpu) trait Source8: Together {
+pub(in crate::cpu) trait Source8: RowSpans {
     /// What rows are made of.
     type Value8: Copy;
     /// Whether [`Source8::column8`] loads.
@@ -160,7 +160,7 @@ fn count(begin: usize) -> __m256i {
 
 /// A node a lane.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Gathered {
+pub(in crate::cpu) struct LaneNodes {
     threshold: __m256,
     /// Flags.
     meta: __m256i,
@@ -172,12 +172,12 @@ pub(in crate::cpu) struct Gathered {
 }
 
 /// A layout rule with a step of eight lanes.
-pub(in crate::cpu) trait Rule8: Rule<Compare = f32> {
+pub(in crate::cpu) trait WalkRule8: WalkRule<Compare = f32> {
     /// Of the nodes from there on those at these addresses, in a tree with this constant, of a layout with this stride.
     ///
     /// # Safety
     /// AVX2; addresses are reachable.
-    unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, stride: __m256i) -> Gathered;
+    unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, stride: __m256i) -> LaneNodes;
 }
 
 /// The words at `base` and behind them, `SCALE x index` bytes on.
@@ -197,35 +197,35 @@ unsafe fn pairs<const SCALE: i32>(base: *const i32, index: __m256i) -> (__m256, 
     }
 }
 
-impl Rule8 for Node {
+impl WalkRule8 for Node {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, apart: __m256i) -> Gathered {
+    unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, apart: __m256i) -> LaneNodes {
         // SAFETY: addresses are in range; a node is a threshold and its flags, eight bytes.
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm256_and_si256(meta, _mm256_set1_epi32(FEATURE as i32));
         let left = _mm256_add_epi32(_mm256_add_epi32(at, at), constant);
-        Gathered { threshold, meta, column, left, apart }
+        LaneNodes { threshold, meta, column, left, apart }
     }
 }
 
-impl Rule8 for ShortNode {
+impl WalkRule8 for ShortNode {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> Gathered {
+    unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> LaneNodes {
         // SAFETY: addresses are in range; a node is eight bytes.
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm256_srli_epi32::<{ SHORT_SHIFT as i32 }>(meta);
         let column = _mm256_and_si256(column, _mm256_set1_epi32(SHORT_FEATURE as i32));
         let way = _mm256_and_si256(meta, _mm256_set1_epi32(SHORT_LINK as i32));
-        Gathered { threshold, meta, column, left: _mm256_add_epi32(at, way), apart }
+        LaneNodes { threshold, meta, column, left: _mm256_add_epi32(at, way), apart }
     }
 }
 
-impl Rule8 for RankNode {
+impl WalkRule8 for RankNode {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> Gathered {
+    unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> LaneNodes {
         // SAFETY: addresses are in range; a node is four bytes.
         let word = unsafe { _mm256_i32gather_epi32::<4>(nodes.cast(), at) };
         let threshold = _mm256_cvtepi32_ps(_mm256_srli_epi32::<{ RANK_SHIFTS[0] as i32 }>(word));
@@ -234,14 +234,14 @@ impl Rule8 for RankNode {
         let leaf = _mm256_slli_epi32::<{ RANK_LEAF_SHIFT as i32 }>(word);
         let meta = _mm256_and_si256(leaf, _mm256_set1_epi32(LEAF as i32));
         let left = _mm256_add_epi32(at, _mm256_and_si256(word, mask));
-        Gathered { threshold, meta, column, left, apart }
+        LaneNodes { threshold, meta, column, left, apart }
     }
 }
 
-impl Rule8 for LinkedNode {
+impl WalkRule8 for LinkedNode {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> Gathered {
+    unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> LaneNodes {
         let base: *const i32 = nodes.cast();
         // A node is a threshold, its flags and a link, twelve bytes.
         let index = _mm256_add_epi32(_mm256_add_epi32(at, at), at);
@@ -249,18 +249,18 @@ impl Rule8 for LinkedNode {
         let ((threshold, meta), left) =
             unsafe { (pairs::<4>(base, index), _mm256_i32gather_epi32::<4>(base.add(2), index)) };
         let column = _mm256_and_si256(meta, _mm256_set1_epi32(FEATURE as i32));
-        Gathered { threshold, meta, column, left, apart }
+        LaneNodes { threshold, meta, column, left, apart }
     }
 }
 
-impl<N: Rule8> Rule8 for Near<N> {
+impl<N: WalkRule8> WalkRule8 for DepthFirstNode<N> {
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, apart: __m256i) -> Gathered {
-        // SAFETY: as promised to this function; a `Near` is what it holds.
+    unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, apart: __m256i) -> LaneNodes {
+        // SAFETY: as promised to this function; a `DepthFirstNode` is what it holds.
         let named = unsafe { N::gather8(nodes.cast(), at, constant, apart) };
         let left = _mm256_add_epi32(at, _mm256_set1_epi32(1));
-        Gathered { left, apart: _mm256_sub_epi32(named.left, left), ..named }
+        LaneNodes { left, apart: _mm256_sub_epi32(named.left, left), ..named }
     }
 }
 
@@ -280,7 +280,7 @@ fn right(x: __m256, threshold: __m256, meta: __m256i) -> __m256i {
 /// AVX2; the columns are the rows'.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn next<F: Source8>(node: Gathered, rows: Lanes<F::Value8>) -> __m256i {
+unsafe fn next<F: Source8>(node: LaneNodes, rows: Lanes<F::Value8>) -> __m256i {
     // SAFETY: as promised to this function.
     let x = unsafe { F::values8(node.column, rows) };
     let right = right(x, node.threshold, node.meta);
@@ -291,13 +291,13 @@ unsafe fn next<F: Source8>(node: Gathered, rows: Lanes<F::Value8>) -> __m256i {
 ///
 /// # Safety
 /// AVX2; otherwise as for [`super::block`].
-pub(super) unsafe fn block<R: Rule8, F: Source8>(
+pub(super) unsafe fn block<R: WalkRule8, F: Source8>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
     tree: Span,
     shape: Shape,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     let mut ends = [0; ALL];
     for (t, found) in found.chunks_exact_mut(row.count.max(1)).enumerate().take(tree.count) {
@@ -317,12 +317,12 @@ pub(super) unsafe fn block<R: Rule8, F: Source8>(
 ///
 /// # Safety
 /// AVX2; otherwise as for [`super::walk_on`].
-pub(super) unsafe fn walk_on<R: Rule8, F: Source8>(
+pub(super) unsafe fn walk_on<R: WalkRule8, F: Source8>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
-    from: From<'_>,
-    found: &mut Found,
+    from: WalkStarts<'_>,
+    found: &mut LeafAddresses,
 ) {
     let mut ends: [u32; ALL] = from.addresses.try_into().expect("64 addresses");
     // SAFETY: as promised to this function.
@@ -339,7 +339,7 @@ struct Walks<'a, R, T> {
     groups: usize,
 }
 
-impl<'a, R: Rule8, T> Walks<'a, R, T> {
+impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
     /// # Safety
     /// AVX2; the rows, a first and how many, are there.
     #[inline]
@@ -364,7 +364,7 @@ impl<'a, R: Rule8, T> Walks<'a, R, T> {
     /// AVX2; addresses are reachable.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn gather(&self, at: __m256i) -> Gathered {
+    unsafe fn gather(&self, at: __m256i) -> LaneNodes {
         // SAFETY: as promised to this function.
         unsafe { R::gather8(self.nodes.nodes.as_ptr(), at, self.constant, self.stride) }
     }
@@ -502,7 +502,7 @@ impl Registers {
 /// As for [`block`]; the source's columns are loaded.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn top<R: Rule8, F: Source8>(
+unsafe fn top<R: WalkRule8, F: Source8>(
     walks: &Walks<'_, R, F::Value8>,
     position: usize,
     steps: u32,
@@ -556,7 +556,7 @@ unsafe fn top<R: Rule8, F: Source8>(
 /// # Safety
 /// As for [`block`].
 #[target_feature(enable = "avx2")]
-unsafe fn walk<R: Rule8, F: Source8>(
+unsafe fn walk<R: WalkRule8, F: Source8>(
     nodes: &Nodes<R>,
     position: usize,
     rows: F,
@@ -565,7 +565,7 @@ unsafe fn walk<R: Rule8, F: Source8>(
     found: &mut [u32; ALL],
 ) {
     let (steps, rest) = match shape.rest {
-        Rest::Counted => (nodes.depths[position], Rest::Nothing),
+        Remainder::Counted => (nodes.depths[position], Remainder::Nothing),
         // Where leaves hold, the tree's own depth bounds its walks.
         rest if R::HOLDS => (shape.steps.min(nodes.depths[position]), rest),
         rest => (shape.steps, rest),
@@ -576,7 +576,7 @@ unsafe fn walk<R: Rule8, F: Source8>(
         let walks = Walks::new(nodes, position, rows, row);
         let taken = if F::LOADED { top::<R, F>(&walks, position, steps, &mut at) } else { 0 };
         walks.steps::<F>(steps.saturating_sub(taken), &mut at);
-        if rest == Rest::UntilLeaf {
+        if rest == Remainder::UntilLeaf {
             walks.until_leaf::<F>(&mut at);
         }
     }
@@ -588,7 +588,7 @@ unsafe fn walk<R: Rule8, F: Source8>(
 /// # Safety
 /// As for [`walk_on`].
 #[target_feature(enable = "avx2")]
-unsafe fn walk_from<R: Rule8, F: Source8>(
+unsafe fn walk_from<R: WalkRule8, F: Source8>(
     nodes: &Nodes<R>,
     position: usize,
     rows: F,

@@ -4,11 +4,12 @@ use std::arch::x86_64::*;
 
 use super::super::rank::pairs_of;
 use crate::cpu::{
-    line::Line,
+    cache_line::CacheLine,
     ranking::{
         count::FAN,
         search::{
-            BLOCK, Coded, Columns, Missing, Search, Searched, by_levels, each_level, first_of, lines_of,
+            BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, by_levels, each_level, first_of,
+            lines_of,
         },
     },
 };
@@ -16,8 +17,8 @@ use crate::cpu::{
 /// Each column's 64 rows.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) fn each(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
+    pivots: &[CacheLine<[f32; FAN]>],
+    columns: &[ColumnSearch],
     values: Columns<&[f32]>,
     mut out: Columns<&mut [u8]>,
 ) {
@@ -106,7 +107,7 @@ fn in_order(mut word: __m256i) -> __m256i {
 
 /// The bits of a table at 64 codes.
 #[target_feature(enable = "avx2")]
-pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) {
+pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
     for i in 0..2 {
         // SAFETY: a table is twice sixteen bytes, codes and what is made of them are twice 32.
         unsafe {

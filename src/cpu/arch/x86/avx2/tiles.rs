@@ -6,10 +6,10 @@ use super::super::tiles::{MOST, Walks, kernels};
 use crate::{
     cpu::{
         engine::tiles::tables::Tiles,
-        engine::walk::{Shape, Walkable},
+        engine::walk::{NodeStore, Shape},
         nodes::{FEATURE, Node},
     },
-    plan::Rest,
+    plan::Remainder,
 };
 
 kernels!("avx2", 8);

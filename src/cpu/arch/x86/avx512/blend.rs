@@ -3,9 +3,9 @@
 use std::arch::x86_64::*;
 
 use crate::cpu::{
-    engine::blend::groups::{BLOCK, Blend, Bottom, Group, LeafValues, Split, Tree, of},
+    cache_line::CacheLine,
+    engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, LeafValues, Split, Tree, of},
     isa::{Isa, isa},
-    line::Line,
 };
 
 /// Whether the machine has what the kernels here need.
@@ -62,7 +62,7 @@ unsafe fn evaluate<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut Line<[u8; BLOCK]>; R],
+    values: [*mut CacheLine<[u8; BLOCK]>; R],
 ) -> [__m512i; R] {
     let numbers = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| _mm512_set1_epi8(n));
     let [zero, one, two, three, four, five, six, seven] = numbers.map(|n| [kept(n); R]);
@@ -92,15 +92,15 @@ unsafe fn evaluate<const R: usize>(
             }
             return found;
         }
-        for Bottom { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
             store(*out, from(choose(right(&s[0]), zero, one), *first));
         }
-        for Bottom { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
             let a = choose(right(&s[1]), zero, one);
             let b = choose(right(&s[2]), two, three);
             store(*out, from(choose(right(&s[0]), a, b), *first));
         }
-        for Bottom { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
             let a = choose(right(&s[3]), zero, one);
             let b = choose(right(&s[4]), two, three);
             let l = choose(right(&s[1]), a, b);
@@ -160,7 +160,7 @@ pub(in crate::cpu) unsafe fn numbers(
     blend: &Blend,
     tree: &Tree,
     ranks: *const u8,
-    values: *mut Line<[u8; BLOCK]>,
+    values: *mut CacheLine<[u8; BLOCK]>,
 ) -> [u8; BLOCK] {
     let mut numbers = [0; BLOCK];
     // SAFETY: as promised to this function; 64 bytes have the room of 64 bytes.
@@ -181,7 +181,7 @@ pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     blend: &Blend,
     tree: &Tree,
     ranks: [*const u8; R],
-    values: [*mut Line<[u8; BLOCK]>; R],
+    values: [*mut CacheLine<[u8; BLOCK]>; R],
     own: LeafValues<'_>,
     sums: &mut [f32],
 ) {
@@ -236,7 +236,11 @@ unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums
 /// # Safety
 /// [`permutes_bytes`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi")]
-unsafe fn add_bytes<const EACH: usize>(numbers: __m512i, planes: &[Line<[u8; BLOCK]>], sums: &mut [f32]) {
+unsafe fn add_bytes<const EACH: usize>(
+    numbers: __m512i,
+    planes: &[CacheLine<[u8; BLOCK]>],
+    sums: &mut [f32],
+) {
     assert!(planes.len() >= 4 * EACH);
     // A quarter of a register ends as rows that stand sixteen apart, so they begin there.
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::super::copy::{LANES, ask, sixteens};
-use crate::cpu::{ranking::line::LineOf, window::BLOCK};
+use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
 
 /// # Safety
 /// AVX-512 F and DQ; otherwise as for [`columns`](super::super::columns).
@@ -12,22 +12,23 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
     rows: &[*const f32; BLOCK],
     count: usize,
     columns: usize,
-    lines: &[LineOf],
+    column_blocks: &[ColumnBlock],
     into: &mut [f32],
 ) {
-    let base = lines[0].first;
+    let base = column_blocks[0].first;
     for (begin, rows) in sixteens(rows, count) {
-        for line in lines {
-            ask(rows, line);
-            let there = (((1u32 << line.most(columns)) - 1) & 0xffff) as __mmask16;
+        for column_block in column_blocks {
+            ask(rows, column_block);
+            let there = (((1u32 << column_block.most(columns)) - 1) & 0xffff) as __mmask16;
             let mut values = [_mm512_setzero_si512(); LANES];
             for (values, row) in values.iter_mut().zip(rows) {
                 // SAFETY: the mask keeps to the row's columns.
-                *values = unsafe { _mm512_maskz_loadu_epi32(there, row.add(line.first as usize).cast()) };
+                *values =
+                    unsafe { _mm512_maskz_loadu_epi32(there, row.add(column_block.first as usize).cast()) };
             }
-            let place = (line.first - base) as usize * BLOCK + begin;
+            let place = (column_block.first - base) as usize * BLOCK + begin;
             for (c, column) in transposed(values).into_iter().enumerate() {
-                if line.wanted >> c & 1 == 1 {
+                if column_block.wanted >> c & 1 == 1 {
                     // SAFETY: a wanted column has its block.
                     unsafe { _mm512_storeu_si512(into.as_mut_ptr().add(place + c * BLOCK).cast(), column) };
                 }

@@ -4,10 +4,10 @@ use std::arch::x86_64::*;
 
 use super::{super::layers::places, LANES};
 use crate::cpu::{
-    line::Line,
+    cache_line::CacheLine,
     ranking::{
-        line::{BLOCK, LINE, LineOf, Reached},
-        search::Layered,
+        column_block::{BLOCK, BLOCK_COLUMNS, ColumnBlock, ThresholdMasks},
+        search::LayeredColumn,
     },
 };
 
@@ -17,24 +17,24 @@ use crate::cpu::{
 pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
     rows: &[*const f32; BLOCK],
     most: usize,
-    line: LineOf,
-    layers: &[Line<[f32; LINE]>],
-    reached: &mut [Reached],
+    column_block: ColumnBlock,
+    layers: &[CacheLine<[f32; BLOCK_COLUMNS]>],
+    reached: &mut [ThresholdMasks],
 ) {
-    const { assert!(LINE == LANES) };
+    const { assert!(BLOCK_COLUMNS == LANES) };
     let some = (((1u32 << most.min(LANES)) - 1) & 0xffff) as __mmask16;
     let mut thresholds = [_mm512_setzero_ps(); L];
     for (threshold, layer) in thresholds.iter_mut().zip(layers) {
         // SAFETY: there are sixteen of them.
         *threshold = unsafe { _mm512_loadu_ps(layer.0.as_ptr()) };
     }
-    let mut bits = [const { Line([0u16; BLOCK]) }; L];
+    let mut bits = [const { CacheLine([0u16; BLOCK]) }; L];
     for (r, row) in rows.iter().enumerate() {
-        if let Some(ahead) = line.ahead {
+        if let Some(ahead) = column_block.ahead {
             _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast());
         }
         // SAFETY: the mask keeps to the row's columns.
-        let values = unsafe { _mm512_maskz_loadu_ps(some, row.add(line.first as usize)) };
+        let values = unsafe { _mm512_maskz_loadu_ps(some, row.add(column_block.first as usize)) };
         for (bits, threshold) in bits.iter_mut().zip(thresholds) {
             bits.0[r] = match MOST {
                 true => _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(values, threshold),
@@ -64,8 +64,8 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
 /// Ranks of columns, by the layers that their values reach.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::cpu::arch::x86) fn add_up(
-    columns: &[Layered],
-    reached: &[Reached],
+    columns: &[LayeredColumn],
+    reached: &[ThresholdMasks],
     out: &mut [u8],
     apart: usize,
 ) {

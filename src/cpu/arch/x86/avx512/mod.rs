@@ -18,18 +18,18 @@ use std::arch::x86_64::*;
 
 use top::top;
 
-use super::Together;
+use super::RowSpans;
 use crate::{
     cpu::{
-        engine::walk::{Found, From, Shape, Span},
+        engine::walk::{LeafAddresses, Shape, Span, WalkStarts},
         nodes::{
-            FEATURE, LEAF, LinkedNode, Near, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS, RankNode,
-            Rule, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode,
+            DepthFirstNode, FEATURE, LEAF, LinkedNode, Node, Nodes, RANK_LEAF_SHIFT, RANK_MASK, RANK_SHIFTS,
+            RankNode, SHORT_FEATURE, SHORT_LINK, SHORT_SHIFT, ShortNode, WalkRule,
         },
         rows::{Row, Rows},
         window::{BLOCK, Window},
     },
-    plan::Rest,
+    plan::Remainder,
 };
 
 /// Rows in a register.
@@ -47,7 +47,7 @@ pub(in crate::cpu) struct Lanes<T = f32> {
 }
 
 /// Where rows are read from.
-pub(in crate::cpu) trait Source16: Together {
+pub(in crate::cpu) trait Source16: RowSpans {
     /// What rows are made of.
     type Value: Copy;
     /// Whether values of a column are `f32` that follow each other.
@@ -142,7 +142,7 @@ fn count() -> __m512i {
 
 /// A node a lane.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Gathered {
+pub(in crate::cpu) struct LaneNodes {
     threshold: __m512,
     /// Flags.
     meta: __m512i,
@@ -154,12 +154,12 @@ pub(in crate::cpu) struct Gathered {
 }
 
 /// A layout rule with a vector step.
-pub(in crate::cpu) trait Rule16: Rule<Compare = f32> {
+pub(in crate::cpu) trait WalkRule16: WalkRule<Compare = f32> {
     /// Of the nodes from there on those at these addresses, in a tree with this constant, of a layout with this stride.
     ///
     /// # Safety
     /// AVX-512 F and DQ; addresses are reachable.
-    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, stride: __m512i) -> Gathered;
+    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, stride: __m512i) -> LaneNodes;
 }
 
 /// The two words of the nodes at `base`, `SCALE x index` bytes on.
@@ -190,35 +190,35 @@ fn words(low: __m512i, high: __m512i) -> (__m512i, __m512i) {
     (_mm512_permutex2var_epi32(low, even, high), _mm512_permutex2var_epi32(low, odd, high))
 }
 
-impl Rule16 for Node {
+impl WalkRule16 for Node {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> Gathered {
+    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> LaneNodes {
         // SAFETY: addresses are in range; a node is a threshold and its flags, eight bytes.
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
         let left = _mm512_add_epi32(_mm512_add_epi32(at, at), constant);
-        Gathered { threshold, meta, column, left, apart }
+        LaneNodes { threshold, meta, column, left, apart }
     }
 }
 
-impl Rule16 for ShortNode {
+impl WalkRule16 for ShortNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
+    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> LaneNodes {
         // SAFETY: addresses are in range; a node is eight bytes.
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm512_srli_epi32::<SHORT_SHIFT>(meta);
         let column = _mm512_and_si512(column, _mm512_set1_epi32(SHORT_FEATURE as i32));
         let way = _mm512_and_si512(meta, _mm512_set1_epi32(SHORT_LINK as i32));
-        Gathered { threshold, meta, column, left: _mm512_add_epi32(at, way), apart }
+        LaneNodes { threshold, meta, column, left: _mm512_add_epi32(at, way), apart }
     }
 }
 
-impl Rule16 for RankNode {
+impl WalkRule16 for RankNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
+    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> LaneNodes {
         // SAFETY: addresses are in range; a node is four bytes.
         let word = unsafe { _mm512_i32gather_epi32::<4>(at, nodes.cast()) };
         let threshold = _mm512_cvtepi32_ps(_mm512_srli_epi32::<{ RANK_SHIFTS[0] }>(word));
@@ -227,14 +227,14 @@ impl Rule16 for RankNode {
         let leaf = _mm512_slli_epi32::<RANK_LEAF_SHIFT>(word);
         let meta = _mm512_and_si512(leaf, _mm512_set1_epi32(LEAF as i32));
         let left = _mm512_add_epi32(at, _mm512_and_si512(word, mask));
-        Gathered { threshold, meta, column, left, apart }
+        LaneNodes { threshold, meta, column, left, apart }
     }
 }
 
-impl Rule16 for LinkedNode {
+impl WalkRule16 for LinkedNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> Gathered {
+    unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> LaneNodes {
         let base: *const i32 = nodes.cast();
         // A node is a threshold, its flags and a link, twelve bytes.
         let index = _mm512_add_epi32(_mm512_add_epi32(at, at), at);
@@ -242,18 +242,18 @@ impl Rule16 for LinkedNode {
         let ((threshold, meta), left) =
             unsafe { (pairs::<4>(base.cast(), index), _mm512_i32gather_epi32::<4>(index, base.add(2))) };
         let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
-        Gathered { threshold, meta, column, left, apart }
+        LaneNodes { threshold, meta, column, left, apart }
     }
 }
 
-impl<N: Rule16> Rule16 for Near<N> {
+impl<N: WalkRule16> WalkRule16 for DepthFirstNode<N> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
-    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> Gathered {
-        // SAFETY: as promised to this function; a `Near` is what it holds.
+    unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> LaneNodes {
+        // SAFETY: as promised to this function; a `DepthFirstNode` is what it holds.
         let named = unsafe { N::gather(nodes.cast(), at, constant, apart) };
         let left = _mm512_add_epi32(at, _mm512_set1_epi32(1));
-        Gathered { left, apart: _mm512_sub_epi32(named.left, left), ..named }
+        LaneNodes { left, apart: _mm512_sub_epi32(named.left, left), ..named }
     }
 }
 
@@ -272,7 +272,7 @@ fn right(x: __m512, threshold: __m512, meta: __m512i) -> __mmask16 {
 /// AVX-512 F and DQ; the columns are the rows'.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn next<F: Source16>(node: Gathered, rows: Lanes<F::Value>) -> __m512i {
+unsafe fn next<F: Source16>(node: LaneNodes, rows: Lanes<F::Value>) -> __m512i {
     // SAFETY: as promised to this function.
     let x = unsafe { F::values(node.column, rows) };
     let right = right(x, node.threshold, node.meta);
@@ -284,13 +284,13 @@ unsafe fn next<F: Source16>(node: Gathered, rows: Lanes<F::Value>) -> __m512i {
 /// # Safety
 /// AVX-512 F and DQ; otherwise as for [`super::block`].
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn block<R: Rule16, F: Source16>(
+pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
     tree: Span,
     shape: Shape,
-    found: &mut Found,
+    found: &mut LeafAddresses,
 ) {
     for (t, found) in found.chunks_exact_mut(row.count.max(1)).enumerate().take(tree.count) {
         let mut done = 0;
@@ -325,12 +325,12 @@ fn store(ends: &[__m512i; GROUPS], found: &mut [u32]) {
 /// # Safety
 /// AVX-512 F and DQ; otherwise as for [`super::walk_on`].
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn walk_on<R: Rule16, F: Source16>(
+pub(super) unsafe fn walk_on<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
     rows: F,
     row: Span,
-    from: From<'_>,
-    found: &mut Found,
+    from: WalkStarts<'_>,
+    found: &mut LeafAddresses,
 ) {
     assert!(from.addresses.len() == GROUPS * LANES);
     let constant = _mm512_set1_epi32(nodes.constants[from.position] as i32);
@@ -352,7 +352,7 @@ pub(super) unsafe fn walk_on<R: Rule16, F: Source16>(
 /// As for [`block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn walk<R: Rule16, F: Source16>(
+unsafe fn walk<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
     position: usize,
     rows: &[Lanes<F::Value>; GROUPS],
@@ -365,7 +365,7 @@ unsafe fn walk<R: Rule16, F: Source16>(
     let mut at = [root; GROUPS];
     let base = nodes.nodes.as_ptr();
     let (steps, rest) = match shape.rest {
-        Rest::Counted => (nodes.depths[position], Rest::Nothing),
+        Remainder::Counted => (nodes.depths[position], Remainder::Nothing),
         // Where leaves hold, the tree's own depth bounds its walks.
         rest if R::HOLDS => (shape.steps.min(nodes.depths[position]), rest),
         rest => (shape.steps, rest),
@@ -393,7 +393,7 @@ unsafe fn walk<R: Rule16, F: Source16>(
                 }
             }
         }
-        if rest == Rest::UntilLeaf {
+        if rest == Remainder::UntilLeaf {
             // Straight on while most walks are on their way; what stays behind makes no room yet.
             for _ in 0..shape.tested {
                 let open = step_groups::<R, F>(nodes, constant, stride, rows, groups, &mut at);
@@ -413,7 +413,7 @@ unsafe fn walk<R: Rule16, F: Source16>(
 /// As for [`block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn step<R: Rule16, F: Source16, const G: usize>(
+unsafe fn step<R: WalkRule16, F: Source16, const G: usize>(
     nodes: &Nodes<R>,
     constant: __m512i,
     stride: __m512i,
@@ -427,7 +427,7 @@ unsafe fn step<R: Rule16, F: Source16, const G: usize>(
     unsafe {
         let zero = _mm512_setzero_si512();
         let none =
-            Gathered { threshold: _mm512_setzero_ps(), meta: zero, column: zero, left: zero, apart: zero };
+            LaneNodes { threshold: _mm512_setzero_ps(), meta: zero, column: zero, left: zero, apart: zero };
         let mut node = [none; GROUPS];
         for g in 0..G {
             node[g] = R::gather(base, at[g], constant, stride);
@@ -445,7 +445,7 @@ unsafe fn step<R: Rule16, F: Source16, const G: usize>(
 /// As for [`block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn step_groups<R: Rule16, F: Source16>(
+unsafe fn step_groups<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
     constant: __m512i,
     stride: __m512i,
@@ -471,7 +471,7 @@ unsafe fn step_groups<R: Rule16, F: Source16>(
 /// As for [`block`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn until_leaf<R: Rule16, F: Source16>(
+unsafe fn until_leaf<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
     root: __m512i,
     constant: __m512i,

@@ -4,10 +4,12 @@ use std::arch::x86_64::*;
 
 use super::{super::rank::pairs_of, LANES};
 use crate::cpu::{
-    line::{Line, flat},
+    cache_line::{CacheLine, flat},
     ranking::{
         count::FAN,
-        search::{BLOCK, Coded, Columns, MOST_LEVELS, Missing, Searched, each_level, first_of, lines_of},
+        search::{
+            BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, each_level, first_of, lines_of,
+        },
     },
 };
 
@@ -18,8 +20,8 @@ const _: () = assert!(FAN == LANES);
 /// AVX-512 F, DQ and BW, and VBMI2 if it `SHIFTS`.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 pub(in crate::cpu::arch::x86) unsafe fn each<const SHIFTS: bool>(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
+    pivots: &[CacheLine<[f32; FAN]>],
+    columns: &[ColumnSearch],
     values: Columns<&[f32]>,
     mut out: Columns<&mut [u8]>,
 ) {
@@ -56,8 +58,8 @@ pub(in crate::cpu::arch::x86) unsafe fn each<const SHIFTS: bool>(
 /// As for [`each`].
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn some<const L: u32, const T: usize, const SHIFTS: bool>(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched],
+    pivots: &[CacheLine<[f32; FAN]>],
+    columns: &[ColumnSearch],
     values: Columns<&[f32]>,
     out: &mut Columns<&mut [u8]>,
 ) {
@@ -85,8 +87,8 @@ const R: usize = BLOCK / LANES;
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usize, const N: usize>(
-    pivots: &[Line<[f32; FAN]>],
-    columns: &[Searched; C],
+    pivots: &[CacheLine<[f32; FAN]>],
+    columns: &[ColumnSearch; C],
     values: Columns<&[f32]>,
     out: &mut Columns<&mut [u8]>,
 ) {
@@ -208,7 +210,7 @@ fn load(values: &[f32; FAN]) -> __m512 {
 
 /// The bits of a table at 64 codes.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &Coded, out: &mut [u8; BLOCK]) {
+pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
     // SAFETY: a table is twice sixteen bytes, codes and what is made of them are 64.
     unsafe {
         let half = |i: usize| _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().add(16 * i).cast()));

@@ -75,7 +75,7 @@ pub(in crate::cpu) unsafe fn block<T: Row, S: Sink>(
 
 /// A row in registers.
 #[derive(Clone, Copy)]
-struct Held {
+struct RegisterRow {
     values: [__m512; MOST],
     /// Whether some value is missing.
     missing: bool,
@@ -86,7 +86,7 @@ struct Held {
 /// # Safety
 /// As for [`block`].
 #[target_feature(enable = "avx512f")]
-unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> Held {
+unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> RegisterRow {
     let places = few.places();
     let register = |data: *const f32, i: usize| {
         let here = places.saturating_sub(i * LANES).min(LANES);
@@ -96,7 +96,7 @@ unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> Held 
     };
     if let (Some(rows), None) = (T::singles(rows).filter(|rows| rows.is_unit()), few.columns()) {
         let data = rows.from(row).as_ptr();
-        return Held::new(std::array::from_fn(|i| register(data, i)));
+        return RegisterRow::new(std::array::from_fn(|i| register(data, i)));
     }
     let mut values = [0.0; MOST_COLUMNS];
     for (place, value) in values[..places].iter_mut().enumerate() {
@@ -104,10 +104,10 @@ unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> Held 
         // SAFETY: the row is in range, and so are the forest's columns.
         *value = unsafe { rows.get::<false>(row, column) }.read();
     }
-    Held::new(std::array::from_fn(|i| register(values.as_ptr(), i)))
+    RegisterRow::new(std::array::from_fn(|i| register(values.as_ptr(), i)))
 }
 
-impl Held {
+impl RegisterRow {
     #[target_feature(enable = "avx512f")]
     fn new(values: [__m512; MOST]) -> Self {
         let missing = values.iter().any(|v| _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(*v, *v) != 0);
@@ -137,7 +137,7 @@ impl Held {
 }
 
 /// # Safety
-/// As for [`Held::walks`]; the row has no more than `16 x R` places, and `MISSING` is said where a value is missing.
+/// As for [`RegisterRow::walks`]; the row has no more than `16 x R` places, and `MISSING` is said where a value is missing.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn walks<const R: usize, const MISSING: bool>(

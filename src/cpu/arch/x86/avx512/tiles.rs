@@ -9,10 +9,10 @@ use super::{
 use crate::{
     cpu::{
         engine::tiles::tables::Tiles,
-        engine::walk::{Shape, Walkable},
+        engine::walk::{NodeStore, Shape},
         nodes::{FEATURE, Node},
     },
-    plan::Rest,
+    plan::Remainder,
 };
 
 kernels!("avx512f,avx512dq", 16);

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{BLOCK_SHIFT, GROUPS, LANES, Lanes, Rule16, Source16, right, words};
+use super::{BLOCK_SHIFT, GROUPS, LANES, Lanes, Source16, WalkRule16, right, words};
 use crate::cpu::nodes::{FEATURE, Node, Nodes, TOP_LEVELS};
 
 /// Each lane's value of a level's columns, by what was decided above it, the topmost decision first.
@@ -166,7 +166,7 @@ impl Registers {
 /// As for [`super::block_512`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn top<R: Rule16, F: Source16>(
+pub(super) unsafe fn top<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
     position: usize,
     levels: u32,

@@ -1,13 +1,13 @@
 //! The last launch, and where a tail reads and writes.
 
 use cubecl::{client::Client, prelude::*};
-use fangorn_ir::{Number, Tail};
+use fangorn_ir::{EpiloguePlan, Number};
 
 use super::{
     device::{Buffer, flat},
-    finish::{LastBuffersLaunch, LastCallLaunch, LastStage, finish},
-    fused::FusedInputs,
-    tail::{BesideLaunch, TailInputs},
+    epilogue_kernel::{EpilogueBuffersLaunch, EpilogueCallLaunch, EpilogueStage, epilogue},
+    epilogue_steps::{EpilogueInputs, EpilogueOperandsLaunch},
+    recorded::RecordedInputs,
 };
 
 /// What a last launch reads.
@@ -31,26 +31,26 @@ pub(crate) struct Sums<'a> {
 }
 
 /// The last launch: what sums, the copies of them that are left, and a tail come to.
-pub(crate) fn finish_rows(
+pub(crate) fn launch_epilogue(
     client: &Client,
-    what: LastStage,
+    what: EpilogueStage,
     from: &Sums<'_>,
-    inputs: &TailInputs,
+    inputs: &EpilogueInputs,
     out: &Buffer,
 ) {
     let (count, dim) = flat(client, from.rows);
-    let call = LastCallLaunch::new(from.base_at, from.partial_at, from.copies, from.rows, from.scale);
+    let call = EpilogueCallLaunch::new(from.base_at, from.partial_at, from.copies, from.rows, from.scale);
     // SAFETY: there are the sums of all rows, as many copies as are left of them, and room for what becomes of them.
     unsafe {
-        let (values, beside) = written(client, &what.tail, inputs, None, out);
+        let (values, beside) = written(client, &what.epilogue, inputs, None, out);
         // A row's f32 stand somewhere on the way to halves.
-        let values = match what.tail.number {
+        let values = match what.epilogue.number {
             Number::F32 => values,
             Number::F16 | Number::BF16 => Buffer::of_words(client, out.len).arg(),
         };
         let (model, sums, partial) = (from.model.arg(), from.sums.arg(), from.partial.arg());
-        let buffers = LastBuffersLaunch::new(model, sums, partial, values, beside);
-        finish::launch_unchecked(client, count, dim, buffers, call, what);
+        let buffers = EpilogueBuffersLaunch::new(model, sums, partial, values, beside);
+        epilogue::launch_unchecked(client, count, dim, buffers, call, what);
     }
 }
 
@@ -60,16 +60,16 @@ pub(crate) fn finish_rows(
 /// `out` has room for as many numbers of the tail's type as it says, and each tensor of `inputs` holds as many.
 pub(crate) unsafe fn written(
     client: &Client,
-    tail: &Tail,
-    inputs: &TailInputs,
-    fused: Option<FusedInputs>,
+    epilogue: &EpiloguePlan,
+    inputs: &EpilogueInputs,
+    recorded: Option<RecordedInputs>,
     out: &Buffer,
-) -> (BufferArg, BesideLaunch) {
+) -> (BufferArg, EpilogueOperandsLaunch) {
     let result = |number: Number| {
         // SAFETY: as promised to this function.
-        (tail.number == number).then(|| unsafe { out.arg() }).into_iter()
+        (epilogue.number == number).then(|| unsafe { out.arg() }).into_iter()
     };
-    let values = match tail.number {
+    let values = match epilogue.number {
         // SAFETY: as promised to this function.
         Number::F32 => unsafe { out.arg() },
         // SAFETY: it is made here.
@@ -84,6 +84,6 @@ pub(crate) unsafe fn written(
     };
     let numbers = inputs.numbers.iter().copied().collect();
     let halves = result(Number::F16).collect();
-    let fused = fused.map(FusedInputs::launch).into_iter().collect();
-    (values, BesideLaunch::new(buffers, numbers, halves, result(Number::BF16).collect(), fused))
+    let recorded = recorded.map(RecordedInputs::launch).into_iter().collect();
+    (values, EpilogueOperandsLaunch::new(buffers, numbers, halves, result(Number::BF16).collect(), recorded))
 }

@@ -17,7 +17,7 @@ use crate::error::Result;
 /// The tensors of a call.
 #[derive(Clone, Debug, ExtensionType)]
 #[cfg_attr(feature = "cube", extension_type(fusion))]
-pub enum Tensors<B: Backend> {
+pub enum EpilogueTensors<B: Backend> {
     /// None.
     None,
     /// One.
@@ -30,7 +30,7 @@ pub enum Tensors<B: Backend> {
     Four(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
 }
 
-impl<B: Backend> Tensors<B> {
+impl<B: Backend> EpilogueTensors<B> {
     /// The tensors in order.
     pub fn into_vec(self) -> Vec<FloatTensor<B>> {
         match self {
@@ -42,13 +42,16 @@ impl<B: Backend> Tensors<B> {
         }
     }
 
-    pub(super) fn map<C: Backend>(self, mut f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>) -> Tensors<C> {
+    pub(super) fn map<C: Backend>(
+        self,
+        mut f: impl FnMut(FloatTensor<B>) -> FloatTensor<C>,
+    ) -> EpilogueTensors<C> {
         match self {
-            Self::None => Tensors::None,
-            Self::One(a) => Tensors::One(f(a)),
-            Self::Two(a, b) => Tensors::Two(f(a), f(b)),
-            Self::Three(a, b, c) => Tensors::Three(f(a), f(b), f(c)),
-            Self::Four(a, b, c, d) => Tensors::Four(f(a), f(b), f(c), f(d)),
+            Self::None => EpilogueTensors::None,
+            Self::One(a) => EpilogueTensors::One(f(a)),
+            Self::Two(a, b) => EpilogueTensors::Two(f(a), f(b)),
+            Self::Three(a, b, c) => EpilogueTensors::Three(f(a), f(b), f(c)),
+            Self::Four(a, b, c, d) => EpilogueTensors::Four(f(a), f(b), f(c), f(d)),
         }
     }
 }
@@ -62,7 +65,7 @@ impl<B: Backend> Tensors<B> {
 /// # Errors
 /// As [`forest`]; and another number, shape, type or device of tensors than the steps take, or a type of the result that the
 /// device does not store.
-pub fn then(
+pub fn forest_with_epilogue(
     x: Tensor<2>,
     leaves: Tensor<1>,
     tensors: Vec<Tensor<2>>,
@@ -76,17 +79,17 @@ pub fn then(
         let of = if epilogue.follows_values() { values(x, leaves, op)? } else { forest(x, leaves, op)? };
         return Ok(epilogue.by_operations(of, &tensors));
     }
-    op.prepare_then(&x.device(), x.dtype(), epilogue)?;
+    op.prepare_with_epilogue(&x.device(), x.dtype(), epilogue)?;
     let mut next = tensors.into_iter().map(Tensor::into_dispatch);
     let mut next = || next.next().expect("they were counted");
-    let tensors: Tensors<Dispatch> = match epilogue.tensors() {
-        0 => Tensors::None,
-        1 => Tensors::One(next()),
-        2 => Tensors::Two(next(), next()),
-        3 => Tensors::Three(next(), next(), next()),
-        _ => Tensors::Four(next(), next(), next(), next()),
+    let tensors: EpilogueTensors<Dispatch> = match epilogue.tensors() {
+        0 => EpilogueTensors::None,
+        1 => EpilogueTensors::One(next()),
+        2 => EpilogueTensors::Two(next(), next()),
+        3 => EpilogueTensors::Three(next(), next(), next()),
+        _ => EpilogueTensors::Four(next(), next(), next(), next()),
     };
-    let made = <Dispatch as ForestBackend>::forest_then(
+    let made = <Dispatch as ForestBackend>::forest_epilogue(
         x.into_dispatch(),
         leaves.into_dispatch(),
         tensors,
@@ -98,11 +101,16 @@ pub fn then(
 
 impl ForestOp {
     /// As [`ForestOp::prepare`], with what follows.
-    fn prepare_then(&self, device: &burn::tensor::Device, dtype: DType, epilogue: &Epilogue) -> Result<()> {
+    fn prepare_with_epilogue(
+        &self,
+        device: &burn::tensor::Device,
+        dtype: DType,
+        epilogue: &Epilogue,
+    ) -> Result<()> {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
             DispatchDevice::Cube(device) => {
-                self.executable_then(device, dtype, epilogue.emit(self), epilogue.tail()).map(drop)
+                self.executable_with_epilogue(device, dtype, epilogue.emit(self), epilogue.plan()).map(drop)
             }
             _ => self.prepare(device, dtype, epilogue.emit(self)),
         }
@@ -110,7 +118,7 @@ impl ForestOp {
 
     /// Rows in the CPU's memory, for an operator that is [prepared](ForestOp::prepare).
     #[cfg(any(feature = "flex", feature = "ndarray"))]
-    pub(super) fn cpu_then(
+    pub(super) fn cpu_with_epilogue(
         &self,
         rows: &crate::cpu::Rows<'_>,
         leaves: &[f32],
@@ -121,7 +129,7 @@ impl ForestOp {
         let mut out = vec![0.0f32; rows.len() * width];
         let predictor = self.predictor().expect("prepared by the caller");
         let apply = |first: usize, values: &mut [f32]| epilogue.apply(width, first, values, tensors);
-        let done = predictor.then_of(rows, leaves, epilogue.follows_values(), &apply, &mut out);
+        let done = predictor.with_epilogue_of(rows, leaves, epilogue.follows_values(), &apply, &mut out);
         done.expect("checked by the caller");
         let out = TensorData::new(out, [rows.len(), width]);
         if epilogue.dtype() == DType::F32 { out } else { out.convert_dtype(epilogue.dtype()) }

@@ -6,16 +6,16 @@
 use cubecl::prelude::*;
 
 use super::{
+    epilogue_steps::{self, EpilogueOperands},
     fixed,
     memory::{combine, margin},
-    tail::{self, Beside},
     transform::{apply, first_of_pair, second_of_pair},
 };
-use fangorn_ir::{Combine, Tail, Transform};
+use fangorn_ir::{Combine, EpiloguePlan, Transform};
 
-/// What a [`finish`] does, besides what only the call knows.
+/// What a [`epilogue`] does, besides what only the call knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct LastStage {
+pub struct EpilogueStage {
     /// How leaves become margins.
     pub combine: Combine,
     /// Whether sums began as those of no leaves, so that the base score is still to be added.
@@ -25,12 +25,12 @@ pub struct LastStage {
     /// What becomes of them.
     pub transform: Transform,
     /// And of the values.
-    pub tail: Tail,
+    pub epilogue: EpiloguePlan,
 }
 
 /// What the last launch reads and writes.
 #[derive(CubeType, CubeLaunch)]
-pub struct LastBuffers {
+pub struct EpilogueBuffers {
     /// Where the base scores are.
     pub model: Box<[u32]>,
     /// What the kernel has written.
@@ -40,12 +40,12 @@ pub struct LastBuffers {
     /// The result.
     pub values: Box<[u32]>,
     /// What follows.
-    pub beside: Beside,
+    pub beside: EpilogueOperands,
 }
 
 /// What only the call knows of it.
 #[derive(CubeType, CubeLaunch)]
-pub struct LastCall {
+pub struct EpilogueCall {
     /// Where the base scores begin.
     pub base_at: u32,
     /// Where the copies begin.
@@ -61,20 +61,20 @@ pub struct LastCall {
 /// One unit a row: adds up the copies of its sums that `partial` still has, and writes its values. Where the result is of
 /// another type than f32, `values` has room for f32 all the same.
 #[cube(launch_unchecked)]
-pub fn finish(buffers: LastBuffers, call: LastCall, #[comptime] what: LastStage) {
+pub fn epilogue(buffers: EpilogueBuffers, call: EpilogueCall, #[comptime] what: EpilogueStage) {
     // Bound to a name that is `mut`, each number of the tail would become a variable of the kernel.
-    finish_row(&mut Last { buffers, call }, &what);
+    finish_row(&mut EpilogueContext { buffers, call }, &what);
 }
 
 /// What the last stage works on.
 #[derive(CubeType)]
-struct Last {
-    buffers: LastBuffers,
-    call: LastCall,
+struct EpilogueContext {
+    buffers: EpilogueBuffers,
+    call: EpilogueCall,
 }
 
 #[cube]
-fn finish_row(cx: &mut Last, #[comptime] what: &LastStage) {
+fn finish_row(cx: &mut EpilogueContext, #[comptime] what: &EpilogueStage) {
     let row = ABSOLUTE_POS as u32;
     if row < cx.call.rows {
         let outputs = comptime![what.outputs];
@@ -105,20 +105,20 @@ fn finish_row(cx: &mut Last, #[comptime] what: &LastStage) {
         if comptime![transform == Transform::Argmax] {
             cx.buffers.values[at as usize] = u32::reinterpret(f32::cast_from(best));
         }
-        tail::row(
+        epilogue_steps::row(
             &mut cx.buffers.values,
             &mut cx.buffers.beside,
             row,
             width,
             transform,
-            comptime![&what.tail],
+            comptime![&what.epilogue],
         );
     }
 }
 
 /// A row's margin: what the kernel has written, the copies that are left, and perhaps the base score.
 #[cube]
-fn total(cx: &Last, row: u32, output: u32, #[comptime] what: &LastStage) -> f32 {
+fn total(cx: &EpilogueContext, row: u32, output: u32, #[comptime] what: &EpilogueStage) -> f32 {
     let fixed = comptime![what.combine == Combine::Fixed];
     let words = comptime![what.outputs * what.combine.words()];
     let first = row * words + output * comptime![what.combine.words()];

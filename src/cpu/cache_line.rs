@@ -7,7 +7,7 @@ pub(super) const BYTES: usize = 64;
 /// Values that begin with a line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Line<A>(pub(crate) A);
+pub(crate) struct CacheLine<A>(pub(crate) A);
 
 /// What so many values need for [`aligned`] to have room for them.
 pub(super) const fn room<T>(values: usize) -> usize {
@@ -22,7 +22,7 @@ pub(super) fn aligned<T>(room: &mut [T]) -> &mut [T] {
 }
 
 /// The values of lines that follow each other.
-pub(super) fn flat<T, const N: usize>(lines: &[Line<[T; N]>]) -> &[T] {
+pub(super) fn flat<T, const N: usize>(lines: &[CacheLine<[T; N]>]) -> &[T] {
     const { assert!(size_of::<[T; N]>() == BYTES) };
     // SAFETY: a line is its values and nothing after them, as was just asserted, so those of neighbours follow each other.
     unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * N) }
@@ -40,8 +40,8 @@ mod tests {
             assert!(found.len() >= values);
             assert!(cfg!(miri) || found.as_ptr().addr().is_multiple_of(BYTES));
         }
-        let lines: Vec<Line<[f32; 16]>> =
-            (0..3).map(|l| Line(std::array::from_fn(|i| (16 * l + i) as f32))).collect();
+        let lines: Vec<CacheLine<[f32; 16]>> =
+            (0..3).map(|l| CacheLine(std::array::from_fn(|i| (16 * l + i) as f32))).collect();
         assert!(flat(&lines).iter().copied().eq((0..48).map(|i| i as f32)));
     }
 }

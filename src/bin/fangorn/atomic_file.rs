@@ -10,20 +10,20 @@ use crate::error::{Error, Result};
 
 /// A file that takes its place only when it is whole: on any failure the old one is left as it was.
 #[derive(Debug)]
-pub struct Whole {
+pub struct AtomicFile {
     out: BufWriter<File>,
     /// Where what is written stands until it is whole; `None` where it goes straight into a device or a pipe.
-    part: Option<Part>,
+    part: Option<PartialFile>,
 }
 
 /// A file that goes when it is dropped.
 #[derive(Debug)]
-struct Part {
+struct PartialFile {
     path: PathBuf,
     target: PathBuf,
 }
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         // It has moved to its place, or the failure that stopped it is the one to tell of.
         let _ = fs::remove_file(&self.path);
@@ -33,7 +33,7 @@ impl Drop for Part {
 /// Other processes' files of this name that are stepped over.
 const MOST_TRIES: u32 = 100;
 
-impl Whole {
+impl AtomicFile {
     /// Begins a file.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Whole {
     /// Whether a file can be begun there, to say so before hours of work.
     ///
     /// # Errors
-    /// As [`Whole::create`].
+    /// As [`AtomicFile::create`].
     pub fn check(path: &Path) -> Result<()> {
         match fs::metadata(path) {
             // Opening a pipe waits for its reader, and closing it ends what that reads.
@@ -57,7 +57,7 @@ impl Whole {
     /// Writes a whole file.
     ///
     /// # Errors
-    /// As [`Whole::create`], and what the system says.
+    /// As [`AtomicFile::create`], and what the system says.
     pub fn write(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
         let mut file = Self::create(path)?;
         let written = write(&mut file.out);
@@ -84,7 +84,7 @@ impl Whole {
             let path = folder(&target).join(name);
             match open.open(&path) {
                 Ok(file) => {
-                    let part = Part { path, target };
+                    let part = PartialFile { path, target };
                     if let Some(old) = old {
                         file.set_permissions(old.permissions())?;
                     }

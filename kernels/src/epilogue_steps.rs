@@ -6,12 +6,12 @@
 use cubecl::{prelude::*, server::Handle};
 use half::{bf16, f16};
 
-use super::{fused::Fused, transform::apply};
-use fangorn_ir::{LEAST_STEP, Number, Tail, TailStep, Transform};
+use super::{recorded::RecordedOps, transform::apply};
+use fangorn_ir::{EpilogueOp, EpiloguePlan, LEAST_STEP, Number, Transform};
 
 /// What a tail reads and, where that is no f32, writes.
 #[derive(CubeType, CubeLaunch)]
-pub struct Beside {
+pub struct EpilogueOperands {
     /// Tensors of the result's shape, then scales and shifts by output.
     pub buffers: Sequence<Box<[f32]>>,
     /// Numbers of the steps.
@@ -21,12 +21,12 @@ pub struct Beside {
     /// The result as bfloat16.
     pub brains: Sequence<Box<[bf16]>>,
     /// Operations that write it.
-    pub fused: Sequence<Fused>,
+    pub recorded: Sequence<RecordedOps>,
 }
 
 /// What a call hands to a tail.
 #[derive(Clone, Debug, Default)]
-pub struct TailInputs {
+pub struct EpilogueInputs {
     /// Tensors of f32 of the result's shape, row by row without a gap.
     pub tensors: Vec<Handle>,
     /// Scales and then shifts by output, for each step that has such.
@@ -35,7 +35,7 @@ pub struct TailInputs {
     pub numbers: Vec<f32>,
 }
 
-impl TailInputs {
+impl EpilogueInputs {
     /// What belongs to the rows from `first` on, of `width` values each. `first` is a multiple of a piece's rows.
     pub fn from(&self, first: u32, width: u32) -> Self {
         let skipped = u64::from(first) * u64::from(width) * 4;
@@ -47,34 +47,34 @@ impl TailInputs {
 /// A row's value after these steps, of which none is of the whole row.
 #[cube]
 pub fn steps(
-    beside: &Beside,
+    beside: &EpilogueOperands,
     value: f32,
     row: u32,
     output: u32,
     #[comptime] width: u32,
-    #[comptime] steps: &Vec<TailStep>,
+    #[comptime] steps: &Vec<EpilogueOp>,
 ) -> f32 {
     let mut v = value;
     #[unroll]
     for i in 0..steps.len() {
         let step = comptime![steps[i]];
         v = match step {
-            TailStep::Affine { at } => {
+            EpilogueOp::Affine { at } => {
                 let scale = *beside.numbers.index(at as usize);
                 v * scale + *beside.numbers.index(comptime![at as usize + 1])
             }
-            TailStep::AffineEach { buffer } => {
+            EpilogueOp::AffineEach { buffer } => {
                 let numbers = beside.buffers.index(buffer as usize);
                 v * numbers[output as usize] + numbers[(width + output) as usize]
             }
-            TailStep::Sigmoid => apply(v, Transform::Sigmoid),
-            TailStep::Add { buffer } => {
+            EpilogueOp::Sigmoid => apply(v, Transform::Sigmoid),
+            EpilogueOp::Add { buffer } => {
                 v + beside.buffers.index(buffer as usize)[(row * width + output) as usize]
             }
-            TailStep::Multiply { buffer } => {
+            EpilogueOp::Multiply { buffer } => {
                 v * beside.buffers.index(buffer as usize)[(row * width + output) as usize]
             }
-            TailStep::Softmax => v,
+            EpilogueOp::Softmax => v,
         };
     }
     v
@@ -82,7 +82,13 @@ pub fn steps(
 
 /// Writes a value as the result's type.
 #[cube]
-pub fn write(out: &mut [u32], beside: &mut Beside, at: u32, value: f32, #[comptime] number: Number) {
+pub fn write(
+    out: &mut [u32],
+    beside: &mut EpilogueOperands,
+    at: u32,
+    value: f32,
+    #[comptime] number: Number,
+) {
     match number {
         Number::F32 => out[at as usize] = u32::reinterpret(value),
         Number::F16 => beside.halves.index_mut(0)[at as usize] = f16::cast_from(value),
@@ -94,11 +100,11 @@ pub fn write(out: &mut [u32], beside: &mut Beside, at: u32, value: f32, #[compti
 #[cube]
 pub fn row(
     out: &mut [u32],
-    beside: &mut Beside,
+    beside: &mut EpilogueOperands,
     row: u32,
     #[comptime] width: u32,
     #[comptime] transform: Transform,
-    #[comptime] tail: &Tail,
+    #[comptime] epilogue: &EpiloguePlan,
 ) {
     let at = row * width;
     if comptime![matches!(transform, Transform::Softmax | Transform::SoftmaxZero)] {
@@ -107,17 +113,17 @@ pub fn row(
     if comptime![transform == Transform::CumulativeSoftplus] {
         cumulate(out, at, width);
     }
-    let ends = comptime![softmaxes(tail)];
+    let ends = comptime![softmaxes(epilogue)];
     #[unroll]
     for s in 0..ends.len() {
         let (from, to) = comptime![(if s == 0 { 0 } else { ends[s - 1] + 1 }, ends[s])];
         let last = comptime![s + 1 == ends.len()];
-        if comptime![from < to || (last && tail.number != Number::F32)] {
-            let between = comptime![tail.steps[from..to].to_vec()];
+        if comptime![from < to || (last && epilogue.number != Number::F32)] {
+            let between = comptime![epilogue.steps[from..to].to_vec()];
             for output in 0..width {
                 let value = f32::reinterpret(out[(at + output) as usize]);
                 let value = steps(&*beside, value, row, output, width, &between);
-                let number = comptime![if last { tail.number } else { Number::F32 }];
+                let number = comptime![if last { epilogue.number } else { Number::F32 }];
                 write(out, beside, at + output, value, number);
             }
         }
@@ -139,9 +145,9 @@ fn cumulate(out: &mut [u32], at: u32, #[comptime] width: u32) {
 }
 
 /// Where the steps between softmaxes end.
-fn softmaxes(tail: &Tail) -> Vec<usize> {
-    let softmax = tail.steps.iter().enumerate().filter(|(_, s)| **s == TailStep::Softmax);
-    softmax.map(|(i, _)| i).chain([tail.steps.len()]).collect()
+fn softmaxes(epilogue: &EpiloguePlan) -> Vec<usize> {
+    let softmax = epilogue.steps.iter().enumerate().filter(|(_, s)| **s == EpilogueOp::Softmax);
+    softmax.map(|(i, _)| i).chain([epilogue.steps.len()]).collect()
 }
 
 /// `e^(v - max v) / Σ e^(v - max v)` in place; `zero` leaves out what is zero.

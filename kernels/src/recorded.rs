@@ -6,11 +6,11 @@ use burn_cubecl_fusion::engine::codegen::{
 };
 use cubecl::prelude::*;
 
-use super::tail::Beside;
+use super::epilogue_steps::EpilogueOperands;
 
 /// What the operations read and write, and which they are.
 #[derive(CubeType, CubeLaunch)]
-pub struct Fused {
+pub struct RecordedOps {
     /// Tensors and numbers that they read.
     pub inputs: GlobalArgs,
     /// Tensors that they write.
@@ -25,7 +25,7 @@ pub struct Fused {
 
 /// What a call hands to the operations.
 #[derive(Debug)]
-pub struct FusedInputs {
+pub struct RecordedInputs {
     /// Tensors and numbers that they read.
     pub inputs: GlobalArgsLaunch,
     /// Tensors that they write.
@@ -36,25 +36,25 @@ pub struct FusedInputs {
     pub value: FuseArg,
 }
 
-impl FusedInputs {
-    pub(super) fn launch(self) -> FusedLaunch {
-        FusedLaunch::new(self.inputs, self.outputs, self.config, self.value)
+impl RecordedInputs {
+    pub(super) fn launch(self) -> RecordedOpsLaunch {
+        RecordedOpsLaunch::new(self.inputs, self.outputs, self.config, self.value)
     }
 }
 
 /// Takes the operations on the value at a place of the result, and writes what they come to.
 #[cube]
-pub fn write(beside: &mut Beside, at: u32, value: f32) {
-    let fused = beside.fused.index_mut(0);
-    let config = comptime![fused.config.clone()];
-    let arg = comptime![fused.value.clone()];
+pub fn write(beside: &mut EpilogueOperands, at: u32, value: f32) {
+    let recorded = beside.recorded.index_mut(0);
+    let config = comptime![recorded.config.clone()];
+    let arg = comptime![recorded.value.clone()];
     let mut values = Registry::<FuseArg, Vector<f32, Const<1>>>::new();
     values.insert(comptime![arg.clone()], Vector::new(value));
     let args = comptime![vec![arg.clone()]];
-    let mut locals = init_locals(&fused.inputs, &mut fused.outputs, &config);
+    let mut locals = init_locals(&recorded.inputs, &mut recorded.outputs, &config);
     fuse_on_write::<f32, Const<1>>(
-        &fused.inputs,
-        &mut fused.outputs,
+        &recorded.inputs,
+        &mut recorded.outputs,
         &mut locals,
         at as usize,
         values,

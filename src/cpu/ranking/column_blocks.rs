@@ -6,10 +6,10 @@
 //! for every line what [costs](crate::cost) less is chosen.
 
 use super::{
-    super::line::Line,
-    line::{LINE, LineOf, MOST_LAYERS},
-    row_block::{LineRoom, RowBlock},
-    search::{Layered, Missing, Search, Searched},
+    super::cache_line::CacheLine,
+    column_block::{BLOCK_COLUMNS, ColumnBlock, MOST_LAYERS},
+    row_block::{ColumnBlockRoom, RowBlock},
+    search::{ColumnSearch, LayeredColumn, Missing, Search},
 };
 use crate::cost::{self, Machine};
 
@@ -18,13 +18,13 @@ const AHEAD: usize = 2;
 
 /// A column of ranks, and whose it is.
 #[derive(Clone, Debug)]
-pub(super) struct Of {
+pub(super) struct RankedColumn {
     pub(super) feature: u32,
     /// Its search, and what is searched, if it is one of ascending and finite thresholds.
     pub(super) thresholds: Option<(Search, Vec<f32>)>,
 }
 
-impl Of {
+impl RankedColumn {
     /// Whether it stands in layers where columns of at most so many thresholds do, by what their missing values are.
     fn in_layers(&self, most: Layering) -> bool {
         self.thresholds.as_ref().is_some_and(|(search, own)| own.len() <= most[search.missing as usize])
@@ -33,21 +33,21 @@ impl Of {
 
 /// Lines of columns.
 #[derive(Clone, Debug)]
-pub(super) struct Lines {
-    lines: Vec<Plan>,
+pub(super) struct ColumnBlocks {
+    column_blocks: Vec<Plan>,
     /// Of all lines.
-    layers: Vec<Line<[f32; LINE]>>,
-    layered: Vec<Layered>,
+    layers: Vec<CacheLine<[f32; BLOCK_COLUMNS]>>,
+    layered: Vec<LayeredColumn>,
     /// Columns of ranks that are searched, which read one of their line's columns; …
-    searched: Vec<Searched>,
+    searched: Vec<ColumnSearch>,
     /// … and those that are answered otherwise.
     others: Vec<(u32, u8)>,
 }
 
-/// One line's place in [`Lines`].
+/// One line's place in [`ColumnBlocks`].
 #[derive(Clone, Debug)]
 struct Plan {
-    line: LineOf,
+    column_block: ColumnBlock,
     sheets: [Sheet; 2],
     searched: (u32, u32),
     others: (u32, u32),
@@ -63,7 +63,7 @@ struct Sheet {
 const MISSING: [Missing; 2] = [Missing::Least, Missing::Most];
 
 /// Seconds of a line that is ranked so.
-fn seconds(costs: &cost::Line, columns: &[(u32, Of)], layered: Layering) -> f64 {
+fn seconds(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)], layered: Layering) -> f64 {
     let mut layers = [0; 2];
     let mut seconds = 0.0;
     let mut copied = false;
@@ -85,7 +85,7 @@ fn seconds(costs: &cost::Line, columns: &[(u32, Of)], layered: Layering) -> f64 
 }
 
 /// The quickest way of a line.
-fn best(costs: &cost::Line, columns: &[(u32, Of)]) -> Layering {
+fn best(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)]) -> Layering {
     let ways = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
     let seconds = |way: &Layering| seconds(costs, columns, *way);
     ways.min_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or_default()
@@ -94,32 +94,37 @@ fn best(costs: &cost::Line, columns: &[(u32, Of)]) -> Layering {
 /// How many thresholds a column has at most that stands in layers, by what its missing values are.
 type Layering = [usize; 2];
 
-impl Lines {
+impl ColumnBlocks {
     /// Of columns by feature.
-    pub(super) fn new(columns: impl Iterator<Item = Of>) -> Self {
-        let columns: Vec<(u32, Of)> = (0..).zip(columns).collect();
+    pub(super) fn new(columns: impl Iterator<Item = RankedColumn>) -> Self {
+        let columns: Vec<(u32, RankedColumn)> = (0..).zip(columns).collect();
         let mut new = Self {
-            lines: Vec::new(),
+            column_blocks: Vec::new(),
             layers: Vec::new(),
             layered: Vec::new(),
             searched: Vec::new(),
             others: Vec::new(),
         };
-        let costs = Machine::here().ranking.line;
-        for line in columns.chunk_by(|a, b| a.1.feature / LINE as u32 == b.1.feature / LINE as u32) {
-            new.push(line, costs.map_or_else(Layering::default, |costs| best(&costs, line)));
+        let costs = Machine::here().ranking.column_block;
+        for column_block in
+            columns.chunk_by(|a, b| a.1.feature / BLOCK_COLUMNS as u32 == b.1.feature / BLOCK_COLUMNS as u32)
+        {
+            new.push(column_block, costs.map_or_else(Layering::default, |costs| best(&costs, column_block)));
         }
-        if new.lines.len() > Machine::here().hardware.prefetched {
-            LineOf::ask_ahead(new.lines.iter_mut().map(|plan| &mut plan.line), AHEAD);
+        if new.column_blocks.len() > Machine::here().hardware.prefetched {
+            ColumnBlock::prefetch_ahead(
+                new.column_blocks.iter_mut().map(|plan| &mut plan.column_block),
+                AHEAD,
+            );
         }
         new
     }
 
     /// Adds a line.
-    fn push(&mut self, columns: &[(u32, Of)], layered: Layering) {
-        let first = columns[0].1.feature / LINE as u32 * LINE as u32;
-        let lane = |of: &Of| (of.feature - first) as u8;
-        let mut line = LineOf { first, wanted: 0, ahead: None };
+    fn push(&mut self, columns: &[(u32, RankedColumn)], layered: Layering) {
+        let first = columns[0].1.feature / BLOCK_COLUMNS as u32 * BLOCK_COLUMNS as u32;
+        let lane = |of: &RankedColumn| (of.feature - first) as u8;
+        let mut column_block = ColumnBlock { first, wanted: 0, ahead: None };
         let sheets = MISSING.map(|missing| {
             let mut own: Vec<_> = columns
                 .iter()
@@ -132,14 +137,14 @@ impl Lines {
             own.sort_by_key(|(.., thresholds)| thresholds.len());
             let begins = (self.layers.len() as u32, self.layered.len() as u32);
             for j in 0..own.last().map_or(0, |(.., thresholds)| thresholds.len()) {
-                let mut layer = [f32::NAN; LINE];
+                let mut layer = [f32::NAN; BLOCK_COLUMNS];
                 for (_, lane, thresholds) in own.iter().filter(|(.., thresholds)| j < thresholds.len()) {
                     debug_assert!(layer[usize::from(*lane)].is_nan(), "a feature has one such column a side");
                     layer[usize::from(*lane)] = thresholds[j];
                 }
-                self.layers.push(Line(layer));
+                self.layers.push(CacheLine(layer));
             }
-            let layered = |(column, lane, thresholds): (u32, u8, &Vec<f32>)| Layered {
+            let layered = |(column, lane, thresholds): (u32, u8, &Vec<f32>)| LayeredColumn {
                 column,
                 lane,
                 count: thresholds.len() as u8,
@@ -154,57 +159,57 @@ impl Lines {
         for (column, of) in columns {
             match &of.thresholds {
                 Some(_) if of.in_layers(layered) => continue,
-                Some((search, _)) => self.searched.push(Searched::new(*search, lane(of).into(), *column)),
+                Some((search, _)) => self.searched.push(ColumnSearch::new(*search, lane(of).into(), *column)),
                 None => self.others.push((*column, lane(of))),
             }
-            line.wanted |= 1 << lane(of);
+            column_block.wanted |= 1 << lane(of);
         }
         // Those of a kernel side by side: it is called once for a run, and takes them by twos.
         let own = &mut self.searched[begins.0 as usize..];
         own.sort_by_key(|column| column.search.kernel());
-        Searched::count_runs(own);
+        ColumnSearch::count_runs(own);
         let searched = (begins.0, self.searched.len() as u32);
         let others = (begins.1, self.others.len() as u32);
-        self.lines.push(Plan { line, sheets, searched, others });
+        self.column_blocks.push(Plan { column_block, sheets, searched, others });
     }
 
     /// Line by line, by column.
-    pub(super) fn iter(&self) -> impl Iterator<Item = OneLine<'_>> {
-        self.lines.iter().map(|plan| OneLine { of: self, plan })
+    pub(super) fn iter(&self) -> impl Iterator<Item = ColumnBlockRef<'_>> {
+        self.column_blocks.iter().map(|plan| ColumnBlockRef { of: self, plan })
     }
 }
 
 /// A line's columns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OneLine<'l> {
-    of: &'l Lines,
+pub(super) struct ColumnBlockRef<'l> {
+    of: &'l ColumnBlocks,
     plan: &'l Plan,
 }
 
-impl<'l> OneLine<'l> {
+impl<'l> ColumnBlockRef<'l> {
     /// Ranks the columns that are compared where they lie, and gives what is left of the line.
     pub(super) fn layered(
         &self,
         rows: &RowBlock<'_>,
-        room: &mut LineRoom,
+        room: &mut ColumnBlockRoom,
         out: &mut [u8],
         apart: usize,
-    ) -> LineOf {
-        let mut line = self.plan.line;
+    ) -> ColumnBlock {
+        let mut column_block = self.plan.column_block;
         // An array that is moved into an iterator is read before its parts have been written, which waits for them.
         for (sheet, missing) in self.plan.sheets.iter().zip(&MISSING) {
             let columns = within(&self.of.layered, sheet.columns);
             if !columns.is_empty() {
                 let layers = within(&self.of.layers, sheet.layers);
-                rows.layered(line, (layers, *missing), columns, room, out, apart);
-                line.ahead = None;
+                rows.layered(column_block, (layers, *missing), columns, room, out, apart);
+                column_block.ahead = None;
             }
         }
-        line
+        column_block
     }
 
     /// Columns of ranks that are searched.
-    pub(super) fn searched(&self) -> &'l [Searched] {
+    pub(super) fn searched(&self) -> &'l [ColumnSearch] {
         within(&self.of.searched, self.plan.searched)
     }
 
@@ -223,10 +228,10 @@ mod tests {
     use crate::{
         cpu::{
             Ranker, Rows,
-            ranking::{line::LINE, search::BLOCK},
+            ranking::{column_block::BLOCK_COLUMNS, search::BLOCK},
         },
         forest::{Forest, Predicate, Real, Side},
-        ranks::{Asks, Choice, Ranks},
+        ranks::{Choice, ColumnKind, Ranks},
     };
 
     /// Blocks of fewer rows than 64, and features of more thresholds than a column of ranks has, whose rest is few.
@@ -283,7 +288,7 @@ mod tests {
         let mut builder = Forest::builder(FEATURES, 1);
         for f in 0..FEATURES {
             for k in 0..count(f) {
-                let right = [false, true, (f + f / 6 * k) % 3 == 1][f / LINE];
+                let right = [false, true, (f + f / 6 * k) % 3 == 1][f / BLOCK_COLUMNS];
                 let side = if right { Side::Right } else { Side::Left };
                 let threshold = Predicate::Less { threshold: Real(threshold(f, k).into()) };
                 let mut tree = builder.tree(0);
@@ -323,7 +328,7 @@ mod tests {
                 let (r, f) = (i / FEATURES, i % FEATURES);
                 let of_feature = ranks.columns().iter().enumerate().filter(|(_, c)| c.feature as usize == f);
                 for (c, column) in of_feature {
-                    let Asks::Thresholds { first, count: own } = column.asks else { unreachable!() };
+                    let ColumnKind::Thresholds { first, count: own } = column.asks else { unreachable!() };
                     let own = &ranks.thresholds()[first as usize..][..own as usize];
                     let expected = match value.is_nan() {
                         true if column.missing == Side::Right => own.len(),

@@ -1,0 +1,113 @@
+//! Options of a forest operator.
+
+use std::sync::OnceLock;
+
+use super::ForestOp;
+use crate::{
+    check::SelfCheck,
+    error::Result,
+    forest::{Aggregate, Forest, Profile},
+    schedule::Schedule,
+    sum::{Contract, FixedPoint},
+};
+
+/// Options of a [`ForestOp`], from [`ForestOp::builder`]. Each has a default; the last call of a method counts.
+///
+/// ```
+/// # #[cfg(feature = "flex")] {
+/// use std::sync::Arc;
+///
+/// use burn::tensor::{Device, Tensor};
+/// use fangorn::{Predictor, cpu::Rows, forest::Profile, import, op::ForestOp, schedule::Schedule};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let columns = forest.features.len();
+/// let rows = vec![0.5f32; 20 * columns];
+/// let mut profile = Profile::new(&forest);
+/// profile.count(&forest, &Predictor::new(&forest)?.leaf_slots(&Rows::new(&rows, columns)?)?)?;
+///
+/// let schedule = Schedule::parse("sort(likely_leaf)\npeelWalk(tree, 90%)")?;
+/// let op = Arc::new(ForestOp::builder(forest).schedule(schedule).profile(profile).build()?);
+/// assert_eq!(op.values(Tensor::zeros([4, columns], &Device::flex()))?.dims(), [4, 1]);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "call `build` to make the operator"]
+pub struct ForestOpBuilder {
+    forest: Forest,
+    schedule: Option<Schedule>,
+    sum: Contract,
+    profile: Option<Profile>,
+    check: SelfCheck,
+}
+
+impl ForestOpBuilder {
+    pub(super) fn new(forest: Forest) -> Self {
+        Self { forest, schedule: None, sum: Contract::Any, profile: None, check: SelfCheck::Quick }
+    }
+
+    /// Sets one schedule for every device. The default is the default schedule of each device.
+    pub fn schedule(mut self, schedule: impl Into<Option<Schedule>>) -> Self {
+        self.schedule = schedule.into();
+        self
+    }
+
+    /// Sets what sums promise. [`Contract::Tree`] and [`Contract::Exact`] add the forest's own leaf values, even if a call
+    /// passes other ones. The default is [`Contract::Any`].
+    pub fn sum(mut self, sum: Contract) -> Self {
+        self.sum = sum;
+        self
+    }
+
+    /// Sets how many rows come to each leaf, for schedules that need it. `fangorn profile` counts it, and
+    /// [`Profile::of_visits`] reads the counts of a `.fangorn` file.
+    pub fn profile(mut self, profile: impl Into<Option<Profile>>) -> Self {
+        self.profile = profile.into();
+        self
+    }
+
+    /// Sets how much the operator checks on each device before it serves there. The default is [`SelfCheck::Quick`]. If a
+    /// check fails, plain walks serve and [`ForestOp::warnings`] says so.
+    pub fn check(mut self, check: SelfCheck) -> Self {
+        self.check = check;
+        self
+    }
+
+    /// Makes the operator. It compiles for a device when it first meets one.
+    ///
+    /// # Errors
+    /// A forest that does not verify; a schedule whose directives contradict each other; a sum that [`FixedPoint`] can't
+    /// hold; a profile of another forest. A schedule that a device can't carry out is an error of the first call there.
+    pub fn build(self) -> Result<ForestOp> {
+        let Self { forest, schedule, sum, profile, check } = self;
+        forest.verify()?;
+        schedule.as_ref().map(Schedule::nest).transpose()?;
+        if sum == Contract::Exact && forest.aggregate == Aggregate::Sum {
+            FixedPoint::new(&forest)?;
+        }
+        profile.as_ref().map(|profile| profile.check(&forest)).transpose()?;
+        let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
+        Ok(ForestOp {
+            forest,
+            schedule,
+            sum,
+            check,
+            profile,
+            #[cfg(feature = "cube")]
+            warnings: std::sync::Mutex::default(),
+            leaves,
+            leaves_on: super::once_list::OnceList::default(),
+            cpu: OnceLock::new(),
+            #[cfg(any(feature = "flex", feature = "ndarray"))]
+            known: super::known::KnownLeaves::default(),
+            #[cfg(feature = "cube")]
+            cube: super::once_list::OnceList::default(),
+            #[cfg(feature = "cube")]
+            leaf_places_on: super::once_list::OnceList::default(),
+            #[cfg(feature = "cube")]
+            number: OnceLock::new(),
+        })
+    }
+}

@@ -1,0 +1,305 @@
+//! How a [`Predictor`] is compiled: options, plans by batch, and the self-check before it serves.
+
+use std::sync::Arc;
+
+use super::{Predictor, RowTypes};
+use crate::{
+    check::{Check, Difference, SelfCheck, Strictness, Warning},
+    cpu::{Engines, Plans, Program, Summing},
+    error::{Error, Result},
+    forest::{CompareType, Forest, Profile},
+    plan::{Lowered, Request, lower_with},
+    schedule::{Preset, Schedule},
+    sum::Contract,
+};
+
+/// Options of a [`Predictor`], from [`Predictor::builder`]. Each has a default; the last call of a method counts.
+///
+/// ```
+/// use fangorn::{Forest, Predictor, check::SelfCheck, cpu::Rows, schedule::Preset, sum::Contract};
+///
+/// let mut forest = Forest::builder(1, 1).base_score([1.0]);
+/// for value in [2f64.powi(-25); 4] {
+///     forest.tree(0).leaf(0, &[value]);
+/// }
+/// let forest = forest.build()?;
+/// let predictor = Predictor::builder(&forest)
+///     .schedule(Preset::Default.schedule(&forest, false))
+///     .sum(Contract::Exact)
+///     .threads(1)
+///     .check(SelfCheck::Full)
+///     .build()?;
+/// assert!(predictor.warnings().is_empty());
+/// // One such leaf does not change an f32 sum of 1. All four together change its last bit.
+/// assert_eq!(predictor.margins(&Rows::new(&[0.0f32], 1)?)?, [1.0 + f32::EPSILON]);
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "call `build` to compile the forest"]
+pub struct PredictorBuilder<'f> {
+    forest: &'f Forest,
+    schedule: Option<Schedule>,
+    threads: Option<usize>,
+    sum: Contract,
+    profile: Option<&'f Profile>,
+    check: SelfCheck,
+    engines: Engines,
+    pool: Option<Arc<rayon::ThreadPool>>,
+    types: RowTypes,
+}
+
+impl<'f> PredictorBuilder<'f> {
+    pub(super) fn new(forest: &'f Forest) -> Self {
+        Self {
+            forest,
+            schedule: None,
+            threads: None,
+            sum: Contract::Any,
+            profile: None,
+            check: SelfCheck::Quick,
+            engines: Engines::default(),
+            pool: None,
+            types: RowTypes::Both,
+        }
+    }
+
+    /// Sets how the forest is walked. The default is [`Preset::Default`] of the CPU.
+    pub fn schedule(mut self, schedule: impl Into<Option<Schedule>>) -> Self {
+        self.schedule = schedule.into();
+        self
+    }
+
+    /// Sets the number of worker threads. 1 keeps every prediction on the caller's thread. The default is the number of
+    /// threads of the current rayon pool.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Sets what sums promise. The default is [`Contract::Any`].
+    pub fn sum(mut self, sum: Contract) -> Self {
+        self.sum = sum;
+        self
+    }
+
+    /// Sets how many rows come to each leaf. The directives `tileNodes(n, probability)`, `tileNodes(n, hybrid)`,
+    /// `peelWalk(v, 90%)` and `sort(likely_leaf)` need it.
+    ///
+    /// ```
+    /// use fangorn::{Predictor, cpu::Rows, forest::Profile, import, schedule::Schedule};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let rows = vec![0.5f32; 3 * forest.features.len()]; // rows like those to come
+    /// let rows = Rows::new(&rows, forest.features.len())?;
+    /// let plain = Predictor::new(&forest)?;
+    /// let mut profile = Profile::new(&forest);
+    /// profile.count(&forest, &plain.leaf_slots(&rows)?)?;
+    /// let schedule = Schedule::parse("tileNodes(8, probability)")?;
+    /// let tiled = Predictor::builder(&forest).schedule(schedule).profile(&profile).build()?;
+    /// assert_eq!(tiled.leaf_slots(&rows)?, plain.leaf_slots(&rows)?);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    pub fn profile(mut self, profile: impl Into<Option<&'f Profile>>) -> Self {
+        self.profile = profile.into();
+        self
+    }
+
+    /// Sets how much the predictor checks before it serves. The default is [`SelfCheck::Quick`].
+    pub fn check(mut self, check: SelfCheck) -> Self {
+        self.check = check;
+        self
+    }
+
+    /// Sets which engines may be chosen. The default allows all.
+    pub fn engines(mut self, engines: Engines) -> Self {
+        self.engines = engines;
+        self
+    }
+
+    /// Sets the pool whose threads run large batches. A batch that needs one thread stays on the caller's. The default
+    /// is the current rayon pool of each call.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use fangorn::{Predictor, cpu::Rows, import};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build()?);
+    /// let predictor = Predictor::builder(&forest).threads(2).pool(pool).build()?;
+    /// let rows = vec![0.5f32; 1000 * forest.features.len()];
+    /// assert_eq!(predictor.margins(&Rows::new(&rows, forest.features.len())?)?.len(), 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pool(mut self, pool: Arc<rayon::ThreadPool>) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    /// Takes `f32` rows only, so that one set of nodes is enough.
+    #[cfg(feature = "burn")]
+    pub(crate) fn f32_rows(mut self) -> Self {
+        self.types = RowTypes::Singles;
+        self
+    }
+
+    /// Compiles the forest and runs its self-check. If the check finds a difference, plain walks serve instead and
+    /// [`Predictor::warnings`] says so.
+    ///
+    /// # Errors
+    /// A forest that does not verify; a schedule whose directives contradict each other; a layout that can't hold the
+    /// forest; a sum that [`FixedPoint`](crate::sum::FixedPoint) can't hold; a profile of another forest;
+    /// [`Error::SelfCheck`] if plain walks fail their check too.
+    pub fn build(self) -> Result<Predictor> {
+        let strictness = Strictness::from_environment()?;
+        self.build_checked_by(strictness, |predictor, check| self.first_difference(predictor, check))
+    }
+
+    fn build_checked_by(
+        &self,
+        strictness: Strictness,
+        check: impl Fn(&Predictor, SelfCheck) -> Option<Difference>,
+    ) -> Result<Predictor> {
+        let predictor = self.compile()?;
+        let Some(extent) = strictness.of(self.check) else { return Ok(predictor) };
+        let Some(difference) = check(&predictor, extent) else { return Ok(predictor) };
+        let wrong = |difference| Error::SelfCheck { target: "cpu".into(), difference: Box::new(difference) };
+        if strictness == Strictness::Strict {
+            return Err(wrong(difference));
+        }
+        let schedule = Some(Schedule::default());
+        let plain = Self { schedule, profile: None, engines: Engines::PLAIN, ..self.clone() };
+        let mut plain = plain.compile()?;
+        if let Some(difference) = check(&plain, extent) {
+            return Err(wrong(difference));
+        }
+        let warning = Warning::FellBack { target: "cpu".into(), difference };
+        log::warn!("fangorn: {warning}");
+        plain.warnings.push(warning);
+        Ok(plain)
+    }
+
+    /// The first difference from the reference interpreter.
+    fn first_difference(&self, predictor: &Predictor, check: SelfCheck) -> Option<Difference> {
+        let doubles = self.types == RowTypes::Both && self.forest.compare == CompareType::F64;
+        let check = Check::new(self.forest, check);
+        let mut ignored = |_, _| {};
+        let found = check.run::<f32>(predictor, &mut ignored);
+        found.or_else(|| doubles.then(|| check.run::<f64>(predictor, &mut ignored)).flatten())
+    }
+
+    fn compile(&self) -> Result<Predictor> {
+        let forest = self.forest;
+        forest.verify()?;
+        let schedule = self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule(forest, false));
+        let threads = self.threads.unwrap_or_else(rayon::current_num_threads).clamp(1, 1 << 16) as u32;
+        let request = Request { threads, sum: self.sum, ..Request::cpu() };
+        let lowered = lower_with(forest, &schedule, request, self.profile)?;
+        let program = |lowered: &Lowered| {
+            let program = Program::with_engines(forest, lowered, threads, self.engines)?;
+            Ok::<_, Error>(match self.types {
+                RowTypes::Both => program.with_doubles(forest, lowered),
+                RowTypes::Singles => program,
+            })
+        };
+        let large = program(&lowered)?;
+        // A batch with too few rows to rank is walked by the same loops on values.
+        let plans = match large.wants_many_rows() {
+            true => {
+                let unranked = lower_with(forest, &schedule.unranked(), request, self.profile)?;
+                Plans::of_all(large).with_small(program(&unranked)?)
+            }
+            false => Plans::of_all(large),
+        };
+        let mut ids = vec![0; forest.leaf_count()];
+        for tree in &forest.trees {
+            for (node, id) in tree.nodes.iter().zip(&tree.ids) {
+                if let Some(slot) = node.slot() {
+                    ids[slot as usize] = *id;
+                }
+            }
+        }
+        Ok(Predictor {
+            plans,
+            sum: self.sum,
+            summing: Summing::new(self.sum, forest, &lowered, threads)?,
+            leaf_width: forest.leaf_width(),
+            scale: forest.scale.0 as f32,
+            transform: forest.transform,
+            ids,
+            pool: self.pool.clone(),
+            warnings: Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::Finding,
+        forest::{Predicate, Real, Side},
+    };
+
+    fn forest() -> Forest {
+        let mut builder = Forest::builder(2, 1);
+        for t in 0..20 {
+            let mut tree = builder.tree(0);
+            tree.split(t % 2, Predicate::Less { threshold: Real(f64::from(t)) }, Side::Left, 1, 2);
+            tree.leaf(1, &[1.0]);
+            tree.leaf(2, &[-0.5]);
+        }
+        builder.build().expect("stumps")
+    }
+
+    fn wrong() -> Difference {
+        let what = Finding::Leaf { tree: 3, found: 1, expected: 0 };
+        Difference { batch: 145, row: 64, values: vec![0.5, 1.0], what }
+    }
+
+    #[test]
+    fn plain_walks_serve_where_the_fast_engine_is_wrong() {
+        let forest = forest();
+        let plain = |p: &Predictor| p.program().vector_name().is_empty() && p.plans().len() == 1;
+        let check = |made: &Predictor, extent| {
+            if plain(made) {
+                Predictor::builder(&forest).first_difference(made, extent)
+            } else {
+                Some(wrong())
+            }
+        };
+        let builder = Predictor::builder(&forest);
+        let fast = builder.compile().expect("a predictor");
+        if plain(&fast) {
+            // This machine has nothing faster.
+            return;
+        }
+        let found = builder.build_checked_by(Strictness::FallBack, check).expect("plain walks");
+        let warning = Warning::FellBack { target: "cpu".into(), difference: wrong() };
+        assert_eq!(found.warnings(), std::slice::from_ref(&warning));
+        let text = warning.to_string();
+        assert!(
+            text.contains("row 64 of 145: leaf slot 1 in tree 3") && text.contains("plain walks serve"),
+            "{text}"
+        );
+        assert_eq!(
+            found.predict(&[3.0f32, 2.5], 2).expect("a row"),
+            fast.predict(&[3.0f32, 2.5], 2).expect("a row")
+        );
+        let refused =
+            builder.build_checked_by(Strictness::Strict, check).expect_err("a difference is an error");
+        assert!(refused.to_string().starts_with("self-check on cpu: row 64 of 145"), "{refused}");
+        let unchecked = builder.build_checked_by(Strictness::Off, check);
+        assert!(unchecked.expect("unchecked").warnings().is_empty());
+        let unchecked = builder.check(SelfCheck::Off).build_checked_by(Strictness::Strict, check);
+        assert!(unchecked.expect("unchecked").warnings().is_empty());
+    }
+
+    #[test]
+    fn nothing_serves_where_plain_walks_are_wrong_too() {
+        let check = |_: &Predictor, _| Some(wrong());
+        let built = Predictor::builder(&forest()).build_checked_by(Strictness::FallBack, check);
+        assert!(matches!(built, Err(Error::SelfCheck { .. })));
+    }
+}

@@ -1,0 +1,419 @@
+//! The stand-alone way to run a forest on the CPU.
+
+mod builder;
+
+use std::{cell::RefCell, sync::Arc};
+
+use rayon::prelude::*;
+
+use crate::{
+    check::{self, Check, Difference, SelfCheck, Warning},
+    cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, Summing, TraceEntry},
+    error::{Error, Result},
+    forest::{CompareType, Forest, Transform},
+    schedule::FewRows,
+    sum::Contract,
+};
+
+pub use builder::PredictorBuilder;
+
+/// A forest ready to predict on the CPU: immutable, `Send + Sync`, no lock and no allocation beyond the output on the
+/// way of a prediction (but for scratch that each thread keeps: margins where a row has more or fewer values, partial sums
+/// where the schedule runs trees in parallel, totals where a sum is not in `f32`, slots where margins are the least or
+/// largest leaf or the walks come in another order than the sum).
+///
+/// ```
+/// use fangorn::{Predictor, import};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let predictor = Predictor::new(&forest)?;
+/// let rows = vec![0.5f32; 2 * forest.features.len()];
+/// let values = predictor.predict(&rows, forest.features.len())?;
+/// assert_eq!(values.len(), 2);
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    /// Beside what the schedule says, for batches too small for that, the same loops on values and not on ranks.
+    plans: Plans,
+    sum: Contract,
+    summing: Summing,
+    leaf_width: usize,
+    scale: f32,
+    transform: Transform,
+    /// The producer's number of the leaf with each slot.
+    ids: Vec<u32>,
+    /// Where threads come from, if not from rayon's own pool.
+    pool: Option<Arc<rayon::ThreadPool>>,
+    warnings: Vec<Warning>,
+}
+
+/// What follows rows whose first one has this number.
+type Epilogue<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
+
+/// Which types of rows are predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowTypes {
+    /// `f32` and `f64`.
+    Both,
+    /// `f32` alone.
+    #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's operators ask for it"))]
+    Singles,
+}
+
+/// Work below this many rows is not worth waking threads for.
+const ROWS_A_TASK: usize = 4096;
+
+impl Predictor {
+    /// Compiles a forest with the CPU's default schedule, for the threads of the current rayon pool.
+    /// [`Predictor::builder`] takes options.
+    ///
+    /// # Errors
+    /// As [`PredictorBuilder::build`].
+    pub fn new(forest: &Forest) -> Result<Self> {
+        Self::builder(forest).build()
+    }
+
+    /// Sets options before it compiles a forest.
+    pub fn builder(forest: &Forest) -> PredictorBuilder<'_> {
+        PredictorBuilder::new(forest)
+    }
+
+    /// Runs a self-check of any extent on it again, and gives the first difference from the reference interpreter. `progress` is
+    /// told how many rounds are done, and of how many; a model that compares in `f64` is checked with `f64` rows after `f32` ones.
+    pub fn run_check(
+        &self,
+        forest: &Forest,
+        check: SelfCheck,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Option<Difference> {
+        let check = Check::new(forest, check);
+        let found = check.run::<f32>(self, &mut progress);
+        match forest.compare {
+            CompareType::F64 => found.or_else(|| check.run::<f64>(self, &mut progress)),
+            CompareType::F32 => found,
+        }
+    }
+
+    /// The plans that it holds by the number of rows of a batch, the smallest batches first.
+    pub fn plans(&self) -> Vec<NamedPlan<'_>> {
+        self.plans.named()
+    }
+
+    /// The plan that runs a batch of so many rows.
+    pub fn plan_for(&self, rows: usize) -> NamedPlan<'_> {
+        let holds = |plan: &NamedPlan<'_>| plan.rows.contains(&rows.max(1));
+        let mut plans = self.plans.named();
+        let at = plans.iter().position(holds).unwrap_or(0);
+        plans.swap_remove(at)
+    }
+
+    /// Whether a plan of it has this engine for a few rows.
+    pub fn uses(&self, few_rows: FewRows) -> bool {
+        self.plans.named().iter().any(|plan| plan.program.few_rows_engine() == few_rows)
+    }
+
+    /// How many visits of a batch's rows to trees each engine makes, for `f32` rows of zeros that follow each other. A row with
+    /// missing values, or one of `f64`, may go by walks where an engine can't read it. Takes as long as the batch's visits, counted one
+    /// by one: ask for a batch of some thousands of rows, which larger ones repeat.
+    ///
+    /// ```
+    /// use fangorn::{
+    ///     Forest, Predictor,
+    ///     cpu::Engine,
+    ///     forest::{Predicate, Real, Side},
+    ///     schedule::{FewRows, Schedule},
+    /// };
+    ///
+    /// let mut forest = Forest::builder(1, 1);
+    /// let mut tree = forest.tree(0);
+    /// tree.split(0, Predicate::Less { threshold: Real(0.5) }, Side::Left, 1, 2);
+    /// tree.leaf(1, &[1.0]);
+    /// tree.leaf(2, &[2.0]);
+    /// let schedule = Schedule::new().reorder(["tree", "batch"]).few_rows(FewRows::Walk);
+    /// let predictor = Predictor::builder(&forest.build()?).schedule(schedule).threads(1).build()?;
+    /// assert_eq!(predictor.engines(7)?, [(Engine::Walks, 7)]);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// More rows than there is memory for.
+    pub fn engines(&self, rows: usize) -> Result<Vec<(Engine, u64)>> {
+        let columns = self.plans.large().features();
+        let zeros = room::<f32>(rows, columns)?;
+        let zeros = Rows::strided(&zeros, [rows, columns], [columns, 1])?;
+        self.on_threads(rows, || self.plans.of(rows).engines(&zeros))
+    }
+
+    /// The visit of each row to each tree, `rows x trees`, trees in the producer's order: a record of the run that makes the margins
+    /// of these rows, added up by [`Contract::Any`]: see [`Program::trace`].
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn trace<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<TraceEntry>> {
+        let mut out = room(rows.len(), self.plans.large().trees())?;
+        self.on_threads(rows.len(), || self.plans.of(rows.len()).trace(rows, &mut out))?;
+        Ok(out)
+    }
+
+    /// What it has to say about itself: nothing, or that its self-check failed and slower code serves.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Runs what predicts so many rows, on the pool if it wants more threads than one.
+    fn on_threads<R: Send>(&self, rows: usize, f: impl FnOnce() -> R + Send) -> R {
+        match &self.pool {
+            Some(pool) if self.plans.of(rows).wakes(rows) => pool.install(f),
+            _ => f(),
+        }
+    }
+
+    /// The program that runs the largest batches.
+    pub fn program(&self) -> &Program {
+        self.plans.large()
+    }
+
+    /// What its sums promise.
+    pub fn sum(&self) -> Contract {
+        self.sum
+    }
+
+    /// Values a row gives ([`Transform::width`]).
+    pub fn width(&self) -> usize {
+        self.transform.width(self.plans.large().outputs())
+    }
+
+    /// Values of contiguous rows of `features` columns: `rows x width`, what the producer's own predict returns.
+    ///
+    /// Rows are `f32` or `f64`. Values are cast as the producer casts them before they are compared: `f64` rows decide
+    /// in `f64` where it does.
+    ///
+    /// # Errors
+    /// Rows with another number of columns than the forest has features, or results that there is no memory for.
+    pub fn predict<T: Row>(&self, rows: &[T], features: usize) -> Result<Vec<f32>> {
+        self.values(&Rows::new(rows, features)?)
+    }
+
+    /// The same of any rows: `rows x width`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn values<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
+        let mut out = room(rows.len(), self.width())?;
+        self.values_into(rows, &mut out)?;
+        Ok(out)
+    }
+
+    /// Writes the values of any rows into `out`, `rows x width`.
+    ///
+    /// # Errors
+    /// Rows with another number of columns than the forest has features, or `out` of another length.
+    pub fn values_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
+        self.on_threads(rows.len(), || self.values_by(rows, self.plans.large().leaves(), out))
+    }
+
+    /// The same with other leaf values, by slot, where sums may be in any order; a stricter contract is about the forest's
+    /// own leaves.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(crate) fn values_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        self.values_by(rows, self.promised(leaves), out)
+    }
+
+    /// Margins, as [`Predictor::values_of`].
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(crate) fn margins_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        self.plans.of(rows.len()).margins_by(&self.summing, rows, self.promised(leaves), out)
+    }
+
+    /// Margins or values, as [`Predictor::values_of`], and `epilogue` on each block of rows of them, which is told its first row.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    pub(crate) fn with_epilogue_of(
+        &self,
+        rows: &Rows<'_>,
+        leaves: &[f32],
+        values: bool,
+        epilogue: Epilogue<'_>,
+        out: &mut [f32],
+    ) -> Result<()> {
+        self.finish_by(rows, self.promised(leaves), values, Some(epilogue), out)
+    }
+
+    /// The leaves that the contract is about, where these are handed over.
+    #[cfg(any(feature = "flex", feature = "ndarray"))]
+    fn promised<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
+        if self.sum == Contract::Any { leaves } else { self.plans.large().leaves() }
+    }
+
+    fn values_by<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
+        self.finish_by(rows, leaves, true, None, out)
+    }
+
+    fn finish_by<T: Row>(
+        &self,
+        rows: &Rows<'_, T>,
+        leaves: &[f32],
+        values: bool,
+        epilogue: Option<Epilogue<'_>>,
+        out: &mut [f32],
+    ) -> Result<()> {
+        let outputs = self.plans.large().outputs();
+        let width = if values { self.width() } else { outputs };
+        if rows.len().checked_mul(width) != Some(out.len()) {
+            return Err(Error::Rows(format!(
+                "room for {} values, {} rows need {}",
+                out.len(),
+                rows.len(),
+                rows.len().saturating_mul(width)
+            )));
+        }
+        if width == outputs {
+            self.plans.of(rows.len()).margins_by(&self.summing, rows, leaves, out)?;
+            self.end_in_place(out, outputs, values, epilogue);
+            return Ok(());
+        }
+        // The margins of a row are more or fewer than its values: they stand in scratch that the thread keeps.
+        thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
+        let mut margins = MARGINS.with(RefCell::take);
+        let needed = rows
+            .len()
+            .checked_mul(outputs)
+            .filter(|needed| margins.try_reserve_exact(needed.saturating_sub(margins.len())).is_ok());
+        margins.resize(needed.ok_or_else(|| no_room(rows.len(), outputs))?, 0.0);
+        let done = self.plans.of(rows.len()).margins_by(&self.summing, rows, leaves, &mut margins);
+        let task = |(block, (margins, values)): (usize, (&mut [f32], &mut [f32]))| {
+            self.scale(margins);
+            let rows = margins.chunks_exact(outputs).zip(values.chunks_exact_mut(width));
+            rows.for_each(|(margins, values)| self.transform.apply(margins, values));
+            if let Some(epilogue) = epilogue {
+                epilogue(block * ROWS_A_TASK, values);
+            }
+        };
+        let (of_margins, of_values) = (ROWS_A_TASK * outputs, ROWS_A_TASK * width);
+        match self.in_tasks(rows.len()) {
+            true => {
+                let blocks = margins.par_chunks_mut(of_margins).zip(out.par_chunks_mut(of_values));
+                blocks.enumerate().for_each(task);
+            }
+            false => margins.chunks_mut(of_margins).zip(out.chunks_mut(of_values)).enumerate().for_each(task),
+        }
+        MARGINS.with(|m| m.replace(margins));
+        done
+    }
+
+    /// Whether rows are worth more than one thread after their sums.
+    fn in_tasks(&self, rows: usize) -> bool {
+        rows > ROWS_A_TASK && self.plans.large().threads() > 1
+    }
+
+    fn end_in_place(&self, out: &mut [f32], outputs: usize, values: bool, epilogue: Option<Epilogue<'_>>) {
+        let transforms = values && (self.transform != Transform::Identity || self.scale != 1.0);
+        if !transforms && epilogue.is_none() {
+            return;
+        }
+        let task = |(block, rows): (usize, &mut [f32])| {
+            if transforms {
+                self.scale(rows);
+                rows.chunks_exact_mut(outputs).for_each(|row| self.transform.apply_in_place(row));
+            }
+            if let Some(epilogue) = epilogue {
+                epilogue(block * ROWS_A_TASK, rows);
+            }
+        };
+        match self.in_tasks(out.len() / outputs) {
+            true => out.par_chunks_mut(ROWS_A_TASK * outputs).enumerate().for_each(task),
+            false => out.chunks_mut(ROWS_A_TASK * outputs).enumerate().for_each(task),
+        }
+    }
+
+    fn scale(&self, margins: &mut [f32]) {
+        if self.scale != 1.0 {
+            margins.iter_mut().for_each(|m| *m *= self.scale);
+        }
+    }
+
+    /// Writes raw margins into `out`, `rows x outputs`.
+    ///
+    /// # Errors
+    /// As [`Predictor::values_into`].
+    pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
+        self.on_threads(rows.len(), || {
+            self.plans.of(rows.len()).margins_by(&self.summing, rows, self.plans.large().leaves(), out)
+        })
+    }
+
+    /// Raw margins, `rows x outputs`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn margins<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
+        let mut out = room(rows.len(), self.plans.large().outputs())?;
+        self.margins_into(rows, &mut out)?;
+        Ok(out)
+    }
+
+    /// The producer's number of the leaf that each row reaches in each tree, `rows x trees`, trees in its order.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn leaf_ids<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
+        let mut out = self.leaf_slots(rows)?;
+        out.iter_mut().for_each(|slot| *slot = self.ids[*slot as usize]);
+        Ok(out)
+    }
+
+    /// The leaf slot that each row reaches in each tree, `rows x trees`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn leaf_slots<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
+        let mut out = room(rows.len(), self.plans.large().trees())?;
+        self.on_threads(rows.len(), || self.plans.of(rows.len()).slots(rows, &mut out))?;
+        Ok(out)
+    }
+
+    /// What each tree adds, `rows x trees x leaf width`.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn tree_values<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
+        let slots = self.leaf_slots(rows)?;
+        let width = self.leaf_width;
+        let mut out = room(slots.len(), width)?;
+        for (slot, out) in slots.into_iter().zip(out.chunks_exact_mut(width)) {
+            out.copy_from_slice(&self.plans.large().leaves()[slot as usize * width..][..width]);
+        }
+        Ok(out)
+    }
+}
+
+/// Room for so many results of each row.
+fn room<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
+    /// Fewer are asked for without a question.
+    const SURE: usize = 1 << 20;
+    match rows.checked_mul(width) {
+        // Memory that comes as zeros is first written by whoever computes it, so it is not filled here.
+        Some(count) if count < SURE || Vec::<T>::new().try_reserve_exact(count).is_ok() => {
+            Ok(vec![T::default(); count])
+        }
+        _ => Err(no_room(rows, width)),
+    }
+}
+
+fn no_room(rows: usize, width: usize) -> Error {
+    let what = format!("{rows} rows of {width} results each are more than there is memory for");
+    Error::Rows(format!("{what}; predict fewer rows at a time"))
+}
+
+impl<T: Row> check::Runner<T> for Predictor {
+    fn leaf_slots(&self, rows: &[T]) -> Option<check::RunResult<u32>> {
+        let rows = Rows::new(rows, self.plans.large().features());
+        Some(rows.and_then(|rows| Self::leaf_slots(self, &rows)).map_err(Into::into))
+    }
+
+    fn margins(&self, rows: &[T]) -> Option<check::RunResult<f32>> {
+        let rows = Rows::new(rows, self.plans.large().features());
+        Some(rows.and_then(|rows| Self::margins(self, &rows)).map_err(Into::into))
+    }
+}
