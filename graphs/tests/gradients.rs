@@ -1,5 +1,5 @@
-//! Gradients of leaf values and of rows, on every backend that is built in: against finite differences in f64, against tensor
-//! operations, and to the bit.
+//! Gradients of leaf values and of rows on every backend that is built in. They are compared with finite
+//! differences in f64, with tensor operations, and to the bit.
 
 mod support;
 
@@ -18,12 +18,12 @@ use fangorn_graphs::{
 };
 use support::{Seeded, bits, devices, floats, forest, margins, rows, soft_margins, tensor, with_leaves};
 
-/// A module of margins on an autodiff device.
+/// Makes a module that gives margins, on an autodiff device.
 fn module(forest: &Forest, device: &Device) -> ForestModule {
     ForestModuleConfig::new(forest.clone()).with_output(Output::Margins).init(device).expect("a module")
 }
 
-/// What a loss weighs each margin with.
+/// Returns the weight of a margin in the losses of these tests.
 fn weight(r: usize, o: usize) -> f64 {
     ((r * 7 + o * 3) % 11) as f64 - 5.0
 }
@@ -43,7 +43,8 @@ fn leaf_gradients_are_those_of_finite_differences() {
         let forest = forest(seed);
         let rows = rows(&forest, 60, seed);
         let outputs = forest.outputs as usize;
-        // A loss that is not linear: squares of weighed margins, so that the gradient depends on the leaves.
+        // The loss is not linear: it squares weighed margins, so that the gradient depends on the leaf
+        // values.
         let loss = |leaves: &[f64]| -> f64 {
             let margins = margins(&with_leaves(&forest, leaves), &rows);
             margins.iter().enumerate().map(|(i, m)| (m * weight(i / outputs, i % outputs)).powi(2)).sum()
@@ -55,7 +56,7 @@ fn leaf_gradients_are_those_of_finite_differences() {
                 leaves[i] += step;
                 loss(&leaves)
             };
-            // Exact for squares, whatever the step: here one in all.
+            // The central difference of a square is exact for any step. This one spans 1.
             at(0.5) - at(-0.5)
         };
         let expected: Vec<f64> = (0..leaves.len()).map(difference).collect();
@@ -78,7 +79,7 @@ fn leaf_gradients_are_those_of_finite_differences() {
     }
 }
 
-/// The forest of tensor operations alone: each row's leaves, gathered and added up.
+/// Computes the forest by tensor operations alone: gathers each row's leaf values and adds them up.
 fn by_tensors(forest: &Forest, leaves: Tensor<2>, rows: &[f32], device: &Device) -> Tensor<2> {
     let columns = forest.features.len();
     let (count, trees, outputs) = (rows.len() / columns, forest.trees.len(), forest.outputs as usize);
@@ -134,9 +135,9 @@ fn a_leaf_gradient_is_one_sum_on_every_backend() {
     let count = 3 * BLOCK + 17;
     let rows = rows(&forest, count, 9);
     let outputs = forest.outputs as usize;
-    // Weights whose sums round.
+    // Sums of these weights round.
     let weight: Vec<f32> = (0..count * outputs).map(|i| (i as f32 * 0.7).sin()).collect();
-    // By the contract: rows of a block in their order, blocks in theirs.
+    // The contract of `BLOCK`: rows of a block are added in their order, then blocks in their order.
     let width = forest.leaf_width();
     let mut expected = vec![0.0f32; forest.leaf_values.len()];
     for block in (0..count).collect::<Vec<_>>().chunks(BLOCK) {
@@ -228,7 +229,7 @@ fn soft_splits_give_the_gradient_of_the_soft_forest() {
                     row[i % columns] += step;
                     loss(r, &row)
                 };
-                // What is at the border of a hard split is flat on both sides.
+                // A value at the border of a hard split is flat on both sides.
                 if wide[i].is_nan() { 0.0 } else { (at(1e-6) - at(-1e-6)) / 2e-6 }
             })
             .collect();
@@ -251,7 +252,8 @@ fn soft_splits_give_the_gradient_of_the_soft_forest() {
             let grads = (margins * weights(24, outputs, &device)).sum().backward();
             let found = x.grad(&grads).map_or_else(|| vec![0.0; values.len()], floats);
             for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                // At a threshold of equality, or zero aside, a step changes sides.
+                // At a threshold of equality, or where zero is set aside, the step of the difference changes
+                // sides.
                 let edge = forest_has_edges(&forest) && (wide[i] == 0.0 || expected.abs() > 1e4);
                 let off = (f64::from(*found) - expected).abs();
                 assert!(
@@ -262,6 +264,48 @@ fn soft_splits_give_the_gradient_of_the_soft_forest() {
             let leaves = soft.leaf_values.grad(&grads).expect("leaf values");
             let grads = (hard.forward(x).expect(name) * weights(24, outputs, &device)).sum().backward();
             assert_eq!(floats(leaves), floats(hard.leaf_values.grad(&grads).expect("leaf values")), "{name}");
+        }
+    }
+}
+
+/// 500 trees of 64 leaves on 28 columns, as a usual model has them.
+fn usual_forest() -> Forest {
+    let mut forest = Forest::builder(28, 1);
+    for t in 0..500u32 {
+        let mut tree = forest.tree(0);
+        for n in 0..63 {
+            let threshold = f64::from((n * 37 + t * 11) % 101) / 101.0;
+            let column = (n * 5 + t) % 28;
+            tree.split(
+                column,
+                fangorn::forest::CompareType::F32.less(threshold),
+                fangorn::forest::Side::Left,
+                2 * n + 1,
+                2 * n + 2,
+            );
+        }
+        for n in 63..127 {
+            tree.leaf(n, &[f64::from((n * 13 + t * 7) % 17) / 17.0 - 0.5]);
+        }
+    }
+    forest.build().expect("a forest")
+}
+
+#[test]
+fn soft_splits_of_a_usual_model_fit_every_device() {
+    let forest = usual_forest();
+    let values: Vec<f32> = (0..256 * 28).map(|i| (i as f32 * 0.618).fract()).collect();
+    let mut expected: Option<Vec<f32>> = None;
+    for (name, device) in devices() {
+        let device = device.autodiff();
+        let soft = ForestModuleConfig::new(forest.clone()).with_soft_splits(0.1).init(&device).expect(name);
+        let x = tensor(&values, 28, &device).require_grad();
+        let grads = soft.margins(x.clone()).expect(name).sum().backward();
+        let found = floats(x.grad(&grads).expect("a gradient"));
+        let largest = found.iter().fold(0.0f32, |m, g| m.max(g.abs()));
+        assert!(largest > 0.0, "{name}");
+        for (found, expected) in found.iter().zip(expected.get_or_insert_with(|| found.clone())) {
+            assert!((found - *expected).abs() <= 1e-4 * largest, "{name}: {found}, {expected}");
         }
     }
 }
@@ -302,7 +346,7 @@ struct Scaled {
 
 #[test]
 fn an_extractor_below_is_trained_through_soft_splits() {
-    // One stump at 0.5: rows at 0.2 have to be scaled past it.
+    // The forest is one stump at 0.5. The scale has to grow until rows at 0.2 pass the threshold.
     let mut stump = Forest::builder(1, 1);
     let mut tree = stump.tree(0);
     tree.split(0, fangorn::forest::CompareType::F32.less(0.5), fangorn::forest::Side::Left, 1, 2);

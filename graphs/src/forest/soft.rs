@@ -1,62 +1,102 @@
-//! The forest with soft splits, of tensor operations: what a gradient of the rows is taken of.
+//! The gradient of the rows through soft splits.
+//!
+//! A soft split sends a row left with probability `p = sigmoid((t - x) / temperature)`. The soft margin of a tree is then
+//! the expected leaf value at its root, and its derivative by one split is
+//! `P(split) * p * (1 - p) * (E[left child] - E[right child]) / -temperature`, where `P` is the probability that the row
+//! comes to the split. [`SoftSplits::zero_with_gradient`] computes `P` from the roots down and `E` from the leaves up,
+//! one level of all trees of a chunk at a time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData, activation};
+use burn::tensor::{Bool, DType, Device, IndexingUpdateOp, Int, Tensor, TensorData, activation};
 use fangorn::{
     Forest,
     forest::{Aggregate, Node, Predicate, Side, Targets, ZERO_ZONE},
-    op::ForestOp,
 };
 
 use crate::error::{Error, Result};
 
-/// The logarithm of what never happens: its exponential is 0 in f32.
-const NEVER: f32 = -1e4;
-/// Splits on the paths of all leaves that a row may take.
-const MOST_STEPS: usize = 1 << 22;
+/// Nodes of the trees that are evaluated together, unless one tree alone has more.
+const CHUNK_NODES: usize = 1 << 15;
+/// Elements of the largest tensor of a chunk: 16 MiB of f32, which every device binds.
+const MOST_ELEMENTS: usize = 1 << 22;
+/// Rows and thresholds are cut off here, so that no difference of two of them is NaN.
+const LARGEST: f32 = 1e30;
 
-/// Soft splits of a temperature.
+/// A forest's splits, and the temperature that softens them.
 #[derive(Clone, Debug)]
 pub(super) struct SoftSplits {
     temperature: f64,
-    splits: Arc<Splits>,
-    /// The tables where they were used last.
-    on_device: Arc<Mutex<Option<(Device, Tables)>>>,
+    chunks: Arc<Vec<Chunk>>,
+    columns: usize,
+    outputs: usize,
+    leaf_width: usize,
+    /// Elements of a tensor of a chunk's nodes, at most.
+    most_elements: usize,
+    /// The tables on the device that used them last.
+    on_device: Arc<Mutex<Option<DeviceTables>>>,
 }
 
-/// The splits of all trees, and the paths between them.
+/// A device, and the tables of all chunks there.
+type DeviceTables = (Device, Arc<Vec<Tables>>);
+
+/// Some trees that add to the same outputs. Their nodes are numbered level by level.
 #[derive(Debug, Default)]
-struct Splits {
-    columns: Vec<i32>,
-    thresholds: Vec<f32>,
-    missing_left: Vec<bool>,
-    /// Splits that ask for equality.
-    equal: Vec<bool>,
-    /// Splits that any value goes one way at, and which.
-    fixed: Vec<Option<Side>>,
-    /// Splits at which values in the zone of zeros go one way, and which.
-    zeros: Vec<Option<Side>>,
-    /// `slots x deepest` steps: split `n` taken to the left is `n`, to the right `splits + n`, none `2 x splits`.
-    paths: Vec<i32>,
-    deepest: usize,
+struct Chunk {
+    /// The output that the trees add to. `None` if each leaf has a value for every output.
+    output: Option<u32>,
+    levels: Vec<Level>,
+    /// Splits of all levels, those of one level side by side.
+    splits: Vec<Split>,
+    nodes: usize,
 }
 
-/// The same as tensors, a column for each split.
-#[derive(Clone, Debug)]
+/// The nodes of one depth: first the splits, then the leaves.
+#[derive(Debug, Default)]
+struct Level {
+    splits: usize,
+    leaf_slots: Vec<i32>,
+    /// For each node of the next level its place in the list of all left children and then all right children.
+    children: Vec<i32>,
+    /// For each place of that list the number of the node in the next level.
+    places: Vec<i32>,
+}
+
+/// One split of a chunk.
+#[derive(Debug)]
+struct Split {
+    column: u32,
+    threshold: f32,
+    missing: Side,
+    /// Whether the split asks for equality with its threshold.
+    equal: bool,
+    /// The side of every value that is not missing, if it is one side.
+    fixed: Option<Side>,
+    /// The side of values that count as zero, if the split treats zeros apart.
+    zeros: Option<Side>,
+}
+
+/// A [`Chunk`] on a device. Tensors of splits are `[splits, 1]`.
+#[derive(Debug)]
 struct Tables {
     columns: Tensor<1, Int>,
     thresholds: Tensor<2>,
     missing_left: Tensor<2, Bool>,
-    asides: Option<HardValues>,
-    paths: Tensor<1, Int>,
-    /// `[slots, outputs]`: 1 where a leaf's tree adds to the output; none where leaves are vectors or there is one output.
-    targets: Option<Tensor<2>>,
+    hard_sides: Option<HardSides>,
+    levels: Vec<LevelTables>,
 }
 
-/// Splits that are hard for some values.
-#[derive(Clone, Debug)]
-struct HardValues {
+/// A [`Level`] on a device.
+#[derive(Debug)]
+struct LevelTables {
+    leaf_slots: Option<Tensor<1, Int>>,
+    children: Tensor<1, Int>,
+    places: Tensor<1, Int>,
+}
+
+/// Splits that stay hard for some values: a row goes to one side for certain.
+#[derive(Debug)]
+struct HardSides {
     equal: Tensor<2, Bool>,
     fixed: Tensor<2, Bool>,
     zeros: Tensor<2, Bool>,
@@ -65,9 +105,17 @@ struct HardValues {
 
 impl SoftSplits {
     /// # Errors
-    /// A temperature that is no positive number, margins that are no sums, splits that ask for categories, and paths of
-    /// more than 2^22 steps.
+    /// A temperature that is no positive number, margins that are no sums, and splits on categories.
     pub(super) fn new(temperature: f64, forest: &Forest) -> Result<Self> {
+        Self::in_chunks(temperature, forest, CHUNK_NODES, MOST_ELEMENTS)
+    }
+
+    fn in_chunks(
+        temperature: f64,
+        forest: &Forest,
+        chunk_nodes: usize,
+        most_elements: usize,
+    ) -> Result<Self> {
         let single = temperature as f32;
         if !(single.is_normal() && single > 0.0) {
             return Err(Error::SoftSplits(format!(
@@ -80,185 +128,342 @@ impl SoftSplits {
                 "trees are taken together by `{name}`, only sums have soft splits"
             )));
         }
-        let splits = Arc::new(Splits::new(forest)?);
-        Ok(Self { temperature, splits, on_device: Arc::default() })
+        Ok(Self {
+            temperature,
+            chunks: Arc::new(chunks(forest, chunk_nodes)?),
+            columns: forest.features.len(),
+            outputs: forest.outputs as usize,
+            leaf_width: forest.leaf_width(),
+            most_elements,
+            on_device: Arc::default(),
+        })
     }
 
     pub(super) fn temperature(&self) -> f64 {
         self.temperature
     }
 
-    /// Margins but for the base score: the sum of all leaves, each times the probability of its path.
-    pub(super) fn margins(&self, x: Tensor<2>, leaves: Tensor<1>, op: &ForestOp) -> Tensor<2> {
-        let (rows, slots) = (x.dims()[0], op.forest().leaf_count());
-        let (splits, deepest) = (self.splits.columns.len(), self.splits.deepest);
-        if splits == 0 || rows == 0 {
-            return Tensor::zeros([rows, op.outputs()], (&x.device(), DType::F32));
+    /// Zeros, `[rows, outputs]`, with the gradient of the soft margins by the rows. `x` is `[rows, columns]` on an
+    /// autodiff device; `leaves` are the leaf values by slot.
+    ///
+    /// The derivatives are computed here, on the inner device, so that autodiff keeps `rows x columns x outputs` numbers
+    /// and nothing of the size of the trees.
+    pub(super) fn zero_with_gradient(&self, x: Tensor<2>, leaves: Tensor<1>) -> Tensor<2> {
+        let (rows, device) = (x.dims()[0], x.device());
+        if self.chunks.iter().all(|chunk| chunk.splits.is_empty()) || rows == 0 {
+            return Tensor::zeros([rows, self.outputs], (&device, DType::F32));
         }
-        let tables = self.tables(&x.device(), op.forest());
+        let leaves = if leaves.is_autodiff() { leaves.inner() } else { leaves };
+        let leaves = leaves.reshape([-1, self.leaf_width as i32]);
+        let tables = self.tables(&leaves.device());
         let x = if x.dtype() == DType::F32 { x } else { x.cast(DType::F32) };
-        let all = [rows, splits];
-        let columns = x.select(1, tables.columns);
-        let missing = columns.clone().is_nan();
-        let columns = columns.mask_fill(missing.clone(), 0.0).clamp(-1e30, 1e30);
-        let thresholds = tables.thresholds.expand(all);
-        let past = (thresholds.clone() - columns.clone()).div_scalar(self.temperature).clamp(-80.0, 80.0);
-        let [left, right] = [past.clone(), past.neg()].map(activation::log_sigmoid);
-        // Where a split is hard, one side is certain and the other never happens.
-        let decide =
-            |left: Tensor<2>, right: Tensor<2>, hard: Tensor<2, Bool>, goes_left: Tensor<2, Bool>| {
-                let certain = |side: Tensor<2, Bool>| side.float().sub_scalar(1.0).mul_scalar(-NEVER);
-                let left = left.mask_where(hard.clone(), certain(goes_left.clone()));
-                (left, right.mask_where(hard, certain(goes_left.bool_not())))
-            };
-        let (left, right) = match tables.asides {
-            None => (left, right),
-            Some(asides) => {
-                let values = columns.detach();
-                let equal = asides.equal.expand(all);
-                let in_zone = values.clone().abs().lower_equal_elem(ZERO_ZONE);
-                let hard = in_zone.bool_and(asides.zeros.expand(all)).bool_or(asides.fixed.expand(all));
-                let alike = values.equal(thresholds).bool_and(equal.clone());
-                decide(left, right, hard.bool_or(equal), asides.goes_left.expand(all).bool_or(alike))
-            }
-        };
-        let (left, right) = decide(left, right, missing, tables.missing_left.expand(all));
-        let none = Tensor::zeros([rows, 1], &left.device());
-        let steps = Tensor::cat(vec![left, right, none], 1).select(1, tables.paths);
-        let reached = steps.reshape([rows, slots, deepest]).sum_dim(2).reshape([rows, slots]).exp();
-        let leaves = leaves.reshape([slots, op.forest().leaf_width()]);
-        reached.matmul(match tables.targets {
-            None => leaves,
-            Some(targets) => leaves.expand([slots, op.outputs()]) * targets,
-        })
+        let largest = self.chunks.iter().map(|chunk| chunk.nodes).max().unwrap_or(0).max(self.columns);
+        let piece = (self.most_elements / largest.max(1)).clamp(1, rows);
+        let zeros = (0..rows).step_by(piece).map(|first| {
+            let x = x.clone().narrow(0, first, piece.min(rows - first)).transpose();
+            let derivatives = self.derivatives(&tables, &x.clone().inner(), &leaves);
+            let missing = x.clone().is_nan();
+            let x = x.mask_fill(missing, 0.0).clamp(-LARGEST, LARGEST);
+            let step = x.clone() - x.detach();
+            let zero = derivatives.into_iter().map(|by_column| match by_column {
+                Some(by_column) => (step.clone() * Tensor::from_inner(by_column)).sum_dim(0),
+                None => step.clone().narrow(0, 0, 1).mul_scalar(0.0),
+            });
+            Tensor::cat(zero.collect(), 0).transpose()
+        });
+        Tensor::cat(zeros.collect(), 0)
     }
 
-    fn tables(&self, device: &Device, forest: &Forest) -> Tables {
+    /// The derivative of each output's soft margin by each column, `[columns, rows]`. `None` for an output that no tree
+    /// with splits adds to. `x` is `[columns, rows]`, `leaves` `[slots, leaf width]`.
+    fn derivatives(&self, tables: &[Tables], x: &Tensor<2>, leaves: &Tensor<2>) -> Vec<Option<Tensor<2>>> {
+        let mut derivatives: Vec<Option<Tensor<2>>> = vec![None; self.outputs];
+        for (chunk, tables) in self.chunks.iter().zip(tables).filter(|(chunk, _)| !chunk.splits.is_empty()) {
+            let (left, hard) = tables.left(x, self.temperature);
+            let reached = chunk.reached(tables, &left);
+            let slope = (left.clone() * left.clone().neg().add_scalar(1.0)).mask_fill(hard, 0.0);
+            let slope = slope.mul_scalar(-1.0 / self.temperature);
+            let outputs = match chunk.output {
+                Some(output) => output as usize..output as usize + 1,
+                None => 0..self.outputs,
+            };
+            for output in outputs {
+                let column = if chunk.output.is_some() { 0 } else { output };
+                let values = leaves.clone().narrow(1, column, 1);
+                let by_split = chunk.by_split(tables, &left, &reached, &values) * slope.clone();
+                let sum = derivatives[output].take().unwrap_or_else(|| x.zeros_like());
+                let added = sum.select_assign(0, tables.columns.clone(), by_split, IndexingUpdateOp::Add);
+                derivatives[output] = Some(added);
+            }
+        }
+        derivatives
+    }
+
+    fn tables(&self, device: &Device) -> Arc<Vec<Tables>> {
         let mut kept = self.on_device.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
             Some((on, tables)) if on == device => tables.clone(),
             _ => {
-                let tables = self.splits.tables(device, forest);
-                *kept = Some((device.clone(), tables.clone()));
+                let tables = Arc::new(self.chunks.iter().map(|chunk| chunk.tables(device)).collect());
+                *kept = Some((device.clone(), Arc::clone(&tables)));
                 tables
             }
         }
     }
 }
 
-impl Splits {
-    fn new(forest: &Forest) -> Result<Self> {
-        let deepest = forest.trees.iter().map(|tree| tree.depth()).max().unwrap_or(0) as usize;
-        let steps = forest.leaf_count().checked_mul(deepest).filter(|steps| *steps <= MOST_STEPS);
-        let Some(steps) = steps else {
-            return Err(Error::SoftSplits(format!(
-                "{} leaves of up to {deepest} splits are more than {MOST_STEPS} steps a row; train through fewer or \
-                 shallower trees",
-                forest.leaf_count()
-            )));
+impl Tables {
+    /// The probability that a row goes left at each split, and whether the side is certain: `[splits, rows]`.
+    fn left(&self, x: &Tensor<2>, temperature: f64) -> (Tensor<2>, Tensor<2, Bool>) {
+        let x = x.clone().select(0, self.columns.clone());
+        let missing = x.clone().is_nan();
+        let x = x.mask_fill(missing.clone(), 0.0).clamp(-LARGEST, LARGEST);
+        let all = x.dims();
+        let thresholds = self.thresholds.clone().expand(all);
+        let left = activation::sigmoid((thresholds.clone() - x.clone()).div_scalar(temperature));
+        let certain = |left: Tensor<2>, hard: Tensor<2, Bool>, goes_left: Tensor<2, Bool>| {
+            left.mask_where(hard, goes_left.float())
         };
-        let mut made = Self { deepest, ..Self::default() };
-        // Paths as signed steps first: how many splits there are is known at the end.
-        let mut paths = vec![0i32; steps];
-        let mut open: Vec<(u32, Vec<i32>)> = Vec::new();
-        for (t, tree) in forest.trees.iter().enumerate() {
-            open.push((0, Vec::new()));
-            while let Some((n, path)) = open.pop() {
-                match tree.nodes[n as usize] {
-                    Node::Leaf { slot } => {
-                        paths[slot as usize * deepest..][..path.len()].copy_from_slice(&path)
-                    }
-                    Node::Split { feature, predicate, missing, left, right } => {
-                        made.push(feature, predicate, missing)
-                            .map_err(|what| Error::SoftSplits(format!("tree {t}, node {n}: {what}")))?;
-                        let number = made.columns.len() as i32;
-                        let with = |step: i32| path.iter().copied().chain([step]).collect();
-                        open.extend([(right, with(-number)), (left, with(number))]);
-                    }
-                }
+        let (left, hard) = match &self.hard_sides {
+            None => (left, missing.clone()),
+            Some(sides) => {
+                let [equal, fixed, zeros, goes_left] =
+                    [&sides.equal, &sides.fixed, &sides.zeros, &sides.goes_left]
+                        .map(|t| t.clone().expand(all));
+                let in_zone = x.clone().abs().lower_equal_elem(ZERO_ZONE);
+                let alike = x.equal(thresholds).bool_and(equal.clone());
+                let hard = in_zone.bool_and(zeros).bool_or(fixed).bool_or(equal);
+                let left = certain(left, hard.clone(), goes_left.bool_or(alike));
+                (left, hard.bool_or(missing.clone()))
             }
-        }
-        let splits = made.columns.len() as i32;
-        let step = |step: i32| match step {
-            0 => 2 * splits,
-            left if left > 0 => left - 1,
-            right => splits - right - 1,
         };
-        made.paths = paths.into_iter().map(step).collect();
-        Ok(made)
+        (certain(left, missing, self.missing_left.clone().expand(all)), hard)
+    }
+}
+
+impl Chunk {
+    /// The probability that a row comes to each split, level by level: `[splits of the level, rows]`.
+    fn reached(&self, tables: &Tables, left: &Tensor<2>) -> Vec<Tensor<2>> {
+        let [_, rows] = left.dims();
+        let roots = self.levels[0].splits + self.levels[0].leaf_slots.len();
+        let mut nodes = Tensor::ones([roots, rows], (&left.device(), DType::F32));
+        let (mut first, mut reached) = (0, Vec::with_capacity(self.levels.len()));
+        for (level, on_device) in self.levels.iter().zip(&tables.levels).filter(|(level, _)| level.splits > 0)
+        {
+            let splits = nodes.narrow(0, 0, level.splits);
+            let to_left = splits.clone() * left.clone().narrow(0, first, level.splits);
+            let to_right = splits.clone() - to_left.clone();
+            nodes = Tensor::cat(vec![to_left, to_right], 0).select(0, on_device.children.clone());
+            reached.push(splits);
+            first += level.splits;
+        }
+        reached
     }
 
-    fn push(&mut self, feature: u32, predicate: Predicate, missing: Side) -> Result<(), &'static str> {
-        let (mut threshold, mut equal, mut fixed, mut zeros) = (0.0, false, None, None);
+    /// The derivative of the sum of the trees' expected leaf values by the probability of each split, `[splits, rows]`.
+    /// `leaves` are `[slots, 1]`.
+    fn by_split(
+        &self,
+        tables: &Tables,
+        left: &Tensor<2>,
+        reached: &[Tensor<2>],
+        leaves: &Tensor<2>,
+    ) -> Tensor<2> {
+        let [mut end, rows] = left.dims();
+        let mut expected: Option<Tensor<2>> = None;
+        let mut by_level = Vec::with_capacity(reached.len());
+        for (d, (level, on_device)) in self.levels.iter().zip(&tables.levels).enumerate().rev() {
+            let own = on_device.leaf_slots.clone().map(|slots| {
+                let count = slots.dims()[0];
+                leaves.clone().select(0, slots).expand([count, rows])
+            });
+            let splits = expected.take().filter(|_| level.splits > 0).map(|below| {
+                let children = below.select(0, on_device.places.clone());
+                let right = children.clone().narrow(0, level.splits, level.splits);
+                let apart = children.narrow(0, 0, level.splits) - right.clone();
+                by_level.push(reached[d].clone() * apart.clone());
+                end -= level.splits;
+                right + apart * left.clone().narrow(0, end, level.splits)
+            });
+            expected = match (splits, own) {
+                (Some(splits), Some(own)) => Some(Tensor::cat(vec![splits, own], 0)),
+                (one, other) => one.or(other),
+            };
+        }
+        by_level.reverse();
+        Tensor::cat(by_level, 0)
+    }
+
+    fn tables(&self, device: &Device) -> Tables {
+        let integers = |values: Vec<i32>| {
+            let count = values.len();
+            Tensor::<1, Int>::from_data(TensorData::new(values, [count]), (device, DType::I32))
+        };
+        let count = self.splits.len();
+        let flags = |flag: &dyn Fn(&Split) -> bool| {
+            let flags: Vec<bool> = self.splits.iter().map(flag).collect();
+            Tensor::<2, Bool>::from_data(TensorData::new(flags, [count, 1]), device)
+        };
+        let is_hard = |split: &Split| split.equal || split.fixed.is_some() || split.zeros.is_some();
+        let hard_sides = self.splits.iter().any(is_hard).then(|| HardSides {
+            equal: flags(&|split| split.equal),
+            fixed: flags(&|split| split.fixed.is_some()),
+            zeros: flags(&|split| split.zeros.is_some()),
+            goes_left: flags(&|split| split.fixed.or(split.zeros) == Some(Side::Left)),
+        });
+        let thresholds: Vec<f32> = self.splits.iter().map(|split| split.threshold).collect();
+        let level = |level: &Level| LevelTables {
+            leaf_slots: (!level.leaf_slots.is_empty()).then(|| integers(level.leaf_slots.clone())),
+            children: integers(level.children.clone()),
+            places: integers(level.places.clone()),
+        };
+        Tables {
+            columns: integers(self.splits.iter().map(|split| split.column as i32).collect()),
+            thresholds: Tensor::from_data(TensorData::new(thresholds, [count, 1]), (device, DType::F32)),
+            missing_left: flags(&|split| split.missing == Side::Left),
+            hard_sides,
+            levels: self.levels.iter().map(level).collect(),
+        }
+    }
+}
+
+/// The trees of a forest in chunks of about `most` nodes, each of trees that add to the same outputs.
+fn chunks(forest: &Forest, most: usize) -> Result<Vec<Chunk>> {
+    let output = |tree: usize| match &forest.targets {
+        Targets::One(outputs) => Some(outputs[tree]),
+        Targets::All => None,
+    };
+    let mut trees: Vec<usize> = (0..forest.trees.len()).collect();
+    trees.sort_by_key(|tree| output(*tree));
+    let mut chunks = Vec::new();
+    let mut rest = &trees[..];
+    while let [first, ..] = rest {
+        let mut nodes = 0;
+        let together = rest.iter().take_while(|tree| {
+            nodes += forest.trees[**tree].nodes.len();
+            output(**tree) == output(*first) && (nodes <= most || *tree == first)
+        });
+        let (own, others) = rest.split_at(together.count());
+        chunks.push(Chunk::new(forest, own, output(*first))?);
+        rest = others;
+    }
+    Ok(chunks)
+}
+
+impl Chunk {
+    fn new(forest: &Forest, trees: &[usize], output: Option<u32>) -> Result<Self> {
+        let mut chunk = Self { output, ..Self::default() };
+        let node = |(tree, node): (usize, u32)| forest.trees[tree].nodes[node as usize];
+        let is_split = |at: &(usize, u32)| matches!(node(*at), Node::Split { .. });
+        let roots = trees.iter().map(|tree| (*tree, 0));
+        let (mut splits, mut leaves): (Vec<_>, Vec<_>) = roots.partition(is_split);
+        loop {
+            chunk.nodes += splits.len() + leaves.len();
+            let slot = |at: &(usize, u32)| node(*at).slot().map(|slot| slot as i32);
+            let mut level = Level { splits: splits.len(), ..Level::default() };
+            level.leaf_slots.extend(leaves.iter().filter_map(slot));
+            let (mut below_left, mut below_right) = (Vec::new(), Vec::new());
+            for (tree, number) in &splits {
+                if let Node::Split { feature, predicate, missing, left, right } = node((*tree, *number)) {
+                    let split = Split::new(feature, predicate, missing);
+                    let at = |what| Error::SoftSplits(format!("tree {tree}, node {number}: {what}"));
+                    chunk.splits.push(split.map_err(at)?);
+                    below_left.push((*tree, left));
+                    below_right.push((*tree, right));
+                }
+            }
+            let below = [below_left, below_right].concat();
+            let (of_splits, of_leaves): (Vec<usize>, Vec<usize>) =
+                (0..below.len()).partition(|place| is_split(&below[*place]));
+            splits = of_splits.iter().map(|place| below[*place]).collect();
+            leaves = of_leaves.iter().map(|place| below[*place]).collect();
+            let order = [of_splits, of_leaves].concat();
+            level.places = vec![0; order.len()];
+            for (number, place) in order.iter().enumerate() {
+                level.places[*place] = number as i32;
+            }
+            level.children = order.into_iter().map(|place| place as i32).collect();
+            chunk.levels.push(level);
+            if below.is_empty() {
+                return Ok(chunk);
+            }
+        }
+    }
+}
+
+impl Split {
+    fn new(column: u32, predicate: Predicate, missing: Side) -> Result<Self, &'static str> {
+        let mut split = Self { column, threshold: 0.0, missing, equal: false, fixed: None, zeros: None };
         match predicate {
             Predicate::Less { threshold: t } | Predicate::LessZeroAside { threshold: t } => {
-                threshold = (t.0 as f32).clamp(-1e30, 1e30);
+                split.threshold = (t.0 as f32).clamp(-LARGEST, LARGEST);
                 let below = |positive: bool| if positive { Side::Left } else { Side::Right };
                 if t.0.is_infinite() {
-                    fixed = Some(below(t.0 > 0.0));
+                    split.fixed = Some(below(t.0 > 0.0));
                 }
                 if let Predicate::LessZeroAside { .. } = predicate {
-                    // The other side than the comparison's.
-                    zeros = Some(below(t.0 < 0.0));
+                    // Zeros go to the side that the comparison would not send them to.
+                    split.zeros = Some(below(t.0 < 0.0));
                 }
             }
-            Predicate::Equal { value } => {
-                (threshold, equal) = (value.0 as f32, true);
-            }
-            Predicate::Always => fixed = Some(Side::Left),
+            Predicate::Equal { value } => (split.threshold, split.equal) = (value.0 as f32, true),
+            Predicate::Always => split.fixed = Some(Side::Left),
             Predicate::InSet { .. } => {
                 return Err("a split on categories has no threshold to soften; leave the soft splits out");
             }
         }
-        self.columns.push(feature as i32);
-        self.thresholds.push(threshold);
-        self.missing_left.push(missing == Side::Left);
-        self.equal.push(equal);
-        self.fixed.push(fixed);
-        self.zeros.push(zeros);
-        Ok(())
+        Ok(split)
+    }
+}
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use fangorn::forest::CompareType;
+
+    use super::*;
+
+    /// 30 trees of 0 to 4 levels of splits for three outputs, on two columns.
+    fn forest() -> Forest {
+        let mut forest = Forest::builder(2, 3);
+        for t in 0..30u32 {
+            let splits = (1u32 << (t % 5)) - 1;
+            let mut tree = forest.tree(t % 3);
+            for n in 0..splits {
+                let threshold = f64::from((n * 7 + t) % 11) / 11.0;
+                tree.split(n % 2, CompareType::F32.less(threshold), Side::Left, 2 * n + 1, 2 * n + 2);
+            }
+            for n in splits..2 * splits + 1 {
+                tree.leaf(n, &[f64::from((n * 13 + t) % 17) / 17.0 - 0.5]);
+            }
+        }
+        forest.build().expect("a forest")
     }
 
-    fn tables(&self, device: &Device, forest: &Forest) -> Tables {
-        let splits = self.columns.len();
-        let integers = |values: &[i32]| {
-            let data = TensorData::new(values.to_vec(), [values.len()]);
-            Tensor::<1, Int>::from_data(data, (device, DType::I32))
+    #[test]
+    fn chunks_and_pieces_change_no_gradient() {
+        let (forest, device) = (forest(), Device::flex().autodiff());
+        let rows: Vec<f32> =
+            (0..14).map(|i| if i == 5 { f32::NAN } else { (i as f32 * 0.37).fract() }).collect();
+        let leaves: Vec<f32> = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
+        let gradient = |chunk_nodes, most_elements| {
+            let soft = SoftSplits::in_chunks(0.2, &forest, chunk_nodes, most_elements).expect("soft splits");
+            let x = Tensor::<2>::from_data(TensorData::new(rows.clone(), [7, 2]), &device).require_grad();
+            let leaves = Tensor::from_data(TensorData::new(leaves.clone(), [leaves.len()]), &device);
+            let zero = soft.zero_with_gradient(x.clone(), leaves);
+            assert_eq!(zero.clone().into_data().try_to_vec::<f32>().expect("f32"), [0.0; 21]);
+            let weights = Tensor::<2>::from_data([[1.0, -2.0, 0.5]], &device);
+            let gradient = x.grad(&(zero * weights).sum().backward()).expect("a gradient");
+            (soft.chunks.len(), gradient.into_data().try_to_vec::<f32>().expect("f32"))
         };
-        let floats = |values: Vec<f32>, shape: [usize; 2]| {
-            Tensor::<2>::from_data(TensorData::new(values, shape), (device, DType::F32))
-        };
-        let flags = |flag: &dyn Fn(usize) -> bool| {
-            let flags: Vec<bool> = (0..splits).map(flag).collect();
-            Tensor::<2, Bool>::from_data(TensorData::new(flags, [1, splits]), device)
-        };
-        let hard = |n: usize| self.equal[n] || self.fixed[n].is_some() || self.zeros[n].is_some();
-        let asides = (0..splits).any(hard).then(|| HardValues {
-            equal: flags(&|n| self.equal[n]),
-            fixed: flags(&|n| self.fixed[n].is_some()),
-            zeros: flags(&|n| self.zeros[n].is_some()),
-            goes_left: flags(&|n| self.fixed[n].or(self.zeros[n]) == Some(Side::Left)),
-        });
-        let targets = match &forest.targets {
-            Targets::One(targets) if forest.outputs > 1 => {
-                let outputs = forest.outputs as usize;
-                let mut ones = vec![0.0; forest.leaf_count() * outputs];
-                for (tree, target) in forest.trees.iter().zip(targets) {
-                    for slot in tree.nodes.iter().filter_map(|n| n.slot()) {
-                        ones[slot as usize * outputs + *target as usize] = 1.0;
-                    }
-                }
-                Some(floats(ones, [forest.leaf_count(), outputs]))
+        let (chunks, expected) = gradient(CHUNK_NODES, MOST_ELEMENTS);
+        assert_eq!(chunks, 3, "one for each output");
+        assert!(expected.iter().enumerate().all(|(i, g)| (*g == 0.0) == (i == 5)), "{expected:?}");
+        for (chunk_nodes, most_elements, least) in [(40, 1 << 22, 9), (1, 1, 30), (100, 150, 4)] {
+            let (chunks, found) = gradient(chunk_nodes, most_elements);
+            assert!(chunks >= least, "{chunks} chunks of {chunk_nodes} nodes");
+            for (found, expected) in found.iter().zip(&expected) {
+                assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1.0), "{found}, {expected}");
             }
-            _ => None,
-        };
-        Tables {
-            columns: integers(&self.columns),
-            thresholds: floats(self.thresholds.clone(), [1, splits]),
-            missing_left: flags(&|n| self.missing_left[n]),
-            asides,
-            paths: integers(&self.paths),
-            targets,
         }
     }
 }
