@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Anything that can go wrong with what a user hands in.
+/// Anything that can go wrong with a user's input.
 ///
 /// Each message is one line that names the thing, the place in it and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A model that can't be read: malformed, over a limit, or not supported.
@@ -25,13 +25,13 @@ pub enum Error {
     /// A forest that breaks a rule of the HIR.
     #[error("forest: {0}")]
     Forest(#[from] crate::forest::VerifyError),
-    /// Steps before a forest that can't be folded into it.
+    /// Steps before a forest that can't be folded into the forest.
     #[error("prologue: {0}")]
     Prologue(#[from] crate::forest::PrologueError),
     /// A schedule's text that can't be read.
     #[error(transparent)]
     ScheduleText(#[from] crate::schedule::ParseError),
-    /// A name that no architecture of GPUs has.
+    /// A name that no GPU architecture has.
     #[error(transparent)]
     Architecture(#[from] crate::schedule::UnknownArchitecture),
     /// A schedule that can't be carried out.
@@ -43,44 +43,45 @@ pub enum Error {
     /// A forest that can't be put on ranks.
     #[error(transparent)]
     Ranks(#[from] crate::ranks::RanksError),
-    /// A profile of another forest.
+    /// A profile that was made for another forest.
     #[error(transparent)]
     Profile(#[from] crate::forest::ProfileError),
     /// A forest whose sum can't keep the contract.
     #[error("sum: {0}")]
     Sum(#[from] crate::sum::SumError),
-    /// A stage handed over something that breaks its rules: a defect of Fangorn, not of the input.
+    /// A stage handed over data that breaks its rules: a defect of Fangorn, not of the input.
     #[error("internal: {0}; this is a defect of fangorn, please report it with the model and the schedule")]
     Internal(String),
-    /// Rows with another number of columns than the forest has features.
+    /// Rows whose number of columns is not the forest's number of features.
     #[error(
         "rows have {found} columns, the forest was trained on {expected}; hand over all its columns in order"
     )]
     Columns {
-        /// Columns of the rows.
+        /// Number of columns of the rows.
         found: usize,
-        /// Features of the forest.
+        /// Number of features of the forest.
         expected: usize,
     },
-    /// Rows, or room for results, of a wrong shape.
+    /// Rows, or a buffer for results, of a wrong shape.
     #[error("rows: {0}")]
     Rows(String),
-    /// What is to follow a forest, and can't.
+    /// An epilogue that can't follow the forest.
     #[error("epilogue: {0}")]
     Epilogue(String),
-    /// A variable of the environment that picks kernels, set to nothing that it may be.
+    /// An environment variable that picks kernels or checks has a value that means nothing here.
     #[error(
         "environment: {variable} is `{value}`, here it may be one of {names}; set it to one of them, or unset it"
     )]
     Environment {
-        /// The variable.
+        /// The variable's name.
         variable: &'static str,
-        /// What it is set to.
+        /// The variable's value.
         value: String,
-        /// What it may be set to.
+        /// The values that it may have.
         names: String,
     },
-    /// A compiled forest that gives other leaves than the reference interpreter: a defect of Fangorn or of the machine.
+    /// A compiled forest reaches other leaves than the reference interpreter: a defect of Fangorn or of the
+    /// machine.
     #[error(
         "self-check on {target}: {difference}; do not use its predictions here, and please report it with the model \
          and the processor's name"
@@ -91,7 +92,7 @@ pub enum Error {
         /// The first difference.
         difference: Box<crate::check::Difference>,
     },
-    /// A device that can't do what is asked.
+    /// A device that can't do what it was asked to.
     #[error("device: {0}")]
     Device(String),
 }

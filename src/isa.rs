@@ -1,29 +1,31 @@
-//! Which instructions the CPU's kernels use.
+//! The instruction sets that the CPU's kernels use.
 
 use std::{ffi::OsStr, sync::OnceLock};
 
-/// The name of a set of instructions in this variable keeps kernels from using more than that: for testing on a machine that has
-/// more. On x86-64 `portable`, `avx2` or `avx512`, on 64-bit ARM `portable` or `neon`; empty is as if it were unset. Read once.
+/// The environment variable that limits the instruction set of kernels, for testing on a machine that has
+/// more. On x86-64 its value is `portable`, `avx2` or `avx512`, on 64-bit ARM `portable` or `neon`. An empty
+/// value is as if it were unset. The variable is read once.
 pub const ISA: &str = "FANGORN_ISA";
 
-/// `slow` or `fast` in this variable is taken for how the machine gathers values, which otherwise is measured: for testing what
-/// is done on another one. It matters with AVX2 and up; empty is as if it were unset. Read once.
+/// The environment variable that says how fast the machine gathers values, `slow` or `fast`, where otherwise
+/// this is measured. It is for testing what another machine would do. It matters with AVX2 and up. An empty
+/// value is as if it were unset. The variable is read once.
 pub const GATHERS: &str = "FANGORN_GATHERS";
 
-/// Sets of instructions. Of one architecture's each has those before it.
+/// Instruction sets. Among those of one architecture, each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Isa {
-    /// What every machine of the target has.
+    /// The instructions that every machine of the target has.
     Portable,
-    /// Of 64-bit ARM.
+    /// NEON, on 64-bit ARM.
     Neon,
-    /// Of x86-64, as what follows.
+    /// AVX2, on x86-64.
     Avx2,
-    /// F, DQ and BW.
+    /// AVX-512 F, DQ and BW, on x86-64.
     Avx512,
 }
 
-/// The sets that this variable may name, by name.
+/// Returns the instruction sets that [`ISA`] may name on this architecture, by name.
 fn sets() -> impl Iterator<Item = (&'static str, Isa)> + Clone {
     let all =
         [("portable", Isa::Portable), ("neon", Isa::Neon), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
@@ -34,10 +36,10 @@ fn sets() -> impl Iterator<Item = (&'static str, Isa)> + Clone {
     })
 }
 
-/// Whether gathers are fast, by name.
+/// The values of [`GATHERS`]: whether gathers are fast, by name.
 const SPEEDS: [(&str, bool); 2] = [("slow", false), ("fast", true)];
 
-/// A variable of the environment whose value means nothing here.
+/// An environment variable whose value means nothing here.
 #[derive(Clone, Debug)]
 pub(crate) struct WrongVariable {
     pub(crate) variable: &'static str,
@@ -45,7 +47,7 @@ pub(crate) struct WrongVariable {
     pub(crate) names: String,
 }
 
-/// What a variable's value stands for; `None` where it has none.
+/// Returns what a variable's value stands for; `None` where the variable is unset or empty.
 fn chosen<T>(
     variable: &'static str,
     value: Option<&OsStr>,
@@ -62,7 +64,7 @@ fn chosen<T>(
     }
 }
 
-/// What the environment says.
+/// What the environment variables say.
 #[derive(Clone, Debug)]
 struct EnvironmentSettings {
     most: Option<Isa>,
@@ -81,20 +83,21 @@ fn environment() -> &'static EnvironmentSettings {
     })
 }
 
-/// Refuses a value of [`ISA`] or [`GATHERS`] that means nothing here: what is tested under it would not be what was meant. Programs
-/// ask when they are made; what is only printed of a schedule does not.
+/// Refuses a value of [`ISA`] or [`GATHERS`] that means nothing here, because a test under it would not test
+/// what was meant. Programs call this when they are made. What only prints a schedule's text does not.
 pub(crate) fn check() -> Result<(), WrongVariable> {
     environment().wrong.clone().map_or(Ok(()), Err)
 }
 
-/// What this machine is able to, and is allowed. A wrong [`ISA`] allows all until [`check`] refuses it.
+/// Returns the instruction set that this machine has and [`ISA`] allows. A wrong value of [`ISA`] allows all
+/// until [`check`] refuses it.
 pub(crate) fn isa() -> Isa {
     static FOUND: OnceLock<Isa> = OnceLock::new();
-    *FOUND.get_or_init(|| environment().most.map_or(able(), |most| able().min(most)))
+    *FOUND.get_or_init(|| environment().most.map_or(detected(), |most| detected().min(most)))
 }
 
 #[cfg(target_arch = "x86_64")]
-fn able() -> Isa {
+fn detected() -> Isa {
     let avx2 = is_x86_feature_detected!("avx2");
     let avx512 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512dq")
@@ -107,17 +110,17 @@ fn able() -> Isa {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn able() -> Isa {
-    // Kernels permute a word's bytes the lowest first; Miri knows few of the instructions.
+fn detected() -> Isa {
+    // Kernels permute the bytes of a word with the lowest byte first, and Miri knows few of the instructions.
     if cfg!(any(target_endian = "big", miri)) { Isa::Portable } else { Isa::Neon }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn able() -> Isa {
+fn detected() -> Isa {
     Isa::Portable
 }
 
-/// What [`GATHERS`] says of how the machine gathers values, if anything.
+/// Returns what [`GATHERS`] says, if anything: whether gathers are fast.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn gathers_said() -> Option<bool> {
     environment().gathers

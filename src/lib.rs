@@ -34,12 +34,12 @@ pub use predictor::{Predictor, PredictorBuilder};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The book's example of what precedes a forest.
+/// The book's example of a prologue before a forest.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/model.md")]
 struct BookOnModels;
 
-/// The book's example of checks.
+/// The book's example of self-checks.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/checks.md")]
 struct BookOnChecks;

@@ -1,9 +1,10 @@
-//! How far two correct sums of a row may be apart.
+//! Error bounds of one row's margins.
 
 use fangorn::{Forest, forest::Targets};
 
-/// How far a sum in `f32`, in any order, may be from the exact one for a row that reaches these leaves, by output:
-/// `(trees + 1) x (2^-24 x (|base| + Σ |leaf|) + 2^-150)`, and no bound where that sum reaches the largest `f32`.
+/// Returns, for each output, how far an `f32` sum in any order may be from the exact sum of a row that
+/// reaches the leaves `slots`, one for each tree: `(trees + 1) x (2^-24 x (|base| + Σ |leaf|) + 2^-150)`. The
+/// bound is infinite where the sum of magnitudes reaches the largest `f32`.
 pub fn of_row(forest: &Forest, slots: impl ExactSizeIterator<Item = u32>) -> Vec<f32> {
     let terms = (slots.len() + 1) as f64;
     let unit = terms * 2f64.powi(-24);

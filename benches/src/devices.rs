@@ -1,11 +1,11 @@
-//! burn's devices, by the names that their features have.
+//! Opens burn's devices by the names of fangorn's backend features.
 
 use burn::tensor::Device;
 
 #[cfg(feature = "cube")]
 use crate::error::caught;
 
-/// The default device of a backend, where it is built in.
+/// Returns the default device of a backend, or `None` where the backend is not built in.
 #[allow(deprecated, reason = "burn-ndarray is served as long as burn has it")]
 pub fn open(backend: &str) -> Option<Device> {
     match backend {
@@ -29,7 +29,7 @@ pub fn open(backend: &str) -> Option<Device> {
     }
 }
 
-/// What a device of cubecl's calls itself.
+/// Returns the name that a cubecl device reports for itself.
 #[cfg(feature = "cube")]
 pub fn name(backend: &'static str, device: &Device) -> String {
     let identity = caught(backend, || Ok(device.identity())).ok().flatten();

@@ -1,4 +1,4 @@
-//! What each engine of the CPU brings: the default schedule with it and without it, in turns.
+//! `fangorn-benches engines`: times the default schedule with and without each engine of the CPU, in turns.
 
 use std::{error::Error, hint::black_box, path::Path, time::Instant};
 
@@ -11,20 +11,22 @@ use fangorn::{
     schedule::{FewRows, Preset},
 };
 
-/// Seconds for each batch of a model.
+/// Seconds of measurement for each batch size.
 const SECONDS: f64 = 1.5;
-/// Calls of one measurement take so many rows in all.
+/// Rows that the calls of one sample take in all.
 const ROWS: usize = 4096;
 
-/// What is left out, by name.
+/// The variants that leave one engine out: a name for the output, the engine for a few rows, and how rows
+/// become ranks.
 const WITHOUT: [(&str, FewRows, Ranking); 3] = [
     ("layers and lines", FewRows::Auto, Ranking::Columns),
     ("few rows", FewRows::Rows, Ranking::Chosen),
     ("full trees for few", FewRows::Full, Ranking::Chosen),
 ];
 
-/// Prints for each batch of a model's rows the median time a row, in microseconds of thread CPU time, and for each engine how many
-/// times as long it takes without: medians of ratios of calls side by side.
+/// Prints, for each batch size, the median time a row with all engines, in microseconds of thread CPU time.
+/// After it comes, for each variant of [`WITHOUT`], how many times as long a row takes: the median of ratios
+/// of samples that were taken side by side.
 pub fn engines(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn Error>> {
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = super::read(rows)?;

@@ -1,4 +1,4 @@
-//! What can go wrong in a session, and panics of drivers caught.
+//! Errors of this program, and a way to catch panics of drivers.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, set_hook},
@@ -9,7 +9,7 @@ use std::{
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// One line that names the thing and the remedy.
+/// An error. Its message is one line that names the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request that can't be met.
@@ -18,16 +18,16 @@ pub enum Error {
     /// A backend that this build leaves out.
     #[error("the backend {0} is not in this build; build with --features {0}")]
     NotBuiltIn(&'static str),
-    /// A device that does not answer, or fails.
+    /// A device that does not answer or that fails.
     #[error("{backend}: {cause}")]
     #[cfg_attr(not(feature = "device"), allow(dead_code))]
     Device {
         /// The backend's name.
         backend: &'static str,
-        /// What it said.
+        /// What the device or its driver said.
         cause: String,
     },
-    /// A file that can't be read or written, or holds something else than it should.
+    /// A file that can't be read or written, or that has other contents than it should.
     #[error("{}: {cause}", path.display())]
     File {
         /// The file.
@@ -35,18 +35,18 @@ pub enum Error {
         /// What is wrong with it.
         cause: String,
     },
-    /// What the library refuses.
+    /// An error of the library fangorn.
     #[error("{0}")]
     Fangorn(#[from] fangorn::Error),
-    /// Standard input or output that is gone.
+    /// A failure of standard input or output.
     #[error("standard input or output: {0}")]
     Stream(#[from] std::io::Error),
 }
 
-/// The first panic's message: later ones, on other threads, mostly follow from it.
+/// The message of the first panic. Later panics, on other threads, mostly follow from the first.
 static FIRST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Keeps panics from writing to standard error; [`caught`] hands them on.
+/// Keeps panics from writing to standard error. [`caught`] turns them into errors instead.
 pub fn silence_panics() {
     set_hook(Box::new(|info| {
         if let Ok(mut first) = FIRST_PANIC.lock() {
@@ -56,7 +56,8 @@ pub fn silence_panics() {
     }));
 }
 
-/// Runs what talks to a driver, which panics where it is missing or out of memory.
+/// Runs code that talks to a driver, and turns its panic into an error. A driver panics where it is missing
+/// or out of memory.
 #[cfg_attr(not(feature = "device"), allow(dead_code))]
 pub fn caught<T>(backend: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     let first = || FIRST_PANIC.lock().ok().and_then(|mut first| first.take());

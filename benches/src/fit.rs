@@ -1,5 +1,5 @@
-//! The costs of `fangorn::cost`, measured again on this machine: forests are drawn in which one cost shows, and each engine is timed
-//! alone.
+//! `fangorn-benches fit`: measures the costs of `fangorn::cost` again on this machine. Each measurement draws
+//! forests in which one cost shows, and times one engine alone.
 
 use std::{error::Error, hint::black_box, time::Instant};
 
@@ -16,24 +16,24 @@ use fangorn::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Rows that are gone through, so that no branch is guessed from the last time.
+/// Rows that one measurement goes through: so many that the branch predictor does not remember the last pass.
 const ROWS: usize = 2048;
-/// Seconds of a measurement.
+/// Seconds of one measurement.
 const SECONDS: f64 = 0.4;
-/// Trees of a forest.
+/// Trees of a drawn forest. Some measurements draw a multiple.
 const TREES: usize = 128;
-/// Thresholds of a column.
+/// Different thresholds of a column.
 const THRESHOLDS: u32 = 60;
-/// Columns of a line.
-const LINE: usize = 16;
-/// Lines of a forest whose ranks are timed.
-const LINES: usize = 8;
+/// Columns of a column block.
+const COLUMN_BLOCK: usize = 16;
+/// Column blocks of a forest whose ranking is timed.
+const COLUMN_BLOCKS: usize = 8;
 
 const WALKS: &str =
     "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nunrollWalk(b1)\nlayout(sparse)";
 const BLENDS: &str = "ranks(u8)\ntile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)\nlayout(sparse)";
 
-/// Numbers without a pattern: splitmix64.
+/// A generator of random numbers: splitmix64.
 struct Random(u64);
 
 impl Random {
@@ -49,31 +49,34 @@ impl Random {
     }
 }
 
-/// What a tree looks like.
+/// The shape of a drawn tree.
 #[derive(Clone, Copy)]
 enum Shape {
-    /// All leaves at one depth.
+    /// All leaves at this depth.
     Full(u32),
-    /// So many full levels, three more below the first place under them, leaves at the others.
+    /// This many full levels. The first place below them has three more full levels, the other places are
+    /// leaves.
     OneSided(u32),
-    /// About so many leaves, wherever a split comes next, each tree of another size: what trees of boosting look like.
+    /// About this many leaves, with splits at random places, and another number in each tree. Trees of
+    /// boosting look like this.
     Grown(u32),
-    /// Half of the rows end after eight levels, the others after nine; but few leaves say so.
+    /// Half of the rows end after eight levels, the other half after nine. Only two leaves lie at the ninth
+    /// level, so counts of leaves hide this.
     Surprising,
 }
 
-/// A drawn tree: a leaf, or a threshold, its column and what is below.
+/// A drawn tree: a leaf, or a split with its threshold, its column and its two subtrees.
 enum Plan {
     Leaf,
     Split(f64, u32, Box<[Plan; 2]>),
 }
 
-/// `k / n`, as `f32` has it.
+/// Returns `k / n`, rounded to `f32`.
 fn share(k: u32, n: u32) -> f64 {
     f64::from(k as f32 / n as f32)
 }
 
-/// Draws a tree of a shape over so many columns.
+/// Draws a tree of a shape over `columns` columns.
 fn plan(shape: Shape, columns: u32, random: &mut Random) -> Plan {
     let threshold = |random: &mut Random| share(1 + random.below(THRESHOLDS), THRESHOLDS + 1);
     match shape {
@@ -94,7 +97,7 @@ fn plan(shape: Shape, columns: u32, random: &mut Random) -> Plan {
             Plan::Split(threshold(random), random.below(columns), Box::new(below))
         }
         Shape::Surprising => {
-            // Every row goes down this chain.
+            // Every value is below 2, so every row goes down this chain.
             let mut chain = plan(Shape::Full(1), columns, random);
             for _ in 0..7 {
                 chain = Plan::Split(2.0, random.below(columns), Box::new([chain, Plan::Leaf]));
@@ -105,7 +108,7 @@ fn plan(shape: Shape, columns: u32, random: &mut Random) -> Plan {
     }
 }
 
-/// A forest of so many trees.
+/// Draws a forest of `trees` trees.
 fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
     let mut random = Random(7);
     let mut builder = Forest::builder(columns as usize, 1);
@@ -115,7 +118,7 @@ fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
             even => even,
         };
         let plan = plan(shape, columns, &mut random);
-        // Nodes level by level: a node's children follow all that were met before.
+        // Nodes are added level by level: a node's children come after all nodes that were met before.
         let mut tree = builder.tree(0);
         let (mut open, mut done) = (vec![&plan], 0);
         while let Some(node) = open.get(done).copied() {
@@ -134,20 +137,22 @@ fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
     Ok(builder.build()?)
 }
 
-/// Steps of a row's walks as the default schedule counts them: to the mean leaf, in every tree.
+/// Returns the steps of a row's walks as the default schedule counts them: the mean depth of a leaf, times
+/// the trees.
 fn steps_of(forest: &Forest) -> f64 {
     let stats = forest.stats();
     let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
     steps as f64 * stats.trees as f64 / stats.leaves as f64
 }
 
-/// Rows of numbers between 0 and 1.
+/// Returns `rows x columns` random numbers between 0 and 1.
 fn values(rows: usize, columns: usize) -> Vec<f32> {
     let mut random = Random(11);
     (0..rows * columns).map(|_| random.below(1 << 24) as f32 / (1 << 24) as f32).collect()
 }
 
-/// Seconds of a call, of many that take about [`SECONDS`] together: the median of the fastest third.
+/// Returns the seconds of one call: the median of the fastest third of many calls, which take about
+/// [`SECONDS`] together.
 fn seconds(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut times = Vec::new();
     let begin = Instant::now();
@@ -160,7 +165,8 @@ fn seconds(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(times[times.len() / 6])
 }
 
-/// Seconds a row by a schedule, in batches of so many rows; `None` where another engine than this serves them.
+/// Returns the seconds that a row takes with a schedule, in batches of `batch` rows. Returns `None` where
+/// another engine than `engine` serves them.
 fn row(forest: &Forest, schedule: &str, batch: usize, engine: Engine) -> Result<Option<f64>> {
     let builder = Predictor::builder(forest).schedule(Schedule::parse(schedule)?).threads(1);
     let predictor = builder.check(SelfCheck::Off).build()?;
@@ -179,8 +185,9 @@ fn row(forest: &Forest, schedule: &str, batch: usize, engine: Engine) -> Result<
     Ok(Some(all / (ROWS / batch * batch) as f64))
 }
 
-/// The same of forests whose engine for a few rows is given, a row a batch, per tree. What a call takes besides its trees
-/// is the same for twice as many, and left out.
+/// Returns the seconds that one tree adds to a row, with one row a batch and a given engine for a few rows.
+/// Returns `None` where another engine than `engine` serves the row. A call takes some time besides its
+/// trees. That time is the same for twice as many trees, so a difference of two forests leaves it out.
 fn few(columns: u32, shape: Shape, few: FewRows, engine: Engine) -> Result<Option<f64>> {
     let schedule = format!("{WALKS}\nfewRows({})", few.name());
     let of = |trees| row(&forest(trees, columns, shape)?, &schedule, 1, engine);
@@ -196,7 +203,7 @@ fn walk(shipped: &Walk) -> Result<Walk> {
             few(COLUMNS, Shape::Full(DEPTH), how, engine)?.map_or(old, |tree| tree / steps),
         )
     };
-    // Many rows wait for the longest of a tree's walks.
+    // A block of many rows waits for the longest of its walks through a tree, so these trees differ in depth.
     let forest = forest(4 * TREES, 32 * COLUMNS, Shape::Grown(64))?;
     let tested = WALKS.replace("unrollWalk(b1)\n", "");
     let walks = format!("{tested}\nfewRows(walk)");
@@ -210,7 +217,7 @@ fn walk(shipped: &Walk) -> Result<Walk> {
         Ok::<_, Box<dyn Error>>(row.map(|row| row / steps_of_all))
     };
     let full_trees = self::forest(TREES, COLUMNS, Shape::Full(DEPTH))?;
-    // As few rows as vectors take.
+    // The fewest rows that vectors take.
     let least = (shipped.block / shipped.one).round().clamp(1.0, BLOCK as f64) as usize;
     let many = each(ROWS)?.unwrap_or(shipped.many);
     Ok(Walk {
@@ -225,13 +232,14 @@ fn walk(shipped: &Walk) -> Result<Walk> {
     })
 }
 
-/// How many times as long walks of many rows take with leaf tests, by this schedule, as without.
+/// Returns how many times as long walks of many rows take by the schedule `tested`, with leaf tests, as
+/// without the tests.
 fn leaf_tests(forest: &Forest, tested: &str) -> Result<Option<f64>> {
     let many = |schedule| row(forest, schedule, ROWS, Engine::Vectors);
     Ok(many(tested)?.zip(many(WALKS)?).map(|(tested, without)| tested / without))
 }
 
-/// How many rows, each alone through tiles, take as long as the smallest block of them.
+/// Returns how many rows, each alone through tiles, take as long as the smallest block of rows through tiles.
 fn tiled_rows(shipped: &Walk) -> Result<usize> {
     let forest = forest(TREES, 16, Shape::Grown(64))?;
     let schedule = format!("{}\ntileNodes(8, uniform)", WALKS.replace("unrollWalk(b1)\n", ""));
@@ -241,7 +249,7 @@ fn tiled_rows(shipped: &Walk) -> Result<usize> {
     Ok(alone.zip(block).map_or(least, |(alone, block)| rows_of(block * least as f64, alone)))
 }
 
-/// How many rows, alone, take as long as a block of them.
+/// Returns how many rows, each alone, take as long as a block. Both arguments are in seconds.
 fn rows_of(block: f64, alone: f64) -> usize {
     ((block / alone).round() as usize).clamp(1, BLOCK)
 }
@@ -251,14 +259,14 @@ fn registers(shipped: &Registers) -> Result<Registers> {
     let mut new = *shipped;
     let mut trees = Vec::new();
     for (tile, columns) in new.tile.iter_mut().zip([32, 64, 96, 128]) {
-        // Trees of one tile and of two.
+        // A walk goes through one tile of four levels in the first tree, and through two in the second.
         if let Some((one, two)) = tree(columns, Shape::Full(4))?.zip(tree(columns, Shape::Full(8))?) {
-            // A walk goes through one tile more.
+            // The difference is one tile.
             *tile = two - one;
             trees.push((one - *tile).max(0.0));
         }
     }
-    // A whole block of the same trees in vectors.
+    // A whole block of rows, in vectors, through trees of the same shape.
     let schedule = format!("{WALKS}\nfewRows({})", FewRows::Registers.name());
     let block = |trees| row(&forest(trees, 32, Shape::Full(8))?, &schedule, BLOCK, Engine::Vectors);
     if let (Some(alone), Some((more, fewer))) =
@@ -268,14 +276,14 @@ fn registers(shipped: &Registers) -> Result<Registers> {
     }
     if let Some(surprising) = tree(32, Shape::Surprising)? {
         new.tree = trees.iter().sum::<f64>() / trees.len() as f64;
-        new.surprise = 2.0 * (surprising - new.tree - 2.5 * new.tile[0]).max(0.0);
+        new.misprediction = 2.0 * (surprising - new.tree - 2.5 * new.tile[0]).max(0.0);
     }
     Ok(new)
 }
 
 fn blend() -> Result<Blend> {
     const COLUMNS: u32 = 16;
-    // What ranks take is about the same for three times as many trees.
+    // Ranking takes about as long for three times as many trees, so the difference leaves it out.
     let tree = |shape: Shape| {
         let of = |trees| {
             let row = row(&forest(trees, COLUMNS, shape)?, BLENDS, ROWS, Engine::Blends)?;
@@ -285,12 +293,13 @@ fn blend() -> Result<Blend> {
     };
     let full = |depth| tree(Shape::Full(depth));
     let [one, two, three, six] = [full(1)?, full(2)?, full(3)?, full(6)?];
-    // A group of each kind at the root above one of three levels; a full tree of six levels has eight of those below one group.
+    // Such a tree has one group at the root, of one, two or three levels, above one group of three levels. A
+    // full tree of six levels has eight groups of three levels below the root's group.
     let over = |top| Ok::<_, Box<dyn Error>>((tree(Shape::OneSided(top))? - three).max(0.0));
     let top = [over(1)?, over(2)?, over(3)?];
     let bottom = (six - three - top[2]) / 7.0;
     let rest = three - bottom;
-    // Grown trees have groups of every kind, more of them than a first cache holds.
+    // Grown trees have groups of every kind, and more groups than a first-level cache holds.
     let grown = |leaves: u32| {
         let of = |trees| {
             let row = row(&forest(trees, 4 * COLUMNS, Shape::Grown(leaves))?, BLENDS, ROWS, Engine::Blends)?;
@@ -310,7 +319,8 @@ fn blend() -> Result<Blend> {
     })
 }
 
-/// Seconds of so many rows that become ranks, of stumps that `add` makes.
+/// Returns the seconds that `together` rows take to become ranks. `add` adds the stumps that ask for the
+/// ranks.
 fn ranks(together: usize, columns: usize, add: impl FnOnce(&mut ForestBuilder)) -> Result<f64> {
     let mut builder = Forest::builder(columns, 1);
     add(&mut builder);
@@ -336,23 +346,26 @@ fn stump(builder: &mut ForestBuilder, feature: usize, predicate: Predicate) {
 }
 
 fn ranking(shipped: &Ranking) -> Result<Ranking> {
-    // So many rows of a line with so many of its columns asked for so many thresholds.
+    // Seconds of a column block of `rows` rows, `columns` of whose columns have `thresholds` thresholds each.
     let of = |rows: usize, columns: usize, thresholds: u32| {
-        let all = ranks(rows, LINES * LINE, |builder| {
-            for feature in (0..LINES * LINE).filter(|feature| feature % LINE < columns) {
+        let all = ranks(rows, COLUMN_BLOCKS * COLUMN_BLOCK, |builder| {
+            for feature in
+                (0..COLUMN_BLOCKS * COLUMN_BLOCK).filter(|feature| feature % COLUMN_BLOCK < columns)
+            {
                 for k in 1..=thresholds {
                     let threshold = Real(share(k, thresholds + 1));
                     stump(builder, feature, Predicate::Less { threshold });
                 }
             }
         })?;
-        Ok::<_, Box<dyn Error>>(all / LINES as f64)
+        Ok::<_, Box<dyn Error>>(all / COLUMN_BLOCKS as f64)
     };
     let column_block = |columns, thresholds| of(BLOCK, columns, thresholds);
-    // So many questions of each column: what one takes besides the others, as those of a column share its code.
+    // Seconds where each column answers `each` questions. Questions of one column share its code, so a
+    // difference of two counts shows what one question adds.
     let sets = |each: u32| {
-        ranks(BLOCK, LINES * LINE, |builder| {
-            for feature in 0..LINES * LINE {
+        ranks(BLOCK, COLUMN_BLOCKS * COLUMN_BLOCK, |builder| {
+            for feature in 0..COLUMN_BLOCKS * COLUMN_BLOCK {
                 for category in 0..each {
                     let set = builder.set([category, category + 3], CategoryRule::NotNegative);
                     stump(builder, feature, Predicate::InSet { set, inside: Side::Left });
@@ -360,23 +373,24 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
             }
         })
     };
-    let question = (sets(17)? - sets(1)?) / (16 * LINES * LINE) as f64;
-    let (six, four) = (column_block(LINE, 63)?, column_block(LINE, 15)?);
-    let (block, alone) = (column_block(LINE, THRESHOLDS)?, of(1, LINE, THRESHOLDS)?);
+    let question = (sets(17)? - sets(1)?) / (16 * COLUMN_BLOCKS * COLUMN_BLOCK) as f64;
+    let (six, four) = (column_block(COLUMN_BLOCK, 63)?, column_block(COLUMN_BLOCK, 15)?);
+    let (block, alone) = (column_block(COLUMN_BLOCK, THRESHOLDS)?, of(1, COLUMN_BLOCK, THRESHOLDS)?);
     let rows = rows_of(block, alone);
-    let new = Ranking { thresholds: block / LINE as f64, question, rows, column_block: None };
+    let new = Ranking { thresholds: block / COLUMN_BLOCK as f64, question, rows, column_block: None };
     let Some(_) = shipped.column_block else { return Ok(new) };
-    let level = (six - four) / (2 * LINE) as f64;
-    let search = (six - column_block(1, 63)?) / (LINE - 1) as f64 - 6.0 * level;
-    let copy = six - LINE as f64 * (search + 6.0 * level);
-    let (all, single) = (column_block(LINE, 1)?, column_block(1, 1)?);
-    let threshold = (all - single) / (LINE - 1) as f64;
+    let level = (six - four) / (2 * COLUMN_BLOCK) as f64;
+    let search = (six - column_block(1, 63)?) / (COLUMN_BLOCK - 1) as f64 - 6.0 * level;
+    let copy = six - COLUMN_BLOCK as f64 * (search + 6.0 * level);
+    let (all, single) = (column_block(COLUMN_BLOCK, 1)?, column_block(1, 1)?);
+    let threshold = (all - single) / (COLUMN_BLOCK - 1) as f64;
     let column_block =
         ColumnBlock { copy, layer: single - threshold, threshold, search: search.max(0.0), level };
     Ok(Ranking { column_block: Some(column_block), ..new })
 }
 
-/// Three times what it takes to wake a thread that sleeps and to wait for it, so that a wake that takes longer than most still pays.
+/// Returns three times the seconds that it takes to wake a sleeping thread and to wait for it. With the
+/// factor, a wake that takes longer than most still pays.
 fn thread() -> Result<f64> {
     const TIMES: usize = 500;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
@@ -392,7 +406,7 @@ fn thread() -> Result<f64> {
 }
 
 fn hardware(shipped: &Hardware) -> Hardware {
-    // A multiplication waits three cycles for the one before.
+    // A multiplication waits three cycles for the one before it.
     const MULTIPLICATIONS: usize = 1 << 16;
     let clock = (0..64)
         .map(|_| {
@@ -411,7 +425,7 @@ fn hardware(shipped: &Hardware) -> Hardware {
     Hardware { clock, bandwidth, cache: cache.map_or(shipped.cache, |kib| kib << 10), ..*shipped }
 }
 
-/// Bytes a second of a sum over many times what caches hold.
+/// Returns the bytes a second of a sum over many times as much memory as caches hold.
 fn bandwidth() -> f64 {
     const BYTES: usize = 256 << 20;
     let words = vec![1u64; BYTES / size_of::<u64>()];
@@ -423,8 +437,9 @@ fn bandwidth() -> f64 {
     BYTES as f64 / (0..9).map(|_| sum()).fold(f64::INFINITY, f64::min)
 }
 
-/// Prints the costs that choices on this machine read, as shipped and as measured now, where the machine has the engine, and all of them as
-/// Rust. Those of walks of many rows are of other forests than those of one row's.
+/// Prints the costs that choices on this machine read, as shipped and as measured now, and then the measured
+/// costs as Rust. A cost whose engine the machine lacks stays as shipped. The costs of walks of many rows
+/// come from other forests than the costs of one row's walks.
 pub fn fit() -> Result<()> {
     let shipped = Machine::here();
     eprintln!("about a minute; the machine should do nothing else");
@@ -442,7 +457,7 @@ pub fn fit() -> Result<()> {
         "seconds", "shipped", "measured", "ratio", shipped.name
     );
     for ((what, old), (_, new)) in costs(shipped).into_iter().zip(costs(&new)) {
-        // What this machine or instruction set lacks is as it was shipped.
+        // A cost that this machine or its instruction set lacks stays as shipped.
         match new == old {
             true => println!("{what:20} {old:10.2e}          -"),
             false => println!("{what:20} {old:10.2e} {new:10.2e} {:6.2}", new / old),
@@ -479,7 +494,7 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("registers.tile 96", registers.tile[2]),
         ("registers.tile 128", registers.tile[3]),
         ("registers.tree", registers.tree),
-        ("registers.surprise", registers.surprise),
+        ("registers.surprise", registers.misprediction),
         ("blend.split", blend.split),
         ("blend.tree", blend.tree),
         ("blend.bottom 1", blend.bottom[0]),

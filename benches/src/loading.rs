@@ -1,4 +1,4 @@
-//! `fangorn-benches load`: what it takes until a model has predicted for the first time, and what its self-check takes of that.
+//! `fangorn-benches load`: times a model up to its first prediction, and the share of its self-check.
 
 use std::{hint::black_box, path::Path, time::Instant};
 
@@ -9,10 +9,10 @@ use fangorn::{
     import,
 };
 
-/// Seconds that each time is the least of.
+/// Seconds of work that each least time is taken from.
 const SECONDS: f64 = 1.0;
 
-/// The least time of some work, in milliseconds.
+/// Returns the least time of some work, in milliseconds.
 fn least<T>(mut work: impl FnMut() -> Result<T, fangorn::Error>) -> Result<f64, fangorn::Error> {
     let begin = Instant::now();
     let mut least = f64::INFINITY;
@@ -24,8 +24,10 @@ fn least<T>(mut work: impl FnMut() -> Result<T, fangorn::Error>) -> Result<f64, 
     Ok(least)
 }
 
-/// Prints for a model the least time of reading its bytes, which are in memory, and those of its `.fangorn` file; of making a
-/// predictor of a thread and predicting a row; and of the self-check beside that, in milliseconds and of the whole.
+/// Prints one line for a model. It holds the least times, in milliseconds, of four parts: parsing the model's
+/// bytes from memory, parsing the bytes of its `.fangorn` file, making a predictor with one thread and
+/// predicting one row, and the self-check. It also holds the self-check as a percentage of parsing and first
+/// prediction, for both files.
 pub fn load(model: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let bytes = std::fs::read(model)?;
     let forest = import::parse(&bytes, &Default::default())?;

@@ -14,16 +14,23 @@
 //! cargo run --release -p fangorn-benches --features wgpu -- gpu --model MODEL --rows ROWS.npy --backend wgpu
 //! ```
 //!
-//! Prints microseconds a row, one thread, the least of many calls, for each preset on the CPU target. The peers'
-//! figures come from `benches/peers`, and `fangorn bench --json` has the same measurement for scripts. `cache` times
-//! schedules of the CPU target with `cache` and without in turns, microseconds a row of thread CPU time, medians.
-//! `ranking` says what a model's ranks come to and times ranking rows beside predicting them. `engines` times
-//! the default schedule with each engine of the CPU and without it. `load` times reading models, each also as a `.fangorn` file, beside `benches/peers/load.py`. `fit` measures
-//! the costs that choices read (`fangorn::cost`) again on this machine. `cpu` times every schedule on the CPU target (`cpu --help`);
-//! `benches/peers` compares it with other engines. `gpu` times a device (`gpu --help`); `benches/gpu` compares
-//! it with other engines. `backend` times the default schedule on one backend, the ways of rows and margins apart
-//! (`backend --help`); `benches/backends` compares all of them. `matrices` times walks and matrix products of small trees in turns. `operator` times what burn's
-//! operator and module cost a call over the predictor.
+//! Without a subcommand, the program prints the least time of a row with each preset on the CPU target, in
+//! microseconds, with one thread. The other engines' figures come from `benches/peers`, and
+//! `fangorn bench --json` has the same measurement for scripts.
+//!
+//! - `cache` times schedules of the CPU target with and without `cache`, in turns.
+//!   It prints medians of thread CPU time, in microseconds a row.
+//! - `ranking` prints the size of a model's ranks, and times ranking rows beside predicting them.
+//! - `engines` times the default schedule with each engine of the CPU and without it.
+//! - `load` times reading models, each also as a `.fangorn` file, to compare with `benches/peers/load.py`.
+//! - `fit` measures the costs that choices read (`fangorn::cost`) again on this machine.
+//! - `cpu` times every schedule on the CPU target (`cpu --help`). `benches/peers` compares it with other
+//!   engines.
+//! - `gpu` times a device (`gpu --help`). `benches/gpu` compares it with other engines.
+//! - `backend` times the default schedule on one backend, transfers apart (`backend --help`).
+//!   `benches/backends` compares all backends.
+//! - `matrices` times walks of small trees and matrix products in turns.
+//! - `operator` times what burn's operator and module add to a call of the predictor.
 
 mod backends;
 mod bounds;
@@ -164,7 +171,7 @@ fn run(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::erro
     Ok(())
 }
 
-/// The values of a file of rows, and its columns.
+/// Reads a file of rows. Returns the values, row after row, and the number of columns.
 fn read(rows: &Path) -> Result<(Vec<f32>, usize), Box<dyn std::error::Error>> {
     let bytes = std::fs::read(rows)?;
     let file = npyz::NpyFile::new(&bytes[..])?;
@@ -176,7 +183,8 @@ fn read(rows: &Path) -> Result<(Vec<f32>, usize), Box<dyn std::error::Error>> {
     }
 }
 
-/// Schedules in pairs: a loop and `cache` of it, blocks of rows first and then a row at a time.
+/// Pairs of a schedule and one of its loops, to which `cache` is added. Four schedules walk blocks of rows,
+/// the last two walk one row at a time.
 const BLOCKS: [(&str, &str); 6] = [
     ("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nlayout(sparse)", "b0"),
     ("tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nunrollWalk(b1)\nlayout(sparse)", "b0"),
@@ -186,7 +194,7 @@ const BLOCKS: [(&str, &str); 6] = [
     ("tile(tree, t0, t1, 8)\nreorder(batch, t0, t1)\ninterleave(t1)\nunrollWalk(t1)\nlayout(array)", "batch"),
 ];
 
-/// Times pairs of schedules, in turns so that a busy machine disturbs both alike.
+/// Times each schedule with and without `cache`, in turns, so that a busy machine disturbs both alike.
 fn cache(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::error::Error>> {
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = read(rows)?;
@@ -217,7 +225,7 @@ fn cache(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::er
     Ok(())
 }
 
-/// The median time a row of each predictor, in microseconds of thread CPU time.
+/// Returns the median time a row of each predictor, in microseconds of thread CPU time.
 fn medians(pair: &[Predictor; 2], rows: &Rows<'_>) -> Result<[f64; 2], fangorn::Error> {
     let mut times = [Vec::new(), Vec::new()];
     let calls = (4096 / rows.len().max(1)).max(1);
@@ -238,7 +246,7 @@ fn medians(pair: &[Predictor; 2], rows: &Rows<'_>) -> Result<[f64; 2], fangorn::
     }))
 }
 
-/// The least time a row in microseconds, over about half a second of calls.
+/// Returns the least time a row, in microseconds of wall time, over about half a second of calls.
 fn measure(predictor: &Predictor, rows: &Rows<'_>) -> Result<f64, fangorn::Error> {
     let mut out = vec![0.0; rows.len() * predictor.program().outputs()];
     let mut least = f64::INFINITY;

@@ -1,8 +1,9 @@
-//! Small trees as matrix products, beside walking them: Hummingbird's first strategy (Nakandala et al., OSDI '20, section
-//! 4.1) on trees padded to one depth, whose paths then are one pair of matrices for all of them.
+//! `fangorn-benches matrices`: times small trees as matrix products beside walking them. This is
+//! Hummingbird's first strategy (Nakandala et al., OSDI '20, section 4.1), on trees padded to one depth. One
+//! pair of matrices then holds the paths of all trees.
 //!
-//! Columns are gathered, never multiplied: a zero times an infinite feature would be no number. What is multiplied is ones
-//! and zeros, and at the end the leaves' values with the ones that say which leaf it is.
+//! Columns are gathered, never multiplied, because zero times an infinite feature would be NaN. The matrix
+//! products multiply ones and zeros, and at last the leaf values with the ones that mark each row's leaves.
 
 use std::{hint::black_box, path::Path};
 
@@ -17,7 +18,7 @@ use fangorn::{
 
 use crate::read;
 
-/// Deeper trees have more paths than this can be good for.
+/// The deepest trees that are taken. Deeper trees have more paths than matrix products can be good for.
 const DEEPEST: u32 = 4;
 
 /// A forest of small trees as tensors.
@@ -28,16 +29,17 @@ struct Matrices {
     columns: Tensor<1, Int>,
     thresholds: Tensor<2>,
     missing_right: Tensor<2>,
-    /// Which right turns lead to a leaf, `nodes x leaves`, …
+    /// One where the path to the leaf turns right at the node, otherwise zero: `nodes x leaves`.
     right: Tensor<2>,
-    /// … and which left ones.
+    /// One where the path to the leaf turns left at the node, otherwise zero: `nodes x leaves`.
     left: Tensor<2>,
-    /// `trees * leaves x outputs`
+    /// Leaf values: `trees * leaves x outputs`.
     values: Tensor<2>,
     base: Tensor<2>,
 }
 
-/// What a node of a full tree asks; a leaf that was pushed down sends everything left.
+/// The predicate of a place in a full tree. A leaf above the last level is pushed down: both children of its
+/// place are that leaf again.
 #[derive(Clone, Copy)]
 struct Ask {
     column: i32,
@@ -140,7 +142,8 @@ impl Matrices {
     }
 }
 
-/// Walks and matrices in turns on one thread, microseconds a row of wall time, medians.
+/// Times walks and matrix products in turns, on one thread. Prints medians of wall time, in microseconds a
+/// row.
 pub fn matrices(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::error::Error>> {
     let forest = import::load(model, &Default::default())?;
     let device = Device::flex();

@@ -1,4 +1,4 @@
-//! Rows from `.npy` files, and what became of them into such files.
+//! Reads rows from `.npy` files, and writes results into such files.
 
 use std::{
     fs::File,
@@ -10,12 +10,12 @@ use npyz::WriterBuilder;
 
 use crate::error::{Error, Result};
 
-/// A file of `f32` rows, opened.
+/// An open file of `f32` rows.
 #[derive(Debug)]
 pub struct RowFile {
     path: PathBuf,
     file: BufReader<File>,
-    /// Where the values begin.
+    /// Where the values begin, in bytes from the start of the file.
     begin: u64,
     rows: usize,
     columns: usize,
@@ -25,7 +25,7 @@ impl RowFile {
     /// Opens a file of rows of `columns` values.
     ///
     /// # Errors
-    /// A file that is not a two-dimensional `.npy` of such rows, or has none.
+    /// The file can't be read, is not a two-dimensional `.npy` of such rows, or has no rows.
     pub fn open(path: &Path, columns: usize) -> Result<Self> {
         let wrong = |cause: String| Error::File { path: path.to_path_buf(), cause };
         let mut file = BufReader::new(File::open(path).map_err(|e| wrong(e.to_string()))?);
@@ -44,15 +44,15 @@ impl RowFile {
         Ok(Self { path: path.to_path_buf(), file, begin, rows: rows as usize, columns })
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows in the file.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The first `batch` rows, and where the file has fewer these over and over.
+    /// Returns the first `batch` rows, and repeats the file's rows where the batch has more.
     ///
     /// # Errors
-    /// A file that ends early.
+    /// The file ends early.
     pub fn first(&mut self, batch: usize) -> Result<Vec<f32>> {
         let wrong = |e: std::io::Error| Error::File { path: self.path.clone(), cause: e.to_string() };
         let own = batch.min(self.rows) * self.columns;
@@ -73,10 +73,10 @@ impl RowFile {
     }
 }
 
-/// Writes values as a `.npy` of rows of `columns`.
+/// Writes values as a two-dimensional `.npy` file of rows of `columns` values.
 ///
 /// # Errors
-/// A file that can't be written.
+/// The file can't be written.
 pub fn write<T>(path: &Path, columns: usize, values: impl ExactSizeIterator<Item = T>) -> Result<()>
 where
     T: npyz::Serialize + npyz::AutoSerialize,

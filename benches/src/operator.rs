@@ -1,4 +1,5 @@
-//! What burn's operator and the module cost a call on the CPU over the predictor that they run.
+//! `fangorn-benches operator`: times what burn's operator and the burn module add to a call of the predictor
+//! that they run, on the CPU.
 
 use std::{hint::black_box, path::Path, sync::Arc};
 
@@ -18,19 +19,20 @@ use crate::{
 type Failure = Box<dyn std::error::Error>;
 type Call<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
 
-/// Rounds that every engine takes part in.
+/// Rounds of measurement. The predictor and each entry of [`OVER`] have one turn in each round.
 const ROUNDS: usize = 15;
-/// Seconds of an engine's turn.
+/// Seconds of one turn.
 const TURN: f64 = 0.1;
-/// What is timed over the predictor: burn's operator, the module, the same on an autodiff device without a gradient being
-/// asked for, and with.
+/// What is compared with the predictor: burn's operator, the module, the module on an autodiff device without
+/// gradients, and the module on an autodiff device with gradients.
 const OVER: [&str; 4] = ["operator", "module", "untracked", "tracked"];
 
-/// The predictor, the operator and the module in turns, margins and then values: microseconds a call of wall time, the
-/// medians of the turns' medians, and of each turn's differences from the predictor's.
+/// Times the predictor, the operator and the module in turns, first for margins and then for values. Prints
+/// wall times in microseconds a call: the median of the turns' medians, and the median of the turns'
+/// differences from the predictor.
 ///
 /// # Errors
-/// Files that can't be read, and what the engines refuse.
+/// A file can't be read, or the predictor, the operator or the module refuses the forest.
 pub fn operator(model: &Path, rows: &Path, batches: &str) -> std::result::Result<(), Failure> {
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = read(rows)?;
@@ -60,7 +62,7 @@ pub fn operator(model: &Path, rows: &Path, batches: &str) -> std::result::Result
     Ok(())
 }
 
-/// All that runs a forest on one device.
+/// Everything that runs a forest on one device.
 struct Engines {
     predictor: Predictor,
     op: Arc<ForestOp>,
@@ -89,7 +91,7 @@ impl Engines {
     }
 
     fn bare(&self, rows: &Rows<'_>, values: &[f32], columns: usize) -> Result<Vec<f32>> {
-        // With room of its own, as each of the others has.
+        // The call allocates its result, as the operator and the module do.
         Ok(match self.output {
             Output::Margins => self.predictor.margins(rows)?,
             Output::Values => self.predictor.predict(values, columns)?,
@@ -103,7 +105,8 @@ impl Engines {
         })
     }
 
-    /// The medians of each turn; the predictor first, then what stands over it.
+    /// Returns the median of each turn, in microseconds a call: the predictor's first, then those of
+    /// [`OVER`].
     fn time(
         &self,
         values: &[f32],
@@ -123,7 +126,7 @@ impl Engines {
         ];
         for (what, found) in OVER.iter().zip(found) {
             let found = found.into_data().try_to_vec::<f32>().map_err(|e| format!("{e:?}"))?;
-            // Under autodiff values are made of margins by burn's own operations, which round otherwise.
+            // Under autodiff, burn's own operations make values of margins, and they round differently.
             let near = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= 1e-6 * b.abs().max(1.0);
             if found.len() != expected.len() || !found.iter().zip(&expected).all(near) {
                 return Err(format!("{device:?}, {what}: other results than the predictor's").into());

@@ -1,4 +1,4 @@
-//! Ranking rows apart from predicting them: nanoseconds a row and column that is read.
+//! `fangorn-benches ranking`: times ranking rows apart from predicting them.
 
 use std::{error::Error, hint::black_box, path::Path, time::Instant};
 
@@ -12,9 +12,10 @@ use fangorn::{
     schedule::Preset,
 };
 
-/// Prints what ranks of a model come to for each choice of width, and what ranking takes, in microseconds a row: into rows of ranks, and
-/// into columns of 64 rows each, with the model's thresholds and with one threshold a column, which is the least that anybody asks. Beside
-/// it what it takes to read a value of each line of the cache that is ranked, as nobody predicts without that, and to predict.
+/// Prints, for each choice of width, the size of a model's ranks, and what ranking takes, in microseconds a
+/// row. Rows are ranked into rows, and into columns of 64 rows each. Ranking into columns is also timed with
+/// one threshold a column, the least that any model asks for. Beside that stand the times of a prediction,
+/// and of reading one value of each column block that is ranked, which no prediction can avoid.
 pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn Error>> {
     let forest = import::load(model, &Default::default())?;
     let (data, columns) = super::read(rows)?;
@@ -57,12 +58,12 @@ pub fn ranking(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// Thresholds of a column.
+/// Returns the number of a column's thresholds.
 fn thresholds(column: &Column) -> u32 {
     if let ColumnKind::Thresholds { count, .. } = column.asks { count } else { 0 }
 }
 
-/// Ranks of the same columns of thresholds, of which each slice has the one in its middle only.
+/// Makes ranks of the same columns that keep one threshold of each slice of a column: the middle one.
 fn single(ranks: &Ranks, choice: Choice, features: usize) -> Result<Ranks, Box<dyn Error>> {
     let mut stumps = Forest::builder(features, 1).compare(ranks.compare());
     for column in ranks.columns() {
@@ -77,8 +78,9 @@ fn single(ranks: &Ranks, choice: Choice, features: usize) -> Result<Ranks, Box<d
     Ok(Ranks::new(&stumps.build()?, choice)?)
 }
 
-/// The median time a row, in microseconds of thread CPU time: ranks by row, by column for 64 rows at a time as predictions take them, those of one threshold a
-/// column, a value read of each line, and a prediction.
+/// Returns five median times a row, in microseconds of thread CPU time: ranking by row, ranking by column for
+/// 64 rows at a time as predictions do, ranking by column with one threshold a column, reading one value of
+/// each column block, and predicting.
 fn measure<R: Rank>(
     [ranks, single]: [&Ranks; 2],
     values: &[f32],
@@ -87,11 +89,12 @@ fn measure<R: Rank>(
     predictor: &Predictor,
 ) -> Result<[f64; 5], fangorn::Error> {
     const BLOCK: usize = 64;
-    /// Values of a line.
-    const LINE: u32 = 16;
+    /// Columns of a column block.
+    const COLUMN_BLOCK: u32 = 16;
     let (ranker, columns) = (Ranker::new(ranks), ranks.columns().len());
-    let mut lines: Vec<usize> = used.iter().map(|column| (column / LINE * LINE) as usize).collect();
-    lines.dedup();
+    let mut column_blocks: Vec<usize> =
+        used.iter().map(|column| (column / COLUMN_BLOCK * COLUMN_BLOCK) as usize).collect();
+    column_blocks.dedup();
     let mut out = vec![R::default(); rows.len().next_multiple_of(BLOCK) * columns];
     let mut margins = vec![0.0; rows.len() * predictor.program().outputs()];
     let mut times = [const { Vec::new() }; 5];
@@ -107,7 +110,7 @@ fn measure<R: Rank>(
     let by_column = |ranks: &Ranks, ranker: &Ranker, out: &mut [R]| {
         let columns = ranks.columns().len();
         let each = BLOCK;
-        // In the same room again and again, as predictions do.
+        // Every block goes into the same memory, as in predictions.
         for first in (0..rows.len()).step_by(each) {
             ranker.rank_strided(
                 &black_box(rows).slice(first, each),
@@ -126,7 +129,7 @@ fn measure<R: Rank>(
         time(3, &mut || {
             let mut sum = 0;
             for block in black_box(values).chunks(BLOCK * rows.columns()) {
-                for line in &lines {
+                for line in &column_blocks {
                     let firsts = block[*line..].iter().step_by(rows.columns());
                     sum ^= firsts.fold(0, |sum, value| sum ^ value.to_bits());
                 }

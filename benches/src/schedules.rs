@@ -1,4 +1,4 @@
-//! Schedules by their names.
+//! Finds schedules by their names.
 
 use fangorn::{
     Forest,
@@ -7,10 +7,11 @@ use fangorn::{
 
 use crate::error::{Error, Result};
 
-/// The schedules that a name stands for, each with its own: a preset, a file, or all presets.
+/// Returns the schedules that `name` stands for, each with its own name: one preset, one file, or all
+/// presets.
 ///
 /// # Errors
-/// A name that is neither, or a file that holds no schedule.
+/// The name is neither `all`, a preset nor a file that can be read, or the file holds no schedule.
 pub fn named(name: &str, forest: &Forest, gpu: bool) -> Result<Vec<(String, Schedule)>> {
     let preset = |preset: Preset| (preset.name().to_owned(), preset.schedule(forest, gpu));
     if name == "all" {
@@ -28,7 +29,7 @@ pub fn named(name: &str, forest: &Forest, gpu: bool) -> Result<Vec<(String, Sche
     Ok(vec![(name.to_owned(), schedule)])
 }
 
-/// A schedule on one line.
+/// Formats a schedule on one line.
 pub fn line(schedule: &Schedule) -> String {
     schedule.to_string().lines().collect::<Vec<_>>().join("; ")
 }

@@ -1,4 +1,4 @@
-//! Samples of how long something takes.
+//! Takes samples of how long something takes.
 
 use std::time::Instant;
 
@@ -7,29 +7,29 @@ use serde::Serialize;
 
 use crate::error::Result;
 
-/// Samples that are kept of one measurement.
+/// The most samples that one measurement keeps.
 const MOST: usize = 4000;
-/// Samples that are taken whatever they last.
+/// The fewest samples that are taken, however long they last.
 #[cfg(feature = "device")]
 const LEAST: usize = 3;
-/// Groups of calls that are timed whatever they last.
+/// The fewest groups of calls that are timed, however long they last.
 const LEAST_GROUPS: usize = 2;
-/// Seconds that a group of calls takes at least, so that neither the clocks' resolution nor their cost shows.
+/// The least seconds of a group of calls, so that neither the clocks' resolution nor their cost shows.
 const GROUP: f64 = 500e-6;
 
-/// What groups of calls take, in microseconds a call.
+/// Times of groups of calls, in microseconds a call.
 #[derive(Debug, Default, Serialize)]
 pub struct Groups {
-    /// The calling thread's time on the processor.
+    /// CPU time of the calling thread.
     pub thread: Vec<f64>,
-    /// The whole process's.
+    /// CPU time of the whole process.
     pub process: Vec<f64>,
-    /// On the wall.
+    /// Wall time.
     pub wall: Vec<f64>,
 }
 
 impl Groups {
-    /// Adds what others took.
+    /// Appends the times of another measurement.
     pub fn extend(&mut self, more: Self) {
         self.thread.extend(more.thread);
         self.process.extend(more.process);
@@ -37,10 +37,10 @@ impl Groups {
     }
 }
 
-/// Times groups of calls for about this many seconds, after some calls that only warm up.
+/// Times groups of calls for about `seconds` seconds. The first calls only warm up.
 ///
 /// # Errors
-/// What `call` fails with.
+/// `call` fails.
 pub fn groups(seconds: f64, mut call: impl FnMut() -> Result<()>) -> Result<Groups> {
     let begin = Instant::now();
     let (mut fastest, mut warm) = (f64::INFINITY, 0);
@@ -67,10 +67,11 @@ pub fn groups(seconds: f64, mut call: impl FnMut() -> Result<()>) -> Result<Grou
     Ok(groups)
 }
 
-/// Takes samples for about this many seconds. `sample` gives the microseconds it took, or none where there is no clock.
+/// Takes samples for about `seconds` seconds. `sample` returns the microseconds that it took, or `None` where
+/// there is no clock, which ends the measurement.
 ///
 /// # Errors
-/// What `sample` fails with.
+/// `sample` fails.
 #[cfg(feature = "device")]
 pub fn samples(seconds: f64, mut sample: impl FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
     let begin = Instant::now();
@@ -84,10 +85,10 @@ pub fn samples(seconds: f64, mut sample: impl FnMut() -> Result<Option<f64>>) ->
     Ok(times)
 }
 
-/// Microseconds that `run` takes on the wall.
+/// Returns the microseconds of wall time that `run` takes.
 ///
 /// # Errors
-/// What `run` fails with.
+/// `run` fails.
 #[cfg(feature = "device")]
 pub fn wall(run: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
@@ -95,19 +96,19 @@ pub fn wall(run: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e6)
 }
 
-/// The middle of some samples and the least of them, in microseconds.
+/// The median and the least of some samples, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Summary {
     /// The median.
     pub median: f64,
-    /// The least.
+    /// The least sample.
     pub min: f64,
-    /// How many there are.
+    /// The number of samples.
     pub samples: usize,
 }
 
 impl Summary {
-    /// Of samples; none of no samples.
+    /// Summarizes samples, or returns `None` where there are none.
     pub fn of(times: &[f64]) -> Option<Self> {
         let mut times = times.to_vec();
         times.sort_unstable_by(f64::total_cmp);

@@ -1,17 +1,19 @@
 //! Classical-ML operators and graphs around Fangorn's forests.
 //!
-//! A forest is seldom alone: features are scaled and encoded before it, its margins are stacked, calibrated or mixed
-//! with another model's after it. This crate is the place for what stands around a forest:
+//! A forest is seldom alone. Features are scaled and encoded before it, and its margins are stacked,
+//! calibrated or mixed with another model's after it. This crate is the place for what stands around a
+//! forest:
 //!
 //! - [`forest`]: a forest as a burn module, with leaf values that are trained and saved as any parameter is;
 //! - classical-ML operators (scalers, encoders, linear models) on burn's tensors;
 //! - extended computational graphs that hold such operators and forests side by side;
 //! - fusion plans that say which of them run as one kernel;
-//! - mixed pipelines of classical and deep-learning models round a forest: the crate's examples.
+//! - mixed pipelines of classical and deep-learning models around a forest: the crate's examples.
 //!
-//! What is between the first and the last is not there yet. The crate re-exports [`fangorn`], so that its users name one version of it.
+//! Only the first and the last exist so far. The crate re-exports [`fangorn`], so that its users name one
+//! version of it.
 
-/// The forest compiler that these graphs are built round.
+/// The forest compiler that these graphs are built around.
 pub use fangorn;
 
 mod error;

@@ -1,4 +1,4 @@
-//! What follows a forest as a module: the same with a gradient and without, in a record and out of one.
+//! Epilogues of modules: with and without a gradient, and with records saved and loaded.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn bare(model: &str, device: &Device) -> ForestModule {
     config.init(device).expect(model)
 }
 
-/// Scaled, added to another model's margins, and a softmax.
+/// Makes a module whose margins are scaled, added to another model's margins, and put through a softmax.
 fn followed(model: &str, device: &Device) -> ForestModule {
     let steps = [HALF_AND_MORE, EpilogueStep::Add, EpilogueStep::Softmax];
     steps.into_iter().try_fold(bare(model, device), ForestModule::with_step).expect(model)
@@ -75,7 +75,7 @@ fn it_follows_what_forward_gives() {
         let values = config(Output::Values).expect(name);
         let made = margins.forward(s.tensor(&device)).expect(name);
         near(name, made, values.forward(s.tensor(&device)).expect(name));
-        // What else it gives is not followed by anything.
+        // The epilogue applies to `forward` only, not to margins and values.
         let bare = config(Output::Margins).expect(name);
         let margin_bits = |m: &ForestModule| bits(m.margins(s.tensor(&device)).expect(name));
         assert_eq!(margin_bits(&margins), margin_bits(&bare), "{name}");
@@ -96,7 +96,7 @@ fn leaves_that_were_trained_are_followed() {
     }
 }
 
-/// A gradient of the rows passes through the steps, too.
+/// A gradient of the rows passes through the epilogue, too.
 #[test]
 fn soft_splits_are_followed() {
     let s = named("churn");
@@ -131,7 +131,7 @@ fn steps_stay_with_the_program_where_a_record_is_loaded() {
         let record = || ModuleRecord::from_bytes(bytes.clone()).expect("a record");
         let loaded = followed("softprob", &device).load_record(record());
         assert_eq!(call(&loaded), call(&saved), "{name}");
-        // The record does not know of them: a module without steps takes it, and so does one with others.
+        // A record does not hold steps: a module without steps loads it, and so does one with other steps.
         let without = bare("softprob", &device).load_record(record());
         let margins = bits(without.forward(s.tensor(&device)).expect(name));
         assert_eq!(margins, bits(saved.margins(s.tensor(&device)).expect(name)), "{name}");

@@ -1,4 +1,4 @@
-//! A forest as a module: what it gives, where it goes, how it is printed, and what it refuses.
+//! A forest as a module: its results, its moves between devices, how it is printed, and what it refuses.
 
 mod support;
 
@@ -82,7 +82,7 @@ fn classes_and_probabilities_are_the_producers() {
             continue;
         }
         asked += 1;
-        // A row that stands at the border of two classes may go either way in f32.
+        // In f32 a row at the border of two classes may go either way.
         let clear = |r: usize| {
             let margins = reference::margins(&s.forest, s.row(r));
             let bound = s.forest.sum_bound().into_iter().fold(0.0, f64::max) * 4.0;
@@ -121,7 +121,8 @@ fn classes_and_probabilities_are_the_producers() {
             };
             let width = probabilities.dims()[1];
             let found = floats(probabilities);
-            // Where each output is a question of its own, so is its probability.
+            // Where each output answers a question of its own, its probability stands alone and a row need
+            // not sum to one.
             let several = s.forest.outputs > 1
                 && (matches!(s.forest.classes.rule, ClassRule::Over { .. })
                     || s.forest.transform == Transform::Sigmoid);
@@ -135,7 +136,7 @@ fn classes_and_probabilities_are_the_producers() {
     assert!(asked > 30, "{asked} classifiers");
 }
 
-/// Whether labels as integers are the names of these classes, and stand beside the module's values.
+/// Checks that integer labels name these classes, and that they come with the module's values.
 fn labels_are_the_names_of(
     classes: &[i32],
     width: usize,
@@ -269,7 +270,7 @@ fn what_it_can_not_take_is_an_error() {
     }
 }
 
-/// Rows as a backbone leaves them: halves, and axes swapped.
+/// Rows come as a backbone leaves them: half precision, with swapped axes.
 #[test]
 fn halves_in_any_strides_are_widened_exactly() {
     let s = named("logistic-missing");
@@ -323,7 +324,7 @@ fn a_profile_goes_with_the_schedule_and_outlives_a_record_of_other_leaves() {
     let near = |(own, plain): (&f32, &f32)| (own - plain).abs() < 1e-5;
     assert!(own.len() == s.count && own.iter().zip(&plain).all(near), "{own:?} {plain:?}");
 
-    // Other leaves, the same structure.
+    // A forest of the same structure with other leaf values.
     let mut trained = s.forest.clone();
     trained.leaf_values.iter_mut().for_each(|value| value.0 *= 2.0);
     let saved = ForestModuleConfig::new(trained).init(&device).expect("a module").into_record();

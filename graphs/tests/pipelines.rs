@@ -1,9 +1,9 @@
-//! The models of the example pipelines, of small sizes: training lowers the loss, and one record brings network and forest
-//! back to the bit.
+//! The models of the example pipelines at small sizes: training lowers the loss, and one record brings
+//! network and forest back to the bit.
 
 mod support;
 
-// The examples' own sizes are not tested.
+// The tests use sizes of their own, not the examples'.
 #[allow(dead_code)]
 #[path = "../examples/click_through/model.rs"]
 mod click_through;
@@ -35,13 +35,14 @@ use fangorn_graphs::{
 use support::{Seeded, bits, devices, floats};
 use text::Text;
 
-/// A device's random numbers are the whole process's: tests that seed them come one after the other.
+/// Guards a device's random numbers, which the whole process shares. Tests that seed them run one after the
+/// other.
 static SEEDS: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 const ROWS: usize = 32;
 const STEPS: usize = 30;
 
-/// Steps of Adam, and the loss of each.
+/// Takes steps of Adam. Returns the trained network and the loss of each step.
 fn trained<M: Module>(mut network: M, rate: f64, loss: impl Fn(&M) -> Tensor<1>) -> (M, Vec<f32>) {
     let mut optimizer = AdamConfig::new().init();
     let mut losses = Vec::new();
@@ -59,7 +60,7 @@ fn ids(values: Vec<i32>, device: &Device) -> Tensor<2, Int> {
     Tensor::from_data(TensorData::new(values, [ROWS, columns]), (device, DType::I32))
 }
 
-/// A forest of one output over so many columns, which are about as large as a network's.
+/// Returns a forest of one output over `columns` columns, whose thresholds fit a network's features.
 fn forest(columns: usize) -> Forest {
     use fangorn::forest::{CompareType, Side};
     use fangorn_graphs::fangorn;
@@ -83,7 +84,8 @@ fn module(forest: &Forest, device: &Device) -> ForestModule {
     ForestModuleConfig::new(forest.clone()).init(device).expect("a module")
 }
 
-/// Saved, and loaded into one of other weights: other predictions before, the same bits after.
+/// Saves a module and loads it into one of other weights. Predictions differ before and are the same bits
+/// after.
 fn comes_back<M: Module>(name: &str, saved: M, fresh: M, predict: impl Fn(&M) -> Vec<u32>) {
     let expected = predict(&saved);
     assert_ne!(predict(&fresh), expected, "{name}: other weights");
@@ -98,7 +100,8 @@ fn text_learns_and_comes_back() {
     let sizes = text::Sizes { vocabulary: 20, length: 5, width: 8, heads: 2, inner: 16, layers: 2 };
     let mut random = Seeded(1);
     let tokens: Vec<i32> = (0..ROWS * 5).map(|_| random.below(20) as i32).collect();
-    // What stands anywhere in the sentence is asked of its first token, so that attention has to bring it there.
+    // The label depends on the fourth token, and the network reads the first, so attention has to bring it
+    // there.
     let labels: Vec<i32> = tokens.chunks(5).map(|row| i32::from(row[3] < 10)).collect();
     let forest = forest(8);
     for (name, device) in devices() {
@@ -162,7 +165,7 @@ fn click_through_learns_from_leaves_and_comes_back() {
     let table: Vec<f32> = (0..ROWS).flat_map(|_| row(&mut random)).collect();
     let forest = forest(2 + 2);
     for (name, device) in devices() {
-        // What a leaf of the first tree says, and no column.
+        // The label depends on the leaf of the first tree, and on no column.
         let leaves = module(&forest, &device).leaf_slots(support::tensor(&table, 4, &device)).expect(name);
         let leaves: Vec<i32> = leaves.narrow(1, 0, 1).try_into_vec_as().expect(name);
         let labels = leaves.into_iter().map(|slot| slot % 2).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Nothing is read back between rows and loss.
+//! Nothing is read back from the device between rows and loss.
 
 mod support;
 
@@ -6,14 +6,14 @@ use burn::tensor::{Device, Tensor};
 use fangorn::check::SelfCheck;
 use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 
-/// A module that does not check itself: at its first step that waits for the device.
+/// Makes a module without a self-check, which would wait for the device at the module's first step.
 fn module(model: &str, device: &Device) -> ForestModule {
     let config =
         ForestModuleConfig::new(support::model(model)).with_output(Output::Values).with_check(SelfCheck::Off);
     config.init(device).expect(model)
 }
 
-/// A device that only records has no value to read: a step that asked for one could not be recorded.
+/// A device that only records has no value to read. A step that asked for one could not be recorded.
 #[test]
 fn rows_to_loss_are_recorded_without_a_value() {
     for model in ["churn", "softprob"] {
@@ -30,7 +30,7 @@ fn rows_to_loss_are_recorded_without_a_value() {
     }
 }
 
-/// A GPU that is held by another thread answers no read: a step of training is issued whole while it is.
+/// A GPU that another thread holds answers no read. A whole training step is issued while the GPU is held.
 #[cfg(feature = "wgpu")]
 #[test]
 fn a_step_is_issued_while_the_device_is_held() {
@@ -54,7 +54,7 @@ fn a_step_is_issued_while_the_device_is_held() {
             let grads = GradientsParams::from_grads(loss.clone().backward(), &forest);
             (AdamConfig::new().init().step(0.1, forest, grads), loss)
         };
-        // Kernels are made at the first step.
+        // The first step makes the kernels.
         let (expected, loss) = step(module(model, &tracked), x());
         let (expected, expected_loss) = (support::bits(expected.leaf_values.val()), support::bits(loss));
         let (forest, rows) = (module(model, &tracked), x());

@@ -1,4 +1,5 @@
-//! Modules saved and loaded: a record brings its own forest, or is refused by the name of what does not fit.
+//! Modules saved and loaded: a record brings its own forest, or is refused with the name of what does not
+//! fit.
 
 mod support;
 
@@ -35,7 +36,7 @@ impl Model {
         self.head.forward(self.forest.forward(x).expect("rows"))
     }
 
-    /// Leaf values as training leaves them: other ones.
+    /// Changes the leaf values, as training does.
     fn trained(mut self) -> Self {
         self.forest.leaf_values =
             self.forest.leaf_values.map(|leaves| leaves.mul_scalar(1.5).add_scalar(0.01));
@@ -105,12 +106,13 @@ fn what_was_loaded_in_part_is_refused_by_name() {
             assert!(error.to_string().contains("`structure` and `fingerprint`"), "{error}");
         }
     };
-    // The shapes of structures differ and nobody looks: leaves and fingerprint come through, the structure does not.
+    // Without validation nobody compares the shapes of structures. So the leaf values and the fingerprint are
+    // loaded, and the structure is not.
     let mut longer = a.clone();
     longer.features[0].name = Some("a name that makes the file longer".repeat(9));
     let record = module(&longer, &device).into_record().validate(false);
     refused(module(&a, &device).try_load_record(record).expect("not validated"));
-    // Structure without the rest.
+    // The structure is loaded without the other tensors.
     let record =
         module(&alike(&a), &device).into_record_group(burn::module::ParamGroup::from_path("structure"));
     refused(module(&a, &device).try_load_record(record.allow_partial(true)).expect("in part"));
@@ -139,7 +141,7 @@ fn words_that_are_no_forest_are_refused() {
     assert!(error.contains("structure"), "{error}");
 }
 
-/// The parameter `structure` of a module, as whoever visits it finds it.
+/// Returns the parameter `structure` of a module, as a visitor finds it.
 fn words_of(module: &ForestModule) -> Vec<i32> {
     #[derive(Default)]
     struct Words(String, Vec<i32>);
@@ -182,7 +184,7 @@ fn a_module_that_waits_for_its_record_is_made_of_its_shape() {
         let expected = bits(made.forward(s.tensor(&device)).expect("rows"));
         let loaded = waiting().load_record(made.clone().into_record());
         assert_eq!(bits(loaded.forward(s.tensor(&device)).expect("rows")), expected, "{name}");
-        // The tensors are those that the module has.
+        // The tensors are those of the module.
         let [(_, leaves), (_, structure), (_, fingerprint)] = record.clone().into_tensors();
         assert_eq!(structure.try_to_vec::<i32>().expect("words"), words_of(&made));
         assert_eq!(
@@ -201,7 +203,7 @@ fn leaves_that_were_saved_as_halves_are_widened() {
         let mut halved = module(&a, &device);
         halved.leaf_values = Param::from_tensor(halved.leaf_values.val().cast(DType::F16));
         let x = || tensor(&rows, a.features.len(), &device);
-        // The leaves are 512ths below one, which a half holds.
+        // The leaf values are multiples of 1/512 from -1 to 1, which half precision holds.
         let expected = bits(module(&a, &device).forward(x()).expect(name));
         assert_eq!(bits(halved.forward(x()).expect(name)), expected, "{name}");
     }

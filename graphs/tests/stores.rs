@@ -1,4 +1,4 @@
-//! Modules in burn's stores, which know tensors by their names only.
+//! Modules in burn's stores, which know tensors only by their names.
 
 #![cfg(feature = "store")]
 
@@ -35,7 +35,7 @@ impl Model {
     }
 }
 
-/// A store of a module's bytes, ready to be read.
+/// Returns a store with a module's bytes, ready to be read.
 fn bytes(module: &ForestModule) -> SafetensorsStore {
     let mut store = SafetensorsStore::from_bytes(None);
     module.save_into(&mut store).expect("bytes");

@@ -1,4 +1,5 @@
-//! Rows are read where they lie: a call on swapped axes or a part of a tensor makes no room for a copy of them.
+//! Rows are read where they lie: a call on swapped axes, or on a part of a tensor, allocates no copy of the
+//! rows.
 
 mod support;
 
@@ -11,20 +12,21 @@ use burn::tensor::Tensor;
 use fangorn_graphs::forest::{ForestModuleConfig, Output};
 use support::{bits, devices, tensor};
 
-/// The largest room that was made since this was 0, on any thread.
+/// The largest allocation, in bytes, on any thread since this was set to 0.
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
 
 struct Watched;
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: each method passes its arguments unchanged to `System`, which keeps the contract of `GlobalAlloc`.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc::alloc`: `layout` has a size above zero.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc::dealloc`: `alloc`, which takes its memory
+        // from `System`, has returned `at` for this `layout`.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -32,7 +34,7 @@ unsafe impl GlobalAlloc for Watched {
 #[global_allocator]
 static WATCHED: Watched = Watched;
 
-/// One test, so that no other makes room beside it.
+/// The file has one test, so that no other test allocates beside it.
 #[test]
 fn no_room_is_made_for_a_copy_of_the_rows() {
     const ROWS: usize = 4096;

@@ -1,4 +1,5 @@
-//! A network that is made on one thread and stepped on another, and what burn does with tensors that change threads.
+//! A network that is made on one thread and trained on another, and what burn does with tensors that change
+//! threads.
 
 mod support;
 
@@ -21,7 +22,7 @@ impl Network {
         Self { forest: config.init(device).expect("a module") }
     }
 
-    /// Two steps of Adam, and the last loss.
+    /// Takes two steps of Adam. Returns the network and the last loss.
     fn stepped(mut self, x: &Tensor<2>) -> (Self, Tensor<1>) {
         let mut optimizer = AdamConfig::new().init();
         let mut loss = Tensor::zeros([1], &x.device());
@@ -34,7 +35,7 @@ impl Network {
     }
 }
 
-/// What the book says to do: the thread that took the steps waits for the device before it hands the network over.
+/// The book's advice: the thread that took the steps waits for the device before it hands the network over.
 #[test]
 fn steps_on_another_thread_are_taken_when_it_waits_for_the_device() {
     let s = named("churn");
@@ -67,9 +68,10 @@ fn steps_on_another_thread_are_taken_when_it_waits_for_the_device() {
     }
 }
 
-/// burn by itself, without a line of Fangorn's: a tensor that is moved to another thread is written in place there, by a kernel
-/// that waits in that thread's queue. With burn 0.22.1 a read from here does not look there, unless that thread has waited for the
-/// device. What is read without the wait is not held here: it depends on what else the device is asked for.
+/// burn alone, without Fangorn. A tensor that moves to another thread is written in place there, by a kernel
+/// that waits in that thread's queue. With burn 0.22.1 a read from the first thread does not look into that
+/// queue, unless the other thread has waited for the device. The test does not fix what a read without the
+/// wait returns, because that depends on the other work of the device.
 #[cfg(feature = "wgpu")]
 #[test]
 fn a_tensor_that_another_thread_has_written_is_read_right_once_that_thread_has_waited() {
@@ -91,7 +93,7 @@ fn a_tensor_that_another_thread_has_written_is_read_right_once_that_thread_has_w
     for (_, device) in devices().into_iter().filter(|(name, _)| *name == "wgpu") {
         let without = written(&device, false, false);
         println!("without the wait burn reads {without:?}, of [3.0, 5.0, 7.0, 9.0]");
-        // So it is where another owner keeps burn from writing in place.
+        // The read is also right where another owner of the tensor keeps burn from writing in place.
         assert_eq!(written(&device, true, false), [3.0, 5.0, 7.0, 9.0]);
         assert_eq!(written(&device, false, true), [3.0, 5.0, 7.0, 9.0]);
     }

@@ -1,5 +1,5 @@
-//! A network round three models, trained for fifty steps with autodiff (and with fusion where the backend has it), saved,
-//! loaded, and the same to the bit.
+//! A network around three models is trained for fifty steps with autodiff (and with fusion where the backend
+//! has it), saved, and loaded. Its predictions are the same to the bit.
 
 mod support;
 
@@ -16,7 +16,8 @@ use burn::{
 use fangorn_graphs::forest::{ForestModule, ForestModuleConfig, Output};
 use support::{bits, devices, floats, model, named};
 
-/// A layer that makes columns, three forests of two importers on them, and a layer on their margins.
+/// A layer that makes columns, three forests from two importers on these columns, and a layer on the forests'
+/// margins.
 #[derive(Module, Debug)]
 struct Network {
     below: Linear,
@@ -34,7 +35,8 @@ impl Network {
         let margins = forests.iter().map(|f| f.outputs as usize).sum();
         let columns = forests.iter().map(|f| f.features.len()).max().expect("three");
         let [churn, classes, binary] = forests.map(|forest| {
-            // One of them lets a gradient through to the layer below.
+            // Only the forest with several outputs has soft splits, which let a gradient through to the layer
+            // below.
             let config = ForestModuleConfig::new(forest.clone()).with_output(Output::Margins);
             let config = if forest.outputs > 1 { config.with_soft_splits(1.0) } else { config };
             config.init(device).expect("a module")

@@ -2,33 +2,33 @@
 
 use std::fmt;
 
-/// An axis of a launch.
+/// An axis of a GPU launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Axis {
-    /// The fastest.
+    /// The axis whose index changes fastest.
     X,
-    /// The second.
+    /// The second axis.
     Y,
-    /// The slowest.
+    /// The axis whose index changes slowest.
     Z,
 }
 
 impl Axis {
-    /// All of them.
+    /// All axes, `X` first.
     pub const ALL: [Self; 3] = [Self::X, Self::Y, Self::Z];
 }
 
 /// A dimension of a GPU launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GpuDim {
-    /// Cubes of the launch.
+    /// An axis of the grid: the launch's cubes.
     Grid(Axis),
-    /// Units of a cube.
+    /// An axis of the block: a cube's units.
     Block(Axis),
 }
 
 impl GpuDim {
-    /// Reads `grid.x` to `block.z`.
+    /// Parses one of the names `grid.x` to `block.z`. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, axis) = text.trim().split_once('.')?;
         let axis = match axis {

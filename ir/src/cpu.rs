@@ -1,4 +1,4 @@
-//! The CPU's dialect: loops on threads, tested steps, blends, staged reductions.
+//! The CPU's dialect of plans: loops on threads, steps with a leaf test, blends, staged reductions.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use crate::{
     plan::{self, any},
 };
 
-/// Native code on the CPU.
+/// The CPU target: native code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cpu;
 
-/// A loop's iterations run on threads.
+/// Marks a loop whose iterations run on threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Parallel;
 
-/// Where sums are kept.
+/// Where a walk adds its leaf value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sum {
-    /// The result: `result[row][output]`.
+    /// The result itself: `result[row][output]`.
     Result {
         /// Whether the addition is atomic.
         atomic: bool,
     },
-    /// A private copy: `partial[copy][row][output]` of a buffer of [`Head::partials`].
+    /// A private copy of the sums: `partial[copy][row][output]` of a buffer of [`Head::partials`].
     Partial {
-        /// The buffer.
+        /// Index of the buffer in [`Head::partials`].
         buffer: u32,
         /// Whether the addition is atomic.
         atomic: bool,
@@ -43,24 +43,26 @@ impl fmt::Display for Sum {
     }
 }
 
-/// What a CPU's plan says of a walk.
+/// The CPU's part of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
-    /// Steps after the straight-line ones that each test for a leaf: by then most walks have come to theirs.
+    /// Number of steps after the straight-line steps that each test for a leaf. By then most walks have
+    /// reached their leaf.
     pub tested: u32,
-    /// Levels of each tree from the root down that blends evaluate instead, `u32::MAX` where those are all: the steps are
-    /// for trees and rows that blends have no room for.
+    /// Number of levels of each tree, from the root down, that blends evaluate instead of steps. `u32::MAX`
+    /// stands for all levels. The steps then serve only trees and rows that blends have no room for. `None`
+    /// means that nothing is blended.
     pub blend: Option<u32>,
-    /// Where the leaf is added.
+    /// Where the leaf value is added.
     pub into: Sum,
 }
 
-/// A partial sum's dimension: a private copy for each iteration of a loop.
+/// A dimension of a buffer of partial sums: one private copy for each iteration of a loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CopyDim {
-    /// Copies: iterations of the loop.
+    /// Number of copies, which is the number of iterations of the loop.
     pub count: Value,
-    /// Register of the loop: the copy's index is `(register - start) / step`.
+    /// Register of the loop. A copy's index is `(register - start) / step`.
     pub register: u32,
     /// First offset of the loop.
     pub start: Value,
@@ -68,50 +70,54 @@ pub struct CopyDim {
     pub step: Value,
 }
 
-/// What a CPU's plan says as a whole.
+/// The CPU's part of a whole plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// Buffers of partial sums, `[copies…][batch][outputs]`: the copy dimensions of each, outermost first.
+    /// The copy dimensions of each buffer of partial sums, outermost first. A buffer has the shape
+    /// `[copies…][batch][outputs]`.
     pub partials: Vec<Vec<CopyDim>>,
 }
 
-/// A statement of the CPU.
+/// A statement that only CPU plans have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Statement {
-    /// `cacheRows`: rows are brought close.
+    /// `cacheRows`: brings rows close to the core. The CPU copies them into a window or prefetches them,
+    /// whichever pays.
     CacheRows {
-        /// Rows of the window, from the running row on; `u32::MAX` where those are as many as there are.
+        /// Number of rows of the window, from the running row on. `u32::MAX` stands for all rows there are.
         rows: u32,
     },
-    /// `cacheTrees`: trees are brought close.
+    /// `cacheTrees`: asks for trees to be brought close to the core. The CPU drops it, because a prefetch of
+    /// nodes that are read right after it does not pay.
     CacheTrees {
-        /// Trees of the window, from the running tree on.
+        /// Number of trees to bring close, from the running tree on.
         trees: u32,
     },
-    /// `reduceDimension`: copies of a partial buffer are added up over one dimension, into copy 0 of it
-    /// (`reduceDimensionInplace`) or into the result, and are zero afterwards.
+    /// `reduceDimension`: adds up the copies of a partial buffer over one dimension. The sum goes into copy 0
+    /// of the dimension (`reduceDimensionInplace`) or into the result. The copies are zero afterwards.
     ReduceDimension {
-        /// The buffer.
+        /// Index of the buffer in [`Head::partials`].
         buffer: u32,
-        /// The dimension.
+        /// Index of the dimension that is added up.
         dimension: u32,
-        /// The registers of the copies it stands in, one for each outer dimension.
+        /// Registers that select the copy in each outer dimension, outermost first.
         outer: Vec<u32>,
-        /// The rows it covers, from the running row on: those that each chain of loops goes over. A row that two
-        /// chains cover is added once, since its copies are zero the second time.
+        /// The rows to add up, from the running row on: the union of the rows that each chain of loops goes
+        /// over. A row that two chains cover is added once, since its copies are zero the second time.
         rows: Vec<Vec<RowLoop>>,
-        /// Whether the sum stays in the buffer; otherwise it goes into the result.
+        /// Whether the sum stays in the buffer. Otherwise it goes into the result.
         in_place: bool,
-        /// Whether it is added to the result with an atomic operation.
+        /// Whether the sum is added to the result with an atomic operation.
         atomic: bool,
-        /// Sums at a time.
+        /// Number of sums that are added at a time.
         vector: u32,
     },
 }
 
 impl Plan<Cpu> {
-    /// The rows of the one window that each row is read into once, outside all loops over trees, where there are blends that
-    /// find their rows in it.
+    /// Returns the number of rows of the window that blends read their rows from. It is `None` unless the
+    /// plan blends and has exactly one `cacheRows`, which stands outside all loops over trees so that each
+    /// row is read into it once.
     pub fn blend_window(&self) -> Option<u32> {
         fn is_window(op: &Op<Cpu>) -> bool {
             matches!(op, Op::Own(Statement::CacheRows { .. }))

@@ -1,4 +1,5 @@
-//! The dialect of cubecl kernels: launch dimensions, caches in shared memory, sums that units share, what follows them.
+//! The dialect of cubecl kernels: launch dimensions, caches in shared memory, sums that units share,
+//! epilogues.
 
 mod cache;
 mod interned;
@@ -14,35 +15,37 @@ use crate::{
     plan,
 };
 
-/// A cubecl kernel.
+/// The GPU target: a cubecl kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cube;
 
-/// A loop on a dimension of the launch; iterations past its size are taken in strides of it.
+/// A loop whose iterations are spread over a dimension of the launch. If the loop is longer than the
+/// dimension, each unit or cube takes further iterations in strides of the dimension's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MappedLoop {
-    /// The dimension.
+    /// The dimension of the launch.
     pub dim: GpuDim,
-    /// Whether the dimension is as long as the loop, so that no unit has a second iteration.
+    /// Whether the dimension is at least as long as the loop, so that no unit has a second iteration.
     pub single: bool,
 }
 
-/// Where sums are kept.
+/// Where a leaf value or a sum is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sum {
-    /// The result: `result[row][output]`.
+    /// The result itself: `result[row][output]`.
     Result {
-        /// Whether this is the only sum there, so that it starts from the base score; otherwise it is added.
+        /// Whether this is the only sum that goes to the result. It then starts from the base score.
+        /// Otherwise it is added to what the result holds.
         first: bool,
     },
-    /// The result, by an atomic addition.
+    /// The result itself, by an atomic addition.
     Atomic,
-    /// A private copy: `partial[copy][row][output]` of a buffer of [`Head::partials`].
+    /// A private copy of the sums: `partial[copy][row][output]` of a buffer of [`Head::partials`].
     Partial {
-        /// The buffer.
+        /// Index of the buffer in [`Head::partials`].
         buffer: u32,
     },
-    /// A private copy in the cube's shared memory: `shared[copy][row - window][output]`.
+    /// A private copy of the sums in the cube's shared memory: `shared[copy][row - window][output]`.
     Shared,
 }
 
@@ -58,101 +61,111 @@ impl fmt::Display for Sum {
     }
 }
 
-/// What a kernel's plan says of a walk.
+/// The kernel's part of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
-    /// Whether rows are read from the row cache.
+    /// Whether the walk reads rows from the row cache.
     pub cached_rows: bool,
-    /// Whether nodes are read from the tree cache.
+    /// Whether the walk reads nodes from the tree cache.
     pub cached_trees: bool,
-    /// Where the leaf is added; `None` inside [`Statement::Accumulate`].
+    /// Where the leaf value is added. `None` inside [`Statement::Accumulate`], where it is added to the
+    /// register sum.
     pub into: Option<Sum>,
 }
 
-/// Who adds up the private copies of a row's sum.
+/// The units that add up the private copies of a row's sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Adders {
-    /// One unit, a row each: there are rows enough.
+    /// One unit for each row. Chosen where there are enough rows to keep units busy.
     Unit,
-    /// All units of the cube, halving the copies with a barrier between (the reduction draft, section 4.1.2).
+    /// All units of the cube together. They halve the number of copies again and again, with a barrier each
+    /// time (the reduction draft, section 4.1.2).
     Cube,
-    /// The units of a plane, by its own operation.
+    /// All units of a plane together, by a plane operation.
     Plane,
 }
 
-/// A statement of a kernel.
+/// A statement that only kernels have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Statement {
-    /// A register sum for the row at hand: zero, the body, then added to `into`.
+    /// Sets a register sum for the running row to the sum of no leaves, runs the body, and adds the register
+    /// to `into`.
     Accumulate {
-        /// What adds to it.
+        /// The statements that add to the register sum.
         body: Vec<Op<Cube>>,
-        /// Where the sum goes.
+        /// Where the register sum is added.
         into: Sum,
     },
-    /// The body, by the first unit or cube of dimensions that no loop round it is mapped to.
+    /// Runs the body only in the first unit or cube along `dims`.
     Only {
-        /// The dimensions.
+        /// Dimensions of the launch that no enclosing loop is mapped to.
         dims: Vec<GpuDim>,
-        /// What is done once.
+        /// The statements that run once.
         body: Vec<Op<Cube>>,
     },
-    /// `cacheRows`: the `rows` rows from the running row on are put into shared memory as keys, between two barriers.
+    /// `cacheRows`: copies the `rows` rows from the running row on into shared memory, as keys, between two
+    /// barriers.
     CacheRows {
-        /// Rows of the window.
+        /// Number of rows of the window.
         rows: u32,
     },
-    /// `cacheTrees`: the nodes of the `trees` trees from the running tree on are put into shared memory, between two
-    /// barriers.
+    /// `cacheTrees`: copies the nodes of the `trees` trees from the running tree on into shared memory,
+    /// between two barriers.
     CacheTrees {
-        /// Trees of the window.
+        /// Number of trees of the window.
         trees: u32,
     },
-    /// The cube's partial sums are set to zero, then a barrier; the window starts at the running row.
+    /// Sets the cube's partial sums to the sum of no leaves, then waits at a barrier. The window of the sums
+    /// begins at the running row.
     ClearShared,
-    /// A barrier, the partial sums of each row are added to `into` and are zero afterwards, a barrier.
+    /// Waits at a barrier, adds the partial sums of each row to `into`, resets them to the sum of no leaves,
+    /// and waits at a barrier again.
     ReduceShared {
-        /// Where they go.
+        /// Where the sums are added.
         into: Sum,
-        /// The rows, from the running row on: those that each chain of loops goes over. The first loop of a chain
-        /// is shared out over the cube's units.
+        /// The rows to add up, from the running row on: the union of the rows that each chain of loops goes
+        /// over. The cube's units share out the iterations of a chain's first loop.
         rows: Vec<Vec<RowLoop>>,
-        /// Who adds up the copies of one row.
+        /// The units that add up the copies of one row.
         by: Adders,
     },
 }
 
-/// A node's words: as few as the model allows.
+/// The words of a node: as few as the model allows.
 ///
 /// | words | what they hold |
 /// |---|---|
-/// | 1 | the threshold's high bits; below them flags and the column, and where a child is named the way to it |
-/// | 2 | the threshold; flags and the column, and where a child is named the way to it |
-/// | 3 | the threshold; flags and the column; the named child's address |
+/// | 1 | the threshold's high bits; below them flags, column and, if a child is named, the distance to it |
+/// | 2 | the threshold; flags, column and, if a child is named, the distance to it |
+/// | 3 | the threshold; flags and column; the named child's address |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeFormat {
-    /// Words (u32).
+    /// Number of words (u32).
     pub words: u32,
-    /// Bits of the column.
+    /// Number of bits of the column.
     pub column_bits: u32,
-    /// Low bits that all thresholds have clear, and that a node of one word keeps flags and column in.
+    /// Number of low bits that are zero in every threshold. A node of one word keeps its flags and column in
+    /// them.
     pub spare_bits: u32,
 }
 
 impl NodeFormat {
-    /// Room for everything: the threshold, the column, and a child's address where one is named.
+    /// Returns the format with room for everything: the threshold, the column and, if nodes name a child, its
+    /// address.
     pub fn whole(children: Children) -> Self {
         let words = if children.named() { 3 } else { 2 };
         Self { words, column_bits: 24, spare_bits: 0 }
     }
 
-    /// Bits below the column in the only word of a node that names a child: the way to it, lowest, so that it takes one
-    /// operation to read.
+    /// Returns the number of bits below the column in a node of one word that names a child, otherwise 0.
+    /// Those bits hold the distance to the child. They are the lowest ones so that one operation reads the
+    /// distance.
     pub fn column_shift(self, children: Children) -> u32 {
         if self.words == 1 && children.named() { self.link_bits() } else { 0 }
     }
 
-    /// Bits that hold the way to the named child: of a second word, or, of ranks, of the only one.
+    /// Returns the number of bits that hold the distance to the named child. They are bits of the second
+    /// word, or of the only word where rows are ranks.
     pub fn link_bits(self) -> u32 {
         match self.words {
             1 => self.spare_bits.saturating_sub(self.column_bits + 1),
@@ -161,61 +174,65 @@ impl NodeFormat {
     }
 }
 
-/// The tree cache.
+/// The tree cache in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CachedTrees {
-    /// Trees of the window.
+    /// Number of trees of the window.
     pub trees: u32,
-    /// Words that the nodes of any such window take, at most.
+    /// The most words that the nodes of any such window take.
     pub words: u32,
 }
 
-/// A buffer of partial sums, `[copies…][batch][outputs]`.
+/// A buffer of partial sums in global memory, `[copies…][batch][outputs]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partial {
-    /// The launch dimensions whose indices are the copy's, outermost first.
+    /// The launch dimensions that have copies, outermost first. A unit's indices in them make up the index of
+    /// its copy.
     pub dims: Vec<GpuDim>,
-    /// Whose sums these are, where a row is not always the same unit's.
+    /// Number of the assignment of rows to units that these sums belong to. Walks that assign rows to units
+    /// in another way have copies of their own, so that no two units add to the same copy of a row.
     pub owner: u32,
 }
 
 /// Partial sums in shared memory, `[copies][rows][outputs]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SharedSums {
-    /// Block axes whose units have a copy each, and how many.
+    /// Block axes whose units have a copy each, with the number of units of each axis.
     pub axes: Vec<(Axis, u32)>,
-    /// Rows of the window.
+    /// Number of rows of the window.
     pub rows: u32,
 }
 
 impl SharedSums {
-    /// Private copies.
+    /// Returns the number of private copies.
     pub fn copies(&self) -> u32 {
         self.axes.iter().map(|(_, n)| n).product()
     }
 }
 
-/// What a kernel's plan says as a whole.
+/// The kernel's part of a whole plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// What follows what is written.
+    /// The epilogue: the steps behind the margins or values, and the result's type.
     pub epilogue: EpiloguePlan,
-    /// A node's words.
+    /// The words of a node.
     pub node: NodeFormat,
-    /// Columns that are cached, where rows are; otherwise their number is known at run time only.
+    /// Number of columns of the row cache. It is 0 without a row cache: the number of columns is then known
+    /// at run time only.
     pub features: u32,
-    /// Whether nodes count columns among those the model uses, which a table of the model names.
+    /// Whether a node's column is an index into a list of the columns that the model uses. The list is a
+    /// table of the model.
     pub used_columns: bool,
-    /// Trees of a group, where the row cache holds the columns of the running group's trees only: their places are in the
-    /// group's own list.
+    /// Number of trees of a group, if the row cache holds only the columns that the running group's trees
+    /// read. A node's column is then an index into its group's own list.
     pub column_group: Option<u32>,
-    /// Where rows are ranks that are made as rows are cached: the type of the rows in memory.
+    /// The type of the rows in memory, if a row's values become ranks when the row is cached.
     pub ranks_from: Option<RowType>,
-    /// Units of a cube.
+    /// Number of units of a cube along each axis.
     pub cube_dim: [u32; 3],
-    /// Iterations mapped to each axis of the grid.
+    /// Number of iterations that are mapped to each axis of the grid.
     pub grid: [Option<Value>; 3],
-    /// Rows of the row cache, if there is one.
+    /// Number of rows of the row cache, if there is one.
     pub cached_rows: Option<u32>,
     /// The tree cache, if there is one.
     pub cached_trees: Option<CachedTrees>,
@@ -226,7 +243,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// One unit, and nothing cached.
+    /// Returns a launch of one unit that caches nothing.
     pub fn new(children: Children) -> Self {
         Self {
             epilogue: EpiloguePlan::default(),
@@ -244,7 +261,7 @@ impl Head {
         }
     }
 
-    /// Units of a cube.
+    /// Returns the number of units of a cube.
     pub fn units(&self) -> u32 {
         self.cube_dim.iter().product()
     }
@@ -261,12 +278,12 @@ impl Head {
 }
 
 impl Plan<Cube> {
-    /// Words of a row's sums.
+    /// Returns the number of words of a row's sums.
     pub fn sum_words(&self) -> u32 {
         self.outputs.saturating_mul(self.combine.words())
     }
 
-    /// Shared memory in bytes.
+    /// Returns the size of the cube's shared memory in bytes.
     pub fn shared_bytes(&self) -> u32 {
         let cache = self.cached_keys();
         let trees = self.own.cached_trees.map_or(0, |c| c.words);
@@ -275,7 +292,7 @@ impl Plan<Cube> {
         cache.saturating_add(trees).saturating_add(sums).saturating_mul(4)
     }
 
-    /// Barriers in the kernel's text.
+    /// Returns the number of barriers in the kernel's text.
     pub fn barriers(&self) -> u32 {
         let barriers = |op: &Op<Cube>| match op {
             Op::Own(Statement::CacheRows { .. } | Statement::CacheTrees { .. }) => 2,
@@ -435,7 +452,7 @@ impl Dialect for Cube {
                 plan.own.sum(*into)?;
                 plan.verify_ops(body, scope)
             }
-            // Not every unit comes here, so no barrier may.
+            // Not every unit runs the body, so no barrier may stand in it.
             Statement::Only { body, .. } => plan.verify_ops(body, Scope { divided: true, ..scope }),
             Statement::CacheRows { .. } => barrier("CacheRows"),
             Statement::CacheTrees { .. } => barrier("CacheTrees"),

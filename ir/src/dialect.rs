@@ -1,4 +1,4 @@
-//! What targets say each in their own way.
+//! The parts of a plan that each target defines for itself.
 
 use std::{
     fmt::{self, Debug},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Cpu, Cube, Op, Plan, Walk};
 
-/// Where a plan runs.
+/// The target that a plan runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Native code on the CPU.
@@ -16,101 +16,103 @@ pub enum Target {
     Cube,
 }
 
-/// What a part of a plan has to be: plain data.
+/// The traits that every part of a plan has, as plain data.
 pub trait PlanPart: Clone + Debug + Eq + Hash {}
 
 impl<T: Clone + Debug + Eq + Hash> PlanPart for T {}
 
-/// Where a statement stands, for what has to be true of it.
+/// The place of a statement in a plan, as far as its checks depend on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// Loops round it: registers below this are set.
+    /// Number of enclosing loops. Registers below this number are set.
     pub depth: u32,
-    /// Whether some units of a cube may not come here, so that no barrier may stand here.
+    /// Whether some units of a cube may skip the statement, so that no barrier may stand here.
     pub divided: bool,
 }
 
-/// A target's own part of the language: what only its plans can say, with its text and its rules.
+/// A target's own part of the plan language: its statements, their text and their rules.
 pub trait Dialect: Copy + Debug + Eq + Hash + 'static {
-    /// The target.
+    /// The target that this dialect belongs to.
     const TARGET: Target;
     /// Statements that only this target has.
     type Op: PlanPart;
-    /// How iterations run side by side.
+    /// A way to run a loop's iterations side by side.
     type Map: PlanPart + Copy;
-    /// What it says of a walk.
+    /// The target's part of a walk.
     type Walk: PlanPart;
-    /// What it says of a whole plan.
+    /// The target's part of a whole plan.
     type Head: PlanPart;
 
-    /// The statements inside one of its own.
+    /// Returns the statements inside a statement of the target, if it can hold any.
     fn body(op: &Self::Op) -> Option<&[Op<Self>]>;
 
-    /// The words after `plan cpu` or `plan cube`: what is written, and by whom.
+    /// Returns the words after `plan cpu` or `plan cube`: what the plan writes, and where it computes that.
     fn emit_text(plan: &Plan<Self>) -> String;
 
-    /// What is known of a node's words, for the line of the layout.
+    /// Returns the format of a node's words, for the line of the layout.
     fn node_text(plan: &Plan<Self>) -> String;
 
-    /// The lines of the launch, before those of the sizes.
+    /// Writes the lines of the launch, which stand before the lines of the sizes.
     ///
     /// # Errors
-    /// As `f`.
+    /// An error of `f`.
     fn write_launch(plan: &Plan<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// The lines of caches and buffers, after those of the sizes.
+    /// Writes the lines of caches and buffers, which stand after the lines of the sizes.
     ///
     /// # Errors
-    /// As `f`.
+    /// An error of `f`.
     fn write_buffers(plan: &Plan<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// How a loop's iterations run.
+    /// Returns the words for how a loop's iterations run.
     fn map_text(map: Self::Map) -> String;
 
-    /// A walk: where its leaf goes, `walk` with lanes and steps, and its rest.
+    /// Returns the text of a walk: where its leaf value goes, `start` (`walk` with lanes and steps), and
+    /// `rest`.
     fn walk_text(walk: &Walk<Self>, start: &str, rest: &str) -> String;
 
-    /// One of its own statements, and those inside at `depth + 1`.
+    /// Writes a statement of the target at `depth`, and the statements inside it at `depth + 1`.
     ///
     /// # Errors
-    /// As `f`.
+    /// An error of `f`.
     fn write_op(plan: &Plan<Self>, op: &Self::Op, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result;
 
-    /// What has to be true of a whole plan, besides its statements.
+    /// Checks the target's rules for a whole plan, except those for single statements.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first rule that the plan breaks.
     fn verify(plan: &Plan<Self>) -> Result<(), String>;
 
-    /// Whether a loop that is mapped so shares its iterations out over a cube's units: no barrier may stand inside.
+    /// Whether a loop with this mapping shares out its iterations over the units of a cube. No barrier may
+    /// then stand inside.
     fn divides(_: Self::Map) -> bool {
         false
     }
 
-    /// What has to be true of a walk.
+    /// Checks the target's rules for a walk.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first rule that the walk breaks.
     fn verify_walk(plan: &Plan<Self>, walk: &Walk<Self>) -> Result<(), String>;
 
-    /// What has to be true of one of its own statements, and of those inside.
+    /// Checks the target's rules for one of its own statements, and for the statements inside.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The first rule that a statement breaks.
     fn verify_op(plan: &Plan<Self>, op: &Self::Op, scope: Scope) -> Result<(), String>;
 }
 
-/// A plan, of whichever target.
+/// A plan of any target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TargetPlan {
-    /// A program of the CPU.
+    /// The plan of a CPU program.
     Cpu(Plan<Cpu>),
-    /// A kernel.
+    /// The plan of a kernel.
     Cube(Plan<Cube>),
 }
 
 impl TargetPlan {
-    /// Where it runs.
+    /// Returns the target that the plan runs on.
     pub fn target(&self) -> Target {
         match self {
             Self::Cpu(_) => Target::Cpu,
@@ -118,12 +120,12 @@ impl TargetPlan {
         }
     }
 
-    /// The CPU's plan, where it is that.
+    /// Returns the CPU's plan, or `None` if the plan is a kernel's.
     pub fn cpu(&self) -> Option<&Plan<Cpu>> {
         if let Self::Cpu(plan) = self { Some(plan) } else { None }
     }
 
-    /// The kernel's plan, where it is that.
+    /// Returns the kernel's plan, or `None` if the plan is the CPU's.
     pub fn cube(&self) -> Option<&Plan<Cube>> {
         if let Self::Cube(plan) = self { Some(plan) } else { None }
     }

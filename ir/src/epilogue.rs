@@ -1,65 +1,68 @@
-//! What follows a forest element by element, computed where its sums are written.
+//! The epilogue of a plan: steps on a forest's margins or values, taken while its sums are written.
 
 use std::fmt;
 
 use crate::Transform;
 
-/// A step on a row's values, one output after the other. Numbers and tensors are the call's: a kernel serves any of them.
+/// A step of an epilogue on one row's values. The call supplies the numbers and tensors, so that one kernel
+/// serves any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpilogueOp {
-    /// `v * scale + shift` with the numbers at this place of the call's and the one after it.
+    /// `v * scale + shift`. The scale is the call's number `at`, the shift is the one after it.
     Affine {
-        /// The scale's place.
+        /// Index of the scale among the call's numbers.
         at: u32,
     },
-    /// The same with two numbers an output: a buffer of all scales and then all shifts.
+    /// `v * scale[output] + shift[output]`. The buffer holds the scales of all outputs, then the shifts of
+    /// all outputs.
     AffineEach {
-        /// Number of the buffer.
+        /// Index of the buffer among the call's buffers.
         buffer: u32,
     },
     /// `1 / (1 + e^-v)`.
     Sigmoid,
-    /// `e^(v - max v) / Σ e^(v - max v)` over the row.
+    /// `e^(v - max v) / Σ e^(v - max v)` over the row's outputs.
     Softmax,
-    /// Plus an element of a tensor of the result's shape.
+    /// `v + tensor[row, output]`, with a tensor of the result's shape.
     Add {
-        /// Number of the buffer.
+        /// Index of the tensor among the call's buffers.
         buffer: u32,
     },
-    /// Times an element of such a tensor.
+    /// `v * tensor[row, output]`, with a tensor of the result's shape.
     Multiply {
-        /// Number of the buffer.
+        /// Index of the tensor among the call's buffers.
         buffer: u32,
     },
 }
 
-/// The type of what is written.
+/// The type of the numbers of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Number {
-    /// 32-bit.
+    /// IEEE single, 32 bits.
     #[default]
     F32,
-    /// IEEE half.
+    /// IEEE half, 16 bits.
     F16,
-    /// bfloat16.
+    /// bfloat16, 16 bits.
     BF16,
 }
 
 impl Number {
-    /// Bytes of one.
+    /// Returns the size of one number in bytes.
     pub fn bytes(self) -> u64 {
         if self == Self::F32 { 4 } else { 2 }
     }
 }
 
-/// The steps behind the margins or values that a plan writes, and the type of the result.
+/// The steps behind the margins or values that a plan computes, and the type of the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EpiloguePlan {
-    /// In order.
+    /// The steps, in the order they are taken.
     pub steps: Vec<EpilogueOp>,
-    /// What comes out.
+    /// The type of the result.
     pub number: Number,
-    /// Whether operations that burn's fusion recorded follow: they write the result, where each sum is written.
+    /// Whether operations that burn's fusion recorded run behind the steps. They then write the result, in
+    /// the place where each sum is written.
     pub recorded: bool,
 }
 
@@ -78,7 +81,7 @@ impl fmt::Display for EpiloguePlan {
             }
         }
         f.write_str(match self.number {
-            _ if self.recorded => "fused operations",
+            _ if self.recorded => "recorded operations",
             Number::F32 => "f32",
             Number::F16 => "f16",
             Number::BF16 => "bf16",
@@ -87,12 +90,12 @@ impl fmt::Display for EpiloguePlan {
 }
 
 impl EpiloguePlan {
-    /// Whether there is nothing to do.
+    /// Whether the epilogue has no steps, no recorded operations and an f32 result.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.number == Number::F32 && !self.recorded
     }
 
-    /// Buffers that its steps read.
+    /// Returns the number of buffers that the steps read.
     pub fn buffers(&self) -> u32 {
         let buffer = |step: &EpilogueOp| match step {
             EpilogueOp::AffineEach { buffer }
@@ -103,19 +106,20 @@ impl EpiloguePlan {
         self.steps.iter().map(buffer).max().unwrap_or(0)
     }
 
-    /// Numbers that its steps read.
+    /// Returns the number of the call's numbers that the steps read.
     pub fn numbers(&self) -> u32 {
         let number = |step: &EpilogueOp| if let EpilogueOp::Affine { at } = step { at + 2 } else { 0 };
         self.steps.iter().map(number).max().unwrap_or(0)
     }
 
-    /// Whether each value is of its own value before alone.
+    /// Whether each value depends on no other value of its row.
     pub fn is_each(&self) -> bool {
         !self.steps.contains(&EpilogueOp::Softmax)
     }
 
-    /// The steps on rows of `width` values in the CPU's memory, of which `first` is the number of the first one. Each buffer
-    /// is read as on a device.
+    /// Applies the steps in place to rows of `width` values in the CPU's memory. `first` is the index of the
+    /// first of these rows in the call, where tensors of the result's shape are read from. Buffers have the
+    /// same contents as on a device.
     pub fn apply(&self, width: usize, first: usize, values: &mut [f32], numbers: &[f32], buffers: &[&[f32]]) {
         let beside = first * width..first * width + values.len();
         for step in &self.steps {

@@ -1,25 +1,27 @@
-//! Ways to lay nodes in memory, as far as a target knows of them.
+//! Ways to lay nodes in memory, as far as a target needs to know them.
 
 use std::fmt;
 
 /// A way to lay nodes in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayoutKind {
-    /// Every tree a full binary tree in level order; a child's place is computed.
+    /// Every tree is a full binary tree in level order. A child's address is computed.
     Array,
-    /// Only the nodes there are; a node names its children.
+    /// Only nodes that exist have an address. A node names its left child.
     Sparse,
-    /// Full binary trees, interleaved: all roots, then all their left children, and so on.
+    /// Full binary trees in level order, interleaved: all roots, then all their left children, and so on. A
+    /// child's address is computed.
     Reorg,
-    /// Only the nodes there are, each followed by its left child; a node names its right one.
+    /// Only nodes that exist have an address. Each split is followed by its left child and names its right
+    /// child.
     DepthFirst,
 }
 
 impl LayoutKind {
-    /// All of them.
+    /// All layouts.
     pub const ALL: [Self; 4] = [Self::Array, Self::Sparse, Self::Reorg, Self::DepthFirst];
 
-    /// Reads a layout's name.
+    /// Returns the layout with this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|k| k.to_string() == text)
     }
@@ -36,29 +38,32 @@ impl fmt::Display for LayoutKind {
     }
 }
 
-/// How a walk gets from a node's address to its children's: all a target knows of a layout.
+/// The rule by which a walk gets from a node's address to the addresses of its children. Targets know no more
+/// of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Children {
-    /// `left = 2 x address + c(tree)`, `right = left + stride`, with a constant `c` a tree.
+    /// `left = 2 x address + c(tree)`, `right = left + stride`, with a constant `c` for each tree.
     Affine {
-        /// From the left child to the right.
+        /// Distance from the left child to the right child, in addresses.
         stride: u32,
     },
-    /// The same with a stride of as many as there are trees.
+    /// `left = 2 x address + c(tree)`, `right = left + trees`, with a constant `c` for each tree and the
+    /// number of trees as the stride.
     Interleaved,
-    /// The node holds its left child's address; `right = left + 1`.
+    /// The node holds its left child's address. `right = left + 1`.
     Linked,
-    /// `left = address + 1`; the node holds its right child's address.
+    /// `left = address + 1`. The node holds its right child's address.
     Near,
-    /// Tiles of so many nodes and one more child: the child number `k`, from the left, lies at
-    /// `(nodes + 1) x address + c(tree) + k` (CPU).
+    /// Tiles of at most `nodes` nodes, which have one more child than nodes. Child `k`, counted from the
+    /// left, has the address `(nodes + 1) x address + c(tree) + k` (CPU).
     TilesComputed {
-        /// Nodes of a tile, at most.
+        /// The most nodes of a tile.
         nodes: u32,
     },
-    /// The tile holds its leftmost child's address, and the others lie behind that (CPU).
+    /// Tiles of at most `nodes` nodes. A tile holds its leftmost child's address, and the other children
+    /// follow that one (CPU).
     TilesLinked {
-        /// Nodes of a tile, at most.
+        /// The most nodes of a tile.
         nodes: u32,
     },
 }
@@ -69,7 +74,7 @@ impl Children {
         matches!(self, Self::Linked | Self::Near | Self::TilesLinked { .. })
     }
 
-    /// Nodes that a walk decides at once: 1 where there are no tiles.
+    /// Returns the most nodes that a walk decides in one step. It is 1 without tiles.
     pub fn tile(self) -> u32 {
         match self {
             Self::TilesComputed { nodes } | Self::TilesLinked { nodes } => nodes,

@@ -1,11 +1,12 @@
-//! LIR: the shape of a program or a kernel, and nothing of a model's values.
+//! LIR: the shape of a program or a kernel, without the values of a model.
 //!
-//! A [`Plan`] is what one schedule on one layout comes to: loops with their mapping, the walk, caches, partial sums and the
-//! stages that reduce them. It is plain data: whatever is a number in it is compiled in, whatever is a slot of
-//! [`Plan::sizes`] is read at run time, so that one kernel serves every batch and every model of the same shape.
+//! A [`Plan`] is what one schedule on one layout becomes: loops with their mapping, walks, caches, partial
+//! sums and the stages that reduce them. It is plain data. Numbers in a plan are compiled in. Numbers in a
+//! slot of [`Plan::sizes`] are read at run time, so that one kernel serves every batch and every model of the
+//! same shape.
 //!
-//! Targets share the language of loops and walks. What only one of them can do is in its [`Dialect`]: [`cpu`] and
-//! [`cube`]. A plan of one target can't hold a statement of the other, since the types differ.
+//! All targets share the language of loops and walks. What only one target can do is in its [`Dialect`]:
+//! [`cpu`] and [`cube`]. A plan of one target can't hold a statement of another, since the types differ.
 //!
 //! ```
 //! use fangorn_ir::{Children, Combine, Emit, LayoutKind, Op, Plan, Remainder, RowType, Walk, cpu};

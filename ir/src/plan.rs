@@ -1,8 +1,8 @@
-//! What plans of all targets have: loops, walks, sizes.
+//! The part of a plan that all targets share: loops, walks, sizes.
 
 use crate::{Children, Dialect, Extents, LayoutKind, Size, Transform};
 
-/// What a loop goes over.
+/// The dimension that a loop goes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dim {
     /// Rows.
@@ -11,109 +11,110 @@ pub enum Dim {
     Tree,
 }
 
-/// A number of the plan: compiled in, or a slot of [`Plan::sizes`].
+/// A number of the plan: either compiled in, or in a slot of [`Plan::sizes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
-    /// Compiled in.
+    /// The number itself, which is compiled in.
     Const(u32),
-    /// Read at run time.
+    /// Index in [`Plan::sizes`] of a number that is read at run time.
     Slot(u32),
 }
 
-/// `offset < end - Σ registers`.
+/// A bound of a loop's offset: `offset < end - Σ registers`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limit {
-    /// The limit before anything is taken off.
+    /// The bound before registers are subtracted.
     pub end: Value,
-    /// Registers (offsets of enclosing loops) that are taken off.
+    /// Registers (offsets of enclosing loops) to subtract.
     pub minus: Vec<u32>,
 }
 
-/// The offsets `start, start + step, …` that every limit allows.
+/// The offsets of a loop: `start, start + step, …` as far as every limit allows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
-    /// First.
+    /// The first offset.
     pub start: Value,
-    /// From one to the next.
+    /// Distance from one offset to the next.
     pub step: Value,
-    /// Limits.
+    /// The bounds that an offset must satisfy, all of them.
     pub limits: Vec<Limit>,
 }
 
-/// A loop over rows, without what it does.
+/// A loop over rows, without its body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RowLoop {
-    /// Register of its offset.
+    /// Register that holds the loop's offset.
     pub register: u32,
-    /// Its offsets.
+    /// The loop's offsets.
     pub range: Range,
 }
 
 /// How a loop's iterations run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Map<D: Dialect> {
-    /// One after the other.
+    /// One after the other, in a loop.
     Serial,
-    /// One after the other, in straight-line code: so many times, unless the range ends before.
+    /// One after the other, in straight-line code of `count` copies of the body. A copy does nothing if its
+    /// offset is out of range.
     Unrolled {
-        /// Copies of the body.
+        /// Number of copies of the body.
         count: u32,
     },
-    /// Side by side, as the target has it.
+    /// Side by side, in a way of the target.
     Own(D::Map),
 }
 
-/// A loop. Its offset is added to the running row or tree, and kept in its register.
+/// A loop. Each iteration adds its offset to the running row or tree, and keeps it in a register.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loop<D: Dialect> {
-    /// The schedule's name for it.
+    /// The loop's name in the schedule.
     pub var: String,
-    /// What it goes over.
+    /// The dimension that the loop goes over.
     pub dim: Dim,
-    /// Register of its offset: its depth in the nest.
+    /// Register that holds the offset. Its number is the loop's depth in the nest.
     pub register: u32,
-    /// Its offsets.
+    /// The loop's offsets.
     pub range: Range,
-    /// How they run.
+    /// How the iterations run.
     pub map: Map<D>,
-    /// What each does.
+    /// The statements of an iteration.
     pub body: Vec<Op<D>>,
 }
 
-/// Rows or trees that are walked together.
+/// Walks of several rows or trees that advance together, one in each lane.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lanes {
-    /// What the lanes go over.
+    /// The dimension that the lanes go over.
     pub dim: Dim,
-    /// How many.
+    /// Number of lanes.
     pub count: u32,
-    /// Their offsets.
+    /// The offsets of the lanes.
     pub range: Range,
-    /// Register of the loop they were.
+    /// Register of the loop that the lanes stand for.
     pub register: u32,
 }
 
 /// How a walk goes on after its straight-line steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Remainder {
-    /// Not at all: the steps reach every leaf.
+    /// It ends: the straight-line steps reach every leaf.
     Nothing,
-    /// Until the leaf, which each step tests for.
+    /// It steps until it is at a leaf, with a leaf test for each step.
     UntilLeaf,
-    /// For as many steps as the tree's depth in the table of trees says, with no test for a leaf.
+    /// It takes as many steps in all as the tree's depth in the table of trees, with no leaf test.
     Counted,
 }
 
-/// `walkDecisionTree`, and `reduce` of what it finds.
+/// `walkDecisionTree`: finds a row's leaf in a tree. Then `reduce`: adds the leaf value to a sum.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk<D: Dialect> {
-    /// Walks that advance together, if more than one does.
+    /// The walks that advance together, if more than one does.
     pub lanes: Option<Lanes>,
-    /// Steps taken in straight-line code, with no test for a leaf.
+    /// Number of steps in straight-line code with no leaf test.
     pub steps: u32,
-    /// What follows them.
+    /// How the walk goes on after those steps.
     pub rest: Remainder,
-    /// Where the leaf is added, and what else the target says of a walk.
+    /// The target's part of the walk: where the leaf value is added, and more.
     pub own: D::Walk,
 }
 
@@ -124,19 +125,20 @@ pub enum Op<D: Dialect> {
     Loop(Loop<D>),
     /// A walk.
     Walk(Walk<D>),
-    /// One of several bodies, by a loop's offset.
+    /// One of several bodies, chosen by a loop's offset.
     Cases {
-        /// The loop's register.
+        /// Register of the loop.
         register: u32,
-        /// The bodies in order, each for offsets below a number; the last also for all others.
+        /// The bodies in order, each with the end of its offsets: a body runs for offsets below its end that
+        /// no earlier body runs for. The last body also runs for all other offsets.
         cases: Vec<(u32, Vec<Op<D>>)>,
     },
-    /// A statement of the target alone.
+    /// A statement that only this target has.
     Own(D::Op),
 }
 
 impl<D: Dialect> Op<D> {
-    /// The statements inside: a loop's body, or every case's.
+    /// Returns the bodies inside the statement: a loop's body, or every case's.
     pub fn bodies(&self) -> Vec<&[Self]> {
         match self {
             Self::Loop(l) => vec![&l.body],
@@ -147,21 +149,21 @@ impl<D: Dialect> Op<D> {
     }
 }
 
-/// How leaves become a row's margin.
+/// How a row's leaf values become its margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Combine {
-    /// They are added up.
+    /// They are added up as floats.
     Sum,
-    /// The least.
+    /// The smallest one is taken.
     Min,
-    /// The largest.
+    /// The largest one is taken.
     Max,
-    /// They are added up as whole numbers of two words each, in any order the same sum.
+    /// They are added up as whole numbers of two words each. The sum is the same in any order.
     Fixed,
 }
 
 impl Combine {
-    /// Words of a sum.
+    /// Returns the number of words of a sum.
     pub fn words(self) -> u32 {
         if self == Self::Fixed { 2 } else { 1 }
     }
@@ -176,22 +178,23 @@ pub enum Emit {
     Values(Transform),
     /// Leaf slots: `rows x trees` in the producer's tree order, u32.
     Slots,
-    /// For each visit its worker and its place in the worker's order: `rows x trees x 2`, u32.
+    /// For each visit of a row to a tree, the number of the worker that made it and the visit's number among
+    /// the worker's visits: `rows x trees x 2`, u32.
     Trace,
 }
 
 impl Emit {
-    /// Whether leaves are added up at all.
+    /// Whether a run adds up leaf values.
     pub fn sums(self) -> bool {
         matches!(self, Self::Margins | Self::Values(_))
     }
 
-    /// What becomes of margins before they are written.
+    /// Returns the transform of margins before they are written.
     pub fn transform(self) -> Transform {
         if let Self::Values(transform) = self { transform } else { Transform::Identity }
     }
 
-    /// Words a row, for a forest of so many outputs and trees.
+    /// Returns the number of words written for each row, for a forest of `outputs` outputs and `trees` trees.
     pub fn width(self, outputs: u32, trees: u32) -> u32 {
         match self {
             Self::Margins => outputs,
@@ -202,14 +205,14 @@ impl Emit {
     }
 }
 
-/// The type of the rows in memory; values of each are widened exactly.
+/// The type of the rows in memory. Values of every type are widened exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowType {
-    /// 32-bit.
+    /// IEEE single, 32 bits.
     F32,
-    /// IEEE half.
+    /// IEEE half, 16 bits.
     F16,
-    /// bfloat16.
+    /// bfloat16, 16 bits.
     BF16,
     /// Ranks of one byte.
     U8,
@@ -218,7 +221,7 @@ pub enum RowType {
 }
 
 impl RowType {
-    /// Values in a word.
+    /// Returns the number of values in a word.
     pub fn per_word(self) -> u32 {
         match self {
             Self::F32 => 1,
@@ -227,8 +230,8 @@ impl RowType {
         }
     }
 
-    /// Of ranks, the bits of a key below the rank; all of them are set. There is one bit more above than a rank takes, so
-    /// that a word can stand above every key.
+    /// Returns the number of key bits below the rank, or `None` if rows are no ranks. All those bits are set
+    /// in a key. Above them a key has one bit more than a rank takes, so that a word can be above every key.
     pub fn rank_shift(self) -> Option<u32> {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => None,
@@ -241,32 +244,32 @@ impl RowType {
 /// The shape of a target's program or kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan<D: Dialect> {
-    /// What it writes.
+    /// What a run writes.
     pub emit: Emit,
-    /// The layout.
+    /// The layout of the nodes.
     pub layout: LayoutKind,
-    /// How walks step through it.
+    /// The rule by which walks step through the layout.
     pub children: Children,
-    /// How leaves become margins.
+    /// How leaf values become margins.
     pub combine: Combine,
     /// Whether some node asks more than a threshold: see [`question`](crate::question).
     pub questions: bool,
-    /// Outputs a row.
+    /// Number of outputs of a row.
     pub outputs: u32,
     /// Whether a leaf holds a value for each output.
     pub vector_leaves: bool,
-    /// The type of the rows that are walked.
+    /// The type of the rows that walks read.
     pub rows: RowType,
-    /// What the slots stand for.
+    /// The sizes that are read at run time. [`Value::Slot`] is an index into them.
     pub sizes: Vec<Size>,
-    /// The statements.
+    /// The statements of the plan.
     pub body: Vec<Op<D>>,
-    /// What only this target's plans have.
+    /// The target's part of the plan.
     pub own: D::Head,
 }
 
 impl<D: Dialect> Plan<D> {
-    /// Every statement, outermost first.
+    /// Returns every statement, each before the statements inside it.
     pub fn ops(&self) -> Vec<&Op<D>> {
         fn all<'a, D: Dialect>(ops: &'a [Op<D>], out: &mut Vec<&'a Op<D>>) {
             for op in ops {
@@ -279,12 +282,12 @@ impl<D: Dialect> Plan<D> {
         out
     }
 
-    /// Every walk, in order.
+    /// Returns every walk, in order.
     pub fn walks(&self) -> impl Iterator<Item = &Walk<D>> {
         self.ops().into_iter().filter_map(|op| if let Op::Walk(walk) = op { Some(walk) } else { None })
     }
 
-    /// A value for these extents.
+    /// Returns the number that a value stands for at these extents.
     pub fn resolve(&self, value: Value, at: Extents) -> u32 {
         match value {
             Value::Const(n) => n,
@@ -293,7 +296,7 @@ impl<D: Dialect> Plan<D> {
     }
 }
 
-/// Whether a statement, or one inside it, is as asked.
+/// Whether `of` holds for any statement, those inside other statements included.
 pub(crate) fn any<D: Dialect>(ops: &[Op<D>], of: &impl Fn(&Op<D>) -> bool) -> bool {
     ops.iter().any(|op| of(op) || op.bodies().into_iter().any(|body| any(body, of)))
 }

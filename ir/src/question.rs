@@ -1,17 +1,20 @@
-//! What a node can ask besides a threshold: the top bits of the first word of such a question.
+//! The questions that a node can ask besides a threshold. A question's first word has one of these kinds in
+//! its top bits.
 
-/// A category set: a value below 0 is no category, any other is truncated. The low bits count the set's words.
+/// Asks for membership in a category set. A value below 0 is no category, any other value is truncated. The
+/// low bits of the word count the set's words, which follow.
 pub const NOT_NEGATIVE: u32 = 0;
-/// A category set: values are truncated first, so that -0.5 is category 0.
+/// Asks for membership in a category set. Values are truncated first, so that -0.5 is category 0.
 pub const TRUNCATED: u32 = 1 << 28;
-/// A category set: only whole numbers are categories.
+/// Asks for membership in a category set. Only whole numbers are categories.
 pub const WHOLE: u32 = 2 << 28;
-/// Below a threshold, or else in the zone of zeros. The threshold follows.
+/// Asks whether a value is below a threshold, with the zone of zeros on the other side: exactly one of "below
+/// the threshold" and "in the zone" holds. The threshold follows.
 pub const ZERO_ASIDE: u32 = 3 << 28;
-/// Equal to a value, which follows.
+/// Asks whether a value equals another one, which follows.
 pub const EQUAL: u32 = 4 << 28;
-/// The bits that tell them apart.
+/// The bits of the word that hold the kind.
 pub const KIND: u32 = 15 << 28;
 
-/// Values of at most this magnitude are zeros where [`ZERO_ASIDE`] puts zeros on the other side.
+/// Largest magnitude of the zone of zeros that [`ZERO_ASIDE`] puts on the other side.
 pub const ZERO_ZONE: f32 = 1e-35;

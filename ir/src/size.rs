@@ -1,20 +1,21 @@
-//! Sizes: numbers that a schedule writes and that only a batch, a forest and a machine make definite.
+//! Sizes: numbers that a schedule writes and that become definite with a batch, a forest and a machine.
 
 use std::fmt;
 
 /// A number of rows, of trees, or of iterations.
 ///
-/// Schedules write `64`, `batch/2`, `trees/threads`; the compiler makes products, sums and minima of them.
-/// Division rounds up and never gives less than 1, so that `v/n` is the tile that covers `v` in `n` pieces.
+/// Schedules write `64`, `batch/2`, `trees/threads`. The compiler makes products, sums, differences and
+/// minima of sizes. Division rounds up and never gives less than 1, so that `v/n` is the tile that covers `v`
+/// in `n` parts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Size {
-    /// A number.
+    /// A definite number.
     Const(u32),
-    /// Rows of the call.
+    /// Number of rows of the call.
     Batch,
-    /// Trees of the forest.
+    /// Number of trees of the forest.
     Trees,
-    /// Worker threads of the machine (on a GPU: 1).
+    /// Number of worker threads of the machine (1 on a GPU).
     Threads,
     /// `max(1, ⌈a / b⌉)`.
     Div(Box<Size>, Box<Size>),
@@ -24,18 +25,18 @@ pub enum Size {
     Add(Box<Size>, Box<Size>),
     /// `max(0, a - b)`.
     Sub(Box<Size>, Box<Size>),
-    /// The smaller.
+    /// `min(a, b)`.
     Min(Box<Size>, Box<Size>),
 }
 
-/// What makes a [`Size`] definite.
+/// The numbers that make a [`Size`] definite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extents {
-    /// Rows of the call.
+    /// Number of rows of the call.
     pub batch: u32,
-    /// Trees of the forest.
+    /// Number of trees of the forest.
     pub trees: u32,
-    /// Worker threads.
+    /// Number of worker threads.
     pub threads: u32,
 }
 
@@ -64,7 +65,7 @@ impl std::ops::Div<u32> for Size {
 }
 
 impl Size {
-    /// `self x by`, folded where it can be.
+    /// Returns `self x by`, folded where it can be.
     #[must_use]
     pub fn times(self, by: Self) -> Self {
         match (self, by) {
@@ -74,7 +75,7 @@ impl Size {
         }
     }
 
-    /// `self + by`, folded where it can be.
+    /// Returns `self + by`, folded where it can be.
     #[must_use]
     pub fn plus(self, by: Self) -> Self {
         match (self, by) {
@@ -84,7 +85,7 @@ impl Size {
         }
     }
 
-    /// `max(0, self - by)`, folded where it can be.
+    /// Returns `max(0, self - by)`, folded where it can be.
     #[must_use]
     pub fn less(self, by: Self) -> Self {
         match (self, by) {
@@ -94,7 +95,7 @@ impl Size {
         }
     }
 
-    /// The smaller of the two, folded where it can be.
+    /// Returns the smaller of the two, folded where it can be.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         match (self, other) {
@@ -104,7 +105,7 @@ impl Size {
         }
     }
 
-    /// The number, where it is one.
+    /// Returns the number if the size is a constant.
     pub fn constant(&self) -> Option<u32> {
         match self {
             Self::Const(n) => Some(*n),
@@ -112,7 +113,7 @@ impl Size {
         }
     }
 
-    /// Its value for these extents, at most `u32::MAX`.
+    /// Returns the size at these extents, at most `u32::MAX`.
     pub fn resolve(&self, at: Extents) -> u32 {
         match self {
             Self::Const(n) => *n,
@@ -127,7 +128,7 @@ impl Size {
         }
     }
 
-    /// Whether it depends on the call's rows.
+    /// Whether the size depends on the call's number of rows.
     pub fn depends_on_batch(&self) -> bool {
         match self {
             Self::Batch => true,
@@ -141,7 +142,7 @@ impl Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Operands that are themselves operations stand in brackets.
+        // Operands that are operations themselves stand in brackets.
         let operand = |s: &Self| match s {
             Self::Div(..) | Self::Mul(..) | Self::Add(..) | Self::Sub(..) => format!("({s})"),
             _ => s.to_string(),

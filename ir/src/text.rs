@@ -1,4 +1,4 @@
-//! The plan's text form.
+//! The text form of a plan.
 
 use std::fmt::{self, Write};
 
@@ -58,7 +58,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// `s0-r0`.
+/// Text such as `s0-r0`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.end)?;
@@ -66,7 +66,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// `0 .. min(64, s0-r0) step 1`.
+/// Text such as `0 .. min(64, s0-r0) step 1`.
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} .. ", self.start)?;
@@ -81,7 +81,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// What stands behind a walk's straight-line steps.
+/// The words after a walk's straight-line steps.
 impl fmt::Display for Remainder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -114,7 +114,7 @@ impl<D: Dialect> fmt::Display for Plan<D> {
 }
 
 impl<D: Dialect> Plan<D> {
-    /// Chains of loops over rows: `rows(r0 in 0 .. 64 step 1) and rows(…)`.
+    /// Returns the text of chains of loops over rows: `rows(r0 in 0 .. 64 step 1) and rows(…)`.
     pub(crate) fn chains(&self, rows: &[Vec<RowLoop>]) -> String {
         let chain = |chain: &Vec<RowLoop>| {
             let one = |l: &RowLoop| format!("r{} in {}", l.register, l.range);
@@ -157,7 +157,7 @@ impl<D: Dialect> Plan<D> {
     }
 }
 
-/// A walk's lanes and straight-line steps.
+/// Returns the text of a walk's lanes and straight-line steps.
 fn start<D: Dialect>(walk: &Walk<D>) -> String {
     let mut text = "walk".to_owned();
     // Writing to a String does not fail.

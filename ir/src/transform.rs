@@ -1,9 +1,10 @@
-//! What an objective makes of its margins: part of what a model means, and here since kernels compute it, too.
+//! Transforms from margins to values. They are part of a model's meaning, and are here because kernels
+//! compute them too.
 
-/// The last step from margins to values; margins have been multiplied by the forest's scale.
+/// The transform from margins to values. Its margins have already been multiplied by the forest's scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Transform {
-    /// Values are the margins.
+    /// `m`: values are the margins.
     #[default]
     Identity,
     /// `1 / (1 + e^-m)`, each output on its own.
@@ -12,8 +13,8 @@ pub enum Transform {
     Exp,
     /// `e^(m_o - max m) / Σ e^(m - max m)` over a row's outputs.
     Softmax,
-    /// The same over the outputs whose margin is not zero (above 10^-7 in magnitude); the others become zero (ONNX
-    /// `SOFTMAX_ZERO`, as ONNX Runtime computes it).
+    /// `e^(m_o - max m) / Σ e^(m - max m)` over the outputs of a row whose margin is not zero (above 10^-7 in
+    /// magnitude). The other outputs become zero (ONNX `SOFTMAX_ZERO`, as ONNX Runtime computes it).
     SoftmaxZero,
     /// One value a row: the first output with the largest margin (`multi:softmax`).
     Argmax,
@@ -33,15 +34,16 @@ pub enum Transform {
     ComplementPair,
     /// Two values of a single margin: `-m` and `m`.
     OppositePair,
-    /// Two values of two margins: `m_0` and `e^(2 m_1)`, a mean and its variance (CatBoost's `RMSEWithUncertainty`,
-    /// whose second margin is the logarithm of a standard deviation).
+    /// Two values of two margins: `m_0` and `e^(2 m_1)`, a mean and its variance (CatBoost's
+    /// `RMSEWithUncertainty`, whose second margin is the logarithm of a standard deviation).
     MeanAndVariance,
-    /// The first margin as it is, and each further value the one before plus `ln(1 + e^m) + 10^-6` of its own margin:
-    /// values that ascend (several expectiles of XGBoost's `reg:expectileerror`).
+    /// Values that ascend: the first value is the first margin, and each further value is the value before it
+    /// plus `ln(1 + e^m) + 10^-6` of its own margin `m` (several expectiles of XGBoost's
+    /// `reg:expectileerror`).
     CumulativeSoftplus,
 }
 
-/// What two values of [`Transform::CumulativeSoftplus`] side by side differ by at least.
+/// The smallest difference of two adjacent values of [`Transform::CumulativeSoftplus`].
 pub const LEAST_STEP: f32 = 1e-6;
 
 impl Transform {
@@ -65,7 +67,7 @@ impl Transform {
         Self::CumulativeSoftplus,
     ];
 
-    /// The name in text forms.
+    /// Returns the name in text forms.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -87,7 +89,7 @@ impl Transform {
         }
     }
 
-    /// The transform of that name.
+    /// Returns the transform with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
@@ -97,17 +99,17 @@ impl Transform {
         matches!(self, Self::SigmoidPair | Self::ComplementPair | Self::OppositePair)
     }
 
-    /// Whether each value is of its own margin alone, one for one.
+    /// Whether each margin becomes one value that depends on no other margin.
     pub fn is_each(self) -> bool {
         !self.is_pair() && !self.is_of_row() && !matches!(self, Self::Argmax | Self::MeanAndVariance)
     }
 
-    /// Whether a row's margins become its values in their places, each of several margins.
+    /// Whether a row has as many values as margins, and a value depends on several margins of the row.
     pub fn is_of_row(self) -> bool {
         matches!(self, Self::Softmax | Self::SoftmaxZero | Self::CumulativeSoftplus)
     }
 
-    /// The number of outputs it needs, if not any.
+    /// Returns the number of margins that the transform needs, or `None` if it takes any number.
     pub fn outputs(self) -> Option<u32> {
         match self {
             _ if self.is_pair() => Some(1),
@@ -116,7 +118,7 @@ impl Transform {
         }
     }
 
-    /// Values a row has after the transform, when it has `outputs` margins.
+    /// Returns the number of values that `outputs` margins become.
     pub fn width<N: Copy + From<u8> + std::ops::Mul<Output = N>>(self, outputs: N) -> N {
         match self {
             Self::Argmax => N::from(1),
@@ -125,7 +127,7 @@ impl Transform {
         }
     }
 
-    /// Transforms one row's `f32` margins, as the targets do; `values` has [`Transform::width`] places.
+    /// Transforms one row's `f32` margins, as the targets do. `values` has [`Transform::width`] elements.
     pub fn apply(self, margins: &[f32], values: &mut [f32]) {
         match self {
             Self::Argmax => values[0] = argmax(margins) as f32,
@@ -145,10 +147,11 @@ impl Transform {
         }
     }
 
-    /// The same where a row keeps its width; a transform that changes it leaves the margins as they are.
+    /// Transforms one row's `f32` margins in place. If the transform changes the number of values, margins
+    /// stay as they are.
     pub fn apply_in_place(self, row: &mut [f32]) {
         match self {
-            // Of one output it is the first.
+            // The largest of one margin is the first, which has index 0.
             Self::Argmax if row.len() == 1 => row[0] = 0.0,
             Self::Identity | Self::Argmax | Self::SigmoidPair | Self::ComplementPair | Self::OppositePair => {
             }
@@ -169,7 +172,7 @@ impl Transform {
                 let counts = |m: f32| self == Self::Softmax || m.abs() > 1e-7;
                 let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
                 row.iter_mut().for_each(|m| *m = if counts(*m) { (*m - top).exp() } else { 0.0 });
-                // The sum is in f64, as XGBoost's is.
+                // XGBoost, too, adds in f64.
                 let sum: f64 = row.iter().map(|v| f64::from(*v)).sum();
                 if sum > 0.0 {
                     row.iter_mut().for_each(|v| *v /= sum as f32);
@@ -178,7 +181,7 @@ impl Transform {
         }
     }
 
-    /// Transforms one row's `f64` margins, as the reference does.
+    /// Transforms one row's `f64` margins, as the reference interpreter does.
     pub fn apply_f64(self, margins: &[f64]) -> Vec<f64> {
         let each = |f: fn(f64) -> f64| margins.iter().map(|m| f(*m)).collect();
         let pairs = |f: fn(f64) -> [f64; 2]| margins.iter().flat_map(|m| f(*m)).collect();
@@ -221,7 +224,7 @@ fn sigmoid(m: f32) -> f32 {
     1.0 / (1.0 + (-m).exp())
 }
 
-/// `ln(1 + e^m)`, for any `m` without overflow.
+/// Returns `ln(1 + e^m)`. No `m` overflows.
 fn softplus(m: f32) -> f32 {
     m.max(0.0) + (-m.abs()).exp().ln_1p()
 }
@@ -230,8 +233,8 @@ fn softplus_f64(m: f64) -> f64 {
     m.max(0.0) + (-m.abs()).exp().ln_1p()
 }
 
-/// `√2 erf⁻¹(2p - 1)` by Winitzki's approximation of the inverse error function (2008, "A handy approximation for the
-/// error function and its inverse"), which is what ONNX Runtime computes.
+/// Returns `√2 erf⁻¹(2p - 1)` by Winitzki's approximation of the inverse error function (2008, "A handy
+/// approximation for the error function and its inverse"), which is what ONNX Runtime computes.
 fn probit(p: f64) -> f64 {
     let x = 2.0 * p - 1.0;
     let log = ((1.0 - x) * (1.0 + x)).ln();
@@ -240,7 +243,7 @@ fn probit(p: f64) -> f64 {
     std::f64::consts::SQRT_2 * x.signum() * root.sqrt()
 }
 
-/// Index of the first largest entry.
+/// Returns the index of the first of the largest entries.
 pub fn argmax<T: PartialOrd>(row: &[T]) -> usize {
     (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best })
 }

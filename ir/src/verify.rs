@@ -1,13 +1,13 @@
-//! What targets rest on: a plan that is whole.
+//! Checks that a plan is consistent. Targets rely on it.
 
 use crate::{Dialect, Limit, Map, Op, Plan, Range, RowLoop, Scope, Value};
 
 impl<D: Dialect> Plan<D> {
-    /// What is wrong with the plan, if anything is: a register read before it is set, a slot or a buffer that is not there,
-    /// a barrier inside a block loop.
+    /// Checks the plan: it reads no register before that is set, names no slot and no buffer that does not
+    /// exist, and has no barrier inside a block loop.
     ///
     /// # Errors
-    /// The first of those.
+    /// The first of these rules that the plan breaks.
     pub fn verify(&self) -> Result<(), String> {
         D::verify(self)?;
         self.verify_ops(&self.body, Scope { depth: 0, divided: false })
@@ -62,7 +62,8 @@ impl<D: Dialect> Plan<D> {
         range.limits.iter().try_for_each(limit)
     }
 
-    /// Loops over rows that stand for those before: their registers may lie past the loops entered.
+    /// Checks loops over rows that repeat the loops of earlier statements. Their registers may be past those
+    /// of the enclosing loops, so registers are not checked.
     pub(crate) fn verify_row_loops(&self, rows: &[Vec<RowLoop>]) -> Result<(), String> {
         rows.iter().flatten().try_for_each(|l| {
             self.verify_value(l.range.start)?;

@@ -1,4 +1,4 @@
-//! A kernel for a compiler, without a launch and without a device.
+//! Compiles a plan's kernel without a launch and without a device.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use fangorn_ir::{Combine, EpiloguePlace, EpiloguePlan, Number, PlanRef};
 
-/// What a compiler makes of a plan: WGSL, SPIR-V, PTX, a code object. It is what a launch gives it.
+/// Compiles the kernel of a plan to WGSL, SPIR-V, PTX or a code object, as `compiler` does for a launch.
 ///
 /// # Errors
 /// The compiler's refusal.
@@ -24,7 +24,7 @@ pub fn compile<C: Compiler>(
     let buffer = || BufferCompilationArg { inplace: None };
     let atomic = plan.emit.sums() && plan.is_atomic();
     let whole = plan.combine == Combine::Fixed;
-    // What a last launch computes is not in this kernel.
+    // If a launch of its own computes the epilogue, it is not part of this kernel.
     let epilogue = if plan.place() == EpiloguePlace::Launch {
         EpiloguePlan::default()
     } else {
@@ -43,7 +43,7 @@ pub fn compile<C: Compiler>(
             numbers: std::iter::repeat_n((), epilogue.numbers() as usize).collect(),
             halves: (epilogue.number == Number::F16).then(buffer).into_iter().collect(),
             brains: (epilogue.number == Number::BF16).then(buffer).into_iter().collect(),
-            // Operations come with a call.
+            // A call supplies the operations that burn's fusion recorded.
             recorded: std::iter::empty().collect(),
         },
     };

@@ -1,102 +1,105 @@
-//! What lies in a device's memory, and launches of a unit a value.
+//! The buffers in a device's memory, and the size of launches with one unit for each value.
 
 use cubecl::{client::Client, prelude::*, server::Handle};
 use fangorn_ir::PlanRef;
 
-/// Cubes a dimension may have on any device.
+/// The most cubes that a grid axis may have on any device.
 pub(crate) const MOST_CUBES: u32 = 65_535;
-/// Units of a cube in the launches round the kernel, where a device's cubes have so many.
+/// Units of a cube in the launches before and after a plan's kernel, if the device's cubes can have so many.
 const UNITS: u32 = 256;
 
-/// Values in a device's memory.
+/// A buffer of values in a device's memory.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// The memory.
+    /// Handle of the memory.
     pub handle: Handle,
-    /// How many values. The memory holds as many: kernels don't check it.
+    /// Number of values. The memory must hold as many: kernels don't check their indices.
     pub len: usize,
 }
 
 impl Buffer {
-    /// Room for so many words, and for one where that is none: no binding is empty.
+    /// Allocates `len` words, and one word if `len` is 0, because no binding may be empty.
     pub fn of_words(client: &Client, len: usize) -> Self {
         Self { handle: client.empty(len.max(1) * 4), len }
     }
 
-    /// One word, where a binding is needed that nothing is read from or written to.
+    /// Allocates one word, for a binding that a kernel neither reads nor writes.
     pub fn none(client: &Client) -> Self {
         Self::of_words(client, 1)
     }
 
-    /// It as a kernel's argument.
+    /// Returns the buffer as a kernel's argument.
     ///
     /// # Safety
-    /// The memory holds as many values of the argument's type.
+    /// The memory holds at least `len` values of the argument's type.
     pub(crate) unsafe fn arg(&self) -> BufferArg {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the memory holds `len` values of the argument's type.
         unsafe { BufferArg::from_raw_parts(self.handle.clone(), self.len) }
     }
 }
 
-/// A forest on a device: nodes, trees, slots, category sets and base scores in one buffer of words.
+/// A forest on a device: nodes, trees, leaf slots, questions, columns, rank tables and base scores in one
+/// buffer of words.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// The words.
+    /// The words of all parts.
     pub words: Buffer,
-    /// Where the trees begin: root, constant, output and producer's index of each, by position.
+    /// Index of the first word of the trees' records: root, constant, output, producer's index and depth of
+    /// each tree, by position.
     pub trees_at: u32,
-    /// Where the slots begin, by address.
+    /// Index of the first word of the leaf slots, one by each address.
     pub slots_at: u32,
-    /// Where the category sets begin.
+    /// Index of the first word of the questions.
     pub questions_at: u32,
-    /// Where the columns that the model uses begin.
+    /// Index of the first word of the columns that the model uses.
     pub columns_at: u32,
-    /// Where the tables begin by which rows become ranks as they are cached.
+    /// Index of the first word of the tables that turn values into ranks as rows are cached.
     pub ranks_at: u32,
-    /// Where the base scores begin, as words of sums; after them the sum of no leaves, and of sums that are whole numbers
-    /// the bits of a low word and each output's exponent.
+    /// Index of the first word of the base scores, which are words of sums. Behind them stands the sum of no
+    /// leaves. If sums are whole numbers, the bits of a low word and the exponent of each output follow.
     pub base_at: u32,
-    /// Number of trees.
+    /// Number of trees of the forest.
     pub trees: u32,
-    /// What margins are multiplied with before a transform.
+    /// Factor of margins before the transform.
     pub scale: f32,
 }
 
-/// Rows on a device, read as words whatever their type.
+/// Rows on a device. Kernels read them as words, whatever their type.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// The words.
+    /// The words of the values.
     pub words: Buffer,
     /// Number of rows.
     pub batch: u32,
-    /// From row to row, in values.
+    /// Distance between two rows, in values.
     pub row_stride: u32,
-    /// From column to column, in values.
+    /// Distance between two columns, in values.
     pub column_stride: u32,
-    /// The first value, in values.
+    /// Index of the first value.
     pub offset: u32,
 }
 
-/// A plan that verifies, with what all its launches read.
+/// A plan that passes `Plan::verify`, with the buffers that all its launches read.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
-    /// The device.
+    /// The client of the device.
     pub client: &'a Client,
     /// The plan.
     pub plan: &'a PlanRef,
-    /// The forest.
+    /// The forest on the device.
     pub model: &'a Model,
-    /// The leaf values by slot.
+    /// The leaf values by leaf slot.
     pub leaves: &'a Buffer,
 }
 
-/// Units of a cube in a launch round the kernel: a power of two that is no more than the device's cubes have.
+/// Returns the number of units of a cube in a launch before or after a plan's kernel: a power of two that the
+/// device's cubes can have.
 pub(crate) fn units(client: &Client) -> u32 {
     let most = client.properties().hardware.max_units_per_cube.clamp(1, UNITS);
     1 << most.ilog2()
 }
 
-/// A launch of one unit for each of `len` values.
+/// Returns the grid and the cube of a launch with at least one unit for each of `len` values.
 pub(crate) fn flat(client: &Client, len: u32) -> (CubeCount, CubeDim) {
     let units = units(client);
     let cubes = len.div_ceil(units).max(1);

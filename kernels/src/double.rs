@@ -1,25 +1,27 @@
-//! Additions of doubles in integers: every device computes them alike, none has to have doubles, and no compiler may take
-//! them in another order.
+//! Additions of doubles in integer arithmetic. Every device computes them alike, no device needs doubles, and
+//! no compiler may reorder them.
 //!
-//! IEEE 754's addition with rounding to nearest even, by guard, round and sticky bits (Muller et al., *Handbook of
-//! Floating-Point Arithmetic*, section 8.4). Operands are finite; a sum past the largest double is infinite.
+//! The algorithm is IEEE 754's addition with rounding to nearest even, by guard, round and sticky bits
+//! (Muller et al., *Handbook of Floating-Point Arithmetic*, section 8.4). Operands are finite. A sum past the
+//! largest double is infinite.
 
 use cubecl::prelude::*;
 
-/// A double, or a wider mantissa on the way to one: its upper and its lower word.
+/// The bits of a double, or a 64-bit mantissa during an addition, as two words.
 #[derive(CubeType)]
 pub struct Pair {
-    /// Sign, exponent, and the mantissa's first bits.
+    /// The upper word: of a double the sign, the exponent and the mantissa's first bits.
     pub high: u32,
-    /// The mantissa's other bits.
+    /// The lower word: the mantissa's other bits.
     pub low: u32,
 }
 
-/// The wider of two shifts' words, moved down by `by` bits; the lowest bit is set where a bit was lost.
+/// Returns the 64-bit number `of` shifted right by `by` bits, with the lowest bit set if a 1 bit was shifted
+/// out (the sticky bit).
 #[cube]
 fn down(of: &Pair, by: u32) -> Pair {
     let bits = by & 31u32;
-    // Twice, since a shift by 32 is none.
+    // Two shifts, since a shift by 32 bits leaves a word as it is.
     let over = (of.high << 1u32) << (31u32 - bits);
     let near = Pair { high: of.high >> bits, low: (of.low >> bits) | over };
     let near_lost = (of.low << 1u32) << (31u32 - bits);
@@ -33,7 +35,8 @@ fn down(of: &Pair, by: u32) -> Pair {
     Pair { high: select(by >= 32u32, 0u32, near.high), low: low | select(lost == 0u32, 0u32, 1u32) }
 }
 
-/// The mantissa with its implicit bit, moved up by three bits.
+/// Returns the mantissa with its implicit bit, shifted left by three bits: room for guard, round and sticky
+/// bit.
 #[cube]
 fn mantissa(of: &Pair) -> Pair {
     let implicit = select(of.high & 0x7ff0_0000u32 == 0u32, 0u32, 0x10_0000u32);
@@ -41,17 +44,17 @@ fn mantissa(of: &Pair) -> Pair {
     Pair { high: (high << 3u32) | (of.low >> 29u32), low: of.low << 3u32 }
 }
 
-/// The exponent as it is stored; that of a denormal is 1.
+/// Returns the stored exponent, but 1 for a denormal.
 #[cube]
 fn exponent(of: &Pair) -> u32 {
     let stored = (of.high >> 20u32) & 0x7ffu32;
     select(stored == 0u32, 1u32, stored)
 }
 
-/// `a + b`.
+/// Returns `a + b`.
 #[cube]
 pub fn add(a: &Pair, b: &Pair) -> Pair {
-    // The larger magnitude first.
+    // `x` is the operand of larger magnitude, `y` the other one.
     let (above, below) = (a.high & 0x7fff_ffffu32, b.high & 0x7fff_ffffu32);
     let smaller =
         select(above == below, select(a.low < b.low, 1u32, 0u32), select(above < below, 1u32, 0u32));
@@ -69,13 +72,14 @@ pub fn add(a: &Pair, b: &Pair) -> Pair {
     let mut high = select(differ, minus_high, plus_high);
     let mut low = select(differ, minus, plus);
     let mut biased = exponent(&x);
-    // One bit too many, …
+    // If the addition carried past the implicit bit, shift right by one bit.
     let carried = high >> 24u32 != 0u32;
     let lost = low & 1u32;
     low = select(carried, (low >> 1u32) | (high << 31u32) | lost, low);
     high = select(carried, high >> 1u32, high);
     biased += select(carried, 1u32, 0u32);
-    // … or some too few, as far as the exponent goes.
+    // If the subtraction cancelled leading bits, shift left until the implicit bit is in place or the
+    // exponent is 1.
     let zeros = select(high == 0u32, 24u32 + low.leading_zeros(), high.leading_zeros() - 8u32);
     let up = select(zeros < biased - 1u32, zeros, biased - 1u32);
     let bits = up & 31u32;
@@ -83,7 +87,7 @@ pub fn add(a: &Pair, b: &Pair) -> Pair {
     high = select(up >= 32u32, low << bits, (high << bits) | over);
     low = select(up >= 32u32, 0u32, low << bits);
     biased -= up;
-    // To nearest, ties to even. The implicit bit counts one exponent up.
+    // Round to nearest, ties to even. The implicit bit adds one to the exponent.
     let rest = low & 7u32;
     let rounded = (low >> 3u32) | (high << 29u32);
     let one = select(rest + (rounded & 1u32) > 4u32, 1u32, 0u32);
@@ -99,12 +103,12 @@ pub fn add(a: &Pair, b: &Pair) -> Pair {
     }
 }
 
-/// The bits of the nearest `f32`, ties to even.
+/// Returns the bits of the nearest `f32`, ties to even.
 #[cube]
 pub fn to_single(of: &Pair) -> u32 {
     let sign = of.high & 0x8000_0000u32;
     let stored = (of.high >> 20u32) & 0x7ffu32;
-    // The exponent as an f32 stores it is this less 896; below 897 it is a denormal.
+    // An f32 stores this exponent less 896. If it is below 897, the f32 is a denormal.
     let normal = stored >= 897u32;
     let by = select(normal, 27u32, select(stored < 850u32, 64u32, 924u32 - stored));
     let kept = down(&Pair { high: (of.high & 0xf_ffffu32) | 0x10_0000u32, low: of.low }, by);
@@ -116,12 +120,12 @@ pub fn to_single(of: &Pair) -> u32 {
     sign | select(stored == 0u32, 0u32, magnitude)
 }
 
-/// The double of an `f32`'s bits, which is exactly its value.
+/// Returns the double that has exactly the value of the `f32` with these bits.
 #[cube]
 pub fn of_single(bits: u32) -> Pair {
     let sign = bits & 0x8000_0000u32;
     let magnitude = bits & 0x7fff_ffffu32;
-    // A denormal's highest bit becomes the implicit one.
+    // The highest set bit of a denormal becomes the implicit bit.
     let zeros = magnitude.leading_zeros();
     let denormal = magnitude < 0x80_0000u32;
     let mantissa =

@@ -1,6 +1,6 @@
-//! The last stage: what leaves came to as margins, and margins as values.
+//! The kernel of an epilogue that runs in a launch of its own: from sums to margins, from margins to values.
 
-// A comptime condition is not joined to one of the kernel.
+// An `if` on a comptime condition and an `if` of the kernel can't be merged.
 #![allow(clippy::collapsible_if)]
 
 use cubecl::prelude::*;
@@ -13,60 +13,61 @@ use super::{
 };
 use fangorn_ir::{Combine, EpiloguePlan, Transform};
 
-/// What a [`epilogue`] does, besides what only the call knows.
+/// The comptime part of the [`epilogue`] kernel. The rest comes with the call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EpilogueStage {
-    /// How leaves become margins.
+    /// How leaf values become margins.
     pub combine: Combine,
-    /// Whether sums began as those of no leaves, so that the base score is still to be added.
+    /// Whether sums began at the sum of no leaves, so that the kernel has to add the base score.
     pub add_base: bool,
-    /// Margins a row.
+    /// Number of margins of a row.
     pub outputs: u32,
-    /// What becomes of them.
+    /// The transform from margins to values.
     pub transform: Transform,
-    /// And of the values.
+    /// The steps on values, and the type of the result.
     pub epilogue: EpiloguePlan,
 }
 
-/// What the last launch reads and writes.
+/// The buffers that the epilogue kernel reads and writes.
 #[derive(CubeType, CubeLaunch)]
 pub struct EpilogueBuffers {
-    /// Where the base scores are.
+    /// The model's words, with the base scores.
     pub model: Box<[u32]>,
-    /// What the kernel has written.
+    /// The sums that the plan's kernel has written.
     pub sums: Box<[u32]>,
-    /// Copies of sums that are left.
+    /// The copies of sums that are not added up yet.
     pub partial: Box<[u32]>,
-    /// The result.
+    /// The result's f32 values, by their bits.
     pub values: Box<[u32]>,
-    /// What follows.
+    /// What the steps read, and the result if it is f16 or bf16.
     pub beside: EpilogueOperands,
 }
 
-/// What only the call knows of it.
+/// The run-time part of the [`epilogue`] kernel.
 #[derive(CubeType, CubeLaunch)]
 pub struct EpilogueCall {
-    /// Where the base scores begin.
+    /// Index of the first base score in the model's words.
     pub base_at: u32,
-    /// Where the copies begin.
+    /// Index of the first copy's first word.
     pub partial_at: u32,
-    /// How many are left.
+    /// Number of copies that are not added up yet.
     pub copies: u32,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
-    /// What margins are multiplied with.
+    /// Factor of margins before the transform.
     pub scale: f32,
 }
 
-/// One unit a row: adds up the copies of its sums that `partial` still has, and writes its values. Where the result is of
-/// another type than f32, `values` has room for f32 all the same.
+/// Adds up the copies of a row's sums that `partial` still has, and writes the row's values. Each row has one
+/// unit. `values` has room for f32 even if the result has another type.
 #[cube(launch_unchecked)]
 pub fn epilogue(buffers: EpilogueBuffers, call: EpilogueCall, #[comptime] what: EpilogueStage) {
-    // Bound to a name that is `mut`, each number of the tail would become a variable of the kernel.
+    // The context has no `mut` name here: with one, each number of the epilogue would become a variable of
+    // the kernel.
     finish_row(&mut EpilogueContext { buffers, call }, &what);
 }
 
-/// What the last stage works on.
+/// The buffers and the call of the epilogue kernel.
 #[derive(CubeType)]
 struct EpilogueContext {
     buffers: EpilogueBuffers,
@@ -116,7 +117,8 @@ fn finish_row(cx: &mut EpilogueContext, #[comptime] what: &EpilogueStage) {
     }
 }
 
-/// A row's margin: what the kernel has written, the copies that are left, and perhaps the base score.
+/// Returns a margin of a row: the sum that the plan's kernel has written, the copies that are not added up
+/// yet and, if the sums began without it, the base score.
 #[cube]
 fn total(cx: &EpilogueContext, row: u32, output: u32, #[comptime] what: &EpilogueStage) -> f32 {
     let fixed = comptime![what.combine == Combine::Fixed];
@@ -138,7 +140,8 @@ fn total(cx: &EpilogueContext, row: u32, output: u32, #[comptime] what: &Epilogu
         low = margin(base, low, cx.buffers.model[(cx.call.base_at + words) as usize], what.combine);
     }
     if fixed {
-        // After the base scores and the sum of no leaves stand the bits of a low word, and each output's exponent.
+        // Behind the base scores the model has the sum of no leaves, the bits of a low word, and each
+        // output's exponent.
         let low_bits = cx.buffers.model[(cx.call.base_at + words + 1u32) as usize];
         fixed::round(
             low,

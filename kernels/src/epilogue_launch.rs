@@ -1,4 +1,4 @@
-//! The last launch, and where a tail reads and writes.
+//! The launch of the epilogue kernel, and the arguments of an epilogue in any kernel.
 
 use cubecl::{client::Client, prelude::*};
 use fangorn_ir::{EpiloguePlan, Number};
@@ -10,27 +10,28 @@ use super::{
     recorded::RecordedInputs,
 };
 
-/// What a last launch reads.
+/// The buffers that the launch of an epilogue reads.
 pub(crate) struct Sums<'a> {
-    /// Rows.
+    /// Number of rows.
     pub(crate) rows: u32,
-    /// Where the base scores are, …
+    /// The words that hold the base scores.
     pub(crate) model: &'a Buffer,
-    /// … and where they begin in it.
+    /// Index of the first base score in `model`.
     pub(crate) base_at: u32,
     /// The sums of all rows.
     pub(crate) sums: &'a Buffer,
-    /// Where the copies of them are that are left, …
+    /// The memory of the copies of sums that are not added up yet.
     pub(crate) partial: &'a Buffer,
-    /// … where these begin in it, …
+    /// Index of the first copy's first word in `partial`.
     pub(crate) partial_at: u32,
-    /// … and how many there are.
+    /// Number of copies that are not added up yet.
     pub(crate) copies: u32,
-    /// What margins are multiplied with.
+    /// Factor of margins before the transform.
     pub(crate) scale: f32,
 }
 
-/// The last launch: what sums, the copies of them that are left, and a tail come to.
+/// Launches the epilogue: adds up the copies of sums that are left, and writes what the epilogue makes of the
+/// sums into `out`.
 pub(crate) fn launch_epilogue(
     client: &Client,
     what: EpilogueStage,
@@ -40,10 +41,12 @@ pub(crate) fn launch_epilogue(
 ) {
     let (count, dim) = flat(client, from.rows);
     let call = EpilogueCallLaunch::new(from.base_at, from.partial_at, from.copies, from.rows, from.scale);
-    // SAFETY: there are the sums of all rows, as many copies as are left of them, and room for what becomes of them.
+    // SAFETY: the callers, `RowPiece` and `margins_in_order`, made `sums` for `from.rows` rows and `partial`
+    // for `from.copies` copies of them. Their own callers uphold that `out` has room for the rows' results
+    // and that each tensor of `inputs` has as many values as `out`.
     unsafe {
         let (values, beside) = written(client, &what.epilogue, inputs, None, out);
-        // A row's f32 stand somewhere on the way to halves.
+        // The f32 values of a row need memory before they become f16 or bf16.
         let values = match what.epilogue.number {
             Number::F32 => values,
             Number::F16 | Number::BF16 => Buffer::of_words(client, out.len).arg(),
@@ -54,10 +57,12 @@ pub(crate) fn launch_epilogue(
     }
 }
 
-/// The result where it is of f32, and what a tail reads and writes, which a result of halves is.
+/// Returns a kernel's arguments for the f32 result and for the operands of an epilogue. If the result is f16
+/// or bf16, it is one of the operands, and the first argument is a placeholder of one word.
 ///
 /// # Safety
-/// `out` has room for as many numbers of the tail's type as it says, and each tensor of `inputs` holds as many.
+/// `out` has room for `out.len` numbers of the epilogue's type, and each tensor of `inputs` holds `out.len`
+/// values.
 pub(crate) unsafe fn written(
     client: &Client,
     epilogue: &EpiloguePlan,
@@ -66,16 +71,17 @@ pub(crate) unsafe fn written(
     out: &Buffer,
 ) -> (BufferArg, EpilogueOperandsLaunch) {
     let result = |number: Number| {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that `out` has room for `out.len` numbers of this type.
         (epilogue.number == number).then(|| unsafe { out.arg() }).into_iter()
     };
     let values = match epilogue.number {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that `out` has room for `out.len` f32.
         Number::F32 => unsafe { out.arg() },
-        // SAFETY: it is made here.
+        // SAFETY: the buffer is made here with as many words as it says.
         Number::F16 | Number::BF16 => unsafe { Buffer::none(client).arg() },
     };
-    // SAFETY: tensors are as large as the result, numbers by output were uploaded at their size.
+    // SAFETY: the caller upholds that each tensor holds `out.len` values. Buffers of numbers by output are
+    // bound at the size they were uploaded with.
     let buffers = unsafe {
         let tensors = inputs.tensors.iter().map(|t| BufferArg::from_raw_parts(t.clone(), out.len));
         let each = inputs.each.iter();

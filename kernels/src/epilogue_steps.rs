@@ -1,6 +1,7 @@
-//! What follows a forest element by element, where its sums are written.
+//! The steps of an epilogue, computed in a kernel.
 
-// `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
+// `#[cube]` unrolls only loops over an index of comptime vectors, and takes neither slices nor iterators
+// there.
 #![allow(clippy::needless_range_loop, clippy::ptr_arg)]
 
 use cubecl::{prelude::*, server::Handle};
@@ -9,34 +10,36 @@ use half::{bf16, f16};
 use super::{recorded::RecordedOps, transform::apply};
 use fangorn_ir::{EpilogueOp, EpiloguePlan, LEAST_STEP, Number, Transform};
 
-/// What a tail reads and, where that is no f32, writes.
+/// The operands of an epilogue: what its steps read, and the result if it is not f32.
 #[derive(CubeType, CubeLaunch)]
 pub struct EpilogueOperands {
-    /// Tensors of the result's shape, then scales and shifts by output.
+    /// Tensors of the result's shape, then buffers of scales and shifts by output.
     pub buffers: Sequence<Box<[f32]>>,
-    /// Numbers of the steps.
+    /// The numbers of the steps.
     pub numbers: Sequence<f32>,
-    /// The result as halves, where it is that: then a kernel's own result is not written, or holds f32 on the way.
+    /// The result, if it is f16. The kernel's own f32 result is then not written, or holds values before the
+    /// cast.
     pub halves: Sequence<Box<[f16]>>,
-    /// The result as bfloat16.
+    /// The result, if it is bfloat16.
     pub brains: Sequence<Box<[bf16]>>,
-    /// Operations that write it.
+    /// The operations that burn's fusion recorded, if they write the result.
     pub recorded: Sequence<RecordedOps>,
 }
 
-/// What a call hands to a tail.
+/// The inputs of an epilogue that a call supplies.
 #[derive(Clone, Debug, Default)]
 pub struct EpilogueInputs {
-    /// Tensors of f32 of the result's shape, row by row without a gap.
+    /// Tensors of f32 of the result's shape, row by row without gaps.
     pub tensors: Vec<Handle>,
-    /// Scales and then shifts by output, for each step that has such.
+    /// For each step that has such numbers, the scales of all outputs and then the shifts of all outputs.
     pub each: Vec<Handle>,
-    /// Numbers.
+    /// The numbers of the steps.
     pub numbers: Vec<f32>,
 }
 
 impl EpilogueInputs {
-    /// What belongs to the rows from `first` on, of `width` values each. `first` is a multiple of a piece's rows.
+    /// Returns the inputs for the rows from `first` on, of `width` values each. `first` is a multiple of a
+    /// piece's rows, so that tensors begin where a binding may begin.
     pub fn from(&self, first: u32, width: u32) -> Self {
         let skipped = u64::from(first) * u64::from(width) * 4;
         let tensors = self.tensors.iter().map(|t| t.clone().offset_start(skipped)).collect();
@@ -44,7 +47,7 @@ impl EpilogueInputs {
     }
 }
 
-/// A row's value after these steps, of which none is of the whole row.
+/// Returns the value of one output of a row after `steps`, which hold no softmax.
 #[cube]
 pub fn steps(
     beside: &EpilogueOperands,
@@ -80,7 +83,7 @@ pub fn steps(
     v
 }
 
-/// Writes a value as the result's type.
+/// Writes a value at index `at` of the result, in the result's type.
 #[cube]
 pub fn write(
     out: &mut [u32],
@@ -96,7 +99,8 @@ pub fn write(
     }
 }
 
-/// The tail of a row whose margins, or values before what is made of a whole row, lie in the result.
+/// Computes the epilogue of a row in place. On entry `out` holds the row's margins if the transform is a
+/// softmax or a cumulative softplus, otherwise the row's values.
 #[cube]
 pub fn row(
     out: &mut [u32],
@@ -133,7 +137,7 @@ pub fn row(
     }
 }
 
-/// The first value as it is, and to each further one the value before it and the least step, in place.
+/// Computes [`Transform::CumulativeSoftplus`] of a row in place.
 #[cube]
 fn cumulate(out: &mut [u32], at: u32, #[comptime] width: u32) {
     let mut value = f32::reinterpret(out[at as usize]);
@@ -144,13 +148,14 @@ fn cumulate(out: &mut [u32], at: u32, #[comptime] width: u32) {
     }
 }
 
-/// Where the steps between softmaxes end.
+/// Returns the index of each softmax step, then the number of steps: where runs of elementwise steps end.
 fn softmaxes(epilogue: &EpiloguePlan) -> Vec<usize> {
     let softmax = epilogue.steps.iter().enumerate().filter(|(_, s)| **s == EpilogueOp::Softmax);
     softmax.map(|(i, _)| i).chain([epilogue.steps.len()]).collect()
 }
 
-/// `e^(v - max v) / Σ e^(v - max v)` in place; `zero` leaves out what is zero.
+/// Computes `e^(v - max v) / Σ e^(v - max v)` in place. With `zero`, values of at most 1e-7 in magnitude
+/// become 0 and do not count.
 #[cube]
 fn softmax(out: &mut [u32], at: u32, #[comptime] width: u32, #[comptime] zero: bool) {
     let mut top = f32::reinterpret(out[at as usize]);

@@ -1,12 +1,15 @@
-//! The statements of a plan, expanded one by one.
+//! Expands the statements of a plan one by one into a kernel.
 //!
-//! No unit returns early and barriers stand in uniform control flow: partial tiles bound loops, not barriers.
+//! No unit returns early, and barriers stand in uniform control flow: a partial tile bounds its loops and
+//! never skips a barrier.
 
-// `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
+// `#[cube]` unrolls only loops over an index of comptime vectors, and takes neither slices nor iterators
+// there.
 #![allow(clippy::needless_range_loop, clippy::ptr_arg)]
-// A comptime condition and one of the kernel are two, whatever follows them.
+// An `if` on a comptime condition and an `if` of the kernel are two statements, even if they have the same
+// body.
 #![allow(clippy::if_same_then_else)]
-// What `#[cube]` makes of a recursive call.
+// `#[cube]` expands a recursive call with a qualified path.
 #![allow(unused_qualifications)]
 
 use cubecl::prelude::*;
@@ -24,7 +27,7 @@ use fangorn_ir::{
     cube::{MappedLoop, Statement, Sum},
 };
 
-/// Where the loops stand.
+/// The state of the enclosing loops at a statement.
 #[derive(CubeType)]
 pub struct State {
     /// The running row.
@@ -33,11 +36,11 @@ pub struct State {
     pub tree: u32,
     /// The registers of the loops entered so far.
     pub offsets: Sequence<u32>,
-    /// First row of the row cache.
+    /// First row of the row cache's window.
     pub window: u32,
-    /// First row of the shared sums.
+    /// First row of the shared sums' window.
     pub sums_row: u32,
-    /// The tree cache.
+    /// The window of the tree cache.
     pub place: NodePlace,
 }
 
@@ -49,14 +52,16 @@ pub fn forest(buffers: Buffers, call: Call, #[comptime] plan: PlanRef) {
     let state =
         State { row: 0u32, tree: 0u32, offsets: Sequence::new(), window: 0u32, sums_row: 0u32, place };
     let ops = comptime![plan.body.clone()];
-    // Bound to a name that is `mut`, each scalar of the call would become a variable of the kernel.
+    // The context has no `mut` name here: with one, each scalar of the call would become a variable of the
+    // kernel.
     run(&mut Context { buffers, call, local, plan: comptime![plan.clone()] }, &state, &ops);
 }
 
-/// The statements, in order.
+/// Expands statements in order.
 #[cube]
 fn run(cx: &mut Context, state: &State, #[comptime] ops: &Vec<Op<Cube>>) {
-    // What is cached or cleared here begins at the running row or tree, for all statements beside it.
+    // A window that a statement of this body caches or clears begins at the running row or tree, for all
+    // statements of the body.
     let rows = comptime![ops.iter().any(|op| matches!(op, Op::Own(Statement::CacheRows { .. })))];
     let sums = comptime![ops.iter().any(|op| matches!(op, Op::Own(Statement::ClearShared)))];
     let trees = comptime![ops.iter().any(|op| matches!(op, Op::Own(Statement::CacheTrees { .. })))];
@@ -83,7 +88,7 @@ fn run(cx: &mut Context, state: &State, #[comptime] ops: &Vec<Op<Cube>>) {
     }
 }
 
-/// A statement that only kernels have.
+/// Expands a statement that only kernels have.
 #[cube]
 fn run_own(cx: &mut Context, state: &State, #[comptime] statement: &Statement) {
     let plan = comptime![cx.plan.clone()];
@@ -118,7 +123,7 @@ fn run_own(cx: &mut Context, state: &State, #[comptime] statement: &Statement) {
     }
 }
 
-/// The first case from `from` on that the offset is for.
+/// Expands a branch to the first case, from `from` on, that `offset` belongs to.
 #[cube]
 fn run_case(
     cx: &mut Context,
@@ -137,7 +142,7 @@ fn run_case(
     }
 }
 
-/// A number of the plan.
+/// Returns a number of the plan.
 #[cube]
 pub fn value(cx: &Context, #[comptime] value: Value) -> u32 {
     match value {
@@ -146,20 +151,20 @@ pub fn value(cx: &Context, #[comptime] value: Value) -> u32 {
     }
 }
 
-/// What bounds a loop: an offset is in range where, with each sum of enclosing offsets added, it is below that
-/// sum's end.
+/// The bounds of a loop. An offset is in range if `offset + added[i] < ends[i]` for each `i`, where
+/// `added[i]` is a sum of offsets of enclosing loops.
 ///
-/// Ends are compared one by one. `min(2, trees - offset)`, which would say the same in one number, sends Mesa 25's NIR
-/// optimiser round in circles.
+/// Ends are compared one by one. `min(2, trees - offset)` would say the same in one number, but it sends Mesa
+/// 25's NIR optimiser round in circles.
 #[derive(CubeType)]
 pub struct LoopEnds {
     ends: Sequence<u32>,
     added: Sequence<u32>,
 }
 
-/// A range's ends. Those that no offset of this unit reaches are left out: `most` is its last, where that is a number.
-/// A loop with numbers for limits ends with the rows or trees there are, so that a tile larger than that has no further
-/// iterations.
+/// Returns the bounds of a range. `most` is the largest offset of this unit, if that is a constant. Bounds
+/// that it satisfies are left out. A loop whose bounds are all constants gets the number of rows or trees as
+/// one more bound, so that a tile larger than that has no further iterations.
 #[cube]
 pub fn ends_of(
     cx: &Context,
@@ -200,7 +205,7 @@ fn reached_by_none(limit: &Limit, most: Option<u32>) -> bool {
 /// Whether an offset is in range.
 #[cube]
 pub fn within(ends: &LoopEnds, offset: u32) -> bool {
-    // In integers: `&&` is a branch.
+    // This is done in integers because `&&` would be a branch.
     let mut outside = 0u32.runtime();
     #[unroll]
     for i in 0..ends.ends.len() {
@@ -210,7 +215,7 @@ pub fn within(ends: &LoopEnds, offset: u32) -> bool {
     outside == 0u32
 }
 
-/// The index of this unit, or of its cube, in a launch dimension.
+/// Returns the index of this unit, or of its cube, along a launch dimension.
 #[cube]
 pub fn index_of(#[comptime] dim: GpuDim) -> u32 {
     match dim {
@@ -227,7 +232,7 @@ pub fn index_of(#[comptime] dim: GpuDim) -> u32 {
     }
 }
 
-/// The size of a launch dimension.
+/// Returns the size of a launch dimension.
 #[cube]
 fn size_of_dim(#[comptime] dim: GpuDim, #[comptime] plan: &PlanRef) -> u32 {
     match dim {
@@ -240,7 +245,7 @@ fn size_of_dim(#[comptime] dim: GpuDim, #[comptime] plan: &PlanRef) -> u32 {
     }
 }
 
-/// The state inside an iteration.
+/// Returns the state inside an iteration.
 #[cube]
 fn enter(state: &State, offset: u32, #[comptime] dim: Dim) -> State {
     let mut offsets = state.offsets.clone();
@@ -302,7 +307,7 @@ fn run_loop(cx: &mut Context, state: &State, #[comptime] l: &Loop<Cube>) {
     }
 }
 
-/// The last offset that a loop's units or copies can have, where that is a number.
+/// Returns the largest offset of a loop's units or copies, if that is a constant.
 fn last_offset(l: &Loop<Cube>, plan: &PlanRef) -> Option<u32> {
     let (Value::Const(start), Value::Const(step)) = (l.range.start, l.range.step) else { return None };
     let count = match l.map {
@@ -313,7 +318,8 @@ fn last_offset(l: &Loop<Cube>, plan: &PlanRef) -> Option<u32> {
     start.checked_add(count.saturating_sub(1).checked_mul(step)?)
 }
 
-/// What is done with the leaf at an address.
+/// Handles the leaf at address `at` that a row has reached in a tree: adds its leaf value, or writes its slot
+/// or a trace.
 #[cube]
 pub fn found(cx: &mut Context, state: &State, row: u32, tree: u32, at: u32, #[comptime] into: Option<Sum>) {
     let plan = comptime![cx.plan.clone()];
@@ -368,7 +374,7 @@ pub fn found(cx: &mut Context, state: &State, row: u32, tree: u32, at: u32, #[co
     }
 }
 
-/// Adds to a word of a row's sums.
+/// Adds `amount` to a word of a row's sums.
 #[cube]
 pub fn add(cx: &mut Context, state: &State, row: u32, word: u32, amount: u32, #[comptime] into: Sum) {
     let plan = comptime![cx.plan.clone()];

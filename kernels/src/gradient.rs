@@ -1,7 +1,8 @@
-//! The gradient of leaf values: for each, the gradients of the rows that reached its leaf, added up.
+//! The gradient of leaf values: for each leaf value, the sum of the gradients of the rows that reached its
+//! leaf.
 //!
-//! A unit adds up one leaf value's rows of one block, a second launch the blocks: no atomics, no shared memory, and one order
-//! of additions on every device.
+//! A unit adds up one leaf value's rows of one block, and a second launch adds up the blocks. This takes
+//! neither atomics nor shared memory, and has one order of additions on every device.
 
 use cubecl::{client::Client, prelude::*};
 
@@ -10,30 +11,31 @@ use super::{
     grid::MOST_PARTIALS,
 };
 
-/// Rows that a unit adds up.
+/// Number of rows of a block, which one unit adds up.
 pub const BLOCK: u32 = 256;
 
-/// Words of a leaf value's place: its slot, its tree, and the output it is added to.
+/// Words of a leaf value's record: its leaf slot, its tree, and the output it is added to.
 const PLACE_WORDS: u32 = 3;
 
 /// The rows and leaf values of a launch.
 #[derive(CubeType, CubeLaunch)]
 pub struct GradientSpan {
-    /// Leaf values.
+    /// Number of leaf values.
     pub values: u32,
     /// The first row.
     pub first_row: u32,
-    /// Where rows end.
+    /// One past the last row.
     pub rows: u32,
-    /// Blocks of rows.
+    /// Number of blocks of rows.
     pub blocks: u32,
-    /// Trees of the forest.
+    /// Number of trees of the forest.
     pub trees: u32,
-    /// Margins a row.
+    /// Number of margins of a row.
     pub outputs: u32,
 }
 
-/// `partial[block][value] = Σ over the block's rows that reached the value's leaf of grad[row][output]`.
+/// Computes `partial[block][value] = Σ grad[row][output]` over the rows of the block that reached the value's
+/// leaf.
 #[cube(launch_unchecked)]
 pub fn add_rows(slots: &[u32], grad: &[f32], places: &[u32], partial: &mut [f32], of: &GradientSpan) {
     let i = ABSOLUTE_POS as u32;
@@ -57,7 +59,7 @@ pub fn add_rows(slots: &[u32], grad: &[f32], places: &[u32], partial: &mut [f32]
     }
 }
 
-/// `sums[value] += Σ over blocks of partial[block][value]`, or `=` for the first blocks.
+/// Computes `sums[value] += Σ partial[block][value]` over all blocks, or `=` if these are the first blocks.
 #[cube(launch_unchecked)]
 pub fn add_blocks(partial: &[f32], sums: &mut [f32], values: u32, blocks: u32, #[comptime] first: bool) {
     let value = ABSOLUTE_POS as u32;
@@ -72,22 +74,22 @@ pub fn add_blocks(partial: &[f32], sums: &mut [f32], values: u32, blocks: u32, #
     }
 }
 
-/// Where the gradient of each leaf value comes from: three words a value, its slot, its tree and the output it is added to.
+/// The sources of each leaf value's gradient: its leaf slot, its tree and the output it is added to.
 #[derive(Clone, Debug)]
 pub struct LeafPlaces {
-    /// The words.
+    /// Three words for each leaf value: leaf slot, tree, output.
     pub words: Buffer,
-    /// Leaf values.
+    /// Number of leaf values.
     pub values: u32,
-    /// Trees of the forest.
+    /// Number of trees of the forest.
     pub trees: u32,
-    /// Margins a row.
+    /// Number of margins of a row.
     pub outputs: u32,
 }
 
-/// Writes the gradient of all leaf values into `sums`, or adds it where these are not the first rows, from the `slots` that
-/// `rows` rows reached and the gradient of their margins, `rows x outputs`. Rows are added up in blocks of
-/// [`ROWS_OF_GRADIENTS`](BLOCK), and the blocks in their order.
+/// Writes the gradient of all leaf values into `sums` if these are the first rows, and otherwise adds it
+/// there. `slots` are the leaf slots that `rows` rows reached, `grad` is the gradient of their margins, `rows
+/// x outputs`. Rows are added up in blocks of [`ROWS_OF_GRADIENTS`](BLOCK), and blocks in their order.
 pub fn leaf_gradients(
     client: &Client,
     places: &LeafPlaces,
@@ -102,7 +104,8 @@ pub fn leaf_gradients(
     if values == 0 {
         return;
     }
-    // Partial sums stay small whatever the batch; how many launches there are changes no order.
+    // The partial sums of a launch stay small whatever the batch. The number of launches changes no order of
+    // additions.
     let most = (MOST_PARTIALS / 4 / u64::from(values)).clamp(1, 1 << 16) as u32;
     let blocks = rows.div_ceil(BLOCK);
     let mut first = 0;
@@ -110,8 +113,9 @@ pub fn leaf_gradients(
         let count = most.min(blocks - first);
         let partial = Buffer::of_words(client, (values * count).max(1) as usize);
         let extent = GradientSpanLaunch::new(values, first * BLOCK, rows, count, trees, outputs);
-        // SAFETY: a unit has a place and a block of rows that are there, or none; there are slots and gradients of all
-        // rows, three words of places and room for a sum a leaf value, and a partial sum for each unit.
+        // SAFETY: each unit checks that its block or value exists. `partial` is made here with a word for
+        // each unit. The caller upholds that `slots` and `grad` hold all rows, that `places` has three words
+        // for each leaf value, and that `sums` has room for one word for each.
         unsafe {
             let (slots, grad, words) = (slots.arg(), grad.arg(), places.words.arg());
             let (cubes, dim) = flat(client, values * count);

@@ -1,16 +1,18 @@
-//! How many cubes a launch has, and how many rows.
+//! The number of cubes of a launch, and the most rows that a launch can have.
 
 use fangorn_ir::{Extents, GpuDim, PlanRef, cube::Partial};
 
 use super::device::{MOST_CUBES, Rows};
 
-/// Partial sums, in values, that trees spread over the grid may take; the grid wraps beyond.
+/// The most values of partial sums in global memory. The grid is cut, and wraps, where trees spread over it
+/// would take more.
 pub(crate) const MOST_PARTIALS: u64 = 1 << 26;
-/// Rows of a piece are a multiple of this, so that a piece begins where a binding may begin.
+/// The number of rows of a piece is a multiple of this, so that a piece begins where a binding may begin.
 pub(crate) const PIECE: u32 = 128;
 
-/// The most rows of one launch: indices stay below 2^32, no binding grows past `most_bytes`, private copies that only
-/// the cube's units have stay below their limit.
+/// Returns the most rows of one launch. With so many rows, indices stay below 2^32, no binding is larger than
+/// `most_bytes` bytes, and the private copies of the units of one cube stay below their limit. It is at least
+/// 128.
 pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u32 {
     let words = most_bytes.min(1 << 33) / 4;
     let width = plan.emit.width(plan.outputs, trees).max(plan.sum_words());
@@ -28,8 +30,8 @@ pub fn most_rows(plan: &PlanRef, rows: &Rows, trees: u32, most_bytes: u64) -> u3
     (least / PIECE * PIECE).max(PIECE)
 }
 
-/// Cubes of each grid axis. Grid loops take strides of them, so any number is right; where each cube has a copy of
-/// the sums, the axes are cut until the copies fit.
+/// Returns the number of cubes along each grid axis. Grid loops take strides of this number, so any number is
+/// right. If each cube has a copy of the sums, the axes are cut until the copies fit.
 pub fn cubes(plan: &PlanRef, at: Extents) -> [u32; 3] {
     let mut count = plan.own.grid.map(|g| g.map_or(1, |v| plan.resolve(v, at)).clamp(1, MOST_CUBES));
     let sums = u64::from(at.batch) * u64::from(plan.sum_words());
@@ -51,7 +53,7 @@ pub fn cubes(plan: &PlanRef, at: Extents) -> [u32; 3] {
     count
 }
 
-/// Private copies that a launch dimension has.
+/// Returns the number of private copies along a launch dimension.
 pub(crate) fn copies_of(plan: &PlanRef, dim: GpuDim, count: [u32; 3]) -> u32 {
     match dim {
         GpuDim::Grid(axis) => count[axis as usize],

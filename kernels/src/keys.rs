@@ -1,10 +1,11 @@
-//! Floats as integers in the same order.
+//! Keys on the device: floats as integers in the same order.
 
 use cubecl::prelude::*;
 
 use fangorn_ir::RowType;
 
-/// [`fangorn_ir::key`] on the device, from the value's bits: NaN is found by them, since a device may assume there is none.
+/// Returns [`fangorn_ir::key`] of the value with these bits. It tells NaN by the bits, since a device may
+/// assume that there is no NaN.
 #[cube]
 fn key_of_bits(bits: u32) -> u32 {
     let magnitude = bits & 0x7fff_ffffu32;
@@ -14,7 +15,7 @@ fn key_of_bits(bits: u32) -> u32 {
     select(magnitude > 0x7f80_0000u32, 0xffff_ffffu32, bits ^ flip)
 }
 
-/// The key of the value at `at`.
+/// Returns the key of the value at index `at`.
 #[cube]
 pub fn load_key(rows: &[u32], at: u32, #[comptime] row_type: RowType) -> u32 {
     match row_type {
@@ -26,21 +27,22 @@ pub fn load_key(rows: &[u32], at: u32, #[comptime] row_type: RowType) -> u32 {
     }
 }
 
-/// A rank, every bit below it set.
+/// Returns the key of a rank: the rank, with every bit below it set.
 #[cube]
 pub fn key_of_rank(rank: u32, #[comptime] row_type: RowType) -> u32 {
     let shift = comptime![row_type.rank_shift().unwrap_or(0)];
     (rank << shift) | comptime![(1u32 << shift) - 1]
 }
 
-/// Two halves share a word, the first in its low bits.
+/// Returns the 16-bit value at index `at`. Two of them share a word, the first in its low bits.
 #[cube]
 fn half_word(rows: &[u32], at: u32) -> u32 {
     let word = rows[(at >> 1u32) as usize];
     (word >> ((at & 1u32) * 16u32)) & 0xffffu32
 }
 
-/// IEEE half to single, exactly, in integers: a denormal half is a normal single.
+/// Returns the bits of a single with the value of a half, both IEEE. The conversion is exact and in integers.
+/// A denormal half becomes a normal single.
 #[cube]
 fn widen_half(half: u32) -> u32 {
     let sign = (half & 0x8000u32) << 16u32;
@@ -48,7 +50,8 @@ fn widen_half(half: u32) -> u32 {
     let mantissa = half & 0x3ffu32;
     let normal = ((exponent + 112u32) << 23u32) | (mantissa << 13u32);
     let special = 0x7f80_0000u32 | (mantissa << 13u32);
-    // mantissa x 2^-24: shift its highest bit, at 31 - zeros, up to the implicit one.
+    // The value is mantissa x 2^-24. Shift the mantissa's highest set bit, at 31 - zeros, up to the implicit
+    // bit.
     let zeros = mantissa.leading_zeros();
     let shifted = (mantissa << (zeros - 8u32)) & 0x7f_ffffu32;
     let denormal = ((134u32 - zeros) << 23u32) | shifted;

@@ -1,4 +1,4 @@
-//! A plan over all rows, in pieces.
+//! Runs a plan over all rows, in pieces.
 
 use fangorn_ir::{Number, RowType};
 
@@ -11,8 +11,9 @@ use super::{
 };
 
 impl Job<'_> {
-    /// Writes margins (bits of `f32`), slots or a trace of all rows into `out`, in pieces of at most `most` rows; `epilogue` is
-    /// what the plan's tail reads, as many values as `out` has in each tensor. Nothing is read back; a batch of 0 launches nothing.
+    /// Writes margins (bits of `f32`), values, leaf slots or a trace of all rows into `out`, in pieces of at
+    /// most `most` rows. `epilogue` has the inputs of the plan's epilogue, with as many values in each tensor
+    /// as `out` has. Nothing is read back. A batch of 0 launches nothing.
     pub fn run(&self, rows: &Rows, epilogue: &EpilogueInputs, out: &Buffer, most: u32) {
         let width = self.plan.emit.width(self.plan.outputs, self.model.trees);
         let mut first = 0;
@@ -22,7 +23,8 @@ impl Job<'_> {
         }
     }
 
-    /// Runs a plan whose tail is fused operations, which write what is written, over rows few enough for one launch.
+    /// Runs a plan whose epilogue is the operations that burn's fusion recorded. These write the results. The
+    /// rows must be few enough for one launch.
     pub fn run_recorded(&self, rows: &Rows, recorded: RecordedInputs) {
         if rows.batch > 0 {
             let none = Buffer::none(self.client);
@@ -31,8 +33,8 @@ impl Job<'_> {
     }
 }
 
-/// Rows of a type, and room for what becomes of them, numbers of a type, in pieces of at most `most` rows, which is rounded
-/// to whole bindings.
+/// Cuts `rows` of type `of`, and `out` with their results of type `number`, into pieces of at most `most`
+/// rows. `most` is rounded so that each piece begins where a binding may begin.
 pub fn pieces(
     of: RowType,
     rows: &Rows,

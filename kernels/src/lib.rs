@@ -1,13 +1,13 @@
-//! A plan expanded into a cubecl kernel.
+//! Expands a plan into a cubecl kernel and launches it.
 //!
-//! The plan is a comptime argument: the functions here match on its statements while the kernel is being expanded, so
-//! each plan becomes a kernel of its own (`expand`). Values are keys: a row's values become ordered integers when
-//! they are loaded (`keys`), thresholds are stored as such, and no kernel compares floats.
+//! The plan is a comptime argument: the functions here match on its statements while the kernel is being
+//! expanded, so each plan becomes a kernel of its own (`expand`). Values become keys, ordered integers, when
+//! they are loaded (`keys`). Thresholds are stored as keys, and no kernel compares floats. The one place
+//! where a threshold is compared is `node::right`.
 //!
-//! A run goes over rows in pieces (`launch`). A piece (`piece`) is the plan's kernel and the launches round it, the last of
-//! which (`last`) makes values of sums. `grid` says how many cubes and rows a launch has.
-//!
-//! Where is a threshold compared? In `node::right`.
+//! A run goes over rows in pieces (`launch`). A piece (`piece`) is the plan's kernel and the launches round
+//! it. If the kernel does not compute the epilogue itself, the last of these launches does
+//! (`epilogue_kernel`). `grid` says how many cubes and rows a launch has.
 
 mod compile;
 mod device;

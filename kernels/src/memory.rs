@@ -1,4 +1,4 @@
-//! What a kernel reads and writes.
+//! The buffers, the scalars and the shared memory of a plan's kernel.
 //!
 //! `Box<[T]>` is cubecl's handle of a buffer that a struct can hold, not an allocation.
 
@@ -7,88 +7,89 @@ use cubecl::prelude::*;
 use super::epilogue_steps::EpilogueOperands;
 use fangorn_ir::{Combine, PlanRef, cube::CachedTrees};
 
-/// Words of a tree's record: root, constant, output, producer's index, depth.
+/// Number of words of a tree's record: root, constant, output, producer's index, depth.
 pub const TREE_WORDS: u32 = 5;
 
-/// The buffers bound.
+/// The buffers that the kernel binds.
 #[derive(CubeType, CubeLaunch)]
 pub struct Buffers {
-    /// Rows as words.
+    /// The rows, as words.
     pub rows: Box<[u32]>,
-    /// Nodes, trees, slots, questions, columns and base scores.
+    /// Nodes, trees, leaf slots, questions, columns, rank tables and base scores.
     pub model: Box<[u32]>,
-    /// Leaf values by slot, as words: an `f32` by its bits, or the two of a whole number.
+    /// Leaf values by leaf slot, as words: the bits of an `f32`, or the two words of a whole number.
     pub leaves: Box<[u32]>,
-    /// Margins by their bits, slots, or a trace.
+    /// The result: margins or values by their bits, leaf slots, or a trace.
     pub out: Box<[u32]>,
     /// Private copies of sums, as words.
     pub partial: Box<[u32]>,
-    /// The margins, where they are added to atomically: then `out` is not written.
+    /// The margins, if they are f32 that are added to atomically. `out` is then not written.
     pub atomic: Sequence<Box<[Atomic<f32>]>>,
-    /// The same where sums are whole numbers.
+    /// The words of the sums, if they are whole numbers that are added to atomically. `out` is then not
+    /// written.
     pub atomic_words: Sequence<Box<[Atomic<u32>]>>,
-    /// What follows the forest where its sums are written.
+    /// The operands of the epilogue, if the kernel computes it.
     pub beside: EpilogueOperands,
 }
 
-/// What only the call knows.
+/// The scalars that only the call knows.
 #[derive(CubeType, CubeLaunch)]
 pub struct Call {
-    /// Rows.
+    /// Number of rows.
     pub batch: u32,
-    /// Trees.
+    /// Number of trees.
     pub trees: u32,
-    /// From row to row, in values.
+    /// Distance between two rows, in values.
     pub row_stride: u32,
-    /// From column to column, in values.
+    /// Distance between two columns, in values.
     pub column_stride: u32,
-    /// The first row's first value, in values.
+    /// Index of the first row's first value.
     pub row_offset: u32,
-    /// Where the model's parts begin, in words: trees, …
+    /// Index of the first word of the trees in the model.
     pub trees_at: u32,
-    /// … slots by address, …
+    /// Index of the first word of the leaf slots in the model, one word for each address.
     pub slots_at: u32,
-    /// … questions, …
+    /// Index of the first word of the questions in the model.
     pub questions_at: u32,
-    /// … the columns that the model uses, …
+    /// Index of the first word of the list of columns that the model uses.
     pub columns_at: u32,
-    /// … what rows become ranks by, …
+    /// Index of the first word of the tables that turn values into ranks.
     pub ranks_at: u32,
-    /// … and base scores, after which the sum of no leaves stands.
+    /// Index of the first word of the base scores in the model. Behind them stands the sum of no leaves.
     pub base_at: u32,
-    /// What margins are multiplied with before a transform.
+    /// Factor of margins before the transform.
     pub scale: f32,
     /// The plan's run-time sizes.
     pub sizes: Sequence<u32>,
-    /// Where the partial buffers begin.
+    /// Index of the first word of each buffer of partial sums.
     pub partials_at: Sequence<u32>,
 }
 
-/// What a cube shares, and a unit keeps.
+/// The shared memory of a cube and the private variables of a unit.
 #[derive(CubeType)]
 pub struct Local {
     /// The row cache: keys, column after column.
     pub keys: Sequence<Shared<[u32]>>,
-    /// The tree cache: nodes' words.
+    /// The tree cache: the words of nodes.
     pub nodes: Sequence<Shared<[u32]>>,
-    /// Partial sums, as words.
+    /// Partial sums in shared memory, as words.
     pub sums: Sequence<Shared<[u32]>>,
-    /// Visits so far, for a trace.
+    /// Number of visits so far, for a trace.
     pub clock: RuntimeCell<u32>,
-    /// The register sum, …
+    /// The register sum, or its low word.
     pub sum: RuntimeCell<u32>,
-    /// … and its second word, where it has one.
+    /// The high word of the register sum, if a sum has two words.
     pub high: RuntimeCell<u32>,
 }
 
-/// What all parts of a plan's kernel work on.
+/// The context of all functions that expand a plan.
 #[derive(CubeType)]
 pub struct Context {
-    /// The buffers bound.
+    /// The buffers that the kernel binds.
     pub buffers: Buffers,
-    /// What only the call knows.
+    /// The scalars that only the call knows.
     pub call: Call,
-    /// What a cube shares, and a unit keeps.
+    /// The shared memory of a cube and the private variables of a unit.
     pub local: Local,
     /// The plan that is expanded.
     #[cube(comptime)]
@@ -97,7 +98,7 @@ pub struct Context {
 
 #[cube]
 impl Local {
-    /// What the plan needs.
+    /// Allocates the shared memory and the variables that the plan needs.
     pub fn new(#[comptime] plan: &PlanRef) -> Self {
         let mut keys = Sequence::<Shared<[u32]>>::new();
         if comptime![plan.own.cached_rows.is_some()] {
@@ -126,12 +127,13 @@ fn cached_tree_words(plan: &PlanRef) -> usize {
     plan.own.cached_trees.map_or(1, |CachedTrees { words, .. }| words.max(1)) as usize
 }
 
-/// Words of the shared sums.
+/// Returns the number of words of the shared sums.
 pub fn shared_len(plan: &PlanRef) -> u32 {
     plan.own.shared_sums.as_ref().map_or(0, |s| s.copies() * s.rows * plan.sum_words())
 }
 
-/// The sum of no leaves: zero, or what any leaf is below or above.
+/// Returns the sum of no leaves: zero, or a number that no leaf value is above (for a minimum) or below (for
+/// a maximum).
 #[cube]
 pub fn nothing(cx: &Context) -> u32 {
     if comptime![matches!(cx.plan.combine, Combine::Sum | Combine::Fixed)] {
@@ -141,7 +143,7 @@ pub fn nothing(cx: &Context) -> u32 {
     }
 }
 
-/// Two sums as one, word by word.
+/// Combines one word of two sums into one.
 #[cube]
 pub fn combine(a: u32, b: u32, #[comptime] how: Combine) -> u32 {
     match how {
@@ -152,12 +154,13 @@ pub fn combine(a: u32, b: u32, #[comptime] how: Combine) -> u32 {
     }
 }
 
-/// A margin: the base score and what the leaves come to, if there were any.
+/// Returns a margin: the base score plus what the leaves combined to, or the base score alone if there were
+/// no leaves.
 #[cube]
 pub fn margin(base: u32, sum: u32, nothing: u32, #[comptime] how: Combine) -> u32 {
     match how {
         Combine::Sum | Combine::Fixed => combine(base, sum, how),
-        // By their bits: a device may assume that there is no infinity.
+        // The sum is compared by its bits, because a device may assume that there is no infinity.
         Combine::Min | Combine::Max => select(sum == nothing, base, combine(base, sum, Combine::Sum)),
     }
 }

@@ -1,27 +1,27 @@
-//! A node's words, and a step of a walk.
+//! The words of a node, and a step of a walk.
 //!
 //! | word | split | leaf |
 //! |---|---|---|
-//! | 0 | the threshold's key, plus 1 where a missing value goes left; or the place of a question | `u32::MAX` |
-//! | 1 | flags and column; between them in two words that name a child, how far it lies ahead | `MISSING_LEFT`, `LEAF` |
+//! | 0 | the threshold's key, plus 1 if a missing value goes left; or a question's place | `u32::MAX` |
+//! | 1 | flags and column; between them, of two words, the distance to a child | `MISSING_LEFT`, `LEAF` |
 //! | 2 | of three words: the address of the child that is named | its own address |
 //!
-//! A value goes left where `key + d < word 0`, with `d` 1 where a missing value goes left, otherwise 0. The key of a
-//! missing value is `u32::MAX`, so with `d` it wraps to 0 and goes left, and without it goes right; no other key
-//! wraps. In a leaf everything goes left, to itself; where nodes name their right child, word 0 of a leaf is 0 and
-//! `MISSING_LEFT` is not set, so everything goes right, to itself.
+//! A value goes left where `key + d < word 0`. `d` is 1 where a missing value goes left, otherwise 0. The key
+//! of a missing value is `u32::MAX`: with `d` it wraps to 0 and goes left, without `d` it goes right. No
+//! other key wraps. In a leaf everything goes left, to the leaf itself. If nodes name their right child, word
+//! 0 of a leaf is 0 and `MISSING_LEFT` is not set, so everything goes right, to the leaf itself.
 //!
-//! A node of one word has the threshold's key in its high bits; the key's low bits, of which
-//! [`NodeFormat::spare_bits`](fangorn_ir::NodeFormat) are zero, hold the column, a bit that marks a leaf, and one that sends
-//! a missing value left. There keys are compared without their low bits, which decides the same: a key below the
-//! threshold is below it in its high bits.
+//! A node of one word has the threshold's key in its high bits. The key's low bits, of which
+//! [`NodeFormat::spare_bits`](fangorn_ir::NodeFormat) are zero, hold the column, a bit that marks a leaf, and
+//! a bit that sends a missing value left. Keys are then compared without their low bits. This decides the
+//! same, since a key below the threshold is below it in its high bits.
 //!
-//! Where rows are ranks, nothing is missing, and a key is the rank with all low bits set
-//! ([`RowType::rank_shift`](fangorn_ir::RowType::rank_shift)). A node of one word has the threshold above those bits, and
-//! in them, from below, the way to the child where one is named, the column and a leaf's flag. So a value goes
-//! left where `key < word`, whatever stands in the low bits.
+//! If rows are ranks, nothing is missing, and a key is the rank with all low bits set
+//! ([`RowType::rank_shift`](fangorn_ir::RowType::rank_shift)). A node of one word has the threshold above
+//! those bits. The low bits hold, from the lowest on, the distance to the child if one is named, the column,
+//! and a leaf's flag. So a value goes left where `key < word`, whatever stands in the low bits.
 
-// A kernel knows neither ranges' methods nor a comptime condition joined to another.
+// A kernel has no methods of ranges, and can't merge an `if` on a comptime condition with another `if`.
 #![allow(clippy::manual_range_contains, clippy::collapsible_if)]
 
 use cubecl::prelude::*;
@@ -29,38 +29,39 @@ use cubecl::prelude::*;
 use super::memory::Context;
 use fangorn_ir::{Children, MISSING, PlanRef, key as key_of, question};
 
-/// A missing value goes left.
+/// Flag: a missing value goes left.
 pub const MISSING_LEFT: u32 = 1 << 31;
-/// The node is a leaf.
+/// Flag: the node is a leaf.
 pub const LEAF: u32 = 1 << 30;
-/// The node asks more than a threshold, see [`question`].
+/// Flag: the node asks more than a threshold, see [`question`].
 pub const QUESTION: u32 = 1 << 29;
-/// What the question names goes right.
+/// Flag: a value that the question names goes right.
 pub const NAMED_RIGHT: u32 = 1 << 28;
 
-/// Where a walk reads nodes.
+/// The window of the tree cache that a walk reads nodes from.
 #[derive(CubeType)]
 pub struct NodePlace {
-    /// The first node of the tree cache, taken off addresses.
+    /// Address of the first node in the tree cache, which is subtracted from addresses.
     pub from: u32,
-    /// The first tree of the tree cache.
+    /// Position of the first tree in the tree cache.
     pub tree: u32,
 }
 
-/// The same place.
+/// Returns a copy of the place.
 #[cube]
 pub fn same(place: &NodePlace) -> NodePlace {
     NodePlace { from: place.from, tree: place.tree }
 }
 
-/// 1 where a value with this key goes right, 0 where it goes left: the one place where a kernel compares a threshold.
+/// Returns 1 if a value with this key goes right, 0 if it goes left. This is the one place where a kernel
+/// compares a threshold.
 #[cube]
 pub fn right(key: u32, word: u32, meta: u32) -> u32 {
     let d = meta >> 31u32;
     select(key + d < word, 0u32, 1u32)
 }
 
-/// The same for a node of one word.
+/// Returns 1 if a value with this key goes right at a node of one word, 0 if it goes left.
 #[cube]
 fn right_in_one_word(key: u32, word: u32, #[comptime] spare: u32) -> u32 {
     let d = (word >> comptime![spare - 1]) & 1u32;
@@ -68,35 +69,39 @@ fn right_in_one_word(key: u32, word: u32, #[comptime] spare: u32) -> u32 {
     select(key >> spare < word >> spare, 0u32, 1u32)
 }
 
-/// The same for a node that asks more: a category's set, equality, or a threshold with the zeros on the other side. The
-/// question is at `at` in the model's words.
+/// Returns 1 if a value with this key goes right at a node that asks more than a threshold, 0 if it goes
+/// left. The question, at index `at` in the model's words, is membership in a category set, equality, or a
+/// threshold with the zeros on the other side.
 #[cube]
 pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
     let asked = model[at as usize];
     let kind = asked & comptime![question::KIND];
-    // The threshold, or the set's first word.
+    // The key of the threshold or of the value, or the set's first word.
     let first = model[(at + 1u32) as usize];
     let mut named = key == first;
     if kind == comptime![question::ZERO_ASIDE] {
-        // Keys of -1e-35 and 1e-35.
+        // The bounds are the keys of -1e-35 and 1e-35.
         let zero =
             key >= comptime![key_of(-question::ZERO_ZONE)] && key <= comptime![key_of(question::ZERO_ZONE)];
-        // One or the other, in integers: SPIR-V does not compare booleans.
+        // An exclusive or in integers, because SPIR-V does not compare booleans.
         named = select(key < first, 1u32, 0u32) != select(zero, 1u32, 0u32);
     }
     if kind < comptime![question::ZERO_ASIDE] {
         let words = asked & comptime![!question::KIND];
         let truncates = kind == comptime![question::TRUNCATED];
-        // Keys of 0.0 and 2^24: outside them a value is no category. -1 and 0 have keys around those that truncate to 0.
+        // The bounds are the keys of 0.0 and 2^24. A value outside them is no category. `nearly` has the keys
+        // of the values between -1 and 0, both excluded, which truncate to 0.
         let positive = key >= 0x8000_0000u32 && key < 0xcb80_0000u32;
         let nearly = truncates && key > 0x407f_ffffu32 && key < 0x8000_0000u32;
         let bits = key ^ 0x8000_0000u32;
-        // The integer part of a float below 2^24, in integers: the mantissa, shifted down by what the exponent says.
+        // The integer part of a float below 2^24, in integers: the mantissa, shifted right by what the
+        // exponent says.
         let exponent = select(positive, bits >> 23u32, 0u32);
         let mantissa = (bits & 0x7f_ffffu32) | 0x80_0000u32;
         let shift = 150u32 - u32::clamp(exponent, 127u32, 150u32);
         let category = select(exponent < 127u32, 0u32, mantissa >> shift);
-        // Below 1 only zero is whole, from there on whatever has no bit in the part shifted out.
+        // Below 1 only zero is whole. From 1 on a value is whole if no bit is set in the part that is shifted
+        // out.
         let fraction = mantissa & ((1u32 << shift) - 1u32);
         let whole = (exponent >= 127u32 && fraction == 0u32) || key == 0x8000_0000u32;
         let valid = (positive && (whole || kind != comptime![question::WHOLE])) || nearly;
@@ -110,7 +115,7 @@ pub fn question_right(model: &[u32], at: u32, key: u32, meta: u32) -> u32 {
     select(key == comptime![MISSING], 1u32 - (meta >> 31u32), side)
 }
 
-/// A word of the node at `at`.
+/// Returns a word of the node at address `at`.
 #[cube]
 fn word(cx: &Context, place: &NodePlace, at: u32, #[comptime] word: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
@@ -121,7 +126,7 @@ fn word(cx: &Context, place: &NodePlace, at: u32, #[comptime] word: u32, #[compt
     }
 }
 
-/// The column that the node at `at` asks for, its flags above it.
+/// Returns the word with the column and the flags of the node at address `at`.
 #[cube]
 pub fn meta(cx: &Context, place: &NodePlace, at: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
@@ -129,14 +134,14 @@ pub fn meta(cx: &Context, place: &NodePlace, at: u32, #[comptime] cached: bool) 
     word(cx, place, at, index, cached)
 }
 
-/// The column in a node's flags.
+/// Returns the column in the word that [`meta`] returns.
 #[cube]
 pub fn column(meta: u32, #[comptime] plan: &PlanRef) -> u32 {
     let shift = comptime![plan.own.node.column_shift(plan.children)];
     (meta >> shift) & comptime![(1u32 << plan.own.node.column_bits) - 1]
 }
 
-/// Whether a node with these flags is a leaf.
+/// Whether the node with this word of flags is a leaf.
 #[cube]
 pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
     let flag = comptime![match plan.own.node.words {
@@ -146,7 +151,7 @@ pub fn is_leaf(meta: u32, #[comptime] plan: &PlanRef) -> bool {
     (meta & flag) != 0u32
 }
 
-/// 1 where a value with this key goes right at the node at `at`, 0 where it goes left.
+/// Returns 1 if a value with this key goes right at the node at address `at`, 0 if it goes left.
 #[cube]
 fn side(cx: &Context, place: &NodePlace, at: u32, meta: u32, key: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
@@ -166,7 +171,8 @@ fn side(cx: &Context, place: &NodePlace, at: u32, meta: u32, key: u32, #[comptim
     }
 }
 
-/// The address after a step from `at`, given the node's flags and the key of the value that it asks for.
+/// Returns the address after a step from address `at`, given the node's flags and the key of the value in its
+/// column.
 #[cube]
 pub fn step(
     cx: &Context,
@@ -191,12 +197,12 @@ pub fn step(
             let right = named(cx, place, at, meta, cached);
             select(side == 0u32, at + 1u32, right)
         }
-        // Tiles are the CPU's: `Plan::verify` keeps them out.
+        // Only the CPU has tiles. `Plan::verify` keeps them out of kernels.
         Children::TilesComputed { .. } | Children::TilesLinked { .. } => at,
     }
 }
 
-/// The address of the child that the node at `at` names.
+/// Returns the address of the child that the node at address `at` names.
 #[cube]
 fn named(cx: &Context, place: &NodePlace, at: u32, meta: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];

@@ -1,4 +1,4 @@
-//! Sums in the order of the trees, from the slots that a plan's kernel has found.
+//! Sums in the order of the trees, from the leaf slots that a plan's kernel has found.
 
 use cubecl::{client::Client, prelude::*};
 use fangorn_ir::{Combine, EpiloguePlan, Transform};
@@ -11,29 +11,30 @@ use super::{
     epilogue_steps::EpilogueInputs,
 };
 
-/// How sums in the order of the trees are made.
+/// The way to add leaf values in the order of the trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Order {
-    /// Sums a row.
+    /// Number of sums of a row.
     pub outputs: u32,
-    /// Whether a leaf holds a value for each output; otherwise each tree has one output.
+    /// Whether a leaf holds a value for each output. Otherwise each tree has one output.
     pub vector_leaves: bool,
-    /// Whether each addition is rounded to `f32`; otherwise to a double, and the margin to `f32` once.
+    /// Whether each addition is rounded to `f32`. Otherwise additions are rounded to a double, and the margin
+    /// once to `f32`.
     pub single: bool,
 }
 
-/// What is added up. Leaves and base scores are doubles, the lower word first.
+/// The numbers that the kernel adds up. Leaf values and base scores are doubles, the lower word first.
 #[derive(CubeType, CubeLaunch)]
 pub struct Addends {
-    /// Leaf values by slot.
+    /// Leaf values by leaf slot.
     pub leaves: Box<[u32]>,
-    /// Base scores.
+    /// Base scores by output.
     pub base: Box<[u32]>,
-    /// Each tree's output.
+    /// The output of each tree.
     pub targets: Box<[u32]>,
 }
 
-/// One unit a sum: the base score, then a leaf of each tree.
+/// Adds up one sum in each unit: the base score, then a leaf value of each tree.
 #[cube(launch_unchecked)]
 pub fn add_in_order(
     slots: &[u32],
@@ -78,24 +79,25 @@ pub fn add_in_order(
     }
 }
 
-/// What sums in the order of the trees are made of: doubles as two words, the lower first.
+/// The numbers that are added in the order of the trees. They are doubles as two words, the lower word first.
 #[derive(Clone, Debug)]
 pub struct Leaves {
-    /// Leaf values by slot.
+    /// Leaf values by leaf slot.
     pub values: Buffer,
-    /// Base scores.
+    /// Base scores by output.
     pub base: Buffer,
-    /// Each tree's output; of no meaning where leaves are vectors.
+    /// The output of each tree. It is not read if a leaf holds a value for each output.
     pub targets: Buffer,
-    /// How they are added.
+    /// The way to add them.
     pub order: Order,
     /// Number of trees.
     pub trees: u32,
-    /// What margins are multiplied with before a transform.
+    /// Factor of margins before the transform.
     pub scale: f32,
 }
 
-/// Writes margins, or values, of `rows` rows whose `slots` were found, trees in the producer's order, and what follows them.
+/// Writes what the epilogue makes of the margins of `rows` rows into `out`, or of their values if there is a
+/// `transform`. `slots` holds the leaf slots that these rows reached, in the producer's tree order.
 pub fn margins_in_order(
     client: &Client,
     leaves: &Leaves,
@@ -109,7 +111,9 @@ pub fn margins_in_order(
     let ends = transform.is_some() || !then.epilogue.is_empty();
     let margins = if ends { Buffer::of_words(client, len) } else { out.clone() };
     let (count, dim) = flat(client, len as u32);
-    // SAFETY: there are slots of all rows and trees, and every slot has its leaf.
+    // SAFETY: each unit checks that its row exists. The caller upholds that `slots` has a slot of each of
+    // `rows` rows and each tree, that `leaves` has a leaf value for each slot, and that `out` has room for
+    // the results.
     unsafe {
         let addends = AddendsLaunch::new(leaves.values.arg(), leaves.base.arg(), leaves.targets.arg());
         add_in_order::launch_unchecked(
@@ -148,11 +152,11 @@ pub fn margins_in_order(
     launch_epilogue(client, what, &sums, then.inputs, out);
 }
 
-/// What follows margins, and what it reads.
+/// An epilogue and its inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct EpilogueArgs<'a> {
-    /// The steps.
+    /// The steps and the result's type.
     pub epilogue: &'a EpiloguePlan,
-    /// What they read.
+    /// What the steps read.
     pub inputs: &'a EpilogueInputs,
 }

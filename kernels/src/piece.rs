@@ -1,4 +1,5 @@
-//! The launches of a plan over rows that fit one: sums and copies filled, the kernel, copies added up, the last stage.
+//! The launches of a plan over rows that fit one: fill sums and copies, run the kernel, add up copies,
+//! compute the epilogue.
 
 use cubecl::prelude::*;
 use fangorn_ir::{
@@ -18,32 +19,32 @@ use super::{
     reduce::{CopySpanLaunch, fill_out, fill_partial, reduce_copies},
 };
 
-/// Copies of sums in global memory.
+/// The copies of sums of one partial buffer, in global memory.
 struct Copies {
-    /// The first copy's first value.
+    /// Index of the first copy's first word.
     at: u32,
-    /// How many there are.
+    /// Number of copies.
     count: u32,
 }
 
-/// Rows of one launch, and what it takes to walk them.
+/// The rows of one launch, and the buffers it takes to walk them.
 pub(crate) struct RowPiece<'a> {
     job: Job<'a>,
     rows: &'a Rows,
-    /// Sums: the result itself, or what a last launch reads.
+    /// The sums: the result itself, or the input of an epilogue in a launch of its own.
     sums: Buffer,
-    /// What a last launch does and where it writes, where there is one.
+    /// The epilogue that needs a launch of its own, and the buffer it writes, if there is one.
     last: Option<(EpilogueStage, &'a Buffer)>,
-    /// Memory of all copies of sums.
+    /// The memory of all copies of sums.
     partial: Buffer,
-    /// Where those of each of the plan's buffers lie in it.
+    /// The copies of each of the plan's partial buffers in `partial`.
     copies: Vec<Copies>,
     cubes: [u32; 3],
     at: Extents,
 }
 
 impl<'a> RowPiece<'a> {
-    /// At least one row, and room for what is written.
+    /// Allocates the sums and their copies. `rows` has at least one row, and `out` has room for the results.
     pub(crate) fn new(job: Job<'a>, rows: &'a Rows, out: &'a Buffer) -> Self {
         let plan = job.plan;
         let at = Extents { batch: rows.batch, trees: job.model.trees, threads: 1 };
@@ -66,7 +67,7 @@ impl<'a> RowPiece<'a> {
         Self { job, rows, sums, last, partial, copies, cubes, at }
     }
 
-    /// All its launches.
+    /// Makes all launches of the piece.
     pub(crate) fn run(self, epilogue: &EpilogueInputs, recorded: Option<RecordedInputs>) {
         self.fill();
         self.walk(epilogue, recorded);
@@ -74,23 +75,24 @@ impl<'a> RowPiece<'a> {
         self.finish(left, epilogue);
     }
 
-    /// Sums of these rows.
+    /// Returns the number of words of the sums of these rows.
     fn row_sums(&self) -> u32 {
         self.rows.batch * self.job.plan.sum_words()
     }
 
-    /// Where the sum of no leaves stands in the model.
+    /// Returns the index of the sum of no leaves in the model's words.
     fn nothing_at(&self) -> u32 {
         self.job.model.base_at + self.job.plan.sum_words()
     }
 
-    /// Gives copies and sums that are added to their start.
+    /// Sets copies, and sums that are added to, to their initial value.
     fn fill(&self) {
         let Job { client, plan, model, .. } = self.job;
         if !self.copies.is_empty() {
             let copies = self.partial.len as u32;
             let (count, dim) = flat(client, copies);
-            // SAFETY: the buffer was made for this many values, the model's words hold the sum of no leaves.
+            // SAFETY: `RowPiece::new` made `partial` with `copies` words. The encoder of the model put the
+            // sum of no leaves at `nothing_at`.
             unsafe {
                 let (words, partial) = (model.words.arg(), self.partial.arg());
                 fill_partial::launch_unchecked(client, count, dim, words, partial, self.nothing_at(), copies);
@@ -98,7 +100,9 @@ impl<'a> RowPiece<'a> {
         }
         if plan.emit.sums() && !plan.facts().sums_once {
             let (count, dim) = flat(client, self.row_sums());
-            // SAFETY: the model's base scores and the output's rows are in range.
+            // SAFETY: the encoder of the model put `each` words of base scores, and then the sum of no
+            // leaves, at `base_at`. `sums` has `all` words: `RowPiece::new` made it, or it is the result, for
+            // whose size the caller of `Job::run` is responsible.
             unsafe {
                 let (words, sums) = (model.words.arg(), self.sums.arg());
                 let (base_at, each, all) = (model.base_at, plan.sum_words(), self.row_sums());
@@ -108,7 +112,7 @@ impl<'a> RowPiece<'a> {
         }
     }
 
-    /// The plan's kernel.
+    /// Launches the plan's kernel.
     fn walk(&self, epilogue: &EpilogueInputs, recorded: Option<RecordedInputs>) {
         let Job { client, plan, model, leaves } = self.job;
         let rows = self.rows;
@@ -128,14 +132,17 @@ impl<'a> RowPiece<'a> {
             plan.sizes.iter().map(|s| s.resolve(self.at)).collect(),
             self.copies.iter().map(|copies| copies.at).collect(),
         );
-        // Sums that are added to atomically are bound as atomics, and nowhere else.
+        // Sums that are added to atomically are bound as atomics only.
         let atomic = plan.emit.sums() && plan.facts().is_atomic;
         let fixed = plan.combine == Combine::Fixed;
-        // SAFETY: loops are bounded by the rows and trees, walks by the layout (checked when it was packed). Buffers of sums
-        // were made for them; the result and what the tail reads are as large as `Job::run` asks.
+        // SAFETY: loops end at the number of rows and trees. `Packed::verify` followed every path when the
+        // layout was packed, so walks stay inside the nodes. `RowPiece::new` made the buffers of sums and
+        // copies for these rows. The caller of `Job::run` or `Job::run_recorded` upholds that rows and leaf
+        // values lie in their buffers, and that the result and the epilogue's tensors are as large as the
+        // plan writes and reads.
         unsafe {
             let (values, beside) = match &self.last {
-                // The tail is the last launch's.
+                // The epilogue has a launch of its own.
                 Some(_) => {
                     written(client, &EpiloguePlan::default(), &EpilogueInputs::default(), None, &self.sums)
                 }
@@ -166,7 +173,8 @@ impl<'a> RowPiece<'a> {
         }
     }
 
-    /// Adds copies up. Returns those of the last buffer where the last launch adds them up itself, otherwise none.
+    /// Adds copies up. If the launch of the epilogue can add up the copies of the last buffer itself, returns
+    /// those copies, otherwise no copies.
     fn reduce(&self) -> Copies {
         let Job { client, plan, model, .. } = self.job;
         let len = self.row_sums();
@@ -181,7 +189,9 @@ impl<'a> RowPiece<'a> {
                 Adders::Unit | Adders::Plane => flat(client, len),
             };
             let span = CopySpanLaunch::new(self.nothing_at(), at, copies, len);
-            // SAFETY: the partial buffer was made for these copies.
+            // SAFETY: `RowPiece::new` made `partial` for these copies and `sums` for these rows. If `sums` is
+            // the result, the caller of `Job::run` upholds its size. The encoder of the model put the sum of
+            // no leaves at `nothing_at`.
             unsafe {
                 let (words, partial, sums) = (model.words.arg(), self.partial.arg(), self.sums.arg());
                 reduce_copies::launch_unchecked(
@@ -201,7 +211,7 @@ impl<'a> RowPiece<'a> {
         Copies { at: 0, count: 0 }
     }
 
-    /// The last launch, where there is one.
+    /// Launches the epilogue if it needs a launch of its own.
     fn finish(self, left: Copies, epilogue: &EpilogueInputs) {
         let Job { client, plan, model, .. } = self.job;
         let Some((what, out)) = self.last else { return };
@@ -219,13 +229,13 @@ impl<'a> RowPiece<'a> {
     }
 }
 
-/// Whether sums that are added to begin at the base score, not at that of no leaves.
+/// Whether sums that are added to begin at the base score. Otherwise they begin at the sum of no leaves.
 fn begins_at_base(combine: Combine) -> bool {
     matches!(combine, Combine::Sum | Combine::Fixed)
 }
 
-/// What a last launch does: sums that began as those of no leaves, whole numbers, and values that need more than their own
-/// sum take one.
+/// Returns the epilogue that needs a launch of its own, if there is one. There is one for sums that began at
+/// the sum of no leaves, for whole numbers, and where the plan says [`EpiloguePlace::Launch`].
 fn epilogue_stage(job: &Job<'_>) -> Option<EpilogueStage> {
     let plan = job.plan;
     let Facts { sums_once, place, .. } = plan.facts();
@@ -241,8 +251,8 @@ fn epilogue_stage(job: &Job<'_>) -> Option<EpilogueStage> {
     })
 }
 
-/// Who adds up `copies` global copies of `sums` sums: a unit each where there are sums enough, a cube each where
-/// there are few sums of many copies.
+/// Returns who adds up `copies` global copies of `sums` sums: one unit for each sum if there are enough sums,
+/// and one cube for each sum if there are few sums of many copies.
 pub fn adders(copies: u32, sums: u32) -> Adders {
     if copies >= 32 && sums < copies { Adders::Cube } else { Adders::Unit }
 }

@@ -1,4 +1,4 @@
-//! Rows as ranks: a launch before the walks'.
+//! Turns rows into ranks, in a launch before the walks or while rows are cached.
 
 use cubecl::{client::Client, prelude::*};
 
@@ -9,27 +9,28 @@ use super::{
 };
 use fangorn_ir::RowType;
 
-/// Words of a rank column's record: the feature, where its keys or its question begin, how many keys, and a node's flags
-/// ([`QUESTION`](super::QUESTION), [`NAMED_RIGHT`](super::NAMED_RIGHT), [`MISSING_LEFT`](super::MISSING_LEFT)).
+/// Number of words of a rank column's record: the feature, the index where its keys or its question begin,
+/// the number of keys, and a node's flags ([`QUESTION`](super::QUESTION),
+/// [`NAMED_RIGHT`](super::NAMED_RIGHT), [`MISSING_LEFT`](super::MISSING_LEFT)).
 pub const COLUMN_WORDS: u32 = 4;
 
-/// Where rows' values lie.
+/// The place of rows' values in a buffer.
 #[derive(CubeType, CubeLaunch)]
 pub struct RowSpan {
-    /// Rows.
+    /// Number of rows.
     pub batch: u32,
-    /// From row to row, in values.
+    /// Distance between two rows, in values.
     pub row_stride: u32,
-    /// From column to column, in values.
+    /// Distance between two columns, in values.
     pub column_stride: u32,
-    /// The first value, in values.
+    /// Index of the first value.
     pub offset: u32,
 }
 
-/// One unit a word of ranks, rows one after the other, each from a word's beginning on.
+/// Computes one word of ranks in each unit. Rows follow one another, and each begins at a word.
 ///
-/// A column's keys are ascending; where missing values go left each is one more, and so is the key of the value that is
-/// looked up. That of a missing one is the largest word, which wraps to 0.
+/// A column's keys ascend. If missing values go left, each key of the column is one larger, and so is the key
+/// of the value that is looked up. The key of a missing value is the largest word, so it wraps to 0.
 #[cube(launch_unchecked)]
 pub fn rank_rows(
     rows: &[u32],
@@ -62,7 +63,8 @@ pub fn rank_rows(
     }
 }
 
-/// The rank of a value in the column whose record is given, with tables that begin at `tables_at`.
+/// Returns the rank of the value with this key in the column that has its record at `record`. The tables
+/// begin at index `tables_at` of `tables`.
 #[cube]
 pub fn rank(tables: &[u32], tables_at: u32, record: u32, key: u32) -> u32 {
     let at = tables_at + tables[(record + 1u32) as usize];
@@ -73,7 +75,7 @@ pub fn rank(tables: &[u32], tables_at: u32, record: u32, key: u32) -> u32 {
         found = node::question_right(tables, at, key, flags);
     } else if count != 0u32 {
         let key = key + (flags >> 31u32);
-        // By halves, from the largest power of two that is no more than there are.
+        // A binary search, with steps from the largest power of two that is at most `count` down to 1.
         let mut step = 0x8000_0000u32 >> count.leading_zeros();
         while step > 0u32 {
             let probe = found + step;
@@ -86,34 +88,37 @@ pub fn rank(tables: &[u32], tables_at: u32, record: u32, key: u32) -> u32 {
     found
 }
 
-/// What makes rows ranks on a device: a record of [`COLUMN_WORDS`] a column, then keys and questions.
+/// The tables that turn values into ranks on a device: a record of [`COLUMN_WORDS`] words for each column,
+/// then keys and questions.
 #[derive(Clone, Debug)]
 pub struct RankTables {
-    /// The words.
+    /// The words of the tables.
     pub words: Buffer,
-    /// Rank columns.
+    /// Number of rank columns.
     pub columns: u32,
-    /// The type of the rows that are ranked.
+    /// The type of the values before.
     pub from: RowType,
     /// The type of the ranks.
     pub to: RowType,
 }
 
 impl RankTables {
-    /// Words of a ranked row.
+    /// Returns the number of words of a row of ranks.
     pub fn row_words(&self) -> u32 {
         self.columns.div_ceil(self.to.per_word())
     }
 }
 
-/// Ranks rows, one launch: a batch of at least one row, few enough that the ranks fit a binding.
+/// Turns rows into ranks in one launch. There must be at least one row, and few enough that the ranks fit a
+/// binding.
 pub fn rank_batch(client: &Client, tables: &RankTables, rows: &Rows) -> Rows {
     let len = rows.batch as usize * tables.row_words() as usize;
     let ranked = Buffer::of_words(client, len);
     let (count, dim) = flat(client, len as u32);
     let span = RowSpanLaunch::new(rows.batch, rows.row_stride, rows.column_stride, rows.offset);
-    // SAFETY: features are columns of the rows, keys and questions lie in the tables, and there is a word for each unit
-    // that has a row.
+    // SAFETY: each unit checks that its row exists. `ranked` is made here with a word for each unit that has
+    // a row. The encoder of the tables upholds that keys and questions lie in them. The caller upholds that
+    // each feature is a column of the rows.
     unsafe {
         let (words, into, columns) = (rows.words.arg(), ranked.arg(), tables.columns);
         let tables_words = tables.words.arg();

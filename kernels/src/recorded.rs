@@ -1,4 +1,5 @@
-//! Elementwise operations that burn's fusion recorded behind a forest, taken where its sums are written.
+//! Elementwise operations that burn's fusion recorded behind a forest. The kernel runs them where it writes
+//! each sum.
 
 use burn_cubecl_fusion::engine::codegen::{
     ir::{FuseArg, FuseBlockConfig, GlobalArgs, GlobalArgsLaunch},
@@ -8,31 +9,31 @@ use cubecl::prelude::*;
 
 use super::epilogue_steps::EpilogueOperands;
 
-/// What the operations read and write, and which they are.
+/// The recorded operations, with what they read and write.
 #[derive(CubeType, CubeLaunch)]
 pub struct RecordedOps {
-    /// Tensors and numbers that they read.
+    /// Tensors and numbers that the operations read.
     pub inputs: GlobalArgs,
-    /// Tensors that they write.
+    /// Tensors that the operations write.
     pub outputs: GlobalArgs,
     /// The operations.
     #[cube(comptime)]
     pub config: FuseBlockConfig,
-    /// The forest's value among what they read.
+    /// The operand of the operations that is the forest's value.
     #[cube(comptime)]
     pub value: FuseArg,
 }
 
-/// What a call hands to the operations.
+/// The recorded operations as a call hands them over.
 #[derive(Debug)]
 pub struct RecordedInputs {
-    /// Tensors and numbers that they read.
+    /// Tensors and numbers that the operations read.
     pub inputs: GlobalArgsLaunch,
-    /// Tensors that they write.
+    /// Tensors that the operations write.
     pub outputs: GlobalArgsLaunch,
     /// The operations.
     pub config: FuseBlockConfig,
-    /// The forest's value among what they read.
+    /// The operand of the operations that is the forest's value.
     pub value: FuseArg,
 }
 
@@ -42,7 +43,7 @@ impl RecordedInputs {
     }
 }
 
-/// Takes the operations on the value at a place of the result, and writes what they come to.
+/// Runs the operations on the forest's value at index `at` of the result, and writes their outputs there.
 #[cube]
 pub fn write(beside: &mut EpilogueOperands, at: u32, value: f32) {
     let recorded = beside.recorded.index_mut(0);

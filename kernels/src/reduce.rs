@@ -1,11 +1,12 @@
-//! The launches round a plan's kernel: sums filled with their start, and global copies added up.
+//! Kernels of the launches round a plan's kernel: they fill sums and copies, and add up copies in global
+//! memory.
 
 use cubecl::prelude::*;
 
 use super::memory::combine;
 use fangorn_ir::{Combine, cube::Adders};
 
-/// `out[row][word] = base[word]`, or every sum that of no leaves.
+/// Writes `out[row][word] = base[word]`, or the sum of no leaves into every word unless `base`.
 #[cube(launch_unchecked)]
 pub fn fill_out(model: &[u32], out: &mut [u32], base_at: u32, words: u32, len: u32, #[comptime] base: bool) {
     let i = ABSOLUTE_POS as u32;
@@ -15,7 +16,7 @@ pub fn fill_out(model: &[u32], out: &mut [u32], base_at: u32, words: u32, len: u
     }
 }
 
-/// Every private copy as the sum of no leaves, which stands in the model.
+/// Writes the sum of no leaves, which stands in the model, into every private copy.
 #[cube(launch_unchecked)]
 pub fn fill_partial(model: &[u32], buffer: &mut [u32], nothing_at: u32, len: u32) {
     let i = ABSOLUTE_POS as u32;
@@ -24,21 +25,22 @@ pub fn fill_partial(model: &[u32], buffer: &mut [u32], nothing_at: u32, len: u32
     }
 }
 
-/// Copies of sums in a buffer.
+/// The copies of sums of one partial buffer.
 #[derive(CubeType, CubeLaunch)]
 pub struct CopySpan {
-    /// Where the sum of no leaves stands in the model.
+    /// Index of the sum of no leaves in the model's words.
     pub nothing_at: u32,
-    /// The first copy's first value.
+    /// Index of the first copy's first word.
     pub at: u32,
-    /// Copies.
+    /// Number of copies.
     pub copies: u32,
-    /// Values of a copy.
+    /// Number of words of a copy.
     pub len: u32,
 }
 
-/// `reduceDimension` over all global copies: `out[i] += Σ over copies of partial[at + copy x len + i]`, by a unit
-/// each, or by a cube of `units` each where there are fewer sums than copies; `units` is a power of two.
+/// `reduceDimension` over all global copies: `out[i] += Σ over copies of partial[at + copy x len + i]`. One
+/// unit adds up each sum, or one cube of `units` units if there are fewer sums than copies. `units` is a
+/// power of two.
 #[cube(launch_unchecked)]
 pub fn reduce_copies(
     model: &[u32],

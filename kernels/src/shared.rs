@@ -1,10 +1,11 @@
-//! What a cube's units do together: caches, and sums in shared memory.
+//! Work that a cube's units do together: caches, and sums in shared memory.
 
-// `#[cube]` unrolls index loops over comptime vectors, and takes neither slices nor iterators there.
+// `#[cube]` unrolls only loops over an index of comptime vectors, and takes neither slices nor iterators
+// there.
 #![allow(clippy::needless_range_loop, clippy::ptr_arg)]
-// A comptime condition is not joined to one of the kernel.
+// An `if` on a comptime condition and an `if` of the kernel can't be merged.
 #![allow(clippy::collapsible_if)]
-// What `#[cube]` makes of a recursive call.
+// `#[cube]` expands a recursive call with a qualified path.
 #![allow(unused_qualifications)]
 
 use cubecl::prelude::*;
@@ -22,16 +23,18 @@ use fangorn_ir::{
     cube::{Adders, Sum},
 };
 
-/// Values of a patch of rows that units side by side load, …
+/// Number of values of a patch, a rectangle of some rows and columns that adjacent units load together.
 const PATCH: u32 = 32;
-/// … and its rows, where there are so many: a line of memory holds as many columns as are left.
+/// Number of rows of a patch, if the window has as many. The patch then has eight columns of each row, which
+/// lie together in memory.
 const PATCH_ROWS: u32 = 4;
 
-/// `cacheRows`: the cube's units load the window's values side by side, as keys.
+/// `cacheRows`: the cube's units load the window's values, as keys. Adjacent units load adjacent values.
 #[cube]
 pub fn cache_rows(cx: &mut Context, state: &State, #[comptime] count: u32) {
     let plan = comptime![cx.plan.clone()];
-    // Units side by side load a patch of the rows: values that lie together, yet few of one column's bank.
+    // Adjacent units load a patch of the rows. Its values lie together in global memory, yet few of them are
+    // in one column, so that few go to one bank of the cache.
     let height = comptime![count.clamp(1, PATCH_ROWS).next_power_of_two().min(PATCH_ROWS)];
     let width = comptime![PATCH / height];
     let across = comptime![plan.own.features.div_ceil(width).max(1)];
@@ -44,7 +47,7 @@ pub fn cache_rows(cx: &mut Context, state: &State, #[comptime] count: u32) {
         let r = (patch / across) * height + place / width;
         let c = (patch % across) * width + place % width;
         let row = state.window + r;
-        // In integers: `&&` is a branch.
+        // This is done in integers because `&&` would be a branch.
         let outside = select(r < count, 0u32, 1u32)
             | select(c < plan.own.features, 0u32, 1u32)
             | select(row < cx.call.batch, 0u32, 1u32);
@@ -69,7 +72,8 @@ pub fn cache_rows(cx: &mut Context, state: &State, #[comptime] count: u32) {
     sync_cube();
 }
 
-/// The group of trees that has a list of columns of its own.
+/// Returns the number of the tree's group, each of which has a list of columns of its own. It is 0 without
+/// groups.
 #[cube]
 fn group_of(tree: u32, #[comptime] plan: &PlanRef) -> u32 {
     match comptime![plan.own.column_group] {
@@ -78,19 +82,20 @@ fn group_of(tree: u32, #[comptime] plan: &PlanRef) -> u32 {
     }
 }
 
-/// Where the nodes of the window from `tree` on lie.
+/// Returns the window of the tree cache that begins at `tree`.
 #[cube]
 pub fn place(cx: &Context, tree: u32) -> NodePlace {
     let plan = comptime![cx.plan.clone()];
     if comptime![plan.children == Children::Interleaved] {
-        // Addresses in the cache are its own.
+        // The cache has addresses of its own.
         NodePlace { from: 0u32.runtime(), tree }
     } else {
         NodePlace { from: cx.buffers.model[(cx.call.trees_at + tree * TREE_WORDS) as usize], tree }
     }
 }
 
-/// The address in the whole forest of a node that a walk has come to.
+/// Returns the address, in the whole forest, of the node at address `at` of a walk. The two differ if the
+/// nodes of trees are interleaved and cached.
 #[cube]
 pub fn address(cx: &Context, place: &NodePlace, at: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];
@@ -102,7 +107,7 @@ pub fn address(cx: &Context, place: &NodePlace, at: u32, #[comptime] cached: boo
     }
 }
 
-/// `cacheTrees`: the cube's units load the window's nodes side by side.
+/// `cacheTrees`: the cube's units load the window's nodes. Adjacent units load adjacent words.
 #[cube]
 pub fn cache_trees(cx: &mut Context, state: &State) {
     let plan = comptime![cx.plan.clone()];
@@ -111,7 +116,8 @@ pub fn cache_trees(cx: &mut Context, state: &State) {
     let words = comptime![plan.own.node.words];
     sync_cube();
     if comptime![plan.children == Children::Interleaved] {
-        // As many nodes of each tree as a tree has, which the record after the last one's says.
+        // All trees have the same number of nodes. The record behind the last tree's holds the number of
+        // nodes in all.
         let levels =
             cx.buffers.model[(cx.call.trees_at + cx.call.trees * TREE_WORDS) as usize] / cx.call.trees;
         let mut i = UNIT_POS;
@@ -140,7 +146,7 @@ pub fn cache_trees(cx: &mut Context, state: &State) {
     sync_cube();
 }
 
-/// This unit's copy of the shared sums.
+/// Returns the index of this unit's copy of the shared sums.
 #[cube]
 pub fn my_copy(#[comptime] plan: &PlanRef) -> u32 {
     let axes = comptime![plan.own.shared_sums.as_ref().map_or(Vec::new(), |s| s.axes.clone())];
@@ -153,14 +159,14 @@ pub fn my_copy(#[comptime] plan: &PlanRef) -> u32 {
     copy
 }
 
-/// Where a sum lies.
+/// Returns the index of a word of a row's sums in shared memory.
 #[cube]
 pub fn sum_at(copy: u32, row: u32, word: u32, #[comptime] plan: &PlanRef) -> u32 {
     let rows = comptime![plan.own.shared_sums.as_ref().map_or(1, |s| s.rows)];
     (copy * rows + row) * comptime![plan.sum_words()] + word
 }
 
-/// Every sum as that of no leaves.
+/// Sets every shared sum to the sum of no leaves, then waits at a barrier.
 #[cube]
 pub fn clear(cx: &mut Context) {
     let plan = comptime![cx.plan.clone()];
@@ -173,7 +179,7 @@ pub fn clear(cx: &mut Context) {
     sync_cube();
 }
 
-/// Adds up the copies of each row's sums.
+/// Adds up the copies of each row's shared sums into `into`, between barriers.
 #[cube]
 pub fn reduce(
     cx: &mut Context,
@@ -195,7 +201,8 @@ pub fn reduce(
     sync_cube();
 }
 
-/// The copies, halved until one is left: all units of the cube at each sum (the reduction draft, section 4.1.2).
+/// Halves the number of copies until one is left, with all units of the cube at work (the reduction draft,
+/// section 4.1.2).
 #[cube]
 fn halve(cx: &mut Context) {
     let plan = comptime![cx.plan.clone()];
@@ -221,16 +228,16 @@ fn halve(cx: &mut Context) {
     }
 }
 
-/// Who adds up a row's copies: units that share one sum, and the place among them.
+/// A team: units that add up a row's copies together. It is this unit's view of its team.
 #[derive(CubeType, Clone)]
 struct Team {
-    /// Which team this unit is of.
+    /// Index of the team.
     index: u32,
-    /// How many teams there are.
+    /// Number of teams of the cube.
     count: u32,
-    /// The unit's place in its team.
+    /// Index of the unit in its team.
     lane: u32,
-    /// Units of a team.
+    /// Number of units of a team.
     lanes: u32,
 }
 
@@ -248,8 +255,8 @@ fn team(#[comptime] by: Adders) -> Team {
     }
 }
 
-/// The rows of a chain from its loop `depth` on. The first loop is shared out over the teams; a chain without loops is
-/// one row, whose sums' words are.
+/// Adds up the sums of the rows of a chain, from its loop `depth` on. The teams share out the iterations of
+/// the first loop. A chain without loops is one row: the teams then share out the words of its sums.
 #[cube]
 fn reduce_rows(
     cx: &mut Context,
@@ -337,14 +344,15 @@ fn reduce_rows(
     }
 }
 
-/// The state inside an iteration over rows whose register may lie past the loops entered.
+/// Returns the state inside an iteration over rows. The loop's register may be past those of the loops
+/// entered.
 #[cube]
 fn enter_at(state: &State, offset: u32, #[comptime] register: u32) -> State {
     let mut offsets = state.offsets.clone();
     let missing = comptime![(register as usize + 1).saturating_sub(state.offsets.len())];
     #[unroll]
     for _ in 0..missing {
-        // Loops over trees in between: no limit of a row loop reads their registers.
+        // Registers in between belong to loops over trees, which no limit of a row loop reads.
         offsets.push(offset);
     }
     State {

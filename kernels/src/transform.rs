@@ -1,9 +1,9 @@
-//! What becomes of one margin.
+//! Transforms of a single margin.
 
 use cubecl::prelude::*;
 use fangorn_ir::Transform;
 
-/// The transform of one margin on its own; those of a whole row leave it as it is.
+/// Transforms one margin by itself. A transform that is not elementwise leaves the margin as it is.
 #[cube]
 pub fn apply(m: f32, #[comptime] transform: Transform) -> f32 {
     match transform {
@@ -35,7 +35,7 @@ pub fn apply(m: f32, #[comptime] transform: Transform) -> f32 {
     }
 }
 
-/// The first of two values.
+/// Returns the first of the two values that a margin becomes.
 #[cube]
 pub fn first_of_pair(m: f32, #[comptime] transform: Transform) -> f32 {
     match transform {
@@ -45,7 +45,7 @@ pub fn first_of_pair(m: f32, #[comptime] transform: Transform) -> f32 {
     }
 }
 
-/// The second.
+/// Returns the second of the two values that a margin becomes.
 #[cube]
 pub fn second_of_pair(m: f32, #[comptime] transform: Transform) -> f32 {
     match transform {

@@ -1,6 +1,6 @@
-//! `walkDecisionTree`: a walk, or the walks of all lanes in step.
+//! `walkDecisionTree`: a walk, or the walks of all lanes, which take their steps together.
 
-// `#[cube]` unrolls index loops, and takes no iterators there.
+// `#[cube]` unrolls only loops over an index, and takes no iterators there.
 #![allow(clippy::needless_range_loop)]
 
 use cubecl::prelude::*;
@@ -14,7 +14,7 @@ use super::{
 };
 use fangorn_ir::{Children, Cube, Dim, Lanes, Remainder, Value, Walk};
 
-/// Where a walk starts: its root's address, and the constant of its tree's steps.
+/// The start of a walk: the root's address, and the constant of its tree's steps.
 #[derive(CubeType, Clone)]
 struct WalkStart {
     root: u32,
@@ -25,7 +25,7 @@ struct WalkStart {
 fn start(cx: &Context, place: &NodePlace, tree: u32, #[comptime] w: &Walk<Cube>) -> WalkStart {
     let plan = comptime![cx.plan.clone()];
     if comptime![w.own.cached_trees && plan.children == Children::Interleaved] {
-        // In the cache, as many trees are interleaved as its window has.
+        // The cache interleaves as many trees as its window has.
         let root = tree - place.tree;
         let window = comptime![plan.own.cached_trees.map_or(1, |c| c.trees)];
         WalkStart { root, constant: window.runtime() - root }
@@ -38,7 +38,7 @@ fn start(cx: &Context, place: &NodePlace, tree: u32, #[comptime] w: &Walk<Cube>)
     }
 }
 
-/// One walk, or all lanes.
+/// Walks one tree for one row, or all lanes, and handles the leaves.
 #[cube]
 pub fn walk(cx: &mut Context, state: &State, #[comptime] w: &Walk<Cube>) {
     match comptime![w.lanes.clone()] {
@@ -62,7 +62,7 @@ pub fn walk(cx: &mut Context, state: &State, #[comptime] w: &Walk<Cube>) {
     }
 }
 
-/// The last lane's offset, where that is a number.
+/// Returns the last lane's offset, if that is a constant.
 fn last_lane(lanes: &Lanes) -> Option<u32> {
     let (Value::Const(start), Value::Const(step)) = (lanes.range.start, lanes.range.step) else {
         return None;
@@ -76,7 +76,7 @@ fn walk_lanes(cx: &mut Context, state: &State, #[comptime] lanes: &Lanes, #[comp
         ends_of(&*cx, &state.offsets, comptime![&lanes.range.limits], comptime![last_lane(lanes)], lanes.dim);
     let first = value(&*cx, lanes.range.start);
     let step = value(&*cx, lanes.range.step);
-    // A partial group walks its first lane again in the lanes it has not, and drops what they find.
+    // A lane whose offset is out of range walks the first lane's row and tree again, and its leaf is dropped.
     if within(&ends, first) {
         let count = comptime![lanes.count as usize];
         let mut row_of = Sequence::<u32>::new();
@@ -107,7 +107,7 @@ fn walk_lanes(cx: &mut Context, state: &State, #[comptime] lanes: &Lanes, #[comp
             }
         }
         if comptime![w.rest == Remainder::Counted] {
-            // Lanes of shallower trees end before the others.
+            // Lanes of shallower trees end before the other lanes.
             #[unroll]
             for l in 0..count {
                 let (row, tree) = (row_of[l], tree_of[l]);
@@ -144,7 +144,7 @@ fn one_step(
     step_on(cx, state, row, constant, meta, at, w);
 }
 
-/// A step from a node whose flags have been read.
+/// Takes a step from a node whose flags have been read.
 #[cube]
 fn step_on(
     cx: &Context,
@@ -161,7 +161,7 @@ fn step_on(
     at.store(next);
 }
 
-/// As many steps as the table of trees has for this one, less those taken.
+/// Takes as many steps as the tree's depth in the table of trees, less those already taken.
 #[cube]
 fn counted(
     cx: &Context,
@@ -180,7 +180,7 @@ fn counted(
     }
 }
 
-/// Steps until the leaf: one load of a node's flags a step.
+/// Takes steps until the walk is at a leaf, with one load of a node's flags for each step.
 #[cube]
 fn until_leaf(
     cx: &Context,
@@ -197,7 +197,7 @@ fn until_leaf(
     }
 }
 
-/// The key of a row's value.
+/// Returns the key of a row's value in a column.
 #[cube]
 fn key(cx: &Context, window: u32, row: u32, column: u32, #[comptime] cached: bool) -> u32 {
     let plan = comptime![cx.plan.clone()];

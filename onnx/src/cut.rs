@@ -1,26 +1,29 @@
-//! What no tensor holds is taken off the end of a graph.
+//! Cuts off the end of a graph whatever no tensor holds: string outputs and `ZipMap`s.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::graph::{OutputKind, Node, named};
+use crate::graph::{Node, OutputKind, named};
 use crate::wire::{Field, fields, put, put_integer, text};
 
-/// An attribute, which no standard has, of a classifier whose label nobody takes.
+/// An attribute that marks a classifier whose label nobody takes. It is not part of the ONNX standard.
 pub(crate) const UNLABELLED: &str = "fangorn_unlabelled";
 
-/// Takes off a model what burn-onnx has no type for, and gives the path of what it is to read: a file of the same name in
-/// `folder`, or the model's own path where there is nothing to take off.
+/// Takes off a model what burn-onnx has no type for. Returns the path that burn-onnx is to read: a file of
+/// the same name in `folder`, or the model's own path where there is nothing to take off.
 ///
-/// - A `ZipMap` goes, and the scores that it would make maps of are the graph's output, under their own name.
-/// - Outputs that are strings go, labels above all. What is left are the scores: the largest of a row is its class.
-/// - Operators and initializers that only these need go with them, and labels that nobody takes any more are not computed.
+/// - A `ZipMap` is removed. The scores that it would turn into maps become an output of the graph, under
+///   their own name.
+/// - String outputs, above all labels, are removed. The scores remain: the largest score of a row is its
+///   class.
+/// - Operators and initializers that only removed outputs need are removed, too. A label that nobody takes
+///   any more is not computed.
 ///
 /// # Errors
-/// [`Error::Io`], and [`Error::Graph`] for a file that is no ONNX model, an operator that works on with the maps of a `ZipMap`,
-/// an output that is another sequence or map, a graph of which nothing would be left, and one to be cut whose tensors are
-/// in another file.
+/// [`Error::Io`] if a file can't be read or written. [`Error::Graph`] if the file is no ONNX model, an
+/// operator uses the maps of a `ZipMap`, an output is another sequence or map, nothing would be left of the
+/// graph, or a graph that has to be cut keeps tensors in another file.
 pub fn cut(model: &Path, folder: &Path) -> Result<String> {
     let io = |path: &Path| {
         let path = path.to_path_buf();
@@ -42,7 +45,7 @@ pub fn cut(model: &Path, folder: &Path) -> Result<String> {
     utf8(&path)
 }
 
-/// The model without what is taken off; `None` where nothing is.
+/// Returns the model after the cut, or `None` where there is nothing to take off.
 fn without(model: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let fields = fields(model)?;
     let Some(at) = fields.iter().position(|f| f.of(7).is_some()) else {
@@ -76,7 +79,7 @@ impl<'b> Graph<'b> {
         Ok(Self { fields, nodes })
     }
 
-    /// The graph's bytes after the cut.
+    /// Returns the graph's bytes after the cut.
     fn cut(&self) -> Result<Vec<u8>, String> {
         let maps = self.maps()?;
         let outputs = self.outputs(&maps)?;
@@ -102,7 +105,8 @@ impl<'b> Graph<'b> {
                     graph.extend_from_slice(field.whole);
                 }
             } else if let Some(value) = field.of(12) {
-                // Those that go are between those that stay.
+                // `outputs` has the outputs that stay, in their order. This field goes if it is not the next
+                // of them.
                 if let Some(output) = outputs.next_if(|o| std::ptr::eq(o.value, value)) {
                     put(&mut graph, 12, &output.renamed.map_or_else(|| value.to_vec(), |name| scores(&name)));
                 }
@@ -113,7 +117,7 @@ impl<'b> Graph<'b> {
         Ok(graph)
     }
 
-    /// The maps that a `ZipMap` gives, by name, and the scores that it takes.
+    /// Returns the name of each map that a `ZipMap` gives, with the name of the scores that it takes.
     fn maps(&self) -> Result<HashMap<&str, &str>, String> {
         let zipped = self.nodes.iter().filter(|n| n.is_ml("ZipMap"));
         let maps: HashMap<&str, &str> =
@@ -129,7 +133,7 @@ impl<'b> Graph<'b> {
         }
     }
 
-    /// The outputs that stay.
+    /// Returns the outputs that stay.
     fn outputs(&self, maps: &HashMap<&str, &str>) -> Result<Vec<Output<'b>>, String> {
         let values: Vec<&[u8]> = self.fields.iter().filter_map(|f| f.of(12)).collect();
         let mut names = values.iter().map(|v| named(v)).collect::<Result<HashSet<_>, _>>()?;
@@ -164,11 +168,12 @@ impl<'b> Graph<'b> {
         }
     }
 
-    /// Which operators stay, those that the outputs need or all of them, and all the names that these take.
+    /// Returns which operators stay, and the names of all values that the outputs and these operators take.
+    /// All operators stay if `all` is set, otherwise those that the outputs need.
     fn wanted(&self, outputs: &[Output<'_>], all: bool) -> (Vec<bool>, HashSet<String>) {
         let mut wanted: HashSet<String> = outputs.iter().map(|o| o.name.clone()).collect();
         let mut kept = vec![false; self.nodes.len()];
-        // Operators stand in their order: none takes what a later one gives.
+        // ONNX sorts operators: none takes a value that a later one gives.
         for (node, kept) in self.nodes.iter().zip(&mut kept).rev() {
             *kept = all || node.outputs.iter().any(|o| !o.is_empty() && wanted.contains(o));
             if *kept {
@@ -179,15 +184,15 @@ impl<'b> Graph<'b> {
     }
 }
 
-/// An output that stays.
+/// An output that stays after the cut.
 struct Output<'b> {
     value: &'b [u8],
     name: String,
-    /// The scores in place of the maps that it was.
+    /// The name of the scores, if the output was their maps.
     renamed: Option<String>,
 }
 
-/// An operator; a classifier whose label nobody takes says so.
+/// Returns an operator's bytes, with the mark [`UNLABELLED`] if it is a classifier whose label nobody takes.
 fn unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> Vec<u8> {
     let mut message = node.message.to_vec();
     if is_unlabelled(node, wanted) {
@@ -200,13 +205,14 @@ fn unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> Vec<u8> {
     message
 }
 
-/// Whether an operator is a classifier whose label nobody takes. An input or output that is left out has an empty name.
+/// Whether an operator is a classifier whose label nobody takes. A name is empty if the input or output is
+/// left out.
 fn is_unlabelled(node: &Node<'_>, wanted: &HashSet<String>) -> bool {
     let unused = |label: &String| label.is_empty() || !wanted.contains(label);
     node.is_ml("TreeEnsembleClassifier") && node.outputs.first().is_some_and(unused)
 }
 
-/// An initializer's name.
+/// Returns an initializer's name. Refuses an initializer in another file if the graph is `changed`.
 fn initializer(tensor: &[u8], changed: bool) -> Result<String, String> {
     let fields = fields(tensor)?;
     let name = fields.iter().find_map(|f| f.of(8)).map(text).unwrap_or_default();
@@ -219,7 +225,7 @@ fn initializer(tensor: &[u8], changed: bool) -> Result<String, String> {
     Ok(name)
 }
 
-/// An output of floats, a row of them for each row.
+/// Returns the description of an output of floats with two dimensions: one row of scores for each row.
 fn scores(name: &str) -> Vec<u8> {
     let (mut shape, mut tensor, mut kind, mut value) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     put(&mut shape, 1, b"");

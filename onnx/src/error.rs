@@ -1,11 +1,11 @@
-//! The crate's error: what is wrong, where, and what to do about it.
+//! The crate's error. A message says what is wrong, where, and what to do about it.
 
 use std::path::PathBuf;
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a file can't be cut.
+/// The reason why a file can't be cut.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,15 +14,15 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A graph that can't be cut: its message has the place, the cause and the remedy.
+    /// A graph that can't be cut.
     #[error("{}: {what}", path.display())]
     Graph {
         /// The file.
         path: PathBuf,
-        /// The place in it, the cause and the remedy.
+        /// The place in the file, the cause and the remedy.
         what: String,
     },
 }

@@ -1,10 +1,10 @@
-//! What of a graph says which operators feed which.
+//! Reads from a graph which operators feed which.
 
 use crate::wire::{Field, fields, text};
 
-/// The domain of the operators of machine learning.
+/// The domain of ONNX's machine-learning operators.
 pub(crate) const ML: &str = "ai.onnx.ml";
-/// Graphs inside graphs that are followed.
+/// The deepest nesting of graphs inside graphs that is followed.
 const DEEPEST: usize = 16;
 
 /// An operator of the graph.
@@ -13,7 +13,7 @@ pub(crate) struct Node<'b> {
     pub(crate) name: String,
     pub(crate) op: String,
     pub(crate) domain: String,
-    /// What it takes, by graphs inside it too.
+    /// The names of the values that the operator takes, and of those that graphs inside it take.
     pub(crate) inputs: Vec<String>,
     pub(crate) outputs: Vec<String>,
 }
@@ -45,7 +45,7 @@ impl<'b> Node<'b> {
         self.domain == ML && self.op == op
     }
 
-    /// The operator and its name, for a message.
+    /// Returns the operator's type and name, for a message.
     pub(crate) fn named(&self) -> String {
         match self.name.is_empty() {
             true => self.op.clone(),
@@ -54,8 +54,8 @@ impl<'b> Node<'b> {
     }
 }
 
-/// Adds the names that the graphs of an attribute take or give on: one that is their own is a name too many, which only
-/// keeps an operator.
+/// Adds the names of the values that the graphs of an attribute take or return. A value that such a graph
+/// makes itself is one name too many, which at worst keeps an operator.
 fn inner(attribute: &[u8], depth: usize, names: &mut Vec<String>) -> Result<(), String> {
     for graph in fields(attribute)?.iter().filter_map(|f| f.of(6).or(f.of(11))) {
         if depth == DEEPEST {
@@ -74,17 +74,17 @@ fn inner(attribute: &[u8], depth: usize, names: &mut Vec<String>) -> Result<(), 
     Ok(())
 }
 
-/// The name of an input or output of a graph.
+/// Returns the name of an input or output of a graph.
 pub(crate) fn named(value: &[u8]) -> Result<String, String> {
     Ok(fields(value)?.iter().find_map(|f| f.of(1)).map(text).unwrap_or_default())
 }
 
-/// What an output of a graph holds.
+/// The kind of an output of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputKind {
     Numbers,
     Strings,
-    /// A sequence, a map, an optional.
+    /// A sequence, a map or an optional value.
     Other,
 }
 

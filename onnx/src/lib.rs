@@ -1,14 +1,15 @@
-//! ONNX files that hold networks and trees: [`burn_onnx`] makes burn code of the network, and this crate gives it
-//! [`fangorn_graphs::forest::ForestModule`]s for the trees.
+//! ONNX files that hold networks and trees. [`burn_onnx`] makes burn code of the network, and this crate
+//! gives it [`fangorn_graphs::forest::ForestModule`]s for the trees.
 //!
-//! [`register`] has a [`ModelGen`] know `TreeEnsembleClassifier` and `TreeEnsembleRegressor` of `ai.onnx.ml`, versions 1 to 5,
-//! and `TreeEnsemble` of version 5. In the generated code each of them is a field of the model's: a module like any other, whose
-//! leaf values are trained, saved and loaded with the network's weights. Its forest is in the `.bpk` file beside the code, so
-//! every `LoadStrategy` has it. The crate that includes the code depends on `fangorn-graphs`, besides `burn` and
-//! `burn-store`.
+//! [`register`] teaches a [`ModelGen`] the operators `TreeEnsembleClassifier` and `TreeEnsembleRegressor` of
+//! `ai.onnx.ml`, versions 1 to 5, and `TreeEnsemble` of version 5. In the generated code each of them is a
+//! field of the model: a module like any other, whose leaf values are trained, saved and loaded with the
+//! network's weights. Its forest is in the `.bpk` file beside the code, so every `LoadStrategy` has it. The
+//! crate that includes the code depends on `fangorn-graphs`, besides `burn` and `burn-store`.
 //!
-//! Converters end a classifier with what no tensor holds: labels that are strings, and a `ZipMap`. [`cut`] takes
-//! both off before burn-onnx sees the file. A build script does the two one after the other:
+//! Converters end a classifier with values that no tensor holds: labels that are strings, and a `ZipMap`.
+//! [`cut`] takes both off before burn-onnx reads the file. A build script calls first `cut` and then
+//! burn-onnx:
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -27,8 +28,8 @@
 //! # }
 //! ```
 //!
-//! What can't be imported ends the build with the operator, the reason and the remedy. Rows of `double` are refused: the
-//! modules take `float`.
+//! An operator that can't be imported ends the build, and a message names the operator, the reason and the
+//! remedy. Rows of `double` are refused, because the modules take `float`.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../book/src/networks.md")]
@@ -46,10 +47,11 @@ pub use error::{Error, Result};
 
 use burn_onnx::ModelGen;
 
-/// Has the generator make modules of the three tree operators, and refuse a `ZipMap` by name.
+/// Registers the three tree operators, for which the generator then makes modules. Also registers `ZipMap`,
+/// which is refused with its name and a remedy.
 ///
 /// # Panics
-/// Where one of them is registered already, as [`ModelGen::register_custom_op`] says.
+/// If one of them is registered already, as [`ModelGen::register_custom_op`] says.
 pub fn register(generator: &mut ModelGen) -> &mut ModelGen {
     let trees = operator::ALL.into_iter();
     trees

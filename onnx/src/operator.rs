@@ -1,4 +1,4 @@
-//! The three operators, as burn-onnx asks for them.
+//! The three tree operators and `ZipMap`, behind burn-onnx's trait for custom operators.
 
 use burn_onnx::ext::{
     ArgType, AttrKind, CodegenContext, CustomNode, CustomOp, DType, Field, OpsetRange, PackTensor,
@@ -17,7 +17,7 @@ use fangorn_graphs::forest::Record;
 
 use crate::{cut::UNLABELLED, graph::ML};
 
-/// A tree operator and the versions of its domain that have it.
+/// A tree operator, and the versions of its domain that have it.
 #[derive(Clone, Copy)]
 pub(crate) struct Trees {
     op: &'static str,
@@ -103,7 +103,7 @@ impl CustomOp for Trees {
     }
 }
 
-/// The operator that makes maps of scores: named with its remedy, since no tensor holds them.
+/// The operator that makes maps of scores. It is refused with a remedy, because no tensor holds maps.
 pub(crate) struct ZipMap;
 
 impl CustomOp for ZipMap {
@@ -132,7 +132,8 @@ impl CustomOp for ZipMap {
     }
 }
 
-/// Whether somebody may take the label: of one that nobody does [`cut`](crate::cut) leaves word.
+/// Whether somebody may take the operator's label. [`cut`](crate::cut) marks classifiers whose label nobody
+/// takes.
 fn label(node: &CustomNode) -> bool {
     node.op_type == "TreeEnsembleClassifier" && node.attrs.kind(UNLABELLED).is_none()
 }
@@ -145,7 +146,7 @@ fn refused(node: &CustomNode, what: &str) -> ProcessError {
     ProcessError::Custom(format!("{}: {what}", place(node)))
 }
 
-/// The type of the rows.
+/// Returns the type of the operator's rows.
 fn rows(node: &CustomNode) -> Result<&TensorType, ProcessError> {
     let input = match node.inputs.first().map(|input| &input.ty) {
         Some(ArgType::Tensor(input)) if input.rank == 2 => input,
@@ -168,7 +169,7 @@ fn rows(node: &CustomNode) -> Result<&TensorType, ProcessError> {
     }
 }
 
-/// The columns of a row, where they are known.
+/// Returns the number of columns of a row, where it is known.
 fn columns(input: &TensorType) -> Option<usize> {
     input.static_shape.as_ref().and_then(|shape| shape.get(1).copied().flatten())
 }
@@ -177,7 +178,7 @@ fn record(node: &CustomNode) -> Result<Record, ProcessError> {
     Ok(Record::new(&forest(node, rows(node)?)?))
 }
 
-/// The forest of the operator's attributes.
+/// Makes the forest from the operator's attributes.
 fn forest(node: &CustomNode, input: &TensorType) -> Result<Forest, ProcessError> {
     let attributes = &node.attrs;
     if label(node) && attributes.get_strings("classlabels_strings").is_some_and(|labels| !labels.is_empty()) {
@@ -216,7 +217,7 @@ fn forest(node: &CustomNode, input: &TensorType) -> Result<Forest, ProcessError>
     operator.forest(&LoadOptions::default()).map_err(|e| ProcessError::Custom(e.to_string()))
 }
 
-/// The operator with a tensor.
+/// Adds a tensor attribute to the operator.
 fn put(
     operator: TreeOperator,
     node: &CustomNode,

@@ -1,26 +1,26 @@
-//! Protobuf's encoding, as far as a message has to be known for taking fields out and putting others in. By hand, because what
-//! a schema does not name has to stay, and a decoder drops it.
+//! Protobuf's encoding, as far as taking fields out of a message and putting others in needs it. It is
+//! written by hand, because fields that a schema does not name have to stay, and a decoder drops them.
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field<'b> {
     pub(crate) number: u64,
-    /// What the field says, where that has a length.
+    /// The field's bytes, if it is a field with a length.
     pub(crate) body: Option<&'b [u8]>,
-    /// What it says, where that is an integer.
+    /// The field's value, if it is an integer, otherwise 0.
     pub(crate) integer: u64,
-    /// All of the field, its key included.
+    /// All bytes of the field, with its key.
     pub(crate) whole: &'b [u8],
 }
 
 impl<'b> Field<'b> {
-    /// The body of this field, if it is field `number`.
+    /// Returns the body of this field, if its number is `number`.
     pub(crate) fn of(&self, number: u64) -> Option<&'b [u8]> {
         self.body.filter(|_| self.number == number)
     }
 }
 
-/// The fields of a message.
+/// Returns the fields of a message.
 pub(crate) fn fields(message: &[u8]) -> Result<Vec<Field<'_>>, String> {
     let mut fields = Vec::new();
     let mut rest = message;
@@ -67,12 +67,12 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Text, whatever its bytes are.
+/// Returns bytes as text. Bytes that are not UTF-8 become replacement characters.
 pub(crate) fn text(body: &[u8]) -> String {
     String::from_utf8_lossy(body).into_owned()
 }
 
-/// Appends field `number` with this body.
+/// Appends field `number` with these bytes.
 pub(crate) fn put(message: &mut Vec<u8>, number: u64, body: &[u8]) {
     put_varint(message, number << 3 | 2);
     put_varint(message, body.len() as u64);

@@ -1,4 +1,5 @@
-//! What is made of the models: the code in `tests/generated`, which `tests/networks.rs` runs. `FANGORN_BLESS=1` writes it.
+//! The code that burn-onnx makes of the models is the code in `tests/generated`, which `tests/networks.rs`
+//! runs. `FANGORN_BLESS=1` writes it.
 
 mod support;
 
@@ -9,7 +10,7 @@ fn the_generated_code_is_what_is_in_the_repository() {
     for name in ["classifier", "regressor", "strings", "unified"] {
         let folder = support::import(name, "generated");
         let code = std::fs::read_to_string(folder.join(format!("{name}.rs"))).expect("code");
-        // The first line has the model's path, which is a temporary one of a model that was cut.
+        // The first line holds the model's path, which is a temporary one for a model that was cut.
         let (first, code) = code.split_once('\n').expect("lines");
         assert!(first.starts_with("// Generated from ONNX"), "{first}");
         let kept = Path::new("tests/generated").join(format!("{name}.rs"));

@@ -1,4 +1,5 @@
-//! The generated code run: what the networks and trees of one file give is what ONNX Runtime gave, and they are trained.
+//! Runs the generated code: the networks and trees of one file give what ONNX Runtime gave, and they can be
+//! trained.
 
 mod support;
 
@@ -8,7 +9,7 @@ use burn::module::Module;
 use burn::tensor::{Bytes, Device, Int, Tensor, TensorData};
 use fangorn_graphs::forest::ForestModule;
 
-/// The code that burn-onnx made of a model, and the model's forest.
+/// Defines a module with the code that burn-onnx made of a model, and with access to the model's forest.
 macro_rules! generated {
     ($name:ident $($more:tt)*) => {
         mod $name {
@@ -31,7 +32,7 @@ macro_rules! generated {
 
 generated!(classifier);
 generated!(regressor
-    /// The weights of the network after the trees.
+    /// Returns the weights of the network after the trees.
     pub fn head(&self) -> Tensor<2> {
         self.linear1.weight.val()
     }
@@ -39,7 +40,7 @@ generated!(regressor
 generated!(strings);
 generated!(unified);
 
-/// The weights that the import of a model writes.
+/// Returns the weights that the import of a model writes.
 fn weights(name: &str) -> Bytes {
     let folder = support::import(name, &format!("{:?}", std::thread::current().id()));
     let weights = std::fs::read(folder.join(format!("{name}.bpk"))).expect("weights");
@@ -47,7 +48,7 @@ fn weights(name: &str) -> Bytes {
     Bytes::from_bytes_vec(weights)
 }
 
-/// An array of `tests/models`: its numbers and its columns.
+/// Reads an array of `tests/models`. Returns its numbers and the number of its columns.
 fn array<T: npyz::Deserialize>(file: &str) -> (Vec<T>, usize) {
     let bytes = std::fs::read(Path::new("tests/models").join(file)).expect("an array");
     let array = npyz::NpyFile::new(&bytes[..]).expect("npy");
@@ -61,7 +62,7 @@ fn rows(name: &str, device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(rows, [count, columns]), device)
 }
 
-/// That these are the numbers that ONNX Runtime gave, up to the rounding of sums.
+/// Checks that a tensor holds the numbers that ONNX Runtime gave, up to the rounding of sums.
 fn close(found: Tensor<2>, file: &str) {
     let (expected, columns) = array::<f32>(file);
     assert_eq!(found.dims(), [expected.len() / columns, columns], "{file}");
@@ -111,12 +112,12 @@ fn leaf_values_have_their_gradient_through_the_network_after_them() {
     let count = x.dims()[0];
     let gradients = model.forward(x).sum().backward();
     let floats = |tensor: Tensor<2>| tensor.into_data().try_into_vec::<f32>().expect("floats");
-    // What the sum asks of each target: its row of the head, added up.
+    // The gradient of the loss by each target: the sum of the target's row of the head.
     let head = floats(model.head().sum_dim(1));
     let leaves = floats(model.trees().leaf_values.grad(&gradients).expect("a gradient of the leaf values"));
     let reached: Vec<[f32; 2]> = leaves.chunks_exact(2).map(|g| [g[0] / head[0], g[1] / head[1]]).collect();
     assert!(reached.iter().all(|[a, b]| a == b && a.fract() == 0.0 && *a >= 0.0), "{reached:?}");
-    // Each row reaches a leaf of each of the five trees.
+    // Each row reaches one leaf of each of the five trees.
     assert_eq!(reached.iter().map(|[n, _]| n).sum::<f32>(), (5 * count) as f32);
 }
 

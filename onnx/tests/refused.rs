@@ -1,8 +1,8 @@
-//! What is refused ends the import with the operator, the reason and the remedy.
+//! A model that is refused ends the import, and a message names the operator, the reason and the remedy.
 
 use burn_onnx::ModelGen;
 
-/// What the import says of a model that it can't make code of.
+/// Returns the message of the import of a model that is refused.
 fn refusal(name: &str) -> String {
     let folder = std::env::temp_dir().join(format!("fangorn-onnx-refused-{name}-{}", std::process::id()));
     let path = folder.to_str().expect("a folder of UTF-8").to_owned();

@@ -1,14 +1,15 @@
-//! A compiled forest proves itself before it serves: rows made for the model go through the engines that were chosen and
-//! through the reference interpreter, and are compared leaf by leaf.
+//! Self-checks: a compiled forest proves itself before it serves. A check makes rows for the model, runs them
+//! through the chosen engines and through the reference interpreter, and compares the leaves one by one.
 //!
-//! It finds defects of Fangorn and of the machine, not of a model. What may come in: the forest, and a closure that runs
-//! rows. Who builds a predictor or an operator decides what follows from a [`Difference`].
+//! A check finds defects of Fangorn and of the machine, not of a model. What may come in: the forest, and a
+//! [`Runner`] that runs rows. Whoever builds a predictor or an operator decides what follows from a
+//! [`Difference`].
 //!
 //! | check | rows | cost |
 //! |---|---|---|
 //! | [`SelfCheck::Off`] | none | none |
-//! | [`SelfCheck::Quick`] | 16 to 512 made rows, in batches of few rows and of two blocks and a part | about a millisecond, or 5% of what it takes to load a large model |
-//! | [`SelfCheck::Full`] | thousands: three for each node, as far as 50 million steps of the reference reach | about a second |
+//! | [`SelfCheck::Quick`] | 16 to 512 made rows, in batches of a few rows and of two blocks and a part | about a millisecond, or 5% of the time to load a large model |
+//! | [`SelfCheck::Full`] | thousands: three for each node, up to 50 million steps of the reference | about a second |
 
 mod probes;
 mod run;
@@ -22,23 +23,24 @@ use crate::isa::WrongVariable;
 /// How much a predictor, an operator or a module proves before it serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SelfCheck {
-    /// Nothing.
+    /// Checks nothing.
     Off,
-    /// What takes about a millisecond, or 5% of loading a large model.
+    /// Checks for about a millisecond, or for 5% of the time to load a large model.
     #[default]
     Quick,
-    /// Three rows for each node, as far as about a second reaches: for a machine on which a model is about to be used.
+    /// Checks three rows for each node, for up to about a second. It is for a machine on which a model is
+    /// about to be used.
     Full,
 }
 
-/// `off` in this variable leaves self-checks out, whoever asks for them; `strict` makes a difference an error, where slower code
-/// would serve otherwise; empty is as if it were unset.
+/// The environment variable for all self-checks. `off` leaves them out, whoever asks for them. `strict` makes
+/// a difference an error, where slower code would serve otherwise. An empty value is as if it were unset.
 pub const SELF_CHECK: &str = "FANGORN_SELF_CHECK";
 
-/// What [`SELF_CHECK`] says.
+/// How the environment variable [`SELF_CHECK`] treats checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strictness {
-    /// Slower code serves after a difference.
+    /// After a difference, slower code serves.
     FallBack,
     /// A difference is an error.
     Strict,
@@ -47,8 +49,10 @@ pub(crate) enum Strictness {
 }
 
 impl Strictness {
+    /// Reads the environment variable [`SELF_CHECK`].
+    ///
     /// # Errors
-    /// Another value of the variable.
+    /// The variable has a value that means nothing.
     pub(crate) fn from_environment() -> Result<Self, WrongVariable> {
         match std::env::var_os(SELF_CHECK) {
             None => Ok(Self::FallBack),
@@ -63,44 +67,44 @@ impl Strictness {
         }
     }
 
-    /// What is checked of what was asked for.
+    /// Returns the check to run for the one that was asked for; `None` where nothing is checked.
     pub(crate) fn of(self, check: SelfCheck) -> Option<SelfCheck> {
         (self != Self::Off && check != SelfCheck::Off).then_some(check)
     }
 }
 
-/// Where an engine and the reference interpreter disagree.
+/// A place where an engine and the reference interpreter disagree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Rows of the batch, …
+    /// Number of rows in the batch.
     pub batch: usize,
-    /// … and the row in it.
+    /// Index of the row in the batch.
     pub row: usize,
     /// The row's values.
     pub values: Vec<f64>,
-    /// What was found and what is right.
+    /// What the engine gave, and what is right.
     pub what: Finding,
 }
 
-/// What was found and what is right.
+/// What an engine gave, and what is right.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// Another leaf.
+    /// A wrong leaf.
     Leaf {
-        /// The tree, in the producer's order.
+        /// Index of the tree, in the producer's order.
         tree: usize,
-        /// The slot that was found.
+        /// The leaf slot that the engine found.
         found: u32,
-        /// The slot that the reference walks to.
+        /// The leaf slot that the reference reaches.
         expected: u32,
     },
-    /// A margin further from the sum of its leaves than rounding allows.
+    /// A margin further from the sum of its leaf values than rounding allows.
     Margin {
-        /// The output.
+        /// Index of the output.
         output: usize,
-        /// The margin that was found.
+        /// The margin that the engine gave.
         found: f32,
-        /// The sum of the row's leaves, in f64.
+        /// The sum of the row's leaf values, in `f64`.
         expected: f64,
     },
     /// An error in place of a result.
@@ -122,11 +126,11 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// What a predictor or an operator has to say about itself.
+/// A warning of a predictor or an operator about itself.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// The engine that was chosen went wrong in a self-check, and slower code that passed it serves.
+    /// The chosen engine failed its self-check, and slower code that passed it serves.
     FellBack {
         /// What runs the rows: `cpu`, or a device's name.
         target: String,

@@ -1,14 +1,15 @@
-//! Rows made for a forest: values on its thresholds, just below and just above, on paths that lead to them.
+//! Probes: rows made for a forest, with values on its thresholds, just below and just above, on paths that
+//! lead to them.
 
 use crate::forest::{Forest, Node, Predicate, Side, reference};
 
-/// A value of a row: `f32` or `f64`.
+/// A type of the values in made rows: `f32` or `f64`.
 pub trait Cell: reference::Input + PartialEq {
-    /// The nearest value.
+    /// Returns the value of this type that is nearest to `value`.
     fn of(value: f64) -> Self;
-    /// The next value below.
+    /// Returns the next value below.
     fn below(self) -> Self;
-    /// The next value above.
+    /// Returns the next value above.
     fn above(self) -> Self;
 }
 
@@ -36,9 +37,10 @@ impl Cell for f64 {
     }
 }
 
-/// Zeros of both signs, and the ends of all numbers.
+/// Zeros of both signs, and both infinities.
 const ENDS: [f64; 4] = [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY];
-/// More values that are no threshold's: denormals, and numbers at the ends of what a category is.
+/// Values that are seldom thresholds: missing, zeros, infinities, denormals, and numbers at the bounds of
+/// what can be a category.
 const SPECIAL: [f64; 13] = [
     f64::NAN,
     0.0,
@@ -58,7 +60,7 @@ const SPECIAL: [f64; 13] = [
 /// Rows made for a forest, one after the other.
 #[derive(Clone, Debug)]
 pub struct Probes<T> {
-    /// `rows x columns` values.
+    /// The values, `rows x columns`.
     pub values: Vec<T>,
     /// Number of rows.
     pub rows: usize,
@@ -67,11 +69,12 @@ pub struct Probes<T> {
 }
 
 impl<T: Cell> Probes<T> {
-    /// So many rows for a forest, always the same for the same seed.
+    /// Makes `rows` rows for a forest. The same seed always gives the same rows.
     ///
-    /// A row first follows a path of one tree to a split and lies on that split's threshold or beside it; then it meets
-    /// splits of other trees the same way; what no split has asked for is a missing value, a zero, an infinity or the like. Categories come in
-    /// turn, row by row.
+    /// A row first follows a path of one tree to a leaf. Each split on it usually gets a value on its
+    /// threshold or right beside it. The row then meets splits of other trees the same way. A column that no
+    /// split has asked for gets a missing value, a zero, an infinity or the like. Categories come in turn,
+    /// row by row.
     ///
     /// ```
     /// use fangorn::{Forest, check::Probes};
@@ -95,21 +98,21 @@ impl<T: Cell> Probes<T> {
         Self { values, rows, columns }
     }
 
-    /// Row `r`.
+    /// Returns row `r`.
     pub fn row(&self, r: usize) -> &[T] {
         &self.values[r * self.columns..][..self.columns]
     }
 }
 
-/// Splits of other trees that a row meets, at most: each is a node far from the last one in memory.
+/// Largest number of splits of other trees that a row meets. Each is a node far from the last one in memory.
 const MET: usize = 64;
 
 struct ProbeBuilder<'f> {
     forest: &'f Forest,
     random: Random,
-    /// The row's number, from 1 on.
+    /// The row's number, counted from 1.
     round: u32,
-    /// The last row that has set the column.
+    /// For each column, the number of the last row that set it.
     set: Vec<u32>,
 }
 
@@ -132,12 +135,12 @@ impl ProbeBuilder<'_> {
         }
     }
 
-    /// About as many splits as the forest has.
+    /// Returns about as many splits as the forest has.
     fn splits(&self) -> usize {
         self.forest.leaf_count().max(1)
     }
 
-    /// A path from the root to a leaf, each column set where the path first asks for it.
+    /// Walks from the root to a leaf, and sets each column where the path first asks for it.
     fn follow<T: Cell>(&mut self, tree: usize, row: &mut [T]) {
         let mut at = 0;
         let forest = self.forest;
@@ -164,7 +167,7 @@ impl ProbeBuilder<'_> {
         };
     }
 
-    /// A value on what a split asks for, or just beside it.
+    /// Returns a value on what a split asks for, or right beside it.
     fn beside<T: Cell>(&mut self, predicate: Predicate, draw: usize) -> T {
         match predicate {
             Predicate::Less { threshold: t }
@@ -178,7 +181,7 @@ impl ProbeBuilder<'_> {
                 }
             }
             Predicate::InSet { set, .. } => {
-                // All codes in turn, one past the last among them.
+                // All codes come in turn, and one past the last.
                 let codes = 32 * self.forest.sets[set as usize].words.len() + 1;
                 T::of(((self.round as usize + self.random.below(2) * codes / 2) % codes) as f64)
             }
@@ -187,7 +190,7 @@ impl ProbeBuilder<'_> {
     }
 }
 
-/// Numbers from a seed (splitmix64; Steele, Lea and Flood, 2014).
+/// Pseudo-random numbers from a seed (splitmix64; Steele, Lea and Flood, 2014).
 struct Random(u64);
 
 impl Random {

@@ -1,73 +1,81 @@
-//! The comparison itself.
+//! Runs a check: compares the code under check with the reference interpreter.
 
 use super::{Cell, Difference, Finding, Probes, SelfCheck};
 use crate::forest::{Aggregate, CompareType, Forest, Node, Transform, Tree, reference};
 
-/// Why something that is checked gives no result.
+/// Why the code under check gives no result.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
-/// What it gives.
+/// A result of the code under check, or the reason why there is none.
 pub type RunResult<T> = Result<Vec<T>, Failure>;
 
-/// What is checked: rows in, results out, `None` for those that it does not give. It gives slots, or margins, or values.
+/// The code under check: it takes rows and returns results. A method returns `None` where the code does not
+/// give that result; it gives slots, margins or values.
 pub trait Runner<T> {
-    /// What a row's value becomes before it is walked.
+    /// Returns what a row's value becomes before the code walks the row.
     fn cast(&self, value: T) -> T {
         value
     }
-    /// Leaf slots of contiguous rows, `rows x trees`, trees in the producer's order.
+    /// Returns the leaf slots of contiguous rows, `rows x trees`, trees in the producer's order.
     fn leaf_slots(&self, rows: &[T]) -> Option<RunResult<u32>>;
-    /// Their margins, `rows x outputs`.
+    /// Returns the margins of contiguous rows, `rows x outputs`.
     fn margins(&self, rows: &[T]) -> Option<RunResult<f32>>;
-    /// Their values, where these come from no margins that could be had.
+    /// Returns the values of contiguous rows, where the code gives values but not the margins that they come
+    /// from.
     fn values(&self, _rows: &[T]) -> Option<RunResult<f32>> {
         None
     }
-    /// Whether denormal numbers may be taken for zero in sums.
+    /// Returns whether sums may take denormal numbers for zero.
     fn flushes_denormals(&self) -> bool {
         false
     }
 }
 
-/// Steps of the reference interpreter that a quick check may take whatever the model, rows of `f64` included: some 0.15 ms.
-/// Measured by `fangorn-benches load`.
+/// Steps of the reference interpreter that a quick check may take for any model, `f64` rows included: some
+/// 0.15 ms. Measured by `fangorn-benches load`.
 const QUICK_STEPS: usize = 8_000;
-/// Steps for each node of a large model beside that, as loading it takes longer, too.
+/// Steps that a quick check may take in addition, for each node: loading a large model takes longer, too.
 const QUICK_STEPS_A_NODE: f64 = 0.03;
-/// Values of rows that a quick check makes, at most: 0.1 ms of a wide model.
+/// Largest number of values in the rows that a quick check makes: 0.1 ms for a wide model.
 const QUICK_VALUES: usize = 30_000;
-/// Values of a batch of those rows: of more than 7000 columns fewer rows than two blocks have to do.
+/// Largest number of values in a batch of a quick check. With more than 7000 columns, fewer rows than two
+/// blocks have to do.
 const QUICK_BATCH: usize = 1 << 20;
-/// Leaves of a batch that are added up and held against its margins.
+/// Number of leaf values of a batch that are added up and compared with its margins.
 const SUMMED: usize = 1 << 13;
-/// Leaves of a batch of them: of more than 28 000 trees fewer rows than two blocks have to do.
+/// Largest number of leaf values in a batch of a quick check. With more than 28 000 trees, fewer rows than
+/// two blocks have to do.
 const QUICK_SLOTS: usize = 1 << 22;
-/// Steps of a full check: about a second.
+/// Steps of the reference interpreter that a full check may take: about a second.
 const FULL_STEPS: usize = 50_000_000;
-/// Rows of a round of a full check, values that they have, and slots that the reference finds of them, at most.
+/// Largest number of rows in a round of a full check.
 const FULL_ROWS: usize = 1024;
+/// Largest number of values in the rows of a round of a full check.
 const FULL_VALUES: usize = 1 << 23;
+/// Largest number of slots that the reference finds in a round of a full check.
 const FULL_SLOTS: usize = 1 << 24;
-/// Two blocks of 64 rows, and a part of one that fills no vector.
+/// Rows of two blocks of 64, and of a part of a block that fills no vector.
 const TWO_BLOCKS: usize = 2 * 64 + 17;
 /// Batches of a few rows, as engines take them: one row, a few, and more than a vector holds.
 const FEW: [usize; 3] = [1, 5, 17];
-/// Batches of a full check: with every kind of remainder of blocks of 16, 64, 128 and 256 rows.
+/// Batches of a full check, with every kind of remainder of blocks of 16, 64, 128 and 256 rows.
 const FULL: [usize; 11] = [1, 2, 7, 16, 31, 63, 64, 80, 129, 200, 257];
 
-/// How much is checked.
+/// How much a check compares.
 struct Plan {
-    /// Rows that differ from each other, in a round.
+    /// Number of different rows in a round.
     distinct: usize,
     rounds: usize,
-    /// Each row is walked through one tree of so many by the reference, so that a large forest takes no longer.
+    /// The reference walks each row through one of this many trees, so that checking a large forest takes no
+    /// longer.
     one_tree_of: usize,
     batches: Vec<usize>,
-    /// Rows of the longest batch whose margins are compared, too.
+    /// Largest batch whose margins are compared, too, in rows.
     summed: usize,
 }
 
-/// Steps of a walk through a tree, about: as many as its number of nodes has bits, or of a large tree what its leaves are
-/// deep on average, as one that is a chain is much deeper.
+/// Returns about how many steps a walk through a tree takes. For a small tree it is the number of bits in the
+/// number of nodes. For a large tree it is the average depth of the leaves, because a tree that is a chain is
+/// much deeper.
 fn steps(tree: &Tree) -> usize {
     const LARGE: usize = 1024;
     let nodes = tree.nodes.len().max(1);
@@ -86,9 +94,8 @@ fn steps(tree: &Tree) -> usize {
 }
 
 impl Plan {
-    /// `whole`: the reference walks every tree for each of its rows, because a kernel that writes sums gives no leaves to
-    /// compare one by one.
-    /// `wide`: rows are f64.
+    /// Plans a check. With `whole`, the reference walks every tree for each of its rows, because a kernel
+    /// that writes sums gives no leaves to compare one by one. `wide` says that rows are `f64`.
     fn new(check: &Check<'_>, whole: bool, wide: bool) -> Self {
         let (forest, of_a_row) = (check.forest, check.steps_a_row);
         let (trees, columns) = (forest.trees.len().max(1), forest.features.len().max(1));
@@ -99,7 +106,8 @@ impl Plan {
             SelfCheck::Off => Self { distinct: 0, rounds: 0, one_tree_of: 1, batches: Vec::new(), summed: 0 },
             SelfCheck::Quick => {
                 let steps = QUICK_STEPS + (nodes as f64 * QUICK_STEPS_A_NODE) as usize;
-                // Rows of both types go through it.
+                // A forest that compares in `f64` is checked with rows of both types, so each type has half
+                // the steps.
                 let steps = if forest.compare == CompareType::F64 { steps / 2 } else { steps };
                 let least = if whole || 16 * columns > QUICK_BATCH { 3 } else { 16 };
                 let distinct = (steps / of_a_row).min(QUICK_VALUES / columns).clamp(least, 512);
@@ -110,9 +118,10 @@ impl Plan {
                         true => 1,
                         false => (distinct * of_a_row).div_ceil(steps).clamp(1, trees),
                     },
-                    // Rows of f64 are slower to walk, and their leaves are added up by the code that adds up those of f32 rows.
+                    // `f64` rows are slower to walk, and the code that adds up the leaf values of `f32` rows
+                    // adds up theirs.
                     summed: if wide { FEW[0] } else { usize::MAX },
-                    // A device has one kernel for all batches.
+                    // A device has one kernel for all batches, so one short batch is enough.
                     batches: few
                         .take(if whole { 1 } else { FEW.len() - usize::from(wide) })
                         .chain([distinct.max(TWO_BLOCKS)])
@@ -122,7 +131,8 @@ impl Plan {
             }
             SelfCheck::Full => {
                 let distinct = (FULL_VALUES / columns).min(FULL_SLOTS / trees).clamp(3, FULL_ROWS);
-                // Each split from three sides, if every row leads to one that no other has met from there.
+                // Three rows for each node: each row leads to a split from a side that no other row has met
+                // it from.
                 let wanted = (3 * nodes).div_ceil(distinct);
                 Self {
                     distinct,
@@ -140,26 +150,27 @@ impl Plan {
     }
 }
 
-/// A check of a forest: what is the same for rows of every type.
+/// A check of a forest, without what depends on the type of the rows.
 pub struct Check<'f> {
     forest: &'f Forest,
     extent: SelfCheck,
-    /// Steps that the reference takes with a row, about.
+    /// About how many steps the reference takes with a row.
     steps_a_row: usize,
-    /// [`Forest::sum_bound`].
+    /// The forest's [`Forest::sum_bound`].
     bound: Vec<f64>,
 }
 
 impl<'f> Check<'f> {
-    /// Linear in the forest's size.
+    /// Prepares a check in time linear in the forest's size.
     pub fn new(forest: &'f Forest, extent: SelfCheck) -> Self {
         let steps: usize = forest.trees.iter().map(steps).sum();
-        // Sums of vector leaves are as long as these.
+        // To add up a vector leaf takes about a step for every four of its values.
         let steps_a_row = steps.max(1) + forest.trees.len() * (forest.leaf_width() / 4);
         Self { forest, extent, steps_a_row, bound: forest.sum_bound() }
     }
 
-    /// Runs it, and gives the first difference. `progress` is told after each round how many there have been, and of how many.
+    /// Runs the check and returns the first difference. After each round it calls `progress` with the number
+    /// of rounds done and of all rounds.
     pub fn run<T: Cell>(
         &self,
         runner: &impl Runner<T>,
@@ -188,7 +199,7 @@ fn one_round<T: Cell>(
     runner: &impl Runner<T>,
     bound: &[f64],
 ) -> Option<Difference> {
-    // An odd number of rows that differ comes to other places of each block.
+    // With an odd number of different rows, a row's repetitions come to different places of the blocks.
     let distinct = plan.distinct | 1;
     let mut probes = Probes::<T>::new(forest, distinct, seed);
     probes.values.iter_mut().for_each(|value| *value = runner.cast(*value));
@@ -196,7 +207,7 @@ fn one_round<T: Cell>(
     let most = plan.batches.iter().copied().max().unwrap_or(0);
     let mut all = Vec::with_capacity(most * probes.columns);
     (0..most).for_each(|r| all.extend_from_slice(probes.row(r % distinct)));
-    // Short batches begin at rows of their own.
+    // Short batches begin at different rows.
     let mut begin = 0;
     for &batch in &plan.batches {
         let first = if begin + batch <= most { begin } else { 0 };
@@ -212,11 +223,11 @@ fn one_round<T: Cell>(
     None
 }
 
-/// The slots of some trees for each row that differs.
+/// The slots that the reference finds for each of the different rows, in some trees.
 struct ExpectedSlots {
     trees: usize,
     one_tree_of: usize,
-    /// `rows x trees`, of which those that are walked are set.
+    /// The slots, `rows x trees`, of which only those of walked trees are set.
     slots: Vec<u32>,
 }
 
@@ -233,12 +244,12 @@ impl ExpectedSlots {
         Self { trees, one_tree_of, slots }
     }
 
-    /// The slots of a row.
+    /// Returns the slots of a row.
     fn row(&self, distinct: usize) -> &[u32] {
         &self.slots[distinct * self.trees..][..self.trees]
     }
 
-    /// The first tree of a row whose slot is another.
+    /// Returns the first tree of a row in which another slot was found.
     fn differs(&self, distinct: usize, found: &[u32]) -> Option<Finding> {
         let own = self.row(distinct);
         let walked = (distinct % self.one_tree_of..self.trees).step_by(self.one_tree_of);
@@ -271,12 +282,12 @@ fn compare<T: Cell>(
         if let Some(found) = expected.differs(distinct(r), of_row(r)) {
             return Some((r, found));
         }
-        // What is not walked by the reference is held against itself.
+        // A slot in a tree that the reference has not walked only has to exist.
         if of_row(r).iter().any(|slot| *slot as usize >= past_the_last) {
             return Some((r, Finding::Refused("a leaf slot past the last".into())));
         }
     }
-    // Sums of three denormals that a device takes for zero at each addition.
+    // At each addition such a device may take three denormal numbers for zero.
     let denormal = if runner.flushes_denormals() { 3.0 * (trees + 1) as f64 } else { 0.0 };
     let denormal = denormal * f64::from(f32::MIN_POSITIVE);
     let bound = bound?;
@@ -285,7 +296,7 @@ fn compare<T: Cell>(
             Ok(margins) => margins,
             Err(e) => return refused(e),
         };
-        // Of a large batch some rows, the last of it always among them.
+        // Of a large batch some rows are compared, the last one always among them.
         let apart = (count * trees * forest.leaf_width()).div_ceil(SUMMED).max(1);
         let last = (count - 1) % apart;
         for (r, found) in margins.chunks_exact(outputs).enumerate().skip(last).step_by(apart) {
@@ -313,8 +324,9 @@ fn compare<T: Cell>(
     None
 }
 
-/// How far values may be off, of 1 or of themselves: generously, as a wrong leaf is another number altogether. `None` where a
-/// rounding may make them another number, too.
+/// Returns how far a value may be off, relative to the larger of 1 and its magnitude. The limit is generous,
+/// because a wrong leaf gives another number altogether. It is `None` where rounding alone may give another
+/// number.
 fn of_values(forest: &Forest, bound: &[f64]) -> Option<f64> {
     let most = bound.iter().copied().fold(0.0, f64::max) * forest.scale.0.abs();
     let jumps = matches!(
@@ -324,10 +336,10 @@ fn of_values(forest: &Forest, bound: &[f64]) -> Option<f64> {
     (!jumps && most < 1e-4 && bound.iter().all(|bound| bound.is_finite())).then_some(1e-3)
 }
 
-/// Whether a margin is as near to the sum of its leaves as a sum in `f32` comes in any order.
+/// Returns whether a margin is as near to the sum of its leaf values as an `f32` sum in any order is.
 fn near(aggregate: Aggregate, found: f32, expected: f64, bound: f64) -> bool {
     let off = (f64::from(found) - expected).abs();
-    // Leaves or sums past what an f32 holds have no bound.
+    // Leaf values or sums that an `f32` can't hold have no bound.
     let beyond = !bound.is_finite() || expected.abs() >= f64::from(f32::MAX);
     let unit = match aggregate {
         Aggregate::Sum => 0.0,
@@ -341,7 +353,7 @@ mod tests {
     use super::*;
     use crate::forest::{CategoryRule, Predicate, Real, Side};
 
-    /// Twenty columns, one of them categories, and trees of three levels.
+    /// Returns a forest on twenty columns, one of them categories, with trees of three levels.
     fn forest() -> Forest {
         let mut builder = Forest::builder(20, 1);
         let set = builder.set([1, 2, 5, 40], CategoryRule::NotNegative);
@@ -363,7 +375,8 @@ mod tests {
         builder.build().expect("a forest")
     }
 
-    /// The reference with a fault: what becomes of a row's place, and of its slots.
+    /// The reference interpreter with a fault: `place` changes which row is read, and `slot` changes the
+    /// slots.
     struct FaultyRunner<'f, P, S> {
         forest: &'f Forest,
         place: P,
@@ -403,15 +416,15 @@ mod tests {
     fn faults_as_engines_have_them_are_found() {
         let leaf =
             |found: Option<Difference>| matches!(found, Some(Difference { what: Finding::Leaf { .. }, .. }));
-        // The second of two blocks is read from the first one's cache.
+        // The engine reads the second of two blocks from the first block's cache.
         assert!(leaf(found(|r, _| if r / 64 == 1 { r - 64 } else { r }, |_, _| {})));
-        // The last row of a batch is the one before it.
+        // The engine takes the row before for the last row of a batch.
         assert!(leaf(found(|r, count| if r + 1 == count { r.saturating_sub(1) } else { r }, |_, _| {})));
-        // A part of a block that fills no vector is walked from its first row.
+        // The engine walks a part of a block that fills no vector from the part's first row.
         assert!(leaf(found(|r, count| if r >= count / 16 * 16 { count / 16 * 16 } else { r }, |_, _| {})));
-        // A table of one tree is off by a place.
+        // The engine's table of one tree is off by one place.
         assert!(leaf(found(|r, _| r, |t, slot| *slot = if t == 31 { *slot ^ 1 } else { *slot })));
-        // A slot that no tree has.
+        // The engine gives a slot that no tree has.
         assert!(found(|r, _| r, |t, slot| *slot = if t == 0 { u32::MAX } else { *slot }).is_some());
     }
 

@@ -1,17 +1,18 @@
-//! Whether a machine gathers values fast.
+//! Finds out whether a machine gathers values fast.
 
 use std::sync::OnceLock;
 
 use crate::isa::{Isa, gathers_said, isa};
 
-/// Whether eight values are gathered nearly as soon as they are loaded. On some machines that takes many times as long: AMD's
-/// before Zen 4, and Intel's whose microcode keeps gathers from running ahead. None of them says so, so it is measured, once.
+/// Returns whether a gather of eight values takes little longer than a load. On some machines a gather
+/// takes many times as long: on AMD's before Zen 4, and on Intel's with microcode that keeps gathers
+/// from running ahead. No such machine says so, so the gather is measured, once.
 pub(crate) fn gathers() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
         let measured = || {
             let hardware = &super::Machine::here().hardware;
-            // SAFETY: the machine is able.
+            // SAFETY: `measured` runs only after `isa` has said that the machine has AVX2.
             let cycles = || unsafe { probe::cycles_of_a_gather() };
             cfg!(not(miri)) && cycles() / hardware.clock <= hardware.gather
         };
@@ -22,13 +23,15 @@ pub(crate) fn gathers() -> bool {
 mod probe {
     use std::{arch::asm, time::Instant};
 
-    /// Gathers of a measurement, and multiplications.
+    /// Gathers in one measurement, and multiplications in the chain that they are compared with.
     const COUNT: u32 = 256;
     /// Cycles that a multiplication waits for the one before, on every machine that has AVX2.
     const MULTIPLICATION: f64 = 3.0;
 
-    /// Cycles of a gather beside others, by what a chain of multiplications takes: the least of some measurements each. Written out,
-    /// because a compiler would gather once what is the same, and multiply in memory what it must not know.
+    /// Measures the cycles of one gather beside other gathers. A chain of multiplications, whose latency
+    /// is known, tells how long a cycle takes. Both times are the least of 16 measurements. Gathers and
+    /// multiplications are written in assembly: a compiler would make one gather of equal gathers, and
+    /// would multiply in memory if the value were hidden from it.
     #[target_feature(enable = "avx2")]
     pub(super) fn cycles_of_a_gather() -> f64 {
         let least = |f: &dyn Fn()| {
@@ -43,7 +46,7 @@ mod probe {
         let places = [0, 9, 18, 27, 36, 45, 54, 63];
         let gathers = least(&|| {
             for _ in 0..COUNT / 4 {
-                // SAFETY: places are below 64.
+                // SAFETY: `places` are eight indices below 64, the number of values.
                 unsafe {
                     asm!(
                         "vmovdqu {at}, [{places}]",
@@ -69,7 +72,7 @@ mod probe {
         let chain = least(&|| {
             let mut x = 3u64;
             for _ in 0..COUNT {
-                // SAFETY: an instruction between registers.
+                // SAFETY: the instruction reads and writes only a register.
                 unsafe { asm!("imul {x}, {x}", x = inout(reg) x, options(nomem, nostack)) };
             }
         });

@@ -1,13 +1,20 @@
-//! What evaluating a forest costs: the seconds that each engine's parts take on one thread.
+//! What evaluating a forest costs: the seconds that the parts of each engine take on one thread.
 //!
-//! Choices read them: the default schedule between walks and blends, a program's engine for a few
-//! rows, the groups that a tree's splits are blended in, how a line of columns becomes ranks, and how many threads a batch is worth. Limits of a
-//! kernel, of columns say, stand beside the kernel. A
-//! choice never changes a result, only what it takes.
+//! Five choices read costs:
 //!
-//! There is one [`Machine`] for each instruction set. `cargo run --release -p fangorn-benches -- fit` measures its numbers again on the
-//! machine at hand and prints the shipped ones beside them; `FANGORN_ISA` chooses the instruction set. What comes in here:
-//! seconds, sizes and the sums that they are used in. What stays out: forests, schedules, plans and engines.
+//! - whether the default schedule walks or blends,
+//! - a program's engine for a few rows,
+//! - the groups that blends make of a tree's splits,
+//! - how a column block becomes ranks,
+//! - how many threads a batch is worth.
+//!
+//! A choice never changes a result, only the time that the result takes. A limit of a kernel, such as its
+//! number of columns, stands beside the kernel.
+//!
+//! There is one [`Machine`] for each instruction set. `cargo run --release -p fangorn-benches -- fit`
+//! measures its numbers again on the machine at hand and prints the shipped numbers beside them.
+//! `FANGORN_ISA` chooses the instruction set. Seconds, sizes and the sums of them come in here. Forests,
+//! schedules, plans and engines stay out.
 
 #[cfg(target_arch = "x86_64")]
 mod gather;
@@ -18,157 +25,166 @@ pub(crate) use gather::gathers;
 
 use crate::isa::{Isa, isa};
 
-/// Whole picoseconds: sums of the same costs in another order are equal.
+/// Rounds seconds to whole picoseconds, so that sums of the same costs are equal in every order.
 pub(crate) fn picoseconds(seconds: f64) -> u64 {
     (seconds * 1e12).round() as u64
 }
 
-/// Rows of a block that is blended, ranked or walked in vectors.
+/// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
 pub const BLOCK: usize = 64;
 
 /// The costs of one machine with one instruction set, in seconds of one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// The machine's name, and the instruction set's.
+    /// Name of the machine and of the instruction set.
     pub name: &'static str,
-    /// What the machine is made of.
+    /// Clock, cache and memory of the machine.
     pub hardware: Hardware,
-    /// Walks, a split a step.
+    /// Costs of walks that take one split a step.
     pub walk: Walk,
-    /// One row in registers.
+    /// Costs of walks with one row in registers.
     pub registers: Registers,
-    /// Every split of a tree for a block of rows.
+    /// Costs of blends, which evaluate every split of a tree for a row block.
     pub blend: Blend,
-    /// A block of rows on their way to ranks.
+    /// Costs of turning a row block into ranks.
     pub ranking: Ranking,
-    /// Seconds of work that are worth waking a thread for.
+    /// Seconds of work for which it is worth waking a thread.
     pub thread: f64,
 }
 
-/// What a machine is made of.
+/// Clock, cache and memory of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hardware {
-    /// Cycles a second.
+    /// Clock rate, in cycles per second.
     pub clock: f64,
-    /// Bytes of the second cache that a core has to itself.
+    /// Bytes of the second-level cache that a core has to itself.
     pub cache: usize,
     /// Bytes that one thread reads from memory in a second.
     pub bandwidth: f64,
-    /// Cache lines of a row that the machine's own prefetch brings in time; rows of more are asked for ahead.
+    /// Most cache lines of a row that the hardware prefetcher brings in time. Kernels prefetch longer
+    /// rows themselves.
     pub prefetched: usize,
-    /// Seconds that a gather of eight values from the first cache takes at most, at this clock, where gathers count as fast.
+    /// Most seconds that a gather of eight values from the first-level cache may take, at this clock,
+    /// to count as fast.
     pub gather: f64,
 }
 
-/// Seconds of a step of a walk, from a node to its child.
+/// Costs of walks: mostly seconds of one step, from a node to its child.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Walk {
-    /// Of one row, beside steps of other trees.
+    /// Seconds of a step of one row, beside steps of the row in other trees.
     pub one: f64,
-    /// Of one row among a whole block that is walked through one tree.
+    /// Seconds of a step of one row, in a whole row block that is walked through one tree.
     pub many: f64,
-    /// The same with a test for a leaf before it.
+    /// Seconds of a step of one row with a leaf test before it, in a whole row block that is walked
+    /// through one tree.
     pub tested: f64,
-    /// Of such a block, however few of its rows there are: its walks wait for their loads.
+    /// Seconds of a step of a whole row block that is walked through one tree, however few of its rows
+    /// there are: the walks wait for their loads.
     pub block: f64,
-    /// Of one row through 64 trees abreast.
+    /// Seconds of a step of one row through 64 trees abreast.
     pub abreast: f64,
-    /// Of one row through full trees, four side by side.
+    /// Seconds of a step of one row through full trees, four side by side.
     pub full: f64,
     /// Fewer rows than this take less time through tiles one by one than in a block.
     pub tiled_rows: usize,
-    /// Places of complete trees for each leaf there is, at most, where walks of complete trees, which need no links, take less.
+    /// Most places for leaves in complete trees, for each leaf of the forest, at which walks of complete
+    /// trees take less time. Walks of complete trees need no links.
     pub places: f64,
 }
 
 impl Walk {
-    /// Fewer rows than this take less time one by one, each beside steps of other trees, than in a block: at least one, and no more than
-    /// a block has.
+    /// Returns the number of rows below which rows one by one, each beside steps of other trees, take
+    /// less time than a block. It is at least 1, and at most the rows of a block.
     pub(crate) fn rows_one_by_one(&self) -> usize {
-        // As a cast makes of any number, so of none.
+        // The cast saturates and makes 0 of NaN, so every cost gives a number of rows.
         ((self.block / self.one).round() as usize).clamp(1, BLOCK)
     }
 }
 
-/// Seconds of a row that stands in registers, through tiles of four levels.
+/// Costs of a row that stands in registers and goes through tiles of four levels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Registers {
-    /// Of a tile, by the pairs of registers that the row takes: for up to 32, 64, 96 and 128 columns.
+    /// Seconds of a tile, by the pairs of registers that the row takes: for up to 32, 64, 96 and 128
+    /// columns.
     pub tile: [f64; 4],
-    /// Of a tree, besides its tiles.
+    /// Seconds of a tree, besides its tiles.
     pub tree: f64,
-    /// Of a branch that goes another way than the last time.
-    pub surprise: f64,
-    /// From so many rows of a block on, walks of all of them take less.
+    /// Seconds of a mispredicted branch.
+    pub misprediction: f64,
+    /// From this many rows of a block on, walks of the whole block take less time.
     pub rows: usize,
 }
 
-/// Seconds of a [block](BLOCK) of rows through every split of a tree.
+/// Seconds of a [row block](BLOCK) through every split of a tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Blend {
-    /// Of a split, …
+    /// Seconds of a split, before it is known how splits are grouped.
     pub split: f64,
-    /// … and of a tree besides, before it is known how its splits are grouped.
+    /// Seconds of a tree besides its splits, before it is known how splits are grouped.
     pub tree: f64,
-    /// Of a group above leaves only, of one, two and three levels.
+    /// Seconds of a group that has only leaves below it, of one, two and three levels.
     pub bottom: [f64; 3],
-    /// Of another group of three levels.
+    /// Seconds of a group of three levels whose children are not all leaves.
     pub seven: f64,
-    /// Of a group of two levels at a root.
+    /// Seconds of a group of two levels at a root.
     pub three: f64,
-    /// Of a group of one level at a root.
+    /// Seconds of a group of one level at a root.
     pub one: f64,
 }
 
 impl Blend {
-    /// A block through so many splits in so many trees.
+    /// Returns the seconds of a row block through this many splits in this many trees.
     pub(crate) fn block(&self, splits: usize, trees: usize) -> f64 {
         self.split * splits as f64 + self.tree * trees as f64
     }
 }
 
-/// Seconds of a [block](BLOCK) of rows that becomes ranks.
+/// Seconds of turning a [row block](BLOCK) into ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranking {
-    /// Of a column of thresholds, before it is known how it is ranked.
+    /// Seconds of a column of thresholds, before it is known how it is ranked.
     pub thresholds: f64,
-    /// Of a column that answers one question.
+    /// Seconds of a column that answers one question.
     pub question: f64,
-    /// Fewer rows than this take less time one by one than in a block.
+    /// Fewer rows than this take less time when they are ranked one by one than as a row block.
     pub rows: usize,
-    /// Of the parts of a line of sixteen columns, where the machine has kernels for them.
+    /// Costs of the parts of a column block, where the machine has kernels for them.
     pub column_block: Option<ColumnBlock>,
 }
 
 impl Ranking {
-    /// A block's columns: so many of thresholds, and so many that answer a question.
+    /// Returns the seconds of ranking a row block: columns of thresholds, and columns that answer a
+    /// question.
     pub(crate) fn block(&self, (thresholds, questions): (usize, usize)) -> f64 {
         self.thresholds * thresholds as f64 + self.question * questions as f64
     }
 }
 
-/// Seconds of a [block](BLOCK) of rows of sixteen columns that lie side by side.
+/// Seconds of ranking a [row block](BLOCK) of one column block, sixteen adjacent columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ColumnBlock {
-    /// Of bringing them into columns.
+    /// Seconds of copying the values to columns.
     pub copy: f64,
-    /// Of a compare of all of them with a threshold each, where they lie.
+    /// Seconds of a compare of all sixteen columns with a threshold each, on the rows themselves.
     pub layer: f64,
-    /// Of a column's threshold in such a compare.
+    /// Seconds that the threshold of one column adds to a compare of all sixteen columns.
     pub threshold: f64,
-    /// Of a search of a column's thresholds.
+    /// Seconds of a search of one column's thresholds, besides its levels.
     pub search: f64,
-    /// Of a level of such a search.
+    /// Seconds of one level of a search of a column's thresholds.
     pub level: f64,
 }
 
 impl Machine {
-    /// The costs that choices on this machine read: those shipped for its [instruction set](crate::cpu::ISA).
+    /// Returns the costs that choices on this machine read: the shipped costs for its [instruction
+    /// set](crate::cpu::ISA).
     pub fn here() -> &'static Self {
         match isa() {
             Isa::Avx512 => &shipped::AVX512,
             Isa::Avx2 => &shipped::AVX2,
-            // NEON's walks are the portable ones, and its blends are as wide as compilers make those.
+            // NEON's walks are the portable walks. Its blends take vectors as wide as a compiler makes
+            // of portable blends.
             Isa::Neon | Isa::Portable => &shipped::PORTABLE,
         }
     }

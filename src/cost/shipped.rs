@@ -1,15 +1,18 @@
-//! The costs that choices read, by instruction set. They were found as cycles, on trained models on Intel Xeons and AMD's Zen 4
-//! (`benches/NOTEBOOK.md`), and stand here as seconds at one clock: choices compare them with each other.
+//! The costs that choices read, by instruction set. They were found as cycles on trained models, on
+//! Intel Xeons and AMD's Zen 4 (`benches/NOTEBOOK.md`). They are seconds at one clock rate here,
+//! because choices compare them with each other.
 //!
-//! `fangorn-benches fit` measures each cost in forests that are drawn for it; most come out within a factor of two. Where they differ, these
-//! are kept that chose better on trained models: see "One unit for costs" in the notebook.
+//! `fangorn-benches fit` measures each cost in forests that are drawn for it. Most measured costs are
+//! within a factor of two of the shipped ones. Where they differ, the shipped costs chose better on
+//! trained models: see "One unit for costs" in the notebook.
 
 use super::{Blend, ColumnBlock, Hardware, Machine, Ranking, Registers, Walk};
 
-/// Seconds of a cycle: whole picoseconds, as sums of blends' groups are that have to tie.
+/// Seconds of a cycle. They are whole picoseconds, because sums of the costs of blend groups have to
+/// tie.
 const CYCLE: f64 = 286e-12;
 
-/// Seconds of so many cycles.
+/// Returns the seconds of `n` cycles.
 const fn cycles(n: f64) -> f64 {
     n * CYCLE
 }
@@ -17,15 +20,15 @@ const fn cycles(n: f64) -> f64 {
 const XEON: Hardware =
     Hardware { clock: 1.0 / CYCLE, cache: 1 << 20, bandwidth: 1e10, prefetched: 16, gather: cycles(6.0) };
 
-/// Of AVX-512, the one instruction set that has them.
+/// Costs of a row in registers. Only AVX-512 has a kernel for that.
 const REGISTERS: Registers = Registers {
     tile: [cycles(5.5), cycles(6.5), cycles(7.5), cycles(9.0)],
     tree: cycles(2.0),
-    surprise: cycles(20.0),
+    misprediction: cycles(20.0),
     rows: 32,
 };
 
-/// Of blends whose instructions take so many times as long as those of AVX-512.
+/// Returns the costs of blends whose instructions take this many times as long as those of AVX-512.
 const fn blend(times: f64) -> Blend {
     Blend {
         split: times * cycles(1.3),
@@ -37,7 +40,7 @@ const fn blend(times: f64) -> Blend {
     }
 }
 
-/// The same of ranks.
+/// Returns the costs of ranking whose instructions take this many times as long as those of AVX-512.
 const fn ranking(times: f64, column_block: Option<ColumnBlock>) -> Ranking {
     Ranking { thresholds: times * cycles(75.0), question: times * cycles(8.0), rows: 16, column_block }
 }
@@ -121,7 +124,8 @@ pub(super) const PORTABLE: Machine = Machine {
 mod tests {
     use super::*;
 
-    /// Groups of one tree are weighed against each other, and many sums of them are equal.
+    /// The groups of a tree are weighed against each other, and many sums of their costs have to be
+    /// equal.
     #[test]
     fn groups_cost_whole_picoseconds_that_add_up() {
         for machine in [AVX512, AVX2, PORTABLE] {

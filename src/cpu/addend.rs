@@ -1,4 +1,4 @@
-//! The types that leaves are added up in.
+//! The number types in which a run adds up leaf values: `f32`, `f64` and whole numbers.
 
 use std::{
     cell::RefCell,
@@ -9,19 +9,20 @@ use std::{
 
 use super::engine::blend::{evaluate, groups::LeafValues};
 
-/// A type that leaves are added up in.
+/// A number type in which leaf values are added up.
 pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {
-    /// Sums that a thread keeps the room of.
+    /// The thread's scratch buffer, which [`with_scratch`] lends.
     const SCRATCH: &'static LocalKey<RefCell<Vec<Self>>>;
-    /// Sums of this type as `f32`, where they are.
+    /// Returns the sums as `f32`, or `None` where `Self` is another type.
     fn singles(_sums: &mut [Self]) -> Option<&mut [f32]> {
         None
     }
-    /// Values of this type as `f32`, where they are.
-    fn all_singles(_values: &[Self]) -> Option<&[f32]> {
+    /// Returns leaf values as `f32`, or `None` where `Self` is another type.
+    fn as_f32(_values: &[Self]) -> Option<&[f32]> {
         None
     }
-    /// The values of a tree's leaves, of all by slot, where they are `f32`.
+    /// Returns the values of one tree's leaves. For `f32` they come from `values`, which holds all leaf
+    /// values by slot; for other types they are the forest's own.
     fn filled<'r>(
         _values: &[Self],
         leaves: evaluate::Leaves<'r>,
@@ -29,10 +30,10 @@ pub(super) trait Addend: Copy + Default + AddAssign + Send + Sync + 'static {
     ) -> LeafValues<'r> {
         leaves.values
     }
-    /// Adds to a place while other workers may, too.
+    /// Adds to a number in memory that other workers may add to at the same time.
     ///
-    /// # Safety
-    /// The place is valid, and while workers add to it none reads or writes it otherwise.
+    /// `place` is valid for reads and writes and aligned for the atomic type of its size, and while workers
+    /// add to it none accesses it except through this function.
     unsafe fn add_atomic(place: *mut Self, amount: Self);
 }
 
@@ -47,7 +48,7 @@ impl Addend for f32 {
     fn singles(sums: &mut [Self]) -> Option<&mut [f32]> {
         Some(sums)
     }
-    fn all_singles(values: &[Self]) -> Option<&[f32]> {
+    fn as_f32(values: &[Self]) -> Option<&[f32]> {
         Some(values)
     }
     fn filled<'r>(
@@ -59,10 +60,11 @@ impl Addend for f32 {
     }
     #[inline(always)]
     unsafe fn add_atomic(place: *mut Self, amount: Self) {
-        // SAFETY: as promised to this function; an f32's bits are a u32's.
+        // SAFETY: the caller upholds that `place` is valid, aligned and only accessed atomically. `f32` and
+        // `u32` have the same size, and every bit pattern is valid for both.
         let place = unsafe { AtomicU32::from_ptr(place.cast()) };
         let sum = |bits| Some((Self::from_bits(bits) + amount).to_bits());
-        // The closure always gives a value, so this ends well.
+        // The closure always returns `Some`, so `fetch_update` can't fail.
         let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
     }
 }
@@ -71,10 +73,11 @@ impl Addend for f64 {
     const SCRATCH: &'static LocalKey<RefCell<Vec<Self>>> = &DOUBLES;
     #[inline(always)]
     unsafe fn add_atomic(place: *mut Self, amount: Self) {
-        // SAFETY: as promised to this function; an f64's bits are a u64's.
+        // SAFETY: the caller upholds that `place` is valid, aligned and only accessed atomically. `f64` and
+        // `u64` have the same size, and every bit pattern is valid for both.
         let place = unsafe { AtomicU64::from_ptr(place.cast()) };
         let sum = |bits| Some((Self::from_bits(bits) + amount).to_bits());
-        // The closure always gives a value, so this ends well.
+        // The closure always returns `Some`, so `fetch_update` can't fail.
         let _ = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
     }
 }
@@ -83,14 +86,15 @@ impl Addend for i64 {
     const SCRATCH: &'static LocalKey<RefCell<Vec<Self>>> = &WHOLES;
     #[inline(always)]
     unsafe fn add_atomic(place: *mut Self, amount: Self) {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that `place` is valid, aligned and only accessed atomically.
         unsafe { AtomicI64::from_ptr(place) }.fetch_add(amount, Ordering::Relaxed);
     }
 }
 
-/// Lends `f` a zeroed buffer that the thread keeps for its next call.
+/// Lends `f` a zeroed buffer of `len` sums. The thread keeps the buffer for its next call.
 pub(super) fn with_scratch<A: Addend, R>(len: usize, f: impl FnOnce(&mut [A]) -> R) -> R {
-    // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
+    // The buffer is taken out, not borrowed: while this thread waits for others, rayon may have it run
+    // another prediction.
     let mut buffer = A::SCRATCH.with(RefCell::take);
     buffer.clear();
     buffer.resize(len, A::default());

@@ -1,4 +1,5 @@
-//! Plan statements to steps: serial loops over the same range are joined, and the innermost pair becomes a block.
+//! Turns plan statements into program steps: it joins serial loops over the same range, and the innermost
+//! pair of loops becomes a block.
 
 use std::fmt;
 
@@ -20,19 +21,20 @@ pub(super) struct BlockLoop {
 /// A statement of a [`super::Program`].
 #[derive(Clone, Debug)]
 pub(super) enum ProgramStep {
-    /// A loop that is interpreted, its iterations perhaps on threads.
+    /// A loop that the run interprets. Its iterations may run on threads.
     Loop { dim: Dim, register: u32, range: Range, parallel: bool, body: Vec<ProgramStep> },
-    /// A micro-kernel's call.
+    /// A call of a micro-kernel.
     Block { rows: Option<BlockLoop>, trees: Option<BlockLoop>, shape: Shape, into: Sum },
-    /// One of several bodies, by a loop's offset.
+    /// One of several bodies, chosen by a loop's offset.
     Cases { register: u32, cases: Vec<(u32, Vec<ProgramStep>)> },
-    /// What follows reads the `rows` rows from the running row on from a copy, or has them asked for.
+    /// Brings `rows` rows close, from the running row on: the steps behind this one read them from a copy, or
+    /// the run prefetches them.
     CacheRows { rows: u32, copied: bool },
-    /// A stage of a reduction.
+    /// A stage of a reduction: it adds up the copies of a partial buffer over one dimension.
     Reduce { buffer: u32, dimension: u32, rows: Vec<Vec<RowLoop>>, into: Stage },
 }
 
-/// Where a stage's sums go, and how many it takes at a time.
+/// Where a reduction stage puts its sums, and how many sums it takes at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stage {
     pub(super) in_place: bool,
@@ -40,9 +42,9 @@ pub(super) struct Stage {
     pub(super) vector: usize,
 }
 
-/// A loop, or the lanes of a walk as the loop they were.
+/// A loop of a perfect nest. A walk's lanes count as a loop whose `lanes` walks advance together.
 #[derive(Clone)]
-struct Chain {
+struct NestLoop {
     dim: Dim,
     register: u32,
     range: Range,
@@ -50,27 +52,29 @@ struct Chain {
     lanes: u32,
 }
 
-/// The steps of a plan's body. `vectors` says whether the vector kernels are to run them.
+/// Turns a plan's body into steps. `vectors` says whether the vector kernels run them.
 pub(super) fn steps(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<ProgramStep> {
-    to_steps(&decided(ops, used, vectors), used, vectors)
+    to_steps(&without_unprofitable(ops, used, vectors), used, vectors)
 }
 
-/// Whether a statement pays. A cache that does not would keep loops from being joined.
+/// Returns whether a statement makes the run faster. A cache that does not would only keep loops from being
+/// joined.
 pub(super) fn pays(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> bool {
     match op {
         Op::Own(Statement::CacheRows { rows }) => used.close(*rows, vectors) != WindowAccess::Nothing,
-        // Measured: a prefetch of nodes that are read next is slower than none.
+        // Measured: a prefetch of nodes that are read right after it is slower than no prefetch.
         Op::Own(Statement::CacheTrees { .. }) => false,
         _ => true,
     }
 }
 
-/// The same statements without those that do not pay.
-fn decided(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<Op<Cpu>> {
+/// Returns the statements without those that do not pay.
+fn without_unprofitable(ops: &[Op<Cpu>], used: &UsedColumns, vectors: bool) -> Vec<Op<Cpu>> {
     let inside = |op: &Op<Cpu>| match op.clone() {
-        Op::Loop(l) => Op::Loop(Loop { body: decided(&l.body, used, vectors), ..l }),
+        Op::Loop(l) => Op::Loop(Loop { body: without_unprofitable(&l.body, used, vectors), ..l }),
         Op::Cases { register, cases } => {
-            let cases = cases.iter().map(|(end, body)| (*end, decided(body, used, vectors))).collect();
+            let cases =
+                cases.iter().map(|(end, body)| (*end, without_unprofitable(body, used, vectors))).collect();
             Op::Cases { register, cases }
         }
         op => op,
@@ -107,12 +111,12 @@ fn step(op: &Op<Cpu>, used: &UsedColumns, vectors: bool) -> Option<ProgramStep> 
 }
 
 fn loop_step(l: &Loop<Cpu>, used: &UsedColumns, vectors: bool) -> ProgramStep {
-    // The perfect nest from here down to a walk or to a body of several statements.
+    // The chain is the perfect nest from here down to a walk or to a body of several statements.
     let mut chain = Vec::new();
     let mut at = l;
     let last = loop {
         let this =
-            Chain { dim: at.dim, register: at.register, range: at.range.clone(), map: at.map, lanes: 1 };
+            NestLoop { dim: at.dim, register: at.register, range: at.range.clone(), map: at.map, lanes: 1 };
         chain.push(this);
         match &at.body[..] {
             [Op::Loop(inner)] => at = inner,
@@ -126,17 +130,17 @@ fn loop_step(l: &Loop<Cpu>, used: &UsedColumns, vectors: bool) -> ProgramStep {
             limits(body, &mut below);
             let joined = join(&chain, &below);
             let (innermost, outer) = joined.split_last().expect("the loop itself");
-            wrap(outer, looped(innermost, to_steps(body, used, vectors)))
+            nest_in_loops(outer, looped(innermost, to_steps(body, used, vectors)))
         }
     }
 }
 
-/// The nest `chain { walk }` as loops round a block.
-fn close(chain: &[Chain], walk: &Walk<Cpu>) -> ProgramStep {
+/// Turns the nest `chain { walk }` into loops around a block.
+fn close(chain: &[NestLoop], walk: &Walk<Cpu>) -> ProgramStep {
     let mut chain = chain.to_vec();
     if let Some(lanes) = &walk.lanes {
         let (dim, register, range) = (lanes.dim, lanes.register, lanes.range.clone());
-        chain.push(Chain { dim, register, range, map: Map::Serial, lanes: lanes.count });
+        chain.push(NestLoop { dim, register, range, map: Map::Serial, lanes: lanes.count });
     }
     let mut chain = join(&chain, &[]);
     let mut shape = Shape {
@@ -149,8 +153,9 @@ fn close(chain: &[Chain], walk: &Walk<Cpu>) -> ProgramStep {
     };
     let (mut rows, mut trees) = (None, None);
     for place in 0..2 {
-        let fits =
-            |c: &Chain| serial(c.map) && if c.dim == Dim::Batch { rows.is_none() } else { trees.is_none() };
+        let fits = |c: &NestLoop| {
+            serial(c.map) && if c.dim == Dim::Batch { rows.is_none() } else { trees.is_none() }
+        };
         let Some(c) = chain.pop_if(|c| fits(c)) else { break };
         if place == 0 {
             shape.rows_inside = c.dim == Dim::Batch;
@@ -162,25 +167,26 @@ fn close(chain: &[Chain], walk: &Walk<Cpu>) -> ProgramStep {
             Dim::Tree => trees = taken,
         }
     }
-    wrap(&chain, ProgramStep::Block { rows, trees, shape, into: walk.own.into })
+    nest_in_loops(&chain, ProgramStep::Block { rows, trees, shape, into: walk.own.into })
 }
 
-/// A step inside loops.
-fn wrap(chain: &[Chain], step: ProgramStep) -> ProgramStep {
+/// Puts a step inside the loops of `chain`, outermost first.
+fn nest_in_loops(chain: &[NestLoop], step: ProgramStep) -> ProgramStep {
     chain.iter().rev().fold(step, |step, c| looped(c, vec![step]))
 }
 
-fn looped(c: &Chain, body: Vec<ProgramStep>) -> ProgramStep {
+fn looped(c: &NestLoop, body: Vec<ProgramStep>) -> ProgramStep {
     let (dim, register, range) = (c.dim, c.register, c.range.clone());
     ProgramStep::Loop { dim, register, range, parallel: c.map == Map::Own(Parallel), body }
 }
 
-/// Whether a loop is one that a block can take in: unrolled or not, its walks come one after the other.
+/// Returns whether a block can take the loop in. It can where the iterations run one after the other,
+/// unrolled or not.
 fn serial(map: Map<Cpu>) -> bool {
     matches!(map, Map::Serial | Map::Unrolled { .. })
 }
 
-/// The limits of every loop in these statements.
+/// Collects the limits of every loop in these statements.
 fn limits<'a>(ops: &'a [Op<Cpu>], out: &mut Vec<&'a Limit>) {
     for op in ops {
         match op {
@@ -197,14 +203,15 @@ fn limits<'a>(ops: &'a [Op<Cpu>], out: &mut Vec<&'a Limit>) {
     }
 }
 
-/// Joins neighbouring serial loops of which the inner walks through the outer's tile: the order stays the same.
-/// `below` are the limits of the loops inside the chain.
-fn join(chain: &[Chain], below: &[&Limit]) -> Vec<Chain> {
-    let mut out: Vec<Chain> = Vec::new();
+/// Joins neighbouring serial loops where the inner loop goes through a tile of the outer loop. The order of
+/// visits stays the same. `below` holds the limits of the loops inside the chain.
+fn join(chain: &[NestLoop], below: &[&Limit]) -> Vec<NestLoop> {
+    let mut out: Vec<NestLoop> = Vec::new();
     for (i, c) in chain.iter().enumerate() {
         let inside = || chain[i + 1..].iter().flat_map(|c| &c.range.limits).chain(below.iter().copied());
-        // The joined loop keeps one offset, so whoever takes off one of the two has to take off both.
-        let both = |outer: &Chain| {
+        // The joined loop keeps one offset, so a limit that subtracts one of the two offsets has to subtract
+        // both.
+        let both = |outer: &NestLoop| {
             inside().all(|l| l.minus.contains(&outer.register) == l.minus.contains(&c.register))
         };
         match out
@@ -219,15 +226,15 @@ fn join(chain: &[Chain], below: &[&Limit]) -> Vec<Chain> {
     out
 }
 
-fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
+fn joined(outer: &NestLoop, inner: &NestLoop) -> Option<NestLoop> {
     let tile = Limit { end: outer.range.step, minus: Vec::new() };
-    // Otherwise the last step inside a tile is cut short, which one loop can't say.
+    // Otherwise the last step inside a tile is cut short, which a single loop can't express.
     let divides = |whole: Value, part: Value| match (whole, part) {
         (_, Value::Const(1)) => true,
         (Value::Const(whole), Value::Const(part)) => whole.is_multiple_of(part.max(1)),
         (whole, part) => whole == part,
     };
-    // The outer's limits have to hold for the sum of both offsets, or to fall between two tiles.
+    // The outer loop's limits have to hold for the sum of both offsets, or to fall between two tiles.
     let holds = |limit: &Limit| {
         let sum = |l: &&Limit| l.end == limit.end && l.minus.len() == limit.minus.len() + 1;
         let sums = |l: &&Limit| l.minus.iter().all(|r| *r == outer.register || limit.minus.contains(r));
@@ -251,7 +258,7 @@ fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
     }
     let mut limits = outer.range.limits.clone();
     for limit in inner.range.limits.iter().filter(|l| **l != tile) {
-        // The joined offset is the sum of both, so the outer's is no longer taken off.
+        // The joined offset is the sum of both offsets, so the limit no longer subtracts the outer one.
         let mut minus = limit.minus.clone();
         let place = minus.iter().position(|r| *r == outer.register)?;
         minus.remove(place);
@@ -261,10 +268,10 @@ fn joined(outer: &Chain, inner: &Chain) -> Option<Chain> {
         }
     }
     let range = Range { start: outer.range.start, step: inner.range.step, limits };
-    Some(Chain { dim: outer.dim, register: outer.register, range, map: Map::Serial, lanes: inner.lanes })
+    Some(NestLoop { dim: outer.dim, register: outer.register, range, map: Map::Serial, lanes: inner.lanes })
 }
 
-/// A step as text.
+/// Writes a step as text.
 pub(super) fn write_step(f: &mut fmt::Formatter<'_>, step: &ProgramStep, depth: usize) -> fmt::Result {
     write!(f, "{:1$}", "", depth * 2)?;
     match step {
@@ -323,11 +330,11 @@ mod tests {
         schedule::Schedule,
     };
 
-    /// A loop over rows.
-    fn over(register: u32, start: u32, step: Value, limits: &[(Value, &[u32])]) -> Chain {
+    /// Returns a loop over rows.
+    fn over(register: u32, start: u32, step: Value, limits: &[(Value, &[u32])]) -> NestLoop {
         let limits = limits.iter().map(|(end, minus)| Limit { end: *end, minus: minus.to_vec() }).collect();
         let range = Range { start: Value::Const(start), step, limits };
-        Chain { dim: Dim::Batch, register, range, map: Map::Serial, lanes: 1 }
+        NestLoop { dim: Dim::Batch, register, range, map: Map::Serial, lanes: 1 }
     }
 
     #[test]
@@ -339,12 +346,12 @@ mod tests {
         let both = join(Value::Const(64), 0, Value::Const(4)).expect("64 is 16 times 4");
         assert_eq!((both.register, both.range.start, both.range.step), (3, Value::Const(0), Value::Const(4)));
         assert_eq!(both.range.limits, [Limit { end: rows, minus: vec![] }]);
-        // The last step in a tile would be cut short, or may be.
+        // The last step in a tile would be cut short, or could be.
         assert!(join(Value::Const(64), 0, Value::Const(48)).is_none());
         assert!(join(Value::Slot(1), 0, Value::Slot(2)).is_none());
         assert!(join(Value::Slot(1), 0, Value::Slot(1)).is_some());
         assert!(join(Value::Slot(1), 0, Value::Const(1)).is_some());
-        // The inner loop begins elsewhere, or ends by itself.
+        // The inner loop begins elsewhere, or has no limit at the end of a tile.
         assert!(join(Value::Const(64), 1, Value::Const(1)).is_none());
         let alone = over(4, 0, Value::Const(1), &[(rows, &[3])]);
         assert!(joined(&outer(Value::Const(64)), &alone).is_none());

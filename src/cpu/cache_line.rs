@@ -1,30 +1,32 @@
-//! Memory in whole lines of the cache. A register of 64 bytes that lies on two lines takes two loads, and trees in blends do little
-//! else than load: "Without AVX-512" in `benches/NOTEBOOK.md`.
+//! Memory aligned to cache lines. A load of a 64-byte register that straddles two cache lines takes two
+//! accesses, and trees in blends do little else than load: "Without AVX-512" in `benches/NOTEBOOK.md`.
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 pub(super) const BYTES: usize = 64;
 
-/// Values that begin with a line.
+/// A value that starts at a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct CacheLine<A>(pub(crate) A);
 
-/// What so many values need for [`aligned`] to have room for them.
+/// Returns the length of a buffer in which [`aligned`] finds room for `values` values.
 pub(super) const fn room<T>(values: usize) -> usize {
     values.saturating_add(BYTES / size_of::<T>())
 }
 
-/// The values from the first on that begins with a line.
+/// Returns the part of the buffer that starts at its first cache line boundary.
 pub(super) fn aligned<T>(room: &mut [T]) -> &mut [T] {
-    // An interpreter of programs may know no such place.
+    // Under an interpreter such as Miri, `align_offset` may find no aligned place. The buffer then starts at
+    // its first value.
     let skip = Some(room.as_ptr().align_offset(BYTES)).filter(|skip| *skip < BYTES / size_of::<T>());
     &mut room[skip.unwrap_or(0)..]
 }
 
-/// The values of lines that follow each other.
+/// Returns the values of neighbouring cache lines as one slice.
 pub(super) fn flat<T, const N: usize>(lines: &[CacheLine<[T; N]>]) -> &[T] {
     const { assert!(size_of::<[T; N]>() == BYTES) };
-    // SAFETY: a line is its values and nothing after them, as was just asserted, so those of neighbours follow each other.
+    // SAFETY: the assertion above says that a `CacheLine` is its `N` values and no padding, so the values of
+    // neighbouring cache lines follow each other.
     unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * N) }
 }
 

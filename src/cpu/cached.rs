@@ -1,13 +1,13 @@
-//! Rows brought close for the trees of a loop: `cacheRows`.
+//! `cacheRows`: brings rows close for the trees of a loop.
 //!
-//! The columns that the forest uses are copied to a [`Window`], or ranked into one, 64 rows at a time, one column after the other. The
-//! places of unused ones are never touched.
+//! It copies the columns that the forest uses into a [`Window`], or ranks them into one, 64 rows at a time
+//! and column by column. It never touches the places of unused columns.
 
 use std::cell::RefCell;
 
 use super::{
     cache_line::{BYTES as CACHE_LINE_BYTES, aligned, room},
-    engine::blend::groups::TURNED,
+    engine::blend::groups::FLIPPED_BIT,
     ranking::{
         Ranker,
         column_block::{BLOCK_COLUMNS, ColumnBlock},
@@ -18,22 +18,24 @@ use super::{
 };
 use crate::{cost::Machine, forest::Forest};
 
-/// Lines that are asked for before they are read.
+/// How many column blocks ahead a copy prefetches.
 const AHEAD: usize = 4;
-/// A kernel may load so many values past a block's last column.
-const SLACK: usize = BLOCK;
-/// Room that a thread may keep for a window's copy, in bytes.
+/// Values past a block's last column that a kernel may load: a register from any row of that column, and from the last
+/// row the three ranks that a gather of four bytes loads with the wanted one.
+const SLACK: usize = BLOCK + 4;
+/// Largest buffer that a thread may keep for a window, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Columns that some tree reads.
+/// The columns that some tree reads.
 #[derive(Clone, Debug)]
 pub(super) struct UsedColumns {
-    /// Sixteen columns at a time.
+    /// The used columns, in column blocks of sixteen.
     column_blocks: Vec<ColumnBlock>,
+    /// Number of used columns.
     columns: usize,
-    /// Columns in all.
+    /// Columns of a row, used or not.
     all: usize,
-    /// Fewer rows than this are walked one by one.
+    /// Blocks of fewer rows than this are walked row by row.
     few: usize,
 }
 
@@ -58,7 +60,8 @@ impl UsedColumns {
         }
     }
 
-    /// What pays for a window of so many rows, `u32::MAX` where only a call knows. Measured: "Caches on the CPU" in `benches/NOTEBOOK.md`.
+    /// Returns how to bring a window of `rows` rows close; `rows` is `u32::MAX` where only a call knows the
+    /// number. The choice is measured: "Caches on the CPU" in `benches/NOTEBOOK.md`.
     pub(super) fn close(&self, rows: u32, vectors: bool) -> WindowAccess {
         let few = (rows as usize) < self.few;
         if !few && vectors && self.columns > 0 && (rows == u32::MAX || self.fits(rows as usize)) {
@@ -79,12 +82,12 @@ impl UsedColumns {
         }
     }
 
-    /// Whether a thread may keep the room for a copy of so many rows.
+    /// Returns whether a thread may keep a buffer for a copy of `rows` rows.
     pub(super) fn fits(&self, rows: usize) -> bool {
         rows.div_ceil(BLOCK).saturating_mul(self.all).saturating_mul(BLOCK * size_of::<f32>()) <= MOST_BYTES
     }
 
-    /// [`UsedColumns::close`] in words.
+    /// Says in words what [`UsedColumns::close`] returns.
     pub(super) fn text(&self, rows: u32, vectors: bool) -> String {
         let Self { columns, all, column_blocks, .. } = self;
         match self.close(rows, vectors) {
@@ -104,15 +107,15 @@ impl UsedColumns {
 /// How a window of rows is brought close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowAccess {
-    /// The used columns are copied.
+    /// The run copies the used columns.
     Copied,
-    /// Their lines are asked for.
+    /// The run prefetches the cache lines of the used columns.
     Prefetched,
-    /// It is not: that would cost more than it gives.
+    /// The run does nothing, because it would cost more than it gives.
     Nothing,
 }
 
-/// Lends `f` a copy of `count` rows from `first` on.
+/// Lends `f` a copy of `count` rows from `first` on, as a [`Window`].
 pub(super) fn copied<T: Row>(
     rows: &Rows<'_, T>,
     first: usize,
@@ -121,7 +124,8 @@ pub(super) fn copied<T: Row>(
     f: impl FnOnce(Window<'_>),
 ) {
     thread_local!(static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
-    // Taken out, not borrowed: while this thread waits for others, rayon may have it run another prediction.
+    // The buffer is taken out, not borrowed: while this thread waits for others, rayon may have it run
+    // another prediction.
     let mut scratch = SCRATCH.with(RefCell::take);
     let columns = rows.columns();
     let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
@@ -141,56 +145,59 @@ pub(super) fn copied<T: Row>(
             for c in (0..BLOCK_COLUMNS).filter(|c| column_block.wanted >> c & 1 == 1) {
                 let column = column_block.first as usize + c;
                 for (r, place) in block[column * BLOCK..][..count].iter_mut().enumerate() {
-                    // SAFETY: callers keep to the rows there are; a used column is one.
+                    // SAFETY: callers pass rows that exist, so `begin + r < rows.len()`. A used column is one
+                    // of the walked forest's, all of which the rows have: `Program::check` has counted them,
+                    // or the ranker has written them.
                     *place = unsafe { rows.get::<false>(begin + r, column) }.read();
                 }
             }
         }
     }
-    f(Window { first, count, columns, data: &data[..needed], turned: &[] });
+    f(Window { first, count, columns, data: &data[..needed], flipped: &[] });
     SCRATCH.with(|s| s.replace(scratch));
 }
 
-/// Lends `f` the ranks of `count` rows from `first` on, and if asked for once more, turned.
+/// Lends `f` the ranks of `count` rows from `first` on, as a [`Window`]. With `flipped`, the window also holds
+/// the ranks with their highest bit flipped.
 pub(super) fn ranked<T: Row>(
     ranker: &Ranker,
     rows: &Rows<'_, T>,
     first: usize,
     count: usize,
-    turned: bool,
+    flipped: bool,
     f: impl FnOnce(Window<'_, u8>),
 ) {
     thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
     let mut scratch = SCRATCH.with(RefCell::take);
     let columns = ranker.shape().1;
     let needed = count.div_ceil(BLOCK) * columns * BLOCK + SLACK;
-    let turned = if turned { needed } else { 0 };
-    if scratch.len() < room::<u8>(needed + turned) {
-        scratch.resize(room::<u8>(needed + turned), 0);
+    let flipped = if flipped { needed } else { 0 };
+    if scratch.len() < room::<u8>(needed + flipped) {
+        scratch.resize(room::<u8>(needed + flipped), 0);
     }
     let (own, rest) = aligned(&mut scratch).split_at_mut(needed);
-    let rest = &mut rest[..turned];
+    let rest = &mut rest[..flipped];
     let mut others = rest.chunks_mut(columns * BLOCK);
     for (b, ranks) in own[..needed - SLACK].chunks_mut(columns * BLOCK).enumerate() {
         let begin = b * BLOCK;
         let here = BLOCK.min(count - begin);
         let done = ranker.rank_blocks(&rows.slice(first + begin, here), ranks);
         debug_assert!(done.is_ok(), "rows and ranks have the forest's columns");
-        // While they are close.
-        if let Some(turned) = others.next() {
-            turned.iter_mut().zip(&*ranks).for_each(|(turned, rank)| *turned = rank ^ TURNED);
+        // Flips the ranks while they are in the cache.
+        if let Some(flipped) = others.next() {
+            flipped.iter_mut().zip(&*ranks).for_each(|(flipped, rank)| *flipped = rank ^ FLIPPED_BIT);
         }
     }
-    f(Window { first, count, columns, data: own, turned: rest });
+    f(Window { first, count, columns, data: own, flipped: rest });
     SCRATCH.with(|s| s.replace(scratch));
 }
 
-/// Whether a thread may keep the room for the ranks of so many rows.
+/// Returns whether a thread may keep a buffer for the ranks of `rows` rows.
 pub(super) fn ranks_fit(rows: u32, columns: usize) -> bool {
     (rows as usize).next_multiple_of(BLOCK).saturating_mul(columns) <= MOST_BYTES
 }
 
-/// Asks for the used columns of `count` rows from `first` on.
+/// Prefetches the used columns of `count` rows from `first` on.
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize, used: &UsedColumns) {
     if !rows.is_unit() {
@@ -200,7 +207,8 @@ pub(super) fn prefetched<T: Row>(rows: &Rows<'_, T>, first: usize, count: usize,
         let row = rows.from(row).as_ptr();
         for column_block in &used.column_blocks {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: every x86-64 has it, and it reads nothing.
+            // SAFETY: every x86-64 has SSE, which `_mm_prefetch` needs. A prefetch never faults, so any
+            // address is allowed.
             unsafe {
                 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
                 _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(column_block.first as usize).cast());

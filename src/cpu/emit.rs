@@ -13,18 +13,15 @@ use super::{
 };
 use crate::plan::cpu::Sum;
 
-/// Sums that a stage takes at a time, at most.
-const MOST_VECTOR: usize = 16;
-
-/// What a run writes.
+/// A kind of output that a run writes.
 pub(super) trait Emission: Copy + Send + Sync {
-    /// The same for one of the shares in which a batch's trees are dealt out.
+    /// Returns the emission for one share of the trees, where a batch's trees are dealt out to threads.
     fn of_share(self, _share: u32) -> Self {
         self
     }
-    /// Runs a block of walks into what takes their leaves.
+    /// Runs a block of walks and writes what becomes of the leaves.
     fn block<T: Row>(self, run: &Run<'_, T, Self>, block: Block, into: Sum, state: &State<'_>);
-    /// Ends a dimension of a buffer of private sums, for these rows.
+    /// Reduces one dimension of a buffer of partial sums, for these rows.
     fn reduce<T: Row>(
         self,
         run: &Run<'_, T, Self>,
@@ -37,15 +34,15 @@ pub(super) trait Emission: Copy + Send + Sync {
     }
 }
 
-/// `rows x outputs` sums. Where they are not `GROUPED`, each leaf is added to its row's sum by itself, since the order of
-/// additions counts.
+/// Writes `rows x outputs` sums. Without `GROUPED` each leaf value is added to its row's sum by itself,
+/// because the order of additions counts.
 #[derive(Clone, Copy)]
 pub(super) struct Sums<'a, A, const GROUPED: bool> {
-    /// By slot.
+    /// Leaf values, by slot.
     pub(super) leaves: &'a [A],
     pub(super) result: Shared<A>,
     pub(super) partials: Shared<A>,
-    /// Whether the leaves are the forest's own.
+    /// Whether `leaves` are the forest's own leaf values.
     pub(super) own: bool,
 }
 
@@ -71,7 +68,7 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
         }
     }
 
-    /// Adds up the copies of rows over one dimension, and leaves them zero.
+    /// Adds up the copies of these rows over one dimension, and leaves the copies zero.
     fn reduce<T: Row>(
         self,
         run: &Run<'_, T, Self>,
@@ -85,33 +82,65 @@ impl<A: Addend, const GROUPED: bool> Emission for Sums<'_, A, GROUPED> {
         let copies = run.value(p.plan.own.partials[buffer as usize][dimension].count).min(run.at.trees);
         let place = |k: u32| run.partial(buffer, state, Some((dimension, k)));
         let (first, stride) = (place(0), if copies > 1 { place(1) - place(0) } else { 0 });
-        let (mut at, end) = (rows.start * outputs, rows.end * outputs);
-        while at < end {
-            let width = stage.vector.clamp(1, MOST_VECTOR).min(end - at);
-            let mut sums = [A::default(); MOST_VECTOR];
-            for k in 0..copies as usize {
-                for (i, sum) in sums[..width].iter_mut().enumerate() {
-                    // SAFETY: the copies of these rows belong to the iterations this stage ends.
+        let places = rows.start * outputs..rows.end * outputs;
+        let copies = Copies { first, stride, count: copies as usize };
+        match stage.vector {
+            16 => self.add_copies::<16>(copies, places, stage),
+            8 => self.add_copies::<8>(copies, places, stage),
+            4 => self.add_copies::<4>(copies, places, stage),
+            2 => self.add_copies::<2>(copies, places, stage),
+            _ => self.add_copies::<1>(copies, places, stage),
+        }
+    }
+}
+
+/// The copies of partial sums that one stage adds up.
+#[derive(Clone, Copy)]
+struct Copies {
+    /// The first copy's place of sum 0.
+    first: usize,
+    /// The distance from a copy to the next one.
+    stride: usize,
+    count: usize,
+}
+
+impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
+    /// Adds up the copies of the sums at `places`, `WIDTH` adjacent sums at a time, which the compiler keeps in vector
+    /// registers. The last ones, fewer than `WIDTH`, go one at a time.
+    fn add_copies<const WIDTH: usize>(self, copies: Copies, places: Range<usize>, stage: Stage) {
+        let Copies { first, stride, count } = copies;
+        let mut at = places.start;
+        while at + WIDTH <= places.end {
+            let mut sums = [A::default(); WIDTH];
+            for k in 0..count {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: the plan puts a stage behind the loops that write these copies, so no other
+                    // worker has their places. `run.partial` and the buffer's length count the same copies.
                     *sum += std::mem::take(unsafe { self.partials.at(first + k * stride + at + i) });
                 }
             }
-            for (i, sum) in sums[..width].iter().enumerate() {
+            for (i, sum) in sums.iter().enumerate() {
                 match (stage.in_place, stage.atomic) {
-                    // SAFETY: as above.
+                    // SAFETY: the plan puts a stage behind the loops that write these copies, so no other
+                    // worker has copy 0.
                     (true, _) => unsafe { *self.partials.at(first + at + i) += *sum },
-                    // SAFETY: the stage ends every loop that shares the rows' sums.
+                    // SAFETY: a stage without atomics ends every loop that shares these rows' sums, so this
+                    // worker alone has them.
                     (false, false) => unsafe { *self.result.at(at + i) += *sum },
                     (false, true) => self.result.add_atomic(at + i, *sum),
                 }
             }
-            at += width;
+            at += WIDTH;
+        }
+        if at < places.end {
+            self.add_copies::<1>(copies, at..places.end, stage);
         }
     }
 }
 
 impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
-    /// Runs a block of several outputs whose sums are kept by output meanwhile, if that pays: where rows are evaluated
-    /// together, and each tree has one output.
+    /// Runs a block of several outputs with its sums kept output by output meanwhile, and returns whether it
+    /// did. It does so where it pays: blends evaluate rows together, and each tree has one output.
     fn by_output<T: Row>(
         self,
         run: &Run<'_, T, Self>,
@@ -121,18 +150,18 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
     ) -> bool {
         let p = run.program;
         let Block { row, tree, shape } = block;
-        let (Some(targets), Some(values)) = (&p.targets, A::all_singles(self.leaves)) else { return false };
+        let (Some(targets), Some(values)) = (&p.targets, A::as_f32(self.leaves)) else { return false };
         let outputs = p.base.len();
-        // The way there and back is two additions a row and output.
+        // To transpose the sums and back costs about two additions for each row and output.
         if p.blend_of(shape).is_none() || atomic || row.step != 1 || tree.count < 2 * outputs {
             return false;
         }
-        // SAFETY: the rows are this worker's.
+        // SAFETY: the sums are not atomic, so the legal plan gives these rows to this worker alone.
         let Some(own) = A::singles(unsafe { out.range(base + row.start * outputs, row.count * outputs) })
         else {
             return false;
         };
-        // The scratch of sums is in use round this.
+        // `with_scratch` may lend the scratch of sums around this call, so this one is separate.
         thread_local!(static BY_OUTPUT: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut scratch = BY_OUTPUT.with(RefCell::take);
         scratch.resize(scratch.len().max(room::<f32>(own.len())), 0.0);
@@ -158,7 +187,7 @@ impl<A: Addend, const GROUPED: bool> Sums<'_, A, GROUPED> {
     }
 }
 
-/// `rows x trees` leaf slots, trees in the producer's order.
+/// Writes `rows x trees` leaf slots, trees in the producer's order.
 #[derive(Clone, Copy)]
 pub(super) struct LeafSlots(pub(super) Shared<u32>);
 

@@ -1,4 +1,4 @@
-//! A forest's nodes in the encoding that its layout and the machine's kernels want.
+//! A forest's nodes, in the encoding that its layout and the machine's kernels need.
 
 use super::{
     engine::tiles::tables::Tiles,
@@ -10,8 +10,8 @@ use crate::{
     plan::RowType,
 };
 
-/// Does the same with the nodes of any encoding: the one place that spells them out. Tiles, which are no single nodes, may be said
-/// apart.
+/// Evaluates an expression with the nodes of whichever encoding there is. This is the one place that lists
+/// the encodings. Tiles are not single nodes, so they may have an expression of their own.
 macro_rules! of_encoding {
     ($encoded:expr, $nodes:ident => $same:expr) => {
         of_encoding!($encoded, $nodes => $same, $nodes => $same)
@@ -30,18 +30,22 @@ macro_rules! of_encoding {
 }
 pub(super) use of_encoding;
 
-/// Nodes with thresholds of one type.
+/// A forest's nodes in one encoding, with thresholds of type `C`.
 #[derive(Clone, Debug)]
 pub(super) enum Encoded<C> {
+    /// Nodes of layouts that compute the addresses of children.
     Affine(Nodes<Node<C>>),
+    /// Nodes with a link to their left child.
     Linked(Nodes<LinkedNode<C>>),
-    /// Of `f32` thresholds only.
+    /// Two-word nodes, for `f32` thresholds only.
     Short(Nodes<ShortNode>),
-    /// Of ranks of a byte only.
+    /// Four-byte nodes, for ranks of one byte only.
     Ranked(Nodes<RankNode>),
+    /// Nodes in depth-first order, with a link to their right child.
     DepthFirstNode(Nodes<DepthFirstNode<LinkedNode<C>>>),
-    /// Of ranks of a byte only.
+    /// Four-byte nodes in depth-first order, for ranks of one byte only.
     NearRanked(Nodes<DepthFirstNode<RankNode>>),
+    /// Tiles of nodes.
     Tiled(Tiles<C>),
 }
 
@@ -67,13 +71,14 @@ impl<C: Compare> Encoded<C> {
 }
 
 impl Encoded<f32> {
-    /// Steps of a row's walks through all trees, at most.
+    /// Returns the most steps that a row's walks through all trees take together.
     pub(super) fn steps(&self) -> u64 {
         let depths = of_encoding!(self, nodes => &nodes.depths);
         depths.iter().map(|depth| u64::from(*depth)).sum()
     }
 
-    /// With what the vector kernels want: so many levels of a tree as its top.
+    /// Converts nodes into the smaller encodings where they fit, and lays out `top` levels of each tree as
+    /// its top, for the vector kernels.
     pub(super) fn for_vectors(self, top: u32, rows: RowType) -> Self {
         let ranks = rows == RowType::U8;
         let nodes = match self {
@@ -91,7 +96,7 @@ impl Encoded<f32> {
             nodes => nodes,
         };
         match nodes {
-            // No kernel holds the top of a complete tree.
+            // No kernel holds the top of a complete tree or of tiles.
             Self::Affine(_) | Self::Tiled(_) => nodes,
             nodes if top == 0 => nodes,
             Self::Linked(nodes) => Self::Linked(nodes.with_tops(top)),

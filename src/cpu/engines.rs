@@ -1,47 +1,48 @@
-//! Which engines a program may take: all that fit, unless a test or a [check](crate::check) says otherwise.
+//! The engines that a program may use: all that fit, unless a test or a [check](crate::check) says otherwise.
 
-/// What a program may take of what the machine and the forest allow.
+/// The engines and rankings that a program may use, of those that the machine and the forest allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Engines {
     /// How rows become ranks.
     pub ranking: Ranking,
-    /// Whether kernels of vectors, blends and engines for a few rows are left out.
+    /// Whether to leave out vector kernels, blends and engines for a few rows.
     pub scalar: bool,
 }
 
 impl Engines {
-    /// Walks in the order of the loops, node by node: the least code that can serve a forest.
+    /// Only walks in the order of the loops, node by node: the least code that can serve a forest.
     pub const PLAIN: Self = Self { ranking: Ranking::Columns, scalar: true };
 }
 
-/// What takes a block of rows through its trees.
+/// Code that takes a block of rows through its trees and finds their leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Engine {
-    /// Walks, a split a step, in the order of the loops.
+    /// Walks one split a step, in the order of the loops.
     #[default]
     Walks,
-    /// The same, one row through all trees after the other: so few rows that walks of one tree would wait for their loads.
+    /// Walks one row after the other, each through several trees at a time. It serves so few rows that walks
+    /// of a single tree would wait for their loads.
     WalksByRow,
-    /// The same of a copy of rows, 64 of them at a time.
+    /// Walks a copy of rows, 64 rows at a time.
     WalksByWindow,
-    /// Walks of rows in vectors.
+    /// Walks many rows at once in vectors.
     Vectors,
-    /// Walks of tiles of nodes in vectors.
+    /// Walks tiles of nodes in vectors.
     Tiles,
-    /// The same, one row after the other.
+    /// Walks tiles of nodes in vectors, one row after the other.
     TilesByRow,
-    /// Every split for 64 rows at once.
+    /// Evaluates every split of a tree for 64 rows at once.
     Blends,
-    /// A row in registers, four levels of a tree a step.
+    /// Holds a row in registers and takes four levels of a tree a step.
     Registers,
-    /// A row through 64 trees abreast, by gathers.
+    /// Takes a row through 64 trees abreast, by gathers.
     Abreast,
-    /// A row through trees that are filled up, four side by side.
+    /// Takes a row through four trees side by side; the trees are filled up to full ones.
     FullTrees,
 }
 
 impl Engine {
-    /// All of them.
+    /// All engines.
     pub const ALL: [Self; 10] = [
         Self::Walks,
         Self::WalksByRow,
@@ -55,7 +56,7 @@ impl Engine {
         Self::FullTrees,
     ];
 
-    /// Its name in a plan's text.
+    /// Returns the engine's name in a plan's text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Walks => "walks",
@@ -71,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// Whether it visits the rows and trees of a block in the order of the schedule's loops.
+    /// Returns whether the engine visits the rows and trees of a block in the order of the schedule's loops.
     pub fn keeps_order(self) -> bool {
         matches!(self, Self::Walks | Self::Vectors | Self::Tiles)
     }
@@ -83,21 +84,21 @@ impl std::fmt::Display for Engine {
     }
 }
 
-/// How rows become ranks of a byte.
+/// How rows become ranks of one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ranking {
-    /// A line of sixteen columns at a time, where the machine has kernels for that.
+    /// One column block (sixteen columns) at a time where the machine has kernels for that.
     #[default]
     Chosen,
-    /// A column at a time.
+    /// One column at a time.
     Columns,
 }
 
 impl Ranking {
-    /// All of them.
+    /// All ways of ranking.
     pub const ALL: [Self; 2] = [Self::Chosen, Self::Columns];
 
-    /// Its name in messages.
+    /// Returns the name of the ranking in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chosen => "ranks as chosen",

@@ -1,11 +1,13 @@
-//! The native target: a plan becomes a flat program of micro-kernel calls over rows and trees.
+//! The native CPU target: it turns a plan into a flat program of micro-kernel calls over rows and trees.
 //!
-//! [`Program`] holds the outer loops, whose iterations run on rayon's threads where the plan says parallel. Where two
-//! serial loops, one over rows and one over trees, close the nest, a *block* takes their place: one call of a
-//! micro-kernel (`walk`) chosen for each block, by layout rule, categories, strides, what is written and
-//! how many walks advance together. Nothing is interpreted per row inside a block.
+//! [`Program`] holds the outer loops. Where the plan says parallel, their iterations run on rayon's threads.
+//! Where two serial loops, one over rows and one over trees, close the nest, a *block* replaces them: one
+//! call of a micro-kernel (`walk`). The program chooses the micro-kernel for each block by layout rule,
+//! categories, strides, what is written and how many walks advance together. Inside a block nothing is
+//! interpreted per row.
 //!
-//! Where is a threshold compared? In [`nodes::Node::right`].
+//! `nodes::Node::right` compares a value with a threshold. What comes in here: lowered forests, which are
+//! plans and packed nodes, and rows.
 
 mod addend;
 mod arch;

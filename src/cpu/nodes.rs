@@ -9,30 +9,30 @@ use crate::{
     layout::{Children, Packed, PackedNode, Questions, question},
 };
 
-/// A missing value goes right.
+/// Flag of [`Node::meta`]: a missing value goes right.
 const MISSING_RIGHT: u32 = 1 << 31;
-/// The node is a leaf.
+/// Flag of [`Node::meta`]: the node is a leaf.
 pub(super) const LEAF: u32 = 1 << 30;
-/// The node asks more than a threshold: see [`Questions`].
+/// Flag of [`Node::meta`]: the node asks more than a threshold. See [`Questions`].
 const QUESTION: u32 = 1 << 29;
-/// What the question names goes right.
+/// Flag of [`Node::meta`]: the values that the question names go right.
 const NAMED_RIGHT: u32 = 1 << 28;
-/// The column.
+/// The bits of [`Node::meta`] that hold the column.
 pub(super) const FEATURE: u32 = (1 << 24) - 1;
 
-/// A type in which thresholds are stored and compared.
+/// A number type in which thresholds are stored and compared.
 pub trait Compare: Copy + Send + Sync + PartialOrd + Into<f64> + std::fmt::Debug + 'static {
-    /// Stands in nodes that send everything left.
+    /// The threshold of nodes that send everything left.
     const NAN: Self;
-    /// Stands in nodes that send everything right.
+    /// The threshold of nodes that send every value right.
     const LEAST: Self;
-    /// The threshold that decides this type's values as `t` does.
+    /// Returns the threshold of this type that decides the type's values as `t` does.
     fn threshold(t: f64) -> Self;
-    /// A question's place, in a threshold's stead.
+    /// Stores a question's place where a threshold would be.
     fn from_place(place: u32) -> Self;
-    /// The place again.
+    /// Returns the question's place that [`Self::from_place`] stored.
     fn place(self) -> usize;
-    /// Values as `f32`, where they are of this type.
+    /// Returns values as `f32`, or `None` where `Self` is another type.
     fn singles(_values: &[Self]) -> Option<&[f32]> {
         None
     }
@@ -69,17 +69,17 @@ impl Compare for f64 {
     }
 }
 
-/// A node: what is asked, and of which column.
+/// A node: what it asks, and of which column.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Node<C = f32> {
     /// The threshold, or a question's place in [`Nodes::questions`].
     pub(super) threshold: C,
-    /// Column and flags.
+    /// The column and the flags.
     pub(super) meta: u32,
 }
 
-/// A node that names one of its children: the left one, unless it is in a [`DepthFirstNode`].
+/// A node with a link to one of its children: the left one, or the right one inside a [`DepthFirstNode`].
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LinkedNode<C = f32> {
@@ -87,62 +87,67 @@ pub struct LinkedNode<C = f32> {
     link: u32,
 }
 
-/// A node of few words that names its left child: what a vector kernel gathers at once. Not every forest fits.
+/// A node of eight bytes with a link to its left child, which a vector kernel gathers at once. Not every
+/// forest fits.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ShortNode {
     /// The threshold, or a question's place.
     threshold: f32,
-    /// Flags, column, and how far on the left child is: 4, 12 and 16 bits. A leaf's is itself.
+    /// From the highest bits down: flags (4 bits), column (12 bits), and the distance to the left child (16
+    /// bits), which is 0 in a leaf.
     meta: u32,
 }
 
-/// Where a [`ShortNode`]'s column starts.
+/// Bit of [`ShortNode`]'s `meta` at which the column starts.
 pub(super) const SHORT_SHIFT: u32 = 16;
-/// A [`ShortNode`]'s column, shifted down; any greater one does not fit.
+/// Mask and largest value of a [`ShortNode`]'s column, shifted down.
 pub(super) const SHORT_FEATURE: u32 = (1 << 12) - 1;
-/// The way to a [`ShortNode`]'s left child; any longer one does not fit.
+/// Mask and largest value of the distance from a [`ShortNode`] to its left child.
 pub(super) const SHORT_LINK: u32 = (1 << SHORT_SHIFT) - 1;
-/// A node on ranks that names its left child, in four bytes. Not every forest fits: columns and ways are below 2048.
+/// A node on ranks with a link to its left child, in four bytes. Not every forest fits: columns and distances
+/// are below 2048.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct RankNode {
-    /// From above: the threshold (9 bits), a leaf's flag, the column (11) and how far on the left child is (11). A leaf's
-    /// is itself. Where everything goes left, the threshold is above every rank.
+    /// From the highest bits down: the threshold (9 bits), a leaf's flag (1), the column (11) and the
+    /// distance to the left child (11), which is 0 in a leaf. Where everything goes left, the threshold is
+    /// above every rank.
     word: u32,
 }
 
-/// Where a [`RankNode`]'s threshold starts, and its column.
+/// Bits of a [`RankNode`]'s word at which the threshold and the column start.
 pub(super) const RANK_SHIFTS: [u32; 2] = [23, 11];
-/// A [`RankNode`]'s column or way; any greater one does not fit.
+/// Mask and largest value of a [`RankNode`]'s column, and of the distance to its left child.
 pub(super) const RANK_MASK: u32 = (1 << 11) - 1;
-/// From a [`RankNode`]'s leaf flag up to [`LEAF`].
+/// How far to shift a [`RankNode`]'s leaf flag up to get [`LEAF`].
 pub(super) const RANK_LEAF_SHIFT: u32 = 8;
-/// Above every rank of a byte.
+/// A threshold above every rank of one byte.
 const NO_RANK: u32 = (1 << 9) - 1;
 
-/// A node whose left child lies behind it: the child that it names is the right one. A leaf sends everything right, to
-/// itself.
+/// A node whose left child lies right behind it, so that its link names the right child. A leaf sends
+/// everything right, to itself.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct DepthFirstNode<N>(pub(super) N);
 
-/// Flags of any node.
+/// The bits that hold the flags of any node.
 const FLAGS: u32 = 15 << 28;
 
-/// How a walk steps: the layout's rule, compiled in.
+/// How a walk steps from node to node: the layout's rule, compiled in.
 pub trait WalkRule: Copy + Send + Sync + 'static {
     /// The type of the thresholds.
     type Compare: Compare;
-    /// Whether a step from a leaf stays there.
-    const HOLDS: bool;
-    /// Whether [`WalkRule::apart`] is a node's own.
+    /// Whether a step from a leaf stays at the leaf.
+    const LEAVES_HOLD: bool;
+    /// Whether [`WalkRule::apart`] differs from node to node.
     const NEAR: bool = false;
-    /// What lies at an address.
+    /// Returns the node in its common form.
     fn node(&self) -> Node<Self::Compare>;
-    /// The left child's address, given its own and the tree's constant.
+    /// Returns the address of the left child, from the node's own address and its tree's constant.
     fn left(&self, address: u32, constant: u32) -> u32;
-    /// From the left child to the right one, which `stride` is wherever it is the same for all nodes.
+    /// Returns the distance from the left child to the right one. Where all nodes have the same distance,
+    /// that is `stride`.
     #[inline(always)]
     fn apart(&self, _address: u32, stride: u32) -> u32 {
         stride
@@ -151,7 +156,7 @@ pub trait WalkRule: Copy + Send + Sync + 'static {
 
 impl<C: Compare> WalkRule for Node<C> {
     type Compare = C;
-    const HOLDS: bool = false;
+    const LEAVES_HOLD: bool = false;
     #[inline(always)]
     fn node(&self) -> Self {
         *self
@@ -164,7 +169,7 @@ impl<C: Compare> WalkRule for Node<C> {
 
 impl<C: Compare> WalkRule for LinkedNode<C> {
     type Compare = C;
-    const HOLDS: bool = true;
+    const LEAVES_HOLD: bool = true;
     #[inline(always)]
     fn node(&self) -> Node<C> {
         self.node
@@ -177,7 +182,7 @@ impl<C: Compare> WalkRule for LinkedNode<C> {
 
 impl WalkRule for ShortNode {
     type Compare = f32;
-    const HOLDS: bool = true;
+    const LEAVES_HOLD: bool = true;
     #[inline(always)]
     fn node(&self) -> Node {
         let column = self.meta >> SHORT_SHIFT & SHORT_FEATURE;
@@ -191,7 +196,7 @@ impl WalkRule for ShortNode {
 
 impl WalkRule for RankNode {
     type Compare = f32;
-    const HOLDS: bool = true;
+    const LEAVES_HOLD: bool = true;
     #[inline(always)]
     fn node(&self) -> Node {
         let column = self.word >> RANK_SHIFTS[1] & RANK_MASK;
@@ -206,7 +211,7 @@ impl WalkRule for RankNode {
 
 impl<N: WalkRule> WalkRule for DepthFirstNode<N> {
     type Compare = N::Compare;
-    const HOLDS: bool = true;
+    const LEAVES_HOLD: bool = true;
     const NEAR: bool = true;
     #[inline(always)]
     fn node(&self) -> Node<N::Compare> {
@@ -223,27 +228,28 @@ impl<N: WalkRule> WalkRule for DepthFirstNode<N> {
 }
 
 impl<C: Compare> Node<C> {
-    /// Sends everything left.
-    pub(super) fn still() -> Self {
+    /// Returns a node that sends everything left.
+    pub(super) fn always_left() -> Self {
         Self { threshold: C::NAN, meta: 0 }
     }
 
-    /// Whether a walk ends here.
+    /// Returns whether a walk ends here.
     #[inline(always)]
     pub fn is_leaf(self) -> bool {
         self.meta & LEAF != 0
     }
 
-    /// The column that is read.
+    /// Returns the column that the node reads.
     #[inline(always)]
     pub fn feature(self) -> usize {
         (self.meta & FEATURE) as usize
     }
 
-    /// 1 where `x` goes right, 0 where it goes left: the one place where the CPU compares a threshold.
+    /// Returns 1 where `x` goes right and 0 where it goes left. This is the one place where the CPU compares
+    /// a threshold.
     ///
-    /// `x < t` goes left and NaN by its flag. A threshold of NaN with the flag off, which leaves and padding have,
-    /// sends everything left.
+    /// A value `x < t` goes left, and NaN goes where its flag says. A threshold of NaN with the flag off,
+    /// which leaves and padding have, sends everything left.
     #[inline(always)]
     pub fn right<const QUESTIONS: bool>(self, x: C, questions: &[u32]) -> u32 {
         if QUESTIONS && self.meta & QUESTION != 0 {
@@ -279,10 +285,10 @@ impl<C: Compare> Node<C> {
     }
 }
 
-/// The nodes of a forest, by address, and what they ask besides thresholds.
+/// The nodes of a forest, by address, and the questions that they ask besides thresholds.
 #[derive(Clone, Debug)]
 pub struct Nodes<R> {
-    /// By address.
+    /// The nodes, by address.
     pub nodes: Vec<R>,
     /// Address of each root, by position.
     pub roots: Vec<u32>,
@@ -290,32 +296,35 @@ pub struct Nodes<R> {
     pub constants: Vec<u32>,
     /// Depth of each tree, by position.
     pub depths: Vec<u32>,
-    /// From a left child to its right sibling.
+    /// Distance from a left child to its right sibling, where all nodes have the same.
     pub stride: u32,
-    /// The questions, one after the other; their thresholds are the two halves of an `f64`, the low one first.
+    /// The words of all questions, one question after the other. A threshold in a question is the two halves
+    /// of an `f64`, the low half first.
     pub questions: Vec<u32>,
-    /// Top levels for kernels that hold them in registers, where the layout alone does not give them.
+    /// The top levels of each tree, by position, for kernels that hold them in registers. Empty without
+    /// [`Self::with_tops`].
     pub(super) tops: Vec<TreeTop>,
 }
 
-/// Levels of a tree in a [`TreeTop`], …
+/// Levels of a tree in a [`TreeTop`].
 pub(super) const TOP_LEVELS: u32 = 5;
-/// … and where registers hold eight nodes.
+/// Levels of a tree's top where a register holds eight nodes.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub(super) const TOP_LEVELS_8: u32 = 3;
 
-/// The first levels of a tree as those of a full one: leaves that come sooner send every row left.
+/// The first levels of a tree, filled up to a full tree: a leaf further up sends every row left.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct TreeTop {
-    /// In level order; the last is not one.
+    /// The nodes in level order. The last entry is padding.
     pub(super) nodes: [Node; 1 << TOP_LEVELS],
-    /// The addresses below, from left to right.
+    /// The addresses below the top, from left to right.
     pub(super) exits: [u32; 1 << TOP_LEVELS],
 }
 
 impl<R: WalkRule<Compare = f32>> Nodes<R> {
-    /// Lays out the top of every tree, whose leaves hold: so many levels, [`TOP_LEVELS`] at most.
+    /// Lays out the top of every tree: `levels` levels, at most [`TOP_LEVELS`]. A step from a leaf has to
+    /// stay there.
     #[must_use]
     pub(super) fn with_tops(mut self, levels: u32) -> Self {
         self.tops = (0..self.roots.len()).map(|position| self.top(position, levels)).collect();
@@ -325,14 +334,14 @@ impl<R: WalkRule<Compare = f32>> Nodes<R> {
     fn top(&self, position: usize, levels: u32) -> TreeTop {
         let full = 1usize << TOP_LEVELS;
         let levels = self.depths[position].min(levels).min(TOP_LEVELS);
-        let still = Node { threshold: f32::NAN, meta: 0 };
-        let mut top = TreeTop { nodes: [still; 1 << TOP_LEVELS], exits: [0; 1 << TOP_LEVELS] };
+        let always_left = Node { threshold: f32::NAN, meta: 0 };
+        let mut top = TreeTop { nodes: [always_left; 1 << TOP_LEVELS], exits: [0; 1 << TOP_LEVELS] };
         let mut addresses = vec![self.roots[position]];
         for place in 0..(1usize << levels) - 1 {
             let address = addresses[place];
             let at = &self.nodes[address as usize];
             top.nodes[place] = at.node();
-            // A leaf may have no neighbour.
+            // Both children of a leaf are the leaf itself: behind it there may be no node.
             let left = at.left(address, self.constants[position]);
             let leaf = at.node().is_leaf();
             addresses.extend(if leaf { [address; 2] } else { [left, left + at.apart(address, 1)] });
@@ -343,7 +352,7 @@ impl<R: WalkRule<Compare = f32>> Nodes<R> {
     }
 }
 
-/// Encodes packed nodes; `make` adds the link.
+/// Encodes packed nodes. `make` puts a node and its link together.
 fn encode<C: Compare, R>(
     forest: &Forest,
     packed: &Packed,
@@ -351,15 +360,15 @@ fn encode<C: Compare, R>(
     make: impl Fn(Node<C>, u32) -> R,
 ) -> Nodes<R> {
     let mut splits = Splits::new(forest);
-    let still = |flags| Node { meta: flags, ..Node::still() };
+    let always_left = |flags| Node { meta: flags, ..Node::always_left() };
     let nodes = packed.nodes.iter().enumerate().map(|(address, node)| match *node {
-        // Tiles are in nodes of their own.
-        PackedNode::Empty | PackedNode::Tile { .. } => make(still(0), address as u32),
-        PackedNode::Through { link } => make(still(0), link),
+        // Tiles have an encoding of their own.
+        PackedNode::Empty | PackedNode::Tile { .. } => make(always_left(0), address as u32),
+        PackedNode::Through { link } => make(always_left(0), link),
         PackedNode::Leaf { .. } if packed.children == Children::Near => {
             make(Node { threshold: C::LEAST, meta: LEAF | MISSING_RIGHT }, address as u32)
         }
-        PackedNode::Leaf { .. } => make(still(LEAF), address as u32),
+        PackedNode::Leaf { .. } => make(always_left(LEAF), address as u32),
         split @ PackedNode::Split { link, .. } => make(splits.node(&split), link),
     });
     Nodes {
@@ -373,7 +382,7 @@ fn encode<C: Compare, R>(
     }
 }
 
-/// Splits as nodes, and the questions among them.
+/// Encodes splits as nodes, and collects the questions that they ask.
 pub(super) struct Splits(Questions);
 
 impl Splits {
@@ -381,9 +390,11 @@ impl Splits {
         Self(Questions::new(forest))
     }
 
-    /// A split's node; anything else sends everything left.
+    /// Returns the node of a split. For any other packed node it returns a node that sends everything left.
     pub(super) fn node<C: Compare>(&mut self, split: &PackedNode) -> Node<C> {
-        let PackedNode::Split { feature, predicate, missing, .. } = *split else { return Node::still() };
+        let PackedNode::Split { feature, predicate, missing, .. } = *split else {
+            return Node::always_left();
+        };
         let halves = |value: f64| [value.to_bits() as u32, (value.to_bits() >> 32) as u32];
         let mut meta = feature;
         if missing == Side::Right {
@@ -398,34 +409,34 @@ impl Splits {
                 C::from_place(place)
             }
             (Predicate::Less { threshold }, None) => C::threshold(threshold.0),
-            // No value is at least NaN.
+            // `Predicate::Always`: no value compares as at least NaN, so every value goes left.
             (_, None) => C::NAN,
         };
         Node { threshold, meta }
     }
 
-    /// The words of the questions.
+    /// Returns the words of the questions.
     pub(super) fn questions(self) -> Vec<u32> {
         self.0.words
     }
 }
 
 impl<C: Compare> Nodes<Node<C>> {
-    /// For an affine rule.
+    /// Encodes nodes for a layout whose child addresses are an affine function of the node's.
     pub fn affine(forest: &Forest, packed: &Packed) -> Self {
         encode(forest, packed, packed.stride(), |node, _| node)
     }
 }
 
 impl<C: Compare> Nodes<LinkedNode<C>> {
-    /// For the linked rule.
+    /// Encodes nodes for a layout whose nodes link to their left child.
     pub fn linked(forest: &Forest, packed: &Packed) -> Self {
         encode(forest, packed, 1, |node, link| LinkedNode { node, link })
     }
 }
 
 impl Nodes<ShortNode> {
-    /// The same nodes in fewer words; `None` where a column or a way is too long.
+    /// Encodes linked nodes in eight bytes each; `None` where a column or a distance is too large.
     pub fn short(nodes: &Nodes<LinkedNode>) -> Option<Self> {
         nodes.each(|address, at| {
             let way = at.link.checked_sub(address).filter(|way| *way <= SHORT_LINK)?;
@@ -437,21 +448,24 @@ impl Nodes<ShortNode> {
 }
 
 impl Nodes<RankNode> {
-    /// The nodes of a forest on ranks of a byte in four; `None` where a column or a way is too long.
+    /// Encodes linked nodes on ranks of one byte in four bytes each; `None` where a column or a distance is
+    /// too large.
     pub fn ranked(nodes: &Nodes<LinkedNode>) -> Option<Self> {
         nodes.each(RankNode::new)
     }
 }
 
 impl<C: Compare> Nodes<DepthFirstNode<LinkedNode<C>>> {
-    /// For the rule that has a node name its right child.
+    /// Encodes nodes for a layout whose nodes link to their right child, the left one lying right behind
+    /// them.
     pub fn near(forest: &Forest, packed: &Packed) -> Self {
         encode(forest, packed, 1, |node, link| DepthFirstNode(LinkedNode { node, link }))
     }
 }
 
 impl Nodes<DepthFirstNode<RankNode>> {
-    /// The nodes of a forest on ranks of a byte in four; `None` where a column or a way is too long.
+    /// Encodes depth-first nodes on ranks of one byte in four bytes each; `None` where a column or a distance
+    /// is too large.
     pub fn near_ranked(nodes: &Nodes<DepthFirstNode<LinkedNode>>) -> Option<Self> {
         nodes.each(|address, at| RankNode::new(address, &at.0).map(DepthFirstNode))
     }
@@ -469,7 +483,7 @@ impl RankNode {
 }
 
 impl<N> Nodes<N> {
-    /// The same forest in other nodes; `None` where one has no other.
+    /// Converts every node by `other`; `None` where `other` can't convert one of them.
     fn each<M>(&self, other: impl Fn(u32, &N) -> Option<M>) -> Option<Nodes<M>> {
         let nodes = self.nodes.iter().enumerate().map(|(address, at)| other(address as u32, at));
         Some(Nodes {
@@ -486,7 +500,7 @@ impl<N> Nodes<N> {
 
 impl<R: WalkRule> NodeStore for Nodes<R> {
     type Compare = R::Compare;
-    const HOLDS: bool = R::HOLDS;
+    const LEAVES_HOLD: bool = R::LEAVES_HOLD;
 
     #[inline(always)]
     fn start(&self, position: usize) -> (u32, u32) {
@@ -506,10 +520,12 @@ impl<R: WalkRule> NodeStore for Nodes<R> {
         rows: &Rows<'_, T>,
         row: usize,
     ) -> u32 {
-        // SAFETY: reachable addresses are in range (`Packed::verify`).
+        // SAFETY: the caller upholds that a walk of the packed forest reaches `address`; `Packed::verify`
+        // bounds all of these.
         let at = unsafe { self.nodes.get_unchecked(address as usize) };
         let node = at.node();
-        // SAFETY: a verified forest's features are columns, which `Rows` has checked against its data.
+        // SAFETY: `Forest::verify` bounds the node's column by the forest's columns. The caller upholds that
+        // `row` exists and has them all, and that `UNIT` is only set where a row's values follow each other.
         let x = unsafe { rows.get::<UNIT>(row, node.feature()) }.read();
         let right = node.right::<QUESTIONS>(x, &self.questions);
         let apart = at.apart(address, self.stride);
@@ -522,7 +538,8 @@ impl<R: WalkRule> NodeStore for Nodes<R> {
 
     #[inline(always)]
     unsafe fn is_leaf(&self, address: u32) -> bool {
-        // SAFETY: reachable addresses are in range (`Packed::verify`).
+        // SAFETY: the caller upholds that a walk of the packed forest reaches `address`; `Packed::verify`
+        // bounds all of these.
         unsafe { self.nodes.get_unchecked(address as usize) }.node().is_leaf()
     }
 }

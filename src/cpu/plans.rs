@@ -1,49 +1,50 @@
-//! The programs of a forest by how many rows a batch has.
+//! The programs of a forest, by the number of rows in a batch.
 
 use std::ops::RangeInclusive;
 
 use super::Program;
 
-/// A program for each size of batch: one for all, or one for batches too small to fill a block of blends and one for others.
+/// The programs of a forest: one for all batches, or one for batches too small to fill a block of blends and
+/// another for larger ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Plans {
     small: Option<Program>,
     large: Program,
 }
 
-/// A program, and the batches that it serves.
+/// A program and the batches that it serves.
 #[derive(Clone, Debug)]
 pub struct NamedPlan<'a> {
-    /// `all batches`, `small batches` or `large batches`.
+    /// The name: `all batches`, `small batches` or `large batches`.
     pub name: &'static str,
-    /// Rows of a batch.
+    /// Rows of the batches that it serves.
     pub rows: RangeInclusive<usize>,
-    /// What runs them.
+    /// The program that runs these batches.
     pub program: &'a Program,
 }
 
 impl Plans {
-    /// One program for all batches.
+    /// Makes plans with one program for all batches.
     pub(crate) fn of_all(large: Program) -> Self {
         Self { small: None, large }
     }
 
-    /// `small` for the batches that it is faster with.
+    /// Adds a program for the small batches that it runs faster than the large one does.
     pub(crate) fn with_small(self, small: Program) -> Self {
-        Self { small: Some(small.instead_of(&self.large)), ..self }
+        Self { small: Some(small.for_small_batches_of(&self.large)), ..self }
     }
 
-    /// The program of the largest batches.
+    /// Returns the program of the largest batches.
     pub(crate) fn large(&self) -> &Program {
         &self.large
     }
 
-    /// The program for a batch of so many rows: the one place where that is decided.
+    /// Returns the program for a batch of `rows` rows. This is the one place that decides it.
     pub(crate) fn of(&self, rows: usize) -> &Program {
         self.small.as_ref().filter(|small| rows < small.few_rows()).unwrap_or(&self.large)
     }
 
-    /// All of them, the smallest batches first.
+    /// Returns all programs, the one for the smallest batches first.
     pub(crate) fn named(&self) -> Vec<NamedPlan<'_>> {
         let Self { small, large } = self;
         let from = small.as_ref().map_or(1, Program::few_rows);
@@ -57,7 +58,7 @@ impl Plans {
 }
 
 impl std::fmt::Display for NamedPlan<'_> {
-    /// `small batches (1 to 23 rows)`
+    /// Writes for example `small batches (1 to 23 rows)`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (first, last) = (self.rows.start(), self.rows.end());
         match *last {

@@ -1,4 +1,4 @@
-//! A compiled plan, and its run.
+//! A compiled plan and how it runs.
 
 use rayon::prelude::*;
 
@@ -33,12 +33,12 @@ use crate::{
     schedule::FewRows,
 };
 
-/// Sizes a plan may leave to run time.
+/// Largest number of sizes that a plan may leave to run time.
 pub(super) const MOST_SLOTS: usize = 64;
 
-/// A forest and a schedule, ready to run on the CPU. Immutable and `Sync`; a run takes no lock and allocates nothing
-/// (but for scratch that each thread keeps: partial sums, copies of cached rows, and slots where margins are the least or
-/// largest leaf).
+/// A forest and a schedule, compiled for the CPU. It is immutable and `Sync`. A run takes no lock and
+/// allocates nothing but scratch that each thread keeps: partial sums, copies of cached rows, and slots where
+/// margins are the least or largest leaf.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) plan: Plan<Cpu>,
@@ -46,32 +46,34 @@ pub struct Program {
     pub(super) steps: Vec<ProgramStep>,
     pub(super) nodes: Encoded<f32>,
     pub(super) compare: CompareType,
-    /// For `f64` rows of a forest that compares in `f64`.
+    /// The nodes for `f64` rows, where the forest compares in `f64` and [`Program::with_doubles`] was asked
+    /// for.
     pub(super) wide: Option<Encoded<f64>>,
     pub(super) aggregate: Aggregate,
-    /// The slot at each address.
+    /// The leaf slot at each address.
     pub(super) slots: Vec<u32>,
     /// The producer's index of the tree at each position.
     pub(super) order: Vec<u32>,
     /// The output of the tree at each position; `None` where leaves are vectors.
     pub(super) targets: Option<Vec<u32>>,
     pub(super) base: Vec<f32>,
-    /// As many zeros.
-    pub(super) no_base: Vec<f32>,
+    /// A zero for each output.
+    pub(super) zero_base: Vec<f32>,
     /// The forest's leaf values, by slot.
     pub(super) leaves: Vec<f32>,
-    /// Columns of a row as it is handed over.
+    /// Columns of a row as the caller hands it over.
     pub(super) features: usize,
-    /// What makes a row ranks before it is walked, where the schedule wants that.
+    /// Ranks rows before the run walks them, where the schedule wants that.
     pub(super) ranker: Option<Ranker>,
-    /// What runs blocks of rows and trees.
+    /// The engines that run blocks of rows and trees.
     pub(super) engines: EngineSet,
-    /// What of a row the trees read.
+    /// The columns that the trees read.
     pub(super) used: UsedColumns,
     pub(super) threads: u32,
-    /// Whether a run goes round its parallel loops.
+    /// Whether a parallel loop stands inside a serial one, so that a run starts it several times.
     parallel_inside: bool,
-    /// Rows of an iteration of the one parallel loop, where there is one and it is over rows.
+    /// Rows of an iteration of the plan's parallel loop. `None` unless there is exactly one such loop and it
+    /// goes over rows.
     rows_a_task: Option<u32>,
 }
 
@@ -79,17 +81,19 @@ impl Program {
     /// Makes the program of a forest that was lowered for the CPU.
     ///
     /// # Errors
-    /// A plan for another target, or one with more than 64 run-time sizes; [`ISA`](crate::cpu::ISA) or
-    /// [`GATHERS`](crate::cpu::GATHERS) set to what they can't be.
+    /// The plan is for another target or has more than 64 run-time sizes, or [`ISA`](crate::cpu::ISA) or
+    /// [`GATHERS`](crate::cpu::GATHERS) has a value that means nothing on this machine.
     pub fn new(forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
         Self::with_engines(forest, lowered, threads, Engines::default())
     }
 
-    /// The same with no other engines than these. An engine for a few rows that the schedule asks for, and that can't serve the forest or
-    /// the machine, is left out: [`Program::few_rows_engine`] says which there is.
+    /// Like [`Self::new`], but with no other engines than `engines` allows. An engine for a few rows that the
+    /// schedule asks for is left out if it can't serve the forest or the machine:
+    /// [`Program::few_rows_engine`] says which engine there is.
     ///
     /// # Errors
-    /// As [`Program::new`].
+    /// The plan is for another target or has more than 64 run-time sizes, or [`ISA`](crate::cpu::ISA) or
+    /// [`GATHERS`](crate::cpu::GATHERS) has a value that means nothing on this machine.
     pub fn with_engines(forest: &Forest, lowered: &Lowered, threads: u32, engines: Engines) -> Result<Self> {
         crate::isa::check()?;
         let plan = lowered.cpu_plan()?.clone();
@@ -136,7 +140,7 @@ impl Program {
             slots: packed.slots(),
             order: lowered.order().to_vec(),
             targets,
-            no_base: vec![0.0; forest.base_score.len()],
+            zero_base: vec![0.0; forest.base_score.len()],
             base: forest.base_score.iter().map(|b| b.0 as f32).collect(),
             leaves: forest.leaf_values.iter().map(|v| v.0 as f32).collect(),
             features,
@@ -149,14 +153,15 @@ impl Program {
         })
     }
 
-    /// The same for `f64` rows too, which take nodes of their own where the forest compares in `f64`.
+    /// Makes the program serve `f64` rows, too. They take nodes of their own where the forest compares in
+    /// `f64`.
     #[must_use]
     pub fn with_doubles(mut self, forest: &Forest, lowered: &Lowered) -> Self {
         self.wide = (self.compare == CompareType::F64).then(|| Encoded::new(forest, lowered.packed()));
         self
     }
 
-    /// The trees, as engines walk them.
+    /// Returns the trees as engines walk them.
     pub(super) fn nodes_of_trees(&self) -> Trees<'_> {
         Trees {
             nodes: &self.nodes,
@@ -166,39 +171,41 @@ impl Program {
         }
     }
 
-    /// Whether rows become ranks in windows, and not before they are walked.
+    /// Returns whether rows become ranks window by window, and not as a whole before the run.
     pub(super) fn ranks_in_windows(&self) -> bool {
         self.engines.blends().is_some()
     }
 
-    /// What evaluates trees by blends in blocks of this shape.
+    /// Returns the blend that evaluates trees in blocks of this shape, if there is one.
     pub(super) fn blend_of(&self, shape: Shape) -> Option<&Blend> {
         self.engines.blends()?.of(shape)
     }
 
-    /// Fewer rows than this are walked a row at a time.
+    /// Returns the number of rows from which on a block no longer goes through the engine for a few rows.
     pub(crate) fn few_rows(&self) -> usize {
         self.engines.few_rows()
     }
 
-    /// The same, for batches for which `many` would have been taken that are small enough to be faster here.
+    /// Returns the program for the batches that are small enough for it to be faster than `many`, the program
+    /// that runs all others.
     #[must_use]
-    pub(crate) fn instead_of(mut self, many: &Self) -> Self {
-        self.engines = self.engines.instead_of(&many.engines);
+    pub(crate) fn for_small_batches_of(mut self, many: &Self) -> Self {
+        self.engines = self.engines.for_small_batches_of(&many.engines);
         self
     }
 
-    /// Whether a batch of so many rows keeps more than one thread.
-    pub(crate) fn wakes(&self, rows: usize) -> bool {
+    /// Returns whether a batch of `rows` rows keeps more than one thread busy.
+    pub(crate) fn uses_several_threads(&self, rows: usize) -> bool {
         let tasks = self.rows_a_task.is_none_or(|of_task| rows > of_task as usize);
         self.threads > 1 && (tasks || self.shares(rows) > 1)
     }
 
-    /// Into how many shares a batch's trees are dealt out to threads: where the schedule has rows on threads, and those of the
-    /// batch would keep one thread only, for long enough.
+    /// Returns into how many shares to deal out a batch's trees to threads. It is more than 1 where the
+    /// schedule puts rows on threads, the batch's rows would keep only one thread busy, and they would do so
+    /// for long enough.
     pub(super) fn shares(&self, rows: usize) -> usize {
         let one_task = self.rows_a_task.is_some_and(|of_task| rows <= of_task as usize);
-        // A plan with sums of its own for some trees deals these out itself.
+        // A plan with partial sums deals its trees out to threads itself.
         if self.threads == 1 || !one_task || !self.plan.own.partials.is_empty() {
             return 1;
         }
@@ -206,64 +213,64 @@ impl Program {
         worth.min(self.threads as usize).min(self.trees()).max(1)
     }
 
-    /// The positions of the trees of share `k` of so many.
+    /// Returns the positions of the trees of share `k` of `shares`.
     pub(super) fn share(&self, k: usize, shares: usize) -> std::ops::Range<usize> {
         let each = self.trees().div_ceil(shares);
         (k * each).min(self.trees())..self.trees().min((k + 1) * each)
     }
 
-    /// Whether it has blends, which a few rows don't fill.
+    /// Returns whether the program has blends, which a few rows don't fill.
     pub(crate) fn wants_many_rows(&self) -> bool {
         self.ranks_in_windows()
     }
 
-    /// The forest's leaf values, by slot: what margins add up fastest.
+    /// Returns the forest's leaf values, by slot. With these very values margins are fastest.
     pub fn leaves(&self) -> &[f32] {
         &self.leaves
     }
 
-    /// What of the schedule its plan carries out otherwise.
+    /// Returns notes on what the plan carries out otherwise than the schedule says.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// The plan it runs.
+    /// Returns the plan that the program runs.
     pub fn plan(&self) -> &Plan<Cpu> {
         &self.plan
     }
 
-    /// Trees of the forest.
+    /// Returns the number of trees of the forest.
     pub fn trees(&self) -> usize {
         self.order.len()
     }
 
-    /// Columns of a row.
+    /// Returns the number of columns of a row.
     pub(crate) fn features(&self) -> usize {
         self.features
     }
 
-    /// Worker threads it was made for.
+    /// Returns the number of worker threads that the program was made for.
     pub fn threads(&self) -> u32 {
         self.threads
     }
 
-    /// Outputs a row.
+    /// Returns the number of outputs of a row.
     pub fn outputs(&self) -> usize {
         self.base.len()
     }
 
-    /// The instruction set of its vector kernels; empty where it has none for this machine.
+    /// Returns the instruction set of the program's vector kernels; empty where it has none for this machine.
     pub fn vector_name(&self) -> &'static str {
         #[cfg(target_arch = "x86_64")]
         if self.engines.has_vector_kernels() {
             match isa() {
                 Isa::Avx512 => return "avx512",
                 Isa::Avx2 => return "avx2",
-                // Not on this architecture.
+                // Neither set is one of this architecture.
                 Isa::Neon | Isa::Portable => {}
             }
         }
-        // What it has kernels for is blends, on ranks.
+        // The NEON kernels are those of blends, on ranks.
         #[cfg(target_arch = "aarch64")]
         if isa() == Isa::Neon && self.ranks_in_windows() {
             return "neon";
@@ -271,7 +278,7 @@ impl Program {
         ""
     }
 
-    /// Bytes of its nodes and slots.
+    /// Returns the bytes of the nodes, the slots and the engines' tables.
     pub fn node_bytes(&self) -> usize {
         self.engines.bytes()
             + self.nodes.bytes()
@@ -279,7 +286,7 @@ impl Program {
             + size_of_val(&self.slots[..])
     }
 
-    /// What walks a few rows.
+    /// Returns the engine that serves a few rows.
     pub fn few_rows_engine(&self) -> FewRows {
         self.engines.few_rows_engine()
     }
@@ -287,7 +294,7 @@ impl Program {
     /// Writes `rows x trees` leaf slots, trees in the producer's order.
     ///
     /// # Errors
-    /// Rows or output of another shape than the forest's.
+    /// `rows` or `out` has another shape than the forest needs.
     pub fn slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
         T::slots(self, rows, out)
     }
@@ -297,7 +304,8 @@ impl Program {
         self.rank_and_run(rows, 1, LeafSlots(Shared::new(out)))
     }
 
-    /// Runs rows as they are walked, the trees dealt out to threads in so many shares.
+    /// Runs the rows, with the trees dealt out to threads in `shares` shares. Where walks read ranks, it
+    /// ranks the rows first, unless the run ranks them window by window.
     pub(super) fn rank_and_run<T: Row, E: Emission>(
         &self,
         rows: &Rows<'_, T>,
@@ -357,7 +365,7 @@ impl Program {
         self.run_trees(rows, at, into, 0..self.trees());
     }
 
-    /// The same of the trees at these positions.
+    /// Like [`Self::run`], but only through the trees at these positions.
     pub(super) fn run_trees<T: Row, E: Emission>(
         &self,
         rows: &Rows<'_, T>,
@@ -369,7 +377,7 @@ impl Program {
             return;
         }
         let run = Run::new(self, rows, at, into).of_trees(trees);
-        // From outside a pool each of its iterations would wake the pool anew.
+        // Started from outside the pool, each iteration of the serial loop would wake the pool anew.
         if self.parallel_inside && self.threads > 1 && rayon::current_thread_index().is_none() {
             rayon::scope(|_| run.all());
         } else {
@@ -378,7 +386,7 @@ impl Program {
     }
 }
 
-/// Whether some block walks a tree for all its rows.
+/// Returns whether some block walks a tree for all its rows.
 fn rows_inside(steps: &[ProgramStep]) -> bool {
     steps.iter().any(|step| match step {
         ProgramStep::Block { shape, .. } => shape.rows_inside,
@@ -388,7 +396,8 @@ fn rows_inside(steps: &[ProgramStep]) -> bool {
     })
 }
 
-/// The rows of an iteration of the parallel loop of a plan that has no other.
+/// Returns the rows of an iteration of the plan's parallel loop. `None` unless there is exactly one such loop
+/// and it goes over rows.
 fn rows_a_task(plan: &Plan<Cpu>) -> Option<u32> {
     let parallel = plan.ops().into_iter().filter_map(|op| match op {
         Op::Loop(l) if l.map == Map::Own(Parallel) => Some(l),
@@ -404,7 +413,7 @@ fn rows_a_task(plan: &Plan<Cpu>) -> Option<u32> {
     }
 }
 
-/// Whether a parallel loop stands inside a serial one.
+/// Returns whether a parallel loop stands inside a serial one.
 fn parallel_inside(ops: &[Op<Cpu>], serial: bool) -> bool {
     ops.iter().any(|op| match op {
         Op::Loop(l) if l.map == Map::Own(Parallel) => serial || parallel_inside(&l.body, serial),
@@ -414,7 +423,7 @@ fn parallel_inside(ops: &[Op<Cpu>], serial: bool) -> bool {
 }
 
 impl std::fmt::Display for Program {
-    /// The program as it runs: loops, and the micro-kernels that blocks call.
+    /// Writes the program as it runs: loops, and the micro-kernels that blocks call.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let vectors = if self.vector_name().is_empty() { "portable" } else { self.vector_name() };
         writeln!(
@@ -427,7 +436,7 @@ impl std::fmt::Display for Program {
         for (i, size) in self.plan.sizes.iter().enumerate() {
             writeln!(f, "  s{i} = {size}")?;
         }
-        // What of a window is copied: tiles read rows as they are.
+        // Only the vector kernels for single nodes read a copy of rows: tiles read rows as they are.
         let vectors = self.engines.has_vectors();
         for op in self.plan.ops() {
             match op {
@@ -466,7 +475,7 @@ impl std::fmt::Display for Program {
     }
 }
 
-/// The number of a worker, from the index of each parallel loop on the way to it, outermost first.
+/// Returns the number of a worker, from the index of each parallel loop around it, outermost first.
 pub fn worker(indices: impl IntoIterator<Item = u32>) -> u32 {
     indices.into_iter().fold(0, next_worker)
 }

@@ -1,4 +1,4 @@
-//! Rows as the caller has them: any strides, nothing copied.
+//! Rows as the caller has them: any strides, and nothing is copied.
 
 use super::{Program, Summing, TraceEntry};
 use crate::error::{Error, Result};
@@ -6,8 +6,9 @@ use crate::error::{Error, Result};
 mod sealed {
     use super::{Program, Result, Rows, Summing, TraceEntry};
 
-    /// The kernels' unchecked loads rest on what [`Row`](super::Row) gives, so nobody else implements it. What a program
-    /// does with rows is behind it, so that it is compiled here, once, and not wherever it is called.
+    /// The kernels' unchecked loads rely on what [`Row`](super::Row) returns, so no other crate may implement
+    /// it. What a program does with rows goes through this trait, so that this crate compiles it once, and
+    /// not each crate that calls it.
     pub trait Sealed: Sized {
         fn slots(program: &Program, rows: &Rows<'_, Self>, out: &mut [u32]) -> Result<()>;
         fn trace(program: &Program, rows: &Rows<'_, Self>, out: &mut [TraceEntry]) -> Result<()>;
@@ -43,13 +44,13 @@ mod sealed {
     sealed!(f32 f64 u8 u16);
 }
 
-/// A type rows come in: `f32` or `f64`, or small whole numbers.
+/// A type of the values in rows: `f32`, `f64`, `u8` or `u16`.
 pub trait Row:
     sealed::Sealed + crate::forest::reference::Input + Read<f32> + Send + Sync + std::fmt::Debug + 'static
 {
-    /// Whether values are `f32`, and the same as such.
+    /// Returns the rows as `f32` rows, or `None` where the values have another type.
     fn singles<'r, 'a>(rows: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f32>>;
-    /// The same for `f64`.
+    /// Returns the rows as `f64` rows, or `None` where the values have another type.
     fn doubles<'r, 'a>(rows: &'r Rows<'a, Self>) -> Option<&'r Rows<'a, f64>>;
 }
 
@@ -97,11 +98,11 @@ macro_rules! whole {
 }
 whole!(u8 u16);
 
-/// Casts a value of a row to the type in which it is compared.
+/// Casts a value of a row to `C`, the type in which it is compared.
 pub trait Read<C> {
-    /// The value as it is compared.
+    /// Returns the value in the type in which it is compared.
     fn read(self) -> C;
-    /// Values that are compared as they are.
+    /// Returns the values as they lie in memory, where they need no cast to be compared.
     fn as_they_are(_values: &[Self]) -> Option<&[C]>
     where
         Self: Sized,
@@ -139,7 +140,7 @@ impl Read<f64> for f64 {
     }
 }
 
-/// A matrix of rows in somebody's memory.
+/// A matrix of rows in the caller's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a, T = f32> {
     data: &'a [T],
@@ -150,10 +151,10 @@ pub struct Rows<'a, T = f32> {
 }
 
 impl<'a, T: Row> Rows<'a, T> {
-    /// Rows of `columns` values each, one after the other.
+    /// Takes rows of `columns` values each, one after the other.
     ///
     /// # Errors
-    /// Data that is no whole number of rows.
+    /// `data` is not a whole number of rows, or `columns` is 0.
     pub fn new(data: &'a [T], columns: usize) -> Result<Self> {
         if columns == 0 || !data.len().is_multiple_of(columns) {
             return Err(Error::Rows(format!(
@@ -164,10 +165,10 @@ impl<'a, T: Row> Rows<'a, T> {
         Self::strided(data, [data.len() / columns, columns], [columns, 1])
     }
 
-    /// `shape[0]` rows of `shape[1]` columns; value `(r, c)` is at `r * strides[0] + c * strides[1]`.
+    /// Takes `shape[0]` rows of `shape[1]` columns; value `(r, c)` is at `r * strides[0] + c * strides[1]`.
     ///
     /// # Errors
-    /// A shape and strides that reach past the data, or more than 2^31 - 1 rows.
+    /// The shape and the strides reach past the data, or there are more than 2^31 - 1 rows.
     pub fn strided(data: &'a [T], shape: [usize; 2], strides: [usize; 2]) -> Result<Self> {
         let [rows, columns] = shape;
         if rows > i32::MAX as usize {
@@ -186,44 +187,45 @@ impl<'a, T: Row> Rows<'a, T> {
         Ok(Self { data, rows, columns, row_stride: strides[0], column_stride: strides[1] })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Whether there is no row.
+    /// Returns whether there is no row.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Number of columns.
+    /// Returns the number of columns.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Whether a row's values follow each other.
+    /// Returns whether the values of a row follow each other.
     pub fn is_unit(&self) -> bool {
         self.column_stride == 1
     }
 
-    /// Distance between rows, in values.
+    /// Returns the distance between rows, in values.
     pub(super) fn row_stride(&self) -> usize {
         self.row_stride
     }
 
-    /// The data from row `row` on, for rows whose values follow each other.
+    /// Returns the data from row `row` on, for rows whose values follow each other.
     pub(super) fn from(&self, row: usize) -> &'a [T] {
         &self.data[(row * self.row_stride).min(self.data.len())..]
     }
 
-    /// Rows `first` to `first + count`.
+    /// Returns the rows `first` to `first + count`.
     pub fn slice(&self, first: usize, count: usize) -> Self {
         let first = first.min(self.rows);
         Self { data: self.from(first), rows: count.min(self.rows - first), ..*self }
     }
 
-    /// Reads a column, below [`Rows::columns`], as it is compared: of as many rows from `first` on as `into` has room
-    /// for. Room past the last row stays as it is.
+    /// Reads a column in the type in which it is compared: as many rows from `first` on as `into` has room
+    /// for. `column` is below [`Rows::columns`]. Where rows end before `into` does, the rest of `into` stays
+    /// as it is.
     pub(crate) fn read_column<C>(&self, first: usize, column: usize, into: &mut [C])
     where
         T: Read<C>,
@@ -239,8 +241,8 @@ impl<'a, T: Row> Rows<'a, T> {
         }
     }
 
-    /// The same where they lie, if they follow each other there and are compared as they are. What stands past the last row is
-    /// somebody's value.
+    /// Returns `N` values of a column from row `first` on without copying them, if they follow each other and
+    /// need no cast. Values past the last row are whatever lies there.
     pub(crate) fn column<C, const N: usize>(&self, first: usize, column: usize) -> Option<&'a [C; N]>
     where
         T: Read<C>,
@@ -249,7 +251,9 @@ impl<'a, T: Row> Rows<'a, T> {
         T::as_they_are(from).filter(|_| self.row_stride == 1)?.first_chunk()
     }
 
-    /// The same of all columns: `N` values of each from the first on, and how far apart columns lie.
+    /// Returns all columns from row `first` on without copying them, if a column's values follow each other
+    /// and need no cast: the values from the first column on, and the distance between columns. Each column
+    /// has at least `N` values; those past the last row are whatever lies there.
     pub(crate) fn columns_of<C, const N: usize>(&self, first: usize) -> Option<(&'a [C], usize)>
     where
         T: Read<C>,
@@ -259,14 +263,15 @@ impl<'a, T: Row> Rows<'a, T> {
         Some((T::as_they_are(from)?, self.column_stride))
     }
 
-    /// The value at a row and a column.
+    /// Returns the value at a row and a column.
     ///
     /// # Safety
     /// `row < self.len()` and `column < self.columns()`, and `UNIT` only where [`Rows::is_unit`].
     #[inline(always)]
     pub unsafe fn get<const UNIT: bool>(&self, row: usize, column: usize) -> T {
         let at = row * self.row_stride + if UNIT { column } else { column * self.column_stride };
-        // SAFETY: `strided` has checked that the last row's last column is in range.
+        // SAFETY: the caller upholds that row and column are in range. `strided` has checked that the last
+        // value of the last row is in the data, and `slice` keeps to that.
         unsafe { *self.data.get_unchecked(at) }
     }
 }

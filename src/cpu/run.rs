@@ -1,4 +1,4 @@
-//! A program's run: loops over rows and trees down to the micro-kernels' calls.
+//! A run of a program: loops over rows and trees, down to the calls of micro-kernels.
 
 use rayon::prelude::*;
 
@@ -24,27 +24,27 @@ use crate::{
 
 const _: () = assert!(MOST_DEPTH == 32, "a state holds the offset of every loop of the deepest nest");
 
-/// How far a worker has come.
+/// How far a worker has come: the offsets of its loops, its running row and tree, and the rows it has close.
 #[derive(Clone, Copy)]
 pub(super) struct State<'w> {
     offsets: [u32; 32],
     row: u32,
     tree: u32,
     pub(super) worker: u32,
-    /// Rows that are read from a copy.
+    /// A copy of rows, which blocks read instead of the rows.
     window: Option<Window<'w>>,
-    /// Rows whose ranks are read.
+    /// The ranks of rows, which blocks read instead of the rows.
     ranks: Option<Window<'w, u8>>,
 }
 
-/// A program, rows, and what is written of them.
+/// One run: a program, its rows, and what it writes.
 pub(super) struct Run<'a, T, E> {
     pub(super) program: &'a Program,
     pub(super) rows: &'a Rows<'a, T>,
     sizes: [u32; MOST_SLOTS],
     pub(super) at: Extents,
     into: E,
-    /// Positions of the trees that are walked.
+    /// Positions of the trees that the run walks.
     trees: std::ops::Range<usize>,
 }
 
@@ -57,12 +57,12 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         Self { program, rows, sizes, at, into, trees: 0..program.order.len() }
     }
 
-    /// The same of the trees at these positions.
+    /// Limits the run to the trees at these positions.
     pub(super) fn of_trees(self, trees: std::ops::Range<usize>) -> Self {
         Self { trees, ..self }
     }
 
-    /// The whole program.
+    /// Runs the whole program.
     pub(super) fn all(&self) {
         let begin = State { offsets: [0; 32], row: 0, tree: 0, worker: 0, window: None, ranks: None };
         self.steps(&self.program.steps, begin);
@@ -75,8 +75,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
     }
 
-    /// First offset, step and count of a range. No offset reaches past the rows or trees there are, so a tile larger
-    /// than that has no further iterations.
+    /// Returns the first offset, the step and the count of a range. No offset reaches past the last row or
+    /// tree, so a tile larger than the batch or the forest has no further iterations.
     fn span(&self, range: &Range, dim: Dim, state: &State<'_>) -> (u32, u32, u32) {
         let most = if dim == Dim::Batch { self.at.batch } else { self.at.trees };
         let limit = |l: &Limit| {
@@ -105,7 +105,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     cached::prefetched(self.rows, first, count, used);
                     continue;
                 }
-                // A few rows are close as they are; a copy holds `f32`, which not every forest compares `f64` rows as.
+                // A few rows are close as they are. A copy holds `f32`, but a forest that compares in `f64`
+                // needs the `f64` rows.
                 let wide = T::doubles(self.rows).is_some() && self.program.wide.is_some();
                 if count < self.program.few_rows() || wide || !used.fits(count) {
                     continue;
@@ -161,12 +162,12 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
                     self.steps(body, state);
                 }
             }
-            // It is for all that follows it: see `steps`.
+            // `steps` handles a cache, because it applies to all steps behind it.
             ProgramStep::CacheRows { .. } => {}
             ProgramStep::Reduce { buffer, dimension, rows, into } => {
                 let here = state;
                 for chain in rows {
-                    // Rows side by side are reduced together: their sums lie side by side.
+                    // Neighbouring rows have neighbouring sums, so one call reduces them together.
                     let mut run = 0..0;
                     self.each_row(chain, &mut state, &mut |row, _| {
                         if row != run.end {
@@ -182,7 +183,7 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
     }
 
     fn block(&self, row: Span, tree: Span, shape: Shape, into: Sum, state: &State<'_>) {
-        // What the unchecked loads of the micro-kernels rest on.
+        // The unchecked loads of the micro-kernels rely on this check.
         if row.count == 0
             || tree.count == 0
             || row.end() > self.rows.len()
@@ -197,7 +198,8 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         }
     }
 
-    /// Has a block evaluated.
+    /// Evaluates a block, from the window that holds its rows if there is one. Where the program ranks rows
+    /// in windows and no window holds the block's rows, it ranks them first.
     pub(super) fn dispatch<S: Sink>(&self, block: Block, sink: S, state: &State<'_>) {
         if !self.program.ranks_in_windows() {
             let window = state.window.filter(|window| window.holds(block.row));
@@ -215,20 +217,22 @@ impl<'a, T: Row, E: Emission> Run<'a, T, E> {
         let trees = self.program.nodes_of_trees();
         let choice = self.program.engines.choose(&trees, self.rows, windows, block);
         let sink = sink.by(choice.engine);
-        // SAFETY: `block` checks spans against rows and trees, and a run begins with a check of columns; the engines are the program's.
+        // SAFETY: `Run::block` has checked the spans against rows and trees. `Program::check` or the ranker
+        // gives the rows the forest's columns. The program's engines were built for its trees.
         unsafe { choice.run(&trees, sink) }
     }
 
     /// Lends `f` the ranks of these rows.
     fn ranked(&self, first: usize, count: usize, f: impl FnOnce(Window<'_, u8>)) {
         if let Some(ranker) = &self.program.ranker {
-            let turned = self.program.engines.blends().is_some_and(Blends::turned);
-            cached::ranked(ranker, self.rows, first, count, turned, f);
+            let flipped = self.program.engines.blends().is_some_and(Blends::flipped);
+            cached::ranked(ranker, self.rows, first, count, flipped, f);
         }
     }
 
-    /// Where row 0 of a private copy starts in the scratch: the copy of the current iterations, or the one in which
-    /// dimension `fixed.0` has index `fixed.1` and those after it index 0.
+    /// Returns where row 0 of a private copy starts in the buffer of partial sums. The copy is that of the
+    /// current iterations, or the one in which dimension `fixed.0` has index `fixed.1` and the dimensions
+    /// after it have index 0.
     pub(super) fn partial(&self, buffer: u32, state: &State<'_>, fixed: Option<(usize, u32)>) -> usize {
         let p = self.program;
         let row_width = self.rows.len() * p.base.len();

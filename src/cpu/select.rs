@@ -1,4 +1,4 @@
-//! Which engine runs a block of rows: the one place where that is chosen.
+//! Chooses the engine for a block of rows. No other place chooses engines.
 
 use super::{
     engine::{
@@ -25,45 +25,45 @@ pub(super) struct EngineSet {
     few: FewRowsEngine,
     /// Blocks of fewer rows than this go through the engine for a few rows.
     few_rows: usize,
-    /// Blocks of fewer rows than this are walked one by one, each row beside other trees.
+    /// Blocks of fewer rows than this are walked row by row, each row through several trees at a time.
     one_by_one: usize,
 }
 
-/// What runs blocks of a few rows.
+/// The engine for blocks of a few rows.
 #[derive(Clone, Debug)]
 enum FewRowsEngine {
     Registers(Registers),
     Abreast(Abreast),
     FullTrees(FullTrees),
-    /// Walks of one row after the other.
+    /// Walks one row after the other.
     Rows,
-    /// What walks many rows.
+    /// The engine that walks many rows.
     Walks,
 }
 
-/// Copies of rows by column that a run has made.
+/// Copies of rows, column by column, that a run has made.
 #[derive(Clone, Copy)]
 pub(super) enum Windows<'a> {
-    /// None, or one of values.
+    /// A copy of values, if there is one.
     Values(Option<Window<'a>>),
-    /// One of ranks, which has the block's rows.
+    /// A copy of ranks, which holds the block's rows.
     Ranks(Window<'a, u8>),
 }
 
-/// The engine for a block, and what it is given.
+/// The engine for a block, and what it runs on.
 pub(super) struct Choice<'e, 'r, 'a, T> {
     by: Chosen<'e>,
     pub(super) engine: Engine,
-    /// Trees and rows that the engine leaves are run by it.
+    /// The engine for the trees and rows that the chosen engine leaves out.
     rest: Engine,
     source: Source<'r, 'a, T>,
     block: Block,
 }
 
-/// Engines by name, each with its tables: a line an engine.
+/// Lists the engines by name, one a line, each with the type that holds its tables.
 macro_rules! engines {
     ($($name:ident($engine:ty)),* $(,)?) => {
-        /// An engine that runs a block.
+        /// The engine that runs a block, with its tables.
         #[derive(Clone, Copy)]
         enum Chosen<'e> {
             $($name(&'e $engine)),*
@@ -73,11 +73,13 @@ macro_rules! engines {
             /// Hands the leaves of the block's rows to `sink`.
             ///
             /// # Safety
-            /// The block's spans are inside rows and trees; rows have the forest's columns; the trees are those that the engines were
-            /// built for.
+            /// The block's spans are inside rows and trees; rows have the forest's columns; `trees` are those
+            /// that the engines were built for.
             pub(super) unsafe fn run<S: Sink>(self, trees: &Trees<'_>, sink: S) {
                 let Self { by, rest, source, block, .. } = self;
-                // SAFETY: the engine is chosen where it serves the block; otherwise as promised to this function.
+                // SAFETY: `choose` takes an engine only where it serves the block. The caller upholds that
+                // the spans are in range, that rows have the forest's columns and that the engines were built
+                // for `trees`.
                 unsafe {
                     match by {
                         $(Chosen::$name(engine) => engine.run(trees, source, block, rest, sink)),*
@@ -99,8 +101,9 @@ engines! {
 }
 
 impl FewRowsEngine {
-    /// The engine that the schedule asks for; otherwise the first that can serve the forest here, in the order of their speed: a row in
-    /// registers, which has a limit of columns; trees abreast, where gathers are fast; full trees, which have a limit of depth.
+    /// Builds the engine that the schedule asks for. Where it asks for none, this is the fastest that can
+    /// serve the forest here: registers, which have a limit of columns; else trees abreast, where gathers are
+    /// fast; else full trees, which have a limit of depth. Where none can, rows are walked one by one.
     fn build(wanted: &EngineRequest<'_>) -> Self {
         #[cfg(target_arch = "x86_64")]
         let gathers = || crate::cost::gathers();
@@ -120,7 +123,7 @@ impl FewRowsEngine {
         .unwrap_or(Self::Rows)
     }
 
-    /// The engine and its name, if it has tables of its own and can run the block.
+    /// Returns the engine and its name, if it has tables of its own and can run the block.
     fn serves<T: Row>(
         &self,
         trees: &Trees<'_>,
@@ -153,7 +156,7 @@ impl EngineSet {
         }
     }
 
-    /// The engine for a block of these rows.
+    /// Returns the engine for a block of these rows.
     pub(super) fn choose<'e, 'r, 'a, T: Row>(
         &'e self,
         trees: &Trees<'_>,
@@ -190,14 +193,14 @@ impl EngineSet {
             return Choice { by, engine, rest: Engine::WalksByRow, source, block };
         }
         let (by, engine) = walks;
-        // One row comes to the trees in the same order either way.
+        // A single row comes to the trees in the same order either way, so it may take the faster shape.
         let one = row.count == 1 && shape.rows_inside && matches!(engine, Engine::Walks | Engine::Tiles);
         let by_row = one && !is_ranks || matches!(engine, Engine::WalksByRow | Engine::TilesByRow);
         let block = if by_row { Block { shape: shape.by_row(), ..block } } else { block };
         Choice { by, engine, rest: engine, source, block }
     }
 
-    /// What walks a block, and in which way.
+    /// Returns what walks a block, and in which way.
     fn walks<T: Row>(
         &self,
         trees: &Trees<'_>,
@@ -205,7 +208,8 @@ impl EngineSet {
         block: &Block,
     ) -> (Chosen<'_>, Engine) {
         let (row, shape) = (block.row, block.shape);
-        // Of so few rows walks of one tree would wait for their loads, so those of several trees advance together.
+        // With so few rows, walks of one tree would wait for their loads, so walks of several trees advance
+        // together.
         let few = !matches!(self.few, FewRowsEngine::Walks);
         let by_row = |rows: usize| few && shape.rows_inside && row.count < rows;
         if let Some(tiles) = &self.tiles
@@ -233,36 +237,37 @@ impl EngineSet {
         (Chosen::Walks(&self.walks), engine)
     }
 
-    /// Blends, where the plan has some; rows are then ranked a window at a time.
+    /// Returns the blends, where the plan has some. Rows are then ranked a window at a time.
     pub(super) fn blends(&self) -> Option<&Blends> {
         self.blends.as_ref()
     }
 
-    /// Whether walks of many rows go in vectors.
+    /// Returns whether many rows are walked in vectors.
     pub(super) fn has_vectors(&self) -> bool {
         self.vectors.is_some()
     }
 
-    /// Whether many rows go through kernels of vectors, of nodes or of tiles.
+    /// Returns whether many rows go through vector kernels, for single nodes or for tiles.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) fn has_vector_kernels(&self) -> bool {
         self.vectors.is_some() || self.tiles.is_some()
     }
 
-    /// Blocks of fewer rows than this go through the engine for a few rows.
+    /// Returns the number of rows from which on a block no longer goes through the engine for a few rows.
     pub(super) fn few_rows(&self) -> usize {
         self.few_rows
     }
 
-    /// The same, for batches for which `many` would have been taken that are small enough to be faster here.
-    pub(super) fn instead_of(self, many: &Self) -> Self {
+    /// Returns the engines for small batches that `many` would run otherwise, with [`Self::few_rows`] set to
+    /// the number of rows from which on a block of `many`'s blends is faster.
+    pub(super) fn for_small_batches_of(self, many: &Self) -> Self {
         let block = many.blends.as_ref().map_or(0.0, |blends| blends.seconds(BLOCK));
-        // As a cast makes of any number, so of none.
+        // The quotient may be infinite or NaN. The cast makes a number of it, and `clamp` bounds that.
         let rows = (block / self.few_rows_seconds(1)) as usize;
         Self { few_rows: rows.clamp(1, BLOCK), ..self }
     }
 
-    /// The engine for a few rows.
+    /// Returns the engine for a few rows.
     pub(super) fn few_rows_engine(&self) -> FewRows {
         match self.few {
             FewRowsEngine::Registers(_) => FewRows::Registers,
@@ -273,7 +278,8 @@ impl EngineSet {
         }
     }
 
-    /// What it does, as a program's text says it; `None` for walks, by row or not.
+    /// Says in a program's text what the engine for a few rows does; `None` where it walks, row by row or
+    /// not.
     pub(super) fn few_rows_text(&self) -> Option<String> {
         Some(match &self.few {
             FewRowsEngine::Registers(few) => format!("{} tiles of 15 splits", few.tiles.len()),
@@ -292,7 +298,7 @@ impl EngineSet {
         }
     }
 
-    /// Seconds that a batch takes, about.
+    /// Returns about how many seconds a batch of `rows` rows takes on one thread.
     pub(super) fn seconds(&self, rows: usize) -> f64 {
         match (&self.blends, &self.vectors, &self.tiles) {
             (Some(blends), ..) => blends.seconds(rows),
@@ -303,7 +309,7 @@ impl EngineSet {
         }
     }
 
-    /// Bytes of the engines' tables, besides the nodes.
+    /// Returns the bytes of the engines' tables, without the nodes.
     pub(super) fn bytes(&self) -> usize {
         let few = match &self.few {
             FewRowsEngine::Registers(few) => few.bytes(),

@@ -1,4 +1,4 @@
-//! What becomes of the leaf that a walk finds.
+//! Sinks: what a run does with each leaf that an engine finds.
 
 use std::ops::AddAssign;
 
@@ -8,16 +8,18 @@ use super::{
     engines::Engine,
 };
 
-/// A buffer that several workers write, each its own places.
+/// A buffer that several workers write, each in places of its own.
 #[derive(Clone, Copy)]
 pub(super) struct Shared<T> {
     start: *mut T,
     len: usize,
 }
 
-// SAFETY: a legal plan gives each worker rows or private copies of its own, so no place is written by two.
+// SAFETY: a legal plan gives each worker rows or private copies of its own, so no two workers write the same
+// place.
 unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: a legal plan gives each worker rows or private copies of its own, so no two workers write the same
+// place.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -25,108 +27,116 @@ impl<T> Shared<T> {
         Self { start: buffer.as_mut_ptr(), len: buffer.len() }
     }
 
-    /// The place at `index`.
+    /// Returns the place at `index`.
     ///
     /// # Safety
-    /// The buffer outlives the reference, and no other worker has this place.
+    /// `index` is below the buffer's length, the buffer outlives the reference, and no other worker has this
+    /// place.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn at(&self, index: usize) -> &mut T {
         debug_assert!(index < self.len);
-        // SAFETY: callers keep to the buffer's length: blocks are checked against rows and trees before they run.
+        // SAFETY: the caller upholds that `index` is below the buffer's length and that no other worker has
+        // the place.
         unsafe { &mut *self.start.add(index) }
     }
 }
 
 impl<T> Shared<T> {
-    /// `count` places from `index` on.
+    /// Returns the `count` places from `index` on.
     ///
     /// # Safety
-    /// As for [`Shared::at`], for each of them.
+    /// The buffer outlives the reference, and no other worker has any of these places.
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn range(&self, index: usize, count: usize) -> &mut [T] {
         assert!(count <= self.len && index <= self.len - count);
-        // SAFETY: the places are in the buffer, and as promised to this function nobody else has them.
+        // SAFETY: the assertion keeps the places in the buffer, and the caller upholds that no other worker
+        // has them.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index), count) }
     }
 }
 
 impl<A: Addend> Shared<A> {
-    /// Adds to the place at `index` while other workers may, too.
+    /// Adds to the place at `index` while other workers may add to it, too.
     #[inline(always)]
     pub(super) fn add_atomic(&self, index: usize, amount: A) {
         assert!(index < self.len);
-        // SAFETY: the place is in the buffer (above), and sums that workers share are added to atomically only.
+        // SAFETY: the assertion keeps the place in the buffer. Where workers share sums, the plan has them
+        // add atomically only. On 64-bit targets the types of sums are aligned like their atomic types.
         unsafe { A::add_atomic(self.start.add(index), amount) };
     }
 }
 
-/// What is done with leaves.
+/// Takes the leaves that engines find.
 pub(super) trait Sink: Copy {
-    /// What a leaf is worth.
+    /// The type of what a leaf adds to a row.
     type Value: Copy + Default + AddAssign;
-    /// Whether a row's leaves can be added up before they are handed over.
-    const ONE_VALUE: bool;
-    /// The same for leaves that this engine finds.
+    /// Whether a row's leaf values may be added up before [`Sink::add`] takes their sum.
+    const TAKES_ROW_SUMS: bool;
+    /// Returns the sink for leaves that `engine` finds.
     fn by(self, _engine: Engine) -> Self {
         self
     }
-    /// The walk of the tree at `position` for `row` ended at `address`.
+    /// Takes a walk's end: for `row`, the tree at `position` has the leaf at `address`.
     fn leaf(&self, row: usize, position: usize, address: u32);
-    /// The tree at `position` has the leaf with this slot for `row`.
+    /// Takes a leaf by its slot: for `row`, the tree at `position` has the leaf with this slot.
     fn slot(&self, row: usize, position: usize, slot: usize);
-    /// The sums of `count` rows from `row` on that the tree at `position` adds to, where they lie side by side in `f32`.
+    /// Returns the sums of `count` rows from `row` on that the tree at `position` adds to; `None` where they
+    /// are not neighbouring `f32` sums of this worker alone.
     fn sums(&self, _row: usize, _count: usize, _position: usize) -> Option<&mut [f32]> {
         None
     }
-    /// The values of a tree's leaves in their order, where [`Sink::sums`] are.
+    /// Returns the values of a tree's leaves, in the order of the leaves. They are for adding to
+    /// [`Sink::sums`].
     fn values<'r>(&self, leaves: evaluate::Leaves<'r>, _room: &'r mut evaluate::Room) -> LeafValues<'r> {
         leaves.values
     }
-    /// The value of the leaf at `address`, where there is one.
+    /// Returns the value of the leaf at `address`. A sink without [`Sink::TAKES_ROW_SUMS`] may return any value.
     fn value(&self, address: u32) -> Self::Value;
-    /// The value of the leaf with this slot, where there is one.
+    /// Returns the value of the leaf with this slot. A sink without [`Sink::TAKES_ROW_SUMS`] may return any value.
     fn slot_value(&self, _slot: usize) -> Self::Value {
         Self::Value::default()
     }
-    /// Adds a sum of values to a row.
+    /// Adds a sum of leaf values to a row.
     fn add(&self, row: usize, sum: Self::Value);
 }
 
-/// The slot at each address.
+/// The leaf slot at each address.
 #[derive(Clone, Copy)]
 pub(super) struct SlotTable<'a>(pub(super) &'a [u32]);
 
 impl SlotTable<'_> {
     #[inline(always)]
     fn at(&self, address: u32) -> usize {
-        // SAFETY: a slot is stored for every address, and walks stay inside the addresses.
+        // SAFETY: `Packed::slots` stores a slot for every address, and `Packed::verify` bounds the addresses
+        // that walks reach.
         unsafe { *self.0.get_unchecked(address as usize) as usize }
     }
 }
 
-/// The leaves of a forest, by slot, and the slot at each address.
+/// Leaf values by slot, and the leaf slot at each address.
 #[derive(Clone, Copy)]
 pub(super) struct Leaves<'a, A> {
     pub(super) slots: SlotTable<'a>,
     pub(super) values: &'a [A],
 }
 
-/// Sums of a single output. `GROUPED` says whether some of a row's leaves may be added up before they are added to its sum.
+/// Sums of a forest with a single output. With `GROUPED`, some of a row's leaf values may be added up before
+/// they are added to the row's sum.
 #[derive(Clone, Copy)]
 pub(super) struct SingleOutputSums<'a, A, const GROUPED: bool> {
     pub(super) leaves: Leaves<'a, A>,
     pub(super) out: Shared<A>,
-    /// Where row 0's sum is in `out`.
+    /// Index of row 0's sum in `out`.
     pub(super) base: usize,
-    /// Whether others add to the same sums.
+    /// Whether other workers add to the same sums.
     pub(super) atomic: bool,
-    /// Whether the leaves are the forest's own.
+    /// Whether the leaf values are the forest's own.
     pub(super) own: bool,
 }
 
 impl<A: Addend, const GROUPED: bool> Sink for SingleOutputSums<'_, A, GROUPED> {
-    const ONE_VALUE: bool = GROUPED;
+    const TAKES_ROW_SUMS: bool = GROUPED;
     type Value = A;
     #[inline(always)]
     fn leaf(&self, row: usize, _position: usize, address: u32) {
@@ -140,7 +150,7 @@ impl<A: Addend, const GROUPED: bool> Sink for SingleOutputSums<'_, A, GROUPED> {
         if self.atomic {
             return None;
         }
-        // SAFETY: the rows are this worker's.
+        // SAFETY: the sums are not atomic, so the legal plan gives these rows to this worker alone.
         A::singles(unsafe { self.out.range(self.base + row, count) })
     }
     fn values<'r>(&self, leaves: evaluate::Leaves<'r>, room: &'r mut evaluate::Room) -> LeafValues<'r> {
@@ -151,7 +161,8 @@ impl<A: Addend, const GROUPED: bool> Sink for SingleOutputSums<'_, A, GROUPED> {
     }
     #[inline(always)]
     fn value(&self, address: u32) -> A {
-        // SAFETY: slots index the leaf values (checked when the program is called).
+        // SAFETY: `Forest::verify` bounds the slots by the number of leaf values, and `Program::margins_as`
+        // has checked that there are as many.
         unsafe { *self.leaves.values.get_unchecked(self.leaves.slots.at(address)) }
     }
     #[inline(always)]
@@ -162,13 +173,14 @@ impl<A: Addend, const GROUPED: bool> Sink for SingleOutputSums<'_, A, GROUPED> {
     fn add(&self, row: usize, sum: A) {
         match self.atomic {
             true => self.out.add_atomic(self.base + row, sum),
-            // SAFETY: the row is this worker's.
+            // SAFETY: `Run::block` has checked the row, and as the sums are not atomic, the legal plan gives
+            // it to this worker alone.
             false => unsafe { *self.out.at(self.base + row) += sum },
         }
     }
 }
 
-/// Sums of several outputs, to which each leaf is added by itself.
+/// Sums of a forest with several outputs, to which each leaf value is added by itself.
 #[derive(Clone, Copy)]
 pub(super) struct MultiOutputSums<'a, A> {
     pub(super) leaves: Leaves<'a, A>,
@@ -181,7 +193,7 @@ pub(super) struct MultiOutputSums<'a, A> {
 }
 
 impl<A: Addend> Sink for MultiOutputSums<'_, A> {
-    const ONE_VALUE: bool = false;
+    const TAKES_ROW_SUMS: bool = false;
     type Value = A;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
@@ -192,7 +204,8 @@ impl<A: Addend> Sink for MultiOutputSums<'_, A> {
         let at = self.base + row * self.outputs;
         let add = |output: usize, value: A| match self.atomic {
             true => self.out.add_atomic(at + output, value),
-            // SAFETY: the row is this worker's; targets are below `outputs` (`Forest::verify`).
+            // SAFETY: `Run::block` has checked the row, and as the sums are not atomic, the legal plan gives
+            // it to this worker alone. `Forest::verify` keeps targets below `outputs`.
             false => unsafe { *self.out.at(at + output) += value },
         };
         match self.targets {
@@ -209,7 +222,7 @@ impl<A: Addend> Sink for MultiOutputSums<'_, A> {
     fn add(&self, _row: usize, _sum: A) {}
 }
 
-/// Leaf slots, in the producer's tree order.
+/// Writes leaf slots, trees in the producer's order.
 #[derive(Clone, Copy)]
 pub(super) struct Slots<'a> {
     pub(super) slots: SlotTable<'a>,
@@ -218,7 +231,7 @@ pub(super) struct Slots<'a> {
 }
 
 impl Sink for Slots<'_> {
-    const ONE_VALUE: bool = false;
+    const TAKES_ROW_SUMS: bool = false;
     type Value = u32;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
@@ -227,7 +240,8 @@ impl Sink for Slots<'_> {
     #[inline(always)]
     fn slot(&self, row: usize, position: usize, slot: usize) {
         let at = row * self.order.len() + self.order[position] as usize;
-        // SAFETY: each row and tree is visited by one worker.
+        // SAFETY: one worker visits each pair of row and tree. `Run::block` has checked the pair, and
+        // `Program::check` the buffer's length.
         unsafe { *self.out.at(at) = slot as u32 };
     }
     fn value(&self, _address: u32) -> u32 {
@@ -236,12 +250,12 @@ impl Sink for Slots<'_> {
     fn add(&self, _row: usize, _sum: u32) {}
 }
 
-/// Sums of several outputs, output by output: those of `count` rows from `first` on, which are put in their places in the
-/// end.
+/// Sums of several outputs, kept output by output: those of `count` rows from `first` on. `Sums::by_output`
+/// puts them back row by row at the end.
 #[derive(Clone, Copy)]
 pub(super) struct OutputMajorSums<'a> {
     pub(super) leaves: Leaves<'a, f32>,
-    /// `[output][row]`.
+    /// The sums, `[output][row]`.
     pub(super) sums: Shared<f32>,
     pub(super) first: usize,
     pub(super) count: usize,
@@ -250,7 +264,7 @@ pub(super) struct OutputMajorSums<'a> {
 }
 
 impl Sink for OutputMajorSums<'_> {
-    const ONE_VALUE: bool = false;
+    const TAKES_ROW_SUMS: bool = false;
     type Value = f32;
     #[inline(always)]
     fn leaf(&self, row: usize, position: usize, address: u32) {
@@ -259,12 +273,13 @@ impl Sink for OutputMajorSums<'_> {
     #[inline(always)]
     fn slot(&self, row: usize, position: usize, slot: usize) {
         let at = self.targets[position] as usize * self.count + row - self.first;
-        // SAFETY: the sums are this worker's, and targets are below their outputs.
+        // SAFETY: the sums are this worker's own copy, with `count` rows for each output. The block's rows
+        // are those rows, and `Forest::verify` keeps targets below the number of outputs.
         unsafe { *self.sums.at(at) += self.leaves.values[slot] };
     }
     fn sums(&self, row: usize, count: usize, position: usize) -> Option<&mut [f32]> {
         let at = self.targets[position] as usize * self.count + row - self.first;
-        // SAFETY: the sums are this worker's.
+        // SAFETY: the sums are this worker's own copy.
         Some(unsafe { self.sums.range(at, count) })
     }
     fn values<'r>(&self, leaves: evaluate::Leaves<'r>, room: &'r mut evaluate::Room) -> LeafValues<'r> {

@@ -1,4 +1,4 @@
-//! Margins: how a row's leaves become a number for each output, by the contract that the sum has.
+//! Margins: adds up a row's leaf values to a number for each output, as the sum's contract says.
 
 use std::{cell::RefCell, ops::Range};
 
@@ -19,40 +19,41 @@ use crate::{
     sum::{Accumulator, Contract, FixedPoint},
 };
 
-/// Slots that a thread has at a time where margins are made of them.
+/// Slots that a thread holds at a time where it makes margins from slots.
 const SLOTS_AT_A_TIME: usize = 1 << 16;
-/// Partial sums held at a time; longer batches go in pieces.
+/// Largest number of partial sums held at a time. Longer batches run in pieces.
 const MOST_PARTIALS: usize = 1 << 26;
-/// Sums in another type than the result's held at a time.
+/// Largest number of sums in another type than the result's held at a time. Longer batches run in pieces.
 const MOST_TOTALS: usize = 1 << 20;
 
-/// How a program adds up a forest's leaves, with what a contract needs beside their `f32` values.
+/// How a program adds up a forest's leaf values, with what a contract needs besides their `f32` values.
 #[derive(Clone, Debug)]
 pub enum Summing {
-    /// In `f32`, in the order of the walks.
+    /// Adds in `f32`, in the order of the walks.
     Any,
-    /// In `f32`, in the producer's order.
+    /// Adds in `f32`, in the producer's order.
     Singles { order: Order },
-    /// In `f64`, in the producer's order.
+    /// Adds in `f64`, in the producer's order.
     Doubles { leaves: Vec<f64>, base: Vec<f64>, order: Order },
-    /// In whole numbers.
+    /// Adds whole numbers.
     Fixed(FixedPoint),
 }
 
-/// How the producer's order of additions comes about.
+/// How additions come to be in the producer's order.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// The walks of each row come in it.
+    /// The walks of each row come in the producer's order.
     Walks,
-    /// Slots are written first; the output of each tree, where leaves are no vectors, says where their leaves go.
+    /// A run first writes slots, and then their leaf values are added in order. Holds the output of each
+    /// tree; `None` where leaves are vectors.
     Slots(Option<Vec<u32>>),
 }
 
 impl Summing {
-    /// What a contract comes to for a forest that verifies and a plan for so many threads.
+    /// Returns how to add by a contract, for a verified forest and a plan on `threads` threads.
     ///
     /// # Errors
-    /// As [`FixedPoint::new`], for a sum.
+    /// The contract is `exact`, trees are added up, and [`FixedPoint::new`] refuses the forest.
     pub(crate) fn new(contract: Contract, forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
         let order = || match (lowered.keeps_tree_order(threads), &forest.targets) {
             (true, _) => Order::Walks,
@@ -60,7 +61,7 @@ impl Summing {
             (false, Targets::All) => Order::Slots(None),
         };
         Ok(match contract {
-            // A least or largest leaf is the same in every order.
+            // The least or largest leaf is the same in every order.
             _ if forest.aggregate != Aggregate::Sum => Self::Any,
             Contract::Any => Self::Any,
             Contract::Exact => Self::Fixed(FixedPoint::of_verified(forest)?),
@@ -77,15 +78,16 @@ impl Summing {
 }
 
 impl Program {
-    /// Writes `rows x outputs` margins; `leaves` are the leaf values by slot, added up in `f32` in the order of the walks.
+    /// Writes `rows x outputs` margins. `leaves` are the leaf values by slot, added up in `f32` in the order
+    /// of the walks.
     ///
     /// # Errors
-    /// Rows, leaves or output of another shape than the forest's.
+    /// `rows`, `leaves` or `out` has another shape than the forest needs.
     pub fn margins<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
         self.margins_by(&Summing::Any, rows, leaves, out)
     }
 
-    /// The same by a contract; `leaves` are for those that add `f32` values.
+    /// Like [`Self::margins`], but adds as `summing` says. `leaves` are for contracts that add `f32` values.
     pub(crate) fn margins_by<T: Row>(
         &self,
         summing: &Summing,
@@ -121,7 +123,7 @@ impl Program {
         }
     }
 
-    /// The margins of rows as they are walked.
+    /// Writes the margins of rows in the type in which they are walked.
     fn margins_of<T: Row>(
         &self,
         summing: &Summing,
@@ -154,7 +156,7 @@ impl Program {
         }
     }
 
-    /// Sums in `f32`, which need no room but the result's.
+    /// Adds up in `f32`, which needs no room but the result's.
     fn singles<T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
@@ -164,7 +166,7 @@ impl Program {
         let outputs = self.outputs();
         let shares = if GROUPED { self.shares(rows.len()) } else { 1 };
         if shares > 1 {
-            self.shared_out::<T, GROUPED>(rows, leaves, out, shares);
+            self.add_by_tree_shares::<T, GROUPED>(rows, leaves, out, shares);
             return Ok(());
         }
         self.in_pieces(rows, 0, |part, at, range, partials| {
@@ -175,8 +177,9 @@ impl Program {
         })
     }
 
-    /// Sums in `f32` of a batch too small for its rows to be dealt out: its trees are, each share to sums of its own.
-    fn shared_out<T: Row, const GROUPED: bool>(
+    /// Adds up in `f32` for a batch too small to deal out its rows. It deals out the trees instead, and each
+    /// share of them adds to sums of its own.
+    fn add_by_tree_shares<T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
         leaves: &[f32],
@@ -184,7 +187,7 @@ impl Program {
         shares: usize,
     ) {
         let len = out.len();
-        let no_base = &self.no_base;
+        let zero_base = &self.zero_base;
         with_scratch((shares - 1) * len, |others| {
             let share = |k: usize, base: &[f32], sums: &mut [f32]| {
                 let at = self.extents(rows.len());
@@ -193,7 +196,7 @@ impl Program {
             };
             rayon::join(
                 || share(0, &self.base, out),
-                || others.par_chunks_mut(len).enumerate().for_each(|(k, sums)| share(k + 1, no_base, sums)),
+                || others.par_chunks_mut(len).enumerate().for_each(|(k, sums)| share(k + 1, zero_base, sums)),
             );
             for sums in others.chunks_exact(len) {
                 out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
@@ -201,7 +204,7 @@ impl Program {
         });
     }
 
-    /// Sums in another type than the result's, and each rounded to it at the end.
+    /// Adds up in another type than the result's, and rounds each sum to the result's type at the end.
     fn totals<A: Addend, T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
@@ -223,7 +226,7 @@ impl Program {
         })
     }
 
-    /// Base scores, and the leaves of each row's walks: `values` are leaves by slot, and base scores by output.
+    /// Adds up base scores, by output, and the leaf values, by slot, of each row's walks.
     fn add_up<A: Addend, T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
@@ -235,7 +238,7 @@ impl Program {
         self.add_up_trees::<A, T, GROUPED>(rows, at, (leaves, base), sums, partials, 0..self.trees());
     }
 
-    /// The same of the trees at these positions.
+    /// Like [`Self::add_up`], but only through the trees at these positions.
     fn add_up_trees<A: Addend, T: Row, const GROUPED: bool>(
         &self,
         rows: &Rows<'_, T>,
@@ -247,12 +250,13 @@ impl Program {
     ) {
         sums.chunks_exact_mut(base.len()).for_each(|row| row.copy_from_slice(base));
         let (result, partials) = (Shared::new(sums), Shared::new(partials));
-        let own = A::all_singles(leaves).is_some_and(|leaves| std::ptr::eq(leaves, &self.leaves[..]));
+        let own = A::as_f32(leaves).is_some_and(|leaves| std::ptr::eq(leaves, &self.leaves[..]));
         self.run_trees(rows, at, Sums::<_, GROUPED> { leaves, result, partials, own }, trees);
     }
 
-    /// Rows do not depend on each other, so a batch that needs too much room goes in pieces. `own` is how many totals a
-    /// row has beside its partial sums, whose number in a piece `f` is given last.
+    /// Calls `f` for pieces of a batch that needs too much room as a whole. Rows do not depend on each other.
+    /// `own` is the number of totals that a row has besides its partial sums. The last argument of `f` is the
+    /// number of partial sums in the piece.
     fn in_pieces<T: Row>(
         &self,
         rows: &Rows<'_, T>,
@@ -280,8 +284,8 @@ impl Program {
         Ok(())
     }
 
-    /// Sums in the producer's order for a program whose walks come in another: slots first, which every schedule gives,
-    /// then their leaves.
+    /// Adds up in the producer's order for a program whose walks come in another order. It writes slots
+    /// first, which every schedule gives, and then adds up their leaf values.
     fn in_order<A: Addend, T: Row>(
         &self,
         rows: &Rows<'_, T>,
@@ -314,7 +318,7 @@ impl Program {
         });
     }
 
-    /// Margins that are the least or the largest leaf.
+    /// Writes margins that are the least or the largest leaf.
     fn extremes<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) {
         let (outputs, trees) = (self.outputs(), self.trees());
         self.by_slots(rows, out, |slots, out| {
@@ -324,7 +328,8 @@ impl Program {
         });
     }
 
-    /// Gives `f` the slots of some rows, trees in the producer's order, and their margins to write, on every thread.
+    /// Calls `f` on every thread with the slots of some rows, trees in the producer's order, and the place
+    /// for their margins.
     fn by_slots<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32], f: impl Fn(&[u32], &mut [f32]) + Sync) {
         let (outputs, trees) = (self.outputs(), self.trees());
         let own = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
@@ -355,7 +360,7 @@ impl Program {
             let have = &mut row[output];
             *have = if least { have.min(value) } else { have.max(value) };
         };
-        // Targets stand by position, slots in the producer's order.
+        // `targets` are by position, slots in the producer's order.
         let outputs = self.outputs();
         match &self.targets {
             Some(targets) => {
@@ -371,7 +376,7 @@ impl Program {
             }
         }
         for (sum, base) in row.iter_mut().zip(&self.base) {
-            // An output without trees is its base score.
+            // The margin of an output without trees is its base score.
             *sum = if *sum == start { *base } else { *sum + base };
         }
     }
@@ -386,7 +391,7 @@ mod tests {
         schedule::{Preset, Schedule},
     };
 
-    /// So many stumps whose leaves are powers of two, so that sums are exact in any order.
+    /// Returns a forest of stumps whose leaf values are powers of two, so that sums are exact in any order.
     fn stumps(trees: u32) -> Forest {
         let mut forest = Forest::builder(7, 2).base_score([0.5, -2.0]);
         for t in 0..trees {
@@ -426,7 +431,7 @@ mod tests {
             }
         }
         assert!(dealt_out > 10, "{dealt_out} batches");
-        // A schedule that has trees on threads, or nothing, is followed.
+        // A schedule that puts trees on threads, or nothing, runs as it says.
         for text in ["", "tile(tree, t0, t1, 100)\nreorder(t0, t1, batch)\nparallel(t0)"] {
             let schedule = Schedule::parse(text).expect("a schedule");
             let lowered =

@@ -1,6 +1,6 @@
-//! What a run does, written down: which worker visits which tree for which row, when, and by which engine.
+//! Traces: which worker visits which tree for which row, when, and by which engine.
 //!
-//! A trace is a run of the very code that margins are made by, with a sink of its own.
+//! A trace is a run of the code that makes margins, with a sink of its own.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -15,41 +15,42 @@ use super::{
 };
 use crate::{error::Result, forest::Aggregate, plan::cpu::Sum};
 
-/// A row's visit to a tree, as a trace has it.
+/// A row's visit to a tree in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// The worker: [`worker`](super::worker) of the parallel loops round it.
+    /// The worker: the number that [`worker`](super::worker) gives the parallel loops around the visit.
     pub worker: u32,
-    /// Of a batch too small for its rows to be dealt out to threads, the share of the trees.
+    /// The share of the trees, where a batch is too small to deal out its rows to threads; otherwise 0.
     pub share: u32,
-    /// The block of rows and trees that the visit belongs to, counted from 0 in the order in which blocks begin.
+    /// The block of rows and trees that the visit belongs to, counted from 0 in the order in which blocks
+    /// begin.
     pub block: u32,
     /// The visit's place in the whole run, counted from 0; `u32::MAX` where there is no visit.
     pub place: u32,
-    /// What the block is evaluated by.
+    /// The engine that evaluates the block.
     pub engine: Engine,
 }
 
-/// No visit.
+/// The entry of a pair of row and tree without a visit.
 impl Default for TraceEntry {
     fn default() -> Self {
         Self { worker: 0, share: 0, block: 0, place: u32::MAX, engine: Engine::Walks }
     }
 }
 
-/// Visits by engine, as [`Engine::ALL`] lists them.
+/// Numbers of visits by engine, in the order of [`Engine::ALL`].
 pub(super) type Counts = [AtomicU64; Engine::ALL.len()];
 
-/// What is kept of visits.
+/// What a trace keeps of visits.
 #[derive(Clone, Copy)]
 enum TraceTarget<'a> {
-    /// Each, at its row and the producer's index of its tree.
+    /// Every visit, at its row and the producer's index of its tree.
     Each { out: Shared<TraceEntry>, places: &'a AtomicU32 },
-    /// How many there are.
+    /// The number of visits of each engine.
     Counts(&'a Counts),
 }
 
-/// A run's visits.
+/// Emits the visits of a run.
 #[derive(Clone, Copy)]
 struct TraceEmission<'a> {
     kept: TraceTarget<'a>,
@@ -69,7 +70,7 @@ impl Emission for TraceEmission<'_> {
     }
 }
 
-/// A block's visits.
+/// Takes the visits of a block.
 #[derive(Clone, Copy)]
 struct Trace<'a> {
     kept: TraceTarget<'a>,
@@ -78,7 +79,7 @@ struct Trace<'a> {
 }
 
 impl Sink for Trace<'_> {
-    const ONE_VALUE: bool = false;
+    const TAKES_ROW_SUMS: bool = false;
     type Value = u32;
     fn by(self, engine: Engine) -> Self {
         Self { visit: TraceEntry { engine, ..self.visit }, ..self }
@@ -90,9 +91,10 @@ impl Sink for Trace<'_> {
         match self.kept {
             TraceTarget::Each { out, places } => {
                 let at = row * self.order.len() + self.order[position] as usize;
-                // One worker's places ascend whatever the others do.
+                // The places of one worker ascend, whatever other workers do.
                 let place = places.fetch_add(1, Ordering::Relaxed);
-                // SAFETY: each row and tree is visited by one worker.
+                // SAFETY: one worker visits each pair of row and tree. `Run::block` has checked the pair, and
+                // `Program::check` the buffer's length.
                 unsafe { *out.at(at) = TraceEntry { place, ..self.visit } };
             }
             TraceTarget::Counts(counts) => {
@@ -107,14 +109,16 @@ impl Sink for Trace<'_> {
 }
 
 impl Program {
-    /// Writes the visit of each row to each tree, `rows x trees`, trees in the producer's order, of the run that makes margins of
-    /// these rows in any order of sums. A visit that is made twice leaves a place that no visit has.
+    /// Writes the visit of each row to each tree, `rows x trees`, trees in the producer's order. The run is
+    /// the one that makes margins of these rows by the contract `any`. If a visit is made twice, its first
+    /// place is missing from the result.
     ///
-    /// Where margins need room for each row (private sums, sums in another type, margins that are the least or largest leaf), they are
-    /// made of a large batch in pieces, each by a run like that of a batch as long; the trace is of one run.
+    /// Margins may need room for each row: private sums, sums in another type, or slots for the least or
+    /// largest leaf. A large batch then runs in pieces, each as a batch of its own length would. The trace is
+    /// of one run.
     ///
     /// # Errors
-    /// Rows or output of another shape than the forest's.
+    /// `rows` or `out` has another shape than the forest needs.
     pub fn trace<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [TraceEntry]) -> Result<()> {
         T::trace(self, rows, out)
     }
@@ -125,10 +129,10 @@ impl Program {
         self.visit(rows, TraceTarget::Each { out: Shared::new(out), places: &places })
     }
 
-    /// How many visits of these rows to trees each engine makes, of those that make any.
+    /// Returns how many visits of these rows to trees each engine makes, without the engines that make none.
     ///
     /// # Errors
-    /// Rows of another number of columns than the forest's.
+    /// `rows` have another number of columns than the forest.
     pub fn engines(&self, rows: &Rows<'_>) -> Result<Vec<(Engine, u64)>> {
         self.check(rows, 0, 0)?;
         let counts = Counts::default();
@@ -140,7 +144,7 @@ impl Program {
     fn visit<T: Row>(&self, rows: &Rows<'_, T>, kept: TraceTarget<'_>) -> Result<()> {
         let blocks = AtomicU32::new(0);
         let visits = TraceEmission { kept, blocks: &blocks, share: 0 };
-        // Least and largest leaves are of slots, whose trees are not dealt out.
+        // The least and largest leaf are found from slots, whose trees are not dealt out.
         let shares = if self.aggregate == Aggregate::Sum { self.shares(rows.len()) } else { 1 };
         self.rank_and_run(rows, shares, visits)
     }

@@ -1,4 +1,4 @@
-//! Options of an executable.
+//! The builder of an [`Executable`].
 
 use cubecl::client::Client;
 
@@ -11,7 +11,8 @@ use crate::{
     sum::Contract,
 };
 
-/// Options of an [`Executable`], from [`Executable::builder`]. Each has a default; the last call of a method counts.
+/// Options of an [`Executable`], from [`Executable::builder`]. Each option has a default. The last call of a
+/// method counts.
 #[derive(Clone)]
 #[must_use = "call `build` to make the executable"]
 pub struct ExecutableBuilder<'f> {
@@ -49,13 +50,13 @@ impl<'f> ExecutableBuilder<'f> {
         }
     }
 
-    /// Sets how the forest is walked. The default is [`Preset::Default`] of the device.
+    /// Sets the schedule by which the forest is walked. The default is [`Preset::Default`] of the device.
     pub fn schedule(mut self, schedule: impl Into<Option<Schedule>>) -> Self {
         self.schedule = schedule.into();
         self
     }
 
-    /// Sets what is written for each row. The default is [`Emit::Margins`].
+    /// Sets what a run writes for each row. The default is [`Emit::Margins`].
     pub fn emit(mut self, emit: Emit) -> Self {
         self.emit = emit;
         self
@@ -82,8 +83,8 @@ impl<'f> ExecutableBuilder<'f> {
     /// Lowers the forest for the device and uploads it.
     ///
     /// # Errors
-    /// A schedule that the device can't carry out; a forest that the layout or the device can't hold; a sum that
-    /// [`FixedPoint`](crate::sum::FixedPoint) can't hold; a profile of another forest.
+    /// A schedule that the device can't carry out; a forest that the layout or the device can't hold; a sum
+    /// that [`FixedPoint`](crate::sum::FixedPoint) can't hold; a profile of another forest.
     pub fn build(self) -> Result<Executable> {
         let Self { client, forest, schedule, emit, rows, sum, profile } = self;
         let device = device(&client);

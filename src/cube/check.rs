@@ -1,4 +1,5 @@
-//! A kernel's self-check: made rows through the device, against the reference interpreter.
+//! The self-check of a kernel: generated rows run on the device, and the results are held against the
+//! reference interpreter.
 
 use cubecl::client::Client;
 use fangorn_kernels::{Buffer, Rows};
@@ -11,7 +12,7 @@ use crate::{
     plan::{Emit, RowType},
 };
 
-/// An executable as a check runs it.
+/// Runs an executable for a self-check.
 struct DeviceRunner<'e> {
     client: &'e Client,
     executable: &'e Executable,
@@ -22,8 +23,9 @@ struct DeviceRunner<'e> {
 }
 
 impl Executable {
-    /// Runs a self-check, and gives the first difference from the reference interpreter. What the kernel writes is what is
-    /// compared: slots exactly, margins by the bound of their sum, values by what the transform makes of that.
+    /// Runs a self-check, and returns the first difference from the reference interpreter. It compares what
+    /// the kernel writes: leaf slots exactly, margins by the bound of their sum, values by what the transform
+    /// makes of that bound.
     ///
     /// It waits for the device.
     pub fn run_check(
@@ -43,7 +45,7 @@ impl Executable {
 }
 
 impl DeviceRunner<'_> {
-    /// The words that the kernel writes, so many a row.
+    /// Runs the kernel and returns the words it writes, `width` for each row.
     fn words(&self, rows: &[f32], width: usize) -> RunResult<u32> {
         let columns = self.forest.features.len();
         let batch = rows.len() / columns.max(1);

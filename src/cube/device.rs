@@ -1,18 +1,19 @@
-//! What a cubecl device can do, in the terms of [`crate::schedule::Device`].
+//! Reads what a cubecl device can do, in the terms of [`crate::schedule::Device`].
 
 use cubecl::{client::Client, frontend::Scalar};
 
 use crate::schedule::{Device, Gpu};
 
-/// Set to 1, it says that the SPIR-V compiler at hand has been corrected, so that kernels with shared memory may run
-/// on a driver without `VK_KHR_workgroup_memory_explicit_layout`: for testing that path on a software driver.
+/// Name of an environment variable. Set to 1, it says that the SPIR-V compiler at hand has been corrected, so
+/// that kernels with shared memory may run on a driver without `VK_KHR_workgroup_memory_explicit_layout`. It
+/// is for testing that path on a software driver.
 pub const SPIRV_SHARED_MEMORY: &str = "FANGORN_SPIRV_SHARED_MEMORY";
 
-/// Set to 1, it says that plane operations may be used although the device does not declare them: for testing that path on
-/// a software driver, which has them.
+/// Name of an environment variable. Set to 1, it says that plane operations may be used although the device
+/// does not declare them. It is for testing that path on a software driver, which has them.
 pub const PLANE_OPS: &str = "FANGORN_PLANE_OPS";
 
-/// The device behind a client.
+/// Returns the device behind a client.
 pub fn device(client: &Client) -> Device {
     let properties = client.properties();
     let hardware = &properties.hardware;
@@ -31,8 +32,10 @@ pub fn device(client: &Client) -> Device {
     })
 }
 
-/// cubecl-spirv 0.11.3 miscompiles shared memory where the driver lacks the extension, which Mesa's software driver
-/// does and the drivers of GPUs do not. The extension itself is not to be asked for through cubecl.
+/// Whether kernels with shared memory are compiled correctly. cubecl-spirv 0.11.3 miscompiles shared memory
+/// if the driver lacks `VK_KHR_workgroup_memory_explicit_layout`. Mesa's software driver lacks it, the
+/// drivers of GPUs have it. cubecl has no way to ask for the extension itself, so this goes by the driver's
+/// name.
 fn shared_memory_is_right(name: &str, fingerprint: &str) -> bool {
     let software = software(name);
     let spirv = cfg!(feature = "vulkan") && !fingerprint.to_lowercase().contains("wgsl");
@@ -43,7 +46,7 @@ fn software(name: &str) -> bool {
     ["llvmpipe", "lavapipe", "softpipe"].iter().any(|n| name.to_lowercase().contains(n))
 }
 
-/// Whether the driver is Mesa's software one.
+/// Whether the driver is Mesa's software driver.
 #[cfg(feature = "vulkan")]
 pub(super) fn is_software(client: &Client) -> bool {
     software(&client.properties().identity.name)

@@ -14,21 +14,24 @@ use crate::{
     sum::{Accumulator, Contract, FixedPoint},
 };
 
-/// A forest compiled for a device and lying in its memory: immutable, launched without a lock.
+/// A forest that is compiled for a device and uploaded to its memory. It is immutable, and launches take no
+/// lock.
 #[derive(Clone)]
 pub struct Executable {
     client: Client,
     plan: PlanRef,
     model: Model,
-    /// What rows become before they are walked, where the schedule wants that and their cache does not make it of them.
+    /// The tables that turn rows into ranks in a launch before the walks, if the schedule wants ranks and the
+    /// kernel's row cache does not make them.
     ranks: Option<RankTables>,
-    /// The leaves as whole numbers, where those are added up.
+    /// The leaf values as whole numbers, if the kernel adds up whole numbers.
     leaves: Option<Buffer>,
-    /// The leaves as they are added in the order of the trees, and what is written then: the plan writes slots.
+    /// The numbers that are added in the order of the trees, and what a run then writes, if sums have that
+    /// order. The plan then writes leaf slots.
     ordered: Option<(Leaves, Emit)>,
-    /// What follows those.
+    /// The epilogue of sums that are added in the order of the trees.
     ordered_epilogue: EpiloguePlan,
-    /// Rows of a launch, where fewer are wanted than the device allows.
+    /// The most rows of a launch, if fewer are wanted than the device allows.
     most_rows: Option<u32>,
 }
 
@@ -42,7 +45,8 @@ impl std::fmt::Debug for Executable {
 }
 
 impl Executable {
-    /// Sets options before it lowers a forest that verifies for the device behind `client`.
+    /// Returns a builder, which takes options before it lowers the forest for the device behind `client`. The
+    /// forest must pass [`Forest::verify`].
     pub fn builder<'f>(client: &Client, forest: &'f Forest) -> ExecutableBuilder<'f> {
         ExecutableBuilder::new(client, forest)
     }
@@ -111,18 +115,20 @@ impl Executable {
         sum == Contract::Tree && emit.sums() && forest.aggregate == Aggregate::Sum
     }
 
-    /// Adds the leaf values of the slots that its plan writes in the producer's order, and writes `emit` of the sums.
+    /// Returns an executable that takes the leaf slots that this one's plan writes, adds their leaf values in
+    /// the producer's order, and writes `emit` of the sums.
     pub(super) fn in_order(self, forest: &Forest, emit: Emit) -> Result<Self> {
         let ordered = Some((ordered(&self.client, forest)?, emit));
         Ok(Self { ordered, ..self })
     }
 
-    /// The plan it launches.
+    /// Returns the plan of the kernel.
     pub fn plan(&self) -> &PlanRef {
         &self.plan
     }
 
-    /// The same forest in the same memory with a tail behind its margins or values.
+    /// Returns an executable of the same forest, in the same memory, with `epilogue` behind its margins or
+    /// values.
     #[must_use]
     pub fn with_epilogue(&self, epilogue: EpiloguePlan) -> Self {
         match &self.ordered {
@@ -135,40 +141,45 @@ impl Executable {
         }
     }
 
-    /// Buffers that its kernel, or the last launch behind it, binds at most, and one of what is no buffer.
+    /// Returns the most buffers that a launch binds, be it the kernel or the launch of its epilogue. The
+    /// scalars count as one.
     pub fn bindings(&self) -> u32 {
         let epilogue = if self.ordered.is_some() { &self.ordered_epilogue } else { &self.plan.own.epilogue };
         let beside = epilogue.buffers() + u32::from(epilogue.number != Number::F32);
-        // Rows, model, leaves, result, private sums; sums that are added to atomically.
+        // The kernel binds rows, model, leaf values, result, partial sums and scalars, and sums that are
+        // added to atomically.
         let kernel = 6 + u32::from(self.plan.is_atomic());
         match self.ordered.is_some() || self.plan.place() == EpiloguePlace::Launch {
-            // Model, sums, their copies, result.
+            // The epilogue's launch binds model, sums, their copies, result and scalars.
             true => kernel.max(5 + beside),
             false => kernel + beside,
         }
     }
 
-    /// The same in launches of at most `rows` rows (rounded to a multiple of 128).
+    /// Limits launches to `rows` rows, rounded to a multiple of 128.
     #[must_use]
     pub fn with_most_rows(mut self, rows: u32) -> Self {
         self.most_rows = Some(rows);
         self
     }
 
-    /// Cubes of a launch over `batch` rows.
+    /// Returns the number of cubes of a launch over `batch` rows, along each axis of the grid.
     pub fn cubes(&self, batch: u32) -> [u32; 3] {
         cubes(&self.plan, Extents { batch, trees: self.model.trees, threads: 1 })
     }
 
-    /// Runs over `rows`, whose values have the type it was made for, into `out`. Nothing is read back.
+    /// Runs over `rows`, whose values have the type that the executable was made for, and writes the results
+    /// into `out`. Nothing is read back.
     ///
-    /// `leaves` are the leaf values by slot (any buffer of one value where slots or a trace are written, or where sums are
-    /// exact: those are of the forest's own leaves); `out` has room for [`Emit::width`] words a row.
+    /// `leaves` holds the leaf values by leaf slot. It may be any buffer of one value if the executable
+    /// writes leaf slots or a trace, or if its sums are exact: those are sums of the forest's own leaf
+    /// values. `out` has room for [`Emit::width`] words for each row.
     pub fn run(&self, rows: &Rows, leaves: &Buffer, out: &Buffer) {
         self.run_with(rows, leaves, &EpilogueInputs::default(), out);
     }
 
-    /// The same with what its [tail](Executable::with_epilogue) reads; `out` has room for numbers of the tail's type.
+    /// Like [`Self::run`], but with the inputs of the [epilogue](Executable::with_epilogue). `out` has room
+    /// for numbers of the epilogue's type.
     pub fn run_with(&self, rows: &Rows, leaves: &Buffer, epilogue: &EpilogueInputs, out: &Buffer) {
         let Some((ordered, emit)) = &self.ordered else { return self.walk(rows, leaves, epilogue, out) };
         let transform = if let Emit::Values(transform) = emit { Some(*transform) } else { None };
@@ -191,8 +202,8 @@ impl Executable {
         }
     }
 
-    /// Whether its kernel can take operations that burn's fusion recorded behind the forest, over these rows: each value is
-    /// written once, by one launch, and the plan's tail says so.
+    /// Whether the kernel can run operations that burn's fusion recorded behind the forest, over these rows:
+    /// one launch writes each value, and writes it once, and the plan's epilogue is recorded operations.
     pub(crate) fn takes_recorded(&self, rows: &Rows) -> bool {
         self.ordered.is_none()
             && self.plan.own.epilogue.recorded
@@ -201,26 +212,29 @@ impl Executable {
             && rows.batch <= self.most(rows)
     }
 
-    /// Runs over rows that it [takes](Executable::takes_recorded), into what the operations write.
+    /// Runs over rows that [`Self::takes_recorded`](Executable::takes_recorded) accepts. The recorded
+    /// operations write the results.
     pub(crate) fn run_recorded(&self, rows: &Rows, leaves: &Buffer, recorded: RecordedInputs) {
         let ranked = self.ranks.as_ref().map(|tables| rank_batch(&self.client, tables, rows));
         self.job(leaves).run_recorded(ranked.as_ref().unwrap_or(rows), recorded);
     }
 
-    /// Its plan, with the leaf values that it adds up: whole numbers of its own, or those given.
+    /// Returns the plan with the buffers that its launches read. The leaf values are the executable's own
+    /// whole numbers, if it has them, otherwise `leaves`.
     fn job<'a>(&'a self, leaves: &'a Buffer) -> Job<'a> {
         let leaves = self.leaves.as_ref().unwrap_or(leaves);
         Job { client: &self.client, plan: &self.plan, model: &self.model, leaves }
     }
 
-    /// Rows of a launch of the kernel over rows as they are given to it, at most.
+    /// Returns the most rows of a launch of the kernel, for rows as the kernel reads them.
     fn most_walked(&self, rows: &Rows) -> u32 {
         let bytes = self.client.properties().memory.max_page_size;
         let most = most_rows(&self.plan, rows, self.model.trees, bytes);
         self.most_rows.map_or(most, |m| m.min(most))
     }
 
-    /// The same of rows before they are ranked, where they are: neither they nor their ranks are past a binding.
+    /// Returns the most rows of a launch, for rows before they become ranks: neither the rows nor their ranks
+    /// are larger than a binding.
     fn most(&self, rows: &Rows) -> u32 {
         let ranked = self
             .ranks
@@ -230,7 +244,7 @@ impl Executable {
         ranked.map_or(most, |ranked| most.min(self.most_walked(&ranked)))
     }
 
-    /// What the plan writes.
+    /// Runs the plan, with rows turned into ranks first if it wants them, and writes what the plan emits.
     fn walk(&self, rows: &Rows, leaves: &Buffer, epilogue: &EpilogueInputs, out: &Buffer) {
         let job = self.job(leaves);
         let Some(tables) = &self.ranks else { return job.run(rows, epilogue, out, self.most_walked(rows)) };
@@ -244,7 +258,7 @@ impl Executable {
         }
     }
 
-    /// The kernel's text in the device's language, as a launch gives it to the driver.
+    /// Returns the kernel's text in the device's language, as a launch hands it to the driver.
     ///
     /// # Errors
     /// A backend whose kernels have no text here (those of CUDA and ROCm have it [by
@@ -273,7 +287,7 @@ impl Executable {
     }
 }
 
-/// What SPIR-V is made for: Vulkan 1.3, and of its extensions those that a client says something of.
+/// Returns the options for SPIR-V: Vulkan 1.3, and those of its extensions that a client says something of.
 #[cfg(feature = "vulkan")]
 fn spirv_options(client: &Client) -> cubecl::WgpuCompilationOptions {
     let mut options = cubecl::WgpuCompilationOptions { supports_vulkan_compiler: true, ..Default::default() };
@@ -284,7 +298,7 @@ fn spirv_options(client: &Client) -> cubecl::WgpuCompilationOptions {
     options
 }
 
-/// A forest's leaves as they are added in the order of the trees.
+/// Uploads the numbers that are added in the order of the trees.
 fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
     let single = Accumulator::of(forest) == Accumulator::F32;
     let words = |values: &[Real]| -> Result<Buffer> {
@@ -310,7 +324,7 @@ fn ordered(client: &Client, forest: &Forest) -> Result<Leaves> {
     })
 }
 
-/// Words in the device's memory.
+/// Uploads words to the device's memory.
 fn upload(client: &Client, words: &[u32]) -> Result<Buffer> {
     let most = client.properties().memory.max_page_size;
     let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
@@ -321,7 +335,7 @@ fn upload(client: &Client, words: &[u32]) -> Result<Buffer> {
         );
         return Err(Error::Device(remedy));
     }
-    // No binding is empty.
+    // No binding may be empty.
     let handle = client.create_from_slice(if bytes.is_empty() { &[0; 4] } else { &bytes });
     Ok(Buffer { handle, len: words.len() })
 }

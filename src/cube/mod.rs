@@ -1,8 +1,8 @@
-//! The cubecl target: packed nodes as words on a device, and a plan's kernel launched over them.
+//! The cubecl target: a forest as words on a device, and launches of a plan's kernel over them.
 //!
-//! The kernels themselves are in `fangorn-kernels`; here a forest is encoded for them (its nodes, the tables that make rows
-//! [ranks](crate::ranks), its leaves as a [contract of sums](crate::sum) wants them) and a device's numbers are read.
-//! [`offline`] makes kernels for GPUs that are not here.
+//! The kernels are in `fangorn-kernels`. This module encodes a forest for them (its nodes, the tables that
+//! turn rows into [ranks](crate::ranks), its leaf values as a [contract of sums](crate::sum) wants them) and
+//! reads what a device can do. [`offline`] compiles kernels for GPUs that are not here.
 
 mod builder;
 mod check;

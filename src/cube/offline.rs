@@ -1,4 +1,5 @@
-//! Kernels for a GPU that need not be here: by its architecture, what its driver would be given.
+//! Compiles kernels for a GPU of a given architecture, which need not be here, to what its driver would be
+//! given.
 //!
 //! ```no_run
 //! use fangorn::{
@@ -34,21 +35,23 @@ use crate::{
     schedule::{Architecture, Device},
 };
 
-/// A kernel as a driver is given it.
+/// A compiled kernel, as a driver is given it.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// PTX; of AMD's the assembly where `CUBECL_DEBUG_PLIRON` is set, otherwise LLVM's IR.
+    /// The kernel as text: PTX for NVIDIA. For AMD the assembly if `CUBECL_DEBUG_PLIRON` is set, otherwise
+    /// LLVM's IR.
     pub text: String,
-    /// PTX, or a code object (ELF).
+    /// The kernel for the driver: PTX for NVIDIA, a code object (ELF) for AMD.
     pub binary: Vec<u8>,
     /// Shared memory of a cube, in bytes.
     pub shared_bytes: usize,
 }
 
-/// The kernel of what was lowered for [`Architecture::device`].
+/// Compiles the kernel of a forest that was lowered for [`Architecture::device`].
 ///
 /// # Errors
-/// An architecture whose backend is not built in, what was lowered for the CPU, or the compiler's refusal.
+/// An architecture whose backend is not built in; a forest that was lowered for the CPU; the compiler's
+/// refusal.
 pub fn kernel(architecture: Architecture, lowered: &Lowered) -> Result<Kernel> {
     let plan = PlanRef::new(lowered.cube_plan()?.clone());
     match architecture {
@@ -73,7 +76,7 @@ fn nvidia(architecture: Architecture, capability: u32, plan: &PlanRef) -> Result
     };
     let mut options =
         CudaCompilationOptions { arch: Some(SmArch::new(capability, true)), ..Default::default() };
-    // As cubecl's runtime has it: scalars among the kernel's parameters.
+    // Scalars are among the kernel's parameters, as cubecl's runtime has it.
     options.cpp.supports_features.grid_constants = capability >= 70;
     match compile(architecture, plan, CudaCompiler::new(CudaBackend::Llvm), &options)? {
         CudaRepresentation::Llvm(module) => {

@@ -1,4 +1,4 @@
-//! A packed forest as words: what the kernels' `node` module reads.
+//! Encodes a packed forest as the words that the kernels' `node` module reads.
 
 use fangorn_kernels::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, TREE_WORDS};
 
@@ -10,7 +10,7 @@ use crate::{
     sum::FixedPoint,
 };
 
-/// One buffer, and where its parts begin.
+/// The words of a model, and the indices where their parts begin.
 pub(super) struct ModelWords {
     pub(super) words: Vec<u32>,
     pub(super) trees_at: u32,
@@ -21,13 +21,13 @@ pub(super) struct ModelWords {
     pub(super) base_at: u32,
 }
 
-/// A node before it is put into words.
+/// The parts of a node before they are packed into words.
 struct NodeWords {
-    /// The threshold's key, or a question's place.
+    /// The threshold's key, or the place of a question.
     asked: u32,
     column: u32,
     flags: u32,
-    /// The address of the child that is named, where one is.
+    /// The address of the child that is named, if one is.
     link: u32,
 }
 
@@ -46,7 +46,7 @@ impl NodeWords {
             }
             1 => {
                 let missing_left = u32::from(flags & MISSING_LEFT != 0) << (format.column_bits + 1);
-                // The one that a missing value going left adds is not wanted here.
+                // `asked` has 1 added if a missing value goes left. A node of one word does without.
                 let asked = if asked == u32::MAX { asked } else { asked - (flags >> 31) };
                 words.push(asked & !spare | missing_left | leaf | column);
             }
@@ -60,11 +60,11 @@ impl NodeWords {
     }
 }
 
-/// The lists of columns that nodes name theirs by, where rows are cached without the others.
+/// The lists of columns that nodes' columns are indices into, if the row cache does not hold all columns.
 struct Columns {
-    /// Of each group of trees; one of all.
+    /// One list for each group of trees, or one list for all trees.
     lists: Vec<Vec<u32>>,
-    /// Trees of a group.
+    /// Number of trees of a group.
     group: u32,
 }
 
@@ -77,13 +77,14 @@ impl Columns {
         }
     }
 
-    /// What a node of the tree at a position calls its column.
+    /// Returns the column that a node of the tree at `position` names for a feature.
     fn place(&self, position: u32, feature: u32) -> u32 {
         let list = self.lists.get((position / self.group) as usize);
         list.map_or(feature, |list| list.binary_search(&feature).unwrap_or(0) as u32)
     }
 
-    /// Writes the lists, each of `width` columns: a shorter one's last are never asked for.
+    /// Writes the lists. If there are several, each takes `width` words: a shorter list is filled up with
+    /// zeros that no node asks for.
     fn write(&self, width: u32, words: &mut Vec<u32>) {
         for list in &self.lists {
             let end = if self.lists.len() > 1 { width as usize } else { list.len() };
@@ -92,8 +93,8 @@ impl Columns {
     }
 }
 
-/// Encodes nodes, trees, slots, questions, columns and base scores; `None` where they need more words than can be
-/// counted in 32 bits.
+/// Encodes nodes, trees, leaf slots, questions, columns and base scores. Returns `None` if they need more
+/// words than 32 bits can count.
 pub(super) fn encode(
     forest: &Forest,
     lowered: &Lowered,
@@ -108,19 +109,19 @@ pub(super) fn encode(
     let mut words = Vec::with_capacity(packed.nodes.len() * plan.own.node.words as usize);
     for (address, node) in packed.nodes.iter().enumerate() {
         let address = address as u32;
-        // Everything goes left: see the kernels' table of words.
+        // In such a node everything goes left: see the table of words in the kernels' `node` module.
         let still = |flags, link| NodeWords { asked: u32::MAX, column: 0, flags: MISSING_LEFT | flags, link };
         let encoded = match *node {
-            // Tiles are the CPU's.
+            // Only the CPU has tiles.
             PackedNode::Empty | PackedNode::Tile { .. } => still(0, address),
             PackedNode::Through { link } => still(0, link),
             PackedNode::Leaf { .. } if plan.children == Children::Near => {
-                // Everything goes right.
+                // In this leaf everything goes right.
                 NodeWords { asked: 0, column: 0, flags: LEAF, link: address }
             }
             PackedNode::Leaf { .. } => still(LEAF, address),
             PackedNode::Split { feature, predicate, missing, link } => {
-                // Nothing is missing in a row of ranks.
+                // A row of ranks has no missing values.
                 let rank_shift = plan.rows.rank_shift();
                 let missing_left =
                     if missing == Side::Left && rank_shift.is_none() { MISSING_LEFT } else { 0 };
@@ -136,7 +137,8 @@ pub(super) fn encode(
                     (Predicate::Less { threshold: t }, None) => {
                         (threshold(t.0)[0] + u32::from(missing_left != 0), missing_left)
                     }
-                    // Every key but that of a missing value is below it, and stays so when it is one more.
+                    // Every key but that of a missing value is below this threshold, also if 1 is added to
+                    // the key.
                     (_, None) => (MISSING, missing_left),
                 };
                 NodeWords { asked, column: columns.place(packed.position(address), feature), flags, link }
@@ -153,14 +155,14 @@ pub(super) fn encode(
         let (root, constant) = (packed.roots[position], packed.constants[position]);
         words.extend([root, constant, output, *original, packed.depths[position]]);
     }
-    // Where the nodes of the last tree end.
+    // One past the last node, as the root of a tree behind the last one.
     words.extend([packed.nodes.len() as u32, 0, 0, 0, 0]);
     debug_assert_eq!(words.len() - trees_at, (order.len() + 1) * TREE_WORDS as usize);
     let slots_at = words.len();
     words.extend(packed.slots());
     let questions_at = words.len();
     words.extend(questions.words);
-    // A lookup past a set's end reads its first word, which an empty last set must have.
+    // A lookup past the end of a set reads the set's first word, which an empty last set must have, too.
     words.push(0);
     let columns_at = words.len();
     columns.write(plan.own.features, &mut words);
@@ -186,8 +188,8 @@ pub(super) fn encode(
     Some(ModelWords { words, trees_at, slots_at, questions_at, columns_at, ranks_at, base_at })
 }
 
-/// What makes rows ranks, as the kernels' `rank` module reads it; `None` where it takes more words than can be counted in
-/// 32 bits.
+/// Encodes the tables that turn rows into ranks, as the kernels' `rank` module reads them. Returns `None` if
+/// they need more words than 32 bits can count.
 pub(super) fn rank_tables(ranks: &Ranks) -> Option<Vec<u32>> {
     let keys_at = ranks.columns().len() * COLUMN_WORDS as usize;
     let keys = ranks.threshold_keys();
@@ -209,16 +211,17 @@ pub(super) fn rank_tables(ranks: &Ranks) -> Option<Vec<u32>> {
     }
     words.extend(keys);
     words.extend(questions.words);
-    // A lookup past a set's end reads its first word, which an empty last set must have.
+    // A lookup past the end of a set reads the set's first word, which an empty last set must have, too.
     words.push(0);
     u32::try_from(words.len()).ok()?;
     Some(words)
 }
 
-/// The key of a threshold, or of a question's value.
+/// Returns the key of a threshold, or of a question's value.
 fn threshold_word(predicate: Predicate, t: f64) -> [u32; 1] {
     match predicate {
-        // No f32 has an f64's value that none can hold, nor has any the key of a missing one.
+        // If no f32 has the f64's value, no row has it. The key of a missing value, which no other value has,
+        // says so.
         Predicate::Equal { .. } if f64::from(t as f32) != t => [MISSING],
         Predicate::Equal { .. } => [key(t as f32)],
         _ => [key(least_f32_not_below(t))],

@@ -1,20 +1,21 @@
-//! The type that a producer adds leaves in.
+//! The floating-point type in which a producer adds up leaf values.
 
 use std::fmt;
 
 use super::{CompareType, Forest};
 
-/// The type of a running sum under the contract [`tree`](crate::sum::Contract::Tree).
+/// The floating-point type of a running sum under the contract [`tree`](crate::sum::Contract::Tree).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Accumulator {
-    /// Leaves are rounded to `f32`, and so is each addition.
+    /// Rounds each leaf value to `f32`, and the sum to `f32` after each addition.
     F32,
-    /// Each addition is rounded to `f64`, and the margin to `f32` once.
+    /// Rounds the sum to `f64` after each addition, and the finished margin to `f32` once.
     F64,
 }
 
 impl Accumulator {
-    /// The producer's, by its name in [`Forest::producer`](crate::forest::Forest::producer).
+    /// Returns the accumulator of the forest's producer, which
+    /// [`Forest::producer`](crate::forest::Forest::producer) names.
     ///
     /// | producer | adds in |
     /// |---|---|

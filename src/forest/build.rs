@@ -1,11 +1,11 @@
-//! Forests made by hand, or by a reader of a format that is not built in.
+//! Builders for forests that a program makes itself, for example from a format that has no importer here.
 
 use super::{
     Aggregate, CategoryRule, CategorySet, Classes, CompareType, EarlyStop, Feature, Forest, Node, Predicate,
     Producer, Real, Side, Targets, Transform, Tree, VerifyError,
 };
 
-/// Makes a [`Forest`] tree by tree.
+/// Builds a [`Forest`] tree by tree.
 ///
 /// ```
 /// use fangorn::{forest::{CompareType, Side, Transform, reference}, Forest};
@@ -25,11 +25,11 @@ use super::{
 pub struct ForestBuilder {
     forest: Forest,
     targets: Vec<u32>,
-    vectors: bool,
+    vector_leaves: bool,
 }
 
-/// Makes one tree: nodes are numbered from 0, the root, in the order they are added, and name their children by that
-/// number, which may be one that is still to come.
+/// Builds one tree. Nodes get numbers in the order in which they are added, from 0, the root. A split names
+/// its children by their numbers, and a child may be added later than its parent.
 #[derive(Debug)]
 pub struct TreeBuilder<'b> {
     forest: &'b mut Forest,
@@ -37,8 +37,9 @@ pub struct TreeBuilder<'b> {
 }
 
 impl Forest {
-    /// A builder of a forest over rows of `features` columns that gives `outputs` margins: a sum that starts at 0,
-    /// compared in `f32`, not transformed.
+    /// Returns a builder of a forest for rows of `features` columns and `outputs` margins. Until the builder
+    /// is told otherwise, base scores are 0, leaf values are summed, values are compared in `f32`, and there
+    /// is no transform.
     pub fn builder(features: usize, outputs: u32) -> ForestBuilder {
         let forest = Self {
             producer: Producer { library: "custom".into(), ..Producer::default() },
@@ -55,12 +56,12 @@ impl Forest {
             transform: Transform::Identity,
             classes: Classes::default(),
         };
-        ForestBuilder { forest, targets: Vec::new(), vectors: false }
+        ForestBuilder { forest, targets: Vec::new(), vector_leaves: false }
     }
 }
 
 impl ForestBuilder {
-    /// Where the forest comes from.
+    /// Sets the producer's library, its version and its name for the objective.
     #[must_use]
     pub fn producer(mut self, library: &str, version: &str, objective: &str) -> Self {
         let [library, version, objective] = [library, version, objective].map(str::to_owned);
@@ -68,14 +69,14 @@ impl ForestBuilder {
         self
     }
 
-    /// The best of the model's boosting rounds, where it was stopped early.
+    /// Sets which of the model's boosting rounds was the best, for a model whose training stopped early.
     #[must_use]
     pub fn early_stop(mut self, early_stop: EarlyStop) -> Self {
         self.forest.producer.early_stop = Some(early_stop);
         self
     }
 
-    /// Names of the columns, in order; columns past the last name have none.
+    /// Sets the names of the columns, in column order. Columns after the last name have no name.
     #[must_use]
     pub fn names<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         for (feature, name) in self.forest.features.iter_mut().zip(names) {
@@ -84,78 +85,79 @@ impl ForestBuilder {
         self
     }
 
-    /// The start of each output's sum.
+    /// Sets the base scores, one for each output, with which the sums start.
     #[must_use]
     pub fn base_score(mut self, base_score: impl IntoIterator<Item = f64>) -> Self {
         self.forest.base_score = base_score.into_iter().map(Real).collect();
         self
     }
 
-    /// How trees of the same output are taken together.
+    /// Sets how the leaf values that go to one output are combined.
     #[must_use]
     pub fn aggregate(mut self, aggregate: Aggregate) -> Self {
         self.forest.aggregate = aggregate;
         self
     }
 
-    /// The type inputs are cast to and compared in.
+    /// Sets the type in which splits compare. Values of a row are cast to it first.
     #[must_use]
     pub fn compare(mut self, compare: CompareType) -> Self {
         self.forest.compare = compare;
         self
     }
 
-    /// What margins are multiplied with before the transform.
+    /// Sets the factor that multiplies margins before the transform.
     #[must_use]
     pub fn scale(mut self, scale: f64) -> Self {
         self.forest.scale = Real(scale);
         self
     }
 
-    /// What becomes of the margins.
+    /// Sets the transform from margins to values.
     #[must_use]
     pub fn transform(mut self, transform: Transform) -> Self {
         self.forest.transform = transform;
         self
     }
 
-    /// How values become a class.
+    /// Sets the rule that turns values into a class, and the classes' labels.
     #[must_use]
     pub fn classes(mut self, classes: Classes) -> Self {
         self.forest.classes = classes;
         self
     }
 
-    /// The columns, to name them or their categories.
+    /// Returns the columns, so that a caller can set names or categories.
     pub fn features_mut(&mut self) -> &mut [Feature] {
         &mut self.forest.features
     }
 
-    /// Adds a set of categories, for [`Predicate::InSet`].
+    /// Adds a set of categories for [`Predicate::InSet`], and returns its index.
     pub fn set(&mut self, members: impl IntoIterator<Item = u32>, rule: CategoryRule) -> u32 {
         self.push_set(CategorySet::new(members, rule))
     }
 
-    /// The same for a set that is there already.
+    /// Adds a [`CategorySet`] for [`Predicate::InSet`], and returns its index.
     pub fn push_set(&mut self, set: CategorySet) -> u32 {
         self.forest.sets.push(set);
         self.forest.sets.len() as u32 - 1
     }
 
-    /// The values of all leaves by slot, for nodes that name their slots.
+    /// Sets the leaf values of all slots, in slot order, for trees whose leaf nodes name their slots already.
     pub(crate) fn leaf_values(&mut self, values: impl IntoIterator<Item = f64>) {
         self.forest.leaf_values = values.into_iter().map(Real).collect();
     }
 
-    /// Begins a tree whose leaves hold one value each, for `output`.
+    /// Begins a tree whose leaves hold one value each. The tree adds its leaf values to `output`.
     pub fn tree(&mut self, output: u32) -> TreeBuilder<'_> {
         self.targets.push(output);
         self.begin()
     }
 
-    /// Begins a tree whose leaves hold a value for each output. A forest has trees of one sort only.
+    /// Begins a tree whose leaves hold one value for each output. A forest can't mix such trees with trees of
+    /// [`ForestBuilder::tree`].
     pub fn vector_tree(&mut self) -> TreeBuilder<'_> {
-        self.vectors = true;
+        self.vector_leaves = true;
         self.begin()
     }
 
@@ -164,47 +166,50 @@ impl ForestBuilder {
         TreeBuilder { tree: self.forest.trees.len() - 1, forest: &mut self.forest }
     }
 
-    /// The forest.
+    /// Returns the finished forest.
     ///
     /// # Errors
-    /// The first rule of [`Forest::verify`] that it breaks.
+    /// Returns the first rule of [`Forest::verify`] that the forest breaks.
     pub fn build(self) -> Result<Forest, VerifyError> {
         self.build_measured().map(|(forest, _)| forest)
     }
 
-    /// The forest, and the depth of each tree.
+    /// Returns the finished forest, and the depth of each tree in the producer's order.
     pub(crate) fn build_measured(mut self) -> Result<(Forest, Vec<u32>), VerifyError> {
-        // Trees of both sorts leave a target list that is too short, which the check finds.
-        if !self.vectors || !self.targets.is_empty() {
+        // A forest with trees of both sorts gets a list of targets that is too short, and `verified_depths`
+        // refuses it.
+        if !self.vector_leaves || !self.targets.is_empty() {
             self.forest.targets = Targets::One(self.targets);
         }
         let depths = self.forest.verified_depths()?;
         Ok((self.forest, depths))
     }
 
-    /// All trees at once, and the outputs they add to where leaves are no vectors.
-    pub(crate) fn set_trees(&mut self, trees: Vec<Tree>, targets: Option<Vec<u32>>) {
+    /// Sets all trees at once. `targets` names the output of each tree, and is `None` where leaves hold a
+    /// value for each output.
+    pub(crate) fn set_all_trees(&mut self, trees: Vec<Tree>, targets: Option<Vec<u32>>) {
         self.forest.trees = trees;
-        self.vectors = targets.is_none();
+        self.vector_leaves = targets.is_none();
         self.targets = targets.unwrap_or_default();
     }
 }
 
 impl TreeBuilder<'_> {
-    /// Makes room for that many nodes.
+    /// Reserves memory for `nodes` more nodes.
     pub fn reserve(&mut self, nodes: usize) {
         let tree = &mut self.forest.trees[self.tree];
         tree.nodes.reserve(nodes);
         tree.ids.reserve(nodes);
     }
 
-    /// Adds a split of column `feature` and gives its number.
+    /// Adds a split of column `feature`, and returns the new node's number.
     pub fn split(&mut self, feature: u32, predicate: Predicate, missing: Side, left: u32, right: u32) -> u32 {
         let id = self.forest.trees[self.tree].nodes.len() as u32;
         self.push(Node::Split { feature, predicate, missing, left, right }, id)
     }
 
-    /// Adds a leaf that the producer numbers `id`, with its values: one, or one for each output.
+    /// Adds a leaf that the producer numbers `id`, with one value or one for each output, and returns the new
+    /// node's number.
     pub fn leaf(&mut self, id: u32, values: &[f64]) -> u32 {
         let width = values.len().max(1);
         let slot = (self.forest.leaf_values.len() / width) as u32;

@@ -1,11 +1,11 @@
-//! The types in which producers compare, and how a threshold is said in one of them.
+//! The types in which producers compare, and the conversion of a threshold to one of these types.
 
 use super::Predicate;
 
-/// Values of at most this magnitude are zeros to LightGBM (`kZeroThreshold`, an `f32` constant).
+/// LightGBM takes values of at most this magnitude for zero (its `kZeroThreshold`, an `f32` constant).
 pub const ZERO_ZONE: f32 = 1e-35;
 
-/// The type in which a producer compares an input with a threshold; inputs are cast to it first.
+/// The type in which a producer compares a value with a threshold. The value is cast to this type first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CompareType {
     /// Single precision: XGBoost, CatBoost, scikit-learn's trees. Every threshold is an `f32` value.
@@ -16,10 +16,10 @@ pub enum CompareType {
 }
 
 impl CompareType {
-    /// All of them.
+    /// Both types.
     pub const ALL: [Self; 2] = [Self::F32, Self::F64];
 
-    /// The value as it is compared.
+    /// Returns `x` rounded to this type, as a split compares it.
     pub fn cast(self, x: f64) -> f64 {
         match self {
             Self::F32 => f64::from(x as f32),
@@ -27,7 +27,7 @@ impl CompareType {
         }
     }
 
-    /// `x < t` goes left, for every `x` of this type.
+    /// Returns a predicate that sends `x` left exactly where `x < t`, for every `x` of this type.
     pub fn less(self, t: f64) -> Predicate {
         let threshold = match self {
             Self::F32 => f64::from(least_f32_not_below(t)),
@@ -36,17 +36,17 @@ impl CompareType {
         Predicate::Less { threshold: threshold.into() }
     }
 
-    /// `x <= t` goes left, for every `x` of this type.
+    /// Returns a predicate that sends `x` left exactly where `x <= t`, for every `x` of this type.
     pub fn at_most(self, t: f64) -> Predicate {
         let next = match self {
             Self::F32 => greatest_f32_not_above(t).next_up().into(),
             Self::F64 => t.next_up(),
         };
-        // The next value above infinity is infinity.
+        // `Less` can't ask for `x <= infinity`, because the next value above infinity is infinity.
         if t == f64::INFINITY { Predicate::Always } else { Predicate::Less { threshold: f64::into(next) } }
     }
 
-    /// The name in text forms.
+    /// The type's name in text forms.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -55,13 +55,15 @@ impl CompareType {
     }
 }
 
-/// The threshold by which `f32` values decide as they do by `t`: `x < t` exactly where `x < least_f32_not_below(t)`.
+/// Returns the least `f32` that is not below `t`. For every `f32` value `x`, `x < t` exactly where `x <
+/// least_f32_not_below(t)`.
 pub fn least_f32_not_below(t: f64) -> f32 {
     let near = t as f32;
     if f64::from(near) < t { near.next_up() } else { near }
 }
 
-/// `x <= t` exactly where `x <= greatest_f32_not_above(t)`, for `f32` values.
+/// Returns the greatest `f32` that is not above `t`. For every `f32` value `x`, `x <= t` exactly where `x <=
+/// greatest_f32_not_above(t)`.
 pub fn greatest_f32_not_above(t: f64) -> f32 {
     let near = t as f32;
     if f64::from(near) > t { near.next_down() } else { near }

@@ -1,16 +1,16 @@
-//! A split on a computed column as a split on the column it is computed of.
+//! Rewrites a split on a computed column into a split on the raw column that the computation starts from.
 
 use super::prologue::Operation;
 use super::{CompareType, Predicate, Side, ZERO_ZONE, least_f32_not_below, reference};
 
-/// What happens to one column before a split asks for it.
+/// The computation that turns one raw column into the column that a split reads.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
-    /// The raw column that goes in.
+    /// Index of the raw column.
     pub(super) column: u32,
-    /// The type of raw rows.
+    /// The type of values in raw rows.
     rows: CompareType,
-    /// Until [`Chain::finish`], the last one first.
+    /// The steps of the computation. The last step comes first until [`Chain::finish`] reverses them.
     steps: Vec<ChainStep>,
 }
 
@@ -20,7 +20,7 @@ enum ChainStep {
     Cast,
 }
 
-/// A predicate on the raw column, and whether children change places.
+/// A predicate on the raw column, and whether the split's children swap.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fold {
     pub(super) predicate: Predicate,
@@ -28,36 +28,37 @@ pub(super) struct Fold {
 }
 
 impl Chain {
-    /// A chain without steps but the forest's own rounding.
+    /// Returns a chain whose only step is the cast to `compare`, the type in which the forest compares.
     pub(super) fn new(feature: u32, compare: CompareType, rows: CompareType) -> Self {
         let mut chain = Self { column: feature, rows, steps: Vec::new() };
         chain.cast(compare);
         chain
     }
 
-    /// Puts an operation before the others.
+    /// Prepends an arithmetic operation, so that it runs before the steps that are in the chain.
     pub(super) fn arithmetic(&mut self, operation: Operation, number: f64, precision: CompareType) {
         let number = precision.cast(number);
         let neutral = match operation {
             Operation::Add | Operation::Subtract => 0.0,
             Operation::Multiply | Operation::Divide => 1.0,
         };
-        // The sign of a zero is asked by nobody.
+        // The chain leaves out `x + 0`, `x - 0`, `x * 1` and `x / 1`. They change at most the sign of a zero,
+        // which no split asks for.
         if number != neutral {
             self.steps.push(ChainStep::Arithmetic(operation, number, precision));
         }
-        // The first operand is rounded, too.
+        // The operation also rounds its first operand, the column's value, to `precision`.
         self.cast(precision);
     }
 
-    /// Puts a rounding before the others.
+    /// Prepends a rounding to `precision`, so that it runs before the steps that are in the chain.
     pub(super) fn cast(&mut self, precision: CompareType) {
         if precision == CompareType::F32 {
             self.steps.push(ChainStep::Cast);
         }
     }
 
-    /// Turns the steps round and leaves out roundings of what is rounded already.
+    /// Puts the steps in the order in which they run, and drops casts of values that are `f32` already.
     pub(super) fn finish(&mut self) {
         self.steps.reverse();
         let mut single = self.rows == CompareType::F32;
@@ -70,7 +71,8 @@ impl Chain {
         });
     }
 
-    /// The split on the raw column that decides as `predicate` and `missing` do on the computed one.
+    /// Returns the split on the raw column that decides as `predicate` and `missing` decide on the computed
+    /// column.
     pub(super) fn fold(&self, predicate: Predicate, missing: Side) -> Result<Fold, &'static str> {
         let same = |predicate| Ok(Fold { predicate, swapped: false });
         match predicate {
@@ -79,7 +81,8 @@ impl Chain {
                 return Err("the column is read as a category, and a step computes it or rounds it");
             }
             Predicate::LessZeroAside { threshold } if self.steps.is_empty() => {
-                // The zone ends at values of either type.
+                // Both ends of the zone of zeros are `f32` values, so the narrowed threshold stays outside
+                // the zone.
                 let narrowed = f64::from(least_f32_not_below(threshold.0));
                 let threshold = if self.rows == CompareType::F32 { narrowed.into() } else { threshold };
                 return same(Predicate::LessZeroAside { threshold });
@@ -89,7 +92,8 @@ impl Chain {
         self.split(&self.runs(predicate, missing))
     }
 
-    /// The predicate of sides that change at these keys.
+    /// Returns the predicate that takes the side of each run. `runs` holds the first key of each run with the
+    /// run's side.
     fn split(&self, runs: &[(i64, Side)]) -> Result<Fold, &'static str> {
         let fold = |predicate, first: Side| Ok(Fold { predicate, swapped: first == Side::Right });
         let real = |key| value(self.rows, key).into();
@@ -103,7 +107,8 @@ impl Chain {
         }
     }
 
-    /// From which key on which side is taken, in the order of keys.
+    /// Returns the runs of keys that take one side: the first key and the side of each run, in ascending
+    /// order of keys.
     fn runs(&self, predicate: Predicate, missing: Side) -> Vec<(i64, Side)> {
         let asks: &[fn(f64, f64) -> bool] = match predicate {
             Predicate::Less { .. } => &[|y, t| y < t],
@@ -124,15 +129,15 @@ impl Chain {
             Some(last) if last.0 == key => last.1 = side,
             _ => runs.push((key, side)),
         };
-        for whole in self.pieces() {
+        for whole in self.monotonic_ranges() {
             let mut parts = vec![whole];
             for ask in asks {
-                parts = self.parted(parts, self.steps.len(), |y| ask(y, of));
+                parts = self.split_where_answer_changes(parts, self.steps.len(), |y| ask(y, of));
             }
             for part in parts {
                 take(part.0, reference::side_of_cast(&[], predicate, missing, self.result(part.0)));
             }
-            // What comes between this piece and the next is NaN.
+            // The keys between this piece and the next give NaN, which takes the missing side.
             if whole.1 < largest_key(self.rows) {
                 take(whole.1 + 1, missing);
             }
@@ -141,43 +146,52 @@ impl Chain {
         runs
     }
 
-    /// The keys, in pieces from the first to the last, whose results are no NaN. On each of them the result goes one way.
-    fn pieces(&self) -> Vec<(i64, i64)> {
+    /// Returns the ranges of keys, both ends included and ascending, whose results are not NaN. In each range
+    /// the result is monotonic in the key.
+    fn monotonic_ranges(&self) -> Vec<(i64, i64)> {
         let largest = largest_key(self.rows);
-        let mut pieces = vec![(-largest, largest)];
+        let mut monotonic_ranges = vec![(-largest, largest)];
         for (s, step) in self.steps.iter().enumerate() {
             let ChainStep::Arithmetic(operation, 0.0, _) = step else { continue };
             match operation {
-                // An infinity times zero.
+                // Infinity times zero is NaN, so this step splits infinities off and drops them.
                 Operation::Multiply => {
-                    pieces = self.parted(pieces, s, |y| y > f64::NEG_INFINITY);
-                    pieces = self.parted(pieces, s, |y| y < f64::INFINITY);
-                    pieces.retain(|piece| self.after(s, piece.0).is_finite());
+                    monotonic_ranges =
+                        self.split_where_answer_changes(monotonic_ranges, s, |y| y > f64::NEG_INFINITY);
+                    monotonic_ranges =
+                        self.split_where_answer_changes(monotonic_ranges, s, |y| y < f64::INFINITY);
+                    monotonic_ranges.retain(|piece| self.after(s, piece.0).is_finite());
                 }
-                // Zero by zero.
+                // Zero divided by zero is NaN, so this step splits zero off and drops it.
                 Operation::Divide => {
-                    pieces = self.parted(pieces, s, |y| y < 0.0);
-                    pieces = self.parted(pieces, s, |y| y <= 0.0);
-                    pieces.retain(|piece| self.after(s, piece.0) != 0.0);
+                    monotonic_ranges = self.split_where_answer_changes(monotonic_ranges, s, |y| y < 0.0);
+                    monotonic_ranges = self.split_where_answer_changes(monotonic_ranges, s, |y| y <= 0.0);
+                    monotonic_ranges.retain(|piece| self.after(s, piece.0) != 0.0);
                 }
                 Operation::Add | Operation::Subtract => {}
             }
         }
-        pieces
+        monotonic_ranges
     }
 
-    /// Pieces parted where the answer to a question of what the first `steps` steps give changes: at most once a piece,
-    /// because what they give goes one way there.
-    fn parted(&self, pieces: Vec<(i64, i64)>, steps: usize, ask: impl Fn(f64) -> bool) -> Vec<(i64, i64)> {
-        let mut parts = Vec::with_capacity(pieces.len() + 1);
-        for (first, last) in pieces {
+    /// Splits each piece at the key where the answer of `ask` to the result of the first `steps` steps
+    /// changes. The answer changes at most once in a piece, because the result is monotonic there.
+    fn split_where_answer_changes(
+        &self,
+        monotonic_ranges: Vec<(i64, i64)>,
+        steps: usize,
+        ask: impl Fn(f64) -> bool,
+    ) -> Vec<(i64, i64)> {
+        let mut parts = Vec::with_capacity(monotonic_ranges.len() + 1);
+        for (first, last) in monotonic_ranges {
             let answer = |key| ask(self.after(steps, key));
             let end = answer(last);
             if answer(first) == end {
                 parts.push((first, last));
                 continue;
             }
-            // The answer at `before` is the first one's, at `from` the last one's.
+            // The answer at `before` equals the answer at the first key, the answer at `from` equals the
+            // answer at the last key.
             let (mut before, mut from) = (first, last);
             while from > before + 1 {
                 let middle = i64::midpoint(before, from);
@@ -192,7 +206,7 @@ impl Chain {
         self.after(self.steps.len(), key)
     }
 
-    /// What the first `steps` steps make of the input with this key.
+    /// Returns the result of the first `steps` steps for the raw value with the key `key`.
     fn after(&self, steps: usize, key: i64) -> f64 {
         self.steps[..steps].iter().fold(value(self.rows, key), |x, step| match *step {
             ChainStep::Cast => CompareType::F32.cast(x),
@@ -215,8 +229,8 @@ impl Chain {
     }
 }
 
-/// The key of infinity. Keys are in the order of the values and next to each other; both zeros have the key 0, which no
-/// step tells apart but by the sign of a zero again.
+/// Returns the key of infinity. Keys are consecutive integers in the order of the values. Both zeros have the
+/// key 0: no step tells them apart, except by the sign of another zero.
 fn largest_key(rows: CompareType) -> i64 {
     match rows {
         CompareType::F32 => i64::from(f32::INFINITY.to_bits()),
@@ -224,7 +238,7 @@ fn largest_key(rows: CompareType) -> i64 {
     }
 }
 
-/// The value of a key.
+/// Returns the value that has the key `key`.
 fn value(rows: CompareType, key: i64) -> f64 {
     let magnitude = match rows {
         CompareType::F32 => f64::from(f32::from_bits(key.unsigned_abs() as u32)),

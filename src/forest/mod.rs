@@ -1,8 +1,9 @@
-//! HIR: what a trained model *means*, with no word on how it will be walked or stored.
+//! HIR: what a trained model *means*, without any decision on how to walk it or store it.
 //!
-//! A [`Forest`] is plain data. [`Forest::verify`] names the first rule it breaks, its text form
-//! ([`Forest::to_text`]) is stable, and the [`mod@reference`] interpreter is the definition of correct for every
-//! stage after this one. What comes in here: facts about the model. What stays out: schedules, layouts, devices.
+//! A [`Forest`] is plain data. [`Forest::verify`] returns the first rule that a forest breaks, and
+//! [`Forest::to_text`] writes its stable text form. The [`mod@reference`] interpreter defines the correct
+//! result for every later stage. What comes in here: facts about the model. What stays out: schedules,
+//! layouts, devices.
 
 mod accumulator;
 mod build;
@@ -72,33 +73,35 @@ pub enum Side {
     Right,
 }
 
-/// What a split asks of its feature; values are compared in the forest's [`CompareType`].
+/// The question that a split asks of its column. Values are compared in the forest's [`CompareType`].
 ///
-/// Producers that ask something else say it in these words: `x <= t` is [`CompareType::at_most`], `x > t` and
-/// `x >= t` are those with the children swapped.
+/// An importer rewrites other questions into these predicates. `x <= t` is [`CompareType::at_most`]. `x > t`
+/// and `x >= t` are `x <= t` and `x < t` with the children swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Predicate {
     /// `x < threshold` goes left.
     Less {
-        /// Never NaN; may be infinite.
+        /// The threshold: never NaN, may be infinite.
         threshold: Real,
     },
-    /// The same, but a value in the [`ZERO_ZONE`] goes to the other side: where zeros are missing values and those
-    /// have a side of their own (LightGBM's `zero_as_missing`).
+    /// `x < threshold` goes left, but a value in the [`ZERO_ZONE`] goes to the side opposite to the one that
+    /// the comparison chooses. It serves models in which zeros are missing values with a side of their own
+    /// (LightGBM's `zero_as_missing`).
     LessZeroAside {
-        /// Never NaN; may be infinite; not inside the zone.
+        /// The threshold: never NaN, may be infinite, never inside the zone.
         threshold: Real,
     },
     /// `x == value` goes left; -0 and +0 are equal.
     Equal {
-        /// Never NaN; may be infinite.
+        /// The value to compare with: never NaN, may be infinite.
         value: Real,
     },
-    /// `x`, read as a category by the set's [`CategoryRule`], is looked up in a set of [`Forest::sets`].
+    /// The set's [`CategoryRule`] reads `x` as a category, and the split looks the category up in a set of
+    /// [`Forest::sets`].
     InSet {
         /// Index into [`Forest::sets`].
         set: u32,
-        /// Where members of the set go; everything else goes to the other side.
+        /// The side of the set's members. Every other value that is not missing goes to the other side.
         inside: Side,
     },
     /// Every value that is not missing goes left.
@@ -110,11 +113,11 @@ pub enum Predicate {
 pub enum Node {
     /// An inner node.
     Split {
-        /// Column of the row that is read.
+        /// Column of the row that the split reads.
         feature: u32,
-        /// What is asked of it.
+        /// The question that the split asks of the value.
         predicate: Predicate,
-        /// Where a missing value (NaN) goes, whatever the predicate.
+        /// The side of a missing value (NaN), whatever the predicate is.
         missing: Side,
         /// Index of the left child in [`Tree::nodes`].
         left: u32,
@@ -123,44 +126,46 @@ pub enum Node {
     },
     /// A leaf.
     Leaf {
-        /// Dense number of the leaf in the whole forest; its values are at [`Forest::leaf_values`].
+        /// The leaf's slot: its number, dense over the whole forest. It selects the leaf's values in
+        /// [`Forest::leaf_values`].
         slot: u32,
     },
 }
 
-/// Which outputs the trees add their leaves to.
+/// The outputs to which the trees add their leaf values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Targets {
-    /// A leaf is one value; tree `t` adds it to output `targets[t]`.
+    /// A leaf holds one value. Tree `t` adds it to output `targets[t]`.
     One(Vec<u32>),
-    /// A leaf is a vector of [`Forest::outputs`] values, one for each output.
+    /// A leaf holds [`Forest::outputs`] values, one for each output.
     All,
 }
 
 /// One decision tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tree {
-    /// The nodes; the root is node 0. Children may stand anywhere.
+    /// The nodes. The root is node 0; children may stand anywhere.
     pub nodes: Vec<Node>,
-    /// The producer's number of each node, parallel to `nodes`: what `pred_leaf` reports for a leaf.
+    /// The producer's number of each node, parallel to `nodes`. The number of a leaf is its leaf id, which
+    /// the producer's `pred_leaf` reports.
     pub ids: Vec<u32>,
 }
 
-/// How a value that is not missing is read as a category; one that is no category is in no set.
+/// How a value that is not missing is read as a category. A value that is no category is in no set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CategoryRule {
-    /// A value below 0 is no category; any other is truncated (XGBoost, treelite).
+    /// A value below 0 is no category. Any other value is truncated (XGBoost, treelite).
     #[default]
     NotNegative,
-    /// Truncated toward zero first, so that -0.5 is category 0 (LightGBM).
+    /// Every value is first truncated toward zero, so -0.5 is category 0 (LightGBM).
     Truncated,
     /// Only whole numbers are categories (ONNX).
     Whole,
 }
 
 impl CategoryRule {
-    /// The category a value is; `None` where it is none. Categories end before 2^24, where `f32` stops telling
-    /// integers apart.
+    /// Returns the category that the value `x` is read as, or `None` if `x` is no category. Categories end
+    /// before 2^24, because `f32` can't tell all integers above it apart.
     pub fn category(self, x: f64) -> Option<u32> {
         let begin = match self {
             Self::NotNegative | Self::Whole => x >= 0.0,
@@ -171,20 +176,20 @@ impl CategoryRule {
     }
 }
 
-/// Categories are below this (`2^24`).
+/// Upper end of categories: every category is below 2^24.
 pub const MOST_CATEGORIES: u32 = 1 << 24;
 
 /// A set of categories as a bit field: category `c` is bit `c % 32` of word `c / 32`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CategorySet {
-    /// The words, at most 2^19; categories past the last are not in the set.
+    /// The words, at most 2^19. Categories past the last word are not in the set.
     pub words: Vec<u32>,
     /// How a value is read as a category.
     pub rule: CategoryRule,
 }
 
 impl CategorySet {
-    /// The set of these categories, all below [`MOST_CATEGORIES`].
+    /// Returns the set of the categories `members`. Each must be below [`MOST_CATEGORIES`].
     pub fn new(members: impl IntoIterator<Item = u32>, rule: CategoryRule) -> Self {
         let mut words = Vec::new();
         for category in members {
@@ -197,12 +202,12 @@ impl CategorySet {
         Self { words, rule }
     }
 
-    /// Whether `category` is in the set.
+    /// Returns whether `category` is in the set.
     pub fn contains(&self, category: u32) -> bool {
         self.words.get((category / 32) as usize).is_some_and(|w| w >> (category % 32) & 1 == 1)
     }
 
-    /// The set's members, ascending.
+    /// Returns the set's members in ascending order.
     pub fn members(&self) -> impl Iterator<Item = u32> + '_ {
         let bits =
             |(i, w): (usize, u32)| (0..32).filter(move |b| w >> b & 1 == 1).map(move |b| i as u32 * 32 + b);
@@ -210,53 +215,53 @@ impl CategorySet {
     }
 }
 
-/// What a column of the input is.
+/// A column of the input: its name and its categories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Feature {
-    /// The producer's name for it, where the file has one.
+    /// The producer's name of the column, if the file has one.
     pub name: Option<String>,
-    /// The names of its categories by code, where the file has them.
+    /// The names of the column's categories, indexed by code. Empty if the file has no names.
     pub categories: Vec<String>,
-    /// How a category in a table becomes the number that a row holds: see [`Feature::codes`].
+    /// How a category in a table becomes the number that a row holds. [`Feature::codes`] applies it.
     pub coding: Coding,
 }
 
-/// Where a forest came from.
+/// The library that trained the forest, and what the library says about the training.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Producer {
-    /// The library, `xgboost` say.
+    /// The library's name, for example `xgboost`.
     pub library: String,
-    /// Its version, as the file gives it.
+    /// The library's version, as the file gives it.
     pub version: String,
-    /// Its name for the objective.
+    /// The library's name for the objective.
     pub objective: String,
-    /// What early stopping found, where the file says it and all of its rounds are in the forest.
+    /// The result of early stopping, if the file has it and the forest holds all boosting rounds.
     pub early_stop: Option<EarlyStop>,
 }
 
-/// The best of a model's boosting rounds, by what its producer measured while it trained.
+/// The best of a model's boosting rounds, by the metric that its producer measured during training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EarlyStop {
     /// The best round, counted from 0.
     pub best: u32,
-    /// How many rounds there are; more than `best`.
+    /// Number of boosting rounds. It is greater than `best`.
     pub rounds: u32,
 }
 
-/// How trees that add to the same output are taken together.
+/// How the leaf values that trees add to one output are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Aggregate {
-    /// Their leaves' sum. A producer that averages has its leaves divided when it is read.
+    /// The sum of the leaf values. Where a producer averages its trees, the importer divides the leaf values.
     #[default]
     Sum,
-    /// The least of their leaves (ONNX `MIN`).
+    /// The least leaf value (ONNX `MIN`).
     Min,
-    /// The largest of their leaves (ONNX `MAX`).
+    /// The largest leaf value (ONNX `MAX`).
     Max,
 }
 
 impl Aggregate {
-    /// All of them.
+    /// All ways to combine leaf values.
     pub const ALL: [Self; 3] = [Self::Sum, Self::Min, Self::Max];
 
     /// The name in text forms.
@@ -269,20 +274,21 @@ impl Aggregate {
     }
 }
 
-/// How a row's values become a class.
+/// How a row's values become a class, and what the classes are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Classes {
-    /// The rule.
+    /// The rule that chooses a class.
     pub rule: ClassRule,
-    /// What the producer calls the classes; empty where they are numbered from 0.
+    /// The producer's labels of the classes. Empty if the classes are numbered from 0.
     pub labels: Vec<String>,
-    /// Whether the labels are texts to the producer: then `01` is not `1`, and neither is `1` a number.
+    /// Whether the producer holds the labels as texts. As texts, `01` and `1` differ, and `1` is not a
+    /// number.
     pub words: bool,
 }
 
 impl Classes {
-    /// The labels as whole numbers, by the classes' numbers; empty where classes are numbered from 0. `None` where they are
-    /// texts, or numbers of another sort.
+    /// Returns the labels as integers, indexed by class number. The result is empty if the classes are
+    /// numbered from 0, and `None` if a label is a text or a number that is not an integer.
     ///
     /// ```
     /// use fangorn::forest::Classes;
@@ -293,7 +299,8 @@ impl Classes {
     /// assert_eq!(Classes { labels, words: true, ..Classes::default() }.integers(), None);
     /// ```
     pub fn integers(&self) -> Option<Vec<i64>> {
-        // Files of ours that don't say hold texts too: those that no number is written as are none.
+        // A `.fangorn` file without the optional section `word` may hold text labels, and `words` is false
+        // then. So a label counts as an integer only if the integer prints exactly as the label.
         let integer = |label: &String| label.parse::<i64>().ok().filter(|n| n.to_string() == *label);
         if self.words { None } else { self.labels.iter().map(integer).collect() }
     }
@@ -302,14 +309,14 @@ impl Classes {
 /// The rule by which a class is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ClassRule {
-    /// A regressor, a ranker or a detector: there are no classes.
+    /// The model is a regressor, a ranker or a detector and has no classes.
     #[default]
     None,
-    /// The first of the largest values; with one value a row, the value itself is the class.
+    /// The first of the largest values. If a row has only one value, that value itself is the class number.
     Largest,
-    /// Each output is a question of its own: class 1 where its value is over the threshold, otherwise 0.
+    /// Each output decides for itself: class 1 if its value is greater than the threshold, otherwise class 0.
     Over {
-        /// One half for probabilities.
+        /// The threshold. It is one half for probabilities.
         threshold: Real,
     },
 }
@@ -325,7 +332,7 @@ impl std::fmt::Display for ClassRule {
 }
 
 impl Node {
-    /// The leaf's slot, or `None` for a split.
+    /// Returns the leaf's slot, or `None` for a split.
     pub fn slot(&self) -> Option<u32> {
         match self {
             Self::Leaf { slot } => Some(*slot),
@@ -335,7 +342,8 @@ impl Node {
 }
 
 impl Tree {
-    /// Depth of every node (the root's is 0), parallel to [`Tree::nodes`], for a tree that verifies.
+    /// Returns the depth of every node, parallel to [`Tree::nodes`]. The root's depth is 0. The tree must
+    /// verify.
     pub fn depths(&self) -> Vec<u32> {
         let mut depths = vec![0; self.nodes.len()];
         let mut open = vec![0u32];
@@ -350,7 +358,7 @@ impl Tree {
         depths
     }
 
-    /// Depth of the deepest leaf.
+    /// Returns the depth of the deepest leaf.
     pub fn depth(&self) -> u32 {
         self.depths().into_iter().max().unwrap_or(0)
     }

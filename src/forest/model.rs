@@ -1,40 +1,43 @@
-//! The forest itself.
+//! The forest type: trees, leaf values and the rules that turn them into a result.
 
 use super::*;
 
 /// A trained forest: `margin[o] = base_score[o] + Σ leaf(tree, row)[o]`, `value = transform(scale x margin)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Forest {
-    /// Where it came from.
+    /// The library that trained the forest.
     pub producer: Producer,
     /// The columns of a row, in order.
     pub features: Vec<Feature>,
-    /// Values a row gives: 1, the number of classes, or the number of targets.
+    /// Number of margins of a row: 1, the number of classes, or the number of targets.
     pub outputs: u32,
     /// The trees, in the producer's order.
     pub trees: Vec<Tree>,
-    /// Which outputs they add to.
+    /// The outputs to which the trees add their leaf values.
     pub targets: Targets,
-    /// Leaf values by slot, [`Forest::leaf_width`] values a slot, tree weights (dart) already multiplied in.
+    /// The leaf values in slot order, [`Forest::leaf_width`] values for each slot. Tree weights (dart) are
+    /// already multiplied in.
     pub leaf_values: Vec<Real>,
-    /// The category sets that [`Predicate::InSet`] names.
+    /// The category sets. [`Predicate::InSet`] names one by its index.
     pub sets: Vec<CategorySet>,
-    /// The start of each output's sum, in margin space. XGBoost's poisson models of labels that are all zero start at -∞.
+    /// The base score of each output, in margin space. XGBoost's poisson models start at -∞ if all their
+    /// labels are zero.
     pub base_score: Vec<Real>,
-    /// How trees of the same output are taken together.
+    /// How the leaf values that go to one output are combined.
     pub aggregate: Aggregate,
-    /// The type inputs are cast to and compared in.
+    /// The type in which splits compare. Values of a row are cast to it first.
     pub compare: CompareType,
-    /// What margins are multiplied with before the transform: a sigmoid's slope, one over the number of averaged trees.
+    /// The factor that multiplies margins before the transform, for example a sigmoid's slope or one over the
+    /// number of averaged trees.
     pub scale: Real,
-    /// What the objective makes of the margins.
+    /// The objective's transform from margins to values.
     pub transform: Transform,
-    /// How values become a class.
+    /// The rule that turns values into a class, and the classes' labels.
     pub classes: Classes,
 }
 
 impl Forest {
-    /// Values a leaf slot holds: `outputs` where leaves are vectors, otherwise 1.
+    /// Returns how many values a leaf slot holds: `outputs` where leaves are vectors, otherwise 1.
     pub fn leaf_width(&self) -> usize {
         match self.targets {
             Targets::One(_) => 1,
@@ -42,32 +45,36 @@ impl Forest {
         }
     }
 
-    /// Number of leaf slots.
+    /// Returns the number of leaf slots.
     pub fn leaf_count(&self) -> usize {
         self.leaf_values.len() / self.leaf_width().max(1)
     }
 
-    /// The values of a leaf slot.
+    /// Returns the leaf values of a slot.
     pub fn leaf(&self, slot: u32) -> &[Real] {
         let width = self.leaf_width();
         &self.leaf_values[slot as usize * width..][..width]
     }
 
-    /// The margin's error bound for a sum in `f32` in any order, for each output:
-    /// `(trees + 1) x (2^-24 x (|base| + Σ over trees of the largest |leaf|) + 2^-150)`, as a leaf below the least `f32` is rounded
-    /// to half of it at most. Where the sum of magnitudes reaches the largest `f32`, a partial sum may overflow, and the bound is infinite.
+    /// Returns the error bound of a margin that is summed in `f32` in any order, for each output: `(trees +
+    /// 1) x (2^-24 x (|base| + Σ over trees of the largest |leaf|) + 2^-150)`.
+    ///
+    /// The term `2^-150` covers leaf values below the least `f32`, whose rounding errs by at most half of the
+    /// least `f32`. The bound is infinite where the sum of magnitudes reaches the largest `f32`, because a
+    /// partial sum may overflow there.
     pub fn sum_bound(&self) -> Vec<f64> {
         let terms = (self.trees.len() + 1) as f64;
         let unit = terms * 2f64.powi(-24);
         let bound = |total: f64| {
-            // The least and the largest leaf are no sums.
+            // `Min` and `Max` select one leaf value and compute no sum that could overflow.
             let overflows = self.aggregate == Aggregate::Sum && total * (1.0 + unit) >= f64::from(f32::MAX);
             if overflows { f64::INFINITY } else { total * unit + terms * 2f64.powi(-150) }
         };
         self.magnitudes(1.0).into_iter().map(bound).collect()
     }
 
-    /// `|base| + Σ over trees of the largest |leaf|`, each times `unit`, for each output: what no partial sum is beyond.
+    /// Returns for each output `(|base| + Σ over trees of the largest |leaf|) x unit`, with `unit` multiplied
+    /// into each term. No partial sum of the output exceeds this magnitude.
     pub(crate) fn magnitudes(&self, unit: f64) -> Vec<f64> {
         let mut total: Vec<f64> = self.base_score.iter().map(|b| b.0.abs() * unit).collect();
         let mut largest = vec![0.0; self.leaf_width()];

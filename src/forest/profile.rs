@@ -1,18 +1,20 @@
-//! Profiles: how many rows come to each leaf, counted on rows like those to be predicted.
+//! Profiles: how many rows reach each leaf, counted on rows that are similar to those to be predicted.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Forest, Node, Predicate, Side};
 
-/// How often rows have come to each leaf of a forest: what schedules that ask for leaf probabilities go by.
+/// How many rows have reached each leaf of a forest. Schedules that need leaf probabilities read it.
 ///
-/// It is plain data that serde reads and writes. As JSON it is the file that `fangorn profile` makes:
+/// A profile is plain data that serde reads and writes. Its JSON form is the file that `fangorn profile`
+/// writes:
 ///
 /// ```json
 /// {"fangorn_profile":1,"forest":"5d2c90a1","rows":200,"visits":[12,188,103,97]}
 /// ```
 ///
-/// `forest` is [`Forest::fingerprint`], `visits` are by leaf slot, and those of each tree add up to `rows`.
+/// `forest` is [`Forest::fingerprint`]. `visits` is indexed by leaf slot, and the visits of each tree add up
+/// to `rows`.
 ///
 /// ```
 /// use fangorn::{Forest, forest::{CompareType, Profile, Side}};
@@ -33,56 +35,56 @@ use super::{Forest, Node, Predicate, Side};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// The file's version.
+    /// The version of the file format.
     fangorn_profile: u32,
     forest: String,
     rows: u64,
     visits: Vec<u64>,
 }
 
-/// The version that is written and read.
+/// The version of the file format that this program writes and reads.
 const VERSION: u32 = 1;
 
-/// A profile that a forest can't go by, and the remedy.
+/// Why a profile can't be used with a forest, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// A file of another version.
+    /// The file has another version.
     #[error("profile: version {found}, this fangorn reads {VERSION}; make it again with fangorn profile")]
     Version {
-        /// Its version.
+        /// The file's version.
         found: u32,
     },
-    /// It was counted on another forest.
+    /// The profile was counted on another forest.
     #[error(
         "profile: counted on a forest with the fingerprint {found}, this one has {expected}; make one of this forest with \
          fangorn profile"
     )]
     Forest {
-        /// The fingerprint in the profile.
+        /// The fingerprint that the profile holds.
         found: String,
-        /// The forest's.
+        /// The fingerprint of the forest.
         expected: String,
     },
-    /// A forest of a base score alone.
+    /// The forest has no trees, only a base score.
     #[error("profile: the forest has no trees, so there is no leaf to count; go without a profile")]
     NoTrees,
-    /// Counts that no rows give.
+    /// The counts are inconsistent: no set of rows can give them.
     #[error("profile: {0}; make it again with fangorn profile")]
     Counts(String),
 }
 
 impl Profile {
-    /// A profile of no rows.
+    /// Returns a profile that has counted no rows.
     pub fn new(forest: &Forest) -> Self {
         let visits = vec![0; forest.leaf_count()];
         Self { fangorn_profile: VERSION, forest: forest.fingerprint(), rows: 0, visits }
     }
 
-    /// A profile from what was counted already, by slot: [`Contents::profile`](crate::file::Contents) has it of a
-    /// `.fangorn` file.
+    /// Returns a profile with the counts `visits`, by leaf slot. For a `.fangorn` file,
+    /// [`Contents::profile`](crate::file::Contents) holds them.
     ///
     /// # Errors
-    /// Counts that no rows give.
+    /// Refuses counts that no set of rows can give.
     pub fn of_visits(forest: &Forest, visits: Vec<u64>) -> Result<Self, ProfileError> {
         let slots = forest.trees.first().into_iter().flat_map(|t| t.nodes.iter().filter_map(Node::slot));
         let rows =
@@ -90,10 +92,12 @@ impl Profile {
         Self { rows, visits, ..Self::new(forest) }.checked(forest)
     }
 
-    /// Counts rows by the slots that they have reached, `rows x trees`, trees in the producer's order.
+    /// Counts rows. `slots` holds the leaf slots that the rows have reached, `rows x trees` values with the
+    /// trees in the producer's order.
     ///
     /// # Errors
-    /// A forest without trees, whose rows come to no leaf; slots that are no whole number of rows, or none of the forest's.
+    /// Refuses a forest without trees, whose rows reach no leaf. Refuses `slots` whose length is no whole
+    /// number of rows, and slots that the forest doesn't have.
     pub fn count(&mut self, forest: &Forest, slots: &[u32]) -> Result<(), ProfileError> {
         let trees = forest.trees.len();
         if trees == 0 {
@@ -111,35 +115,36 @@ impl Profile {
         Ok(())
     }
 
-    /// Rows that were counted.
+    /// Returns how many rows were counted.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Rows that have come to each leaf, by slot.
+    /// Returns how many rows have reached each leaf, by leaf slot.
     pub fn visits(&self) -> &[u64] {
         &self.visits
     }
 
-    /// The profile, if it is one of this forest.
+    /// Returns the profile if it is a profile of `forest`.
     ///
     /// # Errors
-    /// Another forest's or another version's profile, or counts that no rows give.
+    /// Refuses a profile of another forest or of another version, and counts that no set of rows can give.
     pub fn checked(self, forest: &Forest) -> Result<Self, ProfileError> {
         self.check(forest).map(|()| self)
     }
 
-    /// Whether it is one of this forest.
+    /// Checks that this is a profile of `forest`.
     ///
     /// # Errors
-    /// As [`Profile::checked`].
+    /// Refuses what [`Profile::checked`] refuses.
     pub fn check(&self, forest: &Forest) -> Result<(), ProfileError> {
         if self.fangorn_profile != VERSION {
             return Err(ProfileError::Version { found: self.fangorn_profile });
         }
         let expected = forest.fingerprint();
         if self.forest != expected {
-            // It comes from a file, so it may be of any length.
+            // The fingerprint comes from a file and may be of any length, so the message shows at most 16
+            // characters of it.
             let found = self.forest.chars().take(16).collect();
             return Err(ProfileError::Forest { found, expected });
         }
@@ -162,8 +167,8 @@ impl Profile {
 }
 
 impl Forest {
-    /// A number of what decides which leaf a row comes to, and of the leaves' slots: eight hexadecimal digits (CRC-32). The
-    /// leaves' values, names and the transform have no part in it.
+    /// Returns a fingerprint of everything that decides which leaf slot a row reaches: eight hexadecimal
+    /// digits (CRC-32). Leaf values, names and the transform do not enter it.
     pub fn fingerprint(&self) -> String {
         let mut crc = crc32fast::Hasher::new();
         let mut add = |words: &[u64]| words.iter().for_each(|w| crc.update(&w.to_le_bytes()));

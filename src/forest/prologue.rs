@@ -1,41 +1,43 @@
-//! What precedes a forest, folded into its thresholds.
+//! Folds the preparation of rows that precedes a forest into the forest's thresholds.
 //!
-//! A split that asks `(x - mean) / scale < t` asks whether `x` is below the smallest input whose rounded result reaches `t`.
-//! Arithmetic of IEEE 754 rounds without changing an order, so there is one such input, and a search over the inputs in
-//! their order finds it: [`Forest::after`] gives a forest that walks raw rows and takes, for every row there is, the way that the
-//! forest takes on prepared ones.
+//! A split that asks `(x - mean) / scale < t` asks whether `x` is below the smallest raw value whose rounded
+//! result reaches `t`. Arithmetic of IEEE 754 is monotonic, so there is one such value, and a search over the
+//! raw values in their order finds it. [`Forest::after`] returns a forest that takes on every raw row the
+//! same walks as the original forest takes on the prepared row.
 
 use std::collections::HashMap;
 
 use super::fold::{Chain, Fold};
 use super::{CompareType, Feature, Forest, Node, Predicate, Side};
 
-/// One step from raw rows to the rows that a forest was trained on. Steps work on each column by itself.
+/// One step of preparation, from raw rows towards the rows that a forest was trained on. A step computes each
+/// column by itself.
 ///
-/// Rows of f16 and bf16 become f32 without rounding, and need no step.
+/// Rows of f16 and bf16 become f32 without rounding, so they need no step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prologue {
     /// Column `j` after the step is column `columns[j]` of the `width` columns before it.
     Columns {
-        /// Which columns stay, in their new order; one may come more than once.
+        /// Indices of the columns that stay, in their new order. One index may occur more than once.
         columns: Vec<u32>,
-        /// How many columns there are before.
+        /// Number of columns before the step.
         width: usize,
     },
-    /// Each column with a number of its own, or all of them with one.
+    /// Computes `operation` of each column and a number: one number for each column, or one number for all
+    /// columns.
     Arithmetic {
-        /// What is done; the column is the first operand.
+        /// The operation. The column is the first operand.
         operation: Operation,
-        /// The second operands: one, or one for each column.
+        /// The second operands: one for all columns, or one for each column.
         numbers: Vec<f64>,
-        /// The type that both operands are rounded to and that the result has.
+        /// The type of the result, to which both operands are rounded first.
         precision: CompareType,
     },
-    /// Values rounded to a type.
+    /// Rounds all values to a type.
     Cast(CompareType),
 }
 
-/// An operation on a column.
+/// An arithmetic operation on a column's value `x` and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// `x + number`.
@@ -49,7 +51,8 @@ pub enum Operation {
 }
 
 impl Prologue {
-    /// scikit-learn's `StandardScaler`: `(x - mean) / scale`. It works in the type of the rows that it is handed (as seen with 1.9).
+    /// Returns scikit-learn's `StandardScaler`: `(x - mean) / scale`. `precision` is the type of the rows
+    /// that the scaler is given, because it computes in that type (observed in version 1.9).
     ///
     /// ```
     /// use fangorn::{forest::{CompareType, Prologue, Side, reference}, Forest};
@@ -73,12 +76,13 @@ impl Prologue {
         [(Operation::Subtract, mean), (Operation::Divide, scale)].map(|step| Self::each(step, precision))
     }
 
-    /// scikit-learn's `MinMaxScaler`: `x * scale + min`, with its `scale_` and `min_`.
+    /// Returns scikit-learn's `MinMaxScaler`: `x * scale + min`, with the scaler's attributes `scale_` and
+    /// `min_`.
     pub fn min_max_scaler(scale: &[f64], min: &[f64], precision: CompareType) -> [Self; 2] {
         [(Operation::Multiply, scale), (Operation::Add, min)].map(|step| Self::each(step, precision))
     }
 
-    /// ONNX's `Scaler` on rows of floats: `(x - offset) * scale` in f32.
+    /// Returns ONNX's `Scaler` on rows of floats: `(x - offset) * scale` in f32.
     pub fn onnx_scaler(offset: &[f32], scale: &[f32]) -> [Self; 2] {
         let [offset, scale] = [offset, scale].map(|v| v.iter().copied().map(f64::from).collect::<Vec<_>>());
         let steps = [(Operation::Subtract, &offset[..]), (Operation::Multiply, &scale[..])];
@@ -94,9 +98,9 @@ impl Prologue {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {cause}; {remedy}")]
 pub struct PrologueError {
-    /// Where: `step 1`, or `tree 3, node 17`.
+    /// The place of the error: `step 1`, or `tree 3, node 17`.
     pub place: String,
-    /// What is wrong there.
+    /// What is wrong at that place.
     pub cause: String,
     /// What to do about it.
     pub remedy: String,
@@ -108,27 +112,29 @@ impl PrologueError {
     }
 }
 
-/// The remedy where the forest itself stands in the way.
+/// The remedy where a node of the forest can't be folded.
 const PREPARE: &str = "prepare the rows before the forest instead";
 
 impl Forest {
-    /// The forest that takes raw rows of type `rows`: for each of them, NaN and infinities included, it comes to the leaves that
-    /// this forest comes to on the row after `steps`, carried out one after the other in IEEE arithmetic.
+    /// Returns a forest for raw rows of type `rows`. On every raw row, NaN and infinities included, it
+    /// reaches the leaves that this forest reaches on the prepared row, which `steps` compute one after the
+    /// other in IEEE arithmetic.
     ///
-    /// Leaves, outputs and everything past them stay as they are. The forest compares in `rows`, but where there are steps of
-    /// [`Prologue::Columns`] alone; f32 rows given to one that compares in f64 are widened, which changes none of them. Where a
-    /// column's numbers turn its order round, children swap.
+    /// Leaf values, outputs and the epilogue stay as they are. The new forest compares in `rows`. With steps
+    /// of [`Prologue::Columns`] alone it compares in this forest's type: if that is f64, f32 rows are
+    /// widened, which changes no value. Where the numbers of a column reverse its order, children swap.
     ///
-    /// A result that is NaN (`0 * inf`, `0 / 0`) takes the missing side, as the NaN it is.
+    /// A result that is NaN (`0 * inf`, `0 / 0`) takes the missing side, as any NaN does.
     ///
     /// # Errors
-    /// [`PrologueError`] names the step whose numbers don't fit its columns or are not finite in its type, or the node that
-    /// no split on the raw column can stand for: a category that is computed, an equality that several inputs come to, a result
-    /// that is NaN for inputs in the middle.
+    /// [`PrologueError`] names the step whose numbers don't fit its columns or are not finite in its type. Or
+    /// it names the node that no split on the raw column can replace: it reads a computed category, it asks
+    /// for equality with a value that several raw values give, or its column is NaN for a range of raw values
+    /// in the middle.
     pub fn after(&self, steps: &[Prologue], rows: CompareType) -> Result<Self, PrologueError> {
         let mut forest = self.clone();
         forest.features = self.raw_columns(steps)?;
-        // Where columns only change places, values are compared as they were.
+        // Steps that only choose columns leave values and the type of comparison as they are.
         let kept = steps.iter().all(|step| matches!(step, Prologue::Columns { .. }));
         if !kept {
             forest.compare = rows;
@@ -137,7 +143,8 @@ impl Forest {
         for (t, tree) in forest.trees.iter_mut().enumerate() {
             for (n, node) in tree.nodes.iter_mut().enumerate() {
                 let Node::Split { feature, predicate, missing, left, right } = node else { continue };
-                // Made anew for each split: no more memory than one takes, however many columns there are.
+                // Each split builds its own chain, so memory holds one chain at a time, however many columns
+                // there are.
                 let chain = self.chain(*feature, steps, rows);
                 let key = (*feature, *predicate, *missing);
                 *feature = chain.column;
@@ -162,10 +169,11 @@ impl Forest {
         Ok(forest)
     }
 
-    /// What comes before a feature, by steps that [fit](Forest::raw_columns).
+    /// Returns the steps that compute a feature, for steps that [fit](Forest::raw_columns).
     fn chain(&self, feature: u32, steps: &[Prologue], rows: CompareType) -> Chain {
         let mut chain = Chain::new(feature, self.compare, rows);
-        // From the forest backwards, so that the feature knows its column by then.
+        // The steps run backwards from the forest, because each step of `Columns` tells which earlier column
+        // the feature comes from.
         for step in steps.iter().rev() {
             match step {
                 Prologue::Columns { columns, .. } => chain.column = columns[chain.column as usize],
@@ -180,7 +188,7 @@ impl Forest {
         chain
     }
 
-    /// The columns of raw rows, if the steps fit one another and the forest.
+    /// Returns the columns of raw rows, or an error if the steps don't fit one another or the forest.
     fn raw_columns(&self, steps: &[Prologue]) -> Result<Vec<Feature>, PrologueError> {
         let mut columns: Vec<Feature> = self.features.clone();
         for (s, step) in steps.iter().enumerate().rev() {

@@ -1,35 +1,40 @@
-//! Categories as a table has them, `red` say, and the numbers that rows hold for them.
+//! Categories as a table writes them, for example `red`, and the numbers that rows hold for them.
 
 use std::collections::HashMap;
 
 use super::{Feature, Real};
 
-/// How a column's categories in a table become the numbers that rows hold.
+/// How the categories of a column in a table become the numbers that rows hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// The table holds these numbers, or the file does not say what else.
+    /// The table holds the numbers of rows already, or the file does not say how it codes categories.
     #[default]
     Numbers,
     /// A category's number is its place in [`Feature::categories`].
     Places {
-        /// Whether the categories are numbers or truth values, so that `10.0` is `10`; texts are compared as they are.
+        /// Whether categories are numbers or truth values, so that `10.0` equals `10`. Otherwise they are
+        /// texts and are compared as they are.
         numbers: bool,
-        /// What becomes of a category that is none of them.
+        /// What becomes of a category that is not in [`Feature::categories`].
         unseen: Unseen,
-        /// Whether nothing else says what a row's number is, so that rows that are not made so are wrong.
+        /// Whether rows must be made with [`Feature::codes`]. It is true if nothing else defines the column's
+        /// numbers, so that rows made in another way are wrong.
         needed: bool,
     },
-    /// The model knows a hash of each category's text (CatBoost).
+    /// A category's number is listed under a hash of its text, because the model stores hashes and not texts
+    /// (CatBoost).
     Hashes {
-        /// Hashes, ascending, with the numbers of their categories; any other category is in no split, as NaN is.
+        /// Pairs of a category's hash and its number, in ascending order of hashes. A category without a pair
+        /// is in no split, as NaN is.
         codes: Vec<(u32, Real)>,
-        /// As in [`Coding::Places`].
+        /// Whether rows must be made with [`Feature::codes`], as in [`Coding::Places`].
         needed: bool,
     },
 }
 
 impl Coding {
-    /// Whether rows have to be made with [`Feature::codes`]: no number that a table may hold is what splits ask for.
+    /// Returns whether rows must be made with [`Feature::codes`]. If so, the splits of this column ask for no
+    /// number that a table may hold.
     pub fn is_needed(&self) -> bool {
         match self {
             Self::Numbers => false,
@@ -38,17 +43,17 @@ impl Coding {
     }
 }
 
-/// What becomes of a category that was not in the training data.
+/// What becomes of a category that did not occur in the training data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Unseen {
-    /// It is a missing value (LightGBM, scikit-learn).
+    /// It becomes a missing value (LightGBM, scikit-learn).
     #[default]
     Missing,
-    /// The producer takes no such row (XGBoost since 3.3).
+    /// The producer refuses a row with such a category (XGBoost since 3.3).
     Refused,
 }
 
-/// The numbers of a column's categories, ready to be looked up: [`Feature::codes`].
+/// A lookup from the categories of a column to their numbers. [`Feature::codes`] makes it.
 #[derive(Clone, Debug)]
 pub struct Codes<'f> {
     by: CodeTable<'f>,
@@ -58,11 +63,12 @@ pub struct Codes<'f> {
 enum CodeTable<'f> {
     Texts(HashMap<&'f str, usize>, Unseen),
     Numbers(HashMap<Key, usize>, Unseen),
-    /// The flag: whether no hash is another than those of `0` and `1`, as a column of truth values has them.
+    /// Hashes with their numbers. The flag tells whether every hash is the hash of `0` or of `1`, as in a
+    /// column of truth values.
     Hashes(&'f [(u32, Real)], bool),
 }
 
-/// A number or a truth value, whatever it is written as.
+/// A category that is a number or a truth value, independent of how its text writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Truth(bool),
@@ -71,7 +77,8 @@ enum Key {
 }
 
 impl Feature {
-    /// The numbers that rows hold for the column's categories. `None` where the table holds the numbers already.
+    /// Returns the lookup from the column's categories to the numbers that rows hold, or `None` if the table
+    /// holds these numbers already.
     ///
     /// ```
     /// use fangorn::forest::{Coding, Feature, Unseen};
@@ -85,7 +92,7 @@ impl Feature {
     /// assert_eq!([codes.of("red"), codes.of("01"), codes.of("1")], [Some(0.0), Some(1.0), None]);
     /// ```
     pub fn codes(&self) -> Option<Codes<'_>> {
-        // From the last to the first, so that of two that are the same the first is kept.
+        // Categories go from the last to the first, so that the first of two equal ones overwrites the other.
         let names = || self.categories.iter().enumerate().rev();
         let by = match &self.coding {
             Coding::Numbers => return None,
@@ -105,10 +112,12 @@ impl Feature {
 }
 
 impl Codes<'_> {
-    /// The number of a category as the table has it. One that was not in the training data is what the producer makes of
-    /// it: NaN where it is a missing value, `None` where the producer takes no such row.
+    /// Returns the number of the category that a table writes as `text`. A category that did not occur in the
+    /// training data is NaN if the producer takes it for a missing value, and `None` if the producer refuses
+    /// such rows.
     ///
-    /// An empty text may be a category, so ask for it first, and take it for a missing value where it is `None`.
+    /// An empty text may be a category. So look it up first, and take it for a missing value only if the
+    /// result is `None`.
     pub fn of(&self, text: &str) -> Option<f64> {
         let (code, unseen) = match &self.by {
             CodeTable::Texts(places, unseen) => (places.get(text).map(|place| *place as f64), *unseen),
@@ -116,7 +125,7 @@ impl Codes<'_> {
                 (key(text).and_then(|key| places.get(&key)).map(|place| *place as f64), *unseen)
             }
             CodeTable::Hashes(codes, truths) => {
-                // CatBoost writes truth values as 1 and 0, tables as words.
+                // CatBoost writes truth values as 1 and 0, while tables write them as words.
                 let text = match text {
                     "True" if *truths => "1",
                     "False" if *truths => "0",
@@ -150,7 +159,7 @@ fn key(text: &str) -> Option<Key> {
     }
 }
 
-/// CatBoost's hash of a category's text: the low half of CityHash64, version 1.0.
+/// Returns CatBoost's hash of a category's text: the low half of CityHash64, version 1.0.
 pub(crate) fn hash(text: &[u8]) -> u32 {
     city(text) as u32
 }
@@ -166,7 +175,7 @@ fn word(text: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-fn half(text: &[u8], at: usize) -> u64 {
+fn word_of_4_bytes(text: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&text[at..at + 4]);
     u32::from_le_bytes(bytes).into()
@@ -176,15 +185,15 @@ fn shifted(x: u64) -> u64 {
     x ^ (x >> 47)
 }
 
-/// Two words as one.
+/// Returns a hash of two words as one word.
 fn pair(low: u64, high: u64) -> u64 {
     const MUL: u64 = 0x9ddf_ea08_eb38_2d69;
     let a = shifted((low ^ high).wrapping_mul(MUL));
     shifted((high ^ a).wrapping_mul(MUL)).wrapping_mul(MUL)
 }
 
-/// 32 bytes and two seeds as two words.
-fn two(text: &[u8], at: usize, a: u64, b: u64) -> [u64; 2] {
+/// Returns a hash of the 32 bytes at `at` and of the seeds `a` and `b`, as two words.
+fn hash_32_bytes(text: &[u8], at: usize, a: u64, b: u64) -> [u64; 2] {
     let [w, x, y, z] = [0, 8, 16, 24].map(|more| word(text, at + more));
     let a = a.wrapping_add(w);
     let b = b.wrapping_add(a).wrapping_add(z).rotate_right(21);
@@ -205,7 +214,7 @@ fn city(text: &[u8]) -> u64 {
             let z = length + (byte(n - 1) << 2);
             shifted(y.wrapping_mul(K2) ^ z.wrapping_mul(K3)).wrapping_mul(K2)
         }
-        4..=8 => pair(length + (half(text, 0) << 3), half(text, n - 4)),
+        4..=8 => pair(length + (word_of_4_bytes(text, 0) << 3), word_of_4_bytes(text, n - 4)),
         9..=16 => {
             let (a, b) = (word(text, 0), word(text, n - 8));
             pair(a, b.wrapping_add(length).rotate_right(n as u32)) ^ b
@@ -220,12 +229,12 @@ fn city(text: &[u8]) -> u64 {
             pair(low, high)
         }
         33..=64 => city_of_64(text),
-        _ => city_of_more(text),
+        _ => city_of_over_64(text),
     }
 }
 
 fn city_of_64(text: &[u8]) -> u64 {
-    /// Three words and a seed as two.
+    /// Returns a hash of three words and of the seed `first`, as two words.
     fn three(first: u64, [x, y]: [u64; 2], z: u64) -> [u64; 2] {
         let b = first.wrapping_add(z).rotate_right(52);
         let c = first.rotate_right(37);
@@ -245,13 +254,13 @@ fn city_of_64(text: &[u8]) -> u64 {
     shifted(r.wrapping_mul(K0).wrapping_add(v[1])).wrapping_mul(K2)
 }
 
-fn city_of_more(text: &[u8]) -> u64 {
+fn city_of_over_64(text: &[u8]) -> u64 {
     let n = text.len();
     let mut x = word(text, 0);
     let mut y = word(text, n - 16) ^ K1;
     let mut z = word(text, n - 56) ^ K0;
-    let mut v = two(text, n - 64, n as u64, y);
-    let mut w = two(text, n - 32, (n as u64).wrapping_mul(K1), K0);
+    let mut v = hash_32_bytes(text, n - 64, n as u64, y);
+    let mut w = hash_32_bytes(text, n - 32, (n as u64).wrapping_mul(K1), K0);
     z = z.wrapping_add(shifted(v[1]).wrapping_mul(K1));
     x = z.wrapping_add(x).rotate_right(39).wrapping_mul(K1);
     y = y.rotate_right(33).wrapping_mul(K1);
@@ -261,8 +270,8 @@ fn city_of_more(text: &[u8]) -> u64 {
         let sum = y.wrapping_add(v[1]).wrapping_add(word(text, at + 48));
         y = sum.rotate_right(42).wrapping_mul(K1) ^ v[0];
         z = (z ^ w[0]).rotate_right(33);
-        v = two(text, at, v[1].wrapping_mul(K1), x.wrapping_add(w[0]));
-        w = two(text, at + 32, z.wrapping_add(w[1]), y);
+        v = hash_32_bytes(text, at, v[1].wrapping_mul(K1), x.wrapping_add(w[0]));
+        w = hash_32_bytes(text, at + 32, z.wrapping_add(w[1]), y);
         std::mem::swap(&mut z, &mut x);
     }
     let low = pair(v[0], w[0]).wrapping_add(shifted(y).wrapping_mul(K1)).wrapping_add(z);

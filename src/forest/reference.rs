@@ -1,8 +1,8 @@
-//! The reference interpreter: the definition of correct for every schedule, layout and target.
+//! The reference interpreter: it defines the correct result for every schedule, layout and target.
 //!
-//! It walks nodes as the HIR states them and sums in `f64`, tree by tree in the producer's order. It is written to
-//! be read, not to be fast. Where two classes are as good as equal it is the producer's own rounding that decides, and so
-//! [`classes_of_slots`] adds up as the producer does.
+//! It walks nodes as the HIR states them and sums in `f64`, tree by tree in the producer's order. The code is
+//! meant to be read, not to be fast. Where two classes are nearly equal, the producer's own rounding decides
+//! between them, so [`classes_of_slots`] adds up as the producer does.
 
 use fangorn_ir::argmax;
 
@@ -11,19 +11,20 @@ use super::{
     ZERO_ZONE,
 };
 
-/// A type rows come in: `f32` or `f64`.
+/// The type of a row's values: `f32` or `f64`, or the type of [ranks](crate::ranks).
 pub trait Input: Copy + Into<f64> {}
 impl Input for f32 {}
 impl Input for f64 {}
 impl Input for u8 {}
 impl Input for u16 {}
 
-/// The side a split sends the value `x` to.
+/// Returns the side to which a split sends the value `x`.
 pub fn side(forest: &Forest, predicate: Predicate, missing: Side, x: impl Input) -> Side {
     side_of_cast(&forest.sets, predicate, missing, forest.compare.cast(x.into()))
 }
 
-/// The same for a value that is cast already, with a forest's sets alone.
+/// Like [`side`], but for a value that is already cast to the forest's type, and for the forest's category
+/// sets alone.
 pub(crate) fn side_of_cast(sets: &[CategorySet], predicate: Predicate, missing: Side, x: f64) -> Side {
     let side_if = |left: bool| if left { Side::Left } else { Side::Right };
     if x.is_nan() {
@@ -45,7 +46,7 @@ pub(crate) fn side_of_cast(sets: &[CategorySet], predicate: Predicate, missing: 
     }
 }
 
-/// The node of tree `tree` where a row's walk ends, as an index into its nodes.
+/// Returns the leaf at which a row's walk through tree `tree` ends, as an index into the tree's nodes.
 pub fn leaf_node(forest: &Forest, tree: usize, row: &[impl Input]) -> u32 {
     let nodes = &forest.trees[tree].nodes;
     let mut at = 0u32;
@@ -58,35 +59,37 @@ pub fn leaf_node(forest: &Forest, tree: usize, row: &[impl Input]) -> u32 {
     at
 }
 
-/// The leaf slot a row reaches in each tree, in the producer's tree order.
+/// Returns the leaf slot that a row reaches in each tree, in the producer's tree order.
 pub fn leaf_slots(forest: &Forest, row: &[impl Input]) -> Vec<u32> {
     let slot = |t: usize| forest.trees[t].nodes[leaf_node(forest, t, row) as usize].slot();
     (0..forest.trees.len()).map(|t| slot(t).unwrap_or(u32::MAX)).collect()
 }
 
-/// The producer's number of the leaf a row reaches in each tree.
+/// Returns the leaf id that a row reaches in each tree, in the producer's tree order.
 pub fn leaf_ids(forest: &Forest, row: &[impl Input]) -> Vec<u32> {
     (0..forest.trees.len()).map(|t| forest.trees[t].ids[leaf_node(forest, t, row) as usize]).collect()
 }
 
-/// What each tree adds for a row: `trees x leaf_width` values.
+/// Returns the leaf values that each tree adds for a row: `trees x leaf_width` values.
 pub fn tree_values(forest: &Forest, row: &[impl Input]) -> Vec<f64> {
     leaf_slots(forest, row).into_iter().flat_map(|s| forest.leaf(s).iter().map(|v| v.0)).collect()
 }
 
-/// A row's margins: base score plus the trees' leaves taken together, one for each output.
+/// Returns a row's margins, one for each output: the base score plus the combined leaf values of the trees.
 pub fn margins(forest: &Forest, row: &[impl Input]) -> Vec<f64> {
     margins_of(forest, &leaf_slots(forest, row))
 }
 
-/// The margins of a row that reaches these slots, one in each tree, in the producer's tree order.
+/// Returns the margins of a row that reaches the leaf slots `slots`, one in each tree, in the producer's tree
+/// order.
 pub fn margins_of(forest: &Forest, slots: &[u32]) -> Vec<f64> {
-    let totals = taken(forest, slots, vec![None; forest.outputs as usize], |v| v);
+    let totals = combine_leaves(forest, slots, vec![None; forest.outputs as usize], |v| v);
     totals.iter().zip(&forest.base_score).map(|(total, base)| base.0 + total.unwrap_or(0.0)).collect()
 }
 
-/// Each output's leaves taken together one after the other, from these totals on; `rounded` is the type of the totals.
-fn taken(
+/// Combines the leaf values of `slots` into the totals of the outputs, tree by tree, starting from `totals`.
+/// `rounded` rounds to the type of the totals.
+fn combine_leaves(
     forest: &Forest,
     slots: &[u32],
     mut totals: Vec<Option<f64>>,
@@ -111,16 +114,16 @@ fn taken(
     totals
 }
 
-/// The margins of a row that reaches these slots as the producer itself adds them up, to the last bit: one tree after the
-/// other in its order, in its [`Accumulator`].
+/// Returns the margins of a row that reaches the leaf slots `slots`, equal to the producer's to the last bit.
+/// It adds one tree after the other in the producer's order, in the producer's [`Accumulator`].
 ///
 /// | producer | the base score comes |
 /// |---|---|
 /// | XGBoost, LightGBM, scikit-learn | first |
 /// | CatBoost, ONNX Runtime, treelite, anything else | last |
 ///
-/// A row may have a start of its own, one for each output. XGBoost's `base_margin` takes the base score's place, CatBoost's
-/// `baseline` is added at the end; both are `f32`. In a forest of any other producer it is added at the end, too.
+/// `start` is a start value of the row for each output. XGBoost's `base_margin` replaces the base score.
+/// CatBoost's `baseline`, like the start of any other producer, is added at the end. Both are `f32`.
 pub fn producer_margins(forest: &Forest, slots: &[u32], start: Option<&[f32]>) -> Vec<f64> {
     let single = Accumulator::of(forest) == Accumulator::F32;
     let rounded = |v: f64| if single { f64::from(v as f32) } else { v };
@@ -132,7 +135,7 @@ pub fn producer_margins(forest: &Forest, slots: &[u32], start: Option<&[f32]>) -
     let sums = forest.aggregate == Aggregate::Sum;
     let base_first = sums && matches!(library, "xgboost" | "lightgbm" | "scikit-learn");
     let first = base.iter().map(|b| base_first.then_some(*b)).collect();
-    let totals = taken(forest, slots, first, rounded);
+    let totals = combine_leaves(forest, slots, first, rounded);
     let end = |(total, base): (Option<f64>, &f64)| match total {
         Some(total) if base_first => total,
         total => rounded(*base + total.unwrap_or(0.0)),
@@ -147,25 +150,27 @@ pub fn producer_margins(forest: &Forest, slots: &[u32], start: Option<&[f32]>) -
     margins
 }
 
-/// A row's values: its margins after scale and transform.
+/// Returns a row's values: its margins after the scale and the transform.
 pub fn values(forest: &Forest, row: &[impl Input]) -> Vec<f64> {
     values_of(forest, &margins(forest, row))
 }
 
-/// The values of a row with these margins.
+/// Returns the values of a row with the margins `margins`.
 pub fn values_of(forest: &Forest, margins: &[f64]) -> Vec<f64> {
     let scaled: Vec<f64> = margins.iter().map(|m| m * forest.scale.0).collect();
     forest.transform.apply_f64(&scaled)
 }
 
-/// The classes of a row that reaches these slots, numbers that [`Classes::labels`](super::Classes::labels) names: one, or
-/// one for each output; none where the forest is no classifier. They are the producer's own, however close two classes are:
-/// [`classes_of_sums`] of [`producer_margins`].
+/// Returns the classes of a row that reaches the leaf slots `slots`: one class, or one for each output, and
+/// none if the forest is no classifier. [`Classes::labels`](super::Classes::labels) names these numbers. They
+/// are the producer's own classes, however close two classes are: [`classes_of_sums`] of
+/// [`producer_margins`].
 pub fn classes_of_slots(forest: &Forest, slots: &[u32]) -> Vec<u32> {
     classes_of_sums(forest, &producer_margins(forest, slots, None))
 }
 
-/// The same for a row whose margins are these, as [`producer_margins`] adds them up. Of equal ones the first counts.
+/// Returns the classes of a row whose margins come from [`producer_margins`]. The first of equal classes
+/// counts.
 ///
 /// | producer | the class is |
 /// |---|---|
@@ -180,7 +185,7 @@ pub fn classes_of_sums(forest: &Forest, margins: &[f64]) -> Vec<u32> {
     match (&*forest.producer.library, forest.classes.rule) {
         ("xgboost" | "lightgbm", ClassRule::Largest) if margins.len() > 1 => {
             let values = values_of_sums(forest, margins);
-            // An argmax has been taken already.
+            // The transform has taken the argmax already, so the only value is the class.
             vec![if values.len() == 1 { values[0] as u32 } else { argmax(&values) as u32 }]
         }
         ("xgboost", ClassRule::Over { threshold }) => {
@@ -188,12 +193,12 @@ pub fn classes_of_sums(forest: &Forest, margins: &[f64]) -> Vec<u32> {
         }
         ("catboost", ClassRule::Over { threshold }) => over(-(1.0 / threshold.0 - 1.0).ln()),
         ("scikit-learn", ClassRule::Over { threshold }) if forest.transform == Transform::SigmoidPair => {
-            // A threshold below one half lets one half itself be the second class: nothing is between -0 and the number
-            // below it.
+            // With a threshold below one half, a value of exactly one half is class 1. Margins of -0 and 0
+            // must then be over the bound, and no margin lies between -0 and the number below it.
             over(if threshold.0 < 0.5 { 0f64.next_down() } else { 0.0 })
         }
         ("scikit-learn", ClassRule::Largest) if forest.transform == Transform::Identity => {
-            // It divides where the scale multiplies, which ties other sums.
+            // scikit-learn divides by the number of trees where the scale multiplies, so other sums tie.
             let trees = forest.trees.len() as f64;
             let means: Vec<f64> = margins.iter().map(|m| m / trees).collect();
             vec![argmax(&means) as u32]
@@ -202,7 +207,8 @@ pub fn classes_of_sums(forest: &Forest, margins: &[f64]) -> Vec<u32> {
     }
 }
 
-/// The values of a row whose margins are these, as [`producer_margins`] adds them up: computed in the type of the sums.
+/// Returns the values of a row whose margins come from [`producer_margins`], computed in the type of the
+/// sums.
 pub fn values_of_sums(forest: &Forest, margins: &[f64]) -> Vec<f64> {
     match Accumulator::of(forest) {
         Accumulator::F64 => values_of(forest, margins),
@@ -215,17 +221,18 @@ pub fn values_of_sums(forest: &Forest, margins: &[f64]) -> Vec<f64> {
     }
 }
 
-/// The classes of a row with these margins by the forest's rule alone: one, or one for each output; none where the forest is
-/// no classifier. See [`classes_of_slots`] for the producer's own.
+/// Returns the classes of a row with the margins `margins` by the forest's rule alone: one class, or one for
+/// each output, and none if the forest is no classifier. [`classes_of_slots`] returns the producer's own
+/// classes instead.
 pub fn classes_of(forest: &Forest, margins: &[f64]) -> Vec<u32> {
     match forest.classes.rule {
         ClassRule::None => Vec::new(),
-        // Margins keep apart what a transform's rounding makes equal.
+        // The argmax reads margins, because the rounding of the transform can make different margins equal.
         ClassRule::Largest if margins.len() > 1 => vec![argmax(margins) as u32],
         ClassRule::Largest => values_of(forest, margins).into_iter().map(|v| v as u32).collect(),
         ClassRule::Over { threshold } => {
             let values = values_of(forest, margins);
-            // Of a pair the second speaks for class 1.
+            // The second value of a pair is the probability of class 1.
             let each = if forest.transform.is_pair() { 2 } else { 1 };
             values.chunks_exact(each).map(|v| u32::from(v[each - 1] > threshold.0)).collect()
         }

@@ -1,19 +1,19 @@
-//! Statistics of a forest: what presets, tuners and `fangorn inspect` look at.
+//! Statistics of a forest, for presets, tuners and `fangorn inspect`.
 
 use std::collections::BTreeSet;
 
 use super::{Forest, Node, Predicate, Side};
 
-/// What a forest's trees ask of one feature.
+/// How a forest's splits use one feature.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct FeatureStats {
-    /// Column number.
+    /// Column of the feature.
     pub feature: u32,
-    /// Numeric splits on it.
+    /// Number of numeric splits on the feature.
     pub splits: usize,
-    /// Distinct thresholds among them.
+    /// Number of distinct thresholds of the numeric splits.
     pub thresholds: usize,
-    /// Splits on its category.
+    /// Number of splits on the feature's category.
     pub category_splits: usize,
     /// Whether some split sends a missing value left.
     pub missing_left: bool,
@@ -21,7 +21,7 @@ pub struct FeatureStats {
     pub missing_right: bool,
 }
 
-/// What a forest looks like as a whole.
+/// Statistics of a whole forest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ForestStats {
     /// Number of trees.
@@ -30,23 +30,23 @@ pub struct ForestStats {
     pub nodes: usize,
     /// Number of leaves.
     pub leaves: usize,
-    /// Leaves of the tree that has most.
+    /// Number of leaves of the tree that has the most leaves.
     pub max_leaves: usize,
-    /// How many trees have each depth: `depths[d]` of depth `d`.
+    /// How many trees have each depth: `depths[d]` trees have depth `d`.
     pub depths: Vec<usize>,
-    /// How many leaves have each depth.
+    /// How many leaves have each depth: `leaf_depths[d]` leaves have depth `d`.
     pub leaf_depths: Vec<usize>,
-    /// How many trees have each number of leaves, by its power of two: `leaf_counts[k]` of fewer than `2^k` leaves and
-    /// at least half as many.
+    /// How many trees have each number of leaves, by powers of two: `leaf_counts[k]` trees have fewer than
+    /// `2^k` leaves and at least half as many.
     pub leaf_counts: Vec<usize>,
     /// Depth of the shallowest leaf of any tree.
     pub min_leaf_depth: u32,
-    /// The features that some split reads, by column.
+    /// Statistics of the features that some split reads, in column order.
     pub features: Vec<FeatureStats>,
 }
 
 impl Forest {
-    /// The columns that some split reads, ascending.
+    /// Returns the columns that some split reads, in ascending order.
     pub fn used_columns(&self) -> Vec<u32> {
         let mut used = vec![false; self.features.len()];
         for node in self.trees.iter().flat_map(|t| &t.nodes) {
@@ -57,7 +57,8 @@ impl Forest {
         (0u32..).zip(used).filter(|(_, used)| *used).map(|(column, _)| column).collect()
     }
 
-    /// Counts the forest. Linear in its size, but for a sort of each feature's thresholds.
+    /// Returns the forest's statistics. The time is linear in the forest's size, except for a sort of each
+    /// feature's thresholds.
     pub fn stats(&self) -> ForestStats {
         let mut stats =
             ForestStats { trees: self.trees.len(), min_leaf_depth: u32::MAX, ..Default::default() };
@@ -112,7 +113,7 @@ impl Forest {
     }
 }
 
-/// One more of the bin `at`.
+/// Adds one to the bin `at`.
 fn count(bins: &mut Vec<usize>, at: usize) {
     if bins.len() <= at {
         bins.resize(at + 1, 0);

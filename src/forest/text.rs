@@ -1,11 +1,11 @@
-//! The forest's text form: stable, complete, one line a node.
+//! The forest's text form: stable and complete, one line for each node.
 
 use std::fmt::Write;
 
 use super::{Aggregate, CategoryRule, Classes, EarlyStop, Forest, Node, Predicate, Real, Side, Targets};
 
 impl Forest {
-    /// The forest as text, for reading and for snapshots.
+    /// Returns the forest as text, for readers and for snapshots.
     ///
     /// ```text
     /// forest features=3 outputs=1 trees=1 compare=f32 transform=sigmoid
@@ -18,7 +18,7 @@ impl Forest {
     /// ```
     pub fn to_text(&self) -> String {
         let mut out = String::new();
-        // Writing to a String does not fail.
+        // Writing to a `String` does not fail.
         let _ = self.write_text(&mut out);
         out
     }
@@ -83,7 +83,7 @@ impl Forest {
 }
 
 impl std::fmt::Display for Predicate {
-    /// What stands after the column: `< 0.5`, `in set 3`.
+    /// Writes the part of the question after the column, for example `< 0.5` or `in set 3`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Less { threshold } => write!(f, "< {threshold:?}"),

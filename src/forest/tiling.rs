@@ -1,21 +1,22 @@
-//! Tiles: connected splits of a tree that a walk decides at once (Treebeard, sections 3.2 to 3.4).
+//! Tiles: connected splits of a tree that one step of a walk decides together (Treebeard, sections 3.2 to
+//! 3.4).
 //!
-//! A [`Tiling`] says which nodes belong together, and nothing of how they lie in memory. It is *valid* if it keeps four
-//! rules: every node is in one tile; a tile is connected; a leaf is alone; and a tile of fewer nodes than there may be
-//! has no split beside it that could have been in it.
+//! A [`Tiling`] says which nodes belong together, and nothing about their place in memory. It is *valid* if
+//! it keeps four rules. Every node is in one tile. A tile is connected. A leaf is alone in its tile. No split
+//! beside a tile could join it: the tile has the greatest size, or only leaves are beside it.
 
 use std::collections::VecDeque;
 
 use super::{Node, Tree};
 
-/// Nodes of a tile, at most.
+/// The greatest number of nodes of a tile.
 pub const MOST_TILE: u32 = 8;
 
-/// Whether a tree's nodes are in tiles of theirs: a tile's number for each node, and what each tile holds.
+/// An assignment of a tree's nodes to tiles: the tile of each node, and the nodes of each tile.
 ///
-/// Tiles are numbered level by level, each level from left to right; the root is in tile 0. The nodes of a tile are in
-/// level order, so that the first is the one that walks come in by, and two tiles of one shape have their nodes in one
-/// order.
+/// Tiles are numbered level by level, each level from left to right. The root is in tile 0. The nodes of a
+/// tile are in level order: a walk enters a tile at its first node, and tiles of one shape list their nodes
+/// in the same order.
 ///
 /// ```
 /// use fangorn::{forest::{CompareType, Side, tiling::Tiling}, Forest};
@@ -36,30 +37,32 @@ pub const MOST_TILE: u32 = 8;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tiling {
-    /// Every node of the tree, tile after tile.
+    /// All nodes of the tree, tile after tile.
     nodes: Vec<u32>,
-    /// Where in `nodes` each tile begins, and the end of the last.
+    /// Start of each tile in `nodes`, and the end of the last tile.
     starts: Vec<u32>,
-    /// The tile of each node.
+    /// The tile of each node, by node.
     tile_of: Vec<u32>,
-    /// Tiles above each tile.
+    /// Number of tiles above each tile, by tile.
     depths: Vec<u32>,
 }
 
 impl Tiling {
-    /// Tiles of `size` nodes, at least 1, each filled level by level (Treebeard, algorithm 1).
+    /// Returns tiles of at most `size` nodes, at least 1, that are filled level by level (Treebeard,
+    /// algorithm 1).
     pub fn uniform(tree: &Tree, size: u32) -> Self {
         Self::grown(tree, size, |_| 0)
     }
 
-    /// Tiles of `size` nodes, at least 1, each filled with the splits beside it that most rows come to, of equals the
-    /// highest, leftmost one (Treebeard, algorithm 2). `weights` are by node ([`weights`]).
+    /// Returns tiles of at most `size` nodes, at least 1. The split beside a tile that most rows reach joins
+    /// it; of equal splits the highest, leftmost one joins (Treebeard, algorithm 2). `weights` holds for each
+    /// node how many rows reach it ([`weights`]).
     pub fn by_probability(tree: &Tree, size: u32, weights: &[u64]) -> Self {
         Self::grown(tree, size, |node| weights[node as usize])
     }
 
-    /// Grows tiles from the root on: of the splits beside a tile the one with the greatest `wanted` joins it, of equals
-    /// the one that was beside it first.
+    /// Grows tiles from the root down. Of the splits beside a tile, the one with the greatest `wanted` joins
+    /// it. Of equal splits, the one that came to lie beside the tile first joins.
     fn grown(tree: &Tree, size: u32, wanted: impl Fn(u32) -> u64) -> Self {
         let mut tiling = Self { tile_of: vec![0; tree.nodes.len()], starts: vec![0], ..Self::default() };
         let mut open = VecDeque::from([(0u32, 0u32)]);
@@ -72,7 +75,7 @@ impl Tiling {
                 if let Node::Split { left, right, .. } = tree.nodes[last as usize] {
                     beside.extend([left, right].into_iter().filter(|c| is_split(*c)));
                 }
-                // The first of the greatest.
+                // `max_by_key` returns the last maximum, so the reversed range gives the first one.
                 let best = (0..beside.len()).rev().max_by_key(|i| wanted(beside[*i]));
                 let Some(best) = best else { break };
                 last = beside.remove(best);
@@ -89,34 +92,35 @@ impl Tiling {
         tiling
     }
 
-    /// Number of tiles, leaves included.
+    /// Returns the number of tiles. Each leaf is a tile.
     pub fn len(&self) -> usize {
         self.depths.len()
     }
 
-    /// Whether there is no tile, which is so of no tree.
+    /// Returns whether there are no tiles. Every tree has a tile.
     pub fn is_empty(&self) -> bool {
         self.depths.is_empty()
     }
 
-    /// The nodes of a tile, in level order.
+    /// Returns the nodes of a tile in level order.
     pub fn nodes(&self, tile: u32) -> &[u32] {
         let [from, to] = [0, 1].map(|i| self.starts[tile as usize + i] as usize);
         &self.nodes[from..to]
     }
 
-    /// The tile that a node is in.
+    /// Returns the tile that holds a node.
     pub fn tile_of(&self, node: u32) -> u32 {
         self.tile_of[node as usize]
     }
 
-    /// The nodes that a walk may go on to from a tile, from left to right: one more than the tile has splits, and none
-    /// of a leaf.
+    /// Returns the nodes at which a walk may go on after a tile, from left to right. They are one more than
+    /// the tile has splits, and none if the tile is a leaf.
     pub fn exits(&self, tree: &Tree, tile: u32) -> Vec<u32> {
         in_order(tree, self.nodes(tile)[0], |n| self.tile_of(n) == tile).1
     }
 
-    /// The depth of each leaf in tiles, with its slot: how many a walk decides that ends there.
+    /// Returns the depth of each leaf, counted in tiles, with the leaf's slot. The depth is the number of
+    /// tiles that a walk to this leaf decides.
     pub fn leaf_depths<'a>(&'a self, tree: &'a Tree) -> impl Iterator<Item = (u32, u32)> + 'a {
         tree.nodes
             .iter()
@@ -124,10 +128,10 @@ impl Tiling {
             .filter_map(|(node, tile)| node.slot().map(|slot| (self.depths[*tile as usize], slot)))
     }
 
-    /// The first of the four rules of a valid tiling of tiles of `size` nodes that this one breaks, of this tree.
+    /// Checks that this is a valid tiling of `tree` into tiles of at most `size` nodes.
     ///
     /// # Errors
-    /// The rule, and where.
+    /// Returns the first of the four rules that is broken, and where.
     pub fn verify(&self, tree: &Tree, size: u32) -> Result<(), String> {
         let tiles = self.len() as u32;
         let mut seen = vec![false; tree.nodes.len()];
@@ -172,7 +176,8 @@ impl Tiling {
     }
 }
 
-/// The nodes from `entry` down that are `inside`, in level order, and those that one comes to outside, from left to right.
+/// Returns the nodes from `entry` down that are `inside`, in level order, and the nodes just outside, from
+/// left to right.
 fn in_order(tree: &Tree, entry: u32, inside: impl Fn(u32) -> bool) -> (Vec<u32>, Vec<u32>) {
     let mut nodes = Vec::new();
     let mut level = VecDeque::from([entry]);
@@ -187,7 +192,7 @@ fn in_order(tree: &Tree, entry: u32, inside: impl Fn(u32) -> bool) -> (Vec<u32>,
     while let Some(n) = open.pop() {
         match tree.nodes[n as usize] {
             Node::Split { left, right, .. } if inside(n) => open.extend([right, left]),
-            // A leaf by itself leads nowhere.
+            // A leaf at the entry has no exits.
             _ if n == entry => {}
             _ => exits.push(n),
         }
@@ -195,7 +200,8 @@ fn in_order(tree: &Tree, entry: u32, inside: impl Fn(u32) -> bool) -> (Vec<u32>,
     (nodes, exits)
 }
 
-/// How many of a profile's rows come to each node of a tree, given its [visits](super::Profile::visits) by slot.
+/// Returns how many of a profile's rows reach each node of a tree. `visits` is the profile's
+/// [visits](super::Profile::visits), by leaf slot.
 pub fn weights(tree: &Tree, visits: &[u64]) -> Vec<u64> {
     let mut order = Vec::with_capacity(tree.nodes.len());
     let mut open = vec![0u32];
@@ -215,8 +221,8 @@ pub fn weights(tree: &Tree, visits: &[u64]) -> Vec<u64> {
     weights
 }
 
-/// Whether a few of a tree's leaves, at most 5% of them, hold at least 90% of the rows: then tiles by probability pay
-/// (Treebeard, section 3.4.1). `visits` are by slot.
+/// Returns whether at most 5% of a tree's leaves hold at least 90% of its rows. Tiles by probability pay for
+/// such a tree (Treebeard, section 3.4.1). `visits` is by leaf slot.
 pub fn is_leaf_biased(tree: &Tree, visits: &[u64]) -> bool {
     let mut own: Vec<u64> = tree.nodes.iter().filter_map(|n| Some(visits[n.slot()? as usize])).collect();
     let all: u128 = own.iter().map(|n| u128::from(*n)).sum();

@@ -1,4 +1,4 @@
-//! The rules a [`Forest`] keeps, checked one by one.
+//! The rules that a [`Forest`] keeps, and a check of each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,9 +10,9 @@ use super::{CompareType, Forest, MOST_CATEGORIES, Node, Predicate, Real, Targets
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {rule}")]
 pub struct VerifyError {
-    /// Where: `tree 3, node 17`, or the field.
+    /// The place of the error: `tree 3, node 17`, or the name of a field.
     pub place: String,
-    /// What is wrong there.
+    /// What is wrong at that place.
     pub rule: String,
 }
 
@@ -23,19 +23,20 @@ impl VerifyError {
 }
 
 impl Forest {
-    /// Checks that the forest keeps every rule later stages rest on.
+    /// Checks that the forest keeps every rule that later stages rely on.
     ///
-    /// Each tree is one binary tree rooted at its node 0 that reaches all its nodes; features, sets, slots and
-    /// outputs are in range; a slot belongs to one leaf; thresholds are not NaN and are values of the compare
-    /// type; leaf values are finite. A base score may be infinite or NaN, and all margins of its output are then.
-    ///
+    /// Each tree is one binary tree that reaches all its nodes from its root, node 0. Features, sets, slots
+    /// and outputs are in range. A slot belongs to one leaf. Thresholds are not NaN and are values of the
+    /// forest's compare type. Leaf values are finite. A base score may be infinite or NaN, and then all
+    /// margins of its output are infinite or NaN too.
     /// # Errors
-    /// The first rule broken, with its place. Linear in the forest's size.
+    /// Returns the first rule that is broken, with its place. The time is linear in the forest's size.
     pub fn verify(&self) -> Result<(), VerifyError> {
         self.verified_depths().map(drop)
     }
 
-    /// The same, and the depth of each tree, which the check finds out on its way.
+    /// Checks the forest like [`Forest::verify`], and returns the depth of each tree, which the check
+    /// computes anyway.
     pub(crate) fn verified_depths(&self) -> Result<Vec<u32>, VerifyError> {
         let fail = |place: &str, rule: String| Err(VerifyError::new(place, rule));
         if self.outputs == 0 {
@@ -86,7 +87,7 @@ impl Forest {
         let check = |t: usize| self.verify_tree(t, &taken);
         let depths: Option<Vec<u32>> = (0..self.trees.len()).into_par_iter().map(|t| check(t).ok()).collect();
         let Some(depths) = depths else {
-            // Once more in order, so that the same forest breaks the same rule first.
+            // A second, sequential check makes the first broken rule the same in every run.
             taken.iter().for_each(|t| t.store(false, Ordering::Relaxed));
             return (0..self.trees.len()).map(check).collect();
         };
@@ -96,7 +97,7 @@ impl Forest {
         }
     }
 
-    /// Checks one tree and gives its depth.
+    /// Checks one tree and returns its depth. `taken` marks the slots that some leaf has.
     fn verify_tree(&self, t: usize, taken: &[AtomicBool]) -> Result<u32, VerifyError> {
         let tree = &self.trees[t];
         let fail = |n: usize, rule: String| Err(VerifyError::new(format!("tree {t}, node {n}"), rule));
@@ -139,7 +140,8 @@ impl Forest {
                 }
             }
         }
-        // One parent each and none for the root: what the root does not reach is a cycle or a second root.
+        // Every node but the root has at most one parent here. So nodes that the root does not reach are a
+        // cycle or have a second root.
         let (mut seen, mut deepest) = (0, 0);
         let mut open = vec![(0u32, 0u32)];
         while let Some((n, depth)) = open.pop() {
@@ -171,7 +173,7 @@ impl Forest {
         match predicate {
             Predicate::Less { threshold: t } | Predicate::Equal { value: t } => threshold(t),
             Predicate::LessZeroAside { threshold: t } => {
-                // Zeros would stand on both sides of it.
+                // With a threshold inside the zone, zeros would be on both sides of it.
                 let zone = f64::from(ZERO_ZONE);
                 if (-zone).next_up() <= t.0 && t.0 <= zone {
                     return Err(format!("threshold {t:?} is inside the zone of zeros"));

@@ -1,10 +1,10 @@
-//! What the limits leave while a model is read, and the forest's last check.
+//! Counts what a model file asks for against the [`Limits`], and verifies the finished forest.
 
 use super::{ErrorKind, ImportError, Limits, Place};
 use crate::Forest;
 use crate::forest::{ForestBuilder, Node};
 
-/// Counts what a file asks for. A claim is checked before room is made for it.
+/// Counts what one file asks for. An importer checks a claim here before it allocates memory for it.
 pub(super) struct Budget<'l> {
     limits: &'l Limits,
     nodes: usize,
@@ -12,7 +12,7 @@ pub(super) struct Budget<'l> {
     bytes: u64,
 }
 
-/// Memory that a node takes: itself, its number, and a value where it is a leaf.
+/// Bytes counted for each node: the node, its id (`u32`) and a leaf value (`f64`), which only a leaf has.
 const NODE_BYTES: usize = size_of::<Node>() + size_of::<u32>() + size_of::<f64>();
 
 impl<'l> Budget<'l> {
@@ -20,15 +20,15 @@ impl<'l> Budget<'l> {
         Self { limits, nodes: 0, words: 0, bytes: 0 }
     }
 
-    /// A forest of so many trees.
+    /// Checks the number of trees.
     pub(super) fn trees(&self, trees: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(trees, self.limits.trees, "trees", place)
     }
 
-    /// So many more nodes.
+    /// Counts `nodes` more nodes and their memory, and checks both totals.
     pub(super) fn nodes(&mut self, nodes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         self.nodes = self.nodes.saturating_add(nodes);
-        // Slots and places in layouts are counted in 31 bits.
+        // Layouts count leaf slots and addresses in 31 bits.
         let most = self.limits.nodes.min(i32::MAX as usize);
         match self.nodes > most {
             true => check(self.nodes, most, "nodes", place),
@@ -36,7 +36,8 @@ impl<'l> Budget<'l> {
         }
     }
 
-    /// Leaves of so many values each that a file does not spell out: as many values as there may be nodes.
+    /// Checks and counts the memory of `leaves` leaves with `width` values each, for a file that does not
+    /// spell out all these values. There may be as many values as `Limits::nodes` allows nodes.
     pub(super) fn vector_leaves(
         &mut self,
         leaves: usize,
@@ -61,23 +62,23 @@ impl<'l> Budget<'l> {
         check(self.bytes, self.limits.memory_bytes, "memory_bytes", place)
     }
 
-    /// Rows of so many columns.
+    /// Checks the number of columns of a row.
     pub(super) fn features(&self, features: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(features, self.limits.features, "features", place)
     }
 
-    /// So many more numbers of a step before the trees, one a column.
+    /// Checks the constants of a step before the trees, one for each column, and counts their memory.
     pub(super) fn prologue(&mut self, numbers: usize, place: impl Fn() -> Place) -> Result<(), ImportError> {
         self.features(numbers, &place)?;
         self.memory(numbers, size_of::<f64>(), &place)
     }
 
-    /// So many outputs.
+    /// Checks the number of outputs.
     pub(super) fn outputs(&self, outputs: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(outputs, self.limits.outputs, "outputs", place)
     }
 
-    /// So many more 32-bit words of category sets.
+    /// Counts `words` more 32-bit words of category sets and their memory, and checks both totals.
     pub(super) fn category_words(
         &mut self,
         words: usize,
@@ -90,15 +91,16 @@ impl<'l> Budget<'l> {
         }
     }
 
-    /// A string of so many bytes.
+    /// Checks the length of one string, in bytes.
     pub(super) fn string(&self, bytes: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(bytes, self.limits.string_bytes, "string_bytes", place)
     }
 
-    /// The forest, if it keeps the rules: whatever a file's nodes add up to, what comes out are trees. Sums start at finite
-    /// numbers: of all producers XGBoost alone takes others.
+    /// Builds the forest and verifies it, so that nodes which form no trees are refused.
+    ///
+    /// Also refuses a base score that is not finite. Of all producers only XGBoost accepts such a base score.
     pub(super) fn finish(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
-        let forest = self.finish_of_any_base(forest)?;
+        let forest = self.finish_with_any_base_score(forest)?;
         if let Some(i) = forest.base_score.iter().position(|b| !b.0.is_finite()) {
             let cause = format!("value {i} is {:?}, not a finite number", forest.base_score[i]);
             return Err(ImportError::new(ErrorKind::Structure, Place::Field("base_score".into()), cause));
@@ -106,8 +108,8 @@ impl<'l> Budget<'l> {
         Ok(forest)
     }
 
-    /// The same, wherever sums start.
-    pub(super) fn finish_of_any_base(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
+    /// Like [`Self::finish`], but accepts a base score that is not finite.
+    pub(super) fn finish_with_any_base_score(&self, forest: ForestBuilder) -> Result<Forest, ImportError> {
         let (forest, depths) = forest
             .build_measured()
             .map_err(|e| ImportError::new(ErrorKind::Structure, Place::Field(e.place), e.rule))?;

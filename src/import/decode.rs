@@ -1,4 +1,4 @@
-//! What the two encodings share: scalars read leniently, and how a failure finds its place.
+//! Decodes a document in JSON or UBJSON. Converts scalars leniently, and finds the place of a failure.
 
 use std::borrow::Cow;
 
@@ -6,17 +6,19 @@ use serde::de::{Deserialize, DeserializeOwned, Unexpected, Visitor};
 
 use super::{ErrorKind, ImportError, Limits, Place, json, ubjson};
 
-/// Containers a document may nest: XGBoost's go 7 deep, and a deeper one must not exhaust the stack.
+/// Most containers that may nest. XGBoost's documents nest 7 deep, and a deeper document must not exhaust the
+/// stack.
 pub(super) const MAX_NESTING: u32 = 64;
 
-/// How a document is written down.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Json,
     Ubjson,
 }
 
-/// A failure to decode; without an offset it is one of the schema, and its path has yet to be found.
+/// A failure to decode. A syntax error has an offset in bytes. A schema error has none, and its path is not
+/// known yet.
 #[derive(Debug)]
 pub(super) struct DecodeError {
     pub(super) offset: Option<usize>,
@@ -41,7 +43,7 @@ impl serde::de::Error for DecodeError {
     }
 }
 
-/// Decodes a document. A schema error costs a second pass that keeps track of the path.
+/// Decodes a document. A schema error costs a second pass, which finds the path of the field that failed.
 pub(super) fn decode<T: DeserializeOwned>(
     bytes: &[u8],
     encoding: Encoding,
@@ -57,7 +59,7 @@ pub(super) fn decode<T: DeserializeOwned>(
             Encoding::Ubjson => Place::Byte(offset),
         };
         let refused = ImportError::new(ErrorKind::Syntax, place, &error.message);
-        // The readers have one limit, that of strings.
+        // The only limit that the readers check is the length of a string.
         return Err(match error.message.contains("over the limit of") {
             true => refused.with_limit("string_bytes"),
             false => refused,
@@ -102,7 +104,7 @@ fn path_of_error<T: for<'de> Deserialize<'de>>(
     error.map(|error| error.path().to_string())
 }
 
-/// A value that holds no others.
+/// A value that is neither an array nor an object.
 #[derive(Debug)]
 pub(super) enum Scalar<'de> {
     Null,
@@ -110,13 +112,13 @@ pub(super) enum Scalar<'de> {
     Integer(i64),
     Single(f32),
     Double(f64),
-    /// A number as its text, so that it is rounded once, to the type that is asked for.
+    /// The text of a number. It is parsed, and so rounded, only once: to the type that the visitor asks for.
     Number(&'de str),
     Text(Cow<'de, str>),
 }
 
 impl<'de> Scalar<'de> {
-    /// The value as it is.
+    /// Hands the value to the visitor in the value's own type.
     pub(super) fn visit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self {
             Self::Null => visitor.visit_unit(),
@@ -126,7 +128,7 @@ impl<'de> Scalar<'de> {
             Self::Double(value) => visitor.visit_f64(value),
             Self::Number(text) => match text.parse() {
                 Ok(value) => visitor.visit_i64(value),
-                // The readers let only numbers through, so the fallback is never taken.
+                // The readers let only valid numbers through, so the fallback to NaN never runs.
                 Err(_) => visitor.visit_f64(text.parse().unwrap_or(f64::NAN)),
             },
             Self::Text(Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
@@ -134,7 +136,8 @@ impl<'de> Scalar<'de> {
         }
     }
 
-    /// The value as an integer: XGBoost writes parameters as strings, and flags as booleans before 1.6.
+    /// Hands the value to the visitor as an integer. XGBoost writes parameters as strings, and before 1.6 it
+    /// wrote flags as booleans.
     pub(super) fn visit_integer<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self {
             Self::Bool(value) => visitor.visit_i64(value.into()),
@@ -150,7 +153,7 @@ impl<'de> Scalar<'de> {
         }
     }
 
-    /// The value as an `f32`, rounded once.
+    /// Hands the value to the visitor as an `f32`, rounded once.
     pub(super) fn visit_single<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self {
             Self::Integer(value) => visitor.visit_f32(value as f32),

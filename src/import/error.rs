@@ -1,32 +1,32 @@
-//! How a refusal reads: one line with the file, the place in it, what is wrong and what to do.
+//! The error of an import: one line with the file, the place in it, the cause and the remedy.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The remedy for a damaged file.
+/// The default remedy for a damaged file. It suits XGBoost, and importers of other formats replace it.
 pub(super) const SAVE_AGAIN: &str =
     "the file is damaged or incomplete: save the model again with Booster.save_model('model.ubj')";
 
-/// Longest text taken over from a file into a message, in characters.
+/// Longest text that a message takes from a file, in characters.
 const LONGEST_TEXT: usize = 240;
 
-/// What sort of thing is wrong with a model file.
+/// The kind of reason why a model file is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The file is of no known format.
+    /// The file is in no format that can be read.
     Format,
     /// The bytes break the rules of their encoding, or end too soon.
     Syntax,
     /// A field is missing or has the wrong type.
     Schema,
-    /// A number is out of its range: a feature, a class, a threshold, a leaf.
+    /// A number is out of its range, for example a feature, a class, a threshold or a leaf value.
     Value,
-    /// The nodes of a tree form no tree, or parts of the model differ in length.
+    /// The nodes of a tree form no tree, or parts of the model do not fit each other.
     Structure,
     /// The model asks for more than the [`Limits`](super::Limits) allow.
     Limit,
-    /// The model is sound, but of a sort that is not supported.
+    /// The model is sound, but uses something that is not supported.
     Unsupported,
     /// The load options do not fit the model.
     Options,
@@ -43,13 +43,13 @@ impl ErrorKind {
     }
 }
 
-/// Where in a model file something is wrong.
+/// The place in a model file where something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Place {
     /// The file as a whole.
     File,
-    /// A byte of a binary file, counted from 0.
+    /// The offset of a byte in a binary file, counted from 0.
     Byte(usize),
     /// A place in a text file.
     Text {
@@ -58,7 +58,7 @@ pub enum Place {
         /// Byte in the line, counted from 1.
         column: usize,
     },
-    /// A field, `learner.gradient_booster.model.trees[3].left_children[7]` say.
+    /// The path of a field, for example `learner.gradient_booster.model.trees[3].left_children[7]`.
     Field(String),
 }
 
@@ -85,7 +85,7 @@ struct Report {
     kind: ErrorKind,
     cause: String,
     remedy: String,
-    /// The field of `Limits` that is too low, where one is.
+    /// The name of the field of `Limits` that the file exceeds, if it exceeds one.
     limit: Option<String>,
 }
 
@@ -112,7 +112,8 @@ impl ImportError {
         Self::new(ErrorKind::Limit, place, cause).with_limit(field)
     }
 
-    /// The same as what a limit refuses, whose field of [`Limits`](super::Limits) is to be raised.
+    /// Records the field of [`Limits`](super::Limits) that the file exceeds, and sets the remedy to raise
+    /// that field.
     pub(super) fn with_limit(mut self, field: &str) -> Self {
         self.0.limit = Some(field.into());
         self.with_remedy(format!("raise `Limits::{field}` if you trust the file"))
@@ -128,44 +129,45 @@ impl ImportError {
         self
     }
 
-    /// The file, where the model came from one.
+    /// Returns the path of the model's file, or `None` if the model was read from bytes.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
-    /// The place in the file.
+    /// Returns the place in the file.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
 
-    /// What sort of thing is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What is wrong there.
+    /// Returns what is wrong at the place.
     pub fn cause(&self) -> &str {
         &self.0.cause
     }
 
-    /// The name of the field of [`Limits`](super::Limits) that the file asks more than, `file_bytes` say.
+    /// Returns the name of the field of [`Limits`](super::Limits) that the file exceeds, for example
+    /// `file_bytes`.
     pub fn limit_name(&self) -> Option<&str> {
         self.0.limit.as_deref()
     }
 
-    /// What to do about it.
+    /// Returns what the user can do about the error.
     pub fn remedy(&self) -> &str {
         &self.0.remedy
     }
 }
 
-/// What breaks lines or turns them round on a terminal, though it is no control character: separators, marks of direction, and
-/// characters of no width.
+/// Whether `c` disturbs a line on a terminal although it is no control character: a line or paragraph
+/// separator, a mark of text direction, or a character without width.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// `text` without control characters, cut after `longest` characters.
+/// Returns `text` with control characters and invisible ones escaped, cut after `longest` characters.
 fn one_line(text: &str, longest: usize) -> String {
     let mut line = String::with_capacity(text.len().min(longest));
     for (i, c) in text.chars().enumerate() {

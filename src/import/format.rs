@@ -1,38 +1,38 @@
-//! Which format a file is of: told by its content, since names say little.
+//! Tells the format of a file by its content, since file names say little.
 
 use super::{ErrorKind, ImportError, Place};
 
-/// A format that models are read from.
+/// A format of model files that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// Our own `.fangorn`.
+    /// Fangorn's own file, `.fangorn`.
     Fangorn,
-    /// XGBoost's `.json`.
+    /// XGBoost's JSON, `.json`.
     XgboostJson,
-    /// XGBoost's `.ubj`.
+    /// XGBoost's UBJSON, `.ubj`.
     XgboostUbjson,
-    /// LightGBM's text.
+    /// LightGBM's text format.
     LightGbm,
-    /// CatBoost's `.json`.
+    /// CatBoost's JSON, `.json`.
     CatBoost,
     /// An ONNX graph.
     Onnx,
-    /// treelite's checkpoint.
+    /// A checkpoint of treelite.
     Treelite,
-    /// The arrays that our exporter writes of a scikit-learn estimator, `.npz`.
+    /// The arrays that `scripts/export_sklearn.py` writes for a scikit-learn estimator, `.npz`.
     ScikitLearn,
 }
 
-/// The fields at the top of CatBoost's JSON, one of which is first.
+/// The top-level fields of CatBoost's JSON. A file begins with one of them.
 const CATBOOST: [&[u8]; 6] =
     [b"ctr_data", b"features_info", b"model_info", b"oblivious_trees", b"scale_and_bias", b"trees"];
 
-/// What to do about a pickle.
-const OF_A_PICKLE: &str = "save the model in its library's own format, or write a scikit-learn estimator as .npz: \
+/// The remedy for a pickle.
+const PICKLE_REMEDY: &str = "save the model in its library's own format, or write a scikit-learn estimator as .npz: \
     python3 scripts/export_sklearn.py model.joblib model.npz";
 
-/// What joblib's compressed files begin with.
+/// The opening bytes of each compression that joblib uses, and its name.
 const COMPRESSED: [(&[u8], &str); 11] = [
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
@@ -47,7 +47,8 @@ const COMPRESSED: [(&[u8], &str); 11] = [
     (b"ZF0x", "zlib"),
 ];
 
-/// The bytes after a byte-order mark, which editors on Windows put before text; those of a format that is no text as they are.
+/// Returns the bytes after a UTF-8 byte-order mark, which editors on Windows put before text. Returns `bytes`
+/// unchanged if there is no mark, or if what comes after it is not the start of a text format.
 pub(super) fn text(bytes: &[u8]) -> &[u8] {
     match bytes.strip_prefix(b"\xef\xbb\xbf") {
         Some(text @ [b'{' | b't' | b'\r' | b'\n' | b' ' | b'\t', ..]) => text,
@@ -56,10 +57,11 @@ pub(super) fn text(bytes: &[u8]) -> &[u8] {
 }
 
 impl Format {
-    /// The format of a file with these bytes.
+    /// Tells the format of a file from its bytes.
     ///
     /// # Errors
-    /// Bytes that no known format begins with; what looks like one that can't be read is named.
+    /// [`ErrorKind::Format`] if the bytes are the start of no format that can be read. If another known
+    /// format begins like this, the error names it.
     pub fn of(bytes: &[u8]) -> Result<Self, ImportError> {
         let unknown = |cause: &str, remedy: &str| {
             Err(ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(remedy))
@@ -67,7 +69,7 @@ impl Format {
         let start = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
         match &bytes[start..] {
             [] => unknown("the file is empty", "save the model again with the library that trained it"),
-            // Both encodings of an XGBoost model open with `{`.
+            // JSON and UBJSON models of XGBoost both open with `{`. The marker after it tells UBJSON.
             [b'{', b'i' | b'U' | b'I' | b'l' | b'L' | b'#' | b'$' | b'N', ..] if start == 0 => {
                 Ok(Self::XgboostUbjson)
             }
@@ -84,13 +86,14 @@ impl Format {
                 "save the model that it was made from, in the format of the library that trained it",
             ),
             _ if bytes.starts_with(b"PK\x03\x04") => Ok(Self::ScikitLearn),
-            // Three versions of 32 bits, then the types of thresholds and leaves.
+            // A checkpoint opens with three version numbers of 32 bits, then the types of thresholds and
+            // leaves.
             [major @ 3..=9, 0, 0, 0, _, 0, 0, 0, _, 0, 0, 0, 0..=9, 0..=9, ..]
                 if start == 0 && *major == bytes[0] =>
             {
                 Ok(Self::Treelite)
             }
-            // The version of the format, a varint below 128, is the first field that anybody writes.
+            // Every writer of ONNX puts the version of the format first, a varint below 128.
             [0x08, 1..=127, ..] => Ok(Self::Onnx),
             [b'C', b'B', b'M', b'1', ..] => unknown(
                 "this is CatBoost's binary format, which is not supported",
@@ -105,14 +108,14 @@ impl Format {
                 "load it in the XGBoost that wrote it (3.0 is the last to read it) and save it with Booster.save_model('model.json')",
             ),
             [0x80, 2..=9, ..] => {
-                unknown("this is a pickle, which is a program and is never run", OF_A_PICKLE)
+                unknown("this is a pickle, which is a program and is never run", PICKLE_REMEDY)
             }
             _ => match compression(bytes) {
                 Some(with) => unknown(
                     &format!(
                         "this is compressed with {with}, as joblib writes a pickle, which is a program and is never run"
                     ),
-                    OF_A_PICKLE,
+                    PICKLE_REMEDY,
                 ),
                 None => unknown(
                     "the file is no model of a known format",
@@ -122,7 +125,7 @@ impl Format {
         }
     }
 
-    /// The name in messages and tables.
+    /// Returns the format's name in messages and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fangorn => "fangorn",
@@ -137,19 +140,21 @@ impl Format {
     }
 }
 
-/// What a file is compressed with, where it is.
+/// Returns the name of the file's compression, or `None` if the file is not compressed.
 fn compression(bytes: &[u8]) -> Option<&'static str> {
     COMPRESSED.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, name)| *name)
 }
 
-/// Whether a JSON object is what LightGBM's `dump_model` returns: other objects begin with a name, too.
+/// Whether a JSON object is the result of LightGBM's `dump_model`. A first field `name` is not enough to
+/// tell, since other objects begin with it too.
 fn is_lightgbm_dump(bytes: &[u8]) -> bool {
     keys(bytes).iter().any(|key| ["num_class", "tree_info"].contains(&key.as_str()))
 }
 
 /// Whether this is CoreML's `.mlmodel`, or an `.mlpackage` in a zip.
 fn is_coreml(bytes: &[u8]) -> bool {
-    // After the version comes a description, which begins with its first column. In ONNX it is the producer's name.
+    // In CoreML the field after the version is a description, which begins with its first column. In ONNX
+    // that field is the producer's name.
     if let [0x08, 1..=127, 0x12, rest @ ..] = bytes {
         let length = rest.iter().take_while(|b| **b >= 0x80).count() + 1;
         return rest.get(length) == Some(&0x0a);
@@ -160,10 +165,11 @@ fn is_coreml(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") && [".mlpackage", "com.apple.CoreML"].into_iter().any(holds)
 }
 
-/// Says of JSON that is no model of XGBoost's what it holds.
-pub(super) fn named_by_its_keys(error: ImportError, bytes: &[u8]) -> ImportError {
+/// If the JSON is no XGBoost model, replaces a schema error by one that lists the object's first fields.
+pub(super) fn name_foreign_json(error: ImportError, bytes: &[u8]) -> ImportError {
     let keys = keys(bytes);
-    // What is damaged is not told by its first fields, and a model that lacks a part is still one.
+    // A damaged file keeps its own error, since its first fields do not tell what it is. So does an XGBoost
+    // model that lacks a part.
     let of_xgboost = keys.iter().all(|key| key == "version") || keys.iter().any(|key| key == "learner");
     if of_xgboost || error.kind() != ErrorKind::Schema {
         return error;
@@ -176,7 +182,7 @@ pub(super) fn named_by_its_keys(error: ImportError, bytes: &[u8]) -> ImportError
     )
 }
 
-/// The first fields of a JSON object, as they are written.
+/// Returns the names of the first fields of a JSON object, with escapes left as they are.
 fn keys(json: &[u8]) -> Vec<String> {
     const MOST: usize = 32;
     let (mut keys, mut depth, mut at) = (Vec::new(), 0usize, 0);
@@ -203,8 +209,8 @@ fn keys(json: &[u8]) -> Vec<String> {
     keys
 }
 
-/// XGBoost's binary format before JSON: `binf`, or 136 bytes of numbers, and then the names of objective and booster, each
-/// after its length in 64 bits.
+/// Whether the file is in XGBoost's binary format from before JSON. Such a file opens with `binf`, or with
+/// 136 bytes of numbers and then the names of objective and booster, each after its length in 64 bits.
 fn is_old_xgboost(bytes: &[u8]) -> bool {
     let name = |at: usize| -> Option<(&[u8], usize)> {
         let length = u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
@@ -216,7 +222,8 @@ fn is_old_xgboost(bytes: &[u8]) -> bool {
         || booster().is_some_and(|(name, _)| [&b"gbtree"[..], b"dart", b"gblinear"].contains(&name))
 }
 
-/// The name of an object's first field, which has nothing escaped in the formats that are told by it.
+/// Returns the name of an object's first field, or nothing if there is none. The names that tell a format
+/// contain no escapes.
 fn first_key(fields: &[u8]) -> &[u8] {
     let start = fields.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(fields.len());
     let Some((b'"', key)) = fields[start..].split_first() else { return &[] };

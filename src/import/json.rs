@@ -1,7 +1,8 @@
-//! JSON as XGBoost writes it, as a `serde` deserialiser.
+//! A `serde` deserialiser for JSON as XGBoost writes it.
 //!
-//! It differs from a general JSON reader in three points: `NaN`, `Infinity` and `-Infinity` are numbers, a number is
-//! rounded once to the type that is asked for (an `f32` never goes through `f64`), and a number may stand in a string.
+//! It differs from a general JSON reader in three points. `NaN`, `Infinity` and `-Infinity` are numbers. A
+//! number is rounded once, to the type that is asked for, so an `f32` never goes through `f64`. A number may
+//! stand in a string.
 
 use std::borrow::Cow;
 
@@ -10,20 +11,20 @@ use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, Visitor};
 use super::Place;
 use super::decode::{DecodeError, MAX_NESTING, Scalar};
 
-/// Where a value begins that may nest as deep as it likes: it is passed over without recursion, and what wants it
-/// walks it with a [`Reader`] of its own.
+/// The place of a value that may nest to any depth. The deserialiser passes over the value without recursion.
+/// Code that needs the value reads it with a [`Reader`] of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NestedValue {
-    /// Its first byte, counted from the start of the document.
+    /// The offset of the value's first byte in the document.
     pub(super) start: usize,
 }
 
-/// The name by which [`NestedValue`] asks a [`Reader`] for itself.
-const DEEP: &str = "fangorn::Deep";
+/// The name by which a [`Reader`] recognises that a [`NestedValue`] is wanted.
+const NESTED_VALUE: &str = "fangorn::Deep";
 
 impl<'de> Deserialize<'de> for NestedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(DEEP, NestedValueVisitor)
+        deserializer.deserialize_newtype_struct(NESTED_VALUE, NestedValueVisitor)
     }
 }
 
@@ -41,7 +42,7 @@ impl Visitor<'_> for NestedValueVisitor {
     }
 }
 
-/// Reads values off a JSON text.
+/// Reads values from a JSON text.
 pub(super) struct Reader<'de> {
     bytes: &'de [u8],
     at: usize,
@@ -49,7 +50,7 @@ pub(super) struct Reader<'de> {
     longest_string: usize,
 }
 
-/// Line and column of a byte of the text.
+/// Returns the line and column of a byte of the text.
 pub(super) fn place(bytes: &[u8], offset: usize) -> Place {
     let before = &bytes[..offset.min(bytes.len())];
     let line_start = before.iter().rposition(|b| *b == b'\n').map_or(0, |newline| newline + 1);
@@ -62,24 +63,24 @@ impl<'de> Reader<'de> {
         Self { bytes, at: 0, nesting: 0, longest_string }
     }
 
-    /// A reader of the value that begins at byte `at`.
+    /// Returns a reader of the value that begins at byte `at`.
     pub(super) fn at(bytes: &'de [u8], at: usize, longest_string: usize) -> Self {
         Self { bytes, at, nesting: 0, longest_string }
     }
 
-    /// The byte where the next value, name or bracket begins.
+    /// Skips white space and returns the offset of the byte where the next value, name or bracket begins.
     pub(super) fn offset(&mut self) -> usize {
         self.peek();
         self.at
     }
 
-    /// Steps into an array or an object, whose bracket is next.
+    /// Enters an array or an object: passes its opening bracket, which must be next.
     pub(super) fn open(&mut self, bracket: u8) -> Result<(), DecodeError> {
         self.expect(bracket, if bracket == b'{' { "an object" } else { "an array" })
     }
 
-    /// Moves to the next item of an array or an object, where `first` says whether none has been read; `false` is the
-    /// closing bracket, which is passed.
+    /// Moves to the next item of an array or an object. `first` tells that no item has been read yet. Returns
+    /// `false` after the last item, and passes the closing bracket.
     pub(super) fn next_item(&mut self, close: u8, first: &mut bool) -> Result<bool, DecodeError> {
         match self.peek() {
             Some(byte) if byte == close => {
@@ -93,14 +94,14 @@ impl<'de> Reader<'de> {
         Ok(true)
     }
 
-    /// The name of an object's item, and the colon after it.
+    /// Reads the name of an object's item, and passes the colon after it.
     pub(super) fn name(&mut self) -> Result<Cow<'de, str>, DecodeError> {
         let name = self.string()?;
         self.expect(b':', "`:`")?;
         Ok(name)
     }
 
-    /// Passes over a value however deep it nests: the brackets still open stand on a stack of ours.
+    /// Passes over a value of any depth. Open brackets are kept in a vector, so there is no recursion.
     pub(super) fn skip(&mut self) -> Result<(), DecodeError> {
         let mut open: Vec<u8> = Vec::new();
         loop {
@@ -129,7 +130,7 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// Checks that nothing but white space follows.
+    /// Checks that only white space follows.
     pub(super) fn finish(mut self) -> Result<(), DecodeError> {
         match self.peek() {
             None => Ok(()),
@@ -141,7 +142,7 @@ impl<'de> Reader<'de> {
         DecodeError::syntax(self.at, message)
     }
 
-    /// The next byte that is no white space, left where it is.
+    /// Skips white space and returns the next byte without passing it.
     fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.bytes.get(self.at) {
             self.at += 1;
@@ -182,20 +183,23 @@ impl<'de> Reader<'de> {
         }
     }
 
-    /// A number's text, which Rust's parsers read as JSON means it.
+    /// Reads a number and returns its text, which Rust's parsers read as JSON means it.
     fn number(&mut self) -> Result<&'de str, DecodeError> {
         let start = self.at;
         if self.bytes.get(self.at) == Some(&b'-') {
             self.at += 1;
         }
         match self.bytes.get(self.at) {
+            Some(b'0') if self.bytes.get(self.at + 1).is_some_and(u8::is_ascii_digit) => {
+                return Err(self.error("a number begins with a 0 too many"));
+            }
             Some(b'0'..=b'9') => self.digits_and_fraction()?,
             Some(b'I') => self.word("Infinity")?,
             Some(b'N') if self.at == start => self.word("NaN")?,
             Some(_) => return Err(self.error("expected a value")),
             None => return Err(self.error("the text ends inside a number")),
         }
-        // Only ASCII was passed over.
+        // The code above passes over ASCII only, so the bytes are UTF-8.
         Ok(std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or("NaN"))
     }
 
@@ -225,7 +229,7 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// Passes over a string and gives its raw text, escapes not yet undone.
+    /// Passes over a string. Returns its raw text, and whether the text contains escapes.
     fn raw_string(&mut self) -> Result<(&'de [u8], bool), DecodeError> {
         self.expect(b'"', "a string")?;
         let start = self.at;
@@ -295,14 +299,14 @@ impl<'de> Reader<'de> {
     }
 }
 
-/// Undoes the escapes of a string.
+/// Replaces the escapes in a string by their characters. Returns `None` for an unknown escape.
 fn unescape(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
         let escape = *rest.as_bytes().get(at + 1)?;
-        // An escape is ASCII, so what follows it begins at a character.
+        // A known escape is ASCII, so a character begins after it.
         let mut after = rest.get(at + 2..)?;
         out.push(match escape {
             b'"' | b'\\' | b'/' => char::from(escape),
@@ -320,7 +324,8 @@ fn unescape(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The character of a `\u` escape, whose digits are next in `text`; a pair of surrogates is one character.
+/// Reads the digits of a `\u` escape from `text` and returns its character. A pair of surrogates is one
+/// character.
 fn unicode(text: &mut &str) -> Option<char> {
     let unit = hex(text)?;
     if !(0xD800..0xDC00).contains(&unit) {
@@ -370,7 +375,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        if name != DEEP {
+        if name != NESTED_VALUE {
             return self.deserialize_any(visitor);
         }
         let start = self.offset();
@@ -378,7 +383,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         visitor.visit_u64(start as u64)
     }
 
-    // Passes over a value: numbers are checked, not computed, and strings not decoded.
+    // Passes over a value. Checks numbers without computing them, and does not decode strings.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.peek_value()? {
             b'{' | b'[' => return self.container(visitor),
@@ -401,8 +406,8 @@ struct Items<'r, 'de> {
 }
 
 impl<'de> Items<'_, 'de> {
-    /// Moves to the next item; `false` at the closing bracket, which is left in place.
-    fn advance(&mut self, close: u8) -> Result<bool, DecodeError> {
+    /// Moves to the next item. Returns `false` at the closing bracket, and does not pass it.
+    fn has_next(&mut self, close: u8) -> Result<bool, DecodeError> {
         match self.reader.peek() {
             Some(byte) if byte == close => return Ok(false),
             Some(_) if self.first => {}
@@ -420,7 +425,7 @@ impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, DecodeError> {
-        if self.advance(b']')? { seed.deserialize(&mut *self.reader).map(Some) } else { Ok(None) }
+        if self.has_next(b']')? { seed.deserialize(&mut *self.reader).map(Some) } else { Ok(None) }
     }
 }
 
@@ -428,7 +433,7 @@ impl<'de> de::MapAccess<'de> for Items<'_, 'de> {
     type Error = DecodeError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
-        if !self.advance(b'}')? {
+        if !self.has_next(b'}')? {
             return Ok(None);
         }
         match self.reader.peek() {
@@ -460,7 +465,8 @@ mod tests {
 
     #[test]
     fn a_number_is_rounded_once() {
-        // Just below the middle of two f32: by way of f64 it would be the middle, and round to the even one above.
+        // This number is just below the midpoint of two adjacent f32. Rounded to f64 first, it would become
+        // the midpoint, and then the even f32 above.
         let text = "1.00000017881393432617187499";
         assert_eq!(read::<f32>(text).ok(), Some(f32::from_bits(0x3f80_0001)));
         assert_eq!(text.parse::<f64>().map(|wide| wide as f32), Ok(f32::from_bits(0x3f80_0002)));
@@ -478,7 +484,7 @@ mod tests {
         assert!(values[0].is_nan());
         assert_eq!(values[1..], [f32::INFINITY, f32::NEG_INFINITY, 0.5, f32::NEG_INFINITY]);
         assert_eq!(read::<Vec<i32>>("[\"-7\", true, false, 12]").ok(), Some(vec![-7, 1, 0, 12]));
-        for text in ["-NaN", "+1", "nan", "inf", "1.", ".5", "0x1", "1e", "--1", "Infinit"] {
+        for text in ["-NaN", "+1", "nan", "inf", "1.", ".5", "0x1", "1e", "--1", "01", "-00.5", "Infinit"] {
             assert!(read::<f32>(text).is_err(), "{text}");
         }
         assert!(read::<i32>("1.5").is_err());

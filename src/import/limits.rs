@@ -1,27 +1,28 @@
-//! How much a model file may ask for.
+//! Bounds on what a model file may ask for.
 
 /// Bounds on what a model file may ask for.
 ///
-/// The defaults are far above any model that is used, and low enough that a hostile file can't exhaust a machine.
+/// The defaults are far above any model in use, and low enough that a hostile file can't exhaust a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub file_bytes: u64,
-    /// Trees of the forest.
+    /// Number of trees of the forest.
     pub trees: usize,
-    /// Nodes of all trees together.
+    /// Number of nodes of all trees together.
     pub nodes: usize,
     /// Depth of the deepest leaf of any tree.
     pub depth: u32,
-    /// Columns of a row.
+    /// Number of columns of a row.
     pub features: usize,
-    /// Outputs of the forest.
+    /// Number of outputs of the forest.
     pub outputs: usize,
-    /// 32-bit words of all category sets together.
+    /// Number of 32-bit words of all category sets together.
     pub category_words: usize,
-    /// Bytes of memory for the forest's nodes, leaf values, category sets and the numbers of what precedes it together.
+    /// Memory for nodes, leaf values, category sets and the constants of steps before the trees together, in
+    /// bytes.
     pub memory_bytes: u64,
-    /// Bytes of one string: a name of a feature, a category, an objective.
+    /// Length of one string, in bytes: the name of a feature, a category or an objective.
     pub string_bytes: usize,
 }
 

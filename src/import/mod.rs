@@ -1,24 +1,24 @@
-//! Model files to [`Forest`]s.
+//! Reads model files into [`Forest`]s.
 //!
-//! This room knows file formats, their versions and their quirks, and nothing of schedules or backends. What comes
-//! in is bytes that nobody vouches for; what goes out is a [`Forest`] that verifies, or an [`ImportError`] of one
-//! line that names the place, the cause and the remedy. Nothing in here panics, recurses on the file's say-so or
-//! allocates what the file merely claims: [`Limits`] bound it all.
+//! This folder knows file formats, their versions and their quirks, and nothing of schedules or backends. It
+//! takes bytes that nobody vouches for. It returns a [`Forest`] that verifies, or an [`ImportError`] of one
+//! line that names the place, the cause and the remedy. Nothing here panics, recurses as deep as a file asks,
+//! or allocates what a file merely claims: [`Limits`] bound it all.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `format` | which format it is, told by the content |
+//! | `format` | tells the format of a file by its content |
 //! | `json`, `ubjson` | two encodings of one data model, as `serde` deserialisers |
-//! | `decode` | what both share, and how a failure finds its place |
-//! | `xgboost` | XGBoost's model, in either encoding |
-//! | `lightgbm` | LightGBM's text |
+//! | `decode` | decodes either encoding, and finds the place of a failure |
+//! | `xgboost` | XGBoost's models, in either encoding |
+//! | `lightgbm` | LightGBM's text format |
 //! | `catboost` | CatBoost's JSON |
 //! | `onnx` | tree ensembles of ONNX-ML |
-//! | `treelite` | treelite's checkpoint |
-//! | `sklearn` | what our exporter writes of scikit-learn's estimators |
-//! | `fangorn` | our own file, read and written |
-//! | `budget` | what the limits leave, and the forest's last check |
-//! | `limits`, `error` | how much a file may ask for, and how a refusal reads |
+//! | `treelite` | treelite's checkpoints |
+//! | `sklearn` | files that our exporter writes for scikit-learn's estimators |
+//! | `fangorn` | Fangorn's own file, read and written |
+//! | `budget` | counts what a file asks for, and verifies the finished forest |
+//! | `limits`, `error` | how much a file may ask for, and the error of an import |
 
 mod budget;
 mod catboost;
@@ -45,34 +45,36 @@ pub use limits::Limits;
 
 use crate::{Error, Forest};
 
-/// How a model file is read.
+/// Options for reading a model file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// How much the file may ask for.
     pub limits: Limits,
-    /// The boosting rounds to keep, as XGBoost's `iteration_range`: an end of 0 means the last round. `None` keeps
-    /// every round, whatever early stopping wrote into the file.
+    /// The boosting rounds to keep, as in XGBoost's `iteration_range`: an end of 0 means the last round.
+    /// `None` keeps every round, even if early stopping wrote a best round into the file.
     pub iteration_range: Option<Range<u32>>,
-    /// Whether each row is made with [`Feature::codes`](crate::forest::Feature::codes), so that categories may be texts. A
-    /// model is refused otherwise where no number in a row could be what its splits ask for.
+    /// Whether the caller makes each row with [`Feature::codes`](crate::forest::Feature::codes), so that
+    /// categories may be texts. If it is false, a model whose splits ask for texts is refused, since no
+    /// number in a row could match them.
     pub raw_categories: bool,
 }
 
-/// What to do about a model whose categories are texts.
+/// The remedy for a model whose categories are texts.
 const RAW_CATEGORIES: &str = "predict rows that are CSV; in Rust set `LoadOptions::raw_categories`, and make rows with \
     `Feature::codes`";
 
 /// Reads a model file.
 ///
-/// The format is told by the file's content; its name plays no part.
+/// Tells the format by the file's content. The file's name plays no part.
 ///
 /// # Errors
-/// [`Error::Io`] when the file can't be read, [`Error::Import`] (naming the file) for all that [`parse`] refuses.
+/// [`Error::Io`] if the file can't be read. [`Error::Import`], which names the file, for everything that
+/// [`parse`] refuses.
 pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
     load_with(path, options, |bytes| parse(bytes, options))
 }
 
-/// Reads a file's bytes, as many as the limit allows, and hands them on.
+/// Reads a file's bytes, as many as the limit allows, and passes them to `parse`.
 fn load_with<T>(
     path: &Path,
     options: &LoadOptions,
@@ -82,7 +84,7 @@ fn load_with<T>(
     let limit = options.limits.file_bytes;
     let mut file = std::fs::File::open(path).map_err(io)?;
     let mut bytes = Vec::new();
-    // The file's stated length is a hint: a pipe states none, and a file may grow while it is read.
+    // The length in the file's metadata is a hint: a pipe has none, and a file may grow while it is read.
     let stated = file.metadata().map_err(io)?.len();
     if stated <= limit {
         let room = bytes.try_reserve_exact(usize::try_from(stated).unwrap_or(usize::MAX));
@@ -97,30 +99,30 @@ fn load_with<T>(
 /// Reads a model from the bytes of its file.
 ///
 /// # Errors
-/// An [`ImportError`] when the bytes are no model of a known format, are damaged, ask for more than the
-/// [`Limits`] allow, or hold something that is not supported; it names the place and the remedy.
+/// An [`ImportError`], which names the place and the remedy, if the bytes are no model of a known format, are
+/// damaged, ask for more than the [`Limits`] allow, or use something that is not supported.
 pub fn parse(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     let size = bytes.len() as u64;
     if size > options.limits.file_bytes {
         return Err(file_too_large(size, options.limits.file_bytes));
     }
-    let bytes = format::text(bytes);
-    parse_as(Format::of(bytes)?, bytes, options)
+    parse_as(Format::of(format::text(bytes))?, bytes, options)
 }
 
-/// The same for bytes that are of this format, whatever they begin with.
+/// Like [`parse`], but takes the bytes for this format, whatever they begin with.
 ///
 /// # Errors
-/// As [`parse`].
+/// An [`ImportError`] for everything that [`parse`] refuses in a file of this format.
 pub fn parse_as(format: Format, bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     let size = bytes.len() as u64;
     if size > options.limits.file_bytes {
         return Err(file_too_large(size, options.limits.file_bytes));
     }
+    let bytes = format::text(bytes);
     match format {
         Format::Fangorn => fangorn::Contents::from_bytes(bytes, options).map(|contents| contents.forest),
         Format::XgboostJson => xgboost::forest(bytes, decode::Encoding::Json, options)
-            .map_err(|error| format::named_by_its_keys(error, bytes)),
+            .map_err(|error| format::name_foreign_json(error, bytes)),
         Format::XgboostUbjson => xgboost::forest(bytes, decode::Encoding::Ubjson, options),
         Format::LightGbm => lightgbm::forest(bytes, options),
         Format::CatBoost => catboost::forest(bytes, options),

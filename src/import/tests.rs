@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::{LoadOptions, load, parse};
 use crate::forest::{EarlyStop, Forest, reference};
 
-/// The folders of XGBoost models with expected results, in the crate's own zoo and in a larger one beside the crate.
+/// Returns the folders of XGBoost models with expected results, from the crate's zoo and a larger zoo beside
+/// the crate.
 fn zoo() -> Vec<PathBuf> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let zoos = [crate_folder.join("tests/zoo"), crate_folder.join("../shared/zoo")];
@@ -29,7 +30,8 @@ fn array<T: npyz::Deserialize>(folder: &Path, name: &str) -> Option<Vec<T>> {
     Some(npyz::NpyFile::new(&bytes[..]).expect("npy").into_vec().expect("npy values"))
 }
 
-/// Compares leaves exactly, margins within the sum's error bound and values loosely, row by row.
+/// Compares a forest with its producer's results, row by row: leaf ids exactly, margins within the sum's
+/// error bound, and values loosely.
 fn check(forest: &Forest, folder: &Path) {
     let place = |r: usize| format!("{}, row {r}", folder.display());
     let rows: Vec<f32> = array(folder, "rows.npy").expect("rows");
@@ -66,7 +68,7 @@ fn models_of_the_zoo_give_their_producers_leaves_and_margins() {
     }
 }
 
-/// The forest of a file with that booster, in which `TREE` stands for a stump.
+/// Reads a file with this booster, in which `TREE` stands for a stump.
 fn stump(gradient_booster: &str, version: &str) -> Forest {
     let tree = r#"{"tree_param": {"num_nodes": "3"}, "left_children": [1, -1, -1], "right_children": [2, -1, -1],
         "parents": [2147483647, 0, 0], "split_indices": [0, 0, 0], "split_conditions": [0.5, 0.3, -2.5E-1],

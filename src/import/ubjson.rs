@@ -1,7 +1,8 @@
-//! UBJSON (draft 12) as XGBoost writes it, as a `serde` deserialiser.
+//! A `serde` deserialiser for UBJSON (draft 12) as XGBoost writes it.
 //!
-//! Every value opens with a marker byte and numbers are big-endian. Arrays and objects may state their count (`#`)
-//! and their items' type (`$`) up front; a count is checked against the bytes that are left before it is believed.
+//! Every value opens with a marker byte, and numbers are big-endian. An array or an object may state its
+//! count (`#`) and its items' type (`$`) up front. The reader checks a count against the bytes that are left
+//! before it trusts it.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, Visitor};
 
 use super::decode::{DecodeError, MAX_NESTING, Scalar};
 
-/// Reads values off UBJSON bytes.
+/// Reads values from UBJSON bytes.
 pub(super) struct Reader<'de> {
     bytes: &'de [u8],
     at: usize,
@@ -34,7 +35,7 @@ impl<'de> Reader<'de> {
         Ok(Value { reader: self, marker })
     }
 
-    /// Checks that nothing but no-ops follows.
+    /// Checks that only no-ops follow.
     pub(super) fn finish(mut self) -> Result<(), DecodeError> {
         match self.peek() {
             None => Ok(()),
@@ -50,7 +51,7 @@ impl<'de> Reader<'de> {
         self.error("the file ends too soon")
     }
 
-    /// The next byte that is no no-op, left where it is.
+    /// Skips no-ops and returns the next byte without passing it.
     fn peek(&mut self) -> Option<u8> {
         while self.bytes.get(self.at) == Some(&b'N') {
             self.at += 1;
@@ -77,7 +78,7 @@ impl<'de> Reader<'de> {
         Ok(*bytes)
     }
 
-    /// An integer of the type that `marker` names.
+    /// Reads an integer of the type that `marker` names.
     fn integer(&mut self, marker: u8) -> Result<i64, DecodeError> {
         Ok(match marker {
             b'i' => i8::from_be_bytes(self.array()?).into(),
@@ -97,7 +98,7 @@ impl<'de> Reader<'de> {
         )
     }
 
-    /// A count of items, each of which takes `width` bytes at least.
+    /// Reads a count of items, and checks that the file has at least `width` bytes left for each item.
     fn count(&mut self, width: usize) -> Result<usize, DecodeError> {
         let start = self.at;
         let marker = self.marker()?;
@@ -137,7 +138,7 @@ impl<'de> Reader<'de> {
         })
     }
 
-    /// What an array or object says of its items before the first one.
+    /// Reads what an array or object states about its items before the first one: their type and their count.
     fn header(&mut self, close: u8) -> Result<Items<'_, 'de>, DecodeError> {
         let mut marker = None;
         if self.peek() == Some(b'$') {
@@ -150,7 +151,8 @@ impl<'de> Reader<'de> {
         }
         if self.peek() == Some(b'#') {
             self.at += 1;
-            // An item of stated type is a number or a length; any other has a marker at least.
+            // An item of a stated type takes a number's bytes, or a string's length. Any other item takes a
+            // marker at least.
             let left = self.count(marker.and_then(width).unwrap_or(1))?;
             return Ok(Items { reader: self, marker, left: Some(left), close });
         }
@@ -174,7 +176,8 @@ impl<'de> Reader<'de> {
     }
 }
 
-/// Bytes that an item of stated type takes at least. Types that take none could claim any number of items.
+/// Returns the least number of bytes that an item of a stated type takes. Returns `None` for a type that
+/// can't be stated. Items that take no bytes are among these, because a file could claim any number of them.
 fn width(marker: u8) -> Option<usize> {
     match marker {
         b'i' | b'U' | b'C' => Some(1),
@@ -189,7 +192,8 @@ macro_rules! integers {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
             match self.marker {
-                // The types of a tree's arrays come first: almost every value of a file is in one.
+                // The types of a tree's arrays come first, since almost every value of a file is in such an
+                // array.
                 b'l' => visitor.visit_i32(i32::from_be_bytes(self.reader.array()?)),
                 b'U' => visitor.visit_u8(u8::from_be_bytes(self.reader.array()?)),
                 b'{' | b'[' => self.reader.container(self.marker, visitor),
@@ -223,7 +227,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         if self.marker == b'Z' { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    // Passes over a value; an array of numbers in one step.
+    // Passes over a value. Passes over an array of numbers in one step.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let reader = self.reader;
         match self.marker {
@@ -233,7 +237,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
                 if let (Some(marker), Some(left)) =
                     (items.marker.filter(|marker| *marker != b'S'), items.left)
                 {
-                    // The header has checked that so many bytes are left.
+                    // `header` has checked that the file has this many bytes left.
                     reader.take(left * width(marker).unwrap_or(1))?;
                     return visitor.visit_unit();
                 }
@@ -259,22 +263,22 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
 /// The items of an array or an object.
 struct Items<'r, 'de> {
     reader: &'r mut Reader<'de>,
-    /// The items' type, where it is stated once for all.
+    /// The marker of the items' type, if the container states one type for all items.
     marker: Option<u8>,
-    /// Items left, where their count is stated; otherwise `close` ends them.
+    /// The number of items left, if the container states a count. Otherwise `close` ends the items.
     left: Option<usize>,
     close: u8,
 }
 
 impl<'de> Items<'_, 'de> {
     #[inline]
-    fn advance(&mut self) -> Result<bool, DecodeError> {
+    fn has_next(&mut self) -> Result<bool, DecodeError> {
         match &mut self.left {
             Some(0) => return Ok(false),
             Some(left) => *left -= 1,
             None if self.reader.peek() == Some(self.close) => {
                 self.reader.at += 1;
-                // A second call must not read past the end.
+                // The next call must not read past the closing bracket.
                 self.left = Some(0);
                 return Ok(false);
             }
@@ -299,7 +303,7 @@ impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, DecodeError> {
-        if self.advance()? { self.item(seed).map(Some) } else { Ok(None) }
+        if self.has_next()? { self.item(seed).map(Some) } else { Ok(None) }
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -311,10 +315,10 @@ impl<'de> de::MapAccess<'de> for Items<'_, 'de> {
     type Error = DecodeError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
-        if !self.advance()? {
+        if !self.has_next()? {
             return Ok(None);
         }
-        // A name is a string without its marker.
+        // A name in an object is a string without a marker.
         seed.deserialize(Value { reader: self.reader, marker: b'S' }).map(Some)
     }
 

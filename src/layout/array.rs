@@ -1,22 +1,24 @@
-//! `layout(array)`: every tree a full binary tree in level order (Treebeard; SilvanForge, section 6).
+//! `layout(array)`: stores every tree as a full binary tree in level order (Treebeard; SilvanForge, section
+//! 6).
 
 use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, depths};
 use crate::forest::{Forest, Node};
 
-/// Level order: the children of node `i` of a tree are its nodes `2i + 1` and `2i + 2`.
+/// Level order: the children of a tree's node `i` are the tree's nodes `2i + 1` and `2i + 2`.
 pub struct Array;
 
-/// A full tree may hold this many times the nodes that are there, …
+/// Full trees may have at most this many times the nodes of the forest. Full trees of at most
+/// [`ALWAYS_ALLOWED`] nodes in all are exempt.
 const MOST_GROWTH: u64 = 64;
-/// … unless the whole stays below this many nodes anyway.
+/// Full trees may have this many nodes in all, however few nodes the forest has.
 const ALWAYS_ALLOWED: u64 = 1 << 16;
 
-/// Nodes of a full tree.
+/// Returns the number of nodes of a full tree of depth `depth`.
 pub(super) fn full(depth: &u32) -> u64 {
     if *depth < 32 { (2 << depth) - 1 } else { u32::MAX.into() }
 }
 
-/// Whether full trees of so many nodes in all are within reason.
+/// Refuses full trees that would store far more nodes, `total` in all, than the forest has.
 pub(super) fn allowed(layout: LayoutKind, forest: &Forest, total: u64) -> Result<(), LayoutError> {
     let present: u64 = forest.trees.iter().map(|t| t.nodes.len() as u64).sum();
     if total > ALWAYS_ALLOWED.max(present.saturating_mul(MOST_GROWTH)) || total >= 1 << 31 {
@@ -26,7 +28,8 @@ pub(super) fn allowed(layout: LayoutKind, forest: &Forest, total: u64) -> Result
     Ok(())
 }
 
-/// Lays a tree out in level order, its `i`th node at `place(i)`, leaves above `least` pushed down to it.
+/// Lays a tree out in level order, its `i`th node at `place(i)`. It pushes leaves above depth `least` down to
+/// `least`.
 pub(super) fn fill(
     forest: &Forest,
     tree: u32,

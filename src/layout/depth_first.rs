@@ -1,17 +1,17 @@
-//! `layout(depth_first)`: only the nodes there are, each followed by its left child, so that a node names the right one
-//! (nvForest's depth-first layout).
+//! `layout(depth_first)`: stores only the forest's nodes. Each split is followed by its left child and names
+//! the address of its right child (nvForest's depth-first layout).
 
 use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, addressable, depths};
 use crate::forest::{Forest, Node, passes::padding};
 
-/// Preorder: half of all steps go to the node beside.
+/// Preorder: half of all steps go to the adjacent node.
 pub struct DepthFirst;
 
-/// What is still to be laid out.
+/// A node that is still to be laid out.
 enum PendingNode {
-    /// A node at this depth.
+    /// A node and its depth.
     Node(u32, u32),
-    /// The right child of the node at this address, at this depth.
+    /// The right child of the split at an address, and its depth: address, node, depth.
     Right(usize, u32, u32),
 }
 
@@ -31,7 +31,7 @@ impl Layout for DepthFirst {
     fn sizes(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Sizes, LayoutError> {
         let nodes = |(t, least): (&u32, &u32)| {
             let tree = &forest.trees[*t as usize];
-            // A leaf that is pushed down leaves a node at each step, and no sibling.
+            // A leaf that is pushed down adds one node for each level, and no sibling.
             tree.nodes.len() as u64 + if *least == 0 { 0 } else { padding(tree, *least) / 2 }
         };
         let nodes = order.iter().zip(least_depth).map(nodes).collect();

@@ -1,8 +1,9 @@
-//! How nodes lie in memory, as plug-ins behind one trait.
+//! How nodes lie in memory, with one implementation of a trait for each layout.
 //!
-//! A [`Layout`] gives every node an address and says by a [`Children`] rule how a walk gets from a node's address to
-//! its children's. That is all that targets know of it: they encode the [`Packed`] nodes in address order in words
-//! of their own and step by the rule, so a layout that fits the rules needs no line in a target.
+//! A [`Layout`] gives every node an address, and its [`Children`] rule says how a walk gets from a node's
+//! address to the addresses of the node's children. Targets know nothing else of a layout. They encode the
+//! [`Packed`] nodes in address order in words of their own and step by the rule, so a layout that fits the
+//! rules needs no line in a target.
 
 mod array;
 mod depth_first;
@@ -21,94 +22,95 @@ pub use tiled::{TiledArray, TiledSparse};
 
 use crate::forest::{CategoryRule, CategorySet, Forest, Predicate, Side, ZERO_ZONE, tiling::Tiling};
 
-/// A forest that a layout can't hold, and the remedy.
+/// The error of a forest that a layout can't hold, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("layout({layout}): {remedy}")]
 pub struct LayoutError {
-    /// The layout.
+    /// The layout that can't hold the forest.
     pub layout: LayoutKind,
     /// What is wrong and what to do.
     pub remedy: String,
 }
 
-/// A node at an address.
+/// The node at an address of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PackedNode {
-    /// No walk comes here.
+    /// No node. No walk reaches this address.
     Empty,
     /// A split.
     Split {
-        /// Column.
+        /// Column of the row that the split reads.
         feature: u32,
-        /// What is asked.
+        /// The question that the split asks of the value.
         predicate: Predicate,
-        /// Where a missing value goes.
+        /// The side of a missing value.
         missing: Side,
-        /// The address of the child that the rule has a node name ([`Children::named`]); otherwise 0.
+        /// The address of the child that a node has to name under the rule ([`Children::named`]), otherwise
+        /// 0.
         link: u32,
     },
-    /// Splits that are decided at once.
+    /// A tile: splits that one step decides together.
     Tile {
-        /// Where in [`Packed::inside`] they begin.
+        /// Start of the tile's splits in [`Packed::inside`].
         first: u32,
-        /// How they hang together, and with that how many they are.
+        /// How the tile's splits are connected, which implies their number.
         shape: Shape,
-        /// The address of its leftmost child, where the rule has a tile name it; otherwise 0.
+        /// The address of the tile's leftmost child if a tile has to name it under the rule, otherwise 0.
         link: u32,
     },
-    /// Padding above a leaf that was pushed down: every row goes left.
+    /// Padding above a leaf that was pushed down. Every row goes left.
     Through {
-        /// The left child's address, where the rule has a node name a child; otherwise 0.
+        /// The address of the left child if a node has to name a child under the rule, otherwise 0.
         link: u32,
     },
-    /// A leaf. Where the rule has nodes name a child a step from it stays.
+    /// A leaf. Under a rule by which nodes name a child, a step from a leaf stays at the leaf.
     Leaf {
-        /// Its slot; copies of a leaf share it.
+        /// The leaf's slot. Copies of a leaf share the slot.
         slot: u32,
     },
 }
 
-/// A forest in memory.
+/// A forest as a layout stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Packed {
-    /// The layout.
+    /// The layout that stores the forest.
     pub kind: LayoutKind,
-    /// How walks step.
+    /// The rule by which walks step to a child.
     pub children: Children,
-    /// Nodes by address.
+    /// The nodes, by address.
     pub nodes: Vec<PackedNode>,
-    /// The splits of tiles, tile after tile, each in level order.
+    /// The splits of all tiles, tile after tile. The splits of a tile are in level order.
     pub inside: Vec<PackedNode>,
     /// Address of each tree's root, by position.
     pub roots: Vec<u32>,
-    /// The rule's constant of each tree, by position ([`Children::Affine`], wrapping).
+    /// Constant of the rule for each tree, by position ([`Children::Affine`]). Additions of it wrap.
     pub constants: Vec<u32>,
-    /// Depth of each tree as laid out, by position.
+    /// Depth of each tree as stored, padding included, by position.
     pub depths: Vec<u32>,
 }
 
-/// How large trees are when they are laid out, by position.
+/// The sizes of trees as a layout stores them, by position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Depth of each.
+    /// Depth of each tree, padding included.
     pub depths: Vec<u32>,
-    /// Places for nodes that each takes.
+    /// Number of addresses that each tree takes.
     pub nodes: Vec<u64>,
 }
 
 impl Sizes {
-    /// Places in all.
+    /// Returns the number of addresses that all trees take.
     pub fn total(&self) -> u64 {
         self.nodes.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 }
 
-/// The depth of each tree with its leaves no higher than asked for.
+/// Returns the depth of each tree after its leaves are pushed down to `least_depth`, by position.
 fn depths(forest: &Forest, order: &[u32], least_depth: &[u32]) -> Vec<u32> {
     order.iter().zip(least_depth).map(|(t, least)| forest.trees[*t as usize].depth().max(*least)).collect()
 }
 
-/// Refuses more nodes than addresses reach.
+/// Refuses more nodes than addresses can reach.
 fn addressable(layout: LayoutKind, sizes: &Sizes) -> Result<(), LayoutError> {
     let total = sizes.total();
     if total < 1 << 31 {
@@ -121,52 +123,54 @@ fn addressable(layout: LayoutKind, sizes: &Sizes) -> Result<(), LayoutError> {
 
 /// A way to lay nodes in memory.
 pub trait Layout {
-    /// Its name.
+    /// Returns the layout's name.
     fn kind(&self) -> LayoutKind;
 
-    /// How walks step through it.
+    /// Returns the rule by which walks step to a child.
     fn children(&self) -> Children;
 
-    /// Whether a walk that steps on from a leaf stays there. Where it does not, `pack` has to push leaves down.
+    /// Returns whether a walk that steps on from a leaf stays at the leaf. If not, a caller has to ask
+    /// [`Layout::pack`] to push leaves down as far as walks step without a leaf test.
     fn leaves_hold(&self) -> bool;
 
-    /// What [`Layout::pack`] would give, without the nodes.
+    /// Returns the sizes of the trees that [`Layout::pack`] would store, without storing them.
     ///
     /// # Errors
-    /// Trees that would take unreasonably more room than their nodes do.
+    /// Refuses trees that would take unreasonably more memory than their nodes need.
     fn sizes(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Sizes, LayoutError>;
 
-    /// Lays out the trees `order[0]`, `order[1]`, … so that no leaf of the tree at position `k` is shallower than
-    /// `least_depth[k]` (unless leaves hold).
+    /// Stores the trees `order[0]`, `order[1]`, … of the forest. It pushes leaves down so that no leaf of the
+    /// tree at position `k` is shallower than `least_depth[k]`.
     ///
     /// # Errors
-    /// What [`Layout::sizes`] refuses.
+    /// Refuses what [`Layout::sizes`] refuses.
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError>;
 }
 
-/// The questions of a forest that take more than a threshold, as words one after the other: what a node
-/// names by its place.
+/// The questions of a forest that need more than a threshold, stored as words one after the other. A node
+/// names a question by its place: the index of its first word.
 ///
-/// A category set is its number of words, with [`question`] bits that say how a value is read, and then the words. Any
-/// other is a word of [`question`] bits and the threshold, as `encode` makes it.
+/// A category set is one word, with the number of its words and the [`question`] bits that say how a value is
+/// read, followed by the words of the set. Any other question is a word of [`question`] bits followed by the
+/// threshold, encoded by `encode`.
 #[derive(Clone, Debug, Default)]
 pub struct Questions {
-    /// The words.
+    /// The words of all questions.
     pub words: Vec<u32>,
     places: Vec<u32>,
-    others: std::collections::HashMap<(u32, u64), u32>,
+    threshold_questions: std::collections::HashMap<(u32, u64), u32>,
 }
 
-// Kernels can't see the HIR, so they have the constant again.
+// Kernels can't see the HIR, so the crate `fangorn_ir` repeats the constant.
 const _: () = assert!(question::ZERO_ZONE.to_bits() == ZERO_ZONE.to_bits());
 
 impl Questions {
-    /// The forest's category sets.
+    /// Returns the questions of the forest's category sets.
     pub fn new(forest: &Forest) -> Self {
         Self::of_sets(&forest.sets)
     }
 
-    /// These category sets.
+    /// Returns the questions of the category sets `sets`.
     pub fn of_sets(sets: &[CategorySet]) -> Self {
         let mut questions = Self::default();
         for set in sets {
@@ -182,8 +186,8 @@ impl Questions {
         questions
     }
 
-    /// The place of what a predicate asks, and whether what it names goes right; `None` where a threshold says it
-    /// all.
+    /// Returns the place of a predicate's question, and the side of the values that satisfy it. Adds the
+    /// question if it is new. Returns `None` if a threshold says it all.
     pub fn place<const N: usize>(
         &mut self,
         predicate: Predicate,
@@ -201,7 +205,7 @@ impl Questions {
 
     fn other<const N: usize>(&mut self, kind: u32, value: f64, encode: impl Fn(f64) -> [u32; N]) -> u32 {
         let words = &mut self.words;
-        *self.others.entry((kind, value.to_bits())).or_insert_with(|| {
+        *self.threshold_questions.entry((kind, value.to_bits())).or_insert_with(|| {
             words.push(kind);
             words.extend(encode(value));
             (words.len() - N - 1) as u32
@@ -209,7 +213,7 @@ impl Questions {
     }
 }
 
-/// The layout of that name.
+/// Returns the layout of the name `kind`.
 pub fn layout(kind: LayoutKind) -> Box<dyn Layout> {
     match kind {
         LayoutKind::Array => Box::new(Array),
@@ -219,10 +223,11 @@ pub fn layout(kind: LayoutKind) -> Box<dyn Layout> {
     }
 }
 
-/// The layout of that name for tiles of so many nodes, each tree's by its number in the forest.
+/// Returns the layout of the name `kind` for tiles of at most `nodes` nodes. `tilings` holds the tiling of
+/// each tree, by the tree's number in the forest.
 ///
 /// # Errors
-/// A layout that has no tiles.
+/// Refuses a layout that has no tiles.
 pub fn tiled(kind: LayoutKind, nodes: u32, tilings: Vec<Tiling>) -> Result<Box<dyn Layout>, LayoutError> {
     match kind {
         LayoutKind::Array => Ok(Box::new(TiledArray { nodes, tilings })),
@@ -235,7 +240,8 @@ pub fn tiled(kind: LayoutKind, nodes: u32, tilings: Vec<Tiling>) -> Result<Box<d
 }
 
 impl Packed {
-    /// From a left child to its right sibling, where that is the same for every node; otherwise 1.
+    /// Returns the distance from a left child to its right sibling if it is the same for every node,
+    /// otherwise 1.
     pub fn stride(&self) -> u32 {
         match self.children {
             Children::Affine { stride } => stride,
@@ -245,14 +251,14 @@ impl Packed {
         }
     }
 
-    /// The address of the child number `k`, from the left, of the tile or the padding at `address` in the tree at
-    /// `position`.
+    /// Returns the address of child number `k`, counted from the left, of the tile or the padding at
+    /// `address` in the tree at `position`.
     pub fn child(&self, position: usize, address: u32, k: u32) -> u32 {
         match (self.nodes[address as usize], self.children) {
             (PackedNode::Tile { link, .. } | PackedNode::Through { link }, Children::TilesLinked { .. }) => {
                 link + k
             }
-            // A leaf has none.
+            // A leaf has no children, so a step stays at the leaf.
             (_, Children::TilesLinked { .. }) => address,
             (_, Children::TilesComputed { nodes }) => {
                 address.wrapping_mul(nodes + 1).wrapping_add(self.constants[position]).wrapping_add(k)
@@ -261,7 +267,7 @@ impl Packed {
         }
     }
 
-    /// The address after a step from `address` in the tree at `position`.
+    /// Returns the address that a step from `address` to `side` reaches in the tree at `position`.
     pub fn step(&self, position: usize, address: u32, side: Side) -> u32 {
         let right = u32::from(side == Side::Right);
         match (self.nodes[address as usize], self.children) {
@@ -282,24 +288,24 @@ impl Packed {
         }
     }
 
-    /// The position of the tree whose node lies at an address of a layout without tiles.
+    /// Returns the position of the tree whose node lies at `address`, in a layout without tiles.
     pub fn position(&self, address: u32) -> u32 {
         let trees = self.roots.len() as u32;
         match self.children {
             Children::Interleaved => address % trees.max(1),
-            // Tree by tree, each from its root on.
+            // Trees lie one after the other, each from its root on.
             _ => self.roots.partition_point(|root| *root <= address) as u32 - 1,
         }
     }
 
-    /// The slot at each address; addresses that are no leaves have slot 0.
+    /// Returns the leaf slot at each address. An address that holds no leaf gets slot 0.
     pub fn slots(&self) -> Vec<u32> {
         let slot = |n: &PackedNode| if let PackedNode::Leaf { slot } = n { *slot } else { 0 };
         self.nodes.iter().map(slot).collect()
     }
 
-    /// Checks that from every root each path stays in range and ends in a leaf within the tree's depth: what
-    /// targets rest on when they leave out their own checks.
+    /// Checks that every path from a root stays in range and ends in a leaf within the tree's depth. Targets
+    /// leave out their own checks of addresses because of it.
     pub fn verify(&self) -> Result<(), String> {
         let is_leaf = |n: &PackedNode| matches!(n, PackedNode::Leaf { .. });
         if matches!(self.children, Children::TilesLinked { .. }) && !self.nodes.is_sorted_by_key(is_leaf) {

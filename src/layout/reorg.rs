@@ -1,6 +1,6 @@
-//! `layout(reorg)`: full binary trees, interleaved: all roots, then all their left children, then the right ones, and so on
-//! (RAPIDS FIL; SilvanForge, section 6). Units that walk neighbouring trees read neighbouring words, at the top at
-//! least.
+//! `layout(reorg)`: stores full binary trees, interleaved: all roots, then all left children of roots, then
+//! all right children, and so on (RAPIDS FIL; SilvanForge, section 6). Units that walk neighbouring trees
+//! read neighbouring words, at least near the roots.
 
 use super::{
     Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes,
@@ -9,7 +9,8 @@ use super::{
 };
 use crate::forest::Forest;
 
-/// Node `i` of the tree at position `t` of `n` lies at `i x n + t`; its children are nodes `2i + 1` and `2i + 2`.
+/// Node `i` of the tree at position `t` of `n` trees lies at address `i x n + t`. Its children are the tree's
+/// nodes `2i + 1` and `2i + 2`.
 pub struct Reorg;
 
 impl Layout for Reorg {
@@ -27,7 +28,7 @@ impl Layout for Reorg {
 
     fn sizes(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Sizes, LayoutError> {
         let depths = depths(forest, order, least_depth);
-        // Every tree has as many places as the deepest.
+        // Every tree takes as many addresses as the deepest tree.
         let sizes = Sizes { nodes: vec![depths.iter().max().map_or(0, full); order.len()], depths };
         allowed(LayoutKind::Reorg, forest, sizes.total())?;
         Ok(sizes)

@@ -1,16 +1,17 @@
-//! Shapes of tiles: how the splits of a tile hang together, and which child the outcome of all of them leads to
-//! (Treebeard, section 5.1).
+//! Shapes of tiles: how the splits of a tile are connected, and which child the outcomes of all splits lead
+//! to (Treebeard, section 5.1).
 
 use crate::forest::{Node, Tree, tiling::MOST_TILE};
 
-/// The shape of a tile of up to eight splits, as a number: two bits for each in level order, whether its left and whether
-/// its right child is in the tile. A binary tree of *k* nodes has *k - 1* such bits set, and no two shapes of the same
-/// number of nodes have the same.
+/// The shape of a tile of up to eight splits, as a number. Each split in level order has two bits: whether
+/// its left child is in the tile, and whether its right child is in the tile. A binary tree of *k* nodes has
+/// *k - 1* such bits set, and two different shapes of the same number of nodes have different numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape(u16);
 
 impl Shape {
-    /// The shape of these splits of a tree, connected and in level order, eight at most.
+    /// Returns the shape of the splits `splits` of a tree. They are connected, in level order, and at most
+    /// eight.
     pub fn of(tree: &Tree, splits: &[u32]) -> Self {
         let bits = splits.iter().take(MOST_TILE as usize).enumerate().map(|(i, n)| {
             let inside = |child: u32| u16::from(splits.contains(&child));
@@ -22,9 +23,11 @@ impl Shape {
         Self(bits.fold(0, |all, bits| all | bits))
     }
 
-    /// Every shape of so many splits, 1 to 8: as many as Catalan's number says (Treebeard, equation 1).
+    /// Returns every shape of `nodes` splits, 1 to 8. Catalan's number says how many they are (Treebeard,
+    /// equation 1).
     pub fn all(nodes: u32) -> Vec<Self> {
-        // Level by level: of the splits there are so far the next gets none, one or both of its children.
+        // Shapes grow in level order: the next split without a decision gets none, one or both of its
+        // children.
         let mut open = vec![(0u16, 0u32, 1u32)];
         let mut found = Vec::new();
         while let Some((bits, at, count)) = open.pop() {
@@ -43,24 +46,26 @@ impl Shape {
         found
     }
 
-    /// Its number: 16 bits.
+    /// Returns the shape's number of 16 bits.
     pub fn number(self) -> u16 {
         self.0
     }
 
-    /// Splits of the tile; its children are one more.
+    /// Returns the number of the tile's splits. The tile has one child more.
     pub fn nodes(self) -> u32 {
         self.0.count_ones() + 1
     }
 
-    /// The split in the tile that one comes to from split `at`, going right or not; `None` where that is outside.
+    /// Returns the split of the tile that follows split `at` on the right or on the left, or `None` if that
+    /// child is outside the tile.
     fn next(self, at: u32, right: bool) -> Option<u32> {
         let bit = 2 * at + u32::from(right);
         let before = self.0 & ((1u16 << bit) - 1);
         (self.0 >> bit & 1 == 1).then(|| before.count_ones() + 1)
     }
 
-    /// The exits from left to right: the split that each leaves from, and whether by its right side.
+    /// Returns the exits of the tile from left to right: the split that an exit leaves, and whether by its
+    /// right side.
     fn exits(self) -> Vec<(u32, bool)> {
         let mut exits = Vec::new();
         let mut open = vec![(0u32, true), (0, false)];
@@ -73,9 +78,9 @@ impl Shape {
         exits
     }
 
-    /// The number of the child, from the left, for each outcome of the splits: bit *i* of the index is set where a row goes
-    /// right at split *i*. It has `2^width` places, `width` at least [`Shape::nodes`] and at most 8; bits past the tile's
-    /// splits change nothing.
+    /// Returns for each outcome of the splits the number of the child, counted from the left. Bit *i* of the
+    /// index is set if the row goes right at split *i*. The table has `2^width` entries. `width` is at least
+    /// [`Shape::nodes`] and at most 8, and bits past the tile's splits change nothing.
     ///
     /// ```
     /// use fangorn::plan::Shape;

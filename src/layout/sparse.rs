@@ -1,10 +1,10 @@
-//! `layout(sparse)`: only the nodes there are; siblings side by side, so that a node names one child (Treebeard;
-//! SilvanForge, section 6).
+//! `layout(sparse)`: stores only the forest's nodes. Siblings lie side by side, so a split names the address
+//! of one child (Treebeard; SilvanForge, section 6).
 
 use super::{Children, Layout, LayoutError, LayoutKind, Packed, PackedNode, Sizes, addressable, depths};
 use crate::forest::{Forest, Node, passes::padding};
 
-/// Breadth first: the nodes of a level follow each other, so the top of a tree, which every walk reads, is dense.
+/// Breadth first: the nodes of a level are adjacent, so the top of a tree, which every walk reads, is dense.
 pub struct Sparse;
 
 impl Layout for Sparse {

@@ -1,7 +1,8 @@
-//! Trees of tiles in memory (Treebeard, section 5.2): `layout(array)` and `layout(sparse)` where a schedule has
-//! `tileNodes`.
+//! Layouts for trees of tiles (Treebeard, section 5.2): `layout(array)` and `layout(sparse)` of a schedule
+//! with `tileNodes`.
 //!
-//! Both push leaves down by padding that leads to one child, so a step past a leaf is no step: leaves don't hold.
+//! Both push leaves down by padding that has one child. A walk that steps on from a leaf does not stay there,
+//! so [`Layout::leaves_hold`] is false.
 
 use std::collections::VecDeque;
 
@@ -10,36 +11,38 @@ use super::{
 };
 use crate::forest::{Forest, Node, Tree, tiling::Tiling};
 
-/// Every tree a full tree of tiles in level order, each tile with one child more than tiles have nodes.
+/// Stores every tree as a full tree of tiles in level order. Each tile has one child more than a tile has
+/// nodes.
 pub struct TiledArray {
-    /// Nodes of a tile, at most.
+    /// The greatest number of nodes of a tile.
     pub nodes: u32,
-    /// Of each tree, by its number in the forest.
+    /// The tiling of each tree, by the tree's number in the forest.
     pub tilings: Vec<Tiling>,
 }
 
-/// Only the tiles there are, the children of one side by side, and the leaves of all trees behind all tiles.
+/// Stores only the tiles of the trees. The children of a tile lie side by side, and the leaves of all trees
+/// lie behind all tiles.
 ///
-/// A tile's children are all leaves or all tiles. Where they are of both kinds, each leaf is kept in a tile that leads to
-/// it alone, an extra hop.
+/// The children of a tile are either all leaves or all tiles. Where a tile has children of both kinds,
+/// padding that leads only to that leaf stands in for each leaf, which costs an extra hop.
 pub struct TiledSparse {
-    /// Nodes of a tile, at most.
+    /// The greatest number of nodes of a tile.
     pub nodes: u32,
-    /// Of each tree, by its number in the forest.
+    /// The tiling of each tree, by the tree's number in the forest.
     pub tilings: Vec<Tiling>,
 }
 
-/// The depth of each tree in tiles, with its leaves no higher than asked for.
+/// Returns the depth of each tree in tiles after its leaves are pushed down to `least_depth`, by position.
 fn depths(forest: &Forest, tilings: &[Tiling], order: &[u32], least_depth: &[u32]) -> Vec<u32> {
     let deepest = |t: u32| {
         let depths = tilings[t as usize].leaf_depths(&forest.trees[t as usize]);
         depths.map(|(depth, _)| depth).max().unwrap_or(0)
     };
-    // A hop leads no deeper than the tile beside it does.
+    // A hop above a leaf does not deepen the tree, because a tile beside it leads at least as deep.
     order.iter().zip(least_depth).map(|(t, least)| deepest(*t).max(*least)).collect()
 }
 
-/// The splits of a tile, put behind those of the tiles before it.
+/// Appends the splits of a tile to `into`, and returns the start of the splits and the tile's shape.
 fn inside(tree: &Tree, splits: &[u32], into: &mut Vec<PackedNode>) -> (u32, Shape) {
     let first = into.len() as u32;
     into.extend(splits.iter().filter_map(|n| match tree.nodes[*n as usize] {
@@ -51,34 +54,34 @@ fn inside(tree: &Tree, splits: &[u32], into: &mut Vec<PackedNode>) -> (u32, Shap
     (first, Shape::of(tree, splits))
 }
 
-/// What stands at an address.
+/// What a layout of tiles stores at an address.
 #[derive(Clone, Copy)]
 enum TileEntry {
     Tile(u32),
-    /// Padding above the leaf with this slot.
-    Above(u32),
+    /// Padding above the leaf with a slot.
+    Padding(u32),
     Leaf(u32),
 }
 
 impl TileEntry {
-    /// What a walk comes to by a node, its leaves no higher than `least`.
+    /// Returns the entry for `node` at depth `depth` in tiles. A leaf above depth `least` becomes padding.
     fn at(tree: &Tree, tiling: &Tiling, node: u32, depth: u32, least: u32) -> Self {
         match tree.nodes[node as usize] {
             Node::Split { .. } => Self::Tile(tiling.tile_of(node)),
-            Node::Leaf { slot } if depth < least => Self::Above(slot),
+            Node::Leaf { slot } if depth < least => Self::Padding(slot),
             Node::Leaf { slot } => Self::Leaf(slot),
         }
     }
 
-    /// What it leads to, from left to right, `depth` steps from the root.
+    /// Returns the children of the entry, from left to right. `depth` is the children's depth in tiles.
     fn below(self, tree: &Tree, tiling: &Tiling, depth: u32, least: u32) -> Vec<Self> {
         match self {
             Self::Tile(tile) => {
                 let exits = tiling.exits(tree, tile).into_iter();
                 exits.map(|node| Self::at(tree, tiling, node, depth, least)).collect()
             }
-            Self::Above(slot) if depth < least => vec![Self::Above(slot)],
-            Self::Above(slot) => vec![Self::Leaf(slot)],
+            Self::Padding(slot) if depth < least => vec![Self::Padding(slot)],
+            Self::Padding(slot) => vec![Self::Leaf(slot)],
             Self::Leaf(_) => Vec::new(),
         }
     }
@@ -88,7 +91,8 @@ impl TileEntry {
     }
 }
 
-/// Places of a full tree of so many levels of tiles below the root's, each with so many children.
+/// Returns the number of addresses of a full tree of tiles with `depth` levels below the root, each tile with
+/// `children` children.
 fn full(depth: u32, children: u32) -> u64 {
     let (mut level, mut all) = (1u64, 1u64);
     for _ in 0..depth {
@@ -144,7 +148,7 @@ impl Layout for TiledArray {
                         let (first, shape) = inside(tree, tiling.nodes(tile), &mut packed.inside);
                         PackedNode::Tile { first, shape, link: 0 }
                     }
-                    TileEntry::Above(_) => PackedNode::Through { link: 0 },
+                    TileEntry::Padding(_) => PackedNode::Through { link: 0 },
                     TileEntry::Leaf(slot) => PackedNode::Leaf { slot },
                 };
                 let below = item.below(tree, tiling, depth + 1, least);
@@ -156,7 +160,8 @@ impl Layout for TiledArray {
     }
 }
 
-/// The tiles and the leaves of a tree of the sparse layout: each tile with what it leads to, in the order of their places.
+/// Hands each tile and each padding of a tree in the sparse layout to `tile`, with its children, in the order
+/// of their addresses. A tree that is one leaf hands over that leaf.
 fn each_tile(tree: &Tree, tiling: &Tiling, least: u32, mut tile: impl FnMut(TileEntry, &[TileEntry])) {
     let mut level = VecDeque::from([(TileEntry::at(tree, tiling, 0, 0, least), 0u32)]);
     while let Some((item, depth)) = level.pop_front() {
@@ -164,7 +169,7 @@ fn each_tile(tree: &Tree, tiling: &Tiling, least: u32, mut tile: impl FnMut(Tile
         if !below.iter().all(|item| item.is_leaf()) {
             for item in &mut below {
                 if let TileEntry::Leaf(slot) = *item {
-                    *item = TileEntry::Above(slot);
+                    *item = TileEntry::Padding(slot);
                 }
             }
             level.extend(below.iter().map(|item| (*item, depth + 1)));
@@ -203,7 +208,8 @@ impl Layout for TiledSparse {
     fn pack(&self, forest: &Forest, order: &[u32], least_depth: &[u32]) -> Result<Packed, LayoutError> {
         let sizes = self.sizes(forest, order, least_depth)?;
         let (mut tiles, mut leaves, mut splits) = (Vec::new(), Vec::new(), Vec::new());
-        // Whether each link, and each root, is a leaf's; the leaves lie behind the tiles, whose number is known last.
+        // Whether the link of each tile leads to a leaf. Leaves lie behind all tiles, so their addresses are
+        // known only at the end.
         let mut to_leaf = Vec::new();
         let mut roots = Vec::with_capacity(order.len());
         for (t, least) in order.iter().zip(least_depth) {
@@ -231,16 +237,16 @@ impl Layout for TiledSparse {
                         let (first, shape) = inside(tree, tiling.nodes(tile), &mut splits);
                         PackedNode::Tile { first, shape, link }
                     }
-                    TileEntry::Above(_) | TileEntry::Leaf(_) => PackedNode::Through { link },
+                    TileEntry::Padding(_) | TileEntry::Leaf(_) => PackedNode::Through { link },
                 });
             });
         }
-        let behind = tiles.len() as u32;
+        let first_leaf_address = tiles.len() as u32;
         for (node, to_leaf) in tiles.iter_mut().zip(to_leaf) {
             if let PackedNode::Tile { link, .. } | PackedNode::Through { link } = node
                 && to_leaf
             {
-                *link += behind;
+                *link += first_leaf_address;
             }
         }
         Ok(Packed {
@@ -248,7 +254,10 @@ impl Layout for TiledSparse {
             children: self.children(),
             nodes: [tiles, leaves].concat(),
             inside: splits,
-            roots: roots.into_iter().map(|(at, leaf)| if leaf { at + behind } else { at }).collect(),
+            roots: roots
+                .into_iter()
+                .map(|(at, leaf)| if leaf { at + first_leaf_address } else { at })
+                .collect(),
             constants: vec![0; order.len()],
             depths: sizes.depths,
         })

@@ -1,15 +1,16 @@
-//! From a schedule's loops to statements.
+//! Turns the loops of a schedule into the statements of a loop nest.
 
 use super::{BufferId, Dim, Loop, LoopNest, Mode, Op, Target, Walk};
 use crate::schedule::{GpuDim, Mapping, Marks, Nest, NestLoop, Schedule};
 
 impl LoopNest {
-    /// The statements of a nest on a target. A walk stands in each innermost loop; its reduce is atomic in meaning
-    /// until [`LoopNest::legalise`].
+    /// Returns the statements of `nest` on `target`. Each innermost loop holds a walk, whose reduce means an
+    /// atomic addition until [`LoopNest::legalise`].
     ///
-    /// On the CPU `grid.*` loops are parallel and `block.*` loops serial; on a GPU `parallel` loops are serial.
+    /// On the CPU, `grid.*` loops are parallel and `block.*` loops serial. On a GPU, `parallel` loops are
+    /// serial.
     ///
-    /// Trees are walked by tiles of `tile` nodes.
+    /// Each step of a walk decides a tile of `tile` nodes.
     pub fn build(nest: &Nest, target: Target, tile: u32) -> Self {
         let body = nest.body.iter().map(|l| build_loop(l, target)).collect();
         Self { target, tile, legal: false, partials: Vec::new(), body }
@@ -29,7 +30,7 @@ fn build_loop(l: &NestLoop, target: Target) -> Op {
         evaluate,
         mut reduce,
     } = l.marks.clone();
-    // A CPU has no memory that some threads share and others don't.
+    // A CPU has no memory that only some of its threads share.
     reduce.shared &= target == Target::Cube;
     let into = BufferId::Result;
     let walk =

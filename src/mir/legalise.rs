@@ -1,15 +1,17 @@
-//! Reductions made legal by privatisation (the reduction draft, section 4).
+//! Makes reductions legal by privatisation (the reduction draft, section 4).
 
 use super::{BufferId, Case, Cases, Dim, Loop, LoopNest, Mode, Op, Partial, Private, Reduce, Walk};
 use crate::schedule::{IndexVar, ReduceMarks};
 
 impl LoopNest {
-    /// Gives each chain of conflicting loops private partial sums and inserts the stages that add them up: in place
-    /// at the end of each inner conflicting loop, into the result at the end of the outermost.
+    /// Gives each chain of conflicting loops private partial sums, and inserts the stages that add the
+    /// partial sums up. The stage of an inner conflicting loop follows that loop and works in place. The
+    /// stage of the outermost one adds into the result.
     ///
-    /// Loops marked for atomic additions have no private sums where they are the innermost of their chain: what is
-    /// reduced there is added atomically. Where they are the outermost, the last stage inside them is. In between they
-    /// are treated like the others.
+    /// Loops that are marked for atomic additions get no private sums in two places. As the innermost loops
+    /// of their chain, they have their walks add atomically to the buffer of the loops outside them, which
+    /// may be the result. As the outermost loops, they have the last stage inside them add atomically to the
+    /// result. Between other conflicting loops the mark has no effect.
     #[must_use]
     pub fn legalise(&self) -> Self {
         let mut pass = Pass { partials: Vec::new() };
@@ -18,7 +20,7 @@ impl LoopNest {
     }
 }
 
-/// A loop on the way down: what it counts, and whether it conflicts.
+/// A loop that encloses the current statement: its index variable, its marks, and whether it conflicts.
 struct EnclosingLoop {
     var: IndexVar,
     mode: Mode,
@@ -69,9 +71,9 @@ impl Pass {
         out
     }
 
-    /// The buffer for a reduce in the loops of `path`, and whether the reduce is atomic: the result where none conflicts
-    /// or all conflicts are settled by atomic additions; otherwise one that the chain of conflicting loops owns, shared
-    /// by every reduce with the very same chain.
+    /// Returns the buffer for a reduce inside the loops of `path`, and whether the reduce is atomic. The
+    /// buffer is the result if no loop conflicts, or if atomic additions settle all conflicts. Otherwise it
+    /// is a partial buffer, which all reduces inside the same chain of conflicting loops share.
     fn buffer(&mut self, path: &[EnclosingLoop]) -> (BufferId, bool) {
         let conflicting = path.iter().enumerate().filter(|(_, e)| e.conflicting);
         let private = |(depth, e): (usize, &EnclosingLoop)| Private {
@@ -95,7 +97,8 @@ impl Pass {
         (buffer, atomic)
     }
 
-    /// The stages at the end of the conflicting loop that stood below `path`, for the buffers reduced into inside it.
+    /// Returns the stages that follow the conflicting loop inside `path`, for the partial buffers `buffers`
+    /// into which walks in the loop reduce.
     fn stages(&self, buffers: &[usize], path: &[EnclosingLoop]) -> Vec<Op> {
         let rows: Vec<usize> = (0..path.len()).filter(|d| path[*d].var.dim == Dim::Batch).collect();
         let depth = path.len();
@@ -114,7 +117,7 @@ impl Pass {
     }
 }
 
-/// The buffers of partial sums that walks in these statements reduce into, each once.
+/// Collects the partial buffers into which walks in `ops` reduce, each once.
 fn reduced_into(ops: &[Op], buffers: &mut Vec<usize>) {
     for op in ops {
         match op {

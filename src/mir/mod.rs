@@ -1,9 +1,10 @@
-//! MIR: loops over rows and trees, walks, caches and reductions, with no word on how nodes lie in memory.
+//! MIR: loops over rows and trees, walks, caches and reductions, without any decision on how nodes lie in
+//! memory.
 //!
-//! [`LoopNest::build`] turns a schedule's loops into statements, with a `reduce` that means an atomic addition
-//! whatever runs in parallel. [`LoopNest::legalise`] makes that true with plain additions: each *conflicting* loop,
-//! a parallel loop over trees round a reduce, gets private partial sums, which are added up stage by stage at the
-//! loop's end (SilvanForge, section 5; the reduction draft, section 4).
+//! [`LoopNest::build`] turns a schedule's loops into statements. Its `reduce` means an atomic addition,
+//! whatever runs in parallel. [`LoopNest::legalise`] replaces it by plain additions: a *conflicting* loop, a
+//! parallel loop over trees around a reduce, gets private partial sums, and stages at the end of the loop add
+//! them up (SilvanForge, section 5; the reduction draft, section 4).
 
 mod build;
 mod legalise;
@@ -17,73 +18,77 @@ pub use visits::Visit;
 
 use crate::schedule::{Evaluation, GpuDim, IndexVar, ReduceMarks};
 
-/// How a loop's iterations run on the target at hand.
+/// How the iterations of a loop run on the nest's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// One after the other.
     Serial,
     /// At the same time.
     Parallel,
-    /// Over a dimension of a GPU launch.
+    /// On the cubes or the units of a dimension of a GPU launch.
     Gpu(GpuDim),
 }
 
 /// A loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loop {
-    /// Its index variable.
+    /// The loop's index variable.
     pub var: IndexVar,
-    /// How its iterations run.
+    /// How the loop's iterations run.
     pub mode: Mode,
-    /// Whether its iterations are straight-line code.
+    /// Whether the loop's iterations are straight-line code.
     pub unrolled: bool,
-    /// Whether its iterations are to have code of their own: [`LoopNest::specialize`].
+    /// Whether [`LoopNest::specialize`] gives the loop's iterations code of their own.
     pub specialize: bool,
-    /// What becomes of its private sums.
+    /// How the private sums of the loop are kept and added up.
     pub reduce: ReduceMarks,
-    /// Rows below the running row that an iteration can touch, where that is a constant.
+    /// Number of rows, from the current row on, that one iteration can touch, if it is a constant.
     pub window: Option<u32>,
-    /// What each iteration does.
+    /// The statements of each iteration.
     pub body: Vec<Op>,
 }
 
-/// `walkDecisionTree` on the tree and the row that the enclosing loops have reached, and `reduce` of its leaf.
+/// `walkDecisionTree` on the tree and the row that the enclosing loops have reached, and `reduce` of its leaf
+/// values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
-    /// The innermost loop, if its walks advance together.
+    /// The variable of the innermost loop, if the loop's walks advance together.
     pub lanes: Option<IndexVar>,
-    /// Straight-line steps: none, given, or as many as the trees are deep.
+    /// Number of straight-line steps: `None` for none, `Some(Some(n))` for `n`, `Some(None)` for as many as
+    /// the trees are deep.
     pub unroll: Option<Option<u32>>,
-    /// Steps without a leaf test, above the first leaf.
+    /// The greatest number of first steps without a leaf test. They end above the first leaf of any tree.
     pub peel: Option<u32>,
-    /// Percent of a profile's rows down to whose leaves each step tests for one, in straight-line code.
+    /// A share of a profile's rows in percent. Straight-line steps test for a leaf down to the depth at which
+    /// this share of the rows has reached a leaf.
     pub likely: Option<u32>,
-    /// How leaves are found.
+    /// How a tree finds the leaf of a row.
     pub evaluate: Evaluation,
-    /// Whether `unroll` means a counted loop, each tree's depth read from a table: there were more groups of trees than
-    /// a kernel may have code for.
+    /// Whether `unroll` means a counted loop that reads each tree's depth from a table. It does if the nest
+    /// has more groups of trees than a kernel may have code for.
     pub table: bool,
-    /// Where the leaf is added: a buffer, and for each of its copy dimensions the depth of the loop that owns it.
+    /// The buffer to which the leaf values are added. A partial buffer knows the loops that own its copy
+    /// dimensions.
     pub into: BufferId,
-    /// Whether it is added with an atomic operation.
+    /// Whether the addition is an atomic operation.
     pub atomic: bool,
 }
 
-/// One of several bodies, by the offset of an enclosing loop.
+/// A choice among several bodies, by the offset of an enclosing loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cases {
-    /// That loop's depth.
+    /// Depth of the enclosing loop whose offset decides.
     pub depth: usize,
-    /// The bodies in order, each for offsets below its end; the last also for all others.
+    /// The bodies in order. Each is for offsets below its end, and the last is for all other offsets too.
     pub cases: Vec<Case>,
 }
 
 /// A body of [`Cases`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Case {
-    /// One past the last offset it is for.
+    /// One past the last offset that the body is for.
     pub end: u32,
-    /// What it does.
+    /// The statements of the body.
     pub body: Vec<Op>,
 }
 
@@ -94,18 +99,18 @@ pub enum Op {
     Loop(Loop),
     /// A walk and its reduce.
     Walk(Walk),
-    /// Code of its own for iterations of an enclosing loop that runs in parallel.
+    /// A choice of code for an iteration of an enclosing parallel loop.
     Cases(Cases),
-    /// The rows that the current iteration can touch are kept close.
+    /// A cache of the rows that the current iteration can touch.
     CacheRows,
-    /// The trees that the current iteration can touch are kept close.
+    /// A cache of the trees that the current iteration can touch.
     CacheTrees,
-    /// `reduceDimInplace` or `reduceDimension`.
+    /// A stage of a reduction: `reduceDimInplace` or `reduceDimension`.
     Reduce(Reduce),
 }
 
 impl Op {
-    /// The statements inside: a loop's body, or every case's.
+    /// Returns the statement's bodies: a loop's body, or the body of every case.
     pub fn bodies(&self) -> Vec<&[Self]> {
         match self {
             Self::Loop(l) => vec![&l.body],
@@ -124,66 +129,67 @@ pub enum BufferId {
     Partial(usize),
 }
 
-/// Adds up one dimension of private copies.
+/// A stage that adds up one dimension of private copies of sums.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reduce {
-    /// The partial buffer.
+    /// Index of the partial buffer.
     pub buffer: usize,
-    /// The dimension that is added up.
+    /// The copy dimension that the stage adds up.
     pub dimension: usize,
-    /// Whether the sum goes into the result: it does for the outermost dimension that is not added up by atomic
-    /// operations; for any other it goes into copy 0 of itself.
+    /// Whether the sum goes into the result. It does for the outermost dimension that a stage adds up. For
+    /// any other dimension the sum goes into copy 0 of that dimension.
     pub last: bool,
-    /// Whether it is added to the result with an atomic operation.
+    /// Whether the stage adds to the result with an atomic operation.
     pub atomic: bool,
-    /// Private sums at a time.
+    /// Number of private sums that the stage adds at a time.
     pub vector: Option<u32>,
-    /// Depths of the enclosing loops over rows: only the rows of their current iterations are covered.
+    /// Depths of the enclosing loops over rows. The stage covers only the rows of their current iterations.
     pub rows: Vec<usize>,
 }
 
-/// A conflicting loop: a parallel one over trees round a reduce.
+/// A conflicting loop: a parallel loop over trees around a reduce.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Private {
-    /// Its depth.
+    /// Depth of the loop in the nest.
     pub depth: usize,
-    /// Its variable.
+    /// The loop's index variable.
     pub var: IndexVar,
-    /// How it runs.
+    /// How the loop's iterations run.
     pub mode: Mode,
-    /// What becomes of its private sums.
+    /// How the private sums of the loop are kept and added up.
     pub reduce: ReduceMarks,
 }
 
-/// A buffer of partial sums: one copy dimension for each conflicting loop, outermost first.
+/// A buffer of partial sums. It has one copy dimension for each conflicting loop, outermost first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partial {
-    /// The loops.
+    /// The conflicting loops that own the copy dimensions.
     pub loops: Vec<Private>,
 }
 
 impl Partial {
-    /// Whether the copies belong in shared memory: some loop of the chain says so.
+    /// Returns whether the copies belong in shared memory. They do if any loop of the chain asks for it.
     pub fn shared(&self) -> bool {
         self.loops.iter().any(|l| l.reduce.shared)
     }
 
-    /// The first loop whose copies are added up in a stage; those before it are added up by atomic operations.
+    /// Returns the index of the first loop whose copies a stage adds up. Atomic operations add up the loops
+    /// before it.
     pub fn staged(&self) -> usize {
         self.loops.iter().position(|l| !l.reduce.is_atomic()).unwrap_or(self.loops.len())
     }
 }
 
-/// The program of a schedule.
+/// A schedule's program of loops and statements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LoopNest {
-    /// The target, which says what runs in parallel.
+    /// The target, which decides which loops run in parallel.
     pub target: Target,
-    /// Nodes of the trees' tiles, of which a walk's step decides one; 1 where nodes are walked one by one.
+    /// Number of nodes of a tile, all decided by one step of a walk. It is 1 where walks decide single nodes.
     pub tile: u32,
-    /// Whether reduces are plain additions already.
+    /// Whether reduces are plain additions already, as [`LoopNest::legalise`] makes them.
     pub legal: bool,
-    /// Buffers of partial sums.
+    /// The partial buffers of the nest.
     pub partials: Vec<Partial>,
     /// The statements.
     pub body: Vec<Op>,

@@ -1,41 +1,45 @@
-//! Code of its own for iterations that visit other trees: `specialize`.
+//! `specialize`: gives iterations of a loop that visit different trees code of their own.
 //!
-//! A serial loop becomes several, one after the other, each over the iterations whose code is the same; a parallel or
-//! mapped one, whose iterations can't be told apart outside, gets [`Cases`] inside. Where that would be more code than a
-//! target may have, the loop stays as it is and its walks read each tree's depth from a table.
+//! A serial loop becomes several loops, one after the other, each over iterations that have the same code.
+//! The iterations of a parallel or mapped loop can't be told apart outside the loop, so its body becomes
+//! [`Cases`]. If the nest would then have more code than a target may have, the loop stays as it is and its
+//! walks read each tree's depth from a table.
 
 use super::{Case, Cases, Dim, Extents, Loop, LoopNest, Mode, Op, Walk, visits};
 use crate::schedule::{Bound, Size};
 
-/// A marked loop that stays as it is.
+/// A loop that is marked `specialize` and stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unspecialized {
-    /// Its name.
+    /// The loop's name.
     pub name: String,
-    /// Why.
+    /// Why the loop stays as it is.
     pub why: SharedCodeReason,
 }
 
-/// Why its iterations share their code.
+/// Why the iterations of a marked loop share their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SharedCodeReason {
-    /// There would be too many walks: one reads each tree's depth from the table of trees.
+    /// The nest would have too many walks. One walk reads each tree's depth from the table of trees instead.
     Table,
     /// The loop goes over rows.
     Rows,
-    /// Which trees its iterations visit depends on the batch.
+    /// The batch decides which trees the loop's iterations visit.
     Batch,
 }
 
-/// The way to a statement: its place in each body from the outside in, with the case where the statement is
-/// [`Cases`].
+/// The path to a statement: from the outside in, the statement's index in each body, and the index of the
+/// case where that statement is [`Cases`].
 type Path = Vec<(usize, usize)>;
 
 impl LoopNest {
-    /// Gives the iterations of loops that are marked code of their own, as far as `differ` tells their walks apart: it
-    /// is handed each walk inside, and the positions of the trees that it visits in an iteration. At most `most` walks
-    /// stand in the result; loops that would need more are handed to the table. Beside the result come the loops that stay
-    /// as they are, but for those whose iterations are all alike.
+    /// Gives the iterations of marked loops code of their own, as far as `differ` tells their walks apart.
+    /// `differ` gets each walk in the loop, with the positions of the trees that the walk visits in an
+    /// iteration. The result holds at most `most` walks; a loop that would need more reads depths from the
+    /// table.
+    ///
+    /// Also returns the marked loops that stay as they are, except for those whose iterations all have the
+    /// same code.
     #[must_use]
     pub fn specialize<K: PartialEq>(
         &self,
@@ -64,7 +68,8 @@ impl LoopNest {
                 continue;
             }
             let Some(step) = step else { continue };
-            // More than there may be need not be told apart, which takes room for each in each iteration.
+            // More walks than `most` can't be specialized, so the search for groups, which takes memory for
+            // each walk in each iteration, is skipped.
             let groups = if inside > most { None } else { Some(nest.groups(&path, at, &differ)) };
             if groups.as_ref().is_some_and(|g| g.len() < 2) {
                 continue;
@@ -104,24 +109,25 @@ impl LoopNest {
         (nest, left)
     }
 
-    /// Neighbouring iterations of the loop at `path`, one over trees that don't depend on the batch, whose walks are the
-    /// same, as ranges.
+    /// Returns the ranges of neighbouring iterations whose walks have the same code. The loop at `path` goes
+    /// over trees, and which trees does not depend on the batch.
     fn groups<K: PartialEq>(
         &self,
         path: &Path,
         at: Extents,
         differ: &impl Fn(&Walk, &[u32]) -> K,
     ) -> Vec<(u32, u32)> {
-        let mut alone = alone(&self.body, path);
-        serial(&mut alone);
+        let mut isolated = isolated(&self.body, path);
+        serial(&mut isolated);
         let at_first: Path = path.iter().map(|(_, case)| (0, *case)).collect();
-        let l = loop_at(&mut alone, &at_first);
-        // The only one that is parallel, so that its iteration is each visit's worker.
+        let l = loop_at(&mut isolated, &at_first);
+        // The loop at `path` is the only parallel loop, so the worker of each visit is the iteration of this
+        // loop.
         l.mode = Mode::Parallel;
         let mut walks = Vec::new();
         walks_of(&l.body, &mut walks);
         let mut iterations: Vec<Vec<Vec<u32>>> = Vec::new();
-        visits::tree_visits(&alone, at, |worker, walk, tree| {
+        visits::tree_visits(&isolated, at, |worker, walk, tree| {
             let Some((_, k)) = worker.first() else { return };
             let k = *k as usize;
             if iterations.len() <= k {
@@ -144,19 +150,20 @@ impl LoopNest {
     }
 }
 
-/// The statement at `path` and the loops and cases round it, without what stands beside them.
-fn alone(ops: &[Op], path: &[(usize, usize)]) -> Vec<Op> {
+/// Returns the statement at `path` with the loops and cases around it, and without the statements beside
+/// them.
+fn isolated(ops: &[Op], path: &[(usize, usize)]) -> Vec<Op> {
     let ((place, case), rest) = path.split_first().expect("a path has a first place");
     match &ops[*place] {
         op if rest.is_empty() => vec![op.clone()],
         Op::Loop(l) => {
             let Loop { ref var, mode, unrolled, specialize, reduce, window, ref body } = *l;
-            let (var, body) = (var.clone(), alone(body, rest));
+            let (var, body) = (var.clone(), isolated(body, rest));
             vec![Op::Loop(Loop { var, mode, unrolled, specialize, reduce, window, body })]
         }
         Op::Cases(c) => {
             let of = |(i, c): (usize, &Case)| {
-                let body = if i == *case { alone(&c.body, rest) } else { Vec::new() };
+                let body = if i == *case { isolated(&c.body, rest) } else { Vec::new() };
                 Case { end: c.end, body }
             };
             vec![Op::Cases(Cases { depth: c.depth, cases: c.cases.iter().enumerate().map(of).collect() })]
@@ -178,7 +185,7 @@ fn fixed(size: &Size, at: Extents) -> Option<u32> {
     (!size.depends_on_batch()).then(|| size.resolve(at))
 }
 
-/// The first loop that is marked, from the outside.
+/// Returns the path of the first marked loop, outer loops first.
 fn marked(ops: &[Op]) -> Option<Path> {
     ops.iter().enumerate().find_map(|(place, op)| {
         if matches!(op, Op::Loop(l) if l.specialize) {
@@ -214,7 +221,7 @@ fn loop_at<'a>(ops: &'a mut Vec<Op>, path: &[(usize, usize)]) -> &'a mut Loop {
     }
 }
 
-/// Loops round the statement at `path`.
+/// Returns how many loops enclose the statement at `path`.
 fn depth_of(mut ops: &[Op], path: &[(usize, usize)]) -> usize {
     let mut depth = 0;
     for (place, case) in &path[..path.len() - 1] {

@@ -1,4 +1,4 @@
-//! The loop nest's text form, in the words of the papers' listings.
+//! The text form of a loop nest, in the notation of the listings in the papers.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ fn extent(var: &IndexVar) -> String {
     var.extent().to_string()
 }
 
-/// `a + b` of the loops of a dimension, and lanes as a vector.
+/// Returns `a + b` of the loops over `dim`, with the lanes as a vector.
 fn index(path: &[&IndexVar], lanes: Option<&IndexVar>, dim: Dim) -> String {
     let mut names: Vec<String> = path.iter().filter(|v| v.dim == dim).map(|v| v.name.clone()).collect();
     names.extend(lanes.filter(|v| v.dim == dim).map(|v| format!("{}[0:{}]", v.name, extent(v))));
@@ -62,7 +62,8 @@ fn write_ops<'a>(
     write_ops_at(nest, f, ops, path, depth)
 }
 
-/// Statements indented by `depth`, which is more than the loops round them inside a case.
+/// Writes statements with an indentation of `depth` levels. Inside a case, `depth` is greater than the number
+/// of enclosing loops.
 fn write_ops_at<'a>(
     nest: &LoopNest,
     f: &mut fmt::Formatter<'_>,
@@ -179,7 +180,7 @@ fn write_op<'a>(
     }
 }
 
-/// Rows of one iteration of all the enclosing row loops: the finest step among them.
+/// Returns the number of rows in one iteration of all enclosing row loops: the finest step among these loops.
 fn span(path: &[&IndexVar], rows: &[usize]) -> String {
     let steps = || rows.iter().map(|d| &path[*d].step);
     let finest = steps().filter(|s| s.constant().is_some()).min_by_key(|s| s.constant());

@@ -1,4 +1,4 @@
-//! The order a loop nest prescribes, spelled out: what a traced run is held against.
+//! Lists the visits that a loop nest prescribes, in order. Tests compare traced runs with the list.
 
 use super::{Dim, Extents, LoopNest, Mode, Op};
 use crate::schedule::{Bound, GpuDim, IndexVar};
@@ -6,19 +6,21 @@ use crate::schedule::{Bound, GpuDim, IndexVar};
 /// A walk of one tree for one row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Visit {
-    /// Who: the index of each parallel or mapped loop on the way, outermost first, with its dimension.
+    /// The worker that walks: the index of each parallel or mapped loop on the way, outermost first, with the
+    /// loop's mode.
     pub worker: Vec<(Mode, u32)>,
-    /// Which walk statement, counted through the nest.
+    /// Number of the walk statement, in the order of the nest's statements.
     pub walk: usize,
-    /// The row.
+    /// Index of the row.
     pub row: u32,
     /// The tree's position in the schedule's tree order.
     pub tree: u32,
 }
 
 impl LoopNest {
-    /// Every visit, in an order in which each worker's visits keep theirs. `size` gives the units or cubes of a
-    /// launch dimension, over which longer loops wrap; `u32::MAX` for dimensions that never wrap.
+    /// Returns every visit, in an order that keeps the order of each worker's visits. `size` returns the
+    /// number of units or cubes of a launch dimension, over which longer loops wrap. It returns `u32::MAX`
+    /// for a dimension that never wraps.
     pub fn visits(&self, extents: Extents, size: impl Fn(GpuDim) -> u32) -> Vec<Visit> {
         let mut out = Vec::new();
         let mut each = |worker: &[(Mode, u32)], walk, row, tree| {
@@ -28,8 +30,8 @@ impl LoopNest {
         out
     }
 
-    /// The positions of the trees that each walk statement visits, by the statement's number; `None` where they
-    /// depend on the batch.
+    /// Returns the positions of the trees that each walk statement visits, by the statement's number. They
+    /// are `None` if they depend on the batch.
     pub fn trees_of_walks(&self, trees: u32, threads: u32) -> Vec<Option<Vec<u32>>> {
         let count = walks(&self.body);
         if trees_depend_on_batch(&self.body) {
@@ -44,8 +46,8 @@ impl LoopNest {
         of
     }
 
-    /// Whether each row's walks come one after the other, by position; `false` where that depends on the batch, or where
-    /// loops over rows stand side by side.
+    /// Returns whether each row's walks come one after the other, in ascending order of positions. It is
+    /// `false` if that depends on the batch, or if loops over rows stand side by side.
     pub fn keeps_order(&self, trees: u32, threads: u32) -> bool {
         fn conflicts(ops: &[Op]) -> bool {
             let own = |op: &Op| matches!(op, Op::Loop(l) if l.mode != Mode::Serial && l.var.dim == Dim::Tree);
@@ -63,14 +65,14 @@ impl LoopNest {
     }
 }
 
-/// Hands each visit, with every loop over rows at its first, to `each`: the worker, the walk statement, and the tree. The
-/// trees must not depend on the batch.
+/// Hands every visit to `each`, with each loop over rows at its first row: the worker, the walk statement, and
+/// the tree's position. The trees must not depend on the batch.
 pub(super) fn tree_visits(ops: &[Op], extents: Extents, mut each: impl FnMut(&[(Mode, u32)], usize, u32)) {
     let mut each = |worker: &[(Mode, u32)], walk, _, tree| each(worker, walk, tree);
     Enumeration::new(extents, |_| u32::MAX, false, &mut each).ops(ops);
 }
 
-/// Whether the batch says which trees an iteration of some loop visits.
+/// Returns whether the batch decides which trees the iterations of some loop visit.
 pub(super) fn trees_depend_on_batch(ops: &[Op]) -> bool {
     let depends = |v: &IndexVar| {
         let sizes = [&v.start, &v.step].into_iter().chain(v.bounds.iter().map(|b| &b.end));
@@ -87,12 +89,12 @@ pub(super) fn trees_depend_on_batch(ops: &[Op]) -> bool {
 struct Enumeration<'a, F, E> {
     extents: Extents,
     size: F,
-    /// Whether loops over rows run; otherwise each stands at its first row.
+    /// Whether loops over rows run. If not, each stays at its first row.
     rows: bool,
     offsets: Vec<(Dim, u32)>,
     worker: Vec<(Mode, u32)>,
     walk: usize,
-    /// Takes a visit: the worker, the walk, the row and the tree.
+    /// Receives each visit: the worker, the walk statement, the row and the tree's position.
     each: &'a mut E,
 }
 
@@ -115,7 +117,8 @@ where
                     for (k, offset) in offsets.into_iter().enumerate() {
                         self.walk = first_walk;
                         self.offsets.push((l.var.dim, offset));
-                        // Tiles that divide nothing have iterations without a visit, and nests of them exponentially many.
+                        // Tiles that do not divide a range have iterations without a visit, and a nest of
+                        // such tiles has exponentially many.
                         if !self.visits_any(&l.body) {
                             self.offsets.pop();
                             continue;
@@ -164,7 +167,8 @@ where
         }
     }
 
-    /// Whether some walk in these is in range with the offsets so far and the least of the loops further in.
+    /// Returns whether some walk in `ops` is in range, with the current offsets and with the first offset of
+    /// each loop further in.
     fn visits_any(&self, ops: &[Op]) -> bool {
         ops.iter().any(|op| match op {
             Op::Loop(l) => self.end_of(&l.var) > self.start_of(&l.var) && self.visits_any(&l.body),
@@ -178,7 +182,8 @@ where
         u64::from(var.start.resolve(self.extents))
     }
 
-    /// One past the last offset; the most it can be, where loops round it have no offset yet.
+    /// Returns one past the loop's last offset. Where enclosing loops have no offset yet, it returns the
+    /// greatest possible end.
     fn end_of(&self, var: &IndexVar) -> u64 {
         if !self.rows && var.dim == Dim::Batch {
             return u64::MAX;
@@ -188,7 +193,7 @@ where
             let taken: u64 = known.map(|(_, offset)| u64::from(*offset)).sum();
             u64::from(b.end.resolve(self.extents)).saturating_sub(taken)
         };
-        // A tile longer than what it tiles has no further iterations.
+        // A tile that is longer than the range it divides has no further iterations.
         let most = if var.dim == Dim::Batch { self.extents.batch } else { self.extents.trees };
         var.bounds.iter().map(limit).min().unwrap_or(0).min(u64::from(most))
     }
@@ -202,7 +207,7 @@ where
     }
 }
 
-/// Walk statements in these.
+/// Returns the number of walk statements in `ops`.
 pub(super) fn walks(ops: &[Op]) -> usize {
     let count = |op: &Op| match op {
         Op::Loop(l) => walks(&l.body),

@@ -1,8 +1,8 @@
 //! The operator under autodiff.
 //!
-//! Margins are linear in the leaf values, so their gradient is exact: leaf `s` of tree `t` collects the gradient of
-//! output `target(t)` of every row that reached it. A forest is constant between thresholds, so the gradient with
-//! respect to the rows is zero wherever it is defined, and `x` is no parent in the graph.
+//! Margins are linear in the leaf values, so their gradient is exact: leaf `s` of tree `t` collects the
+//! gradient of output `target(t)` of every row that reached it. A forest is constant between thresholds, so
+//! the gradient with respect to the rows is zero wherever it is defined, and `x` is no parent in the graph.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
         leaves: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        // `ForestOp::values` makes values of margins where a gradient may be asked for.
+        // `ForestOp::values` computes values from margins by tensor operations if a gradient may be asked
+        // for.
         <Self as AutodiffBackend>::from_inner(B::forest_values(
             x.primitive().clone(),
             leaves.primitive().clone(),
@@ -54,7 +55,7 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
         op: Arc<ForestOp>,
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self> {
-        // `super::then` takes tensor operations where a gradient may be asked for.
+        // `super::forest_with_epilogue` takes tensor operations if a gradient may be asked for.
         <Self as AutodiffBackend>::from_inner(B::forest_epilogue(
             x.primitive().clone(),
             leaves.primitive().clone(),
@@ -69,7 +70,7 @@ impl<B: ForestBackend, C: CheckpointStrategy> ForestBackend for Autodiff<B, C> {
         grad: FloatTensor<Self>,
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self> {
-        // A gradient of a gradient is not kept: margins are linear in the leaves, so it is zero.
+        // The gradient of this gradient is not tracked: margins are linear in the leaf values, so it is zero.
         <Self as AutodiffBackend>::from_inner(B::forest_leaf_gradients(
             x.primitive().clone(),
             grad.primitive().clone(),

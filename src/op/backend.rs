@@ -1,6 +1,6 @@
-//! The extension of burn's backends.
+//! The extension of burn's backends by a forest's operations.
 
-// burn-ndarray is deprecated upstream in favour of burn-flex and served as long as burn has it.
+// burn-ndarray is deprecated upstream in favour of burn-flex. It is served as long as burn has it.
 #![cfg_attr(feature = "ndarray", allow(deprecated))]
 
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use burn::backend::{
 
 use super::{Epilogue, EpilogueTensors, ForestOp};
 
-/// A backend that runs forests. Callers want [`super::forest`] and [`ForestOp`], which check their input; these
-/// methods are for input that has been checked.
+/// A backend that runs forests. These methods take input that has been checked. Callers want
+/// [`super::forest`] and [`ForestOp`], which check their input.
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
@@ -23,7 +23,7 @@ use super::{Epilogue, EpilogueTensors, ForestOp};
     Fusion: cfg(feature = "cube"),
 )]
 pub trait ForestBackend: Backend {
-    /// Margins: `[rows, features]` and leaf values by slot to `[rows, outputs]`, f32.
+    /// Computes margins: `[rows, features]` and leaf values by leaf slot to `[rows, outputs]`, f32.
     #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.outputs()]))]
     fn forest_margins(
         x: FloatTensor<Self>,
@@ -31,7 +31,7 @@ pub trait ForestBackend: Backend {
         #[fusion(scalar = super::fuser::number(&op))] op: Arc<ForestOp>,
     ) -> FloatTensor<Self>;
 
-    /// Values: margins after the objective's transform, f32; they have no gradient.
+    /// Computes values, which are margins after the objective's transform, f32. They have no gradient.
     #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![x[0], op.width()]))]
     fn forest_values(
         x: FloatTensor<Self>,
@@ -39,7 +39,8 @@ pub trait ForestBackend: Backend {
         #[fusion(scalar = super::fuser::number(&op))] op: Arc<ForestOp>,
     ) -> FloatTensor<Self>;
 
-    /// Margins or values, and what follows them, of the [epilogue's](Epilogue::dtype) type; they have no gradient.
+    /// Computes an epilogue on margins or values, of the [epilogue's](Epilogue::dtype) type. The result has
+    /// no gradient.
     #[fusion(
         dtype = epilogue.dtype(),
         shape = burn::tensor::Shape::from(vec![x[0], epilogue.width(op)])
@@ -52,9 +53,9 @@ pub trait ForestBackend: Backend {
         epilogue: Arc<Epilogue>,
     ) -> FloatTensor<Self>;
 
-    /// The gradient of leaf values by slot, f32: `[rows, features]` and the gradient of the margins, `[rows, outputs]`, to
-    /// as many values as the leaves have. Each value is the sum of its rows' gradients, in the [order](super::BLOCK) that
-    /// every backend keeps.
+    /// Computes the gradient of the leaf values by leaf slot, f32: `[rows, features]` and the gradient of the
+    /// margins, `[rows, outputs]`, to as many numbers as there are leaf values. Each number is the sum of the
+    /// gradients of the rows that reached the leaf, in the [order](super::BLOCK) that every backend keeps.
     #[fusion(dtype = burn::tensor::DType::F32, shape = burn::tensor::Shape::from(vec![op.forest().leaf_values.len()]))]
     fn forest_leaf_gradients(
         x: FloatTensor<Self>,
@@ -62,7 +63,7 @@ pub trait ForestBackend: Backend {
         op: Arc<ForestOp>,
     ) -> FloatTensor<Self>;
 
-    /// Leaf slots: `[rows, features]` to `[rows, trees]`, i32.
+    /// Computes leaf slots: `[rows, features]` to `[rows, trees]`, i32.
     #[fusion(dtype = burn::tensor::DType::I32, shape = burn::tensor::Shape::from(vec![x[0], op.trees()]))]
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self>;
 }

@@ -1,4 +1,4 @@
-//! Options of a forest operator.
+//! The builder of a [`ForestOp`].
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,8 @@ use crate::{
     sum::{Contract, FixedPoint},
 };
 
-/// Options of a [`ForestOp`], from [`ForestOp::builder`]. Each has a default; the last call of a method counts.
+/// Options of a [`ForestOp`], from [`ForestOp::builder`]. Each option has a default. The last call of a
+/// method counts.
 ///
 /// ```
 /// # #[cfg(feature = "flex")] {
@@ -48,38 +49,39 @@ impl ForestOpBuilder {
         Self { forest, schedule: None, sum: Contract::Any, profile: None, check: SelfCheck::Quick }
     }
 
-    /// Sets one schedule for every device. The default is the default schedule of each device.
+    /// Sets one schedule for every device. By default each device has its own default schedule.
     pub fn schedule(mut self, schedule: impl Into<Option<Schedule>>) -> Self {
         self.schedule = schedule.into();
         self
     }
 
-    /// Sets what sums promise. [`Contract::Tree`] and [`Contract::Exact`] add the forest's own leaf values, even if a call
-    /// passes other ones. The default is [`Contract::Any`].
+    /// Sets what sums promise. [`Contract::Tree`] and [`Contract::Exact`] add the forest's own leaf values,
+    /// even if a call passes other ones. The default is [`Contract::Any`].
     pub fn sum(mut self, sum: Contract) -> Self {
         self.sum = sum;
         self
     }
 
-    /// Sets how many rows come to each leaf, for schedules that need it. `fangorn profile` counts it, and
-    /// [`Profile::of_visits`] reads the counts of a `.fangorn` file.
+    /// Sets how many rows come to each leaf, for schedules that need it. `fangorn profile` counts the rows,
+    /// and [`Profile::of_visits`] reads the counts of a `.fangorn` file.
     pub fn profile(mut self, profile: impl Into<Option<Profile>>) -> Self {
         self.profile = profile.into();
         self
     }
 
-    /// Sets how much the operator checks on each device before it serves there. The default is [`SelfCheck::Quick`]. If a
-    /// check fails, plain walks serve and [`ForestOp::warnings`] says so.
+    /// Sets how much the operator checks on each device before it serves there. The default is
+    /// [`SelfCheck::Quick`]. If a check fails, plain walks serve and [`ForestOp::warnings`] says so.
     pub fn check(mut self, check: SelfCheck) -> Self {
         self.check = check;
         self
     }
 
-    /// Makes the operator. It compiles for a device when it first meets one.
+    /// Makes the operator. It compiles for a device when it first meets the device.
     ///
     /// # Errors
-    /// A forest that does not verify; a schedule whose directives contradict each other; a sum that [`FixedPoint`] can't
-    /// hold; a profile of another forest. A schedule that a device can't carry out is an error of the first call there.
+    /// A forest that does not verify; a schedule whose directives contradict each other; a sum that
+    /// [`FixedPoint`] can't hold; a profile of another forest. A schedule that a device can't carry out is an
+    /// error of the first call there.
     pub fn build(self) -> Result<ForestOp> {
         let Self { forest, schedule, sum, profile, check } = self;
         forest.verify()?;

@@ -1,4 +1,4 @@
-//! The operator under burn-capture: recorded as a custom operation, not run.
+//! The operator under burn-capture: it is recorded as a custom operation, not run.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl ForestBackend for Capture {
     ) -> FloatTensor<Self> {
         let shape = Shape::from(vec![x.shape()[0], epilogue.width(&op)]);
         let others = std::iter::once(leaves).chain(tensors.into_vec());
-        record("forest_then", x, others, shape, epilogue.dtype())
+        record("forest_epilogue", x, others, shape, epilogue.dtype())
     }
 
     fn forest_leaf_gradients(

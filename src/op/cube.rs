@@ -1,4 +1,4 @@
-//! The operator on cubecl: the plan's kernel on the tensor's own memory.
+//! The operator on cubecl: it runs the plan's kernel on the tensor's own memory.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     schedule::Preset,
 };
 
-// One order of a leaf's sum on every backend.
+// The order in which a leaf value's gradients are added must be the same on every backend.
 const _: () = assert!(ROWS_OF_GRADIENTS as usize == super::gradient::BLOCK);
 
 /// What an executable was made for.
@@ -35,7 +35,7 @@ pub(super) struct Key {
 }
 
 impl ForestOp {
-    /// The executable for a device, made at its first use there.
+    /// Returns the executable for a device, a type of rows and what it writes. It is made at its first use.
     pub(super) fn executable(&self, device: &CubeDevice, dtype: DType, emit: Emit) -> Result<&Executable> {
         let rows = row_type(dtype);
         let key = Key { device: device.clone(), rows, emit, epilogue: EpiloguePlan::default() };
@@ -53,10 +53,11 @@ impl ForestOp {
         })
     }
 
-    /// An executable that has passed its self-check: this one, or one that walks a row a unit.
+    /// Returns an executable that has passed its self-check: `made`, or one that walks a row in each unit if
+    /// `made` has failed.
     fn proven(&self, client: &Client, made: Executable, emit: Emit, rows: RowType) -> Result<Executable> {
         let strictness = Strictness::from_environment()?;
-        // A page has no way to wait for its device.
+        // A web page has no way to wait for its device.
         let able = !cfg!(target_family = "wasm");
         let Some(check) = strictness.of(self.check).filter(|_| able) else { return Ok(made) };
         let Some(difference) = made.run_check(client, &self.forest, emit, rows, check) else {
@@ -84,7 +85,7 @@ impl ForestOp {
         Ok(plain)
     }
 
-    /// The same with a tail: its forest lies in the same memory.
+    /// Like [`Self::executable`], but with an epilogue. The forest in the device's memory is shared.
     pub(super) fn executable_with_epilogue(
         &self,
         device: &CubeDevice,
@@ -109,7 +110,8 @@ impl ForestOp {
         })
     }
 
-    /// Where the gradient of each leaf value comes from, uploaded at the first gradient that is asked for.
+    /// Returns the source of each leaf value's gradient. It is uploaded at the first gradient that is asked
+    /// for.
     fn leaf_places(&self, device: &CubeDevice) -> &LeafPlaces {
         let make = || {
             let places = self.places();
@@ -185,7 +187,7 @@ impl ForestBackend for CubeBackend {
         let executable = op.executable(&x.device, x.dtype, Emit::Slots).expect("prepared by the caller");
         let places = op.leaf_places(&x.device);
         let grad = into_contiguous(grad);
-        // Neither slots nor gradients of a piece are more than a binding holds.
+        // The leaf slots and the gradients of a piece each fit a binding.
         let words = x.client.properties().memory.max_page_size.min(1 << 33) / 4;
         let most = (words / places.trees.max(places.outputs).max(1) as u64).min(1 << 31) as u32;
         let most = (most / ROWS_OF_GRADIENTS * ROWS_OF_GRADIENTS).max(ROWS_OF_GRADIENTS);
@@ -198,7 +200,7 @@ impl ForestBackend for CubeBackend {
         for (piece, (rows, grad)) in all.enumerate() {
             let len = rows.batch as usize * op.trees();
             let slots = Buffer::of_words(&x.client, len);
-            // No leaf is read.
+            // Leaf slots are written without reading leaf values.
             executable.run(&rows, &Buffer::none(&x.client), &slots);
             leaf_gradients(&x.client, places, &slots, &grad, rows.batch, &buffer(&sums), piece == 0);
         }
@@ -207,13 +209,13 @@ impl ForestBackend for CubeBackend {
 
     fn forest_slots(x: FloatTensor<Self>, op: Arc<ForestOp>) -> IntTensor<Self> {
         let out = empty(&x, op.trees(), DType::I32);
-        // No leaf is read.
+        // Leaf slots are written without reading leaf values.
         run(&x, &op, Emit::Slots, &Buffer::none(&x.client), &out);
         out
     }
 }
 
-/// Margins or values.
+/// Computes margins or values.
 fn sums(x: CubeTensor, leaves: CubeTensor, op: &ForestOp, emit: Emit) -> CubeTensor {
     let leaves = into_contiguous(leaves);
     let out = empty(&x, emit.width(op.outputs() as u32, 0) as usize, DType::F32);
@@ -232,17 +234,17 @@ fn run(x: &CubeTensor, op: &ForestOp, emit: Emit, leaves: &Buffer, out: &CubeTen
     executable.run(&rows_of(x), leaves, &buffer(out));
 }
 
-/// The memory of a tensor that has no gaps.
+/// Returns the memory of a tensor without gaps.
 pub(super) fn buffer(tensor: &CubeTensor) -> Buffer {
     Buffer { handle: tensor.handle.clone(), len: tensor.meta.num_elements() }
 }
 
-/// The tensor's own memory, in its strides.
+/// Returns the tensor's own memory as rows, in its strides.
 fn rows_of(x: &CubeTensor) -> Rows {
     rows(&x.handle, x.dtype, x.meta.shape(), x.meta.strides())
 }
 
-/// Rows of a type in a buffer.
+/// Returns rows of a type in a buffer.
 pub(super) fn rows(
     handle: &cubecl::server::Handle,
     dtype: DType,

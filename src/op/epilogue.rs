@@ -1,4 +1,5 @@
-//! What follows a forest, run with it: scale and shift, sigmoid, softmax, tensors beside it, and the result's type.
+//! The epilogue of a forest, run with it: scale and shift, sigmoid, softmax, tensors of a call, and the
+//! result's type.
 
 use burn::{
     backend::DispatchDevice,
@@ -12,7 +13,7 @@ use crate::{
     plan::Emit,
 };
 
-/// Tensors that an epilogue may take, at most.
+/// The most tensors that an epilogue may take.
 pub const MOST_TENSORS: usize = 4;
 
 /// A step of an [`Epilogue`] on a row's values `v`, one for each output.
@@ -21,34 +22,35 @@ pub const MOST_TENSORS: usize = 4;
 pub enum EpilogueStep {
     /// `v * scale + shift`.
     Affine {
-        /// What each value is multiplied with.
+        /// Factor of each value.
         scale: f32,
-        /// What is added then.
+        /// Number that is added after that.
         shift: f32,
     },
     /// `v * scale[output] + shift[output]`.
     AffineEach {
-        /// A number for each output.
+        /// Factors, one for each output.
         scale: Vec<f32>,
-        /// And one to be added.
+        /// Numbers that are added after that, one for each output.
         shift: Vec<f32>,
     },
     /// `1 / (1 + e^-v)`.
     Sigmoid,
     /// `e^v / Σ e^v` over the row's outputs.
     Softmax,
-    /// Plus the next of the call's tensors, `[rows, outputs]` of f32.
+    /// `v + tensor`, with the next of the call's tensors, `[rows, outputs]` of f32.
     Add,
-    /// Times the next of the call's tensors.
+    /// `v * tensor`, with the next of the call's tensors, `[rows, outputs]` of f32.
     Multiply,
-    /// The result as f16 or bf16, rounded once; the steps before are taken in f32. The last step, where there is one.
+    /// The result as f16 or bf16, rounded once. The steps before it are taken in f32. It may only be the last
+    /// step.
     Cast(FloatDType),
 }
 
-/// What follows a forest, taken in f32 while its sums are written.
+/// The epilogue of a forest: steps that are taken in f32 while the forest's sums are written.
 ///
-/// On a cubecl device the steps are part of the forest's kernel, or of the last launch where its sums need one. On the CPU a
-/// block of rows goes through all steps while it is close.
+/// On a cubecl device the steps are part of the forest's kernel, or of the launch behind it if its sums need
+/// one. On the CPU a block of rows goes through all steps while it is in the cache.
 ///
 /// ```
 /// # #[cfg(feature = "flex")] {
@@ -76,7 +78,7 @@ pub struct Epilogue {
     of_values: bool,
     plan: EpiloguePlan,
     numbers: Vec<f32>,
-    /// Scales and then shifts of each step that has some for each output.
+    /// For each step with numbers by output, the scales and then the shifts.
     each: Vec<Vec<f32>>,
     tensors: usize,
     #[cfg(feature = "cube")]
@@ -84,19 +86,19 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// What follows the margins.
+    /// Returns an epilogue of the margins.
     ///
     /// # Errors
-    /// More than [`MOST_TENSORS`] steps that take a tensor, scales and shifts of different lengths, a cast that is not the last
-    /// step, or one to another type than f32, f16 and bf16.
+    /// More than [`MOST_TENSORS`] steps that take a tensor; scales and shifts of different lengths; a cast
+    /// that is not the last step; a cast to another type than f32, f16 and bf16.
     pub fn of_margins(steps: impl IntoIterator<Item = EpilogueStep>) -> Result<Self> {
         Self::new(steps.into_iter().collect(), false)
     }
 
-    /// What follows the values, which is what the producer's predict returns.
+    /// Returns an epilogue of the values, which are what the producer's predict returns.
     ///
     /// # Errors
-    /// As [`Epilogue::of_margins`].
+    /// The errors of [`Epilogue::of_margins`].
     pub fn of_values(steps: impl IntoIterator<Item = EpilogueStep>) -> Result<Self> {
         Self::new(steps.into_iter().collect(), true)
     }
@@ -167,22 +169,22 @@ impl Epilogue {
         Ok(made)
     }
 
-    /// The steps, in order.
+    /// Returns the steps, in order.
     pub fn steps(&self) -> &[EpilogueStep] {
         &self.steps
     }
 
-    /// Whether it follows values; otherwise margins.
+    /// Whether the epilogue follows values. Otherwise it follows margins.
     pub fn follows_values(&self) -> bool {
         self.of_values
     }
 
-    /// Tensors that a call hands over.
+    /// Returns the number of tensors that a call hands over.
     pub fn tensors(&self) -> usize {
         self.tensors
     }
 
-    /// The type of the result.
+    /// Returns the type of the result.
     pub fn dtype(&self) -> DType {
         match self.plan.number {
             Number::F32 => DType::F32,
@@ -191,12 +193,12 @@ impl Epilogue {
         }
     }
 
-    /// Values that a row of a forest has behind it.
+    /// Returns the number of values of a row of the result.
     pub fn width(&self, op: &ForestOp) -> usize {
         if self.of_values { op.width() } else { op.outputs() }
     }
 
-    /// Whether it can follow a forest.
+    /// Checks that the epilogue can follow a forest.
     ///
     /// # Errors
     /// A step with numbers for another count of outputs than the forest's.
@@ -211,8 +213,8 @@ impl Epilogue {
         }
     }
 
-    /// The same steps as tensor operations on margins, or values, `[rows, outputs]`; `tensors` has as many as [are
-    /// taken](Epilogue::tensors).
+    /// Takes the steps as tensor operations on margins or values, `[rows, outputs]`. `tensors` has as many
+    /// tensors as the steps [take](Epilogue::tensors).
     pub fn by_operations(&self, of: Tensor<2>, tensors: &[Tensor<2>]) -> Tensor<2> {
         let device = of.device();
         let mut tensors = tensors.iter().cloned();
@@ -242,7 +244,8 @@ impl Epilogue {
         &self.plan
     }
 
-    /// What its steps read on a device: the call's tensors, and numbers that are uploaded once.
+    /// Returns the inputs of the steps on a device: the call's tensors, and the numbers by output, which are
+    /// uploaded once.
     #[cfg(feature = "cube")]
     pub(super) fn inputs(
         &self,
@@ -261,7 +264,8 @@ impl Epilogue {
         fangorn_kernels::EpilogueInputs { tensors, each, numbers: self.numbers.clone() }
     }
 
-    /// The steps on rows from `first` on in the CPU's memory.
+    /// Applies the steps in place to rows in the CPU's memory, of which `first` is the index of the first one
+    /// in the call.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(super) fn apply(&self, width: usize, first: usize, values: &mut [f32], tensors: &[&[f32]]) {
         let buffers: Vec<&[f32]> =
@@ -271,11 +275,11 @@ impl Epilogue {
 }
 
 impl Epilogue {
-    /// Whether it can follow a forest on these rows with these tensors.
+    /// Checks that the epilogue can follow a forest on these rows with these tensors.
     ///
     /// # Errors
-    /// As [`Epilogue::fits`]; another number, shape, type or device of tensors than its steps take; a type of the result
-    /// that the device does not store.
+    /// The errors of [`Epilogue::fits`]; another number, shape, type or device of tensors than the steps
+    /// take; a type of the result that the device does not store.
     pub fn check(&self, x: &Tensor<2>, tensors: &[Tensor<2>], op: &ForestOp) -> Result<()> {
         self.fits(op)?;
         let refused = |what: String| Err(Error::Epilogue(what));

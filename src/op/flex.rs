@@ -1,4 +1,4 @@
-//! The operator on Flex: the CPU program on the tensor's own memory.
+//! The operator on Flex: it runs the CPU program on the tensor's own memory.
 
 use std::sync::Arc;
 
@@ -64,12 +64,13 @@ impl ForestBackend for Flex {
     }
 }
 
-/// The values of a contiguous tensor of f32.
+/// Returns the values of a contiguous tensor of f32.
 fn values(tensor: &FlexTensor) -> &[f32] {
     &tensor.storage::<f32>()[tensor.layout().start_offset()..][..tensor.shape().num_elements()]
 }
 
-/// The tensor's values as rows: where they lie when they are f32 in positive strides, otherwise widened or copied.
+/// Calls `f` with the tensor's values as rows. They stay where they are if they are f32 with positive
+/// strides, and are widened or copied otherwise.
 fn with_rows<R>(x: FlexTensor, f: impl FnOnce(&Rows<'_>) -> R) -> R {
     let x = if x.dtype() == DType::F32 { x } else { Flex::float_cast(x, FloatDType::F32) };
     let x = if x.layout().strides().iter().all(|s| *s >= 0) { x } else { x.to_contiguous() };

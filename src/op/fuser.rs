@@ -1,9 +1,10 @@
-//! burn's fusion round a forest: elementwise operations behind it run in its kernel.
+//! A fuser for burn's fusion: elementwise operations behind a forest run in the forest's kernel.
 //!
-//! burn's fusion records operations and asks fusers which they can take together. Ours takes a forest and what follows it
-//! element by element. The forest reaches it as a number, which [`known`] resolves when the operations run. Whether the forest's
-//! kernel can take them depends on its schedule and the device; where it can't, the forest runs by itself and the operations as burn
-//! would have them.
+//! burn's fusion records operations and asks fusers which operations they can take together. This fuser takes
+//! a forest and the elementwise operations behind it. It sees the forest as a number, which [`known`]
+//! resolves when the operations run. Whether the forest's kernel can take the operations depends on its
+//! schedule and on the device. If it can't, the forest runs by itself, and the operations run as burn would
+//! run them.
 
 use std::{
     collections::HashMap,
@@ -49,33 +50,35 @@ use crate::{
     plan::{Emit, EpiloguePlan},
 };
 
-/// Buffers that a forest's kernel binds by itself where it can take operations: rows, model, leaves, result, private sums.
+/// Number of buffers that a forest's kernel binds itself if it can take operations: rows, model, leaf values,
+/// result, partial sums.
 const OWN_BINDINGS: u32 = 5;
 
-/// Has burn's fusion run elementwise operations behind a forest in the forest's kernel.
+/// Registers the fuser, so that burn's fusion runs elementwise operations behind a forest in the forest's
+/// kernel.
 pub(super) fn register() -> Result<()> {
     static DONE: OnceLock<Result<(), String>> = OnceLock::new();
     let done = DONE.get_or_init(|| burn_cubecl::fusion::register(Provider).map_err(|e| e.to_string()));
     done.clone().map_err(|why| {
         Error::Device(format!(
-            "{why}; call fangorn::op::init() first of all, or take `then` for what follows a forest"
+            "{why}; call fangorn::op::init() first of all, or call op::forest_with_epilogue for the epilogue of a forest"
         ))
     })
 }
 
-/// Forests by the number that stands for them in recorded operations.
+/// Returns the map from the number that stands for a forest in recorded operations to the forest.
 fn forests() -> &'static Mutex<HashMap<u64, Weak<ForestOp>>> {
     static FORESTS: OnceLock<Mutex<HashMap<u64, Weak<ForestOp>>>> = OnceLock::new();
     FORESTS.get_or_init(Mutex::default)
 }
 
-/// The number of a forest, that it is found by as long as it is there.
+/// Returns the number that stands for a forest. The forest is found by it as long as it exists.
 pub(super) fn number(op: &Arc<ForestOp>) -> u64 {
     *op.number.get_or_init(|| {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut forests = forests().lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that are gone make room.
+        // Forests that no longer exist make room.
         forests.retain(|_, forest| forest.strong_count() > 0);
         forests.insert(number, Arc::downgrade(op));
         number
@@ -96,16 +99,16 @@ impl OptimizationProvider for Provider {
     }
 }
 
-/// Takes a forest, and then elementwise operations.
+/// The fuser: it takes a forest, and then elementwise operations.
 #[derive(Clone)]
 struct Fuser {
     device: CubeDevice,
-    /// The operations with the forest's value in a register, …
+    /// The operations as they run in the forest's kernel, with the forest's value in a register.
     fused: TraceOperationFuser,
-    /// … and with its margins in memory.
+    /// The operations as they run by themselves, with the forest's result in memory.
     alone: TraceOperationFuser,
     forest: Option<(CustomOpIr, FuseArg)>,
-    /// Tensors that are done with before the first operation.
+    /// Tensors that are dropped between the forest and the first operation.
     dropped: Vec<TensorIr>,
 }
 
@@ -113,7 +116,7 @@ impl Fuser {
     fn new(device: CubeDevice) -> Self {
         let most = device.client().properties().hardware.max_bindings;
         let settings = FuseSettings {
-            // Other units still read the rows.
+            // Writing in place would overwrite rows that other units still read.
             inplace: false,
             output_shape_updates: false,
             vectorization: VectorizationSetting::Deactivated,
@@ -198,7 +201,7 @@ impl OperationFuser<CubeOptimization> for Fuser {
     }
 }
 
-/// What an operation of ours writes, of a forest with this transform.
+/// Returns what a recorded operation writes, as a function of the forest, if it is one of ours.
 fn emitted(op: &CustomOpIr) -> Option<fn(&ForestOp) -> Emit> {
     match (&op.id[..], op.inputs.len(), op.outputs.len(), op.scalars.len()) {
         ("forest_margins", 2, 1, 1) => Some(|_| Emit::Margins),
@@ -213,7 +216,7 @@ struct FusedForest {
     state: State,
 }
 
-/// What it is made of.
+/// The serialisable part of a [`FusedForest`].
 #[derive(Serialize, Deserialize)]
 struct State {
     fused: FuseTrace,
@@ -264,7 +267,8 @@ impl FusedOperation for FusedForest {
 }
 
 impl FusedForest {
-    /// One launch of the forest's kernel; false, with nothing done, where it can't take the operations.
+    /// Runs forest and operations in one launch of the forest's kernel. Returns false, and has done nothing,
+    /// if the kernel can't take the operations.
     fn together(&self, context: &mut Context<CubeFusionHandle>) -> bool {
         let State { op, value, fused, .. } = &self.state;
         let Some((forest, emit)) = self.forest(context) else { return false };
@@ -276,7 +280,7 @@ impl FusedForest {
         let epilogue = EpiloguePlan { recorded: true, ..EpiloguePlan::default() };
         let executable = match forest.executable_with_epilogue(&self.device, x.dtype, emit, &epilogue) {
             Ok(executable) => executable,
-            // It is said where the forest is run by itself.
+            // The error is reported when the forest runs by itself.
             Err(_) => return false,
         };
         if x.tiles.is_some() || leaves.strides[..] != [1] {
@@ -291,7 +295,7 @@ impl FusedForest {
         let runner = Runner { executable, rows, leaves, value };
         let client = self.device.client();
         if FuseTraceLauncher::new(fused, &runner).launch(&client, &self.device, context).is_err() {
-            // The trace may have dropped what the forest still has to read.
+            // The trace may have dropped inputs that the forest still has to read.
             for (id, input) in inputs {
                 if !context.handles.has_handle(&id) {
                     context.handles.register_handle(id, input);
@@ -300,7 +304,7 @@ impl FusedForest {
             return false;
         }
         for (input, tensor) in op.inputs.iter().zip([rows_ir, leaves_ir]) {
-            // The forest was the last to read it.
+            // The forest was the last reader of this input.
             if input.status == TensorStatus::ReadWrite {
                 context.handles.remove_handle(tensor.id);
             }
@@ -309,7 +313,7 @@ impl FusedForest {
         true
     }
 
-    /// The forest by itself, and then the operations.
+    /// Runs the forest by itself, and then the operations.
     fn one_by_one(&self, context: &mut Context<CubeFusionHandle>, forest: &dyn FallbackOperation) {
         forest.run(context);
         self.drop_tensors(context);

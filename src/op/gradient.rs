@@ -1,27 +1,28 @@
-//! The gradient of the leaf values: each row's gradient, added to the leaves that the row reached.
+//! The gradient of the leaf values: each row's gradient is added to the leaves that the row reached.
 
 use super::ForestOp;
 use crate::forest::Targets;
 
-/// Rows whose gradients are added up by themselves. A leaf value's gradient is an f32 sum of its rows in their order, block
-/// by block, and of the blocks in their order: the same on every backend, thread count and schedule. With `n` rows it is off
-/// by no more than `(BLOCK + n / BLOCK) x 2^-24` times the sum of the magnitudes.
+/// Number of rows of a block, whose gradients are added up by themselves. A leaf value's gradient is an f32
+/// sum of its rows in their order within each block, and of the blocks in their order. The order is the same
+/// on every backend, thread count and schedule. With `n` rows the sum is off by no more than `(BLOCK + n /
+/// BLOCK) x 2^-24` times the sum of the magnitudes.
 pub const BLOCK: usize = 256;
 
-/// Where the gradient of a leaf value comes from.
+/// The source of a leaf value's gradient.
 #[cfg(feature = "cube")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafPlace {
-    /// The slot of the leaf.
+    /// The leaf slot.
     pub slot: u32,
-    /// Its tree.
+    /// The leaf's tree.
     pub tree: u32,
-    /// The output that the value is added to.
+    /// The output that the leaf value is added to.
     pub output: u32,
 }
 
 impl ForestOp {
-    /// The place of each leaf value.
+    /// Returns the source of each leaf value's gradient.
     #[cfg(feature = "cube")]
     pub(super) fn places(&self) -> Vec<LeafPlace> {
         let forest = &self.forest;
@@ -41,8 +42,8 @@ impl ForestOp {
         places
     }
 
-    /// The gradient of the leaf values on the CPU, from that of the margins, for an operator that is
-    /// [prepared](ForestOp::prepare).
+    /// Computes the gradient of the leaf values on the CPU from the gradient of the margins. The operator
+    /// must be [prepared](ForestOp::prepare).
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(super) fn cpu_leaf_gradients(
         &self,
@@ -70,7 +71,8 @@ impl ForestOp {
         };
         for (slots, grad) in slots.chunks(BLOCK * trees).zip(grad.chunks(BLOCK * outputs)) {
             add(slots, &mut |value, row, output| block_sums[value] += grad[row * outputs + output]);
-            // A leaf that several rows reached is moved once: what is left of it is zero.
+            // Several rows of the block may have reached a leaf. Its block sum is moved at the first of them,
+            // and is zero for the others.
             add(slots, &mut |value, _, _| sums[value] += std::mem::take(&mut block_sums[value]));
         }
         burn::tensor::TensorData::new(sums, [self.forest.leaf_values.len()])

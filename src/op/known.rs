@@ -1,26 +1,28 @@
-//! Leaf values that are known to be the forest's own, on the CPU.
+//! Finds out, on the CPU, whether a tensor of leaf values holds the forest's own.
 //!
-//! A program keeps the forest's own leaf values in the order that its kernels take them; any others are fetched by slot again
-//! and again, which adds a third to a batch of 64 rows. The operator is handed its leaf values as a tensor, and most often these
-//! are the forest's. So a tensor that has been found to hold the same bits is kept: as long as it has a second owner, burn
-//! writes it nowhere but in a copy, so its address stands for its values.
+//! A program keeps the forest's own leaf values in the order that its kernels take them. Any other leaf
+//! values are fetched by leaf slot again and again, which adds a third to the time of a batch of 64 rows. The
+//! operator is handed its leaf values as a tensor, and most often these are the forest's own. So a tensor
+//! that has been found to hold the same bits is kept: as long as it has a second owner, burn writes only to a
+//! copy of it, so its address stands for its values.
 
 use std::any::Any;
 
 use super::once_list::OnceList;
 
-/// Tensors that are kept: the operator's own and the one that a module was made with, on two backends.
+/// The most tensors that are kept: the operator's own and the one that a module was made with, on two
+/// backends.
 const MOST: usize = 4;
 
-/// Tensors that hold the forest's own leaf values, by the address of the first.
+/// Tensors that hold the forest's own leaf values, by the address of the first value.
 #[derive(Default)]
 pub(super) struct KnownLeaves {
     kept: OnceList<usize, Box<dyn Any + Send + Sync>>,
 }
 
 impl KnownLeaves {
-    /// `own` where the tensor holds the same bits, otherwise its values. `view` gives a tensor's values where they lie; none
-    /// where it would copy them.
+    /// Returns `own` if the tensor holds the same bits, otherwise `values`, its values. `view` returns a
+    /// tensor's values where they lie, or `None` if it would have to copy them.
     pub(super) fn instead_of<'a, T: Clone + Send + Sync + 'static>(
         &self,
         tensor: &T,
@@ -38,7 +40,7 @@ impl KnownLeaves {
             if same == Some(false) || self.kept.len() >= MOST {
                 return Err(());
             }
-            // Where a clone is a copy, the address may be another tensor's tomorrow.
+            // If a clone is a copy, the address may belong to another tensor later.
             let kept = tensor.clone();
             match view(&kept).is_some_and(|kept| std::ptr::eq(kept, values)) {
                 true => Ok(Box::new(kept) as Box<dyn Any + Send + Sync>),
@@ -49,7 +51,8 @@ impl KnownLeaves {
     }
 }
 
-/// Whether all are the same to the bit. In chunks, so that it takes vectors, and ends at the first that differs.
+/// Whether all numbers are the same to the bit. It compares chunks, so that it takes vector instructions, and
+/// ends at the first chunk that differs.
 fn same_bits(a: &[f32], b: &[f32]) -> bool {
     let differ =
         |(a, b): (&[f32], &[f32])| a.iter().zip(b).fold(0, |d, (a, b)| d | (a.to_bits() ^ b.to_bits()));
@@ -78,7 +81,7 @@ mod tests {
         let same = Arc::new(own.clone());
         assert!(take(&same) && take(&same));
         assert_eq!((known.kept.len(), Arc::strong_count(&same)), (1, 2), "kept once");
-        // Zero of the other sign, another length, another value.
+        // A zero of the other sign, another length, another value.
         for other in [vec![-0.0, 1.0, f32::NAN], vec![0.0, 1.0], vec![0.0, 2.0, f32::NAN]] {
             assert!(!take(&Arc::new(other)));
         }
@@ -93,7 +96,7 @@ mod tests {
             assert!(std::ptr::eq(known.instead_of(values, values, &own, view), &own[..]));
         }
         assert_eq!(known.kept.len(), MOST);
-        // Late ones are compared each time.
+        // Tensors that come when the list is full are compared each time.
         let mut late = own.clone();
         late[199] = 2.0;
         let late = Arc::new(late);

@@ -1,8 +1,8 @@
 //! The forest as a burn operator.
 //!
-//! [`ForestOp`] is a forest with a schedule for every device it meets: on Flex and NdArray it runs the native CPU
-//! program, on a cubecl device the plan's kernel, in both cases straight on the tensor's memory. [`forest`] is the
-//! operator itself, with the leaf values as a tensor argument.
+//! [`ForestOp`] is a forest with a schedule for every device it meets. On Flex and NdArray it runs the native
+//! CPU program, on a cubecl device the plan's kernel. Both run directly on the tensor's memory. [`forest`] is
+//! the operator itself, with the leaf values as a tensor argument.
 //!
 //! ```
 //! # #[cfg(feature = "flex")] {
@@ -62,30 +62,30 @@ use crate::{
     sum::Contract,
 };
 
-/// A forest compiled, once for each device it meets, into a burn operator. Share it as an [`Arc`].
+/// A forest that is compiled, once for each device it meets, into a burn operator. Share it as an [`Arc`].
 ///
-/// Inputs are f32, f16 or bf16, widened exactly, in any strides; outputs are f32.
+/// Inputs are f32, f16 or bf16 in any strides, and are widened exactly. Outputs are f32.
 pub struct ForestOp {
     forest: Forest,
     schedule: Option<Schedule>,
     sum: Contract,
     check: SelfCheck,
     profile: Option<Profile>,
-    /// What devices' kernels have to say about themselves.
+    /// Warnings about the kernels of devices.
     #[cfg(feature = "cube")]
     warnings: std::sync::Mutex<Vec<Warning>>,
     leaves: Vec<f32>,
-    /// The leaf values where they have been used.
+    /// The leaf values as a tensor on each device that has used them.
     leaves_on: once_list::OnceList<Device, Tensor<1>>,
     cpu: OnceLock<Predictor>,
-    /// Tensors that hold the forest's own leaf values.
+    /// Tensors that are known to hold the forest's own leaf values.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     known: known::KnownLeaves,
     #[cfg(feature = "cube")]
     cube: once_list::OnceList<cube::Key, crate::cube::Executable>,
     #[cfg(feature = "cube")]
     leaf_places_on: once_list::OnceList<burn_cubecl::CubeDevice, fangorn_kernels::LeafPlaces>,
-    /// What stands for it in recorded operations.
+    /// The number that stands for the forest in recorded operations.
     #[cfg(feature = "cube")]
     number: OnceLock<u64>,
 }
@@ -103,30 +103,31 @@ impl std::fmt::Debug for ForestOp {
 }
 
 impl ForestOp {
-    /// Compiles a forest with the default schedule of each device. [`ForestOp::builder`] takes options.
+    /// Returns an operator with the default schedule of each device. [`ForestOp::builder`] takes options.
     ///
     /// # Errors
-    /// As [`ForestOpBuilder::build`].
+    /// The errors of [`ForestOpBuilder::build`].
     pub fn new(forest: Forest) -> Result<Self> {
         Self::builder(forest).build()
     }
 
-    /// Sets options before it takes a forest.
+    /// Returns a builder, which takes options before it makes the operator.
     pub fn builder(forest: Forest) -> ForestOpBuilder {
         ForestOpBuilder::new(forest)
     }
 
-    /// How many rows come to each leaf, if that was handed over.
+    /// Returns how many rows come to each leaf, if a profile was handed over.
     pub fn profile(&self) -> Option<&Profile> {
         self.profile.as_ref()
     }
 
-    /// How much it proves on each device before it serves there.
+    /// Returns how much the operator checks on each device before it serves there.
     pub fn check(&self) -> SelfCheck {
         self.check
     }
 
-    /// What it has to say about itself on the devices it has met: nothing, or that a self-check failed and slower code serves.
+    /// Returns the operator's warnings from the devices it has met: none, or that a self-check failed and
+    /// slower code serves.
     pub fn warnings(&self) -> Vec<Warning> {
         let warnings = self.cpu.get().map_or_else(Vec::new, |predictor| predictor.warnings().to_vec());
         #[cfg(feature = "cube")]
@@ -137,41 +138,42 @@ impl ForestOp {
         warnings
     }
 
-    /// What its sums promise.
+    /// Returns what sums promise.
     pub fn sum(&self) -> Contract {
         self.sum
     }
 
-    /// The forest.
+    /// Returns the forest.
     pub fn forest(&self) -> &Forest {
         &self.forest
     }
 
-    /// Columns of a row.
+    /// Returns the number of columns of a row.
     pub fn features(&self) -> usize {
         self.forest.features.len()
     }
 
-    /// Margins of a row.
+    /// Returns the number of margins of a row.
     pub fn outputs(&self) -> usize {
         self.forest.outputs as usize
     }
 
-    /// Trees of the forest.
+    /// Returns the number of trees of the forest.
     pub fn trees(&self) -> usize {
         self.forest.trees.len()
     }
 
-    /// Its schedule on a device.
+    /// Returns the schedule for a device.
     pub fn schedule(&self, device: &crate::schedule::Device) -> Schedule {
         self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule_on(&self.forest, *device))
     }
 
-    /// The leaf values by slot, as a tensor: what [`forest`] takes. `slots x leaf width` values, uploaded once.
+    /// Returns the leaf values by leaf slot as a tensor of `slots x leaf width` values, which [`forest`]
+    /// takes. They are uploaded once.
     pub fn leaf_values(&self, device: &Device) -> Tensor<1> {
         let make = || Tensor::from_data(TensorData::new(self.leaves.clone(), [self.leaves.len()]), device);
         if let DispatchDevice::Capture(_) = innermost(device.as_dispatch()) {
-            // A recorded tensor ends with its scope.
+            // A recorded tensor ends with its scope, so it is not kept.
             return make();
         }
         match self.leaves_on.get_or_try_init(device, || Ok::<_, std::convert::Infallible>(make())) {
@@ -180,27 +182,27 @@ impl ForestOp {
         }
     }
 
-    /// Raw margins: `[rows, features]` to `[rows, outputs]`.
+    /// Computes raw margins: `[rows, features]` to `[rows, outputs]`.
     ///
     /// # Errors
-    /// Another number of columns than the forest has features, a type other than f32, f16 and bf16, or a schedule
-    /// that the tensor's device can't carry out.
+    /// Another number of columns than the forest has features; a type other than f32, f16 and bf16; a
+    /// schedule that the tensor's device can't carry out.
     pub fn margins(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
         let leaves = self.leaf_values(&x.device());
         forest(x, leaves, self)
     }
 
-    /// The producer's own predictions: margins after the objective's transform, `[rows, outputs]`, or `[rows, 1]`
-    /// where the objective picks a class.
+    /// Computes the producer's own predictions: margins after the objective's transform, `[rows, outputs]`,
+    /// or `[rows, 1]` if the objective picks a class.
     ///
     /// # Errors
-    /// As [`ForestOp::margins`].
+    /// The errors of [`ForestOp::margins`].
     pub fn values(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2>> {
         let leaves = self.leaf_values(&x.device());
         values(x, leaves, self)
     }
 
-    /// Values of margins, by tensor operations: what the objective's scale and transform make of them.
+    /// Computes values from margins by tensor operations: the objective's scale, then its transform.
     pub fn transformed(&self, margins: Tensor<2>) -> Tensor<2> {
         let margins = match self.forest.scale.0 {
             1.0 => margins,
@@ -209,12 +211,13 @@ impl ForestOp {
         transform(self.forest.transform, margins)
     }
 
-    /// Values of a row, after the objective's transform.
+    /// Returns the number of values of a row, after the objective's transform.
     pub fn width(&self) -> usize {
         self.forest.transform.width(self.outputs())
     }
 
-    /// Margins that are the least or the largest leaf, of tensor operations on the slots: they have their gradient.
+    /// Computes margins that are the smallest or the largest leaf value, by tensor operations on the leaf
+    /// slots, which have a gradient.
     fn extremes(self: &Arc<Self>, x: Tensor<2>, leaves: Tensor<1>) -> Result<Tensor<2>> {
         let (rows, trees, width) = (x.dims()[0], self.trees(), self.forest.leaf_width());
         let device = x.device();
@@ -242,11 +245,11 @@ impl ForestOp {
         Ok(totals + Tensor::from_data(TensorData::new(base, [1, self.outputs()]), &device))
     }
 
-    /// Leaf slots: `[rows, features]` to `[rows, trees]`, trees in the producer's order, slots dense over the whole
-    /// forest.
+    /// Computes leaf slots: `[rows, features]` to `[rows, trees]`. Trees are in the producer's order, slots
+    /// are dense over the whole forest.
     ///
     /// # Errors
-    /// As [`ForestOp::margins`].
+    /// The errors of [`ForestOp::margins`].
     pub fn leaf_slots(self: &Arc<Self>, x: Tensor<2>) -> Result<Tensor<2, Int>> {
         self.check_rows(&x)?;
         if self.trees() == 0 || x.dims()[0] == 0 {
@@ -284,7 +287,8 @@ impl ForestOp {
         }
     }
 
-    /// Compiles for a device, so that what it can't carry out is said here and not in the middle of a graph.
+    /// Compiles for a device, so that what the device can't carry out is an error here and not in the middle
+    /// of a graph.
     fn prepare(&self, device: &Device, dtype: DType, emit: Emit) -> Result<()> {
         match innermost(device.as_dispatch()) {
             #[cfg(feature = "cube")]
@@ -297,7 +301,7 @@ impl ForestOp {
         }
     }
 
-    /// What runs on a device, as text: the CPU program, or the kernel in the device's language.
+    /// Returns what runs on a device as text: the CPU program, or the kernel in the device's language.
     ///
     /// # Errors
     /// A schedule that the device can't carry out, or a device whose kernels have no text here.
@@ -309,7 +313,7 @@ impl ForestOp {
         }
     }
 
-    /// The CPU program.
+    /// Returns the predictor that runs the CPU program. It is made at its first use.
     pub(crate) fn predictor(&self) -> Result<&Predictor> {
         if let Some(predictor) = self.cpu.get() {
             return Ok(predictor);
@@ -325,7 +329,7 @@ impl ForestOp {
         Ok(self.cpu.get_or_init(|| predictor))
     }
 
-    /// The leaf values of a tensor, and in their place the program's own where these are the same.
+    /// Returns the leaf values of a tensor, or the program's own leaf values if they are the same.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn cpu_leaves<'a, T: Clone + Send + Sync + 'static>(
         &'a self,
@@ -337,7 +341,7 @@ impl ForestOp {
         self.known.instead_of(tensor, values, own, view)
     }
 
-    /// Margins of rows in the CPU's memory, for an operator that is [prepared](ForestOp::prepare).
+    /// Computes margins of rows in the CPU's memory. The operator must be [prepared](ForestOp::prepare).
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn cpu_margins(&self, rows: &crate::cpu::Rows<'_>, leaves: &[f32]) -> TensorData {
         let mut out = vec![0.0f32; rows.len() * self.outputs()];
@@ -346,7 +350,7 @@ impl ForestOp {
         TensorData::new(out, [rows.len(), self.outputs()])
     }
 
-    /// The same for values.
+    /// Computes values of rows in the CPU's memory. The operator must be [prepared](ForestOp::prepare).
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn cpu_values(&self, rows: &crate::cpu::Rows<'_>, leaves: &[f32]) -> TensorData {
         let width = self.width();
@@ -356,7 +360,7 @@ impl ForestOp {
         TensorData::new(out, [rows.len(), width])
     }
 
-    /// The same for slots.
+    /// Computes leaf slots of rows in the CPU's memory. The operator must be [prepared](ForestOp::prepare).
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     fn cpu_slots(&self, rows: &crate::cpu::Rows<'_>) -> TensorData {
         let mut out = vec![0u32; rows.len() * self.trees()];
@@ -367,9 +371,9 @@ impl ForestOp {
     }
 }
 
-/// Has elementwise operations behind a forest run in the forest's kernel on cubecl devices with burn's fusion, wherever the
-/// kernel writes each value once: see [what follows a forest](Epilogue) for the same asked for explicitly. To be called before
-/// the first tensor operation on such a device; calling it again does nothing.
+/// Makes burn's fusion run elementwise operations behind a forest in the forest's kernel, on cubecl devices,
+/// if the kernel writes each value once. An [epilogue](Epilogue) does this explicitly. Call this function
+/// before the first tensor operation on such a device. Calling it again does nothing.
 ///
 /// ```
 /// # #[cfg(feature = "burn")] {
@@ -396,7 +400,7 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
             let zero = m.clone().abs().lower_equal_elem(1e-7);
             let top = m.clone().max_dim(1);
             let powers = (m - top).exp().mask_fill(zero, 0.0);
-            // A row of zeros stays one.
+            // A row of zeros stays a row of zeros.
             let sum = powers.clone().sum_dim(1);
             let empty = sum.clone().equal_elem(0.0);
             powers / sum.mask_fill(empty, 1.0)
@@ -436,12 +440,13 @@ fn transform(transform: Transform, m: Tensor<2>) -> Tensor<2> {
     }
 }
 
-/// Whether a gradient may be asked for: rows that are data may stand on a plain device beside leaves that are trained.
+/// Whether a gradient may be asked for. Rows that are data may be on a plain device beside leaf values that
+/// are trained.
 fn tracked(x: &Tensor<2>, leaves: &Tensor<1>) -> bool {
     x.is_autodiff() || leaves.is_autodiff()
 }
 
-/// The device under an autodiff one.
+/// Returns the device under an autodiff device.
 fn innermost(device: &DispatchDevice) -> &DispatchDevice {
     match device {
         DispatchDevice::Autodiff(inner) => innermost(inner),
@@ -449,13 +454,14 @@ fn innermost(device: &DispatchDevice) -> &DispatchDevice {
     }
 }
 
-/// The producer's own predictions with leaf values `leaves` by slot: what [`forest`] gives after the objective's transform,
-/// `[rows, values]` with [`ForestOp::width`] values a row. Output f32.
+/// Computes the producer's own predictions with leaf values `leaves` by leaf slot: what [`forest`] returns
+/// after the objective's transform, `[rows, values]` with [`ForestOp::width`] values for each row. The output
+/// is f32.
 ///
 /// Under autodiff the gradient goes through the transform to `leaves`.
 ///
 /// # Errors
-/// As [`forest`].
+/// The errors of [`forest`].
 pub fn values(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Tensor<2>> {
     if op.trees() == 0 || x.dims()[0] == 0 || tracked(&x, &leaves) {
         return Ok(op.transformed(forest(x, leaves, op)?));
@@ -467,22 +473,22 @@ pub fn values(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
     Ok(Tensor::from_dispatch(values))
 }
 
-/// The operator: margins of `x`, `[rows, features]` to `[rows, outputs]`, with leaf values `leaves` by slot
-/// ([`ForestOp::leaves`] gives the trained ones). Output f32.
+/// The operator: computes margins of `x`, `[rows, features]` to `[rows, outputs]`, with leaf values `leaves`
+/// by leaf slot ([`ForestOp::leaf_values`] returns the trained ones). The output is f32.
 ///
-/// Under autodiff the gradient with respect to `leaves` is exact: each row's gradient is added to the leaves it
-/// reached. With respect to `x` it is zero, which it is wherever it is defined: a forest is constant between
-/// thresholds.
+/// Under autodiff the gradient with respect to `leaves` is exact: each row's gradient is added to the leaves
+/// that the row reached. The gradient with respect to `x` is zero. It is zero wherever it is defined, because
+/// a forest is constant between thresholds.
 ///
 /// # Errors
-/// As [`ForestOp::margins`], or `leaves` of another length than the forest's.
+/// The errors of [`ForestOp::margins`], or `leaves` of another length than the forest's.
 pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Tensor<2>> {
     op.check_leaves(&x, &leaves)?;
     if x.dims()[0] == 0 {
         return Ok(Tensor::zeros([0, op.outputs()], &x.device()));
     }
     if op.trees() == 0 {
-        // No tree, no leaf to read: every row is the base score.
+        // Without trees no leaf is read, and every row's margin is the base score.
         let base: Vec<f32> = op.forest.base_score.iter().map(|b| b.0 as f32).collect();
         let base = Tensor::<2>::from_data(TensorData::new(base, [1, op.outputs()]), &x.device());
         return Ok(base.repeat_dim(0, x.dims()[0]));
@@ -492,7 +498,7 @@ pub fn forest(x: Tensor<2>, leaves: Tensor<1>, op: &Arc<ForestOp>) -> Result<Ten
     }
     op.prepare(&x.device(), x.dtype(), Emit::Margins)?;
     if leaves.is_autodiff() {
-        // What the gradient walks.
+        // The gradient needs the leaf slots.
         op.prepare(&x.device(), x.dtype(), Emit::Slots)?;
     }
     let margins =

@@ -1,6 +1,7 @@
-//! The operator on NdArray: the CPU program on the array's own memory. NdArray stores neither f16 nor bf16.
+//! The operator on NdArray: it runs the CPU program on the array's own memory. NdArray stores neither f16 nor
+//! bf16.
 
-// burn-ndarray is deprecated upstream in favour of burn-flex and served as long as burn has it.
+// burn-ndarray is deprecated upstream in favour of burn-flex. It is served as long as burn has it.
 #![allow(deprecated)]
 
 use std::{borrow::Cow, sync::Arc};
@@ -68,7 +69,7 @@ impl ForestBackend for NdArray {
     }
 }
 
-/// The values where they lie in row-major order.
+/// Returns the values where they lie, if they lie in row-major order.
 fn in_place(tensor: &NdArrayTensor) -> Option<&[f32]> {
     match tensor {
         NdArrayTensor::F32(storage) => storage.view().to_slice(),
@@ -76,7 +77,7 @@ fn in_place(tensor: &NdArrayTensor) -> Option<&[f32]> {
     }
 }
 
-/// The values in row-major order: where they lie when they do in that order, otherwise copied.
+/// Returns the values in row-major order. They are borrowed if they lie in that order, otherwise copied.
 fn values(tensor: &NdArrayTensor) -> Cow<'_, [f32]> {
     if let NdArrayTensor::F32(storage) = tensor {
         let view = storage.view();
@@ -91,13 +92,14 @@ fn values(tensor: &NdArrayTensor) -> Cow<'_, [f32]> {
     }
 }
 
-/// The array's values as rows: where they lie when their strides allow it, otherwise copied.
+/// Calls `f` with the array's values as rows. They stay where they are if their strides allow it, and are
+/// copied otherwise.
 fn with_rows<R>(x: NdArrayTensor, f: impl FnOnce(&Rows<'_>) -> R) -> R {
     let shape = [x.shape()[0], x.shape()[1]];
     if let NdArrayTensor::F32(storage) = &x {
         let view = storage.view();
         let strides: Vec<usize> = view.strides().iter().filter_map(|s| usize::try_from(*s).ok()).collect();
-        // The slice in memory order starts at the first value where no stride is negative.
+        // The slice in memory order starts at the first value if no stride is negative.
         if let (Some(data), [row, column]) = (view.as_slice_memory_order(), &strides[..]) {
             return f(
                 &Rows::strided(data, shape, [*row, *column]).expect("an array's strides stay inside it")

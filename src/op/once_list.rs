@@ -1,8 +1,9 @@
-//! A map that only grows, read without a lock.
+//! A map that only grows, and is read without a lock.
 
 use std::sync::OnceLock;
 
-/// Entries in the order of their first use; there are as many as devices, types and results at hand, a few.
+/// A list of entries in the order of their first use. It has an entry for each device, type and result in
+/// use, which are few.
 #[derive(Debug)]
 pub(super) struct OnceList<K, V> {
     head: OnceLock<Box<Entry<K, V>>>,
@@ -22,7 +23,7 @@ impl<K, V> Default for OnceList<K, V> {
 }
 
 impl<K, V> OnceList<K, V> {
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(super) fn len(&self) -> usize {
         let mut place = &self.head;
@@ -35,7 +36,7 @@ impl<K, V> OnceList<K, V> {
 }
 
 impl<K: PartialEq + Clone, V> OnceList<K, V> {
-    /// The value of `key`, made if it is not there.
+    /// Returns the value of `key`. It is made if it is not there.
     pub(super) fn get_or_try_init<E>(&self, key: &K, make: impl FnOnce() -> Result<V, E>) -> Result<&V, E> {
         let mut make = Some(make);
         let mut made = None;
@@ -46,7 +47,8 @@ impl<K: PartialEq + Clone, V> OnceList<K, V> {
                     made = Some(make()?);
                 }
                 if let Some(value) = made.take() {
-                    // Another thread may have been faster, with this key or another: then ours is still to be put.
+                    // Another thread may have been faster, with this key or another one. Our entry then still
+                    // has to be put.
                     let mut ours = Some(Box::new(Entry { key: key.clone(), value, next: OnceLock::new() }));
                     let _ = place.get_or_init(|| ours.take().expect("taken once"));
                     made = ours.map(|entry| entry.value);

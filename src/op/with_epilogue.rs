@@ -14,24 +14,24 @@ use burn::{
 use super::{Epilogue, ForestBackend, ForestOp, forest, innermost, values};
 use crate::error::Result;
 
-/// The tensors of a call.
+/// The tensors that a call hands to an epilogue, in the order of the steps that take them.
 #[derive(Clone, Debug, ExtensionType)]
 #[cfg_attr(feature = "cube", extension_type(fusion))]
 pub enum EpilogueTensors<B: Backend> {
-    /// None.
+    /// No tensor.
     None,
-    /// One.
+    /// One tensor.
     One(FloatTensor<B>),
-    /// Two, in the order of the steps.
+    /// Two tensors.
     Two(FloatTensor<B>, FloatTensor<B>),
-    /// Three.
+    /// Three tensors.
     Three(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
-    /// Four.
+    /// Four tensors.
     Four(FloatTensor<B>, FloatTensor<B>, FloatTensor<B>, FloatTensor<B>),
 }
 
 impl<B: Backend> EpilogueTensors<B> {
-    /// The tensors in order.
+    /// Returns the tensors in order.
     pub fn into_vec(self) -> Vec<FloatTensor<B>> {
         match self {
             Self::None => vec![],
@@ -56,15 +56,15 @@ impl<B: Backend> EpilogueTensors<B> {
     }
 }
 
-/// The forest and what follows it: `[rows, features]`, leaf values by slot as [`forest`] takes them, and a tensor for each
-/// step that takes one, to `[rows, outputs]` of the epilogue's [type](Epilogue::dtype).
+/// Computes a forest and its epilogue: `[rows, features]`, leaf values by leaf slot as [`forest`] takes them,
+/// and a tensor for each step that takes one, to `[rows, outputs]` of the epilogue's [type](Epilogue::dtype).
 ///
-/// Under autodiff the steps are tensor operations behind [`forest`] or [`values`], so that gradients reach the leaf values and
-/// the tensors; what they give is the same within the rounding of each step.
+/// Under autodiff the steps are tensor operations behind [`forest`] or [`values`], so that gradients reach
+/// the leaf values and the tensors. The results are the same within the rounding of each step.
 ///
 /// # Errors
-/// As [`forest`]; and another number, shape, type or device of tensors than the steps take, or a type of the result that the
-/// device does not store.
+/// The errors of [`forest`]; another number, shape, type or device of tensors than the steps take; a type of
+/// the result that the device does not store.
 pub fn forest_with_epilogue(
     x: Tensor<2>,
     leaves: Tensor<1>,
@@ -100,7 +100,7 @@ pub fn forest_with_epilogue(
 }
 
 impl ForestOp {
-    /// As [`ForestOp::prepare`], with what follows.
+    /// Like [`ForestOp::prepare`], but with an epilogue.
     fn prepare_with_epilogue(
         &self,
         device: &burn::tensor::Device,
@@ -116,7 +116,8 @@ impl ForestOp {
         }
     }
 
-    /// Rows in the CPU's memory, for an operator that is [prepared](ForestOp::prepare).
+    /// Computes a forest and its epilogue on rows in the CPU's memory. The operator must be
+    /// [prepared](ForestOp::prepare).
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(super) fn cpu_with_epilogue(
         &self,

@@ -1,4 +1,5 @@
-//! What a kernel may be expanded to: a driver's compile time grows far faster than the kernel.
+//! Limits of what a kernel may be expanded to, because a driver's compile time grows far faster than the
+//! kernel.
 
 use super::{Extents, Note};
 use crate::{
@@ -6,30 +7,33 @@ use crate::{
     schedule::{Bound, IndexVar, ReduceMarks, Size},
 };
 
-/// Walks that `specialize` may make on the CPU, where a walk is a line of a program and not code.
+/// The most walks that `specialize` may make on the CPU, where a walk is a line of a program and not code.
 pub(super) const MOST_CPU_WALKS: usize = 256;
-/// Walks that may advance together in a unit.
+/// The most walks that may advance together in a unit.
 const MOST_LANES: u32 = 8;
-/// Walks that a kernel's text may hold in all: lanes, unrolled loops and branches multiplied out.
+/// The most walks that a kernel's text may hold in all, with lanes, unrolled loops and branches multiplied
+/// out.
 const MOST_WALKS: u32 = 24;
-/// Straight-line steps that it may hold in all, each walk counting for some besides.
+/// The most straight-line steps that a kernel's text may hold in all. Each walk counts for some steps
+/// besides.
 const MOST_STEPS: u32 = 90;
-/// Steps that a walk counts for besides those it takes in straight-line code.
+/// Number of steps that a walk counts for besides those it takes in straight-line code.
 const STEPS_OF_A_WALK: u32 = 3;
-/// Nodes that ask more than thresholds take so many times the code.
+/// Steps through nodes that ask more than thresholds take this many times the code.
 const QUESTIONS: u32 = 4;
 
-/// The straight-line steps that a kernel's walks may still take.
+/// The number of straight-line steps that a kernel's walks may still take. `None` is no limit.
 pub(super) struct Steps(Option<u32>);
 
 impl Steps {
-    /// Those of a kernel with so many walks; `None` on the CPU, where steps are no code.
+    /// Returns the steps of a kernel with `walks` walks. `None` stands for the CPU, where steps are no code.
     pub(super) fn new(walks: Option<u32>, questions: bool) -> Self {
         let most = if questions { MOST_STEPS / QUESTIONS } else { MOST_STEPS };
         Self(walks.map(|n| most.saturating_sub(n.saturating_mul(STEPS_OF_A_WALK))))
     }
 
-    /// As many of `wanted` as there is room for in each of `copies` walks.
+    /// Takes as many of `wanted` steps as there is room for in each of `copies` walks, and returns their
+    /// number.
     pub(super) fn take(&mut self, wanted: u32, copies: u32) -> u32 {
         let Some(left) = &mut self.0 else { return wanted };
         let taken = wanted.min(*left / copies.max(1));
@@ -38,7 +42,8 @@ impl Steps {
     }
 }
 
-/// The walks in order, and how many of each a kernel's text holds: its lanes, and the copies of unrolled loops round it.
+/// Returns the walks in order, each with the number of times that a kernel's text holds it: its lanes times
+/// the copies of unrolled loops round it.
 pub(super) fn copies(ops: &[Op], trees: u32, threads: u32) -> Vec<(&Walk, u32)> {
     fn each<'a>(ops: &'a [Op], at: Extents, times: u32, out: &mut Vec<(&'a Walk, u32)>) {
         for op in ops {
@@ -57,7 +62,7 @@ pub(super) fn copies(ops: &[Op], trees: u32, threads: u32) -> Vec<(&Walk, u32)> 
     out
 }
 
-/// Cuts lanes and unrolled loops down to what a kernel may hold, and says what was cut.
+/// Cuts lanes and unrolled loops down to what a kernel may hold, and returns notes on what it cut.
 pub(super) fn within(nest: &mut LoopNest, trees: u32, threads: u32, questions: bool) -> Vec<Note> {
     let mut notes = Vec::new();
     let most = if questions { MOST_WALKS / QUESTIONS } else { MOST_WALKS };
@@ -69,7 +74,7 @@ pub(super) fn within(nest: &mut LoopNest, trees: u32, threads: u32, questions: b
     notes
 }
 
-/// Walk statements.
+/// Returns the number of walk statements.
 fn statements(ops: &[Op]) -> u32 {
     let of = |op: &Op| match op {
         Op::Walk(_) => 1,
@@ -78,7 +83,7 @@ fn statements(ops: &[Op]) -> u32 {
     ops.iter().map(of).sum()
 }
 
-/// More lanes than may advance together become groups of lanes, one after the other.
+/// Cuts walks of more than `most` lanes into groups of `most` lanes, one group after the other.
 fn narrow(ops: &mut [Op], depth: usize, most: u32, notes: &mut Vec<Note>) {
     for op in ops {
         match op {
@@ -118,7 +123,8 @@ fn narrow(ops: &mut [Op], depth: usize, most: u32, notes: &mut Vec<Note>) {
     }
 }
 
-/// A variable at `depth` in tiles of `lanes` iterations.
+/// Tiles a loop variable at `depth`: returns the loop over tiles of `lanes` iterations, and the loop inside a
+/// tile.
 fn tiled(var: &IndexVar, depth: usize, lanes: u32) -> (IndexVar, IndexVar) {
     let span = Size::Const(lanes).times(var.step.clone());
     let outer = IndexVar { step: span.clone(), ..var.clone() };
@@ -133,8 +139,8 @@ fn tiled(var: &IndexVar, depth: usize, lanes: u32) -> (IndexVar, IndexVar) {
     (outer, inner)
 }
 
-/// Unrolled loops that would hold too many walks stay loops. `times` is how often those round them repeat them, `taken`
-/// the walks so far.
+/// Rolls up unrolled loops that would hold too many walks. `times` is the number of copies that enclosing
+/// loops make, `taken` the number of walks so far.
 fn roll(ops: &mut [Op], at: Extents, times: u32, most: u32, taken: &mut u32, notes: &mut Vec<Note>) {
     for op in ops {
         match op {

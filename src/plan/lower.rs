@@ -1,4 +1,4 @@
-//! From a forest and a schedule, through MIR and a layout, to a plan.
+//! Lowers a forest and a schedule, through MIR and a layout, to a plan.
 
 use std::sync::Arc;
 
@@ -17,31 +17,31 @@ use crate::{
     sum::Contract,
 };
 
-/// What is to be compiled for.
+/// The target of a compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The device.
+    /// The device to compile for.
     pub device: Device,
     /// What a run writes.
     pub emit: Emit,
     /// The type of the rows in memory.
     pub rows: RowType,
-    /// Worker threads, what `threads` means in a schedule.
+    /// Number of worker threads: what `threads` means in a schedule.
     pub threads: u32,
-    /// What sums promise.
+    /// The contract that sums keep.
     pub sum: Contract,
 }
 
 impl Request {
-    /// Margins of `f32` rows on the CPU, on all threads of the current pool.
+    /// Returns a request for margins of `f32` rows on the CPU, on all threads of the current pool.
     pub fn cpu() -> Self {
         let threads = rayon::current_num_threads() as u32;
         Self { device: Device::Cpu, emit: Emit::Margins, rows: RowType::F32, threads, sum: Contract::Any }
     }
 }
 
-/// A forest compiled down to LIR, with each stage on the way. Only [`lower`] makes one, so targets may rest on what
-/// it has checked: walks stay inside the packed nodes and end in leaves.
+/// A forest compiled down to LIR, with each stage on the way. Only [`lower`] and [`lower_with`] make one, so
+/// targets rely on what they have checked: walks stay inside the packed nodes and end in leaves.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     notes: Vec<Note>,
@@ -55,11 +55,11 @@ pub struct Lowered {
     few_rows: FewRows,
 }
 
-/// A directive that was carried out otherwise than it says, since the device or the model leaves nothing else. The result
-/// is the same.
+/// A directive that was carried out in another way than it says, since the device or the model leaves no
+/// choice. The result is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
-    /// What was asked for: `cache(b0)`.
+    /// The directive, such as `cache(b0)`.
     pub directive: String,
     /// What was done instead, and why.
     pub instead: String,
@@ -72,82 +72,83 @@ impl std::fmt::Display for Note {
 }
 
 impl Lowered {
-    /// The directives that were carried out otherwise than they say.
+    /// Returns the directives that were carried out in another way than they say.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// The producer's index of the tree at each position.
+    /// Returns the producer's index of the tree at each position.
     pub fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// The loops as the schedule spells them out.
+    /// Returns the loops as the schedule spells them out.
     pub fn loops(&self) -> &LoopNest {
         &self.loops
     }
 
-    /// The same with legal reductions.
+    /// Returns the loops with legal reductions.
     pub fn legal(&self) -> &LoopNest {
         &self.legal
     }
 
-    /// Whether each row's leaves come in the producer's tree order, on so many threads.
+    /// Whether each row's leaves come in the producer's tree order, on `threads` threads.
     pub fn keeps_tree_order(&self, threads: u32) -> bool {
         self.order.is_sorted() && self.loops.keeps_order(self.order.len() as u32, threads)
     }
 
-    /// The nodes in memory.
+    /// Returns the nodes as the layout puts them in memory.
     pub fn packed(&self) -> &Packed {
         &self.packed
     }
 
-    /// The shape of the target's program or kernel.
+    /// Returns the plan: the shape of the target's program or kernel.
     pub fn plan(&self) -> &TargetPlan {
         &self.plan
     }
 
-    /// The CPU's plan.
+    /// Returns the CPU's plan.
     ///
     /// # Errors
-    /// It was lowered for a GPU.
+    /// The forest was lowered for a GPU.
     pub fn cpu_plan(&self) -> Result<&Plan<Cpu>> {
         let remedy = "the forest was lowered for a GPU; lower it for Device::Cpu to make a program of it";
         self.plan.cpu().ok_or_else(|| Error::Device(remedy.into()))
     }
 
-    /// The kernel's plan.
+    /// Returns the kernel's plan.
     ///
     /// # Errors
-    /// It was lowered for the CPU.
+    /// The forest was lowered for the CPU.
     pub fn cube_plan(&self) -> Result<&Plan<Cube>> {
         let remedy = "the forest was lowered for the CPU; lower it for Device::Gpu to make a kernel of it";
         self.plan.cube().ok_or_else(|| Error::Device(remedy.into()))
     }
 
-    /// What rows become ranks by before they are walked, where the schedule wants that. The plan is then one of
-    /// [`Ranks::forest`], and its rows are ranks.
+    /// Returns the ranks that rows become before they are walked, if the schedule wants ranks. The plan is
+    /// then one of [`Ranks::forest`], and its rows are ranks.
     pub fn ranks(&self) -> Option<&Arc<Ranks>> {
         self.ranks.as_ref()
     }
 
-    /// The type of the rows as they are handed over.
+    /// Returns the type of the rows as a caller hands them over.
     pub fn rows(&self) -> RowType {
         self.rows
     }
 
-    /// How the schedule wants a few rows to find leaves on a CPU.
+    /// Returns how the schedule wants a few rows to find leaves on a CPU.
     pub fn few_rows(&self) -> FewRows {
         self.few_rows
     }
 
-    /// The forest that is walked, for the one that was lowered.
+    /// Returns the forest that walks go through, given the forest that was lowered: that of the ranks, if
+    /// there are any.
     pub fn walked<'a>(&'a self, forest: &'a Forest) -> &'a Forest {
         self.ranks.as_ref().map_or(forest, |ranks| ranks.forest())
     }
 }
 
-/// Lowers a forest that verifies. A pure function: the same input gives the same plan.
+/// Lowers a forest that verifies. This is a pure function: the same input gives the same plan.
 ///
 /// # Errors
 /// A schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
@@ -155,10 +156,10 @@ pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<L
     lower_with(forest, schedule, request, None)
 }
 
-/// The same by a profile of the forest, which some directives want.
+/// Like [`lower`], but with a profile of the forest, which some directives need.
 ///
 /// # Errors
-/// As [`lower`], and a profile of another forest.
+/// The errors of [`lower`], and a profile of another forest.
 pub fn lower_with(
     forest: &Forest,
     schedule: &Schedule,
@@ -170,7 +171,8 @@ pub fn lower_with(
     let (forest, inner) = on_ranks(forest, request, ranks.as_ref());
     let LoweredParts { notes, order, loops, legal, layout, least, mut plan } =
         settle(forest, schedule, inner, visits)?;
-    // A table of the columns in use is one of ranks' too: all of them are.
+    // The row cache can rank all columns of the ranks, but not the columns of a group of trees only. Every
+    // column of the ranks is in use, so `used_columns` is set for groups only.
     if let TargetPlan::Cube(plan) = &mut plan
         && ranks.is_some()
         && !plan.own.used_columns
@@ -185,7 +187,7 @@ pub fn lower_with(
     Ok(Lowered { notes, order, loops, legal, packed, plan, ranks, rows: request.rows, few_rows })
 }
 
-/// A profile's visits, by slot: ranks keep the slots of a forest.
+/// Returns a profile's visits by leaf slot. They also hold for the forest of ranks, which has the same slots.
 fn visits<'p>(forest: &Forest, profile: Option<&'p Profile>) -> Result<Option<&'p [u64]>> {
     profile.map(|profile| profile.check(forest)).transpose()?;
     Ok(profile.map(Profile::visits))
@@ -193,11 +195,11 @@ fn visits<'p>(forest: &Forest, profile: Option<&'p Profile>) -> Result<Option<&'
 
 fn ranks(forest: &Forest, schedule: &Schedule) -> Result<Option<Ranks>> {
     let ranks = schedule.rank_choice().map(|choice| Ranks::new(forest, choice)).transpose()?;
-    // A forest of leaves reads no column.
+    // A forest of nothing but leaves reads no column.
     Ok(ranks.filter(|ranks| !ranks.columns().is_empty()))
 }
 
-/// The forest that is walked, and in which type its rows are.
+/// Returns the forest that walks go through, and the request with the type of its rows.
 fn on_ranks<'a>(forest: &'a Forest, request: Request, ranks: Option<&'a Ranks>) -> (&'a Forest, Request) {
     let Some(ranks) = ranks else { return (forest, request) };
     let rows = match ranks.width() {
@@ -207,18 +209,18 @@ fn on_ranks<'a>(forest: &'a Forest, request: Request, ranks: Option<&'a Ranks>) 
     (ranks.forest(), Request { rows, ..request })
 }
 
-/// Whether [`lower`] would do it, without laying nodes out.
+/// Checks that [`lower`] would succeed, without laying nodes out.
 ///
 /// # Errors
-/// As [`lower`].
+/// The errors of [`lower`].
 pub fn check(forest: &Forest, schedule: &Schedule, request: Request) -> Result<()> {
     check_with(forest, schedule, request, None)
 }
 
-/// Whether [`lower_with`] would do it, without laying nodes out.
+/// Checks that [`lower_with`] would succeed, without laying nodes out.
 ///
 /// # Errors
-/// As [`lower_with`].
+/// The errors of [`lower_with`].
 pub fn check_with(
     forest: &Forest,
     schedule: &Schedule,
@@ -231,7 +233,7 @@ pub fn check_with(
     settle(forest, schedule, request, visits).map(drop)
 }
 
-/// Everything but the nodes in memory.
+/// A lowered forest without the nodes in memory.
 struct LoweredParts {
     notes: Vec<Note>,
     order: Vec<u32>,
@@ -270,7 +272,7 @@ fn settle(
     let order = trees.order.clone();
     let loops = LoopNest::build(&nest, target, trees.tile());
     let count = order.len() as u32;
-    // What a walk's code depends on.
+    // The properties of the trees that a walk's code depends on.
     let code = |walk: &mir::Walk, visited: &[u32]| {
         let Depths { deepest, first_leaf } = trees.depths(visited);
         let likely = walk.likely.map(|percent| trees.likely(visited, percent));
@@ -293,7 +295,7 @@ fn settle(
             }
         };
         let note = Note { directive: format!("specialize({name})"), instead };
-        // Copies of a loop have its name.
+        // Copies of a loop have the same name, so they have the same note.
         if !notes.contains(&note) {
             notes.push(note);
         }
@@ -348,7 +350,7 @@ fn settle(
     Ok(LoweredParts { notes, order, loops, legal, layout, least, plan })
 }
 
-/// What keeps blends from a kernel, and what is done instead.
+/// Returns why a plan can't blend and what is done instead, or `None` if it can.
 fn not_blended(target: Target, rows: RowType) -> Option<&'static str> {
     match (target, rows) {
         (Target::Cube, _) => Some("a cube's units walk trees, each for rows of its own"),
@@ -368,27 +370,28 @@ fn unblend(ops: &mut [mir::Op]) {
     }
 }
 
-/// Straight-line steps of a walk.
+/// The steps of a walk.
 #[derive(Clone, Copy)]
 pub(super) struct Steps {
-    /// Without a leaf test.
+    /// Number of straight-line steps without a leaf test.
     plain: u32,
-    /// With one each.
+    /// Number of straight-line steps with a leaf test each.
     tested: u32,
-    /// What follows.
+    /// How the walk goes on after them.
     rest: Remainder,
 }
 
-/// How walks go, and what that makes of the trees.
+/// The steps of all walks, and what they require of the trees.
 struct Walks {
     walks: Vec<Steps>,
-    /// The least depth of each tree's leaves, by position.
+    /// The least depth that each tree's leaves must have, by position.
     least: Vec<u32>,
     sizes: Sizes,
     notes: Vec<Note>,
 }
 
-/// Settles each walk's straight-line steps, and with them the least depth of each tree's leaves, by position.
+/// Determines each walk's straight-line steps, and from them the least depth that each tree's leaves must
+/// have, by position.
 fn walks(
     forest: &Forest,
     layout: &dyn Layout,
@@ -415,7 +418,7 @@ fn walks(
         let unrolled = match walk.unroll {
             Some(None) if walk.table => 0,
             Some(None) => deepest,
-            // Further than the deepest leaf there is nowhere to go.
+            // No walk goes further than the deepest leaf.
             Some(Some(n)) => n.min(deepest),
             None => 0,
         };
@@ -431,7 +434,7 @@ fn walks(
                 ),
             });
         }
-        // What was to be straight-line code down to every leaf is a counted loop.
+        // A walk whose straight-line code was to reach every leaf, and can't, ends in a counted loop.
         let counted = walk.unroll == Some(None) && (walk.table || taken < wanted);
         steps.push((taken, counted));
     }
@@ -477,7 +480,7 @@ fn asks_more(forest: &Forest) -> bool {
     forest.trees.iter().any(|t| t.nodes.iter().any(asks))
 }
 
-/// How leaves become margins. The CPU's program settles by itself in which type it adds.
+/// Returns how leaf values become margins. The CPU's program determines by itself in which type it adds.
 fn combine(forest: &Forest, target: Target, request: Request) -> Combine {
     match forest.aggregate {
         Aggregate::Sum if target == Target::Cube && request.sum == Contract::Exact => Combine::Fixed,
@@ -487,7 +490,7 @@ fn combine(forest: &Forest, target: Target, request: Request) -> Combine {
     }
 }
 
-/// A plan without statements.
+/// Returns a plan without statements.
 fn empty<D: Dialect>(
     forest: &Forest,
     layout: &dyn Layout,
@@ -510,7 +513,7 @@ fn empty<D: Dialect>(
     }
 }
 
-/// What is settled before a plan is built.
+/// What is known before a plan is built.
 struct BuilderInputs {
     walks: Vec<Steps>,
     notes: Vec<Note>,
@@ -518,7 +521,7 @@ struct BuilderInputs {
     threads: u32,
 }
 
-/// A plan in the making.
+/// A plan that is being built.
 pub(super) struct Builder<D: Dialect> {
     pub(super) plan: Plan<D>,
     pub(super) notes: Vec<Note>,
@@ -534,7 +537,7 @@ impl<D: Dialect> Builder<D> {
         Self { plan, notes, next_walk: 0, trees, threads, walks }
     }
 
-    /// The plan, which is whole, and what is to be said of it.
+    /// Returns the plan after verifying it, and the notes on it.
     fn verified(self) -> Result<(Plan<D>, Vec<Note>)> {
         self.plan.verify().map_err(Error::Internal)?;
         Ok((self.plan, self.notes))
@@ -547,7 +550,7 @@ impl<D: Dialect> Builder<D> {
         }
     }
 
-    /// How a serial loop runs.
+    /// Returns how a serial loop runs.
     pub(super) fn serial(&mut self, l: &mir::Loop) -> Map<D> {
         if !l.unrolled {
             return Map::Serial;
@@ -556,7 +559,7 @@ impl<D: Dialect> Builder<D> {
         Map::Unrolled { count }
     }
 
-    /// The value of a size: compiled in where it is a number, otherwise a slot.
+    /// Returns the value of a size: compiled in if it is a number, otherwise a slot of the plan's sizes.
     pub(super) fn value(&mut self, size: &Size) -> Value {
         if let Some(n) = size.constant() {
             return Value::Const(n);
@@ -578,7 +581,8 @@ impl<D: Dialect> Builder<D> {
         super::Range { start, step, limits: var.bounds.iter().map(|b| limit(self, b)).collect() }
     }
 
-    /// A walk at `depth`; `own` makes what the target says of it of its tested steps.
+    /// Returns the next walk, at `depth`. `own` makes the target's part of it from the number of its tested
+    /// steps.
     pub(super) fn walk(
         &mut self,
         walk: &mir::Walk,

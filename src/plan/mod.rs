@@ -1,5 +1,5 @@
-//! LIR: what a schedule on a layout comes to. The types are `fangorn-ir`'s, which every target sees; lowering to them is
-//! here.
+//! LIR: what a schedule on a layout becomes. The types are in `fangorn-ir`, which every target sees. The
+//! lowering to them is here.
 
 mod budget;
 mod lower;

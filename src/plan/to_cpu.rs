@@ -1,4 +1,5 @@
-//! MIR to a CPU plan: loops keep their order and their mode, partial sums are buffers, stages are statements.
+//! Lowers MIR to a CPU plan: loops keep their order and their mode, partial sums are buffers, stages are
+//! statements.
 
 use super::{
     Cpu, Dialect, Dim, Extents, Loop, Map, Op, RowLoop, Size,
@@ -38,7 +39,7 @@ impl Builder<Cpu> {
         window: Option<u32>,
     ) -> Vec<Op<Cpu>> {
         let mut out = Vec::new();
-        // The loop that a stage follows says which rows the stage covers.
+        // The loop before a stage says which rows the stage covers.
         let mut rows = Vec::new();
         for op in ops {
             match op {
@@ -96,7 +97,8 @@ impl Builder<Cpu> {
 }
 
 impl<D: Dialect> Builder<D> {
-    /// The chains of loops over rows in a statement: together they cover the rows that it touches.
+    /// Returns the chains of loops over rows in a statement. Together they cover the rows that the statement
+    /// touches.
     pub(super) fn row_loops(&mut self, op: &mir::Op, depth: usize) -> Vec<Vec<RowLoop>> {
         let (var, below) = match op {
             mir::Op::Loop(l) => (Some(&l.var), depth + 1),
@@ -117,7 +119,8 @@ impl<D: Dialect> Builder<D> {
         inside
     }
 
-    /// The last tree that a loop can reach beyond the running one; all there are, where that depends on the batch.
+    /// Returns how far beyond the running tree a loop can reach, in trees: as far as there are trees, if that
+    /// depends on the batch.
     pub(super) fn tree_reach(&self, l: &mir::Loop) -> u32 {
         let own = if l.var.dim == Dim::Tree { self.last_tree(&l.var) } else { 0 };
         own.saturating_add(self.trees_below(&l.body))
@@ -142,7 +145,7 @@ impl<D: Dialect> Builder<D> {
         ops.iter().map(reach).max().unwrap_or(0)
     }
 
-    /// Trees from the running one on that these statements can touch.
+    /// Returns the number of trees, from the running tree on, that these statements can touch.
     pub(super) fn tree_window(&self, ops: &[mir::Op]) -> u32 {
         self.trees_below(ops).saturating_add(1).min(self.trees.max(1))
     }

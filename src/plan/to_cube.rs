@@ -1,12 +1,12 @@
-//! MIR to a cube plan: launch dimensions, caches, partial sums in shared and global memory.
+//! Lowers MIR to a cube plan: launch dimensions, caches, partial sums in shared and global memory.
 //!
-//! Barriers stand only between block loops, never inside them: what a block loop's units have summed is added up at
-//! the end of the outermost block loop, where control flow is the same for every unit of the cube. Sums that no
-//! barrier can complete (trees over the grid, or over a block without `sharedReduce`) stay in global copies, which a
-//! second launch adds up.
+//! Barriers stand only between block loops, never inside them. What the units of a block loop have summed is
+//! added up at the end of the outermost block loop, where control flow is the same for every unit of the
+//! cube. Sums that no barrier can complete (trees over the grid, or over a block without `sharedReduce`) stay
+//! in global copies, which a second launch adds up.
 //!
-//! No directive is refused here. One that the device, the model or the rest of the schedule leaves no room for is
-//! carried out otherwise, and a [`Note`](super::Note) says how: the plan is then built again without it.
+//! No directive is refused here. If the device, the model or the rest of the schedule leaves no room for a
+//! directive, the plan is built again without it, and a [`Note`](super::Note) says what is done instead.
 
 use super::{
     Cube, Extents, GpuDim, Loop, Map, Op, Size, Value,
@@ -29,14 +29,15 @@ pub(super) use atomics::without_atomics;
 pub(crate) use format::group_columns;
 use paths::{Range, Surroundings, as_loop, buffers_of, each_op, entered, only_trees, owners, walk_paths};
 
-/// Units given to a block dimension whose extent only the call knows.
+/// Number of units along a block dimension whose extent only the call knows.
 const OPEN_EXTENT: u32 = 256;
-/// Fewer private copies than this are added up by one unit: halving them takes a barrier each time.
+/// One unit adds up fewer private copies than this, because halving them takes a barrier each time.
 const FEW_COPIES: u32 = 8;
-/// The tree cache's room is a multiple of so many words, so that models of about a size share a kernel.
+/// The size of the tree cache is a multiple of this number of words, so that models of about the same size
+/// share a kernel.
 const CACHE_STEP: u32 = 256;
 
-/// What a plan may have.
+/// The features that a plan may have.
 #[derive(Clone, Copy)]
 struct PlanFeatures {
     cached_rows: bool,
@@ -44,7 +45,7 @@ struct PlanFeatures {
     shared_sums: bool,
 }
 
-/// Why a plan has to be built again with less.
+/// Why a plan has to be built again with fewer features.
 enum PlanReduction {
     SharedSums(String),
 }
@@ -127,7 +128,7 @@ impl Builder<Cube> {
         Ok(())
     }
 
-    /// Notes the marks of reductions that this plan has no use for.
+    /// Adds a note for each mark of a reduction that this plan does not use.
     fn unheeded(&mut self, nest: &LoopNest) {
         if !self.plan.emit.sums() {
             return;
@@ -157,7 +158,7 @@ impl Builder<Cube> {
         }
     }
 
-    /// Settles the units of each block axis and the iterations of each grid axis.
+    /// Determines the units of each block axis and the iterations of each grid axis.
     fn launch(&mut self, ops: &[mir::Op], max_units: u32, max_dim: [u32; 3]) {
         let (trees, threads) = (self.trees, self.threads);
         let mut block = [1u32; 3];
@@ -168,7 +169,7 @@ impl Builder<Cube> {
                 let wanted = match extent.constant() {
                     Some(n) => n,
                     None if extent.depends_on_batch() => OPEN_EXTENT,
-                    // As long as the forest, in steps of a plane so that models share kernels.
+                    // As many units as trees, in steps of a plane, so that models share kernels.
                     None if extent == Size::Trees => trees.next_multiple_of(32).min(OPEN_EXTENT),
                     None => extent.resolve(Extents { batch: 1, trees, threads }).min(OPEN_EXTENT),
                 };
@@ -189,7 +190,8 @@ impl Builder<Cube> {
                 builder.plan.own.grid[at] = Some(builder.value(&value));
             }
         });
-        // Longer block dimensions wrap, so any cut is right; halve the longest until the cube fits.
+        // Loops that are longer than a block dimension wrap, so any cut is right. Halve the longest dimension
+        // until the cube fits.
         while block.iter().product::<u32>() > max_units.max(1) {
             let longest = (0..3).max_by_key(|a| block[*a]).unwrap_or(0);
             block[longest] = block[longest].div_ceil(2);
@@ -219,7 +221,7 @@ impl Builder<Cube> {
     }
 }
 
-/// A plan's statements in the making.
+/// The lowering of a plan's statements.
 struct Lowering<'a> {
     builder: &'a mut Builder<Cube>,
     nest: &'a LoopNest,
@@ -228,12 +230,13 @@ struct Lowering<'a> {
     forest: &'a Forest,
     /// Every launch dimension that some walk's loops are mapped to.
     dims: Vec<GpuDim>,
-    /// Who has a row, as the walks have it: one answer where a row is always the same unit's.
+    /// The different assignments of rows to units among the walks. There is one if a row always belongs to
+    /// the same unit.
     owners: Vec<Vec<(GpuDim, Range)>>,
-    /// Trees of the tree cache's window.
+    /// Number of trees of the tree cache's window.
     tree_window: Option<u32>,
-    /// For each row cache, of how many trees side by side those are that walk its rows, where that is always the same
-    /// groups of trees.
+    /// For each row cache, the number of trees of a group if the walks that read the cached rows always walk
+    /// whole groups of adjacent trees.
     groups: Vec<Option<u32>>,
 }
 
@@ -247,7 +250,8 @@ impl Lowering<'_> {
         self.allowed.shared_sums && self.sums() && self.nest.partials[b].shared()
     }
 
-    /// Shared sums are for all walks of a kernel, or for none: a row's copies are added up by any of the cube's units.
+    /// Checks that either all walks of a kernel have shared sums, in the same way, or none: any of the cube's
+    /// units adds up a row's copies.
     fn same_shared_sums(&mut self) -> Result<(), PlanReduction> {
         let mut walks = Vec::new();
         each_op(&self.nest.body, &mut |op| {
@@ -296,14 +300,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The block axes that have private sums in a buffer.
+    /// Returns the block axes that have private sums in a buffer.
     fn block_axes(&self, into: BufferId) -> Vec<Axis> {
         let BufferId::Partial(b) = into else { return Vec::new() };
         let block = |l: &Private| match l.mode {
             Mode::Gpu(GpuDim::Block(axis)) => Some(axis),
             _ => None,
         };
-        // Every block loop of the chain has its own copies, whichever of them the directive named.
+        // Every block loop of the chain has its own copies, whichever loop the directive named.
         let mut axes: Vec<Axis> = self.nest.partials[b].loops.iter().filter_map(block).collect();
         axes.sort_unstable();
         axes
@@ -314,7 +318,8 @@ impl Lowering<'_> {
             ops.iter().filter(|op| matches!(op, mir::Op::Loop(_) | mir::Op::Cases(_))).collect();
         let is_block =
             |op: &&mir::Op| matches!(op, mir::Op::Loop(l) if matches!(l.mode, Mode::Gpu(GpuDim::Block(_))));
-        // Loops side by side that visit the same rows add to the same sums, unless one register sum holds them all.
+        // Adjacent loops that visit the same rows add to the same sums, unless one register sum holds the
+        // sums of all.
         let one_row = loops.iter().all(|op| only_trees(op)) && !loops.is_empty();
         let mut buffers: Vec<(BufferId, bool)> = Vec::new();
         loops.iter().for_each(|op| buffers_of(op, &mut buffers));
@@ -324,7 +329,8 @@ impl Lowering<'_> {
             buffers_of(op, &mut buffers);
             buffers.into_iter().any(|(b, _)| self.is_shared(b))
         };
-        // Where a block loop and one that holds block loops stand side by side, both open further in.
+        // Block loops open here if all of these loops are block loops. If a block loop stands beside a loop
+        // that holds block loops, both open further in.
         let any_block = loops.iter().any(is_block);
         let opens_block = !around.block && any_block && loops.iter().all(is_block);
         if !around.block && any_block && !opens_block && loops.iter().any(|op| shares(op)) {
@@ -332,7 +338,7 @@ impl Lowering<'_> {
                 "block loops of two branches open at different depths".into(),
             ));
         }
-        // Shared sums that open further in have barriers, which a register sum can't hold.
+        // Shared sums that open further in have barriers, which can't stand inside a register sum.
         let opens_inside = !around.block && loops.iter().any(|op| !is_block(op) && shares(op));
         let shared = opens_block && loops.iter().any(|op| shares(op));
         let caches_inside = loops.iter().any(|op| self.caches(op));
@@ -355,7 +361,7 @@ impl Lowering<'_> {
             ..around.clone()
         };
         let mut out = Vec::new();
-        // What is filled together comes first.
+        // The cube fills its caches before anything else.
         for op in ops {
             match op {
                 mir::Op::CacheRows => self.cache_rows(ops, &mut inside, &mut out),
@@ -364,8 +370,8 @@ impl Lowering<'_> {
             }
         }
         let filled = out.len();
-        // Dimensions that no loop on the way to these walks has: only their first unit or cube walks.
-        // A barrier can't stand in a guard; it may do so further in.
+        // Dimensions that no loop on the way to these walks is mapped to: only their first unit or cube
+        // walks. A barrier can't stand in such a guard. The guard may then stand further in.
         let guarded = match shared || opens_inside || caches_inside {
             false => self.unmapped(ops, &inside),
             true => Vec::new(),
@@ -390,7 +396,8 @@ impl Lowering<'_> {
         Ok(out)
     }
 
-    /// The shared sums of the block loops that open here: cleared before them, reduced after them.
+    /// Adds the statements for the shared sums of the block loops that open here: cleared before the loops,
+    /// reduced after them.
     fn shared_sums(
         &mut self,
         ops: &[mir::Op],
@@ -436,7 +443,8 @@ impl Lowering<'_> {
             Some(have) => have.rows = have.rows.max(rows),
             none => *none = Some(SharedSums { axes, rows }),
         }
-        // One sum each keeps units busy, or units come together at each.
+        // One unit adds up a row's copies if that keeps units busy. Otherwise several units add up each row's
+        // copies together.
         let sums = plan.own.shared_sums.as_ref().map_or(1, SharedSums::copies);
         let by = match sums >= FEW_COPIES && rows.saturating_mul(plan.outputs) < sums {
             false => Adders::Unit,
@@ -444,7 +452,7 @@ impl Lowering<'_> {
             true => Adders::Cube,
         };
         out.insert(filled, Op::Own(Statement::ClearShared));
-        // What the cube has summed goes on: to the result, or to a copy where the grid shares out trees too.
+        // The cube's sums go to the result, or to a global copy if the grid shares out trees, too.
         let BufferId::Partial(b) = buffers[0].0 else { return Ok(()) };
         let partial = &self.nest.partials[b];
         let on_grid = |l: &&Private| matches!(l.mode, Mode::Gpu(GpuDim::Grid(_)));
@@ -461,7 +469,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A statement, but for what stands round it.
+    /// Lowers a statement, without the guard round it.
     fn one(
         &mut self,
         op: &mir::Op,
@@ -482,14 +490,14 @@ impl Lowering<'_> {
                 let into = sums.then(|| self.sum(w.into, w.atomic, true, &around.owner));
                 let (cached_rows, cached_trees) = (around.cached_rows, around.cached_trees);
                 let own = Walk { cached_rows, cached_trees, into };
-                // No schedule has tested steps on a GPU: a unit's walk tests at each step.
+                // A kernel's walk tests at each step, so no schedule has tested straight-line steps on a GPU.
                 let own = |tested| {
                     debug_assert_eq!(tested, 0, "a kernel's walk has no tested steps");
                     own
                 };
                 out.push(Op::Walk(self.builder.walk(w, around.depth, own)));
             }
-            // Caches are filled before, stages are placed where block loops open.
+            // Caches are filled earlier, and stages are placed where block loops open.
             mir::Op::CacheRows | mir::Op::CacheTrees | mir::Op::Reduce(_) => {}
         }
         Ok(())
@@ -513,7 +521,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Wraps what `make` gives in a guard for the dimensions that no walk inside has, where it holds no barrier.
+    /// Wraps the statements that `make` returns in a guard for the dimensions that no walk inside is mapped
+    /// to, unless a barrier stands inside.
     fn guard(
         &mut self,
         op: &mir::Op,
@@ -536,7 +545,7 @@ impl Lowering<'_> {
         self.caches(op) || (!around.block && buffers.iter().any(|(b, _)| self.is_shared(*b)))
     }
 
-    /// Whether something inside is cached.
+    /// Whether some rows or trees are cached inside.
     fn caches(&self, op: &mir::Op) -> bool {
         let mut found = false;
         each_op(std::slice::from_ref(op), &mut |op| {
@@ -549,7 +558,7 @@ impl Lowering<'_> {
         found
     }
 
-    /// Launch dimensions that no loop on the way to any walk of these has.
+    /// Returns the launch dimensions that no loop on the way to any walk of these statements is mapped to.
     fn unmapped(&self, ops: &[mir::Op], around: &Surroundings) -> Vec<GpuDim> {
         let mut paths = Vec::new();
         walk_paths(ops, around, &mut paths);
@@ -586,8 +595,9 @@ impl Lowering<'_> {
         self.builder.note(directive, why);
     }
 
-    /// How many trees side by side these statements walk, where loops round them deal the forest out in groups of so
-    /// many: the running tree is then always the first of its group.
+    /// Returns the number of trees of a group, if enclosing loops deal out the forest in groups of that many
+    /// adjacent trees and these statements walk no tree outside a group. The running tree is then always the
+    /// first of its group.
     fn group(&self, ops: &[mir::Op], around: &Surroundings) -> Option<u32> {
         let at = Extents { batch: 1, trees: self.builder.trees, threads: self.builder.threads };
         let number = |size: &Size| (!size.depends_on_batch()).then(|| size.resolve(at));
@@ -611,7 +621,8 @@ impl Lowering<'_> {
             "the model has no trees"
         } else {
             let trees = self.builder.tree_window(ops);
-            // One window's size serves all, so that a node's place in it is the same rule everywhere.
+            // All tree caches have windows of the same size, so that one rule gives a node's place in any of
+            // them.
             let trees = self.tree_window.map_or(trees, |t| t.max(trees));
             self.tree_window = Some(trees);
             around.cached_trees = true;
@@ -621,19 +632,20 @@ impl Lowering<'_> {
         self.builder.note(directive, why);
     }
 
-    /// Whether a mapped loop has at most one iteration a unit.
+    /// Whether a mapped loop has at most one iteration for each unit.
     fn single(&self, l: &mir::Loop, dim: GpuDim) -> bool {
         match dim {
             GpuDim::Block(axis) => {
                 let units = self.builder.plan.own.cube_dim[axis as usize];
                 l.var.extent().constant().is_some_and(|n| n <= units)
             }
-            // Cubes past a dimension's limit are folded into strides.
+            // Cubes past a dimension's limit become strides of the loop.
             GpuDim::Grid(_) => false,
         }
     }
 
-    /// Where a reduce into a legalised buffer goes on this target; `again` says that other sums go to the same rows.
+    /// Returns where a reduce into a legalised buffer goes on this target. `again` says that other sums go to
+    /// the same rows.
     fn sum(&mut self, into: BufferId, atomic: bool, again: bool, owner: &[(GpuDim, Range)]) -> Sum {
         if self.is_shared(into) {
             return Sum::Shared;
@@ -646,17 +658,17 @@ impl Lowering<'_> {
             BufferId::Result => Vec::new(),
             BufferId::Partial(b) => self.nest.partials[b].loops.clone(),
         };
-        // Where a row is now one unit's and now another's, each has its own copies.
+        // If a row belongs to different units in different walks, each assignment has its own copies.
         let owner = if self.owners.len() < 2 { &[] } else { owner };
         Sum::Partial { buffer: self.global(&loops, owner) }
     }
 
-    /// The global buffer with a copy for each index of these loops' launch dimensions.
+    /// Returns the global buffer with a copy for each index of these loops' launch dimensions.
     fn global(&mut self, loops: &[Private], owner: &[(GpuDim, Range)]) -> u32 {
         let mapped = |l: &Private| if let Mode::Gpu(dim) = l.mode { Some(dim) } else { None };
         let dims: Vec<GpuDim> = loops.iter().filter_map(mapped).collect();
         let owner = self.owners.iter().position(|o| o == owner).unwrap_or(0) as u32;
-        // Loops on the same dimensions share copies: a unit adds to its own.
+        // Loops on the same dimensions share copies, since a unit adds to its own copy.
         let wanted = Partial { dims, owner };
         let partials = &mut self.builder.plan.own.partials;
         let found = partials.iter().position(|have| *have == wanted);
@@ -667,7 +679,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Gives every tree cache the same window.
+/// Sets the window of every tree cache to `window` trees.
 fn one_window(ops: &mut [Op<Cube>], window: u32) {
     for op in ops {
         match op {
@@ -689,12 +701,12 @@ fn larger(a: Size, b: Size) -> Size {
     match (a.constant(), b.constant()) {
         (Some(x), Some(y)) => Size::Const(x.max(y)),
         _ if a == b => a,
-        // A sum is at least either.
+        // A sum is at least as large as either size.
         _ => a.plus(b),
     }
 }
 
-/// The last offset of a loop, where it is a number.
+/// Returns the last offset of a loop, if that is a constant.
 fn last_offset(var: &IndexVar) -> Option<u32> {
     let end = var.bounds.iter().filter_map(|b| b.end.constant()).min()?;
     let step = var.step.constant()?.max(1);

@@ -1,4 +1,4 @@
-//! How trees are arranged before they are laid out: node by node or in tiles, in which order, how deep.
+//! Arranges trees before they are laid out: node by node or in tiles, in which order, how deep.
 
 use super::Note;
 use crate::{
@@ -10,25 +10,27 @@ use crate::{
     schedule::{Directive, LIKELY_PERCENT, Schedule, ScheduleError, Tiler, TreeOrder},
 };
 
-/// The trees as a schedule has them.
+/// The trees as a schedule arranges them.
 pub(super) struct Trees {
     /// The producer's index of the tree at each position.
     pub(super) order: Vec<u32>,
-    /// Nodes of a tile, and each tree's tiling by the producer's index, where there are tiles of more than one.
+    /// The most nodes of a tile, and each tree's tiling by the producer's index, if there are tiles of more
+    /// than one node.
     pub(super) tiles: Option<(u32, Vec<Tiling>)>,
-    /// By position; in tiles where there are tiles.
+    /// Depths of each tree by position, counted in tiles if there are tiles.
     pub(super) depths: Vec<Depths>,
     /// Whether `pad` gives a tree all its leaves at one depth, by position.
     pub(super) padded: Vec<bool>,
-    /// How many of a profile's rows have come to a leaf by each depth, by position; empty without a profile.
+    /// The number of a profile's rows that have come to a leaf by each depth, for each tree by position. It
+    /// is empty without a profile.
     come: Vec<Vec<u128>>,
 }
 
-/// A tree's leaves: the depth and the slot of each.
+/// A tree's leaves: the depth and the leaf slot of each.
 type Leaves = Vec<(u32, u32)>;
 
 impl Trees {
-    /// Arranges the trees; `visits` are a profile's, by slot.
+    /// Arranges the trees. `visits` are those of a profile, by leaf slot.
     pub(super) fn new(
         forest: &Forest,
         schedule: &Schedule,
@@ -57,7 +59,7 @@ impl Trees {
                 come.push(arrivals(&leaves, visits));
             }
             let (added, there) = match &tiles {
-                // A leaf that is pushed down leaves a tile at each step.
+                // Pushing a leaf down by one step adds one tile.
                 Some((_, tilings)) => (
                     leaves.iter().map(|(depth, _)| u64::from(own.deepest - depth)).sum(),
                     tilings[t].len() as u64,
@@ -88,12 +90,13 @@ impl Trees {
         Ok(Self { depths: at(&order, &depths), padded: at(&order, &padded), come, order, tiles })
     }
 
-    /// Nodes of a tile.
+    /// Returns the most nodes of a tile.
     pub(super) fn tile(&self) -> u32 {
         self.tiles.as_ref().map_or(1, |(nodes, _)| *nodes)
     }
 
-    /// Of these trees together. A padded tree has every leaf at its depth.
+    /// Returns the depths of the trees at these positions together. A padded tree has every leaf at its
+    /// depth.
     pub(super) fn depths(&self, positions: &[u32]) -> Depths {
         let of = |k: &u32| match (self.depths[*k as usize], self.padded[*k as usize]) {
             (Depths { deepest, .. }, true) => Depths { deepest, first_leaf: deepest },
@@ -106,8 +109,8 @@ impl Trees {
         }
     }
 
-    /// The depth at which so many of a profile's rows, in percent, have come to a leaf in each of these trees; 0 without a
-    /// profile.
+    /// Returns the depth at which `percent` of a profile's rows have come to a leaf in each of the trees at
+    /// these positions. It is 0 without a profile.
     pub(super) fn likely(&self, positions: &[u32], percent: u32) -> u32 {
         let of = |k: &u32| match (self.come.get(*k as usize), self.padded[*k as usize]) {
             (Some(_), true) => self.depths[*k as usize].deepest,
@@ -118,7 +121,7 @@ impl Trees {
     }
 }
 
-/// What is said where probabilities are needed and there are none.
+/// Returns the message for a directive that needs a profile if there is none.
 pub(super) fn wants_profile() -> String {
     "it goes by how many rows come to each leaf; count that with fangorn profile MODEL --rows ROWS -o PROFILE and hand \
      over --profile PROFILE, in Rust a Profile to Predictor::builder, ForestOp::builder or \
@@ -156,7 +159,7 @@ fn tilings(
     Ok(trees.map(tiled).collect())
 }
 
-/// How many rows have come to a leaf by each depth.
+/// Returns the number of rows that have come to a leaf by each depth.
 fn arrivals(leaves: &Leaves, visits: &[u64]) -> Vec<u128> {
     let mut come = Vec::new();
     for (depth, slot) in leaves {
@@ -171,7 +174,7 @@ fn arrivals(leaves: &Leaves, visits: &[u64]) -> Vec<u128> {
     come
 }
 
-/// The least depth by which so many percent of the rows have come to a leaf.
+/// Returns the smallest depth by which `percent` of the rows have come to a leaf.
 fn covering(come: &[u128], percent: u32) -> u32 {
     let all = come.last().copied().unwrap_or(0);
     come.iter().position(|n| n * 100 >= all * u128::from(percent)).unwrap_or(0) as u32

@@ -1,4 +1,4 @@
-//! How a [`Predictor`] is compiled: options, plans by batch, and the self-check before it serves.
+//! Compiles a [`Predictor`]: options, plans by batch, and the self-check before it serves.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::{
     sum::Contract,
 };
 
-/// Options of a [`Predictor`], from [`Predictor::builder`]. Each has a default; the last call of a method counts.
+/// Options of a [`Predictor`], from [`Predictor::builder`]. Each option has a default. If a method is called
+/// twice, the last call counts.
 ///
 /// ```
 /// use fangorn::{Forest, Predictor, check::SelfCheck, cpu::Rows, schedule::Preset, sum::Contract};
@@ -69,8 +70,8 @@ impl<'f> PredictorBuilder<'f> {
         self
     }
 
-    /// Sets the number of worker threads. 1 keeps every prediction on the caller's thread. The default is the number of
-    /// threads of the current rayon pool.
+    /// Sets the number of worker threads. With 1, every prediction stays on the caller's thread. The default
+    /// is the number of threads of the current rayon pool.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
@@ -82,8 +83,8 @@ impl<'f> PredictorBuilder<'f> {
         self
     }
 
-    /// Sets how many rows come to each leaf. The directives `tileNodes(n, probability)`, `tileNodes(n, hybrid)`,
-    /// `peelWalk(v, 90%)` and `sort(likely_leaf)` need it.
+    /// Sets how many rows come to each leaf. The directives `tileNodes(n, probability)`,
+    /// `tileNodes(n, hybrid)`, `peelWalk(v, 90%)` and `sort(likely_leaf)` need it.
     ///
     /// ```
     /// use fangorn::{Predictor, cpu::Rows, forest::Profile, import, schedule::Schedule};
@@ -117,8 +118,8 @@ impl<'f> PredictorBuilder<'f> {
         self
     }
 
-    /// Sets the pool whose threads run large batches. A batch that needs one thread stays on the caller's. The default
-    /// is the current rayon pool of each call.
+    /// Sets the pool whose threads run large batches. A batch that needs one thread only stays on the
+    /// caller's thread. By default each call uses the current rayon pool.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -137,20 +138,21 @@ impl<'f> PredictorBuilder<'f> {
         self
     }
 
-    /// Takes `f32` rows only, so that one set of nodes is enough.
+    /// Limits the predictor to `f32` rows, so that one set of nodes is enough.
     #[cfg(feature = "burn")]
     pub(crate) fn f32_rows(mut self) -> Self {
         self.types = RowTypes::Singles;
         self
     }
 
-    /// Compiles the forest and runs its self-check. If the check finds a difference, plain walks serve instead and
-    /// [`Predictor::warnings`] says so.
+    /// Compiles the forest and runs its self-check. If the check finds a difference, plain walks serve
+    /// instead and [`Predictor::warnings`] says so.
     ///
     /// # Errors
-    /// A forest that does not verify; a schedule whose directives contradict each other; a layout that can't hold the
-    /// forest; a sum that [`FixedPoint`](crate::sum::FixedPoint) can't hold; a profile of another forest;
-    /// [`Error::SelfCheck`] if plain walks fail their check too.
+    /// The forest does not verify; the schedule's directives contradict each other; the layout or
+    /// [`FixedPoint`](crate::sum::FixedPoint) sums can't hold the forest; the profile is of another forest;
+    /// an environment variable that picks kernels or checks has a value that means nothing; or plain walks
+    /// fail their check too, which is [`Error::SelfCheck`].
     pub fn build(self) -> Result<Predictor> {
         let strictness = Strictness::from_environment()?;
         self.build_checked_by(strictness, |predictor, check| self.first_difference(predictor, check))
@@ -180,7 +182,7 @@ impl<'f> PredictorBuilder<'f> {
         Ok(plain)
     }
 
-    /// The first difference from the reference interpreter.
+    /// Returns the first difference from the reference interpreter.
     fn first_difference(&self, predictor: &Predictor, check: SelfCheck) -> Option<Difference> {
         let doubles = self.types == RowTypes::Both && self.forest.compare == CompareType::F64;
         let check = Check::new(self.forest, check);
@@ -204,7 +206,7 @@ impl<'f> PredictorBuilder<'f> {
             })
         };
         let large = program(&lowered)?;
-        // A batch with too few rows to rank is walked by the same loops on values.
+        // A batch with too few rows to rank runs a program with the same loops on values.
         let plans = match large.wants_many_rows() {
             true => {
                 let unranked = lower_with(forest, &schedule.unranked(), request, self.profile)?;
@@ -272,7 +274,7 @@ mod tests {
         let builder = Predictor::builder(&forest);
         let fast = builder.compile().expect("a predictor");
         if plain(&fast) {
-            // This machine has nothing faster.
+            // This machine has nothing faster than plain walks.
             return;
         }
         let found = builder.build_checked_by(Strictness::FallBack, check).expect("plain walks");

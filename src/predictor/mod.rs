@@ -17,10 +17,11 @@ use crate::{
 
 pub use builder::PredictorBuilder;
 
-/// A forest ready to predict on the CPU: immutable, `Send + Sync`, no lock and no allocation beyond the output on the
-/// way of a prediction (but for scratch that each thread keeps: margins where a row has more or fewer values, partial sums
-/// where the schedule runs trees in parallel, totals where a sum is not in `f32`, slots where margins are the least or
-/// largest leaf or the walks come in another order than the sum).
+/// A forest ready to predict on the CPU. It is immutable and `Send + Sync`. A prediction takes no lock and
+/// allocates nothing but its output and scratch that each thread keeps. The scratch holds margins where a row
+/// has more or fewer values than margins, partial sums where the schedule runs trees in parallel, totals
+/// where a sum is not in `f32`, and slots where margins are the least or largest leaf or where the walks come
+/// in another order than the sum.
 ///
 /// ```
 /// use fangorn::{Predictor, import};
@@ -35,34 +36,36 @@ pub use builder::PredictorBuilder;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Predictor {
-    /// Beside what the schedule says, for batches too small for that, the same loops on values and not on ranks.
+    /// The program that the schedule asks for. For batches that are too small for ranks there may be another
+    /// one, with the same loops on values.
     plans: Plans,
     sum: Contract,
     summing: Summing,
     leaf_width: usize,
     scale: f32,
     transform: Transform,
-    /// The producer's number of the leaf with each slot.
+    /// The leaf id of each leaf slot.
     ids: Vec<u32>,
-    /// Where threads come from, if not from rayon's own pool.
+    /// The pool that runs large batches; `None` for the current rayon pool of each call.
     pool: Option<Arc<rayon::ThreadPool>>,
     warnings: Vec<Warning>,
 }
 
-/// What follows rows whose first one has this number.
+/// The epilogue of a block of rows. It takes the index of the block's first row, and the block's results to
+/// change.
 type Epilogue<'a> = &'a (dyn Fn(usize, &mut [f32]) + Sync);
 
-/// Which types of rows are predicted.
+/// The types of rows that a predictor takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowTypes {
-    /// `f32` and `f64`.
+    /// Both `f32` and `f64` rows.
     Both,
-    /// `f32` alone.
+    /// Only `f32` rows.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's operators ask for it"))]
     Singles,
 }
 
-/// Work below this many rows is not worth waking threads for.
+/// Rows of a task that works on margins. With fewer rows it does not pay to wake threads.
 const ROWS_A_TASK: usize = 4096;
 
 impl Predictor {
@@ -70,18 +73,19 @@ impl Predictor {
     /// [`Predictor::builder`] takes options.
     ///
     /// # Errors
-    /// As [`PredictorBuilder::build`].
+    /// [`PredictorBuilder::build`] lists them.
     pub fn new(forest: &Forest) -> Result<Self> {
         Self::builder(forest).build()
     }
 
-    /// Sets options before it compiles a forest.
+    /// Returns a builder, which takes options and compiles the forest.
     pub fn builder(forest: &Forest) -> PredictorBuilder<'_> {
         PredictorBuilder::new(forest)
     }
 
-    /// Runs a self-check of any extent on it again, and gives the first difference from the reference interpreter. `progress` is
-    /// told how many rounds are done, and of how many; a model that compares in `f64` is checked with `f64` rows after `f32` ones.
+    /// Runs a self-check of any extent again, and returns the first difference from the reference
+    /// interpreter. It calls `progress` with the number of rounds done and of all rounds. A model that
+    /// compares in `f64` is checked with `f64` rows after `f32` rows.
     pub fn run_check(
         &self,
         forest: &Forest,
@@ -96,12 +100,13 @@ impl Predictor {
         }
     }
 
-    /// The plans that it holds by the number of rows of a batch, the smallest batches first.
+    /// Returns the predictor's plans by the number of rows in a batch, the one for the smallest batches
+    /// first.
     pub fn plans(&self) -> Vec<NamedPlan<'_>> {
         self.plans.named()
     }
 
-    /// The plan that runs a batch of so many rows.
+    /// Returns the plan that runs a batch of `rows` rows.
     pub fn plan_for(&self, rows: usize) -> NamedPlan<'_> {
         let holds = |plan: &NamedPlan<'_>| plan.rows.contains(&rows.max(1));
         let mut plans = self.plans.named();
@@ -109,14 +114,15 @@ impl Predictor {
         plans.swap_remove(at)
     }
 
-    /// Whether a plan of it has this engine for a few rows.
+    /// Returns whether a plan of the predictor has this engine for a few rows.
     pub fn uses(&self, few_rows: FewRows) -> bool {
         self.plans.named().iter().any(|plan| plan.program.few_rows_engine() == few_rows)
     }
 
-    /// How many visits of a batch's rows to trees each engine makes, for `f32` rows of zeros that follow each other. A row with
-    /// missing values, or one of `f64`, may go by walks where an engine can't read it. Takes as long as the batch's visits, counted one
-    /// by one: ask for a batch of some thousands of rows, which larger ones repeat.
+    /// Returns how many visits of a batch's rows to trees each engine makes. The rows are contiguous `f32`
+    /// rows of zeros. A row with missing values or of `f64` may go through walks instead, where an engine
+    /// can't read it. The call takes as long as visits that are counted one by one: ask for a batch of some
+    /// thousands of rows, because larger batches repeat it.
     ///
     /// ```
     /// use fangorn::{
@@ -138,7 +144,7 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// More rows than there is memory for.
+    /// There is no memory for so many rows.
     pub fn engines(&self, rows: usize) -> Result<Vec<(Engine, u64)>> {
         let columns = self.plans.large().features();
         let zeros = room::<f32>(rows, columns)?;
@@ -146,88 +152,94 @@ impl Predictor {
         self.on_threads(rows, || self.plans.of(rows).engines(&zeros))
     }
 
-    /// The visit of each row to each tree, `rows x trees`, trees in the producer's order: a record of the run that makes the margins
-    /// of these rows, added up by [`Contract::Any`]: see [`Program::trace`].
+    /// Returns the visit of each row to each tree, `rows x trees`, trees in the producer's order. It records
+    /// the run that makes the margins of these rows by [`Contract::Any`]: see [`Program::trace`].
     ///
     /// # Errors
-    /// As [`Predictor::predict`].
+    /// The rows have another number of columns than the forest has features, or there is no memory for the
+    /// results.
     pub fn trace<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<TraceEntry>> {
         let mut out = room(rows.len(), self.plans.large().trees())?;
         self.on_threads(rows.len(), || self.plans.of(rows.len()).trace(rows, &mut out))?;
         Ok(out)
     }
 
-    /// What it has to say about itself: nothing, or that its self-check failed and slower code serves.
+    /// Returns the predictor's warnings about itself: none, or that its self-check failed and slower code
+    /// serves.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Runs what predicts so many rows, on the pool if it wants more threads than one.
+    /// Calls `f`, which predicts `rows` rows, on the pool if they keep more than one thread busy.
     fn on_threads<R: Send>(&self, rows: usize, f: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
-            Some(pool) if self.plans.of(rows).wakes(rows) => pool.install(f),
+            Some(pool) if self.plans.of(rows).uses_several_threads(rows) => pool.install(f),
             _ => f(),
         }
     }
 
-    /// The program that runs the largest batches.
+    /// Returns the program that runs the largest batches.
     pub fn program(&self) -> &Program {
         self.plans.large()
     }
 
-    /// What its sums promise.
+    /// Returns the contract of the predictor's sums.
     pub fn sum(&self) -> Contract {
         self.sum
     }
 
-    /// Values a row gives ([`Transform::width`]).
+    /// Returns the number of values of a row ([`Transform::width`]).
     pub fn width(&self) -> usize {
         self.transform.width(self.plans.large().outputs())
     }
 
-    /// Values of contiguous rows of `features` columns: `rows x width`, what the producer's own predict returns.
+    /// Returns the values of contiguous rows of `features` columns, `rows x width`: what the producer's own
+    /// predict returns.
     ///
-    /// Rows are `f32` or `f64`. Values are cast as the producer casts them before they are compared: `f64` rows decide
-    /// in `f64` where it does.
+    /// Rows are `f32` or `f64`. A value is cast as the producer casts it before it is compared: `f64` rows
+    /// are compared in `f64` where the producer does so.
     ///
     /// # Errors
-    /// Rows with another number of columns than the forest has features, or results that there is no memory for.
+    /// The rows have another number of columns than the forest has features, or there is no memory for the
+    /// results.
     pub fn predict<T: Row>(&self, rows: &[T], features: usize) -> Result<Vec<f32>> {
         self.values(&Rows::new(rows, features)?)
     }
 
-    /// The same of any rows: `rows x width`.
+    /// Returns the values of rows with any strides, `rows x width`.
     ///
     /// # Errors
-    /// As [`Predictor::predict`].
+    /// The rows have another number of columns than the forest has features, or there is no memory for the
+    /// results.
     pub fn values<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         let mut out = room(rows.len(), self.width())?;
         self.values_into(rows, &mut out)?;
         Ok(out)
     }
 
-    /// Writes the values of any rows into `out`, `rows x width`.
+    /// Writes the values of rows with any strides into `out`, `rows x width`.
     ///
     /// # Errors
-    /// Rows with another number of columns than the forest has features, or `out` of another length.
+    /// The rows have another number of columns than the forest has features, or `out` has another length.
     pub fn values_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.on_threads(rows.len(), || self.values_by(rows, self.plans.large().leaves(), out))
     }
 
-    /// The same with other leaf values, by slot, where sums may be in any order; a stricter contract is about the forest's
-    /// own leaves.
+    /// Like [`Predictor::values_into`], but with other leaf values, by slot, if the contract is
+    /// [`Contract::Any`]. Stricter contracts are about the forest's own leaf values, and keep to them.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn values_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.values_by(rows, self.promised(leaves), out)
+        self.values_by(rows, self.contract_leaves(leaves), out)
     }
 
-    /// Margins, as [`Predictor::values_of`].
+    /// Writes margins, with the leaf values that [`Predictor::values_of`] takes.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn margins_of(&self, rows: &Rows<'_>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.plans.of(rows.len()).margins_by(&self.summing, rows, self.promised(leaves), out)
+        self.plans.of(rows.len()).margins_by(&self.summing, rows, self.contract_leaves(leaves), out)
     }
 
-    /// Margins or values, as [`Predictor::values_of`], and `epilogue` on each block of rows of them, which is told its first row.
+    /// Writes margins or values, with the leaf values that [`Predictor::values_of`] takes. It then calls
+    /// `epilogue` on each block of rows with the index of the block's first row.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
     pub(crate) fn with_epilogue_of(
         &self,
@@ -237,20 +249,21 @@ impl Predictor {
         epilogue: Epilogue<'_>,
         out: &mut [f32],
     ) -> Result<()> {
-        self.finish_by(rows, self.promised(leaves), values, Some(epilogue), out)
+        self.predict_with(rows, self.contract_leaves(leaves), values, Some(epilogue), out)
     }
 
-    /// The leaves that the contract is about, where these are handed over.
+    /// Returns the leaf values that the contract is about: `leaves` by [`Contract::Any`], otherwise the
+    /// forest's own.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
-    fn promised<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
+    fn contract_leaves<'a>(&'a self, leaves: &'a [f32]) -> &'a [f32] {
         if self.sum == Contract::Any { leaves } else { self.plans.large().leaves() }
     }
 
     fn values_by<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) -> Result<()> {
-        self.finish_by(rows, leaves, true, None, out)
+        self.predict_with(rows, leaves, true, None, out)
     }
 
-    fn finish_by<T: Row>(
+    fn predict_with<T: Row>(
         &self,
         rows: &Rows<'_, T>,
         leaves: &[f32],
@@ -273,7 +286,7 @@ impl Predictor {
             self.end_in_place(out, outputs, values, epilogue);
             return Ok(());
         }
-        // The margins of a row are more or fewer than its values: they stand in scratch that the thread keeps.
+        // A row has more or fewer margins than values, so the margins stand in scratch that the thread keeps.
         thread_local!(static MARGINS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) });
         let mut margins = MARGINS.with(RefCell::take);
         let needed = rows
@@ -302,7 +315,7 @@ impl Predictor {
         done
     }
 
-    /// Whether rows are worth more than one thread after their sums.
+    /// Returns whether work on the margins of `rows` rows is worth more than one thread.
     fn in_tasks(&self, rows: usize) -> bool {
         rows > ROWS_A_TASK && self.plans.large().threads() > 1
     }
@@ -336,47 +349,52 @@ impl Predictor {
     /// Writes raw margins into `out`, `rows x outputs`.
     ///
     /// # Errors
-    /// As [`Predictor::values_into`].
+    /// The rows have another number of columns than the forest has features, or `out` has another length.
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.on_threads(rows.len(), || {
             self.plans.of(rows.len()).margins_by(&self.summing, rows, self.plans.large().leaves(), out)
         })
     }
 
-    /// Raw margins, `rows x outputs`.
+    /// Returns raw margins, `rows x outputs`.
     ///
     /// # Errors
-    /// As [`Predictor::predict`].
+    /// The rows have another number of columns than the forest has features, or there is no memory for the
+    /// results.
     pub fn margins<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         let mut out = room(rows.len(), self.plans.large().outputs())?;
         self.margins_into(rows, &mut out)?;
         Ok(out)
     }
 
-    /// The producer's number of the leaf that each row reaches in each tree, `rows x trees`, trees in its order.
+    /// Returns the leaf id that each row reaches in each tree, `rows x trees`, trees in the producer's order.
     ///
     /// # Errors
-    /// As [`Predictor::predict`].
+    /// The rows have another number of columns than the forest has features, or there is no memory for the
+    /// results.
     pub fn leaf_ids<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
         let mut out = self.leaf_slots(rows)?;
         out.iter_mut().for_each(|slot| *slot = self.ids[*slot as usize]);
         Ok(out)
     }
 
-    /// The leaf slot that each row reaches in each tree, `rows x trees`.
+    /// Returns the leaf slot that each row reaches in each tree, `rows x trees`, trees in the producer's
+    /// order.
     ///
     /// # Errors
-    /// As [`Predictor::predict`].
+    /// The rows have another number of columns than the forest has features, or there is no memory for the
+    /// results.
     pub fn leaf_slots<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
         let mut out = room(rows.len(), self.plans.large().trees())?;
         self.on_threads(rows.len(), || self.plans.of(rows.len()).slots(rows, &mut out))?;
         Ok(out)
     }
 
-    /// What each tree adds, `rows x trees x leaf width`.
+    /// Returns what each tree adds, `rows x trees x leaf width`, trees in the producer's order.
     ///
     /// # Errors
-    /// As [`Predictor::predict`].
+    /// The rows have another number of columns than the forest has features, or there is no memory for the
+    /// results.
     pub fn tree_values<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
         let slots = self.leaf_slots(rows)?;
         let width = self.leaf_width;
@@ -388,12 +406,13 @@ impl Predictor {
     }
 }
 
-/// Room for so many results of each row.
+/// Makes room for `width` results of each row.
 fn room<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
-    /// Fewer are asked for without a question.
+    /// Below this number of results it does not ask first whether there is memory.
     const SURE: usize = 1 << 20;
     match rows.checked_mul(width) {
-        // Memory that comes as zeros is first written by whoever computes it, so it is not filled here.
+        // Memory that the system hands out as zeros is first written by the thread that computes results, so
+        // it is not filled here.
         Some(count) if count < SURE || Vec::<T>::new().try_reserve_exact(count).is_ok() => {
             Ok(vec![T::default(); count])
         }

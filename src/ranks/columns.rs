@@ -1,4 +1,4 @@
-//! Everything a forest asks, gathered by feature and missing side, and the columns that come of it.
+//! Gathers everything that a forest asks, by feature and missing side, and makes rank columns of it.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::forest::{Forest, Node, Predicate, Real, Side};
 
-/// Columns a node can name are below this.
+/// The columns that a node can name are below this number.
 const MOST_COLUMNS: usize = 1 << 24;
 
 /// The thresholds of a feature and a missing side.
@@ -16,33 +16,33 @@ const MOST_COLUMNS: usize = 1 << 24;
 struct Group {
     feature: u32,
     missing: Side,
-    /// Index of the least in [`ForestQuestions::thresholds`].
+    /// Index of the least threshold in [`ForestQuestions::thresholds`].
     first: u32,
     count: u32,
 }
 
-/// A question of one bit, and whom it is put to.
+/// A question of one bit: the feature, the side of missing values, and the predicate.
 type Question = (u32, Side, Predicate);
 
-/// Everything a forest asks, each thing once.
+/// Everything that a forest asks, without repetitions.
 #[derive(Clone, Debug)]
 pub(super) struct ForestQuestions {
-    /// Of all groups, ascending within each.
+    /// The thresholds of all groups, ascending within each group.
     pub(super) thresholds: Vec<Real>,
     pub(super) sets: Sets,
-    /// By feature, missing left before missing right.
+    /// The groups, by feature, missing left before missing right.
     groups: Vec<Group>,
-    /// In order of first appearance.
+    /// The questions, in order of first appearance.
     questions: Vec<Question>,
-    /// What a split of a forest reads that has constant splits only.
-    alone: Option<u32>,
+    /// If every split of the forest is constant, the feature that the first of them reads.
+    constant_split_feature: Option<u32>,
 }
 
-/// Which columns there are, and where to find the one that answers a split.
+/// The rank columns, and where to find the one that answers a split.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnIndex {
     pub(super) columns: Vec<Column>,
-    /// The first column of each of [`ForestQuestions::groups`].
+    /// The first column of each group in [`ForestQuestions`].
     first: Vec<u32>,
     questions: HashMap<Question, u32>,
     width: Width,
@@ -53,11 +53,11 @@ impl ForestQuestions {
         let sets = Sets::of(forest);
         let mut thresholds: Vec<(u32, bool, f64)> = Vec::new();
         let (mut questions, mut known) = (Vec::new(), HashMap::new());
-        let mut alone = None;
+        let mut constant_split_feature = None;
         for node in forest.trees.iter().flat_map(|t| &t.nodes) {
             let Node::Split { feature, predicate, missing, .. } = *node else { continue };
             match RankSplit::of(predicate, missing, &sets) {
-                RankSplit::Constant(_) => alone = alone.or(Some(feature)),
+                RankSplit::Constant(_) => constant_split_feature = constant_split_feature.or(Some(feature)),
                 RankSplit::Threshold(t) => thresholds.push((feature, missing == Side::Right, t)),
                 RankSplit::Question(predicate) => {
                     let question = (feature, missing, predicate);
@@ -65,7 +65,7 @@ impl ForestQuestions {
                 }
             }
         }
-        // In this order NaN, the threshold above infinity, is last. There is no -0.
+        // In this order NaN, which stands for the threshold above infinity, is last. There is no -0.
         thresholds.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
         thresholds.dedup_by(|a, b| (a.0, a.1, a.2.to_bits()) == (b.0, b.1, b.2.to_bits()));
         if u32::try_from(thresholds.len()).is_err() {
@@ -78,39 +78,40 @@ impl ForestQuestions {
             groups.push(Group { feature: of_group[0].0, missing, first, count: of_group.len() as u32 });
         }
         if !groups.is_empty() || !questions.is_empty() {
-            alone = None;
+            constant_split_feature = None;
         }
         let thresholds = thresholds.into_iter().map(|(_, _, t)| Real(t)).collect();
-        Ok(Self { thresholds, sets, groups, questions, alone })
+        Ok(Self { thresholds, sets, groups, questions, constant_split_feature })
     }
 
-    /// Columns that ranks of this width take.
+    /// Returns the number of columns that ranks of this width take.
     fn columns(&self, width: Width) -> usize {
         let slices: usize = self.groups.iter().map(|g| g.count.div_ceil(width.largest()) as usize).sum();
-        slices + self.questions.len() + usize::from(self.alone.is_some())
+        slices + self.questions.len() + usize::from(self.constant_split_feature.is_some())
     }
 
-    /// Columns that are questions.
+    /// Returns the number of columns that answer questions.
     pub(super) fn questions(&self) -> usize {
         self.questions.len()
     }
 
-    /// Bytes that a row of them takes.
+    /// Returns the bytes of a ranked row.
     pub(super) fn bytes(&self, width: Width) -> usize {
         self.columns(width) * width.bytes()
     }
 
-    /// The columns, by feature; those of a feature in the order missing left, missing right, questions.
+    /// Makes the columns, by feature. The columns of one feature come in the order missing left, missing
+    /// right, questions.
     ///
     /// # Errors
-    /// More of them than a node can name.
+    /// There are more columns than a node can name.
     pub(super) fn places(&self, width: Width) -> Result<ColumnIndex, RanksError> {
         let columns = self.columns(width);
         if columns >= MOST_COLUMNS {
             return Err(RanksError::Columns { columns, width });
         }
         let mut questions = self.questions.clone();
-        // A stable sort keeps those of one feature in their order.
+        // A stable sort keeps the questions of one feature in their order.
         questions.sort_by_key(|(feature, ..)| *feature);
         let mut questions = questions.into_iter().peekable();
         let mut places = ColumnIndex {
@@ -127,8 +128,8 @@ impl ForestQuestions {
             places.push_slices(*group);
         }
         questions.for_each(|question| places.push_question(question));
-        if let Some(feature) = self.alone {
-            // A split has to read something: a column without thresholds, whose ranks are all 0.
+        if let Some(feature) = self.constant_split_feature {
+            // A split has to read something, so this column has no thresholds, and all its ranks are 0.
             places.columns.push(Column {
                 feature,
                 missing: Side::Left,
@@ -138,8 +139,8 @@ impl ForestQuestions {
         Ok(places)
     }
 
-    /// The column and the whole threshold that decide as a split does, and whether rows that are at least it go left.
-    pub(super) fn decides(&self, places: &ColumnIndex, node: (u32, Side, Predicate)) -> Decision {
+    /// Returns how a rank column decides as the split `node` does.
+    pub(super) fn decision(&self, places: &ColumnIndex, node: (u32, Side, Predicate)) -> Decision {
         let (feature, missing, predicate) = node;
         match RankSplit::of(predicate, missing, &self.sets) {
             // No rank is below 0.
@@ -166,13 +167,13 @@ impl ForestQuestions {
     }
 }
 
-/// What decides as a split does: `rank of column < threshold` goes left.
+/// A compare of a rank column that decides as a split does: rows with `rank < threshold` go left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decision {
     pub(super) column: u32,
-    /// At most [`Width::largest`].
+    /// The threshold, at most [`Width::largest`].
     pub(super) threshold: u32,
-    /// Whether the children have to change places.
+    /// Whether the split's children have to change places.
     pub(super) swapped: bool,
 }
 

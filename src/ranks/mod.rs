@@ -1,20 +1,22 @@
-//! Rows and thresholds as ranks: small integers that decide every split as the values did.
+//! Ranks: small integers in place of values and thresholds, which decide every split as the values did.
 //!
-//! A feature whose nodes ask `x < t_0`, …, `x < t_{m-1}`, the thresholds ascending and distinct, tells values apart
-//! only by how many thresholds are at most `x`: its *rank*, `0 ..= m`. `x < t_k` holds exactly where `rank(x) < k + 1`.
-//! So a row becomes a few bytes, a threshold one byte, and a forest on ranks is itself a [`Forest`], every split of
-//! which is `rank < small integer`: layouts, plans and the reference interpreter take it as it is.
+//! Take a feature whose nodes ask `x < t_0`, …, `x < t_{m-1}`, the thresholds ascending and distinct. They
+//! tell values apart only by how many thresholds are at most `x`. This number is the *rank* of `x`,
+//! `0 ..= m`, and `x < t_k` holds exactly where `rank(x) < k + 1`. So a row becomes a few bytes and a
+//! threshold one byte. A forest on ranks is itself a [`Forest`] whose splits are all `rank < small integer`:
+//! layouts, plans and the reference interpreter take it as it is.
 //!
-//! - A rank [`Column`] is a pair of a feature and the side of its missing values. A missing value takes rank 0 where it
-//!   goes left and rank `m` where it goes right, so a node stays one compare. A feature whose nodes send missing values
-//!   both ways has two columns, each with the thresholds of its own nodes.
-//! - A column holds as many thresholds as its [`Width`] counts. One with more becomes several, each of a slice: the
-//!   rank in a slice is how many of the slice's thresholds are at most `x`.
-//! - What is no threshold ([`Predicate::InSet`], `Equal`, `LessZeroAside`) is answered when a row is ranked, into a column
-//!   that is 1 where the row goes right and 0 where it goes left.
+//! - A rank [`Column`] is a pair of a feature and the side of its missing values. A missing value has rank 0
+//!   where it goes left and rank `m` where it goes right, so a node stays one compare. A feature whose nodes
+//!   send missing values both ways has two columns, each with the thresholds of its own nodes.
+//! - A column holds as many thresholds as its [`Width`] counts. A feature with more has several columns, each
+//!   for a slice of the thresholds. The rank in a slice is the number of the slice's thresholds that are at
+//!   most `x`.
+//! - Other predicates ([`Predicate::InSet`], `Equal`, `LessZeroAside`) are answered while a row is ranked.
+//!   The answer is a column that is 1 where the row goes right and 0 where it goes left.
 //!
-//! [`Ranks`] is the plain data; [`Ranker`](crate::cpu::Ranker) ranks rows with it on the CPU. What comes in here: a verified forest.
-//! What stays out: rows, schedules, layouts, devices.
+//! [`Ranks`] is the plain data; [`Ranker`](crate::cpu::Ranker) ranks rows with it on the CPU. What comes in
+//! here: a verified forest. What stays out: rows, schedules, layouts, devices.
 
 mod columns;
 mod rewrite;
@@ -27,7 +29,7 @@ use crate::forest::{
     CategorySet, CompareType, Forest, Predicate, Real, Side, VerifyError, least_f32_not_below,
 };
 
-/// The type a rank is stored in.
+/// The type in which a rank is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
     /// One byte: at most 255 thresholds a column.
@@ -37,10 +39,10 @@ pub enum Width {
 }
 
 impl Width {
-    /// Both of them.
+    /// Both widths.
     pub const ALL: [Self; 2] = [Self::U8, Self::U16];
 
-    /// The largest rank, which is how many thresholds a column holds at most.
+    /// Returns the largest rank, which is also the largest number of thresholds of a column.
     pub fn largest(self) -> u32 {
         match self {
             Self::U8 => 255,
@@ -48,7 +50,7 @@ impl Width {
         }
     }
 
-    /// Bytes of a rank.
+    /// Returns the bytes of a rank.
     pub fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -56,7 +58,7 @@ impl Width {
         }
     }
 
-    /// The name in text forms.
+    /// Returns the name of the width in text forms.
     pub fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",
@@ -65,24 +67,24 @@ impl Width {
     }
 }
 
-/// Which [`Width`] to take.
+/// How to choose a [`Width`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// `u8`, with as many columns as that needs.
+    /// Takes `u8`, with as many columns as that needs.
     U8,
-    /// `u16`.
+    /// Takes `u16`.
     U16,
-    /// The one that makes a row of fewer bytes, `u8` where both make as many: `u16` pays where a feature has, on average
-    /// over the columns, more than two slices.
+    /// Takes the width that makes a row of fewer bytes, or `u8` where both make as many. `u16` pays where a
+    /// feature has more than two slices on average over the columns.
     #[default]
     Auto,
 }
 
 impl Choice {
-    /// All of them.
+    /// All choices.
     pub const ALL: [Self; 3] = [Self::U8, Self::U16, Self::Auto];
 
-    /// The name in a schedule's text.
+    /// Returns the name of the choice in a schedule's text.
     pub fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",
@@ -92,20 +94,21 @@ impl Choice {
     }
 }
 
-/// What a [`Column`] says of its feature.
+/// What a [`Column`] tells about its feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnKind {
-    /// The rank among thresholds `first .. first + count` of [`Ranks::thresholds`]. A missing value has rank 0 where it
-    /// goes left and `count` where it goes right.
+    /// The rank among the thresholds `first .. first + count` of [`Ranks::thresholds`]. A missing value has
+    /// rank 0 where it goes left and `count` where it goes right.
     Thresholds {
-        /// Index of the least.
+        /// Index of the least threshold.
         first: u32,
-        /// How many, at most [`Width::largest`]. 0 makes a column of zeros.
+        /// Number of thresholds, at most [`Width::largest`]. 0 makes a column of zeros.
         count: u32,
     },
-    /// 1 where the row goes right, a missing value included, and 0 where it goes left.
+    /// The answer to a question: 1 where the row goes right, a missing value included, and 0 where it goes
+    /// left.
     Question {
-        /// What is asked. Its set is one of [`Ranks::sets`].
+        /// The question. Its set is one of [`Ranks::sets`].
         predicate: Predicate,
     },
 }
@@ -113,40 +116,40 @@ pub enum ColumnKind {
 /// A column of a ranked row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// The column of the forest's rows that is read.
+    /// The column of the forest's rows that it reads.
     pub feature: u32,
-    /// Where its missing values go.
+    /// The side to which missing values of the feature go.
     pub missing: Side,
-    /// What is said of it.
+    /// What it tells about the feature.
     pub asks: ColumnKind,
 }
 
-/// A forest that can't be put on ranks, and the remedy.
+/// Why a forest can't be put on ranks, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RanksError {
-    /// A forest that breaks a rule of the HIR.
+    /// The forest breaks a rule of the HIR.
     #[error(transparent)]
     Forest(#[from] VerifyError),
-    /// More columns than a node can name.
+    /// The ranks need more columns than a node can name.
     #[error(
         "ranks({}): {columns} columns, at most 2^24 - 1 can be addressed; use ranks(u16) or leave ranks off", 
         width.name()
     )]
     Columns {
-        /// Columns that it takes.
+        /// Number of columns that the ranks need.
         columns: usize,
-        /// The width.
+        /// The width of the ranks.
         width: Width,
     },
-    /// More thresholds than can be counted in 32 bits.
+    /// The forest has more thresholds than 32 bits can count.
     #[error("ranks: {thresholds} thresholds, at most 2^32 - 1 can be addressed; leave ranks off")]
     Thresholds {
-        /// Distinct thresholds of all columns.
+        /// Number of distinct thresholds of all columns.
         thresholds: usize,
     },
 }
 
-/// A forest on ranks, and what makes a row one of ranks.
+/// A forest on ranks, with the data that turns a row into ranks.
 ///
 /// ```
 /// use fangorn::{cpu::{Ranker, Rows}, forest::reference, import, ranks::{Choice, Ranks}};
@@ -170,17 +173,18 @@ pub struct Ranks {
     thresholds: Vec<Real>,
     sets: Vec<CategorySet>,
     forest: Forest,
-    /// Columns of the rows that are ranked.
+    /// Number of columns of the rows before they are ranked.
     features: usize,
-    /// The type those are compared in.
+    /// The type in which values of these rows are compared.
     compare: CompareType,
 }
 
 impl Ranks {
-    /// Columns that a row of these ranks would have: of thresholds, and of questions.
+    /// Returns how many columns a row of these ranks would have: first those of thresholds, then those of
+    /// questions.
     ///
     /// # Errors
-    /// As [`Ranks::new`].
+    /// The forest does not verify, or it has more thresholds than 32 bits can count.
     pub fn columns_of(forest: &Forest, width: Width) -> Result<(usize, usize), RanksError> {
         forest.verify()?;
         let asked = columns::ForestQuestions::of(forest)?;
@@ -188,10 +192,11 @@ impl Ranks {
         Ok((all - asked.questions(), asked.questions()))
     }
 
-    /// Puts a forest on ranks: nodes keep their numbers, ids and slots.
+    /// Puts a forest on ranks. Nodes keep their numbers, leaf ids and leaf slots.
     ///
     /// # Errors
-    /// A forest that does not verify, or that takes more columns than a node can name.
+    /// The forest does not verify, has more thresholds than 32 bits can count, or takes more columns than a
+    /// node can name.
     pub fn new(forest: &Forest, choice: Choice) -> Result<Self, RanksError> {
         forest.verify()?;
         let asked = columns::ForestQuestions::of(forest)?;
@@ -213,73 +218,78 @@ impl Ranks {
         })
     }
 
-    /// The type ranks are stored in.
+    /// Returns the type in which ranks are stored.
     pub fn width(&self) -> Width {
         self.width
     }
 
-    /// The columns of a ranked row, by feature; those of one feature in the order missing left, missing right,
-    /// questions.
+    /// Returns the columns of a ranked row, by feature. Columns of one feature come in the order missing
+    /// left, missing right, questions.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Bytes of a ranked row.
+    /// Returns the bytes of a ranked row.
     pub fn row_bytes(&self) -> usize {
         self.columns.len() * self.width.bytes()
     }
 
-    /// The thresholds of all columns, ascending within each: what rows are compared with in the forest's own compare
-    /// type. NaN, which is last in a column, is the threshold above infinity: no value is at least it.
+    /// Returns the thresholds of all columns, ascending within each. Rows are compared with them in the
+    /// forest's own compare type. NaN, which is last in a column, stands for the threshold above infinity: no
+    /// value is at least it.
     pub fn thresholds(&self) -> &[Real] {
         &self.thresholds
     }
 
-    /// The same for `f32` rows.
+    /// Like [`Ranks::thresholds`], but for `f32` rows.
     ///
-    /// Two `f64` thresholds may become one `f32`, so a column's are ascending, but not all distinct. Ranks stay right:
-    /// every `f32` decides by each as it did by the `f64` ([`least_f32_not_below`]), and a rank counts thresholds with
-    /// their repetitions, so `rank < k + 1` is still exactly where threshold `k` is above `x`.
+    /// Two `f64` thresholds may become one `f32`, so a column's thresholds are ascending but not all
+    /// distinct. Ranks stay right: each `f32` value decides by the `f32` threshold as it did by the `f64` one
+    /// ([`least_f32_not_below`]). A rank counts repeated thresholds, too, so `rank < k + 1` still holds
+    /// exactly where threshold `k` is above `x`.
     pub fn thresholds_f32(&self) -> Vec<f32> {
         self.thresholds.iter().map(|t| least_f32_not_below(t.0)).collect()
     }
 
-    /// The same as integer keys, [`key`]` + d`, where `d` is 1 if the column's missing values go left and otherwise 0;
-    /// the threshold above infinity is `u32::MAX`.
+    /// Like [`Ranks::thresholds_f32`], but as integer keys, [`key`]` + d`, where `d` is 1 if the column's
+    /// missing values go left and otherwise 0. The threshold above infinity is `u32::MAX`.
     ///
-    /// With `k = key(x).wrapping_add(d)` the rank of any `f32`, a missing one included, is how many of a column's keys are
-    /// at most `k`: a missing value's key is `u32::MAX`, which wraps to 0 and is below all, or stays and is above all.
+    /// Let `k = key(x).wrapping_add(d)`. The rank of any `f32`, a missing one included, is the number of a
+    /// column's keys that are at most `k`. The key of a missing value is `u32::MAX`: it wraps to 0 and is
+    /// below all keys, or it stays and is above all.
     pub fn threshold_keys(&self) -> Vec<u32> {
         let mut keys: Vec<u32> = self.thresholds_f32().into_iter().map(key).collect();
         for column in &self.columns {
             if let (ColumnKind::Thresholds { first, count }, Side::Left) = (column.asks, column.missing) {
-                // No overflow: the threshold above infinity is in columns of the other side only.
+                // This can't overflow: the threshold above infinity is only in columns whose missing values
+                // go right.
                 keys[first as usize..][..count as usize].iter_mut().for_each(|k| *k += 1);
             }
         }
         keys
     }
 
-    /// The category sets that questions name, each once.
+    /// Returns the category sets that questions name, without repetitions.
     pub fn sets(&self) -> &[CategorySet] {
         &self.sets
     }
 
-    /// The type in which rows are compared with thresholds.
+    /// Returns the type in which rows are compared with thresholds.
     pub fn compare(&self) -> CompareType {
         self.compare
     }
 
-    /// Columns of the rows that are ranked.
+    /// Returns the number of columns of the rows before they are ranked.
     pub fn features(&self) -> usize {
         self.features
     }
 
-    /// The forest on ranks: the same trees, but every split is [`Predicate::Less`] with a whole threshold from 0 to
-    /// [`Width::largest`], compared in `f32`, and its columns are [`Ranks::columns`].
+    /// Returns the forest on ranks. It has the same trees, but its columns are [`Ranks::columns`], and every
+    /// split is [`Predicate::Less`] with a whole threshold from 0 to [`Width::largest`], compared in `f32`.
     ///
-    /// A split that sends every row to one side is `rank < 0`, which no rank is; where all go left its children have
-    /// changed places. A node's missing side is its column's, but a ranked row has no missing values.
+    /// A split that sends every row to one side becomes `rank < 0`, which holds for no rank. If all rows went
+    /// left, its children have changed places. A node's missing side is that of its column, but a ranked row
+    /// has no missing values.
     pub fn forest(&self) -> &Forest {
         &self.forest
     }

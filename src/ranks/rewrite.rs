@@ -1,4 +1,4 @@
-//! The forest on ranks.
+//! Rewrites a forest so that its splits compare ranks.
 
 use super::{
     Column, ColumnKind,
@@ -6,13 +6,13 @@ use super::{
 };
 use crate::forest::{CompareType, Feature, Forest, Node, Predicate, Real, Side, Tree};
 
-/// The same trees, each split a compare of a rank column.
+/// Returns a forest of the same trees in which each split compares a rank column.
 pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &ColumnIndex) -> Forest {
     let node = |node: &Node| match *node {
         Node::Leaf { .. } => *node,
         Node::Split { feature, predicate, missing, left, right } => {
             let Decision { column, threshold, swapped } =
-                asked.decides(places, (feature, missing, predicate));
+                asked.decision(places, (feature, missing, predicate));
             let (left, right) = if swapped { (right, left) } else { (left, right) };
             let threshold = Real(f64::from(threshold));
             let missing = places.columns[column as usize].missing;
@@ -30,7 +30,7 @@ pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &Column
         sets: Vec::new(),
         base_score: forest.base_score.clone(),
         aggregate: forest.aggregate,
-        // Ranks are whole numbers below 2^24, so an f32 holds each.
+        // Ranks are whole numbers below 2^24, so an `f32` holds each.
         compare: CompareType::F32,
         scale: forest.scale,
         transform: forest.transform,
@@ -38,7 +38,7 @@ pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &Column
     }
 }
 
-/// A rank column's name: its feature's own, and what tells it from other columns of that feature.
+/// Names a rank column: the feature's own name, and what tells the column from others of that feature.
 fn feature(forest: &Forest, column: &Column) -> Feature {
     let own = forest.features[column.feature as usize].name.clone();
     let own = own.unwrap_or_else(|| format!("x[{}]", column.feature));

@@ -1,31 +1,31 @@
-//! What a split comes to on ranks, and category sets that are there once.
+//! What each split becomes on ranks, and category sets without repetitions.
 
 use std::collections::HashMap;
 
 use crate::forest::{CategoryRule, CategorySet, Forest, Predicate, Side};
 
-/// What a split comes to.
+/// What a split becomes on ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RankSplit {
     /// Every row goes to this side.
     Constant(Side),
-    /// Below a threshold, which is not -0; NaN stands for the one above infinity.
+    /// Values below this threshold go left. It is never -0, and NaN stands for the threshold above infinity.
     Threshold(f64),
     /// A question of one bit.
     Question(Predicate),
 }
 
 impl RankSplit {
-    /// What a predicate comes to.
+    /// Returns what a split with this predicate becomes.
     pub(super) fn of(predicate: Predicate, missing: Side, sets: &Sets) -> Self {
         match (predicate, missing) {
             (Predicate::Always, Side::Left) => Self::Constant(Side::Left),
             (Predicate::Always, Side::Right) => Self::Threshold(f64::NAN),
-            // No value is below it, and those that are missing go right as well.
+            // No value is below this threshold, and missing values go right as well.
             (Predicate::Less { threshold }, Side::Right) if threshold.0 == f64::NEG_INFINITY => {
                 Self::Constant(Side::Right)
             }
-            // Adding zero makes -0 and 0, which decide alike, one threshold.
+            // -0 and 0 decide alike. Adding zero makes them one threshold.
             (Predicate::Less { threshold }, _) => Self::Threshold(threshold.0 + 0.0),
             (Predicate::Equal { value }, _) => {
                 Self::Question(Predicate::Equal { value: (value.0 + 0.0).into() })
@@ -45,9 +45,9 @@ impl RankSplit {
 /// A forest's category sets without repetitions.
 #[derive(Clone, Debug)]
 pub(super) struct Sets {
-    /// Each once, without words of zeros at the end, in order of first appearance.
+    /// The different sets, without words of zeros at the end, in order of first appearance.
     pub(super) unique: Vec<CategorySet>,
-    /// Where each set of the forest is among them.
+    /// For each set of the forest, its index in `unique`.
     places: Vec<u32>,
 }
 

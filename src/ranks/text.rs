@@ -1,4 +1,4 @@
-//! The text of ranks: stable, one line a column.
+//! The text of ranks: stable, with one line for each column.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! What GPUs of an architecture can do, when none of them is at hand.
+//! The capabilities of GPUs of an architecture, for compilers without such a GPU at hand.
 
 use super::{Device, Gpu};
 
-/// A name that no architecture has.
+/// The error of a name that no architecture has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no architecture; write sm_90a, sm_80, gfx90a, gfx942 or the like")]
 pub struct UnknownArchitecture(pub String);
@@ -10,9 +10,9 @@ pub struct UnknownArchitecture(pub String);
 /// An architecture of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Architecture {
-    /// NVIDIA's compute capability, ten times: 90 is `sm_90a`.
+    /// NVIDIA's compute capability times ten: 90 is `sm_90a`.
     Nvidia(u32),
-    /// AMD's, in hexadecimal digits as its name has them: `0x90a` is `gfx90a`.
+    /// AMD's architecture, as the hexadecimal digits of its name: `0x90a` is `gfx90a`.
     Amd(u32),
 }
 
@@ -23,7 +23,8 @@ impl std::str::FromStr for Architecture {
         let unknown = || UnknownArchitecture(name.to_owned());
         let nvidia = name.strip_prefix("sm_").map(|n| n.trim_end_matches(['a', 'f']));
         if let Some(capability) = nvidia.and_then(|n| n.parse().ok()) {
-            // Older ones lack what LLVM's target needs; a third digit more is none there will be soon.
+            // Older architectures lack what LLVM's target needs. There will be no capability with one more
+            // digit soon.
             return if (60..1000).contains(&capability) {
                 Ok(Self::Nvidia(capability))
             } else {
@@ -38,7 +39,7 @@ impl std::str::FromStr for Architecture {
 impl std::fmt::Display for Architecture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            // From Hopper on there is a variant with what that architecture alone has, which cubecl asks for.
+            // From Hopper on, cubecl asks for the variant that has the features of that architecture alone.
             Self::Nvidia(capability) if *capability >= 90 => write!(f, "sm_{capability}a"),
             Self::Nvidia(capability) => write!(f, "sm_{capability}"),
             Self::Amd(name) => write!(f, "gfx{name:x}"),
@@ -47,7 +48,7 @@ impl std::fmt::Display for Architecture {
 }
 
 impl Architecture {
-    /// Units that step together: a warp, a wavefront.
+    /// Returns the number of units that step together: a warp or a wavefront.
     pub fn plane(self) -> u32 {
         match self {
             Self::Nvidia(_) => 32,
@@ -56,7 +57,7 @@ impl Architecture {
         }
     }
 
-    /// What schedules are checked against.
+    /// Returns the device that schedules are checked against.
     pub fn device(self) -> Device {
         let shared_bytes = match self {
             Self::Nvidia(90 | 100..120) => 227 << 10,

@@ -1,9 +1,10 @@
-//! The schedule language: *how* a forest is walked, said apart from what it means.
+//! The schedule language: *how* a forest is walked, separate from what the forest means.
 //!
-//! A [`Schedule`] is a list of [`Directive`]s over index variables. Two are given: `batch`, the rows of a call, and
-//! `tree`, the trees of the forest, nested in that order. Directives derive others from them (SilvanForge,
-//! section 3). A schedule has a builder, a text form ([`Schedule::parse`], `Display`), and a [`Nest`] of loops that
-//! it spells out. It knows nothing of node storage and nothing of devices beyond [`Device`]'s numbers.
+//! A [`Schedule`] is a list of [`Directive`]s over index variables. Two variables are given: `batch`, the
+//! rows of a call, and `tree`, the trees of the forest, nested in that order. Directives derive other
+//! variables from them (SilvanForge, section 3). A schedule has a builder, a text form ([`Schedule::parse`],
+//! `Display`), and a [`Nest`] of the loops that it describes. It knows nothing of node storage, and of
+//! devices only the numbers in [`Device`].
 //!
 //! ```
 //! use fangorn::schedule::{Schedule, Size};
@@ -39,28 +40,28 @@ pub use fangorn_ir::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
 
 use crate::ranks::Choice;
 
-/// A schedule: directives, applied in order.
+/// A list of directives, applied in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Schedule {
-    /// The directives.
+    /// The directives, in order.
     pub directives: Vec<Directive>,
 }
 
-/// How the trees are ordered before they are walked.
+/// The order of the trees, by which positions are assigned before the trees are walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TreeOrder {
-    /// By depth, shallow first; equal depths stay in the producer's order.
+    /// By the depth of the deepest leaf, shallow trees first. Trees of equal depth keep the producer's order.
     Depth,
-    /// By the depth of the shallowest leaf, then by depth.
+    /// By the depth of the shallowest leaf, then by the depth of the deepest leaf.
     FirstLeaf,
-    /// Trees of one shape side by side: by depth, then by which nodes of a level are leaves.
+    /// Trees of one shape side by side: by depth, then by which nodes in level order are leaves.
     Structure,
-    /// By the depth at which [`LIKELY_PERCENT`] of the rows of a profile have come to a leaf, then by depth.
+    /// By the depth at which [`LIKELY_PERCENT`] of the rows of a profile have reached a leaf, then by depth.
     LikelyLeaf,
 }
 
 impl TreeOrder {
-    /// All of them.
+    /// All tree orders.
     pub const ALL: [Self; 4] = [Self::Depth, Self::FirstLeaf, Self::Structure, Self::LikelyLeaf];
 
     /// The name in a schedule's text.
@@ -74,22 +75,23 @@ impl TreeOrder {
     }
 }
 
-/// Percent of the rows by which `sort(likely_leaf)` orders trees (Treebeard, section 5.2.3).
+/// Percentage of a profile's rows by which `sort(likely_leaf)` orders trees (Treebeard, section 5.2.3).
 pub const LIKELY_PERCENT: u32 = 90;
 
-/// How a tree's nodes are gathered into tiles.
+/// The rule by which a tree's nodes are gathered into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tiler {
-    /// Level by level (Treebeard, algorithm 1).
+    /// Fills tiles level by level (Treebeard, algorithm 1).
     Uniform,
-    /// The nodes that most rows of a profile come to (Treebeard, algorithm 2).
+    /// Fills tiles with the nodes that most rows of a profile reach (Treebeard, algorithm 2).
     Probability,
-    /// By probability where a few leaves hold nearly all rows, otherwise level by level (Treebeard, section 3.4.1).
+    /// Fills tiles by probability where a few leaves hold nearly all rows, otherwise level by level
+    /// (Treebeard, section 3.4.1).
     Hybrid,
 }
 
 impl Tiler {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 3] = [Self::Uniform, Self::Probability, Self::Hybrid];
 
     /// The name in a schedule's text.
@@ -102,103 +104,107 @@ impl Tiler {
     }
 }
 
-/// Percent by which `pad` may let a tree grow where the directive does not say.
+/// Percentage by which `pad` may let a tree grow if the directive gives none.
 pub const PAD_PERCENT: u32 = 10;
 
-/// One line of a schedule. Variables are named; a name that a `split` has doubled means every copy, and
+/// One line of a schedule. It names variables. A name that a `split` has doubled means every copy, and
 /// `first.name` means the copy inside `first`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Directive {
-    /// `tile(v, outer, inner, size)`: walk `v` in tiles of `size` iterations; the last may be partial.
+    /// `tile(v, outer, inner, size)`: walks `v` in tiles of `size` iterations. The last tile may be partial.
     Tile {
-        /// The variable that is tiled, and gone afterwards.
+        /// The variable to tile. It no longer exists afterwards.
         var: String,
-        /// Steps from tile to tile.
+        /// The variable that steps from tile to tile.
         outer: String,
-        /// Steps inside a tile.
+        /// The variable that steps inside a tile.
         inner: String,
-        /// Iterations of `var` in a tile.
+        /// Number of iterations of `var` in a tile.
         size: Size,
     },
-    /// `split(v, first, second, at)`: two loops one after the other, the first over `at` iterations of `v`.
+    /// `split(v, first, second, at)`: makes two loops, one after the other, the first over `at` iterations of
+    /// `v`.
     Split {
-        /// The variable that is split, and gone afterwards.
+        /// The variable to split. It no longer exists afterwards.
         var: String,
-        /// The first `at` iterations.
+        /// The variable of the first `at` iterations.
         first: String,
-        /// The rest.
+        /// The variable of the remaining iterations.
         second: String,
-        /// Iterations of the first.
+        /// Number of iterations of the first loop.
         at: Size,
     },
-    /// `reorder(v, w, …)`: these loops, perfectly nested in each other, in this order from the outside in.
+    /// `reorder(v, w, …)`: nests loops, which are perfectly nested in each other, in this order from the
+    /// outside in.
     Reorder {
-        /// The loops, outermost first.
+        /// The variables of the loops, outermost first.
         vars: Vec<String>,
     },
-    /// `unroll(v)`: the loop's iterations become straight-line code, one after the other.
+    /// `unroll(v)`: turns the loop's iterations into straight-line code, one after the other.
     Unroll {
-        /// A loop whose extent does not depend on the batch.
+        /// A loop whose number of iterations does not depend on the batch.
         var: String,
     },
-    /// `specialize(v)`: code of its own for each iteration of `v`, for the trees that it visits; iterations whose code
-    /// would be the same share it.
+    /// `specialize(v)`: gives each iteration of `v` code of its own for the trees that it visits. Iterations
+    /// with equal code share it.
     Specialize {
-        /// The loop.
+        /// The loop to specialize.
         var: String,
     },
-    /// `parallel(v)`: iterations run on the machine's threads.
+    /// `parallel(v)`: runs iterations on the machine's threads.
     Parallel {
-        /// The loop.
+        /// The loop to run in parallel.
         var: String,
     },
-    /// `gpuDimension(v, grid.x)`: iterations are the cubes or the units of a GPU launch.
+    /// `gpuDimension(v, grid.x)`: maps iterations to the cubes or the units of a GPU launch.
     GpuDimension {
-        /// The loop.
+        /// The loop to map.
         var: String,
-        /// The dimension.
+        /// The dimension of the launch.
         dim: GpuDim,
     },
-    /// `cache(v)`: the rows, or the trees, of one iteration of `v` are kept close (shared memory on a GPU).
+    /// `cache(v)`: caches the rows or the trees of one iteration of `v`, in shared memory on a GPU.
     Cache {
         /// A loop over rows or over trees.
         var: String,
     },
-    /// `interleave(v)`: the walks of the innermost loop `v` advance together, a step of each in turn, for the steps
-    /// that `unrollWalk` takes in straight-line code; the rest of each walk follows one by one.
+    /// `interleave(v)`: the walks of the innermost loop `v` advance together, one step of each in turn. This
+    /// covers the steps that `unrollWalk` makes straight-line code. Then the walks end one by one.
     Interleave {
-        /// An innermost loop of constant extent.
+        /// An innermost loop with a constant number of iterations.
         var: String,
     },
-    /// `unrollWalk(v)` or `unrollWalk(v, n)`: walks in the innermost loop `v` take `n` steps in straight-line code
-    /// with no leaf test; without `n`, as many as the deepest tree there needs.
+    /// `unrollWalk(v)` or `unrollWalk(v, n)`: walks in the innermost loop `v` take `n` steps in straight-line
+    /// code without a leaf test. Without `n`, they take as many steps as their deepest tree needs.
     UnrollWalk {
         /// An innermost loop.
         var: String,
-        /// Steps, or as many as the trees are deep.
+        /// Number of steps, or `None` for as many as the trees are deep.
         steps: Option<u32>,
     },
-    /// `peelWalk(v, n)`: walks in the innermost loop `v` take their first `n` steps, or as many as there are above the
-    /// first leaf of any tree there, without a leaf test.
+    /// `peelWalk(v, n)`: walks in the innermost loop `v` take their first steps without a leaf test: `n` of
+    /// them, but no more than there are above the first leaf of any of their trees.
     PeelWalk {
         /// An innermost loop.
         var: String,
-        /// Steps, at most.
+        /// The greatest number of steps.
         steps: u32,
     },
-    /// `peelWalk(v, 90%)`: walks in the innermost loop `v` test for a leaf at each step, in straight-line code, down to
-    /// the depth at which so many of the rows of a profile have come to one, in each tree there.
+    /// `peelWalk(v, 90%)`: walks in the innermost loop `v` take straight-line steps, each with a leaf test,
+    /// down to the depth at which this percentage of a profile's rows has reached a leaf in each of their
+    /// trees.
     PeelLikely {
         /// An innermost loop.
         var: String,
-        /// Rows in percent, 1 to 100.
+        /// Percentage of rows, 1 to 100.
         percent: u32,
     },
-    /// `evaluate(v, walk)`, `evaluate(v, blend)` or `evaluate(v, blend(levels))`: how the trees of the innermost loop `v` find leaves.
+    /// `evaluate(v, walk)`, `evaluate(v, blend)` or `evaluate(v, blend(levels))`: chooses how the trees of
+    /// the innermost loop `v` find leaves.
     Evaluate {
         /// An innermost loop.
         var: String,
-        /// How.
+        /// The way to find leaves.
         how: Evaluation,
     },
     /// `atomicReduce(v)`: iterations of the parallel tree loop `v` add to their sums with atomic operations.
@@ -206,76 +212,80 @@ pub enum Directive {
         /// A loop over trees.
         var: String,
     },
-    /// `sharedReduce(v)`: partial sums of the tree loop `v` are kept in a cube's shared memory.
+    /// `sharedReduce(v)`: keeps the partial sums of the tree loop `v` in a cube's shared memory.
     SharedReduce {
         /// A loop over trees on a block dimension.
         var: String,
     },
-    /// `vectorReduce(v, width)`: the stage that adds up the private sums of `v` takes `width` of them at a time.
+    /// `vectorReduce(v, width)`: the stage that adds up the private sums of `v` adds `width` of them at a
+    /// time.
     VectorReduce {
         /// A loop over trees.
         var: String,
-        /// Sums at a time: 1, 2, 4, 8 or 16.
+        /// Number of sums at a time: 1, 2, 4, 8 or 16.
         width: u32,
     },
-    /// `layout(array)`, `layout(sparse)`, `layout(reorg)`, `layout(depth_first)`: how nodes lie in memory.
+    /// `layout(array)`, `layout(sparse)`, `layout(reorg)`, `layout(depth_first)`: chooses how nodes lie in
+    /// memory.
     Layout {
-        /// The layout.
+        /// The layout to use.
         kind: LayoutKind,
     },
-    /// `tileNodes(n, uniform)`, `tileNodes(n, probability)`, `tileNodes(n, hybrid)`: walks decide up to `n` connected
-    /// nodes at once.
+    /// `tileNodes(n, uniform)`, `tileNodes(n, probability)`, `tileNodes(n, hybrid)`: one step of a walk
+    /// decides up to `n` connected nodes.
     TileNodes {
-        /// Nodes of a tile, 1 to 8; tiles of 1 are no tiles.
+        /// Number of nodes of a tile, 1 to 8. With 1, walks decide single nodes.
         nodes: u32,
-        /// Which nodes are together.
+        /// The rule that gathers nodes into tiles.
         by: Tiler,
     },
-    /// `sort(depth)`, `sort(first_leaf)`, `sort(structure)`, `sort(likely_leaf)`: the order in which `tree` counts the trees.
+    /// `sort(depth)`, `sort(first_leaf)`, `sort(structure)`, `sort(likely_leaf)`: chooses the order in which
+    /// `tree` counts the trees.
     Sort {
-        /// The order.
+        /// The order of the trees.
         by: TreeOrder,
     },
-    /// `pad()`, `pad(percent)`: trees get all their leaves at one depth where that adds no more nodes than this.
+    /// `pad()`, `pad(percent)`: pads a tree so that all its leaves lie at one depth, if this adds no more
+    /// than `percent` nodes.
     Pad {
-        /// Nodes added, in percent of those there are.
+        /// The greatest number of added nodes, as a percentage of the tree's nodes.
         percent: u32,
     },
-    /// `fewRows(auto)`, `fewRows(registers)`, `fewRows(abreast)`, `fewRows(full)`, `fewRows(rows)`, `fewRows(walk)`: how rows too few
-    /// for vectors find leaves.
+    /// `fewRows(auto)`, `fewRows(registers)`, `fewRows(abreast)`, `fewRows(full)`, `fewRows(rows)`,
+    /// `fewRows(walk)`: chooses how rows find leaves that are too few to fill vectors.
     FewRows {
-        /// How.
+        /// The engine for a few rows.
         by: FewRows,
     },
-    /// `ranks(u8)`, `ranks(u16)`, `ranks(auto)`, `ranks(off)`: rows and thresholds become [ranks](crate::ranks) before
-    /// trees are walked.
+    /// `ranks(u8)`, `ranks(u16)`, `ranks(auto)`, `ranks(off)`: turns rows and thresholds into
+    /// [ranks](crate::ranks) before trees are walked.
     Ranks {
-        /// Their width; `None` leaves values as they are.
+        /// The width of ranks. `None` leaves values as they are.
         choice: Option<Choice>,
     },
 }
 
-/// How rows that are too few to fill vectors find their leaves (CPU). An engine that can't serve a forest or a machine is not
-/// taken, and rows are walked one after the other.
+/// How rows that are too few to fill vectors find their leaves (CPU). If the forest or the machine can't be
+/// served by the chosen engine, rows are walked one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FewRows {
-    /// By the fastest engine that can serve the forest on the machine.
+    /// The fastest engine that can serve the forest on the machine.
     #[default]
     Auto,
-    /// With the row in registers, four levels of a tree a step.
+    /// Keeps the row in registers and takes four levels of a tree in one step.
     Registers,
-    /// Through 64 trees abreast, by gathers.
+    /// Walks 64 trees abreast, with gathers.
     Abreast,
-    /// Through trees filled up, four side by side.
+    /// Walks trees that are filled up to full trees, four side by side.
     Full,
-    /// One row after the other, by walks on the schedule's layout.
+    /// Walks one row after the other on the schedule's layout.
     Rows,
-    /// As many rows are: by walks in the order of the loops.
+    /// Walks a few rows as it walks many rows: in the order of the loops.
     Walk,
 }
 
 impl FewRows {
-    /// All of them.
+    /// All ways to walk a few rows.
     pub const ALL: [Self; 6] =
         [Self::Auto, Self::Registers, Self::Abreast, Self::Full, Self::Rows, Self::Walk];
 
@@ -295,25 +305,29 @@ impl FewRows {
 /// How a tree finds the leaf of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Evaluation {
-    /// A walk from the root, a split a step.
+    /// Walks from the root, one split in each step.
     #[default]
     Walk,
-    /// Every split for many rows at once, and of what its children found the one that it chooses.
+    /// Evaluates every split for many rows at once. Each split chooses between the leaves that its children
+    /// have found.
     Blend,
-    /// The same of the splits of so many levels from the root down; what lies below is walked.
+    /// Evaluates the splits of so many levels from the root down for many rows at once, and walks the levels
+    /// below.
     BlendTop(u32),
 }
 
 impl Evaluation {
-    /// The most levels of [`Evaluation::BlendTop`]: a full tree's have as many exits as a byte has numbers.
+    /// The greatest number of levels of [`Evaluation::BlendTop`]. A full tree of so many levels has as many
+    /// exits as a byte has values.
     pub const MOST_LEVELS: u32 = 8;
 
-    /// Whether some splits are evaluated for many rows at once.
+    /// Returns whether some splits are evaluated for many rows at once.
     pub fn blends(self) -> bool {
         self != Self::Walk
     }
 
-    /// Levels from the root down whose splits are, `u32::MAX` for all.
+    /// Returns how many levels from the root down are evaluated for many rows at once. It is `u32::MAX` for
+    /// all levels, and `None` for a walk.
     pub fn levels(self) -> Option<u32> {
         match self {
             Self::Walk => None,
@@ -334,15 +348,15 @@ impl fmt::Display for Evaluation {
 }
 
 impl Schedule {
-    /// The empty schedule: for each row, every tree.
+    /// Returns the empty schedule: for each row, every tree.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads the text form, one directive a line, `#` to the end of a line a comment.
+    /// Reads the text form: one directive a line. A `#` begins a comment that ends with the line.
     ///
     /// # Errors
-    /// A [`ParseError`] that names the line, the column and what was expected there.
+    /// Returns a [`ParseError`] that names the line, the column and what was expected there.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         parse::parse(text)
     }
@@ -480,8 +494,9 @@ impl Schedule {
         self.with(Directive::FewRows { by })
     }
 
-    /// How a few rows find leaves: as the schedule says last. One that says how nodes lie or how walks go, and nothing of a few
-    /// rows, has these walked so, too.
+    /// Returns how a few rows find leaves: what the last `fewRows` of the schedule chooses. Without `fewRows`,
+    /// it is [`FewRows::Rows`] if the schedule chooses a layout or how walks step, because a few rows are then
+    /// walked in that way too. Otherwise it is [`FewRows::Auto`].
     pub fn few_rows_by(&self) -> FewRows {
         let named = self.directives.iter().rev().find_map(|d| match d {
             Directive::FewRows { by } => Some(*by),
@@ -508,7 +523,8 @@ impl Schedule {
         self.with(Directive::Ranks { choice })
     }
 
-    /// The ranks that the schedule names last, if it wants any.
+    /// Returns the ranks that the last `ranks` of the schedule chooses. It is `None` if there is none, or if
+    /// it is `off`.
     pub fn rank_choice(&self) -> Option<Choice> {
         let named = self.directives.iter().rev().find_map(|d| match d {
             Directive::Ranks { choice } => Some(*choice),
@@ -517,7 +533,7 @@ impl Schedule {
         named.flatten()
     }
 
-    /// The growth in percent that the schedule's last `pad` allows, if it has one.
+    /// Returns the growth in percent that the schedule's last `pad` allows, or `None` if there is no `pad`.
     pub fn padding(&self) -> Option<u32> {
         self.directives.iter().rev().find_map(|d| match d {
             Directive::Pad { percent } => Some(*percent),
@@ -525,7 +541,7 @@ impl Schedule {
         })
     }
 
-    /// The layout the schedule names last, if it names one.
+    /// Returns the layout that the schedule names last, or `None` if it names none.
     pub fn layout_kind(&self) -> Option<LayoutKind> {
         self.directives.iter().rev().find_map(|d| match d {
             Directive::Layout { kind } => Some(*kind),
@@ -533,7 +549,7 @@ impl Schedule {
         })
     }
 
-    /// The tree order the schedule names last, if it names one.
+    /// Returns the tree order that the schedule names last, or `None` if it names none.
     pub fn tree_order(&self) -> Option<TreeOrder> {
         self.directives.iter().rev().find_map(|d| match d {
             Directive::Sort { by } => Some(*by),
@@ -541,7 +557,8 @@ impl Schedule {
         })
     }
 
-    /// The tiles the schedule names last: how many nodes one has, and which; `None` where nodes are walked one by one.
+    /// Returns the tiles that the schedule names last: the greatest number of nodes of a tile, and the rule
+    /// that gathers nodes. It is `None` if walks decide single nodes.
     pub fn tiles(&self) -> Option<(u32, Tiler)> {
         let named = self.directives.iter().rev().find_map(|d| match d {
             Directive::TileNodes { nodes, by } => Some((*nodes, *by)),
@@ -550,19 +567,19 @@ impl Schedule {
         named.filter(|(nodes, _)| *nodes > 1)
     }
 
-    /// The same loops on values, walked.
+    /// Returns the schedule with the same loops on values instead of ranks, walked instead of blended.
     #[must_use]
     pub fn unranked(&self) -> Self {
         let kept = |d: &&Directive| !matches!(d, Directive::Ranks { .. } | Directive::Evaluate { .. });
         Self { directives: self.directives.iter().filter(kept).cloned().collect() }
     }
 
-    /// Whether some loop's trees are evaluated by blends.
+    /// Returns whether the trees of some loop are evaluated by blends.
     pub fn blends(&self) -> bool {
         self.directives.iter().any(|d| matches!(d, Directive::Evaluate { how, .. } if how.blends()))
     }
 
-    /// Whether some loop is mapped to a GPU dimension.
+    /// Returns whether some loop is mapped to a GPU dimension.
     pub fn is_mapped(&self) -> bool {
         self.directives.iter().any(|d| matches!(d, Directive::GpuDimension { .. }))
     }

@@ -1,51 +1,53 @@
-//! The loops a schedule spells out: a tree of index variables, with their ranges inferred from their lineage.
+//! The loops that a schedule describes: a tree of index variables, whose ranges are inferred from the
+//! variables that they derive from.
 //!
 //! A node's children are the loops immediately inside it (SilvanForge, section 3.1). A variable's value is an
-//! *offset* into the range of the variable it was derived from, so the row or tree of a walk is the sum of the
-//! offsets on the way to it. A tile that does not divide its range is kept in it by a [`Bound`], placed at the last
-//! of the loops it speaks of, whatever order they stand in.
+//! *offset* into the range of the variable it derives from, so the row or the tree of a walk is the sum of
+//! the offsets of the enclosing loops. A tile that does not divide its range needs a [`Bound`] to stay in it.
+//! The bound belongs to the innermost of the loops that it involves, whatever their order.
 
 use super::{Dim, Directive, Evaluation, GpuDim, Schedule, ScheduleError, Size};
 use crate::forest::tiling::MOST_TILE;
 
-/// How a loop's iterations run.
+/// How the iterations of a loop run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mapping {
     /// One after the other.
     #[default]
     Serial,
-    /// On threads.
+    /// On the machine's threads.
     Parallel,
-    /// On a dimension of a GPU launch.
+    /// On the cubes or the units of a dimension of a GPU launch.
     Gpu(GpuDim),
 }
 
-/// An upper limit of a loop: `offset < end - Σ offsets of the enclosing loops named`.
+/// An upper limit of a loop: `offset < end - Σ offsets of the enclosing loops in minus`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bound {
-    /// The limit before anything is taken off.
+    /// The limit before any offsets are subtracted.
     pub end: Size,
-    /// Depths, in the nest, of the enclosing loops whose offsets are taken off.
+    /// Depths in the nest of the enclosing loops whose offsets are subtracted.
     pub minus: Vec<usize>,
 }
 
-/// An index variable.
+/// The index variable of a loop.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexVar {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// What it counts.
+    /// Whether the variable counts rows or trees.
     pub dim: Dim,
-    /// First offset.
+    /// The first offset.
     pub start: Size,
-    /// From one offset to the next.
+    /// The distance from one offset to the next.
     pub step: Size,
-    /// Limits; every one holds.
+    /// The upper limits. An offset keeps all of them.
     pub bounds: Vec<Bound>,
 }
 
 impl IndexVar {
-    /// The most iterations the loop can have, whatever the enclosing loops' offsets.
+    /// Returns the greatest number of iterations that the loop can have, whatever the offsets of enclosing
+    /// loops are.
     pub fn extent(&self) -> Size {
         let own = self.bounds.iter().find(|b| b.minus.is_empty()).or(self.bounds.first());
         let end = own.map_or(Size::Const(0), |b| b.end.clone());
@@ -64,51 +66,54 @@ impl IndexVar {
 /// How the private sums of a parallel loop over trees are kept and added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReduceMarks {
-    /// In a cube's shared memory.
+    /// Whether the sums are kept in a cube's shared memory.
     pub shared: bool,
-    /// With atomic additions, so that there are no private sums.
+    /// Whether walks add with atomic operations, so that there are no private sums.
     pub atomic: bool,
-    /// So many of them at a time.
+    /// Number of private sums that a stage adds at a time.
     pub vector: Option<u32>,
 }
 
 impl ReduceMarks {
-    /// Whether atomic additions take the place of private sums. In shared memory they don't: what devices promise of
-    /// atomics is promised of buffers.
+    /// Returns whether atomic additions replace private sums. They don't in shared memory, because devices
+    /// guarantee atomic additions only for buffers.
     pub fn is_atomic(self) -> bool {
         self.atomic && !self.shared
     }
 }
 
-/// What directives say of a loop besides its range.
+/// What directives say about a loop, apart from its range.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Marks {
-    /// How its iterations run.
+    /// How the loop's iterations run.
     pub mapping: Mapping,
-    /// Whether its iterations are straight-line code.
+    /// Whether the loop's iterations are straight-line code.
     pub unrolled: bool,
-    /// Whether iterations have code of their own.
+    /// Whether the loop's iterations have code of their own.
     pub specialize: bool,
     /// Whether the rows or trees of an iteration are cached.
     pub cache: bool,
-    /// Whether its walks advance together.
+    /// Whether the loop's walks advance together.
     pub interleave: bool,
-    /// Straight-line steps of its walks: given, or as many as the trees are deep.
+    /// Number of straight-line steps of the loop's walks: `None` for none, `Some(Some(n))` for `n`,
+    /// `Some(None)` for as many as the trees are deep.
     pub unroll: Option<Option<u32>>,
-    /// Steps of its walks that are taken without a leaf test, above the first leaf.
+    /// The greatest number of first steps that walks take without a leaf test. They end above the first leaf
+    /// of any tree.
     pub peel: Option<u32>,
-    /// Percent of a profile's rows down to whose leaves its walks test each step in straight-line code.
+    /// A share of a profile's rows in percent. Straight-line steps test for a leaf down to the depth at which
+    /// this share of the rows has reached a leaf.
     pub likely: Option<u32>,
-    /// How its trees find leaves.
+    /// How the loop's trees find leaves.
     pub evaluate: Evaluation,
-    /// What becomes of its private sums.
+    /// How the private sums of the loop are kept and added up.
     pub reduce: ReduceMarks,
 }
 
 impl Marks {
-    /// The directive that made the first of them; `None` where there is none.
+    /// Returns the name of the directive that made the first of the marks, or `None` if there are no marks.
     fn directive(&self) -> Option<&'static str> {
-        // All fields by name, so that a new one is no mark without a directive.
+        // The pattern names all fields, so that a new mark can't miss its directive here.
         let Self { mapping, unrolled, specialize, cache, interleave, unroll, peel, likely, evaluate, reduce } =
             self;
         let ReduceMarks { shared, atomic, vector } = reduce;
@@ -130,19 +135,19 @@ impl Marks {
     }
 }
 
-/// A loop and what it holds.
+/// A loop with its marks and the loops inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NestLoop {
-    /// Its variable.
+    /// The loop's index variable.
     pub var: IndexVar,
-    /// What directives say of it.
+    /// What directives say about the loop.
     pub marks: Marks,
-    /// The loops immediately inside; none for an innermost loop, which walks.
+    /// The loops immediately inside. An innermost loop has none, and walks.
     pub body: Vec<NestLoop>,
 }
 
 impl NestLoop {
-    /// This loop and all inside it, outermost first.
+    /// Returns this loop and all loops inside it, outermost first.
     pub fn walk(&self) -> Vec<&NestLoop> {
         let mut all = vec![self];
         self.body.iter().for_each(|l| all.extend(l.walk()));
@@ -150,7 +155,7 @@ impl NestLoop {
     }
 }
 
-/// The loops of a schedule.
+/// All loops of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nest {
     /// The outermost loops, one after the other.
@@ -158,17 +163,17 @@ pub struct Nest {
 }
 
 impl Nest {
-    /// All loops, outermost first.
+    /// Returns all loops, outermost first.
     pub fn loops(&self) -> Vec<&NestLoop> {
         self.body.iter().flat_map(NestLoop::walk).collect()
     }
 }
 
 impl Schedule {
-    /// Applies the directives to the loops `batch { tree }`.
+    /// Applies the directives to the loops `batch { tree }`, and returns the resulting loops.
     ///
     /// # Errors
-    /// The first directive that can't be applied, with the remedy.
+    /// Returns the first directive that can't be applied, with the remedy.
     pub fn nest(&self) -> Result<Nest, ScheduleError> {
         let mut building = Building::new();
         for (i, directive) in self.directives.iter().enumerate() {
@@ -179,7 +184,8 @@ impl Schedule {
     }
 }
 
-/// A variable, live or derived from: its range within the variable it came from.
+/// A variable of a live loop, or one that other variables derive from. Its range lies within its parent's
+/// range.
 struct Var {
     name: String,
     dim: Dim,
@@ -187,7 +193,8 @@ struct Var {
     step: Size,
     end: Size,
     parent: Option<usize>,
-    /// Whether it can run past the end of the parent's range: a tile that does not divide it.
+    /// Whether the variable can run past the end of the parent's range, because its tile does not divide that
+    /// range.
     limited: bool,
 }
 
@@ -199,7 +206,7 @@ struct Node {
     children: Vec<usize>,
 }
 
-/// Numbers and names that a size is made of.
+/// Returns how many numbers and names a size is made of.
 fn terms(size: &Size) -> usize {
     match size {
         Size::Const(_) | Size::Batch | Size::Trees | Size::Threads => 1,
@@ -215,12 +222,13 @@ struct Building {
     roots: Vec<usize>,
 }
 
-/// More loops than this are a mistake in a program that writes schedules.
+/// The greatest number of loops. A program that writes a schedule with more loops has a mistake.
 const MOST_LOOPS: usize = 4096;
-/// Loops inside each other, likewise.
+/// The greatest number of loops inside each other. A program that nests more loops has a mistake.
 pub(crate) const MOST_DEPTH: usize = 32;
-/// Sizes that the start, the step or the end of a loop may be made of. Splits of splits by sizes that are no numbers add
-/// up, and without a limit `n` of them take room by its cube.
+/// The greatest number of terms that the start, the step or the end of a loop may be made of. Splits of
+/// splits by sizes that are not numbers add up terms, and without a limit `n` such splits take memory in
+/// proportion to `n` cubed.
 const MOST_TERMS: usize = 64;
 
 impl Building {
@@ -281,7 +289,8 @@ impl Building {
         live
     }
 
-    /// Every live loop that `path` names: the last component is the variable, those before it enclosing loops.
+    /// Returns every live loop that `path` names. The last component is the variable, the components before
+    /// it are enclosing loops.
     fn find(&self, path: &str) -> Result<Vec<usize>, String> {
         let mut parts = path.rsplit('.');
         let name = parts.next().unwrap_or(path);
@@ -308,7 +317,7 @@ impl Building {
         Ok(found)
     }
 
-    fn fresh(&self, names: [&str; 2]) -> Result<(), String> {
+    fn check_new_names(&self, names: [&str; 2]) -> Result<(), String> {
         if names[0] == names[1] {
             return Err(format!("`{}` names two new loops; give them two names", names[0]));
         }
@@ -318,7 +327,7 @@ impl Building {
         }
     }
 
-    /// Whether so many more loops may be made.
+    /// Checks that `more` more loops may be made.
     fn room(&self, more: usize) -> Result<(), String> {
         match self.nodes.len() + more > MOST_LOOPS {
             true => Err(format!("more than {MOST_LOOPS} loops; split and tile less")),
@@ -346,7 +355,7 @@ impl Building {
         }
     }
 
-    /// The loops of `path`, which go over trees.
+    /// Returns the loops that `path` names, all of which must go over trees.
     fn over_trees(&self, path: &str) -> Result<Vec<usize>, String> {
         let found = self.find(path)?;
         match found.iter().any(|n| self.vars[self.nodes[*n].var].dim == Dim::Batch) {
@@ -364,15 +373,15 @@ impl Building {
         match directive {
             Directive::Tile { var, outer, inner, size } => {
                 let found = self.find(var)?;
-                self.fresh([outer, inner])?;
+                self.check_new_names([outer, inner])?;
                 self.room(found.len())?;
                 found.into_iter().try_for_each(|n| self.tile(n, outer, inner, size))
             }
             Directive::Split { var, first, second, at } => {
                 let found = self.find(var)?;
-                self.fresh([first, second])?;
+                self.check_new_names([first, second])?;
                 self.room(found.iter().map(|n| self.count(*n)).sum())?;
-                // Inner copies first: splitting an outer one clones them.
+                // Inner copies come first, because the split of an outer copy clones the inner ones.
                 found.into_iter().rev().try_for_each(|n| self.split(n, first, second, at))
             }
             Directive::Reorder { vars } => self.reorder(vars),
@@ -481,6 +490,9 @@ impl Building {
                 let found = self.over_trees(var)?;
                 self.mark(found, |m| m.reduce.shared = true)
             }
+            Directive::VectorReduce { width, .. } if !matches!(width, 1 | 2 | 4 | 8 | 16) => {
+                Err(format!("{width} outputs are not added up together; say 1, 2, 4, 8 or 16"))
+            }
             Directive::VectorReduce { var, width } => {
                 let found = self.over_trees(var)?;
                 self.mark(found, |m| m.reduce.vector = Some(*width))
@@ -522,17 +534,17 @@ impl Building {
         Ok(())
     }
 
-    /// A node and all below it.
+    /// Returns how many nodes there are from `node` down, itself included.
     fn count(&self, node: usize) -> usize {
         1 + self.nodes[node].children.iter().map(|c| self.count(*c)).sum::<usize>()
     }
 
-    /// Loops round a node.
+    /// Returns how many loops enclose a node.
     fn depth(&self, node: usize) -> usize {
         std::iter::successors(self.nodes[node].parent, |n| self.nodes[*n].parent).count()
     }
 
-    /// Loops from a node down to an innermost one, itself included.
+    /// Returns the number of loops from a node down to the deepest innermost loop, the node included.
     fn height(&self, node: usize) -> usize {
         1 + self.nodes[node].children.iter().map(|c| self.height(*c)).max().unwrap_or(0)
     }
@@ -641,7 +653,7 @@ impl Building {
                 self.nodes[to] = Node { parent, children, ..from.clone() };
             }
         }
-        // Innermost marks hold only while the loop stays innermost.
+        // Some marks are valid only on an innermost loop, so no reorder may move such a loop outwards.
         match self.live().into_iter().find(|n| {
             let Node { marks, children, .. } = &self.nodes[*n];
             let steps = marks.unroll.is_some() || marks.peel.is_some() || marks.likely.is_some();
@@ -661,7 +673,7 @@ impl Building {
         Nest { body: self.roots.iter().map(|r| self.finish_loop(*r, &mut path)).collect() }
     }
 
-    /// `path` holds the variables of the loops from the outermost to the one being finished.
+    /// Returns the finished loop. `path` holds the variables of the loops that enclose it, outermost first.
     fn finish_loop(&self, node: usize, path: &mut Vec<usize>) -> NestLoop {
         let n = &self.nodes[node];
         let v = &self.vars[n.var];
@@ -679,8 +691,8 @@ impl Building {
         NestLoop { var, marks: n.marks.clone(), body }
     }
 
-    /// The limits of the loop at the end of `path`: its own end, and the end of every variable it descends from
-    /// whose other descendants all stand above it.
+    /// Returns the limits of the loop at the end of `path`: its own end, and the end of every variable that
+    /// it descends from, if the other descendants of that variable are all in enclosing loops.
     fn bounds(&self, node: usize, path: &[usize]) -> Vec<Bound> {
         let me = self.nodes[node].var;
         let mut below = Vec::new();
@@ -691,19 +703,20 @@ impl Building {
         }
         let mut bounds = vec![Bound { end: self.vars[me].end.clone(), minus: Vec::new() }];
         let mut at = self.vars[me].parent;
-        let mut came_from = me;
+        let mut child_on_path = me;
         while let Some(ancestor) = at {
             let descends =
                 |v: usize| std::iter::successors(Some(v), |v| self.vars[*v].parent).any(|v| v == ancestor);
-            if self.vars[came_from].limited && !below.iter().any(|v| descends(*v)) {
+            if self.vars[child_on_path].limited && !below.iter().any(|v| descends(*v)) {
                 let above = &path[..path.len() - 1];
                 let minus: Vec<usize> = (0..above.len()).filter(|d| descends(above[*d])).collect();
                 let end = self.vars[ancestor].end.clone();
-                // The stronger limit with the same end makes the weaker one superfluous.
+                // Of two limits with the same end, the one that subtracts more offsets makes the other
+                // superfluous.
                 bounds.retain(|b| b.end != end || b.minus.iter().any(|d| !minus.contains(d)));
                 bounds.push(Bound { end, minus });
             }
-            came_from = ancestor;
+            child_on_path = ancestor;
             at = self.vars[ancestor].parent;
         }
         bounds

@@ -1,31 +1,31 @@
-//! The text form of a schedule, read.
+//! Reads the text form of a schedule.
 //!
-//! One directive a line: `name(argument, …)`. What the papers print is read as it stands: a line number before the
-//! directive, a semicolon after it, `schedule.Tile(…)` with braces round its arguments, declarations of index
-//! variables (which say nothing), and the papers' names for sizes.
+//! The form has one directive a line: `name(argument, …)`. Listings in the papers can be read unchanged. They
+//! have a line number before a directive, a semicolon after it, `schedule.Tile(…)` with braces around the
+//! arguments, declarations of index variables (which have no effect), and their own names for sizes.
 
 use super::{
     Choice, Directive, Evaluation, FewRows, GpuDim, LayoutKind, PAD_PERCENT, Schedule, Size, Tiler, TreeOrder,
 };
 use crate::forest::tiling::MOST_TILE;
 
-/// The sizes that listings in the papers name without saying: rows a chunk of XGBoost's loop (64 in its sources)
-/// and rows a thread block of Tahoe's.
+/// The sizes that the papers' listings name without giving a value: the rows of a chunk in XGBoost's loop (64
+/// in its sources), and the rows of a thread block in Tahoe's loop.
 const NAMED: [(&str, u32); 2] = [("CHUNK_SIZE", 64), ("ROWS_PER_TB", 64)];
 
-/// A line of a schedule that can't be read.
+/// The error of a line of a schedule that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("schedule, line {line}, column {column}: {what}")]
 pub struct ParseError {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub line: usize,
-    /// The character in it where reading stopped, from 1.
+    /// The position of the character where reading stopped, from 1.
     pub column: usize,
-    /// What is wrong and what was expected.
+    /// What is wrong, and what was expected.
     pub what: String,
 }
 
-/// What can't be read: a part of the line, and why.
+/// A part of a line that can't be read, and why.
 struct Wrong<'a> {
     at: &'a str,
     what: String,
@@ -37,7 +37,7 @@ fn wrong<T>(at: &str, what: impl Into<String>) -> ParseResult<'_, T> {
     Err(Wrong { at, what: what.into() })
 }
 
-/// Reads a whole text.
+/// Reads the text of a schedule.
 pub(super) fn parse(text: &str) -> Result<Schedule, ParseError> {
     let mut directives = Vec::new();
     // Editors on Windows begin a file with a byte-order mark.
@@ -53,7 +53,7 @@ pub(super) fn parse(text: &str) -> Result<Schedule, ParseError> {
     Ok(Schedule { directives })
 }
 
-/// Where in the line its part `at` begins.
+/// Returns the position of `at`, a part of `line`, in characters from 1.
 fn column(line: &str, at: &str) -> usize {
     let before = (at.as_ptr() as usize).saturating_sub(line.as_ptr() as usize);
     line.char_indices().take_while(|(i, _)| *i < before).count() + 1
@@ -64,7 +64,7 @@ fn parse_line(whole: &str) -> ParseResult<'_, Option<Directive>> {
     if line.is_empty() {
         return Ok(None);
     }
-    // Listings number their lines.
+    // The papers' listings number their lines.
     let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let line = if line[digits..].starts_with(char::is_whitespace) { line[digits..].trim() } else { line };
     if let Some(declared) = line.strip_prefix("IndexVar ") {
@@ -95,7 +95,7 @@ fn parse_line(whole: &str) -> ParseResult<'_, Option<Directive>> {
     directive(name, &arguments).map(Some)
 }
 
-/// Where the parenthesis that stands open before this is closed.
+/// Returns the position of the parenthesis that closes the one before `rest`.
 fn closing(rest: &str) -> Option<usize> {
     let mut open = 1u32;
     rest.char_indices().find_map(|(at, c)| {
@@ -108,7 +108,7 @@ fn closing(rest: &str) -> Option<usize> {
     })
 }
 
-/// `walk`, `blend` or `blend(levels)`.
+/// Reads `walk`, `blend` or `blend(levels)`.
 fn evaluation(how: &str) -> ParseResult<'_, Evaluation> {
     match how {
         "walk" => return Ok(Evaluation::Walk),
@@ -128,7 +128,7 @@ fn evaluation(how: &str) -> ParseResult<'_, Evaluation> {
     }
 }
 
-/// The arguments without the braces round all of them.
+/// Returns the arguments without the braces around all of them.
 fn unbraced(inside: &str) -> ParseResult<'_, &str> {
     let inside = inside.trim();
     let list = match inside.strip_prefix('{') {
@@ -147,7 +147,8 @@ fn unbraced(inside: &str) -> ParseResult<'_, &str> {
     }
 }
 
-/// `i0, i1, t0;`: says nothing, since `tile` and `split` name what they make.
+/// Reads a declaration such as `i0, i1, t0;`, which has no effect: `tile` and `split` name the variables that
+/// they make.
 fn index_variables(declared: &str) -> ParseResult<'_, ()> {
     let names = declared.trim_end_matches([';', ' ', '\t']);
     match names.split(',').map(str::trim).find(|n| !is_name(n)) {
@@ -156,7 +157,8 @@ fn index_variables(declared: &str) -> ParseResult<'_, ()> {
     }
 }
 
-/// `batch = schedule.GetBatchIndex();` or the same of `tree`: says nothing, since these are their names already.
+/// Reads `batch = schedule.GetBatchIndex();` or `tree = schedule.GetTreeIndex();`. It has no effect: the two
+/// variables have these names already.
 fn given_variable(declared: &str) -> ParseResult<'_, ()> {
     let statement = declared.trim_end_matches([';', ' ', '\t']);
     match statement.split_once('=').map(|(name, of)| (name.trim(), of.trim())) {
@@ -172,18 +174,24 @@ fn given_variable(declared: &str) -> ParseResult<'_, ()> {
 fn directive<'a>(name: &'a str, arguments: &[&'a str]) -> ParseResult<'a, Directive> {
     let usage = |form: &str| wrong(name, format!("expected `{form}`, found {} argument(s)", arguments.len()));
     let mut lower = name.to_owned();
-    // Listings in C++ capitalise the first letter.
+    // The papers' listings in C++ capitalise the first letter of a directive.
     if let Some(first) = lower.get_mut(..1) {
         first.make_ascii_lowercase();
     }
     match (lower.as_str(), arguments) {
-        ("tile", [v, o, i, s]) => {
-            Ok(Directive::Tile { var: variable(v)?, outer: fresh(o)?, inner: fresh(i)?, size: size(s)? })
-        }
+        ("tile", [v, o, i, s]) => Ok(Directive::Tile {
+            var: variable(v)?,
+            outer: check_new_names(o)?,
+            inner: check_new_names(i)?,
+            size: size(s)?,
+        }),
         ("tile", _) => usage("tile(variable, outer, inner, size)"),
-        ("split", [v, a, b, s]) => {
-            Ok(Directive::Split { var: variable(v)?, first: fresh(a)?, second: fresh(b)?, at: size(s)? })
-        }
+        ("split", [v, a, b, s]) => Ok(Directive::Split {
+            var: variable(v)?,
+            first: check_new_names(a)?,
+            second: check_new_names(b)?,
+            at: size(s)?,
+        }),
         ("split", _) => usage("split(variable, first, second, iterations)"),
         ("reorder", vars) if !vars.is_empty() => {
             Ok(Directive::Reorder { vars: vars.iter().map(|v| variable(v)).collect::<Result<_, _>>()? })
@@ -292,7 +300,7 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// A variable in use: a name, or the path to a copy of it, `t0.batch`.
+/// Reads the name of a variable in use: a name, or the path to a copy of it, for example `t0.batch`.
 fn variable(name: &str) -> ParseResult<'_, String> {
     match name.split('.').all(is_name) {
         true => Ok(name.to_owned()),
@@ -303,8 +311,8 @@ fn variable(name: &str) -> ParseResult<'_, String> {
     }
 }
 
-/// A name for a new variable.
-fn fresh(name: &str) -> ParseResult<'_, String> {
+/// Reads the name of a new variable.
+fn check_new_names(name: &str) -> ParseResult<'_, String> {
     match is_name(name) {
         true => Ok(name.to_owned()),
         false => wrong(
@@ -318,7 +326,7 @@ fn number<'a>(text: &'a str, of: &str) -> ParseResult<'a, u32> {
     text.parse().or_else(|_| wrong(text, format!("`{text}` is no number {of} below 2^32")))
 }
 
-/// `term` or `term/term`.
+/// Reads a size: `term` or `term/term`.
 fn size(text: &str) -> ParseResult<'_, Size> {
     match text.split_once('/') {
         None => term(text),

@@ -1,4 +1,4 @@
-//! Schedules with a name: what known engines do, in this language.
+//! Schedules with a name, which repeat in this language what known engines do.
 
 use super::{Axis, Device, Evaluation, FewRows, GpuDim, LayoutKind, Schedule, Size, Tiler};
 use crate::{
@@ -10,40 +10,46 @@ use crate::{
 /// A named schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
-    /// What Fangorn takes when nothing is asked for.
+    /// The schedule that Fangorn takes if no schedule is given.
     Default,
-    /// XGBoost on the CPU: a chunk of 64 rows against every tree, chunks in parallel (SilvanForge, section 3.2).
+    /// XGBoost on the CPU: each chunk of 64 rows runs against every tree, chunks in parallel (SilvanForge,
+    /// section 3.2).
     Xgboost,
-    /// Treebeard, one tree at a time: a tree against all rows of a block, 8 rows interleaved, walks unrolled.
+    /// Treebeard, one tree at a time: a tree runs against all rows of a block, 8 rows interleaved, walks
+    /// unrolled.
     TreebeardOneTree,
-    /// Treebeard with tiles: the same rows and trees, eight nodes decided at once, walks peeled to the first leaf.
+    /// Treebeard with tiles: a tree runs against all rows of a block, 8 rows interleaved, eight nodes decided
+    /// in one step, walks peeled down to the first leaf.
     TreebeardTiles,
-    /// Treebeard, one row at a time: a row against all trees, 8 trees interleaved.
+    /// Treebeard, one row at a time: a row runs against all trees, 8 trees interleaved.
     TreebeardOneRow,
     /// Tahoe's direct method: a unit walks all trees for its row (SilvanForge, section 3.2).
     TahoeDirect,
-    /// Tahoe's shared data: a cube walks all trees for one cached row in parallel (SilvanForge, section 3.2).
+    /// Tahoe's shared data: a cube walks all trees for one cached row, in parallel (SilvanForge, section
+    /// 3.2).
     TahoeSharedData,
     /// Tahoe's shared forest: rows over grid and block, the whole forest in shared memory.
     TahoeSharedForest,
-    /// Tahoe's shared partial forest: rows over grid and block, groups of trees over the grid, each group in shared
-    /// memory.
+    /// Tahoe's shared partial forest: rows over grid and block, groups of trees over the grid, each group in
+    /// shared memory.
     TahoeSharedPartialForest,
-    /// RAPIDS FIL: a cube a row, trees over 256 units, nodes interleaved (SilvanForge, section 1).
+    /// RAPIDS FIL: one cube for each row, trees over 256 units, nodes interleaved (SilvanForge, section 1).
     RapidsFil,
     /// nvForest with its breadth-first layout: a few rows a cube, each row's trees over many units.
     Nvforest,
-    /// nvForest with its depth-first layout: the same with each node followed by its left child.
+    /// nvForest with its depth-first layout: a few rows a cube, each row's trees over many units, and each
+    /// node followed by its left child.
     NvforestDepthFirst,
-    /// nvForest with its layered layout: the same with the trees' levels interleaved.
+    /// nvForest with its layered layout: a few rows a cube, each row's trees over many units, and the trees'
+    /// levels interleaved.
     NvforestLayered,
-    /// Hummingbird's perfect-tree traversal: every pair of a row and a tree at once, trees filled up to one depth, sums
-    /// by a kernel of their own.
+    /// Hummingbird's perfect-tree traversal: every pair of a row and a tree at once, trees filled up to one
+    /// depth, and sums in a kernel of their own.
     Hummingbird,
 }
 
 impl Preset {
-    /// All of them.
+    /// All presets.
     pub const ALL: [Self; 14] = [
         Self::Default,
         Self::Xgboost,
@@ -81,13 +87,14 @@ impl Preset {
         }
     }
 
-    /// The preset of that name.
+    /// Returns the preset with the name `name`, or `None`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.name() == name)
     }
 
-    /// The schedule for a forest on a device: [`Preset::schedule`], but for a default that keeps nothing in shared memory
-    /// where kernels can't have any, or where a barrier is dear.
+    /// Returns the schedule for a forest on a device. It is [`Preset::schedule`], but the default preset is
+    /// [`Preset::TahoeDirect`] on a device where kernels can't have shared memory or where a barrier is
+    /// expensive.
     pub fn schedule_on(self, forest: &Forest, device: Device) -> Schedule {
         match (self, device) {
             (Self::Default, Device::Gpu(gpu)) if gpu.units_are_threads || !gpu.shared_memory => {
@@ -97,8 +104,8 @@ impl Preset {
         }
     }
 
-    /// The schedule for a forest. `gpu` maps loops that the preset leaves unmapped to the grid and the block, so
-    /// that each preset runs on either target.
+    /// Returns the schedule for a forest. `gpu` maps loops that the preset leaves unmapped to the grid and
+    /// the block, so that each preset runs on either target.
     pub fn schedule(self, forest: &Forest, gpu: bool) -> Schedule {
         let grid = GpuDim::Grid(Axis::X);
         let block = GpuDim::Block(Axis::X);
@@ -116,7 +123,8 @@ impl Preset {
                     .layout(LayoutKind::Sparse)
             }
             Self::TreebeardOneTree => {
-                // On a CPU, where a load is cheap and the cache is not, this is Treebeard's best.
+                // On a CPU a load is cheap and cache is not, so Treebeard is at its best with the sparse
+                // layout.
                 let layout = if gpu { layout } else { LayoutKind::Sparse };
                 one_tree(gpu).unroll_walk("b3", None).layout(layout)
             }
@@ -126,7 +134,8 @@ impl Preset {
                 one_tree(gpu).peel_walk("b3", 8).tile_nodes(8, Tiler::Uniform).layout(LayoutKind::Sparse)
             }
             Self::TreebeardOneRow => {
-                // Trees with outputs of their own keep more at hand; eight of them spill on a GPU.
+                // Trees with outputs of their own need more registers. On a GPU, eight such trees together
+                // spill.
                 let own_outputs = forest.outputs > 1 && forest.targets != Targets::All;
                 let together = if gpu && own_outputs { 4u32 } else { 8 };
                 let tiled =
@@ -175,7 +184,7 @@ impl Preset {
     }
 }
 
-/// A tree against 64 rows, 8 of them interleaved.
+/// Returns a schedule of one tree against 64 rows, 8 rows interleaved.
 fn one_tree(gpu: bool) -> Schedule {
     let tiled = Schedule::new().tile("batch", "b0", "b1", 64u32).tile("b1", "b2", "b3", 8u32);
     let ordered = tiled.reorder(["b0", "tree", "b2", "b3"]);
@@ -188,7 +197,8 @@ fn one_tree(gpu: bool) -> Schedule {
     mapped.interleave("b3")
 }
 
-/// Every split of a tree for a block of rows at once, where that and the ranks it takes cost less than walks; otherwise walks.
+/// Returns the schedule that evaluates every split of a tree for a block of rows at once, if this costs less
+/// than walks, including the ranks that it needs. Otherwise returns a schedule of walks.
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let splits = stats.leaves.saturating_sub(stats.trees);
     let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
@@ -206,11 +216,12 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     near.evaluate("b1", Evaluation::Blend).layout(LayoutKind::Sparse)
 }
 
-/// Leaves of a tree that is evaluated by blends, at most.
+/// The greatest number of leaves of a tree that is evaluated by blends.
 const MOST_BLENDED_LEAVES: usize = 256;
 
-/// A tree for 64 rows at a time, their used columns close, walks without leaf tests where most leaves lie deep: what
-/// measured best of the orders, layouts and caches on trained models (`benches/NOTEBOOK.md`).
+/// Returns a schedule that takes one tree for 64 rows at a time, with the columns in use cached, and walks
+/// without leaf tests where most leaves lie deep. It was the fastest of the orders, layouts and caches
+/// measured on trained models (`benches/NOTEBOOK.md`).
 fn default_walks(stats: &ForestStats) -> Schedule {
     let mean = |counts: &[usize]| {
         let (sum, all) = counts.iter().enumerate().fold((0, 0), |(sum, all), (d, n)| (sum + d * n, all + n));
@@ -221,13 +232,13 @@ fn default_walks(stats: &ForestStats) -> Schedule {
     let nearly_full = 2f64.powi(depth) * stats.trees as f64 <= walk.places * stats.leaves as f64;
     let ordered = Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]);
     let near = ordered.parallel("b0").cache("b0");
-    // Without leaf tests a walk takes as many steps as its tree has levels.
+    // Without leaf tests, a walk takes as many steps as its tree has levels.
     let untested = walk.many / walk.tested * mean(&stats.depths) <= mean(&stats.leaf_depths);
     let walked = if untested { near.unroll_walk("b1", None) } else { near };
     walked.layout(if nearly_full { LayoutKind::Array } else { LayoutKind::Sparse })
 }
 
-/// The array layout where filling trees up costs little, otherwise the sparse one.
+/// Returns the array layout if filling up trees costs little memory, otherwise the sparse layout.
 fn layout_for(stats: &ForestStats) -> LayoutKind {
     let depth = stats.depths.len().saturating_sub(1) as u32;
     let full = 2f64.powi(depth as i32) * stats.trees as f64;
@@ -238,21 +249,22 @@ fn layout_for(stats: &ForestStats) -> LayoutKind {
     }
 }
 
-/// The interleaved layout where full trees of the greatest depth are not far more than the nodes there are.
+/// Returns the interleaved layout if full trees of the greatest depth are not far more than the nodes of the
+/// forest.
 fn interleaved(stats: &ForestStats) -> LayoutKind {
     let depth = stats.depths.len().saturating_sub(1) as i32;
     let full = 2f64.powi(depth + 1) * stats.trees as f64;
     if full <= 65_536f64.max(32.0 * stats.leaves as f64) { LayoutKind::Reorg } else { LayoutKind::Sparse }
 }
 
-/// Trees whose nodes, two words each, take most of the least shared memory that devices have.
+/// Returns how many trees fill most of the least shared memory that devices have, at two words a node.
 fn trees_of_a_cache(stats: &ForestStats) -> u32 {
     const WORDS: usize = (10 << 10) / 4;
     let nodes = (2 * stats.leaves / stats.trees.max(1)).max(1);
     (WORDS / 2 / nodes).clamp(1, 1 << 16) as u32
 }
 
-/// Four rows a cube, 64 units to the trees of each.
+/// Returns nvForest's schedule without a layout: four rows a cube, 64 units for the trees of each row.
 fn nvforest() -> Schedule {
     let tiled = Schedule::new().tile("batch", "b0", "b1", 4u32).tile("tree", "t0", "t1", 64u32);
     let ordered = tiled.reorder(["b0", "b1", "t1", "t0"]);
@@ -261,7 +273,8 @@ fn nvforest() -> Schedule {
     mapped.gpu_dimension("t1", GpuDim::Block(Axis::Y)).cache("b0").shared_reduce("t1")
 }
 
-/// Rows of a block, trees over units where there are trees enough, shared sums (SilvanForge, section 8).
+/// Returns a schedule with 32 rows a cube, trees over units if there are enough trees, and shared sums
+/// (SilvanForge, section 8).
 fn default_gpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let tree_units = 8u32;
     let rows = 32u32;

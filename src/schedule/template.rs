@@ -2,8 +2,8 @@
 
 use super::{Axis, GpuDim, LayoutKind, Schedule};
 
-/// The nine parameters that span the schedules SilvanForge searches. Any values make a schedule;
-/// [`Template::all`] gives those of the paper's table.
+/// The nine parameters that span the schedules that SilvanForge searches. Any values make a schedule.
+/// [`Template::all`] returns the combinations of the values in the paper's table.
 ///
 /// ```
 /// use fangorn::schedule::{LayoutKind, Template};
@@ -14,28 +14,29 @@ use super::{Axis, GpuDim, LayoutKind, Schedule};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Template {
-    /// Rows of a cube.
+    /// Number of rows of a cube.
     pub rows_per_block: u32,
-    /// Rows of a unit.
+    /// Number of rows of a unit.
     pub rows_per_unit: u32,
-    /// Units that the trees of a row are shared out over.
+    /// Number of units that share the trees of a row.
     pub tree_units: u32,
-    /// Whether a cube's rows are in shared memory.
+    /// Whether a cube's rows are cached in shared memory.
     pub cache_rows: bool,
-    /// Whether the trees that a cube walks at a time are in shared memory.
+    /// Whether the trees that a cube walks at a time are cached in shared memory.
     pub cache_trees: bool,
     /// Whether walks are straight-line code.
     pub unroll_walks: bool,
-    /// Walks of a unit that advance together.
+    /// Number of a unit's walks that advance together.
     pub interleave: u32,
-    /// Whether partial sums are in shared memory.
+    /// Whether partial sums are kept in shared memory.
     pub shared_reduce: bool,
     /// How nodes lie in memory.
     pub layout: LayoutKind,
 }
 
 impl Default for Template {
-    /// 32 rows a cube, one a unit, ten units to its trees, rows cached, sums shared.
+    /// Returns a template with 32 rows a cube, one row a unit, ten units for the trees of a row, cached rows
+    /// and shared sums.
     fn default() -> Self {
         Self {
             rows_per_block: 32,
@@ -51,11 +52,11 @@ impl Default for Template {
     }
 }
 
-/// The layouts of the paper's template.
+/// The layouts in the paper's table.
 const LAYOUTS: [LayoutKind; 3] = [LayoutKind::Array, LayoutKind::Sparse, LayoutKind::Reorg];
 
 impl Template {
-    /// Every combination of the paper's values: 5184.
+    /// Returns every combination of the values in the paper's table: 5184 templates.
     pub fn all() -> impl Iterator<Item = Self> {
         let flags = [false, true];
         let rows = [8, 32, 64].into_iter().flat_map(|block| [1, 2, 4].map(|unit| (block, unit)));
@@ -83,8 +84,8 @@ impl Template {
         })
     }
 
-    /// The schedule: a cube has `rows_per_block` rows and all trees, a unit of it `rows_per_unit` of the rows and every
-    /// `tree_units`th tree.
+    /// Returns the schedule. A cube has `rows_per_block` rows and all trees. Each of its units has
+    /// `rows_per_unit` of the rows, and one tree of every `tree_units` trees.
     pub fn schedule(&self) -> Schedule {
         let (rows, trees) = (self.rows_per_block.max(1), self.tree_units.max(1));
         let mut schedule = Schedule::new()
@@ -100,7 +101,8 @@ impl Template {
         };
         let outer = if innermost == "t0" { "t0" } else { "t2" };
         schedule = match (self.cache_trees, innermost) {
-            // What a cube caches together stands outside the loops of its units.
+            // A cube's units cache together, so the loops of what they cache stand outside the loops of the
+            // units.
             (true, "t3") => schedule.reorder(["b0", "t2", "b2", "t1", "b3", "t3"]),
             (true, _) => schedule.reorder(["b0", "t0", "b2", "t1", "b3"]),
             (false, "t3") => schedule.reorder(["b0", "b2", "t1", "b3", "t2", "t3"]),

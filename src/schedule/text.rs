@@ -1,4 +1,4 @@
-//! Directives as text; [`super::parse`] reads it back.
+//! Writes directives as text. [`super::parse`] reads the text back.
 
 use std::fmt;
 

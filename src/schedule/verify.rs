@@ -1,14 +1,14 @@
-//! Whether a schedule can run on a device, and if not, which directive to change and how.
+//! Checks whether a schedule can run on a device. A refusal names the directive to change and the remedy.
 
 use super::{Dim, Directive, Mapping, Nest, NestLoop, Schedule};
 
-/// A directive that can't be carried out, and the remedy.
+/// The error of a directive that can't be carried out, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("schedule{}: {remedy}", if *number == 0 { String::new() } else { format!(", directive {number} `{directive}`") })]
 pub struct ScheduleError {
-    /// Its number, from 1; 0 where the schedule as a whole is meant.
+    /// The directive's number, from 1. It is 0 if the error concerns the schedule as a whole.
     pub number: usize,
-    /// The directive; empty where the schedule as a whole is meant.
+    /// The directive's text. It is empty if the error concerns the schedule as a whole.
     pub directive: String,
     /// What is wrong and what to do.
     pub remedy: String,
@@ -24,7 +24,7 @@ impl ScheduleError {
     }
 }
 
-/// What a schedule needs to know of a device.
+/// The properties of a device that a schedule is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// The native CPU target.
@@ -33,27 +33,28 @@ pub enum Device {
     Gpu(Gpu),
 }
 
-/// A cubecl device's numbers.
+/// The limits and capabilities of a cubecl device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// Units of a cube.
+    /// The greatest number of units of a cube.
     pub max_units: u32,
-    /// Units of a cube by axis.
+    /// The greatest number of units of a cube along each axis.
     pub max_dim: [u32; 3],
     /// Bytes of shared memory of a cube.
     pub shared_bytes: u32,
-    /// Whether kernels with shared memory run right there.
+    /// Whether kernels with shared memory give correct results on the device.
     pub shared_memory: bool,
-    /// Whether it has plane operations.
+    /// Whether the device has plane operations.
     pub plane_ops: bool,
-    /// Whether it adds to `f32` in buffers atomically.
+    /// Whether the device has atomic additions to `f32` values in buffers.
     pub atomic_add: bool,
-    /// Whether its units are threads of a processor's, each of which spins at a barrier until the others are there.
+    /// Whether units are threads of a processor. Each spins at a barrier until all others have reached it.
     pub units_are_threads: bool,
 }
 
 impl Gpu {
-    /// What every WebGPU device grants: 256 units, 16 KiB, neither plane operations nor atomic additions to `f32`.
+    /// The capabilities that every WebGPU device has: 256 units, 16 KiB of shared memory, neither plane
+    /// operations nor atomic additions to `f32`.
     pub const PORTABLE: Self = Self {
         max_units: 256,
         max_dim: [256, 256, 64],
@@ -66,20 +67,21 @@ impl Gpu {
 }
 
 impl Device {
-    /// [`Gpu::PORTABLE`].
+    /// A GPU with the capabilities of [`Gpu::PORTABLE`].
     pub const PORTABLE_GPU: Self = Self::Gpu(Gpu::PORTABLE);
 }
 
-/// Innermost loops a GPU kernel may hold side by side: compile time grows far faster than the kernel.
+/// The greatest number of innermost loops side by side in a GPU kernel. Compile time grows far faster than
+/// the kernel.
 pub const MOST_SIBLING_WALKS: usize = 8;
 impl Schedule {
-    /// Checks the schedule against a device, and gives its loops.
+    /// Checks the schedule against a device, and returns its loops.
     ///
-    /// On [`Device::Cpu`] no schedule is refused for its shape: `grid.*` loops are parallel, `block.*` loops
+    /// On [`Device::Cpu`] it refuses no loop nest: `grid.*` loops are parallel there, and `block.*` loops
     /// serial.
     ///
     /// # Errors
-    /// The first directive that can't be carried out there, with the remedy.
+    /// Returns the first directive that can't be carried out on the device, with the remedy.
     pub fn verify(&self, device: Device) -> Result<Nest, ScheduleError> {
         let nest = self.nest()?;
         let Device::Gpu(gpu) = device else { return Ok(nest) };
@@ -115,7 +117,7 @@ impl Schedule {
         Ok(nest)
     }
 
-    /// An error at the last directive that marks the loop `name`.
+    /// Returns an error at the last directive that marks the loop `name`.
     pub(crate) fn blame(&self, name: &str, remedy: String) -> ScheduleError {
         let marks = |d: &Directive| match d {
             Directive::GpuDimension { var, .. }
@@ -139,7 +141,7 @@ impl Schedule {
         }
     }
 
-    /// An error at the last directive of a kind.
+    /// Returns an error at the last directive that `kind` accepts.
     pub(crate) fn last_of(&self, kind: impl Fn(&Directive) -> bool, remedy: String) -> ScheduleError {
         match self.directives.iter().enumerate().rev().find(|(_, d)| kind(d)) {
             Some((i, directive)) => ScheduleError::new(i, directive, remedy),
@@ -147,8 +149,8 @@ impl Schedule {
         }
     }
 
-    /// The rows one iteration of a loop can touch below its running row, if that is a constant: the window that
-    /// shared memory has to hold.
+    /// Returns how many rows, from the current row on, one iteration of a loop with this body can touch, if
+    /// the number is a constant. It is the size of the window that shared memory has to hold.
     pub(crate) fn window(body: &[NestLoop]) -> Option<u32> {
         let reach = |l: &NestLoop| -> Option<u32> {
             let inside = Self::window(&l.body)?;

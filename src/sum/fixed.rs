@@ -1,42 +1,46 @@
-//! Sums of whole numbers of a fixed unit.
+//! Exact sums: whole numbers of a fixed unit.
 //!
 //! # Unit
 //!
-//! Every leaf and base score of output `o` is rounded once, to the nearest whole number of `2^-s(o)` (ties to even);
-//! these numbers are added as integers, in any order, and the total is rounded once to `f32`. Integer additions do not
-//! round, so the bytes of a margin depend on the model and the row alone.
+//! Every leaf value and base score of output `o` is rounded once, to the nearest whole number of units of
+//! `2^-s(o)` (ties to even). These numbers are added as integers, in any order, and the total is rounded once
+//! to `f32`. Integer additions do not round, so the bytes of a margin depend only on the model and the row.
 //!
-//! The exponent `s(o)` is the largest for which no sum overflows. Let `T(o) = |base| + Σ over trees of the largest
-//! |leaf of o|`, so that no partial sum is beyond `T`, and let `T < 2^e`. A total has room for `30 + L` bits and a sign
-//! (below), so `s = 29 + L - e`: one bit stays free for what rounding the leaves adds. `s` is 126 at most, since `2^-126`
-//! is the least normal `f32`: so no total is a denormal number, which some devices flush to zero.
+//! The exponent `s(o)` is the largest for which no sum overflows. Let
+//! `T(o) = |base| + Σ over trees of the largest |leaf value of o|`, so that no partial sum is beyond `T`,
+//! and let `T < 2^e`. A total has room for `30 + L` bits and a sign (see below), so `s = 29 + L - e`: one bit
+//! stays free for what rounding the leaf values adds. `s` is at most 126, because `2^-126` is the least
+//! normal `f32`. So no total is a denormal number, which some devices flush to zero.
 //!
 //! # Two words
 //!
-//! A GPU without 64-bit integers adds two words of 32 bits, and no carry between them while it adds: a value is
-//! `high x 2^L + low` with `0 <= low < 2^L`. Where at most `n` values meet, `L = 32 - ceil(log2(n))` (31 at most), so that the sum of
-//! the lows stays below `2^32`. `n` counts the base score and the trees of the output that has the most. The sum of the
-//! highs stays within `2^30 + n` in magnitude, which an `i32` holds for `n <= 2^30`.
+//! A GPU without 64-bit integers adds two words of 32 bits, with no carry between them while it adds. A value
+//! is `high x 2^L + low` with `0 <= low < 2^L`. Where at most `n` values meet, `L = 32 - ceil(log2(n))` (at
+//! most 31), so that the sum of the low words stays below `2^32`. `n` counts the base score and the trees of
+//! the output that has the most trees. The sum of the high words stays within `2^30 + n` in magnitude, which
+//! an `i32` holds for `n <= 2^30`.
 //!
 //! # Error
 //!
-//! With `n(o)` values (a leaf of each tree of the output, and the base score) the total is off by at most
-//! `q = n(o)/2 x 2^-s`: half a unit a value. Rounding the total to `f32` adds half a unit in its last place, at most `2^-24`
-//! of its magnitude, since it is zero or normal. Together: `q + 2^-24 x (T + q)`.
+//! With `n(o)` values (the base score, and a leaf value of each tree of the output) the total is off by at
+//! most `q = n(o)/2 x 2^-s`: half a unit for each value. Rounding the total to `f32` adds half a unit in its
+//! last place. That is at most `2^-24` of its magnitude, because the total is zero or normal. Together:
+//! `q + 2^-24 x (T + q)`.
 //!
-//! A hundred trees leave `L = 25`, so a unit is about `2^-54 x T`, and the error is that of the one rounding to `f32`.
+//! A hundred trees leave `L = 25`. A unit is then about `2^-54 x T`, and nearly all of the error is the one
+//! rounding to `f32`.
 
 use super::SumError;
 use crate::forest::{Aggregate, Forest, Targets};
 
-/// The most values that meet in a sum.
+/// Largest number of values that meet in a sum.
 const MOST_VALUES: usize = 1 << 30;
 /// The largest scale exponent: `2^-126` is the least normal `f32`.
 const MOST_EXPONENT: i32 = 126;
-/// What magnitudes are multiplied with while they are added up, so that no sum of theirs overflows.
+/// Magnitudes are multiplied by this while they are added up, so that no sum of them overflows.
 const SMALL: f64 = 1.0 / (1u64 << 32) as f64;
 
-/// A forest's leaves and base scores as whole numbers, whose sums no order changes.
+/// A forest's leaf values and base scores as whole numbers, which have the same sum in any order.
 ///
 /// ```
 /// use fangorn::{Forest, forest::{CompareType, Side}, sum::FixedPoint};
@@ -60,24 +64,25 @@ pub struct FixedPoint {
     base: Vec<i64>,
     exponents: Vec<i32>,
     low_bits: u32,
-    /// What no partial sum is beyond, by output.
+    /// For each output, a magnitude that no partial sum exceeds.
     range: Vec<f64>,
     /// Values that meet in a sum, by output.
     values: Vec<usize>,
 }
 
 impl FixedPoint {
-    /// Chooses a unit for each output and rounds leaves and base scores to it. Linear in the forest's size.
+    /// Chooses a unit for each output, and rounds leaf values and base scores to it. Takes time linear in the
+    /// forest's size.
     ///
     /// # Errors
-    /// A forest that does not verify (a leaf that is not finite is named), one that takes the least or largest leaf, a base
-    /// score that is not finite, or 2^30 trees and more for one output.
+    /// The forest does not verify (the message names a leaf that is not finite), it takes the least or
+    /// largest leaf, a base score is not finite, or an output has 2^30 trees or more.
     pub fn new(forest: &Forest) -> Result<Self, SumError> {
         forest.verify()?;
         Self::of_verified(forest)
     }
 
-    /// The same for a forest that verifies.
+    /// Like [`Self::new`], for a forest that is known to verify.
     pub(crate) fn of_verified(forest: &Forest) -> Result<Self, SumError> {
         if forest.aggregate != Aggregate::Sum {
             return Err(SumError::Aggregate(forest.aggregate));
@@ -90,7 +95,7 @@ impl FixedPoint {
             return Err(SumError::Trees { output, trees: values[output] - 1 });
         }
         let most = values.iter().copied().max().unwrap_or(1);
-        // At most 31: a GPU shifts a word by no more.
+        // At most 31, because a GPU shifts a word by no more.
         let low_bits = (32 - most.next_power_of_two().ilog2()).min(31);
         let range = forest.magnitudes(SMALL);
         let exponents: Vec<i32> = range.iter().map(|t| scale_exponent(*t, low_bits)).collect();
@@ -108,34 +113,34 @@ impl FixedPoint {
             }
         }
         let base = forest.base_score.iter().zip(&exponents).map(|(b, s)| whole(b.0, *s)).collect();
-        // Adding up 2^30 numbers in f64 rounds by less than this.
+        // Adding up 2^30 numbers in `f64` has a smaller rounding error than this factor allows for.
         let range = range.iter().map(|t| t / SMALL * (1.0 + 2f64.powi(-22))).collect();
         Ok(Self { leaves, base, exponents, low_bits, range, values })
     }
 
-    /// The leaves in units of their output, by slot: `slots x leaf width`.
+    /// Returns the leaf values in units of their output, by slot: `slots x leaf width`.
     pub fn leaves(&self) -> &[i64] {
         &self.leaves
     }
 
-    /// The base scores in units, one for each output.
+    /// Returns the base scores in units, one for each output.
     pub fn base(&self) -> &[i64] {
         &self.base
     }
 
-    /// Each output's `s`: its unit is `2^-s`. At most 126; negative where magnitudes reach
-    /// `2^(29 + low bits)`.
+    /// Returns the exponent `s` of each output: its unit is `2^-s`. It is at most 126, and negative where
+    /// magnitudes reach `2^(29 + low bits)`.
     pub fn exponents(&self) -> &[i32] {
         &self.exponents
     }
 
-    /// Bits of a value's low word, 2 to 31.
+    /// Returns the number of bits in a value's low word, 2 to 31.
     pub fn low_bits(&self) -> u32 {
         self.low_bits
     }
 
-    /// A value as two words, low and high (an `i32`'s bits): each may be added up by itself, wrapping, and [`join`]
-    /// makes the sum of them.
+    /// Splits a value into two words: low, and high (the bits of an `i32`). Each word may be added up by
+    /// itself, wrapping, and [`join`] makes a value of the sums.
     ///
     /// [`join`]: FixedPoint::join
     pub fn split(&self, value: i64) -> [u32; 2] {
@@ -143,26 +148,27 @@ impl FixedPoint {
         [low as u32, (value >> self.low_bits) as u32]
     }
 
-    /// The value of two words, or of sums of as many of each as meet in a margin.
+    /// Returns the value of two words. Each word may be a sum of as many words as values meet in a margin.
     pub fn join(&self, [low, high]: [u32; 2]) -> i64 {
         (i64::from(high as i32) << self.low_bits) + i64::from(low)
     }
 
-    /// A total in units as a margin: rounded to `f32` once, to the nearest, ties to even; infinite where it is too large.
-    /// An output that is not there has the unit 1.
+    /// Turns a total in units into a margin. It rounds once to `f32`, to the nearest with ties to even, and
+    /// gives infinity where the total is too large. An output that does not exist has the unit 1.
     pub fn round(&self, total: i64, output: usize) -> f32 {
         let s = self.exponents.get(output).copied().unwrap_or(0);
-        // The first cast rounds; a power of two then changes the exponent alone, and f64 has room for it.
+        // The first cast rounds. A power of two then changes only the exponent, and `f64` has room for it.
         scaled(f64::from(total as f32), -s) as f32
     }
 
-    /// How far a margin of this output may be from the real-valued sum of leaves and base score.
+    /// Returns how far a margin of this output may be from the real-valued sum of leaf values and base score.
     pub fn error(&self, output: usize, margin: f32) -> f64 {
         let half_ulp = f64::from(margin.abs()) * 2f64.powi(-24);
         self.quantum(output) + half_ulp
     }
 
-    /// The same for the largest margin that the model can give, one for each output: `q + 2^-24 x (T + q)`.
+    /// Returns, for each output, how far the largest margin that the model can give may be from the
+    /// real-valued sum: `q + 2^-24 x (T + q)`.
     pub fn bound(&self) -> Vec<f64> {
         let bound = |(o, range): (usize, &f64)| {
             let q = self.quantum(o);
@@ -171,14 +177,15 @@ impl FixedPoint {
         self.range.iter().enumerate().map(bound).collect()
     }
 
-    /// What rounding leaves and base score to units may add up to.
+    /// Returns the most that rounding leaf values and base score to units may add up to.
     fn quantum(&self, output: usize) -> f64 {
         let values = self.values.get(output).map_or(0.0, |n| *n as f64);
         scaled(values / 2.0, -self.exponents.get(output).copied().unwrap_or(0))
     }
 }
 
-/// Values that meet in each output's sum: the base score and a leaf of each of its trees.
+/// Returns how many values meet in each output's sum: the base score, and a leaf value of each of the
+/// output's trees.
 fn values(forest: &Forest) -> Vec<usize> {
     match &forest.targets {
         Targets::All => vec![forest.trees.len() + 1; forest.outputs as usize],
@@ -190,7 +197,7 @@ fn values(forest: &Forest) -> Vec<usize> {
     }
 }
 
-/// `s` for sums whose magnitude, times [`SMALL`], is at most `range`.
+/// Returns the exponent `s` for sums whose magnitude, times [`SMALL`], is at most `range`.
 fn scale_exponent(range: f64, low_bits: u32) -> i32 {
     // A range so small that it is denormal has the largest exponent anyway.
     let biased = (range.to_bits() >> 52) as i32;
@@ -198,19 +205,20 @@ fn scale_exponent(range: f64, low_bits: u32) -> i32 {
     (29 + low_bits as i32 - e).min(MOST_EXPONENT)
 }
 
-/// The nearest whole number of `2^-s`, ties to even.
+/// Returns the nearest whole number of units of `2^-s`, ties to even.
 fn whole(value: f64, s: i32) -> i64 {
     scaled(value, s).round_ties_even() as i64
 }
 
-/// `value x 2^n`. Exact, but where the result has no room as a normal `f64`.
+/// Returns `value x 2^n`. The result is exact unless a normal `f64` has no room for it.
 fn scaled(value: f64, n: i32) -> f64 {
-    // Two steps, since 2^n alone may have no room; what the first makes denormal the second leaves far below one.
+    // This takes two steps, because `2^n` alone may have no room. Where the first step gives a denormal
+    // number, the second leaves it far below one.
     let half = n / 2;
     value * power_of_two(half) * power_of_two(n - half)
 }
 
-/// `2^n` for a normal result.
+/// Returns `2^n`, with `n` limited to the exponents of normal numbers.
 fn power_of_two(n: i32) -> f64 {
     f64::from_bits(((1023 + n.clamp(-1022, 1023)) as u64) << 52)
 }

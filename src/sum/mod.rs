@@ -1,8 +1,8 @@
-//! What a sum of leaves promises: the contracts of a prediction, and the exact sum.
+//! Contracts: what a sum of leaf values promises, and the exact sum.
 //!
-//! A margin is a base score plus one leaf a tree. Additions of floating-point numbers round, so their order shows in
-//! the last bits; a schedule chooses that order. How much of it a result may show is said by a [`Contract`], which
-//! belongs to whoever predicts and never to the schedule:
+//! A margin is a base score plus one leaf value for each tree. Additions of floating-point numbers round, so
+//! the last bits show their order, and a schedule chooses that order. A [`Contract`] says how much of it a
+//! result may show. It belongs to whoever predicts and never to the schedule:
 //!
 //! | contract | the margin is | it depends on |
 //! |---|---|---|
@@ -10,11 +10,12 @@
 //! | `tree` | base score, then each tree in the producer's order, rounded as the producer rounds | nothing |
 //! | `exact` | within [`FixedPoint::bound`] of the real-valued sum, which is far less | nothing |
 //!
-//! `tree` adds in an [`Accumulator`], the type that the producer adds in. `exact` adds whole numbers, whose order never
-//! shows, in [`FixedPoint`]. A least or largest leaf ([`Aggregate::Min`], [`Aggregate::Max`]) is the same in every
-//! order, and one addition of the base score follows: there all contracts are `any`.
+//! `tree` adds in an [`Accumulator`], the type that the producer adds in. `exact` adds whole numbers in
+//! [`FixedPoint`], where the order never shows. The least or largest leaf ([`Aggregate::Min`],
+//! [`Aggregate::Max`]) is the same in every order, and only one addition follows, that of the base score.
+//! There all contracts mean `any`.
 //!
-//! Transforms (a sigmoid, a softmax) come after the sum and outside these promises.
+//! Transforms, such as a sigmoid or a softmax, come after the sum, and no contract covers them.
 //!
 //! What comes in here: arithmetic of sums. What stays out: schedules, layouts, devices.
 
@@ -29,7 +30,7 @@ pub use fixed::FixedPoint;
 use crate::forest::Forest;
 use crate::forest::{Aggregate, Real, VerifyError};
 
-/// What a sum of leaves promises.
+/// The contract of a sum: what a sum of leaf values promises.
 ///
 /// ```
 /// use fangorn::sum::Contract;
@@ -39,17 +40,19 @@ use crate::forest::{Aggregate, Real, VerifyError};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Contract {
-    /// In `f32`, in the order that is fastest: within [`Forest::sum_bound`].
+    /// Adds in `f32`, in the order that is fastest. The margin is within [`Forest::sum_bound`] of the
+    /// real-valued sum.
     #[default]
     Any,
-    /// In tree-index order from the base score, in the producer's [`Accumulator`].
+    /// Adds in the producer's [`Accumulator`], from the base score on, in the producer's tree order.
     Tree,
-    /// In whole numbers of a fixed unit, rounded once at the end: the same bytes for every schedule, batch and device.
+    /// Adds whole numbers of a fixed unit and rounds once at the end: the same bytes for every schedule,
+    /// batch and device.
     Exact,
 }
 
 impl Contract {
-    /// All of them.
+    /// All contracts.
     pub const ALL: [Self; 3] = [Self::Any, Self::Tree, Self::Exact];
 
     /// Reads a contract's name: `any`, `tree` or `exact`.
@@ -57,7 +60,7 @@ impl Contract {
         Self::ALL.into_iter().find(|c| c.name() == text)
     }
 
-    /// Its name.
+    /// Returns the contract's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -73,34 +76,34 @@ impl fmt::Display for Contract {
     }
 }
 
-/// A forest whose exact sum can't be made.
+/// Why a forest has no exact sum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SumError {
-    /// It breaks a rule of the HIR: a leaf that is not finite, say.
+    /// The forest breaks a rule of the HIR: for example, a leaf value is not finite.
     #[error("forest: {0}")]
     Forest(#[from] VerifyError),
-    /// It adds nothing up.
+    /// The forest takes the least or largest leaf, so there is no sum.
     #[error("aggregate: trees are taken together by `{}`, which has no sum to make exact; use the contract `any`", .0.name())]
     Aggregate(Aggregate),
-    /// A base score is not finite, and so no sum of its output is.
+    /// A base score is not finite, so no sum of its output is finite.
     #[error(
         "base_score: value {output} is {value:?}, which is no start of an exact sum; use the contract `any` or `tree`"
     )]
     Base {
-        /// The output.
+        /// Index of the output.
         output: usize,
         /// Its base score.
         value: Real,
     },
-    /// More trees add to an output than two words of 32 bits hold the sum of.
+    /// So many trees add to an output that two words of 32 bits can't hold the sum.
     #[error(
         "trees: {trees} add to output {output}, an exact sum has room for 2^30 - 1; use the contract `tree`"
     )]
     Trees {
-        /// The output.
+        /// Index of the output.
         output: usize,
-        /// Trees that add to it.
+        /// Number of trees that add to the output.
         trees: usize,
     },
 }

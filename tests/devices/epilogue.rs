@@ -320,7 +320,7 @@ fn capture_records_it_with_its_tensors() {
         scope.complete([], [])
     });
     let recorded = format!("{:?}", graph.expect("captured").graph.operations);
-    assert!(recorded.contains("forest_then"), "{recorded}");
+    assert!(recorded.contains("forest_epilogue"), "{recorded}");
 }
 
 /// Rows that are too many for a binding go in pieces, and with them what stands beside them.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use fangorn::import::{
     ErrorKind::{self, Schema},
-    Format, Limits, LoadOptions, Place, load, parse,
+    Format, Limits, LoadOptions, Place, load, parse, parse_as,
 };
 use serde_json::json;
 
@@ -257,6 +257,12 @@ fn a_byte_order_mark_before_text_is_skipped() {
         let [plain, marked] =
             [bytes, marked].map(|bytes| parse(&bytes, &LoadOptions::default()).expect(&file));
         assert_eq!(plain.to_text(), marked.to_text(), "{model}");
+        // So does the parser that is told the format.
+        let bytes = std::fs::read(&file).expect(&file);
+        let format = Format::of(&bytes).expect(&file);
+        let marked = [b"\xef\xbb\xbf", &bytes[..]].concat();
+        let told = parse_as(format, &marked, &LoadOptions::default()).expect(&file);
+        assert_eq!(told.to_text(), plain.to_text(), "{model}");
     }
     // A mark alone makes no text.
     assert!(parse(b"\xef\xbb\xbf\x08\x07", &LoadOptions::default()).is_err());

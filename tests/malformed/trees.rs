@@ -263,7 +263,7 @@ fn vector_leaves() {
         "leaves of 2 values after trees whose leaves have 1",
     );
     let first = format!("{MODEL}/trees/0/tree_param/size_leaf_vector");
-    let place = "learner.gradient_booster.model.trees[0].right_children[3]";
+    let place = "learner.gradient_booster.model.trees[0].base_weights[3]";
     let changes = [targets.clone(), (&*first, json!("2"))];
     refused(&changes, Structure, place, "leaf vector 3 of width 2, but `base_weights` has 5 values");
     let leaves = format!("{MODEL}/trees/0/leaf_weights");

@@ -129,6 +129,10 @@ fn unreadable_lines_are_named() {
     let refused =
         lower(&forest_of("depth 2; features 2"), &top, Request::cpu()).expect_err("9 levels").to_string();
     assert!(refused.contains("9 levels are not blended; say 1 to 8"), "{refused}");
+    for width in [0, 3, 32] {
+        let refused = Schedule::new().vector_reduce("tree", width).nest().expect_err("no width").to_string();
+        assert!(refused.contains(&format!("{width} outputs are not added up together")), "{refused}");
+    }
     assert_eq!(
         parse("evaluate(tree, blend( 4 ))"),
         Schedule::new().evaluate("tree", Evaluation::BlendTop(4))

@@ -1,10 +1,10 @@
-//! Results held against others before anything is timed.
+//! Compares a backend's results with correct ones before anything is timed.
 
 use fangorn::{Forest, forest::reference};
 
 use crate::bounds;
 
-/// What a backend makes of a batch.
+/// Results of one batch on one backend.
 pub struct Results {
     /// Leaf slots of the first rows, `rows x trees`.
     pub slots: Vec<u32>,
@@ -12,7 +12,7 @@ pub struct Results {
     pub margins: Vec<f32>,
 }
 
-/// Results of the reference interpreter, the definition of correct.
+/// Computes results with the reference interpreter, which defines what is correct.
 pub fn by_reference(forest: &Forest, rows: &[f32]) -> Results {
     let rows = || rows.chunks_exact(forest.features.len().max(1));
     Results {
@@ -21,8 +21,10 @@ pub fn by_reference(forest: &Forest, rows: &[f32]) -> Results {
     }
 }
 
-/// How results are unlike those expected, if they are: another leaf anywhere, or a margin beyond twice the bound of a sum in
-/// `f32`, since either sum may be off by it. The bound is the row's own where its leaves are known, otherwise any row's.
+/// Says how `found` differs from `expected`, or returns `None`. Results differ where any leaf slot differs,
+/// or where a margin is off by more than twice the error bound of an `f32` sum, since either sum may be off
+/// by the bound. The bound is the row's own where `expected` has the row's leaf slots, otherwise the bound of
+/// any row.
 pub fn unlike(forest: &Forest, found: &Results, expected: &Results) -> Option<String> {
     let (trees, outputs) = (forest.trees.len(), forest.outputs as usize);
     let pairs = |a: usize, b: usize| (a != b).then(|| format!("{a} results, not {b}"));
@@ -58,7 +60,7 @@ pub fn unlike(forest: &Forest, found: &Results, expected: &Results) -> Option<St
 mod tests {
     use super::*;
 
-    /// Two trees with two leaves each, a base score of 1.
+    /// Returns a forest of two trees with two leaves each and a base score of 1.
     fn forest() -> Forest {
         use fangorn::forest::{CompareType, Side};
         let mut forest = Forest::builder(1, 1).base_score([1.0]);
@@ -82,13 +84,13 @@ mod tests {
             unlike(&forest, &found, &expected)
         };
         assert_eq!(found(&|_| ()), None);
-        // Rounding of two sums is within the bound; what a wrong leaf adds is not.
+        // A difference of rounding is within the bound. An error of 1e-5 is not.
         assert_eq!(found(&|r| r.margins[0] = r.margins[0].next_up()), None);
         assert!(found(&|r| r.margins[1] += 1e-5).is_some_and(|e| e.contains("1 margins")));
         assert!(found(&|r| r.margins[2] = f32::NAN).is_some());
         assert_eq!(found(&|r| r.slots[3] ^= 1).as_deref(), Some("1 of 6 leaves are others"));
         assert_eq!(found(&|r| r.margins.truncate(2)).as_deref(), Some("2 results, not 3"));
-        // Rows past those whose leaves are known have any row's bound.
+        // Rows whose leaf slots are unknown get the bound of any row.
         let fewer = Results { slots: expected.slots[..2].to_vec(), margins: expected.margins.clone() };
         let mut others = Results { slots: fewer.slots.clone(), margins: expected.margins.clone() };
         assert_eq!(unlike(&forest, &others, &fewer), None);

@@ -1,4 +1,4 @@
-//! What runs a forest, and how long a batch takes in it: the native CPU target, and burn's backends.
+//! Runs and times a forest on a backend: the trait that every backend implements, and the native CPU target.
 
 use std::hint::black_box;
 
@@ -11,51 +11,52 @@ use crate::{
     time::groups,
 };
 
-/// Microseconds of many calls on the wall, the parts of a batch's way apart.
+/// Wall times of many calls, in microseconds. Transfers are timed apart.
 #[derive(Debug, Default, Serialize)]
 pub struct Times {
-    /// Margins of rows that lie on the device, until they are there.
+    /// Computing margins of rows that lie on the device, until the margins are there.
     pub resident: Vec<f64>,
-    /// Rows from the host's memory to the device; none where they are the same.
+    /// Copying rows from the host's memory to the device. Empty for the native target, which reads the host's
+    /// memory.
     pub upload: Vec<f64>,
-    /// Margins from the device to the host's memory.
+    /// Copying margins from the device to the host's memory. Empty for the native target.
     pub download: Vec<f64>,
 }
 
-/// A forest on a backend.
+/// A forest compiled for one backend, with a batch of rows.
 pub trait Engine {
-    /// What the device calls itself.
+    /// Describes the device: its own name, or the threads of a CPU.
     fn device(&self) -> String;
 
-    /// The schedule that runs there.
+    /// Returns the schedule that runs on the device, on one line.
     fn schedule(&self) -> String;
 
-    /// Puts rows on the device in place of those before.
+    /// Puts rows on the device in place of the earlier ones.
     ///
     /// # Errors
-    /// A device that has no room for them.
+    /// The device has no room for the rows.
     fn load(&mut self, rows: Vec<f32>) -> Result<()>;
 
-    /// Margins of the rows.
+    /// Returns the margins of the loaded rows, `rows x outputs`.
     ///
     /// # Errors
-    /// What the device refuses, or fails at.
+    /// The device refuses the call, or fails.
     fn margins(&self) -> Result<Vec<f32>>;
 
-    /// The leaf slots of the first rows.
+    /// Returns the leaf slots of the first `rows` rows, `rows x trees`.
     ///
     /// # Errors
-    /// What the device refuses, or fails at.
+    /// The device refuses the call, or fails.
     fn slots(&self, rows: usize) -> Result<Vec<u32>>;
 
-    /// Times the batch for about so many seconds.
+    /// Times the loaded batch for about `seconds` seconds.
     ///
     /// # Errors
-    /// What the device fails at.
+    /// The device fails.
     fn time(&mut self, seconds: f64) -> Result<Times>;
 }
 
-/// The predictor by itself, in the host's memory.
+/// The native CPU target: a [`Predictor`] with rows in the host's memory.
 pub struct Native {
     predictor: Predictor,
     schedule: String,
@@ -67,7 +68,7 @@ impl Native {
     /// Compiles the default schedule.
     ///
     /// # Errors
-    /// A forest that does not verify.
+    /// The forest does not verify.
     pub fn new(forest: &Forest) -> Result<Self> {
         let schedule = Preset::Default.schedule(forest, false);
         let predictor = Predictor::builder(forest).schedule(schedule.clone()).build()?;
@@ -119,14 +120,14 @@ impl Engine for Native {
     }
 }
 
-/// What `--backend` may be, the native target first.
+/// The names that `--backend` accepts, the native target first.
 pub const BACKENDS: [&str; 9] =
     ["cpu", "ndarray", "flex", "wgpu", "vulkan", "metal", "cubecl-cpu", "cuda", "rocm"];
 
-/// The backend of a name; whether it is built in shows when it is opened.
+/// Looks up a backend by its name. Whether this build has the backend shows when it is opened.
 ///
 /// # Errors
-/// A name that no backend has.
+/// No backend has the name.
 pub fn named(name: &str) -> Result<&'static str> {
     let unknown =
         || Error::Request(format!("unknown backend {name}; the backends are {}", BACKENDS.join(", ")));

@@ -1,8 +1,11 @@
-//! `fangorn-benches backend`: a forest's margins on one backend with its default schedule, by batch size.
+//! `fangorn-benches backend`: times a forest's margins on one backend with its default schedule, by batch
+//! size.
 //!
-//! Rows lie on the device while calls are timed; the ways there and back are timed apart. Before that the results are held
-//! against the native target's, and the native target's against the reference interpreter's: what differs is not timed. With
-//! `--serve` the same is done on request: a line in, a line of JSON out, so that a driver can time several in turns.
+//! Rows lie on the device while calls are timed. Transfers of rows and of margins are timed apart. Before a
+//! batch is timed, the backend's results are compared with the native target's, and the native target's with
+//! the reference interpreter's. A batch whose results differ is not timed. With `--serve` the command reads
+//! one request a line from standard input and answers each with a line of JSON, so that a driver can time
+//! several programs in turns:
 //!
 //! ```text
 //! open BATCH      load the rows, check the results
@@ -35,7 +38,7 @@ use crate::{
 use check::Results;
 use engine::{Engine, Native};
 
-/// Time a forest's margins on a backend, transfers apart.
+/// Time a forest's margins on a backend, with transfers apart.
 #[derive(Debug, Parser)]
 #[command(
     name = "fangorn-benches backend",
@@ -43,26 +46,26 @@ use engine::{Engine, Native};
     after_help = "Example:\n  fangorn-benches backend --model model.json --rows rows.npy --backend flex --batch 1,4096"
 )]
 struct Args {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
-    /// The rows, float32 .npy; where a batch is larger they are taken again with a small jitter
+    /// The rows, a float32 .npy file; a larger batch repeats them with a small jitter
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// cpu, ndarray, flex, wgpu, vulkan, metal, cubecl-cpu, cuda or rocm, as far as built in
+    /// cpu, ndarray, flex, wgpu, vulkan, metal, cubecl-cpu, cuda or rocm, if it is built in
     #[arg(long, default_value = "cpu")]
     backend: String,
-    /// Rows of a call, several of them with commas
+    /// Rows of a call; several numbers with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,512,4096",
           value_parser = clap::value_parser!(u32).range(1..=1 << 28))]
     batch: Vec<u32>,
-    /// Worker threads of what runs on the CPU
+    /// Worker threads of backends that run on the CPU
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: u16,
     /// Seconds to time each batch size for
     #[arg(long, value_name = "S", default_value = "2.0")]
     seconds: f64,
-    /// Rows whose leaves are compared
+    /// Rows whose leaf slots are compared
     #[arg(long, value_name = "N", default_value = "512", value_parser = clap::value_parser!(u32).range(1..))]
     check: u32,
     /// Print JSON, one object a line
@@ -73,7 +76,7 @@ struct Args {
     serve: bool,
 }
 
-/// Leaf slots that are compared at most.
+/// The most leaf slots that are compared. It limits the compared rows of forests with many trees.
 const MOST_SLOTS: usize = 1 << 22;
 
 /// Runs the command with the arguments after its name.
@@ -93,7 +96,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// A model on a backend, and what its results are held against.
+/// A forest on a backend, and the native target that its results are compared with.
 struct Session {
     forest: Forest,
     file: RowFile,
@@ -103,7 +106,7 @@ struct Session {
     check: usize,
 }
 
-/// Whether all results were as they should be.
+/// Runs the command. Returns whether all results agreed.
 fn go(args: &Args) -> Result<bool> {
     if !(args.seconds > 0.0 && args.seconds <= 3600.0) {
         return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
@@ -144,8 +147,9 @@ fn go(args: &Args) -> Result<bool> {
     }
 }
 
-/// The engine of a backend, and the milliseconds from the forest to the margins of a first row: lowering, the driver's or
-/// LLVM's compiler, the model's way to the device. The device is open before the clock starts.
+/// Compiles the forest for a backend. Also returns the milliseconds from the forest to the margins of a first
+/// row: lowering, the driver's or LLVM's compiler, and copying the model to the device. The device opens
+/// before the clock starts.
 #[cfg_attr(not(feature = "device"), allow(clippy::unnecessary_wraps, reason = "as with devices"))]
 fn compiled(backend: &'static str, forest: &Forest, row: Vec<f32>) -> Result<(Box<dyn Engine>, f64)> {
     let first = |mut engine: Box<dyn Engine>, start: Instant| -> Result<_> {
@@ -168,7 +172,7 @@ fn compiled(backend: &'static str, forest: &Forest, row: Vec<f32>) -> Result<(Bo
 }
 
 impl Session {
-    /// Loads a batch; gives how its results are unlike those they are held against.
+    /// Loads a batch and checks its results. Says how they differ from the expected ones, or returns `None`.
     fn open(&mut self, batch: usize) -> Result<Option<String>> {
         let rows = rows::batch_of(&self.forest, &mut self.file, batch)?;
         let most = MOST_SLOTS / self.forest.trees.len().max(1);
@@ -189,7 +193,7 @@ impl Session {
     }
 }
 
-/// Prints what was found: an object, or a line for people.
+/// Prints an object as JSON, or as a line for people.
 fn say(args: &Args, what: &Value) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match args.json || args.serve {
@@ -199,7 +203,7 @@ fn say(args: &Args, what: &Value) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// An object as a line for people.
+/// Formats an object as a line for people.
 fn line(what: &Value) -> String {
     let text = |key: &str| what[key].as_str().map_or_else(|| what[key].to_string(), str::to_owned);
     let micros = |key: &str, of: &str| what[key][of].as_f64().map_or("-".to_owned(), |v| format!("{v:.2}"));
@@ -226,7 +230,7 @@ fn line(what: &Value) -> String {
     }
 }
 
-/// Checks and times a batch; gives whether its results are as they should be.
+/// Checks a batch and times it if its results agree. Returns whether they agree.
 fn timed(args: &Args, session: &mut Session, batch: u32) -> Result<bool> {
     if let Some(unlike) = session.open(batch as usize)? {
         say(args, &json!({"kind": "differs", "batch": batch, "error": format!("differs: {unlike}")}))?;
@@ -244,7 +248,7 @@ fn timed(args: &Args, session: &mut Session, batch: u32) -> Result<bool> {
     Ok(true)
 }
 
-/// Answers requests until there are no more.
+/// Answers requests from standard input until it ends or a request says `quit`.
 fn serve(args: &Args, session: &mut Session) -> Result<bool> {
     for request in std::io::stdin().lock().lines() {
         let request = request?;

@@ -1,4 +1,4 @@
-//! burn's operator on a device of one of its backends.
+//! Runs and times burn's operator on the device of one of its backends.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     time::{groups, samples, wall},
 };
 
-/// The operator with its rows on a device.
+/// The forest operator, with a batch of rows on a device.
 pub struct OnBurn {
     backend: &'static str,
     device: Device,
@@ -24,10 +24,10 @@ pub struct OnBurn {
     x: Option<Tensor<2>>,
 }
 
-/// Opens a backend's device and waits until it is there.
+/// Opens a backend's device and waits until it answers.
 ///
 /// # Errors
-/// A backend that is left out of this build, or does not answer.
+/// This build leaves the backend out, or the device does not answer.
 pub fn open(backend: &'static str) -> Result<Device> {
     caught(backend, || {
         let device = devices::open(backend).ok_or(Error::NotBuiltIn(backend))?;
@@ -41,10 +41,10 @@ fn sync(backend: &'static str, device: &Device) -> Result<()> {
 }
 
 impl OnBurn {
-    /// The operator with each device's own default schedule.
+    /// Makes the operator. On each device it runs that device's default schedule.
     ///
     /// # Errors
-    /// A forest that does not verify.
+    /// The forest does not verify.
     pub fn new(backend: &'static str, device: Device, forest: &Forest) -> Result<Self> {
         let op = Arc::new(ForestOp::new(forest.clone())?);
         Ok(Self { backend, device, op, host: Vec::new(), x: None })
@@ -66,14 +66,15 @@ impl OnBurn {
         Ok(x)
     }
 
-    /// Margins that are on the device.
+    /// Computes the margins of the loaded rows and waits until they are on the device.
     fn run(&self) -> Result<Tensor<2>> {
         let margins = self.op.margins(black_box(self.rows()?.clone()))?;
         sync(self.backend, &self.device)?;
         Ok(margins)
     }
 
-    /// They are copied: what a read hands out may be fetched when it is first looked at.
+    /// Copies margins into the host's memory. burn may fetch data only when it is first read, and the copy
+    /// reads it.
     fn download(&self, margins: Tensor<2>) -> Result<Vec<f32>> {
         margins.into_data().try_to_vec::<f32>().map_err(|e| self.failed(&e))
     }
@@ -125,7 +126,8 @@ impl Engine for OnBurn {
         caught(self.backend, || {
             let resident = groups(0.6 * seconds, || self.run().map(drop))?.wall;
             let upload = samples(0.2 * seconds, || {
-                // The copy that the upload consumes is made before the clock starts, and freed after it has stopped.
+                // The copy that the upload consumes is made before the clock starts. The uploaded tensor is
+                // freed after the clock has stopped.
                 let (rows, mut kept) = (self.host.clone(), None);
                 let took = wall(|| {
                     kept = Some(self.upload(rows)?);

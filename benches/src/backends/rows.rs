@@ -1,4 +1,4 @@
-//! Rows for a batch of any size.
+//! Makes batches of any size from a file of rows.
 
 use fangorn::{
     Forest,
@@ -7,11 +7,12 @@ use fangorn::{
 
 use crate::{error::Result, npy::RowFile};
 
-/// The file's rows, and where a batch has more these over and over, each value but categories off by at most one part in a
-/// thousand, so that no branch predictor learns them.
+/// Returns the first `batch` rows of the file, and repeats the file's rows where the batch has more. A
+/// repeated value is off by at most one part in a thousand, so that no branch predictor learns the rows.
+/// Categories are not changed.
 ///
 /// # Errors
-/// A file that ends early.
+/// The file ends early.
 pub fn batch_of(forest: &Forest, file: &mut RowFile, batch: usize) -> Result<Vec<f32>> {
     let columns = forest.features.len();
     let mut values = file.first(batch)?;
@@ -32,7 +33,7 @@ pub fn batch_of(forest: &Forest, file: &mut RowFile, batch: usize) -> Result<Vec
     Ok(values)
 }
 
-/// Uniform in `[-1, 1)`, by Vigna's splitmix64: the same rows on every run.
+/// Returns a uniform number in `[-1, 1)` from Vigna's splitmix64. Every run draws the same numbers.
 fn unit(state: &mut u64) -> f32 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut z = *state;

@@ -1,17 +1,17 @@
-//! Memory of this process, as Linux counts it; elsewhere nothing is known.
+//! The memory of this process, as Linux counts it. Other systems report nothing.
 
-/// Forgets the most that was in memory, so that [`peak`] counts from here.
+/// Resets the peak, so that [`peak`] counts from here.
 pub fn forget_peak() {
-    // Where that is refused the peak is that of the whole process: too large, never too small.
+    // Linux may refuse this. The peak is then that of the whole process: too large, never too small.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Mebibytes in memory now.
+/// Returns the memory that is resident now, in mebibytes.
 pub fn now() -> Option<f64> {
     line("VmRSS:")
 }
 
-/// The most mebibytes that were in memory.
+/// Returns the most memory that was resident, in mebibytes.
 pub fn peak() -> Option<f64> {
     line("VmHWM:")
 }

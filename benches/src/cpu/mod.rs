@@ -1,8 +1,9 @@
-//! `fangorn-benches cpu`: a forest's margins on the native CPU target, by batch size and schedule.
+//! `fangorn-benches cpu`: times a forest's margins on the native CPU target, by batch size and schedule.
 //!
-//! Calls go through batch after batch of the rows. The first schedule is what is held against other engines; the others
-//! say what it leaves on the table. With `--serve` the same is done on request: a line in, lines of JSON out, so that a
-//! driver can time several programs in turns.
+//! Calls cycle through several batches of rows. The first schedule is compared with other engines. The other
+//! schedules show how much time another choice would save. With `--serve` the command reads one request a
+//! line from standard input and answers with lines of JSON, so that a driver can time several programs in
+//! turns:
 //!
 //! ```text
 //! open BATCH BATCHES SECONDS    load so many batches of rows, try every schedule for SECONDS, write results to --out
@@ -40,17 +41,17 @@ use session::{Refused, Session};
     after_help = "Example:\n  fangorn-benches cpu --model model.json --rows rows.npy --batch 1,64,4096 --schedule all"
 )]
 struct Args {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
-    /// The rows, float32 .npy; where a batch is larger they are taken again
+    /// The rows, a float32 .npy file; a larger batch repeats them
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Rows of a call, several of them with commas
+    /// Rows of a call; several numbers with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,512,4096",
           value_parser = clap::value_parser!(u32).range(1..=1 << 28))]
     batch: Vec<u32>,
-    /// Batches that calls go through
+    /// Batches that calls cycle through
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batches: u32,
     /// A preset's name, a file with one directive a line, or all for every preset; several with commas
@@ -76,7 +77,8 @@ struct Args {
     check: usize,
 }
 
-/// Rounds that a schedule's time is cut into, so that what disturbs the machine disturbs all alike.
+/// Rounds that a schedule's time is divided into. In each round every schedule has a turn, so that whatever
+/// disturbs the machine disturbs all schedules alike.
 const ROUNDS: usize = 3;
 
 /// Runs the command with the arguments after its name.
@@ -113,7 +115,7 @@ fn go(args: &Args) -> Result<()> {
     }
     let first = names.first().ok_or_else(|| Error::Request("no schedule; --schedule names one".into()))?;
     let mut session = Session::new(forest, first, threads)?;
-    // A first call, since a thread's scratch is made by it.
+    // The first call allocates the thread's scratch memory, which has to count as kept memory.
     session.load(rows.first(1)?, 1);
     session.time(0, 1e-9)?;
     let grown = |after: Option<f64>| Some((after? - before?).max(0.0));
@@ -146,7 +148,7 @@ fn go(args: &Args) -> Result<()> {
     }
 }
 
-/// Prints what was found: an object, or a line for people.
+/// Prints an object as JSON, or as a line for people.
 fn say(args: &Args, what: &Value) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match args.json || args.serve {
@@ -156,7 +158,7 @@ fn say(args: &Args, what: &Value) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// An object as a line for people.
+/// Formats an object as a line for people.
 fn line(what: &Value) -> String {
     let text = |key: &str| what[key].as_str().map_or_else(|| what[key].to_string(), str::to_owned);
     if what["kind"] == "engine" {
@@ -177,7 +179,7 @@ fn line(what: &Value) -> String {
     )
 }
 
-/// Times every schedule in turns, and says what each took.
+/// Times every schedule in turns and prints each one's times.
 fn trials(args: &Args, session: &mut Session, batch: u32, seconds: f64) -> Result<()> {
     let mut times: Vec<Groups> = session.candidates.iter().map(|_| Groups::default()).collect();
     for _ in 0..ROUNDS {
@@ -201,7 +203,7 @@ fn trials(args: &Args, session: &mut Session, batch: u32, seconds: f64) -> Resul
     Ok(())
 }
 
-/// Answers requests until there are no more.
+/// Answers requests from standard input until it ends or a request says `quit`.
 fn serve(args: &Args, session: &mut Session, rows: &mut RowFile) -> Result<()> {
     for request in std::io::stdin().lock().lines() {
         let request = request?;
@@ -230,7 +232,7 @@ fn serve(args: &Args, session: &mut Session, rows: &mut RowFile) -> Result<()> {
     Ok(())
 }
 
-/// Loads batches, tries every schedule on them, and writes the first one's results.
+/// Loads batches, times every schedule on them, and writes the results of the first schedule.
 fn open(
     args: &Args,
     session: &mut Session,

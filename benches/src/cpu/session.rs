@@ -1,4 +1,4 @@
-//! A forest on the native CPU target: its schedules, the rows of some batches, and how calls on them are timed.
+//! A forest on the native CPU target: compiled schedules, batches of rows, and timed calls.
 
 use std::{
     hint::black_box,
@@ -16,48 +16,49 @@ use crate::{
     time::{Groups, groups},
 };
 
-/// A schedule, compiled.
+/// A compiled schedule.
 pub struct Candidate {
-    /// A preset's name, or a file's.
+    /// The name of a preset, or of a schedule file.
     pub name: String,
-    /// The schedule, one directive after the other.
+    /// The schedule's directives, on one line.
     pub directives: String,
-    /// Milliseconds from the forest to a predictor.
+    /// Milliseconds of compiling, from the forest to a predictor.
     pub compile_ms: f64,
     predictor: Predictor,
 }
 
-/// A schedule that can't be carried out.
+/// A schedule that fangorn refuses for the forest.
 pub struct Refused {
-    /// A preset's name, or a file's.
+    /// The name of a preset, or of a schedule file.
     pub name: String,
-    /// Why not.
+    /// Why the schedule is refused.
     pub error: String,
 }
 
-/// What was written of a batch's results, for others to compare with.
+/// Files with results of a batch, for comparison with other engines.
 #[derive(Debug, Serialize)]
 pub struct Written {
-    /// Margins of the first rows.
+    /// Margins of the first rows, `rows x outputs`.
     margins: PathBuf,
-    /// What the producer's own predict says of them.
+    /// Values of the same rows, which the producer's own predict should return.
     outputs: PathBuf,
-    /// How far two correct sums of them may be from the exact one, by output.
+    /// Error bounds of the same rows' margins, `rows x outputs`: how far a correct sum may be from the exact
+    /// one.
     row_bound: PathBuf,
 }
 
-/// Leaves that are looked up at a time.
+/// The most leaf slots that are looked up at a time.
 const MOST_LEAVES: usize = 1 << 24;
 
-/// A forest ready to be timed.
+/// A forest with compiled schedules and batches of rows.
 pub struct Session {
     forest: Forest,
     threads: usize,
-    /// The schedules that can be carried out; the first is the one that is timed against other engines.
+    /// The schedules that were not refused. The first is timed against other engines.
     pub candidates: Vec<Candidate>,
     rows: Vec<f32>,
     batch: usize,
-    /// The batch that the next call takes.
+    /// The index of the batch that the next call takes.
     next: usize,
     out: Vec<f32>,
 }
@@ -66,13 +67,13 @@ impl Session {
     /// Compiles the first schedule.
     ///
     /// # Errors
-    /// A schedule that can't be carried out.
+    /// The schedule is refused.
     pub fn new(forest: Forest, first: &(String, Schedule), threads: usize) -> Result<Self> {
         let candidates = vec![compile(&forest, first, threads)?];
         Ok(Self { forest, threads, candidates, rows: Vec::new(), batch: 1, next: 0, out: Vec::new() })
     }
 
-    /// Compiles a further schedule; gives why not where it can't be carried out.
+    /// Compiles another schedule. Returns the reason where the schedule is refused.
     pub fn add(&mut self, named: &(String, Schedule)) -> Option<Refused> {
         match compile(&self.forest, named, self.threads) {
             Ok(candidate) => self.candidates.push(candidate),
@@ -81,24 +82,26 @@ impl Session {
         None
     }
 
-    /// The forest.
+    /// Returns the forest.
     pub fn forest(&self) -> &Forest {
         &self.forest
     }
 
-    /// The instruction set of the first schedule's vector kernels; empty where it has none for this machine.
+    /// Returns the name of the instruction set of the first schedule's vector kernels. The name is empty
+    /// where the schedule has no vector kernels on this machine.
     pub fn vectors(&self) -> &'static str {
         self.candidates[0].predictor.program().vector_name()
     }
 
-    /// Puts batches of rows in place of those before.
+    /// Replaces the loaded rows. Each `batch` rows make one batch.
     pub fn load(&mut self, rows: Vec<f32>, batch: usize) {
         let outputs = self.candidates[0].predictor.program().outputs();
         (self.rows, self.batch, self.next) = (rows, batch, 0);
         self.out = vec![0.0; batch * outputs];
     }
 
-    /// Margins of one batch, and of the next one with the next call.
+    /// Computes the margins of one batch. The next call takes the next batch, and the first one after the
+    /// last.
     fn call(&mut self, candidate: usize) -> Result<()> {
         let columns = self.forest.features.len();
         let values = self.batch * columns;
@@ -109,10 +112,10 @@ impl Session {
         Ok(())
     }
 
-    /// Times a schedule for about so many seconds.
+    /// Times a schedule for about `seconds` seconds.
     ///
     /// # Errors
-    /// Rows that are not loaded.
+    /// No rows are loaded, or a call fails.
     pub fn time(&mut self, candidate: usize, seconds: f64) -> Result<Groups> {
         if self.rows.is_empty() {
             return Err(Error::Request("no rows are loaded; open a batch first".into()));
@@ -120,10 +123,10 @@ impl Session {
         groups(seconds, || self.call(candidate))
     }
 
-    /// Writes what the first schedule says of the first `most` rows.
+    /// Writes the first schedule's results for the first `most` rows.
     ///
     /// # Errors
-    /// A file that can't be written.
+    /// A file can't be written, or a call fails.
     pub fn write(&self, folder: &Path, most: usize) -> Result<Written> {
         let predictor = &self.candidates[0].predictor;
         let columns = self.forest.features.len();

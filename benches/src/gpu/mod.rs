@@ -1,8 +1,8 @@
-//! `fangorn-benches gpu`: a forest's margins on a device, by batch size and schedule.
+//! `fangorn-benches gpu`: times a forest's margins on a device, by batch size and schedule.
 //!
-//! Rows lie on the device while calls are timed; how long the way there and back takes with them is timed apart. With
-//! `--serve` the same is done on request: a line in, lines of JSON out, so that a driver can time several programs in
-//! turns.
+//! Rows lie on the device while calls are timed. Calls that include the transfer of rows and margins are
+//! timed apart. With `--serve` the command reads one request a line from standard input and answers with
+//! lines of JSON, so that a driver can time several programs in turns:
 //!
 //! ```text
 //! open BATCH SECONDS    load the rows, try every schedule for SECONDS, write the best one's results to --out
@@ -34,13 +34,13 @@ use session::Session;
 #[derive(Debug, Parser)]
 #[command(name = "fangorn-benches gpu", no_binary_name = true)]
 struct Args {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
-    /// The rows, float32 .npy; where a batch is larger they are taken again
+    /// The rows, a float32 .npy file; a larger batch repeats them
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Rows of a call, several of them with commas
+    /// Rows of a call; several numbers with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "512,4096,32768",
           value_parser = clap::value_parser!(u32).range(1..=1 << 28))]
     batch: Vec<u32>,
@@ -68,7 +68,7 @@ struct Args {
     /// A folder for the results of --serve
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Rows whose leaves are written and compared with the CPU's
+    /// Rows whose leaf ids are written, and whose leaf slots are compared with the CPU's
     #[arg(long, value_name = "N", default_value = "4096")]
     check: usize,
 }
@@ -117,7 +117,7 @@ fn go(args: &Args) -> Result<()> {
     }
 }
 
-/// Prints what was found: an object, or a line for people.
+/// Prints an object as JSON, or as a line for people.
 fn say(args: &Args, what: &Value) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match args.json || args.serve {
@@ -127,7 +127,7 @@ fn say(args: &Args, what: &Value) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// An object as a line for people.
+/// Formats an object as a line for people.
 fn line(what: &Value) -> String {
     let text = |key: &str| what[key].as_str().map_or_else(|| what[key].to_string(), str::to_owned);
     let micros = |key: &str| what[key]["median"].as_f64().map_or("-".to_owned(), |v| format!("{v:.1}"));
@@ -151,7 +151,7 @@ fn line(what: &Value) -> String {
     }
 }
 
-/// Times every schedule on a batch, and says which is the best.
+/// Times every schedule on a batch and prints which one is the best.
 fn batch_of(args: &Args, session: &mut Session, rows: &mut RowFile, batch: u32) -> Result<()> {
     session.load(rows.first(batch as usize)?)?;
     let mut best: Option<(f64, String)> = None;
@@ -195,7 +195,8 @@ fn none_runs(batch: u32) -> Error {
     Error::Request(format!("no schedule runs on a batch of {batch}"))
 }
 
-/// Whether a schedule runs: its first call on a batch, which compiles it.
+/// Makes a schedule's first call on a batch, which compiles the schedule. Returns whether the schedule can be
+/// timed.
 fn ready(args: &Args, session: &mut Session, candidate: usize, batch: u32) -> Result<bool> {
     if session.candidates[candidate].refused.is_some() {
         return Ok(false);
@@ -215,10 +216,10 @@ fn ready(args: &Args, session: &mut Session, candidate: usize, batch: u32) -> Re
     Ok(true)
 }
 
-/// Says why a schedule is left out from now on.
+/// Prints why a schedule is left out, and leaves it out from now on.
 ///
 /// # Errors
-/// A device that is lost with it: nothing after would be measured.
+/// The device is lost with the schedule. Nothing can be measured after that.
 fn refuse(args: &Args, session: &mut Session, candidate: usize, batch: u32, cause: &Error) -> Result<()> {
     let c = &mut session.candidates[candidate];
     c.refused = Some(cause.to_string());
@@ -240,7 +241,7 @@ fn refuse(args: &Args, session: &mut Session, candidate: usize, batch: u32, caus
     }
 }
 
-/// Answers requests until there are no more.
+/// Answers requests from standard input until it ends or a request says `quit`.
 fn serve(args: &Args, session: &mut Session, rows: &mut RowFile) -> Result<()> {
     let mut best = None;
     for request in std::io::stdin().lock().lines() {
@@ -275,7 +276,7 @@ fn serve(args: &Args, session: &mut Session, rows: &mut RowFile) -> Result<()> {
     Ok(())
 }
 
-/// Loads a batch, tries every schedule on it, and writes the best one's results.
+/// Loads a batch, times every schedule on it, and writes the results of the best one.
 fn open(args: &Args, session: &mut Session, rows: &mut RowFile, batch: u32, seconds: f64) -> Result<usize> {
     session.load(rows.first(batch as usize)?)?;
     let mut best = None;

@@ -1,4 +1,4 @@
-//! A forest on a device: its schedules, the rows of a batch, and the ways to time them.
+//! A forest on a device: its schedules, the rows of a batch, and the ways to time calls.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,36 +18,37 @@ use crate::{
     time::{Summary, samples, wall},
 };
 
-/// The GPUs there are features for.
+/// The backends that run on a GPU, by the names of their features.
 pub const BACKENDS: [&str; 5] = ["cuda", "vulkan", "wgpu", "metal", "rocm"];
 
-/// A schedule with a name, compiled at its first use.
+/// A schedule with a name. It is compiled at its first use.
 pub struct Candidate {
-    /// A preset's name, or a file's.
+    /// The name of a preset, or of a schedule file.
     pub name: String,
-    /// The schedule, one directive after the other.
+    /// The schedule's directives, on one line.
     pub directives: String,
     op: Arc<ForestOp>,
     /// Milliseconds from the forest to the first margins.
     pub first_ms: Option<f64>,
-    /// Why it is no longer run.
+    /// Why the schedule is left out, or `None` while it runs.
     pub refused: Option<String>,
 }
 
-/// Microseconds of many calls.
+/// Microseconds a call, of many calls, measured in four ways.
 #[derive(Debug, Default, Serialize)]
 pub struct Times {
-    /// A call, and the wait until the device is done; rows and margins stay on the device.
+    /// A call and the wait until the device is done. Rows and margins stay on the device.
     pub resident: Vec<f64>,
-    /// The same by the device's own clock; empty where it has none.
+    /// A call by the device's own clock, with rows and margins on the device. Empty where the device has no
+    /// clock.
     pub device: Vec<f64>,
-    /// A call of several in a row before one wait.
+    /// A call among several that are queued before one wait.
     pub queued: Vec<f64>,
-    /// Rows from the host's memory, a call, margins in the host's memory.
+    /// A call that also copies rows from the host's memory, and margins into it.
     pub total: Vec<f64>,
 }
 
-/// The middle and the least of [`Times`].
+/// The medians and the least of the samples in [`Times`].
 #[derive(Debug, Serialize)]
 pub struct Summaries {
     resident_us: Option<Summary>,
@@ -57,7 +58,7 @@ pub struct Summaries {
 }
 
 impl Times {
-    /// The summaries.
+    /// Summarizes each way of measuring.
     pub fn summaries(&self) -> Summaries {
         Summaries {
             resident_us: Summary::of(&self.resident),
@@ -68,29 +69,30 @@ impl Times {
     }
 }
 
-/// What was written of a batch's results, for others to compare with.
+/// Files with results of a batch, for comparison with other engines.
 #[derive(Debug, Serialize)]
 pub struct Written {
-    /// Margins of all rows.
+    /// Margins of all rows, `rows x outputs`.
     margins: PathBuf,
-    /// The producer's numbers of the leaves that the first rows reach.
+    /// Leaf ids that the first rows reach, `rows x trees`.
     leaves: PathBuf,
-    /// For the same rows: how far two correct sums of them may be from the exact one, by output.
+    /// Error bounds of the first rows' margins, `rows x outputs`: how far a correct sum may be from the exact
+    /// one.
     row_bound: PathBuf,
-    /// The same for any row.
+    /// Error bounds of any row's margins, by output.
     bound: Vec<f64>,
-    /// Leaves of those rows that are others on the native CPU target.
+    /// How many leaf slots of the first rows are others than on the native CPU target.
     leaves_unlike_cpu: usize,
 }
 
-/// Calls before one wait, where calls are queued.
+/// The most calls that are queued before one wait.
 const QUEUED: usize = 16;
-/// Bytes of margins that queued calls may take.
+/// The most bytes that the margins of queued calls may take.
 const QUEUED_BYTES: usize = 512 << 20;
-/// Leaves that are written.
+/// The most leaf ids that are written.
 const MOST_LEAVES: usize = 1 << 24;
 
-/// A forest on a device.
+/// A forest on a device, with its schedules and a batch of rows.
 pub struct Session {
     /// The backend's name.
     pub backend: &'static str,
@@ -107,7 +109,7 @@ impl Session {
     /// Opens a backend's default device.
     ///
     /// # Errors
-    /// A backend that is not built in or does not answer, or a schedule that can't be read.
+    /// The backend is not built in or does not answer, or a schedule can't be read.
     pub fn open(backend: &str, forest: Forest, names: &[String], skipped: &[String]) -> Result<Self> {
         let name = BACKENDS.into_iter().find(|b| *b == backend).ok_or_else(|| {
             let names = BACKENDS.join(", ");
@@ -132,12 +134,12 @@ impl Session {
         })
     }
 
-    /// What the device calls itself.
+    /// Returns the name that the device reports for itself.
     pub fn device_name(&self) -> String {
         devices::name(self.backend, &self.device)
     }
 
-    /// The forest.
+    /// Returns the forest.
     pub fn forest(&self) -> &Forest {
         &self.forest
     }
@@ -148,10 +150,10 @@ impl Session {
         caught(self.backend, || self.device.sync().map_err(failed))
     }
 
-    /// Puts rows on the device in place of those before.
+    /// Puts rows on the device in place of the earlier ones.
     ///
     /// # Errors
-    /// A device that has no room for them.
+    /// The device has no room for the rows.
     pub fn load(&mut self, rows: Vec<f32>) -> Result<()> {
         self.x = None;
         self.host = rows;
@@ -168,7 +170,8 @@ impl Session {
         Tensor::from_data(TensorData::new(rows, shape), &self.device)
     }
 
-    /// Margins in the host's memory. They are copied: what a read hands out may be fetched when it is first looked at.
+    /// Copies margins into the host's memory. burn may fetch data only when it is first read, and the copy
+    /// reads it.
     fn download(&self, margins: Tensor<2>) -> Result<Vec<f32>> {
         let failed = |e| Error::Device { backend: self.backend, cause: format!("{e:?}") };
         margins.into_data().try_to_vec::<f32>().map_err(failed)
@@ -178,10 +181,11 @@ impl Session {
         self.x.as_ref().ok_or_else(|| Error::Request("no rows are loaded; open a batch first".into()))
     }
 
-    /// Runs a schedule over the rows, for the first time or again; compiles it where that has not been done.
+    /// Runs a schedule over the loaded rows and waits until the device is done. The first call compiles the
+    /// schedule.
     ///
     /// # Errors
-    /// What the device refuses, or fails at.
+    /// The device refuses the call, or fails.
     pub fn first(&mut self, candidate: usize) -> Result<()> {
         let start = Instant::now();
         let op = &self.candidates[candidate].op;
@@ -196,10 +200,10 @@ impl Session {
         Ok(())
     }
 
-    /// Times a schedule for about so many seconds in all.
+    /// Times a schedule in all four ways, for about `seconds` seconds in all.
     ///
     /// # Errors
-    /// What the device fails at.
+    /// The device fails.
     pub fn time(&self, candidate: usize, seconds: f64) -> Result<Times> {
         let op = &self.candidates[candidate].op;
         let x = self.rows()?;
@@ -210,7 +214,7 @@ impl Session {
             times.queued = samples(0.2 * seconds, || {
                 let took = wall(|| {
                     let run = |_| op.margins(x.clone());
-                    // Kept until the device is done, so that nothing is skipped as unused.
+                    // The margins are kept until the device is done, so that no call is skipped as unused.
                     let margins = (0..queued).map(run).collect::<Result<Vec<_>, _>>()?;
                     self.sync()?;
                     drop(margins);
@@ -232,10 +236,11 @@ impl Session {
         })
     }
 
-    /// The part of [`Session::time`] that schedules are compared by.
+    /// Times calls whose rows and margins stay on the device, by which schedules are compared. The first
+    /// tenth of the time only warms up.
     ///
     /// # Errors
-    /// What the device fails at.
+    /// The device fails.
     pub fn resident(&self, candidate: usize, seconds: f64) -> Result<Vec<f64>> {
         let op = &self.candidates[candidate].op;
         let x = self.rows()?;
@@ -251,7 +256,7 @@ impl Session {
         })
     }
 
-    /// Microseconds of one call by the device's clock, where it has one.
+    /// Returns the microseconds of one call by the device's own clock, or `None` where it has none.
     fn device_time(&self, op: &Arc<ForestOp>, x: &Tensor<2>) -> Result<Option<f64>> {
         let (op, x) = (op.clone(), x.clone());
         let failed = |e| Error::Device { backend: self.backend, cause: format!("{e:?}") };
@@ -264,10 +269,11 @@ impl Session {
         Ok(ticks.filter(|_| own_clock).map(|t| t.duration().as_secs_f64() * 1e6))
     }
 
-    /// Writes a schedule's margins of the rows, and the leaves that the first `most` of them reach.
+    /// Writes a schedule's margins of the loaded rows, and the leaf ids and error bounds of the first `most`
+    /// rows.
     ///
     /// # Errors
-    /// What the device fails at, or a file that can't be written.
+    /// The device fails, or a file can't be written.
     pub fn write(&self, candidate: usize, folder: &Path, most: usize) -> Result<Written> {
         let op = &self.candidates[candidate].op;
         let x = self.rows()?;
@@ -285,7 +291,7 @@ impl Session {
             margins: folder.join("margins.npy"),
             leaves: folder.join("leaves.npy"),
             row_bound: folder.join("row-bound.npy"),
-            // JSON has no infinity.
+            // JSON has no infinity, so the largest `f64` stands for it.
             bound: self.forest.sum_bound().into_iter().map(|bound| bound.min(f64::MAX)).collect(),
             leaves_unlike_cpu: {
                 let first = Rows::new(&self.host[..count * columns], columns)?;
@@ -303,14 +309,14 @@ impl Session {
     }
 }
 
-/// A schedule's operator, which is compiled at its first use.
+/// Makes a schedule's operator, which is compiled at its first use.
 fn candidate((name, schedule): (String, Schedule), forest: &Forest) -> Result<Candidate> {
     let directives = schedules::line(&schedule);
     let op = Arc::new(ForestOp::builder(forest.clone()).schedule(schedule).build()?);
     Ok(Candidate { name, directives, op, first_ms: None, refused: None })
 }
 
-/// The producer's number of the leaf with each slot.
+/// Returns the leaf id of each leaf slot.
 fn leaf_ids(forest: &Forest) -> Vec<i32> {
     let mut ids = vec![0; forest.leaf_count()];
     for tree in &forest.trees {
@@ -323,7 +329,7 @@ fn leaf_ids(forest: &Forest) -> Vec<i32> {
     ids
 }
 
-/// The value of a future, asked for again and again.
+/// Waits for a future by polling it again and again.
 fn wait<F: Future + Unpin>(mut future: F) -> F::Output {
     let mut context = Context::from_waker(Waker::noop());
     loop {

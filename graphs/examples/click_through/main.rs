@@ -1,4 +1,5 @@
-//! A table to the probability of a click: the leaves of gradient-boosted trees in a Wide & Deep network.
+//! Predicts the probability of a click from a table: the leaves of gradient-boosted trees feed a Wide & Deep
+//! network.
 //!
 //! ```console
 //! cargo run --release -p fangorn-graphs --example click_through
@@ -21,7 +22,7 @@ impl Pipeline for ClickThrough {
     const HEADS: &[&str] = &["click"];
 
     fn trained(work: &Work) -> Result<Self> {
-        // The trees are fitted first: the network learns what their leaves mean.
+        // The script fits the trees first, because the network learns what their leaves mean.
         work.script("forest")?;
         let (rows, labels) = work.labelled("train")?;
         let device = Device::flex().autodiff();
@@ -46,7 +47,8 @@ impl Pipeline for ClickThrough {
     }
 
     fn export(&self, work: &Work) -> Result<()> {
-        // XGBoost numbers a tree's nodes, an embedding the leaves of all trees.
+        // XGBoost numbers the nodes of each tree, an embedding the leaves of all trees. The array holds the
+        // leaf slot of each leaf id.
         let forest = self.forest.operator()?.forest();
         let ids = 1 + forest.trees.iter().flat_map(|tree| &tree.ids).max().copied().unwrap_or(0) as usize;
         let mut slots = vec![0i32; forest.trees.len() * ids];

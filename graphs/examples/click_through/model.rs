@@ -10,24 +10,25 @@ use fangorn_graphs::{Result, forest::ForestModule};
 /// The sizes of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Columns of numbers, which stand before those of ids.
+    /// Columns of numbers. They stand before the columns of ids.
     pub numbers: usize,
     /// Columns of ids.
     pub ids: usize,
-    /// Ids there are, numbered through all columns.
+    /// Different ids of all columns together. One numbering runs through all columns.
     pub known: usize,
-    /// Values that stand for a leaf or an id.
+    /// Values of the vector that stands for a leaf or an id.
     pub width: usize,
-    /// Values of the deep part's two layers.
+    /// Values of the deep part's two inner layers.
     pub inner: [usize; 2],
 }
 
 impl Sizes {
-    /// For the table of clicks that the script makes.
+    /// The sizes for the table of clicks that the script makes.
     pub const CLICKS: Self = Self { numbers: 8, ids: 4, known: 1000, width: 8, inner: [64, 32] };
 }
 
-/// The pipeline. The wide part has a weight for each leaf and each id, the deep part vectors for them and the numbers.
+/// The pipeline. The wide part has one weight for each leaf and each id. The deep part takes the numbers and
+/// a vector for each leaf and each id.
 #[derive(Module, Debug)]
 pub struct ClickThrough {
     pub forest: ForestModule,
@@ -62,7 +63,7 @@ impl ClickThrough {
         })
     }
 
-    /// The logit of a click: `[rows, columns]` to `[rows, 1]`.
+    /// Returns the logit of a click: `[rows, columns]` to `[rows, 1]`.
     pub fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>> {
         let [rows, _] = x.dims();
         let leaves = self.forest.leaf_slots(x.clone())?;
@@ -79,7 +80,7 @@ impl ClickThrough {
         Ok(wide + deep)
     }
 
-    /// The probability of a click, `[rows, 1]`.
+    /// Returns the probability of a click: `[rows, columns]` to `[rows, 1]`.
     pub fn forward(&self, x: Tensor<2>) -> Result<Tensor<2>> {
         Ok(activation::sigmoid(self.logits(x)?))
     }

@@ -1,4 +1,5 @@
-//! Images to a class: a small convolutional network under a random forest (Deep Hybrid Learning).
+//! Predicts the class of an image: a small convolutional network feeds a random forest (Deep Hybrid
+//! Learning).
 //!
 //! ```console
 //! cargo run --release -p fangorn-graphs --example deep_hybrid

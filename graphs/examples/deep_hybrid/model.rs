@@ -1,4 +1,5 @@
-//! Deep Hybrid Learning: what a small convolutional network sees in an image, classified by a forest.
+//! Deep Hybrid Learning: a forest classifies images by the features that a small convolutional network sees
+//! in them.
 
 use burn::{
     module::Module,
@@ -13,20 +14,20 @@ use fangorn_graphs::{Result, forest::ForestModule};
 /// The sizes of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Pixels of a square image's side.
+    /// Pixels of one side of a square image.
     pub side: usize,
     /// Channels of the two convolutions.
     pub channels: [usize; 2],
-    /// Features of an image.
+    /// Features of an image, which the network gives to the forest.
     pub features: usize,
 }
 
 impl Sizes {
-    /// For the handwritten digits of scikit-learn.
+    /// The sizes for the handwritten digits of scikit-learn.
     pub const DIGITS: Self = Self { side: 8, channels: [32, 64], features: 64 };
 }
 
-/// Images `[rows, side x side]` to features `[rows, features]`.
+/// The network under the forest: images, `[rows, side x side]`, to features, `[rows, features]`.
 #[derive(Module, Debug)]
 pub struct Seen {
     first: Conv2d,
@@ -45,7 +46,7 @@ impl Seen {
         let halved = side.div_ceil(2);
         Self {
             first: convolution(1, first, 1),
-            // A stride in place of pooling, which burn-flex 0.22.1 does a value at a time.
+            // A stride replaces pooling, because burn-flex 0.22.1 pools one value at a time.
             second: convolution(first, second, 2),
             dense: LinearConfig::new(second * halved * halved, features).init(device),
             side,
@@ -61,7 +62,7 @@ impl Seen {
     }
 }
 
-/// What is trained with burn: the network under a layer that nobody keeps.
+/// The model that burn trains: the network under a linear layer, which is dropped after training.
 #[derive(Module, Debug)]
 pub struct Classifier {
     pub seen: Seen,
@@ -86,7 +87,7 @@ pub struct DeepHybrid {
 }
 
 impl DeepHybrid {
-    /// The probability of each class, `[rows, classes]`.
+    /// Returns the probability of each class: `[rows, side x side]` to `[rows, classes]`.
     pub fn forward(&self, images: Tensor<2>) -> Result<Tensor<2>> {
         self.forest.forward(self.seen.forward(images))
     }

@@ -1,4 +1,4 @@
-//! Rows in memory and in `.npy` files.
+//! Rows in memory, and arrays in `.npy` files.
 
 use std::{fs::File, path::Path};
 
@@ -7,7 +7,7 @@ use npyz::{NpyFile, WriterBuilder};
 
 use super::Result;
 
-/// Rows of numbers, or of ids.
+/// A table whose values are all numbers, or all ids.
 #[derive(Clone)]
 pub struct Table {
     values: Values,
@@ -42,7 +42,7 @@ impl Table {
         length / self.columns
     }
 
-    /// The rows of these numbers, in their order.
+    /// Returns the rows with these numbers, in the given order.
     pub fn of(&self, rows: &[usize]) -> Self {
         fn pick<T: Copy>(values: &[T], rows: &[usize], columns: usize) -> Vec<T> {
             rows.iter().flat_map(|r| &values[r * columns..][..columns]).copied().collect()
@@ -54,13 +54,13 @@ impl Table {
         Self { values, columns: self.columns }
     }
 
-    /// All rows, so many at a time.
+    /// Iterates over all rows, at most `rows` at a time.
     pub fn parts(&self, rows: usize) -> impl Iterator<Item = Self> + '_ {
         let all: Vec<usize> = (0..self.rows()).collect();
         all.chunks(rows).map(|rows| self.of(rows)).collect::<Vec<_>>().into_iter()
     }
 
-    /// As numbers on a device.
+    /// Returns the values as numbers on a device, `[rows, columns]`.
     pub fn floats(&self, device: &Device) -> Tensor<2> {
         let values = match &self.values {
             Values::Floats(values) => values.clone(),
@@ -69,7 +69,7 @@ impl Table {
         Tensor::from_data(TensorData::new(values, [self.rows(), self.columns]), (device, DType::F32))
     }
 
-    /// As ids on a device.
+    /// Returns the values as ids on a device, `[rows, columns]`.
     pub fn integers(&self, device: &Device) -> Tensor<2, Int> {
         let values = match &self.values {
             Values::Integers(values) => values.clone(),
@@ -88,14 +88,14 @@ pub fn integers(path: &Path) -> Result<Vec<i32>> {
     Ok(open(path)?.into_vec()?)
 }
 
-/// An array of floats and its shape.
+/// Reads an array of floats. Returns its values and its shape.
 pub fn read(path: &Path) -> Result<(Vec<f32>, Vec<usize>)> {
     let file = open(path)?;
     let shape = file.shape().iter().map(|n| usize::try_from(*n)).collect::<std::result::Result<_, _>>()?;
     Ok((file.into_vec()?, shape))
 }
 
-/// Writes values of this shape.
+/// Writes values as an array of this shape.
 pub fn write<T: npyz::AutoSerialize + Copy>(path: &Path, values: &[T], shape: &[usize]) -> Result<()> {
     let shape: Vec<u64> = shape.iter().map(|n| *n as u64).collect();
     let file = std::io::BufWriter::new(File::create(path).map_err(|e| format!("{}: {e}", path.display()))?);

@@ -1,4 +1,5 @@
-//! What a pipeline has to keep: the same bits from its file on the CPU, the same predictions on a GPU.
+//! Checks what a pipeline has to keep: the same bits from its file on the CPU, and the same predictions on a
+//! GPU.
 
 use std::path::Path;
 
@@ -6,12 +7,12 @@ use burn::tensor::Device;
 
 use super::{Pipeline, Result, Saved, Table, Work, file};
 
-/// How far a prediction on a GPU may be off. The network's rounding differs there, so a feature that lies at a threshold may
-/// send a row another way: a row in a hundred may be further off.
+/// The most that a prediction on a GPU may be off. The network rounds differently there, so a feature close
+/// to a threshold may send a row another way. One row in a hundred may be further off.
 #[cfg(feature = "wgpu")]
 const TOLERANCE: f32 = 1e-4;
 
-/// Saves a pipeline, loads it, and compares its predictions of the test rows.
+/// Saves a pipeline, loads it, and compares the predictions of both for the test rows.
 pub fn saved_and_loaded<P: Pipeline>(work: &Work, file: &Path, trained: P) -> Result<()> {
     let device = Device::flex();
     let (rows, labels) = work.labelled("test")?;
@@ -39,7 +40,7 @@ pub fn saved_and_loaded<P: Pipeline>(work: &Work, file: &Path, trained: P) -> Re
     Ok(())
 }
 
-/// The predictions of rows by each head.
+/// Returns the predictions of each head for the rows.
 fn by_each_head<P: Pipeline>(
     work: &Work,
     pipeline: &P,

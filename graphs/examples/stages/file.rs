@@ -1,4 +1,4 @@
-//! The one file of a pipeline: burn's record of the whole module, its forest included.
+//! The one file of a pipeline: burn's record of the whole module, with its forest.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use fangorn_graphs::forest::ForestModuleConfig;
 
 use super::{Pipeline, Result, Work, arrays};
 
-/// A file that a pipeline was saved in.
+/// A file that holds a saved pipeline.
 pub struct Saved {
     path: PathBuf,
     tensors: Vec<burn_pack::Tensor>,
@@ -23,7 +23,7 @@ impl Saved {
         Ok(Self { path: path.into(), tensors: reader.into_tensors()? })
     }
 
-    /// The forest of this name in it: no other file is needed.
+    /// Returns the options of the forest that the file holds under `name`. No other file is needed.
     pub fn forest(&self, name: &str) -> Result<ForestModuleConfig> {
         let structure = format!("{name}.structure");
         let found = self.tensors.iter().find(|tensor| tensor.name == structure);
@@ -34,14 +34,14 @@ impl Saved {
         Ok(ForestModuleConfig::of_structure(&words)?)
     }
 
-    /// The pipeline in it.
+    /// Loads the pipeline onto a device.
     pub fn load<P: Pipeline>(&self, device: &Device) -> Result<P> {
         Ok(P::of(self, device)?.try_load_record(ModuleRecord::load(&self.path)?)?)
     }
 }
 
 impl Work {
-    /// A parameter that the script has fitted.
+    /// Reads a parameter that the script has fitted.
     pub fn parameter<const D: usize>(&self, name: &str, device: &Device) -> Result<Param<Tensor<D>>> {
         let (values, shape) = arrays::read(&self.path(name))?;
         if shape.len() != D {
@@ -51,7 +51,7 @@ impl Work {
     }
 }
 
-/// Writes each parameter but those of forests as `NAME.npy` into a folder, for other programs.
+/// Writes each parameter, except those of forests, as `NAME.npy` into a folder, for other programs.
 pub fn write_parameters<M: Module>(module: &M, folder: &Path) -> Result<()> {
     struct Writer<'a>(&'a Path, Vec<String>, Result<()>);
     impl ModuleVisitor for Writer<'_> {

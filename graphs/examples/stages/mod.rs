@@ -1,9 +1,7 @@
-//! The stages that the example pipelines share: data from the script, training, one file, and predictions of what was loaded
-//! from it.
-//!
-//! What a pipeline is, is in each example's `model.rs`.
+//! The stages that the example pipelines share: data from the script, training, saving to one file, and
+//! predictions of the pipeline that was loaded from it. Each example's `model.rs` defines its pipeline.
 
-// Each example uses its part.
+// Each example uses only a part of this module.
 #![allow(dead_code)]
 
 mod arrays;
@@ -28,36 +26,37 @@ use burn::tensor::Tensor;
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A pipeline as the stages know it.
+/// A pipeline as the stages see it.
 pub trait Pipeline: Module {
-    /// What the script calls it.
+    /// The name by which the script knows the pipeline.
     const NAME: &str;
-    /// What it predicts of rows.
+    /// The names of the heads. Each head predicts rows in its own way.
     const HEADS: &[&str];
-    /// Rows that are predicted at once on the CPU: as many as what lies between two layers stays in its cache.
+    /// Rows that one call predicts on the CPU: few enough that the values between two layers stay in its
+    /// cache.
     const AT_ONCE: usize = 256;
 
-    /// Trains it on the script's data. Its parts may stay under autodiff.
+    /// Trains the pipeline on the script's data. Parts of the result may stay under autodiff.
     fn trained(work: &Work) -> Result<Self>;
 
-    /// One of the sizes that a file has, to load it into.
+    /// Makes a pipeline of the sizes that the file's pipeline has, so that the file can be loaded into it.
     fn of(saved: &Saved, device: &Device) -> Result<Self>;
 
-    /// Predictions of rows by one of the heads.
+    /// Returns the predictions of one head for the rows.
     fn predict(&self, head: &str, rows: &Table, device: &Device) -> Result<Tensor<2>>;
 
-    /// Whether a prediction says the label.
+    /// Whether a prediction agrees with the label.
     fn right(predicted: &[f32], label: i32) -> bool {
         i32::from(predicted[0] > 0.5) == label
     }
 
-    /// Arrays that a program in Python needs besides the parameters.
+    /// Writes arrays that a program in Python needs besides the parameters.
     fn export(&self, _work: &Work) -> Result<()> {
         Ok(())
     }
 }
 
-/// The folder of a pipeline's files, and how its script is run.
+/// The folder of a pipeline's files, and the way to run its script.
 pub struct Work {
     folder: PathBuf,
     python: String,
@@ -71,7 +70,7 @@ impl Work {
         self.folder.join(name)
     }
 
-    /// Runs `pipelines.py`: `data` makes rows and labels, `forest` fits what is not trained with burn.
+    /// Runs `pipelines.py`. `data` makes rows and labels, `forest` fits the parts that burn does not train.
     pub fn script(&self, what: &str) -> Result<()> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/pipelines.py");
         let mut command = Command::new(&self.python);
@@ -87,7 +86,7 @@ impl Work {
         Ok(())
     }
 
-    /// Rows and labels, `train` or `test`.
+    /// Reads the rows and labels of a part: `train` or `test`.
     pub fn labelled(&self, part: &str) -> Result<(Table, Vec<i32>)> {
         let rows = Table::read(&self.path(&format!("rows-{part}.npy")))?;
         let labels = arrays::integers(&self.path(&format!("labels-{part}.npy")))?;
@@ -97,7 +96,7 @@ impl Work {
         Ok((rows, labels))
     }
 
-    /// Predictions of rows by one of the heads, in memory.
+    /// Returns the predictions of one head for the rows, in the host's memory.
     fn predictions<P: Pipeline>(
         &self,
         pipeline: &P,
@@ -115,7 +114,7 @@ impl Work {
         Ok(all)
     }
 
-    /// Writes an array for other programs.
+    /// Writes an array into the folder, for other programs.
     pub fn write<T: npyz::AutoSerialize + Copy>(
         &self,
         name: &str,
@@ -125,7 +124,7 @@ impl Work {
         arrays::write(&self.path(name), values, shape)
     }
 
-    /// Writes what the network makes of rows, for the script to fit a forest on.
+    /// Writes the features that the network makes of the rows, so that the script can fit a forest on them.
     pub fn write_features(&self, rows: &Table, network: impl Fn(&Table) -> Tensor<2>) -> Result<()> {
         let (mut features, mut columns) = (Vec::new(), 0);
         for part in rows.parts(256) {
@@ -137,7 +136,7 @@ impl Work {
     }
 }
 
-/// An example's command: `[FOLDER] [--python FILE] [--quick] [--at-once ROWS] [--serve]`.
+/// Runs an example's command: `[FOLDER] [--python FILE] [--quick] [--at-once ROWS] [--serve]`.
 pub fn run<P: Pipeline>() -> Result<()> {
     let (mut work, mut served) = (
         Work {

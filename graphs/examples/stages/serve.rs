@@ -1,4 +1,4 @@
-//! Calls that another program asks for and times.
+//! Makes and times calls at the request of another program.
 
 use std::{
     io::{BufRead, Write},
@@ -12,11 +12,12 @@ use cpu_time::ProcessTime;
 
 use super::{Pipeline, Result, Saved, Table, Work};
 
-/// Rows that calls go through, so that no branch predictor learns a single one.
+/// Rows that calls cycle through, so that no branch predictor learns a single row.
 const AROUND: usize = 512;
 
-/// Reads `open HEAD BATCH`, `time SECONDS` and `quit`, a request a line, and answers each with a line of JSON: microseconds of
-/// a call from rows in memory to predictions in memory, on the wall and on the processor, median and least.
+/// Reads requests from standard input, one a line: `open HEAD BATCH`, `time SECONDS` and `quit`. Answers the
+/// first two with a line of JSON. Times are in microseconds, the median and the least of calls from rows in
+/// memory to predictions in memory, on the wall and on the processor.
 pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
     let device = Device::flex();
     let pipeline = Saved::open(file)?.load::<P>(&device)?;

@@ -1,4 +1,4 @@
-//! Training with burn: shuffled rows, Adam, and a bar with the loss.
+//! Trains a network with burn: shuffled rows, Adam, and a progress bar with the loss.
 
 use burn::{
     module::Module,
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Result, Table, Work};
 
-/// How long and how fast.
+/// How long and how fast a network is trained.
 pub struct Steps {
     pub epochs: usize,
     pub batch: usize,
@@ -17,7 +17,7 @@ pub struct Steps {
 }
 
 impl Work {
-    /// Trains a network on rows and labels; a device under autodiff is the network's.
+    /// Trains a network on rows and labels. The network has to be on an autodiff device.
     pub fn fit<M: Module>(
         &self,
         mut network: M,
@@ -52,7 +52,7 @@ impl Work {
     }
 }
 
-/// The same order for the same seed (splitmix64).
+/// Shuffles `order` by splitmix64. The same seed gives the same order.
 fn shuffle(order: &mut [usize], seed: u64) {
     let mut state = seed;
     for last in (1..order.len()).rev() {

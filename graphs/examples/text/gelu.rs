@@ -6,11 +6,12 @@ use burn::{
 };
 use pulp::Arch;
 
-/// GELU of what a layer makes of `[rows, width]`.
+/// Returns GELU of the layer's output for `x`, `[rows, width]`.
 ///
-/// An operation of burn's on the CPU is a pass over all values, and its GELU takes the error function of a value at a
-/// time. A tensor on Flex is memory that a program may work on, so here the bias and all of GELU are one pass, compiled for
-/// the instructions of the processor it runs on. Where there are gradients, and on a GPU, it is burn's.
+/// On the CPU each operation of burn is a pass over all values, and burn's GELU computes the error function
+/// of one value at a time. A tensor on Flex is memory that a program may work on, so this function applies
+/// the bias and all of GELU in one pass, which is compiled for the instructions of the processor at hand.
+/// With gradients and on other devices, a GPU above all, it calls burn's GELU.
 pub fn gelu(layer: &Linear, x: Tensor<2>) -> Tensor<2> {
     let device = x.device();
     let bias = match &layer.bias {
@@ -20,7 +21,7 @@ pub fn gelu(layer: &Linear, x: Tensor<2>) -> Tensor<2> {
         _ => return activation::gelu(layer.forward(x)),
     };
     let bias = bias.into_data();
-    // The product's memory is taken, not copied: nothing else has a share in it.
+    // Nothing else shares the product's memory, so the memory is taken without a copy.
     let mut made = x.matmul(layer.weight.val()).into_data();
     let (values, bias) =
         (made.as_mut_slice().expect("a tensor of f32"), bias.as_slice().expect("a bias of f32"));
@@ -40,8 +41,9 @@ fn one_pass(rows: &mut [f32], bias: &[f32]) {
     }
 }
 
-/// GELU, off by 1e-6 at most: what x lacks to ReLU is |x| times the 16th power of a polynomial of |x|, up to 7.2 and
-/// next to nothing beyond. The polynomial was fitted to the largest difference, in double precision.
+/// Returns GELU of `x`, off by 1e-6 at most. The difference of ReLU and GELU is `|x|` times the 16th power of
+/// a polynomial of `|x|`, up to 7.2, and next to nothing beyond. The polynomial was fitted in double
+/// precision to make the largest error small.
 #[inline(always)]
 fn of(x: f32) -> f32 {
     let size = (x.abs() * (1.0 / 7.2)).min(1.0);
@@ -51,7 +53,7 @@ fn of(x: f32) -> f32 {
     let sum = sum.mul_add(size, 0.389_195_1);
     let sum = sum.mul_add(size, -1.083_353);
     let power = (0..4).fold(sum, |power, _| power * power);
-    // Written so that what is no number stays none.
+    // This form keeps NaN, which `max` would drop.
     let rectified = if x < 0.0 { 0.0 } else { x };
     rectified - size * power
 }

@@ -1,4 +1,4 @@
-//! Text to a class: a small BERT under a logistic regression and under a forest.
+//! Predicts the class of a text: a small BERT feeds a logistic regression and a forest.
 //!
 //! ```console
 //! cargo run --release -p fangorn-graphs --example text

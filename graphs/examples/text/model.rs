@@ -1,4 +1,4 @@
-//! A transformer encoder of the size of BERT-tiny, and two classifiers of what it says of a sentence.
+//! A transformer encoder of the size of BERT-tiny, and two classifiers of its sentence vectors.
 
 use burn::{
     module::{Initializer, Module, Param},
@@ -12,26 +12,27 @@ use crate::gelu::gelu;
 /// The sizes of an encoder.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Tokens there are.
+    /// Different tokens.
     pub vocabulary: usize,
     /// Tokens of a sentence.
     pub length: usize,
-    /// Values that stand for a token.
+    /// Values of the vector that stands for a token.
     pub width: usize,
-    /// Heads of an attention.
+    /// Heads of each attention.
     pub heads: usize,
-    /// Values between the two layers after an attention.
+    /// Values between the two linear layers after an attention.
     pub inner: usize,
-    /// Attentions.
+    /// Layers, each with one attention.
     pub layers: usize,
 }
 
 impl Sizes {
-    /// BERT-tiny's, with a vocabulary and sentences of the example's size.
+    /// The sizes of BERT-tiny, with a vocabulary and sentences of the example's size.
     pub const TINY: Self = Self { vocabulary: 4000, length: 32, width: 128, heads: 2, inner: 512, layers: 2 };
 }
 
-/// Attention and two layers, each added to what it was made of and normed.
+/// A transformer layer: an attention, then two linear layers. Each half adds its input to its result and
+/// normalizes the sum.
 #[derive(Module, Debug)]
 pub struct Layer {
     /// Queries, keys and values in one product.
@@ -58,22 +59,26 @@ impl Layer {
         }
     }
 
-    /// What becomes of all tokens of sentences, `[rows * length, width]`: one product for all of them, not one a sentence.
+    /// Computes all tokens of all sentences, `[rows * length, width]` to the same shape. One product serves
+    /// all sentences, instead of one product a sentence.
     fn forward(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
         let [tokens, width] = x.dims();
         let parts = self.attend.forward(x.clone());
         let parts =
             parts.reshape([tokens / length, length, 3 * self.heads, width / self.heads]).swap_dims(1, 2);
-        // Products take queries, keys and values where they lie; burn's `attention` makes copies of them.
+        // The products read queries, keys and values where they lie. burn's `attention` would copy them.
         let part = |part: usize| parts.clone().narrow(1, part * self.heads, self.heads);
         let seen = self.weights(part(0).matmul(part(1).swap_dims(2, 3))).matmul(part(2));
         self.after(seen.swap_dims(1, 2).reshape([tokens, width]), x)
     }
 
-    /// What becomes of the first token of each sentence, which attends to all: `[rows * length, width]` to `[rows, width]`.
+    /// Computes only the first token of each sentence, which attends to all tokens: `[rows * length, width]`
+    /// to `[rows, width]`.
     ///
-    /// No other token's key or value is made: the query goes through the keys' weight to the tokens, and what it takes of
-    /// them through the values'. The keys' bias would add the same to all that a query is compared with.
+    /// The function makes no keys and no values of single tokens. It multiplies the query by the weight of
+    /// the keys and then by the tokens, and the weighted sum of the tokens by the weight of the values. It
+    /// leaves out the bias of the keys, which adds the same number to all products of a query, so that the
+    /// softmax cancels it.
     fn first(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
         let [tokens, width] = x.dims();
         let (rows, size) = (tokens / length, width / self.heads);
@@ -94,20 +99,21 @@ impl Layer {
         self.after(Tensor::cat(seen.collect(), 1), first)
     }
 
-    /// How much a query takes of each token, from its products with the keys.
+    /// Returns how much a query takes of each token, from the query's products with the keys.
     fn weights<const D: usize>(&self, products: Tensor<D>) -> Tensor<D> {
         let [width, _] = self.join.weight.dims();
         activation::softmax(products.mul_scalar(((width / self.heads) as f64).powf(-0.5)), D - 1)
     }
 
-    /// What comes after the attention, from what the heads have seen.
+    /// Computes the part of the layer after the attention. `seen` is the result of the heads, `x` the layer's
+    /// input.
     fn after(&self, seen: Tensor<2>, x: Tensor<2>) -> Tensor<2> {
         let x = self.attended.forward(self.join.forward(seen) + x);
         self.narrowed.forward(self.narrow.forward(gelu(&self.widen, x.clone())) + x)
     }
 }
 
-/// Sentences `[rows, length]` of tokens to what is known of each, `[rows, width]`.
+/// Encodes sentences of tokens, `[rows, length]`, as one vector each, `[rows, width]`.
 #[derive(Module, Debug)]
 pub struct Encoder {
     tokens: Embedding,
@@ -138,12 +144,12 @@ impl Encoder {
         let [_, _, width] = x.dims();
         let x = x.reshape([rows * length, width]);
         let x = self.layers.iter().fold(x, |x, layer| layer.forward(x, length));
-        // The first token stands for the sentence, and the last layer is asked for no other.
+        // The first token stands for the sentence, so the last layer computes only that token.
         self.pooler.forward(self.last.first(x, length)).tanh()
     }
 }
 
-/// What is trained with burn: the encoder under a layer that nobody keeps.
+/// The model that burn trains: the encoder under a linear layer, which is dropped after training.
 #[derive(Module, Debug)]
 pub struct Classifier {
     pub encoder: Encoder,
@@ -163,7 +169,7 @@ impl Classifier {
     }
 }
 
-/// The pipeline: one encoder, and a logistic regression and a forest on what it gives.
+/// The pipeline: one encoder, with a logistic regression and a forest on its vectors.
 #[derive(Module, Debug)]
 pub struct Text {
     pub encoder: Encoder,
@@ -172,12 +178,12 @@ pub struct Text {
 }
 
 impl Text {
-    /// The probability of the second class, `[rows, 1]`, by the logistic regression.
+    /// Returns the probability of the second class by the logistic regression, `[rows, 1]`.
     pub fn by_regression(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
         activation::sigmoid(self.logistic.forward(self.encoder.forward(tokens)))
     }
 
-    /// The same by the forest.
+    /// Returns the probability of the second class by the forest, `[rows, 1]`.
     pub fn by_forest(&self, tokens: Tensor<2, Int>) -> Result<Tensor<2>> {
         self.forest.forward(self.encoder.forward(tokens))
     }
@@ -189,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// No keys and no values is another way to the same numbers.
+    /// `first` makes no keys and no values, and gives the numbers of `forward` up to rounding.
     #[test]
     fn a_first_token_is_what_it_is_among_all() {
         let device = Device::flex();

@@ -1,4 +1,4 @@
-//! Classes and their probabilities.
+//! The classes of rows, and their probabilities.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, activation};
 use fangorn::{
@@ -10,29 +10,31 @@ use super::ForestModule;
 use crate::error::{Error, Result};
 
 impl ForestModule {
-    /// The class of each row: `[rows, features]` to `[rows, 1]`, or `[rows, outputs]` where each output is a question of its
-    /// own. Classes are numbered from 0; [`labels`](Self::labels) names them. Of equal margins the first counts.
+    /// Returns the class of each row: `[rows, features]` to `[rows, 1]`, or to `[rows, outputs]` where each
+    /// output answers a question of its own. Classes are numbered from 0, and [`labels`](Self::labels) names
+    /// them. Of equal margins the first counts.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward), and [`Error::NoClasses`] of a forest that is no classifier.
+    /// The errors of [`forward`](Self::forward), and [`Error::NoClasses`] if the forest is no classifier.
     pub fn classes(&self, x: Tensor<2>) -> Result<Tensor<2, Int>> {
-        classed(self.operator()?.forest(), || self.margins(x.clone()), || self.values(x.clone()))
+        classes_by_rule(self.operator()?.forest(), || self.margins(x.clone()), || self.values(x.clone()))
     }
 
-    /// Values and labels of one walk, for classifiers whose classes are called by integers: `[rows, features]` to the values
-    /// that [`values`](Self::values) gives but for the rounding of the transform, and to the label of each row, `[rows]`, of
-    /// 64 bits. Where nobody named the classes, their numbers are the labels.
+    /// Returns the values and the label of each row from one walk, for classifiers whose labels are integers:
+    /// `[rows, features]` to the values of [`values`](Self::values), which may round differently in the
+    /// transform, and to labels of 64 bits, `[rows]`. Where the producer has no labels, the class numbers are
+    /// the labels.
     ///
     /// # Errors
-    /// As [`classes`](Self::classes), and [`Error::Labels`] where the classes are called by other texts than integers, or a
-    /// row has several.
+    /// The errors of [`classes`](Self::classes), and [`Error::Labels`] if a label is no integer or a row has
+    /// several classes.
     pub fn values_and_labels(&self, x: Tensor<2>) -> Result<(Tensor<2>, Tensor<1, Int>)> {
         let op = self.operator()?;
         let forest = op.forest();
         let names = integers(&forest.classes)?;
         let margins = self.margins(x)?;
         let values = op.transformed(margins.clone());
-        let classes = classed(forest, || Ok(margins), || Ok(values.clone()))?;
+        let classes = classes_by_rule(forest, || Ok(margins), || Ok(values.clone()))?;
         let [rows, each] = classes.dims();
         if each != 1 {
             return Err(Error::Labels(format!("a row has {each} of them; ask for its classes")));
@@ -47,18 +49,20 @@ impl ForestModule {
         Ok((values, names.select(0, classes)))
     }
 
-    /// What the producer calls the classes; empty where they are numbered from 0.
+    /// Returns the producer's names of the classes. The list is empty where the classes are only numbered
+    /// from 0.
     pub fn labels(&self) -> &[String] {
         self.operator_or_none().map_or(&[], |forest| &forest.classes.labels)
     }
 
-    /// The probability of each class: `[rows, features]` to `[rows, classes]`; `[rows, outputs]` where each of several
-    /// outputs is a question of its own, the probability that its answer is 1. Of classes that were each trained against the rest
-    /// they are their producer's, and need not add up to one.
+    /// Returns the probability of each class: `[rows, features]` to `[rows, classes]`. Where each of several
+    /// outputs answers a question of its own, the result is `[rows, outputs]`, the probabilities that the
+    /// answers are 1. Where each class was trained against the rest, the probabilities are the producer's and
+    /// need not add up to one.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward), [`Error::NoClasses`] of a forest that is no classifier, and [`Error::NoProbabilities`] of
-    /// one that decides without.
+    /// The errors of [`forward`](Self::forward), [`Error::NoClasses`] if the forest is no classifier, and
+    /// [`Error::NoProbabilities`] if it decides without probabilities.
     pub fn probabilities(&self, x: Tensor<2>) -> Result<Tensor<2>> {
         let op = self.operator()?;
         let forest = op.forest();
@@ -72,7 +76,8 @@ impl ForestModule {
         match forest.transform {
             Transform::Sigmoid => Ok(both(self.values(x)?)),
             Transform::Softmax | Transform::SoftmaxZero => self.values(x),
-            // The transform keeps the largest only.
+            // The transform keeps only the number of the largest margin, so the probabilities come from the
+            // margins.
             Transform::Argmax => {
                 let margins = self.margins(x)?;
                 Ok(activation::softmax(margins.mul_scalar(forest.scale.0), 1))
@@ -93,22 +98,22 @@ impl ForestModule {
     }
 }
 
-/// The classes of rows by what their rule asks for, margins or values.
-fn classed(
+/// Returns the classes of rows. The forest's class rule decides whether it needs the margins or the values.
+fn classes_by_rule(
     forest: &Forest,
     margins: impl FnOnce() -> Result<Tensor<2>>,
     values: impl FnOnce() -> Result<Tensor<2>>,
 ) -> Result<Tensor<2, Int>> {
     match forest.classes.rule {
         ClassRule::None => Err(Error::NoClasses(forest.producer.objective.clone())),
-        // Margins keep apart what a transform's rounding makes equal.
+        // Margins stay different where a transform's rounding makes values equal.
         ClassRule::Largest if forest.outputs > 1 => Ok(largest(margins()?.detach())),
         ClassRule::Largest => Ok(values()?.detach().int()),
         ClassRule::Over { threshold } => Ok(over(threshold.0, forest, values()?.detach())),
     }
 }
 
-/// The first largest of each row.
+/// Returns the first output with the largest margin, for each row.
 fn largest(margins: Tensor<2>) -> Tensor<2, Int> {
     let [rows, outputs] = margins.dims();
     let below = margins.clone().lower(margins.clone().max_dim(1).expand([rows, outputs]));
@@ -118,14 +123,14 @@ fn largest(margins: Tensor<2>) -> Tensor<2, Int> {
     numbers.expand([rows, outputs]).mask_fill(below, outputs as i32).min_dim(1)
 }
 
-/// 1 where a value is over the threshold; of pairs, where the second is.
+/// Returns 1 where a value is over the threshold, otherwise 0. Of a pair the second value counts.
 fn over(threshold: f64, forest: &Forest, values: Tensor<2>) -> Tensor<2, Int> {
     let values = if forest.transform.is_pair() { second_of_pairs(values) } else { values };
-    // Of f32 values the same are over it as over the next f32 below.
+    // The same f32 values are over the threshold as over the greatest f32 that is not above the threshold.
     values.greater_elem(greatest_f32_not_above(threshold)).int()
 }
 
-/// Labels as integers.
+/// Returns the labels as integers.
 fn integers(classes: &Classes) -> Result<Vec<i64>> {
     classes.integers().ok_or_else(|| {
         let label = classes.labels.iter().find(|label| classes.words || label.parse::<i64>().is_err());
@@ -136,7 +141,7 @@ fn integers(classes: &Classes) -> Result<Vec<i64>> {
     })
 }
 
-/// Of pairs side by side the second ones, which speak for class 1.
+/// Returns the second value of each pair of adjacent values. It stands for class 1.
 fn second_of_pairs(values: Tensor<2>) -> Tensor<2> {
     let seconds: Vec<i32> = (1..values.dims()[1] as i32).step_by(2).collect();
     let device: Device = values.device();
@@ -144,7 +149,7 @@ fn second_of_pairs(values: Tensor<2>) -> Tensor<2> {
     values.select(1, Tensor::<1, Int>::from_data(seconds, (&device, DType::I32)))
 }
 
-/// Whether leaves are shares of votes: none is negative, and no sum can be above one.
+/// Whether leaf values are shares of votes: no leaf value is negative, and no sum can be above one.
 fn adds_up_to_one(forest: &Forest) -> bool {
     let scale = forest.scale.0;
     let shares = |v: f64| v * scale >= 0.0;

@@ -1,4 +1,4 @@
-//! How a forest becomes a module.
+//! The options of a module.
 
 use burn::{
     module::{Param, ParamId},
@@ -14,7 +14,7 @@ use fangorn::{
 use super::{ForestModule, Output, Record, soft::SoftSplits, structure};
 use crate::error::{Error, Result};
 
-/// What a [`ForestModule`] is made of.
+/// The options of a [`ForestModule`].
 ///
 /// ```
 /// # #[cfg(feature = "flex")] {
@@ -45,7 +45,8 @@ pub struct ForestModuleConfig {
 }
 
 impl ForestModuleConfig {
-    /// A module that gives values, with the default schedule of each device, and with no gradient of the rows.
+    /// Returns the default options: the module gives values, runs the default schedule of each device, and
+    /// passes on no gradient of the rows.
     pub fn new(forest: Forest) -> Self {
         Self {
             forest,
@@ -57,17 +58,19 @@ impl ForestModuleConfig {
         }
     }
 
-    /// Of the structure that a record holds, for a record whose forest is not at hand otherwise: the words of its tensor
-    /// `structure`. The leaf values are then those that the forest was trained to; loading the record brings its own.
+    /// Returns options with the forest that a record holds, for a record whose forest is not at hand
+    /// otherwise. `words` are the elements of the record's tensor `structure`. The leaf values are those with
+    /// which the structure was made. Loading the record replaces them by its own.
     ///
     /// # Errors
-    /// [`Error::Record`] for words that are no structure.
+    /// [`Error::Record`] if the words are no structure.
     pub fn of_structure(words: &[i32]) -> Result<Self> {
         structure::forest(words).map(Self::new).map_err(Error::Record)
     }
 
-    /// On raw rows of f32, f16 or bf16: what precedes the forest is [folded](Forest::after) into its thresholds, and costs
-    /// nothing any more. [Soft splits](Self::with_soft_splits) have their temperature in the units of the raw columns.
+    /// Makes the module take raw rows of f32, f16 or bf16: `steps`, which prepare rows before the forest, are
+    /// [folded](Forest::after) into its thresholds and then cost nothing. The temperature of
+    /// [soft splits](Self::with_soft_splits) is in the units of the raw columns.
     ///
     /// ```
     /// # #[cfg(feature = "flex")] {
@@ -94,55 +97,57 @@ impl ForestModuleConfig {
     /// ```
     ///
     /// # Errors
-    /// As [`Forest::after`].
+    /// The errors of [`Forest::after`].
     pub fn after(mut self, steps: &[Prologue]) -> Result<Self> {
         self.forest = self.forest.after(steps, CompareType::F32).map_err(fangorn::Error::from)?;
         Ok(self)
     }
 
-    /// With this schedule on every device. It says how the forest is walked and is no part of a record.
+    /// Sets one schedule for every device. A schedule says how the forest is walked, and is no part of a
+    /// record.
     #[must_use]
     pub fn with_schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = Some(schedule);
         self
     }
 
-    /// By how many rows come to each leaf, for [schedules](Self::with_schedule) that go by it. It is no part of a record; a record of
-    /// another forest goes without.
+    /// Sets how many rows come to each leaf, for [schedules](Self::with_schedule) that need it. The profile
+    /// is no part of a record. A module that loads a record of another structure drops it.
     #[must_use]
     pub fn with_profile(mut self, profile: Profile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// How much the module proves on each device before it serves there. `module.operator()?.warnings()` says what went wrong.
+    /// Sets how much the module checks on each device before it serves there. `module.operator()?.warnings()`
+    /// says what went wrong.
     #[must_use]
     pub fn with_check(mut self, check: SelfCheck) -> Self {
         self.check = check;
         self
     }
 
-    /// What [`ForestModule::forward`] gives.
+    /// Sets what [`ForestModule::forward`] gives.
     #[must_use]
     pub fn with_output(mut self, output: Output) -> Self {
         self.output = output;
         self
     }
 
-    /// With a gradient of the rows, that of the forest with soft splits: `x < t` goes left with probability
-    /// `sigmoid((t - x) / temperature)`, the temperature in the units of the columns. What the module gives is not changed.
-    /// See [the gradient of the rows](super#the-gradient-of-the-rows).
+    /// Gives the rows a gradient: that of the forest with soft splits, where `x < t` goes left with
+    /// probability `sigmoid((t - x) / temperature)`. The temperature is in the units of the columns. The
+    /// module's results stay the same. See [the gradient of the rows](super#the-gradient-of-the-rows).
     #[must_use]
     pub fn with_soft_splits(mut self, temperature: f64) -> Self {
         self.temperature = Some(temperature);
         self
     }
 
-    /// The module, its parameters on `device`.
+    /// Makes the module, with its parameters on `device`.
     ///
     /// # Errors
-    /// A forest that does not verify, a schedule whose directives contradict each other, a profile of another forest, or soft splits that the forest
-    /// can't have: [`Error::SoftSplits`] names the reason.
+    /// The forest does not verify, the schedule's directives contradict each other, the profile is of another
+    /// forest, or the forest can't have soft splits: [`Error::SoftSplits`] names the reason.
     pub fn init(self, device: &Device) -> Result<ForestModule> {
         let Self { forest, schedule, profile, output, temperature, check } = self;
         let op = structure::operator(forest, schedule.as_ref(), profile, check)?;

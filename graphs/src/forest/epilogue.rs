@@ -1,4 +1,4 @@
-//! What follows the forest of a module.
+//! The epilogue of a module.
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use super::{ForestModule, Output};
 use crate::error::Result;
 
 impl ForestModule {
-    /// The module with one more step behind what [`forward`](ForestModule::forward) gives: scale and shift, sigmoid, softmax,
-    /// a tensor beside the rows, the result's type. Without a gradient to pass on, the steps run with the forest:
-    /// on a GPU in its kernel, on the CPU block by block.
+    /// Adds one step to the epilogue that [`forward`](ForestModule::forward) applies: scale and shift,
+    /// sigmoid, softmax, a tensor beside the rows, or the result's type. Without a gradient to pass on, the
+    /// steps run with the forest: on a GPU in its kernel, on the CPU block by block.
     ///
-    /// Steps belong to the program and are no part of a record; the other methods' results are not touched by them.
+    /// Steps belong to the program and are no part of a record. The results of other methods,
+    /// [`margins`](ForestModule::margins) for example, stay as they are.
     ///
     /// ```
     /// # #[cfg(feature = "flex")] {
@@ -34,7 +35,8 @@ impl ForestModule {
     /// ```
     ///
     /// # Errors
-    /// A step that can't follow those before it, or with numbers for another count of outputs than the module gives.
+    /// The step can't follow the earlier ones, or it has numbers for another count of outputs than the module
+    /// gives.
     pub fn with_step(self, step: EpilogueStep) -> Result<Self> {
         let before = self.epilogue.as_ref().map_or(&[][..], |epilogue| epilogue.steps());
         let steps = before.iter().cloned().chain([step]);
@@ -46,12 +48,12 @@ impl ForestModule {
         Ok(Self { epilogue: Some(Arc::new(epilogue)), ..self })
     }
 
-    /// As [`forward`](ForestModule::forward), with a tensor `[rows, outputs]` of f32 for each step that takes one, in the order
-    /// of the steps. Under autodiff gradients reach them, too.
+    /// Like [`forward`](ForestModule::forward), with a tensor `[rows, outputs]` of f32 for each step that
+    /// takes one, in the order of the steps. Under autodiff gradients reach these tensors, too.
     ///
     /// # Errors
-    /// As [`forward`](ForestModule::forward); tensors of another number, shape, type or device; a result of a type
-    /// that the device does not store.
+    /// The errors of [`forward`](ForestModule::forward), tensors of another number, shape, type or device
+    /// than the steps take, and a result of a type that the device does not store.
     pub fn forward_with(&self, x: Tensor<2>, tensors: Vec<Tensor<2>>) -> Result<Tensor<2>> {
         let op = self.operator()?;
         let Some(epilogue) = &self.epilogue else {

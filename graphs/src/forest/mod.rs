@@ -1,46 +1,51 @@
 //! A forest as a burn module.
 //!
-//! [`ForestModule`] is [`fangorn::op`]'s operator with parameters: it stands inside a network, its leaf values are trained by
-//! any optimizer of burn's, and it is saved, loaded, moved and printed with the module that holds it.
+//! [`ForestModule`] is [`fangorn::op`]'s operator with parameters. It stands inside a network: any optimizer
+//! of burn's trains its leaf values, and it is saved, loaded, moved and printed with the module that holds
+//! it.
 //!
 //! # What is in a record
 //!
 //! | tensor | type | holds |
 //! |---|---|---|
-//! | `leaves` | f32 `[slots, leaf width]` | the leaf values as they are now |
-//! | `structure` | i32 `[words]` | the forest as it was made, a [`.fangorn`](fangorn::file) file of four bytes a word |
-//! | `fingerprint` | i32 `[2]` | what tells that structure from others |
+//! | `leaf_values` | f32 `[slots, leaf width]` | the leaf values as they are now |
+//! | `structure` | i32 `[words]` | the forest as made: a [`.fangorn`](fangorn::file) file, 4 bytes a word |
+//! | `fingerprint` | i32 `[2]` | a hash that tells this structure from others |
 //!
-//! The plan is no part of it: a record that brings another structure has the forest compiled anew while it is loaded. A
-//! record of a forest of another size is refused by burn, which names the tensor and both shapes. One whose tensors were loaded
-//! in part, so that leaves or fingerprint are of another forest than the structure, is refused by every call that would run
-//! it, as [`ForestModule::verify`] does.
+//! A record holds no plan. If it brings another structure, the module compiles the new forest while it loads.
+//! burn refuses a record of a forest of another size, and names the tensor and both shapes. If only a part of
+//! the tensors was loaded, so that the shape of the leaf values or the fingerprint does not fit the
+//! structure, [`ForestModule::verify`] and every call that runs the module return an error.
 //!
 //! # What the sums promise
 //!
-//! Margins keep the contract [`Any`](fangorn::sum::Contract::Any) over the leaf values of the parameter: each is an f32 sum of
-//! its base score and the leaves that the row reached, in the order of the schedule, and off by no more than
-//! `(trees + 1) x 2^-24 x (|base score| + Σ over trees of the largest |leaf|)`, with the leaves as they are now. As long as they are
-//! those of the forest, the module's margins are the bytes that [`ForestOp::margins`] gives with
-//! the same schedule on the same device. The contracts `Tree` and `Exact` are about a forest's own leaves, so a module has
-//! neither: `ForestOp::with_sum` does, where nothing is trained. Which leaf a row reaches is the producer's, always.
+//! Margins keep the contract [`Any`](fangorn::sum::Contract::Any) over the leaf values of the parameter. Each
+//! margin is an f32 sum, in the order of the schedule, of its base score and the leaf values that the row
+//! reached. It is off by no more than
+//! `(trees + 1) x 2^-24 x (|base score| + Σ over trees of the largest |leaf|)`, with the leaf values as they
+//! are now. As long as the leaf values are those of the forest, the module's margins are the bytes that
+//! [`ForestOp::margins`] gives with the same schedule on the same device. The contracts `Tree` and `Exact`
+//! are about a forest's own leaf values, so a module has neither. Where nothing is trained,
+//! `ForestOpBuilder::sum` sets them. The leaf that a row reaches is always the producer's.
 //!
 //! # The gradient of the leaf values
 //!
-//! A margin is linear in the leaves, so their gradient is exact: each row's gradient is added to the leaves that it reached, in
-//! an order that every backend keeps ([`fangorn::op::BLOCK`]). The walks and the sums read the parameter where it lies, so
-//! nothing goes from the device to the host between rows and loss.
+//! A margin is linear in the leaf values, so their gradient is exact: the gradient of each row is added to
+//! the leaf values that the row reached, in an order that every backend keeps ([`fangorn::op::BLOCK`]). The
+//! walks and the sums read the parameter where it lies, so nothing goes from the device to the host between
+//! rows and loss.
 //!
 //! # The gradient of the rows
 //!
-//! A forest is constant between thresholds: the gradient of the rows is zero wherever it is defined, and a module passes none
-//! on. With [soft splits](ForestModuleConfig::with_soft_splits) it passes on that of a smooth forest instead, in
-//! which a split `x < t` sends the row left with probability `sigmoid((t - x) / temperature)`, and a margin is the sum of all
-//! leaves, each times the probability of its path (as in "Distilling a Neural Network Into a Soft Decision Tree", Frosst and
-//! Hinton, 2017, section 2, with thresholds for filters). What is given forward stays the hard forest's, so this
-//! is a straight-through estimate ("Estimating or Propagating Gradients Through Stochastic Neurons", Bengio et al., 2013, section
-//! 4). Missing values, splits that ask for equality and infinite thresholds stay hard and pass nothing on. It takes memory for the
-//! steps of all paths of every row.
+//! A forest is constant between thresholds. The gradient of the rows is zero wherever it is defined, so a
+//! module passes none on. With [soft splits](ForestModuleConfig::with_soft_splits) a module passes on the
+//! gradient of a smooth forest instead. There a split `x < t` sends the row left with probability
+//! `sigmoid((t - x) / temperature)`, and a margin is the sum of all leaf values, each times the probability
+//! of its path (as in "Distilling a Neural Network Into a Soft Decision Tree", Frosst and Hinton, 2017,
+//! section 2, with thresholds for filters). The forward result stays that of the hard forest, so this is a
+//! straight-through estimate ("Estimating or Propagating Gradients Through Stochastic Neurons", Bengio et
+//! al., 2013, section 4). Missing values, splits that ask for equality and infinite thresholds stay hard and
+//! pass no gradient on. Autodiff keeps `rows x columns x outputs` numbers for this gradient.
 
 mod classes;
 mod config;
@@ -67,17 +72,18 @@ pub use record::Record;
 use crate::error::{Error, Result};
 use soft::SoftSplits;
 
-/// What [`ForestModule::forward`] gives.
+/// The result of [`ForestModule::forward`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Output {
-    /// What the producer's predict returns: margins after the objective's transform.
+    /// Values, which the producer's predict returns: margins after the objective's transform.
     #[default]
     Values,
-    /// Margins: base score and leaves, added up.
+    /// Margins: sums of the base score and of the leaf values that a row reaches.
     Margins,
 }
 
-/// A trained forest as a burn module. [`ForestModuleConfig`] makes one; [the module's page](self) says what it promises.
+/// A trained forest as a burn module. [`ForestModuleConfig`] makes one. [The module's page](self) says what
+/// it promises.
 ///
 /// ```
 /// # #[cfg(feature = "flex")] {
@@ -97,11 +103,12 @@ pub enum Output {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ForestModule {
-    /// Leaf values by slot, `[slots, leaf width]`: what is trained. [`ForestModule::leaf_slots`] gives the slots of rows.
+    /// Leaf values by leaf slot, `[slots, leaf width]`: the parameter that is trained.
+    /// [`ForestModule::leaf_slots`] gives the slots of rows.
     pub leaf_values: Param<Tensor<2>>,
     structure: Param<Tensor<1, Int>>,
     fingerprint: Param<Tensor<1, Int>>,
-    /// Made of `structure`, or why it could not be.
+    /// The operator that is compiled from `structure`, or why there is none.
     built: Result<Arc<ForestOp>, String>,
     schedule: Option<Arc<Schedule>>,
     output: Output,
@@ -110,14 +117,15 @@ pub struct ForestModule {
 }
 
 impl ForestModule {
-    /// Values or margins of rows, as the module was [made](ForestModuleConfig::with_output): `[rows, features]` of f32, f16
-    /// or bf16 in any strides to f32, `[rows, outputs]` (for values with as many columns as the objective's transform has).
-    /// Then the [steps that follow](ForestModule::with_step), if there are any.
+    /// Returns the values or margins of rows, as the module was [made](ForestModuleConfig::with_output). Rows
+    /// are `[rows, features]` of f32, f16 or bf16, in any strides. The result is f32, `[rows, outputs]`, or
+    /// for values as many columns as the objective's transform gives. The module's
+    /// [epilogue](ForestModule::with_step), if it has one, is applied to the result.
     ///
     /// # Errors
-    /// Rows of another width, type or device than the module's; a schedule that the device can't carry out;
-    /// [`Error::Record`] where a record was loaded that makes no forest; and steps that take tensors, which
-    /// [`forward_with`](ForestModule::forward_with) hands over.
+    /// The rows have another width, type or device than the module's, the device can't carry out the
+    /// schedule, a loaded record makes no forest ([`Error::Record`]), or a step of the epilogue takes a
+    /// tensor, which only [`forward_with`](ForestModule::forward_with) takes.
     pub fn forward(&self, x: Tensor<2>) -> Result<Tensor<2>> {
         match (self.output, &self.epilogue) {
             (_, Some(_)) => self.forward_with(x, Vec::new()),
@@ -126,10 +134,10 @@ impl ForestModule {
         }
     }
 
-    /// Margins of rows: `[rows, features]` to `[rows, outputs]`.
+    /// Returns the margins of rows: `[rows, features]` to `[rows, outputs]`.
     ///
     /// # Errors
-    /// As [`ForestModule::forward`].
+    /// The errors of [`ForestModule::forward`].
     pub fn margins(&self, x: Tensor<2>) -> Result<Tensor<2>> {
         let op = self.operator()?;
         let leaves = self.leaf_value_tensor(op)?;
@@ -137,15 +145,14 @@ impl ForestModule {
             return Ok(op::forest(x, leaves, op)?);
         };
         let hard = op::forest(x.clone(), leaves.clone(), op)?;
-        let soft = soft.margins(x, leaves.detach(), op);
-        // Zero but for its gradient.
-        Ok(hard + (soft.clone() - soft.detach()))
+        Ok(hard + soft.zero_with_gradient(x, leaves))
     }
 
-    /// What the producer's predict returns: `[rows, features]` to `[rows, values]`.
+    /// Returns the values of rows, which the producer's predict returns: `[rows, features]` to
+    /// `[rows, values]`.
     ///
     /// # Errors
-    /// As [`ForestModule::forward`].
+    /// The errors of [`ForestModule::forward`].
     pub fn values(&self, x: Tensor<2>) -> Result<Tensor<2>> {
         let op = self.operator()?;
         if self.soft.is_some() && x.is_autodiff() {
@@ -154,36 +161,37 @@ impl ForestModule {
         Ok(op::values(x, self.leaf_value_tensor(op)?, op)?)
     }
 
-    /// The leaf that each row reaches in each tree: `[rows, features]` to slots, `[rows, trees]`, trees in the producer's order.
-    /// Slots number the leaves of all trees through from 0, so that an embedding of [`ForestModule::leaf_count`] vectors takes them
-    /// as they are.
+    /// Returns the leaf slot that each row reaches in each tree: `[rows, features]` to `[rows, trees]`, with
+    /// the trees in the producer's order. Slots number the leaves of all trees from 0, so an embedding of
+    /// [`ForestModule::leaf_count`] vectors takes them as they are.
     ///
     /// # Errors
-    /// As [`ForestModule::forward`].
+    /// The errors of [`ForestModule::forward`].
     pub fn leaf_slots(&self, x: Tensor<2>) -> Result<Tensor<2, Int>> {
-        self.on_its_device(&x)?;
+        self.check_device(&x)?;
         Ok(self.operator()?.leaf_slots(x)?)
     }
 
-    /// Columns of a row.
+    /// Returns the number of columns of a row.
     pub fn features(&self) -> usize {
         self.built.as_ref().map_or(0, |op| op.forest().features.len())
     }
 
-    /// Leaves of all trees.
+    /// Returns the number of leaves of all trees.
     pub fn leaf_count(&self) -> usize {
         self.built.as_ref().map_or(0, |op| op.forest().leaf_count())
     }
 
-    /// The operator that runs; its forest holds the leaf values as the producer trained them.
+    /// Returns the operator that runs. Its forest holds the leaf values with which the structure was made.
     ///
     /// # Errors
-    /// [`Error::Record`] where a record was loaded that makes no forest.
+    /// [`Error::Record`] if a record was loaded that makes no forest.
     pub fn operator(&self) -> Result<&Arc<ForestOp>> {
         self.built.as_ref().map_err(|what| Error::Record(what.clone()))
     }
 
-    /// Whether what was loaded makes a forest with its leaf values: said here at once, and otherwise by the first call.
+    /// Checks that the loaded tensors make a forest with its leaf values. Without this call, the first call
+    /// that runs the module reports it.
     ///
     /// # Errors
     /// [`Error::Record`] names what does not fit.
@@ -191,7 +199,8 @@ impl ForestModule {
         self.leaf_value_tensor(self.operator()?).map(drop)
     }
 
-    /// The leaf values as the operator takes them, whatever a record or a quantizer has stored them as.
+    /// Returns the leaf values as the operator takes them, f32 `[slots * leaf width]`, whatever type a record
+    /// or a quantizer has stored.
     fn leaf_value_tensor(&self, op: &ForestOp) -> Result<Tensor<1>> {
         let (slots, width) = (op.forest().leaf_count(), op.forest().leaf_width());
         let leaves = self.leaf_values.val();
@@ -206,7 +215,7 @@ impl ForestModule {
         Ok(leaves.reshape([slots * width]))
     }
 
-    fn on_its_device(&self, x: &Tensor<2>) -> Result<()> {
+    fn check_device(&self, x: &Tensor<2>) -> Result<()> {
         let (rows, own) = (x.device(), self.leaf_values.lazy_device());
         if rows == own {
             return Ok(());

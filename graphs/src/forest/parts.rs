@@ -1,6 +1,7 @@
-//! What burn asks of a module: its parameters to visit, exchange and move, and how it is printed.
+//! The traits that burn asks of a module: parameters to visit, map and move, and printing.
 //!
-//! This is what burn's derive would write, but for `map`: an exchanged structure is another forest, and has to be compiled.
+//! burn's derive would write the same, except for `map`: a structure that was exchanged is another forest,
+//! which has to be compiled.
 
 use std::{fmt, sync::Arc};
 
@@ -37,8 +38,8 @@ impl Module for ForestModule {
             mapper.enter_module(name, TYPE);
             let before = param.clone();
             let param = Module::map(param, mapper);
-            // A parameter that was handed back as it came still shares its value with the clone, so that an optimizer's step
-            // reads nothing.
+            // A parameter that the mapper returns unchanged still shares its value with the clone. So an
+            // optimizer's step reads nothing from the device.
             exchanged |= !is_shared(&before, &param);
             mapper.exit_module(name, TYPE);
             param
@@ -106,7 +107,7 @@ impl Module for ForestModule {
     }
 }
 
-/// Whether two parameters have one value, not two that are equal.
+/// Whether two parameters share one value, rather than have equal values.
 fn is_shared(a: &Tensor<1, Int>, b: &Tensor<1, Int>) -> bool {
     std::ptr::eq(a, b)
 }

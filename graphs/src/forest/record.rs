@@ -1,4 +1,4 @@
-//! What a record holds of a forest, for those who write one without a module, and the module that waits for it.
+//! The tensors that a record holds of a forest, and the module that waits for such a record.
 
 use burn::{
     module::{Param, ParamId},
@@ -8,8 +8,9 @@ use fangorn::Forest;
 
 use super::{ForestModule, Output, structure};
 
-/// The tensors of a forest's module, without the module: what a program that writes records beforehand, a code generator
-/// say, puts under the module's name, and the shapes that [`ForestModule::unloaded`] asks for.
+/// The tensors of a forest's module, without the module. A program that writes records beforehand, a code
+/// generator for example, puts these tensors under the module's name. [`ForestModule::unloaded`] takes their
+/// shapes.
 ///
 /// ```
 /// # #[cfg(feature = "flex")] {
@@ -33,24 +34,25 @@ pub struct Record {
 }
 
 impl Record {
-    /// Of a forest, with the leaf values that it has.
+    /// Makes the tensors of a forest with its present leaf values.
     pub fn new(forest: &Forest) -> Self {
         let shape = [forest.leaf_count(), forest.leaf_width()];
         let leaves: Vec<f32> = forest.leaf_values.iter().map(|v| v.0 as f32).collect();
         Self { leaf_values: TensorData::new(leaves, shape), shape, structure: structure::words(forest) }
     }
 
-    /// The shape of `leaf_values`: slots, and values of each.
+    /// Returns the shape of `leaf_values`: `[slots, leaf width]`.
     pub fn leaf_shape(&self) -> [usize; 2] {
         self.shape
     }
 
-    /// The words of `structure`.
+    /// Returns the number of words of `structure`.
     pub fn words(&self) -> usize {
         self.structure.len()
     }
 
-    /// The [tensors](super#what-is-in-a-record) with their names: `leaf_values`, `structure` and `fingerprint`.
+    /// Returns the [tensors](super#what-is-in-a-record) with their names: `leaf_values`, `structure` and
+    /// `fingerprint`.
     pub fn into_tensors(self) -> [(&'static str, TensorData); 3] {
         let fingerprint = structure::fingerprint(&self.structure);
         let words = self.structure.len();
@@ -63,9 +65,10 @@ impl Record {
 }
 
 impl ForestModule {
-    /// A module whose forest a record is to bring: its parameters have the record's shapes, `[slots, leaf width]` and a
-    /// number of words, so that burn loads it. It gives values, with the default schedule of each device; until it is loaded,
-    /// every call that would run it is refused.
+    /// Makes a module whose forest comes from a record. The parameters have the record's shapes, so that burn
+    /// loads it: `leaves` is `[slots, leaf width]`, `words` the length of the structure. The module gives
+    /// values, with the default schedule of each device. Until the record is loaded, every call that would
+    /// run the module is refused.
     pub fn unloaded(leaves: [usize; 2], words: usize, device: &Device) -> Self {
         let integers = |words| {
             let zeros = TensorData::zeros::<i32, _>([words]);

@@ -1,4 +1,4 @@
-//! The structure of a forest as words of a tensor: the bytes of a `.fangorn` file, four a word.
+//! The structure of a forest as the words of a tensor: the bytes of a `.fangorn` file, four a word.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use fangorn::{
 
 use crate::error::Result;
 
-/// A forest compiled with a schedule, or with the default of each device.
+/// Compiles a forest with a schedule, or with the default schedule of each device.
 pub(super) fn operator(
     forest: Forest,
     schedule: Option<&Schedule>,
@@ -24,17 +24,18 @@ pub(super) fn operator(
     Ok(Arc::new(builder.check(check).build()?))
 }
 
-/// The words of a forest, the first byte of each in its low bits; the last is filled up with zeros.
+/// Returns the words of a forest. The first byte of a word is in its low bits, and zeros fill up the last
+/// word.
 pub(super) fn words(forest: &Forest) -> Vec<i32> {
     let mut bytes = Contents::new(forest.clone()).to_bytes();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// The forest of these words.
+/// Reads the forest from its words.
 pub(super) fn forest(words: &[i32]) -> Result<Forest, String> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    // The file says its own length, which may end inside the last word.
+    // The file holds its own length, which may end inside the last word.
     if let Some(length) = bytes.get(16..24).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes) {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length <= bytes.len() && bytes.len() - length < 4 {
@@ -45,7 +46,7 @@ pub(super) fn forest(words: &[i32]) -> Result<Forest, String> {
     read.map(|contents| contents.forest).map_err(|e| format!("`structure` is no .fangorn file: {e}"))
 }
 
-/// Two words that tell structures apart (FNV-1a of 64 bits over the words).
+/// Returns two words that tell structures apart: the 64-bit FNV-1a hash of the words' bytes.
 pub(super) fn fingerprint(words: &[i32]) -> [i32; 2] {
     let bytes = words.iter().flat_map(|w| w.to_le_bytes());
     let hash = bytes
@@ -53,7 +54,8 @@ pub(super) fn fingerprint(words: &[i32]) -> [i32; 2] {
     [hash as i32, (hash >> 32) as i32]
 }
 
-/// The operator of the structure and fingerprint that a record has brought: `present` where they are still its own.
+/// Returns the operator for the structure and fingerprint that a record has brought. It is `present` if the
+/// forest is still the same.
 pub(super) fn reload(
     structure: &Param<Tensor<1, Int>>,
     fingerprint: &Param<Tensor<1, Int>>,
@@ -78,7 +80,8 @@ pub(super) fn reload(
         Ok(op) if *op.forest() == forest => Ok(op.clone()),
         present => {
             let check = present.as_ref().map_or(SelfCheck::Quick, |op| op.check());
-            // Of leaf values that were trained it is still the profile; of another structure it is none.
+            // The profile stays valid for other leaf values of the same structure, and is dropped for another
+            // structure.
             let profile = present.as_ref().ok().and_then(|op| op.profile());
             let profile = profile.filter(|profile| profile.check(&forest).is_ok()).cloned();
             operator(forest, schedule, profile, check).map_err(|e| e.to_string())

@@ -1,6 +1,8 @@
-//! What the tests share: devices, models with their rows, random forests, and the forest with soft splits in f64.
+//! What the tests share: devices, models with their rows, random forests, and the forest with soft splits in
+//! f64.
 
-// Each test crate uses its part. burn-ndarray is deprecated upstream and served as long as burn has it.
+// Each test crate uses a part of this module. burn has deprecated burn-ndarray, which is served as long as
+// burn has it.
 #![allow(dead_code, deprecated)]
 
 use std::path::{Path, PathBuf};
@@ -12,12 +14,12 @@ use fangorn::{
     import,
 };
 
-/// A model of the project's zoo with its rows.
+/// A model of the project's zoo, with its rows.
 pub struct Specimen {
     pub forest: Forest,
     pub rows: Vec<f32>,
     pub count: usize,
-    /// What the library's own predict returned.
+    /// The values that the producer's own predict returned.
     pub output: Vec<f64>,
 }
 
@@ -35,7 +37,7 @@ impl Specimen {
     }
 }
 
-/// Rows of so many columns.
+/// Returns rows of `columns` values as a tensor.
 pub fn tensor(rows: &[f32], columns: usize, device: &Device) -> Tensor<2> {
     Tensor::from_data(TensorData::new(rows.to_vec(), [rows.len() / columns.max(1), columns]), device)
 }
@@ -44,7 +46,7 @@ pub fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().try_to_vec().expect("f32")
 }
 
-/// The same to the bit.
+/// Returns the bits of a tensor's values.
 pub fn bits<const D: usize>(tensor: Tensor<D>) -> Vec<u32> {
     floats(tensor).into_iter().map(f32::to_bits).collect()
 }
@@ -77,7 +79,8 @@ pub fn named(name: &str) -> Specimen {
     Specimen { forest: model(name), rows, count, output }
 }
 
-/// The devices that are built in and answer; `FANGORN_REQUIRE_GPU=1` makes a GPU's silence a failure.
+/// Returns the devices that are built in and answer. With `FANGORN_REQUIRE_GPU=1` a GPU without an answer is
+/// a failure.
 pub fn devices() -> Vec<(&'static str, Device)> {
     #[allow(unused_mut)]
     let mut found: Vec<(&'static str, Device)> = Vec::new();
@@ -89,7 +92,7 @@ pub fn devices() -> Vec<(&'static str, Device)> {
     {
         let open = || {
             let device = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice);
-            // The first use opens the device; without a driver that panics.
+            // The first use opens the device, and panics without a driver.
             device.identity();
             ("wgpu", device)
         };
@@ -104,7 +107,7 @@ pub fn devices() -> Vec<(&'static str, Device)> {
     found
 }
 
-/// Numbers from a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 pub struct Seeded(pub u64);
 
 impl Seeded {
@@ -116,14 +119,15 @@ impl Seeded {
         ((z ^ (z >> 31)) % n.max(1) as u64) as usize
     }
 
-    /// From -1 to 1 in steps of 1/512, so that sums of them have no error in f32.
+    /// Returns a multiple of 1/512 from -1 to 1, so that sums have no error in f32.
     pub fn step(&mut self) -> f64 {
         self.below(1025) as f64 / 512.0 - 1.0
     }
 }
 
-/// A random forest of up to 12 trees and depth 5 over 1 to 6 columns: single values and vectors, one to three outputs,
-/// missing values to either side; every third asks more than thresholds.
+/// Returns a random forest of up to 12 trees of depth 5 over 1 to 6 columns. Leaves have single values or
+/// vectors, there are one to three outputs, and missing values go to either side. Every third seed also draws
+/// other predicates than thresholds.
 pub fn forest(seed: u64) -> Forest {
     let mut random = Seeded(seed);
     let columns = 1 + random.below(6);
@@ -131,7 +135,7 @@ pub fn forest(seed: u64) -> Forest {
     let mut forest = Forest::builder(columns, outputs).base_score((0..outputs).map(|o| f64::from(o) * 0.5));
     for t in 0..1 + random.below(12) as u32 {
         let mut tree = if vectors { forest.vector_tree() } else { forest.tree(t % outputs) };
-        // Nodes breadth first; a node that is still to come has the next number.
+        // Nodes are added breadth first. `next` is the number of the next node that is not yet referred to.
         let (mut open, mut next) = (vec![0u32], 1u32);
         while !open.is_empty() {
             let depth = open.remove(0);
@@ -158,7 +162,8 @@ pub fn forest(seed: u64) -> Forest {
     forest.build().expect("a forest")
 }
 
-/// The forest with each threshold moved and every missing value sent the other way: a file of the same length.
+/// Returns the forest with other thresholds, the other side for missing values, and the leaf values in
+/// reverse. Its file has the same length.
 pub fn alike(forest: &Forest) -> Forest {
     let mut other = forest.clone();
     for node in other.trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
@@ -172,7 +177,7 @@ pub fn alike(forest: &Forest) -> Forest {
     other
 }
 
-/// Rows for it, some values missing, zero or at the border of a category.
+/// Returns random rows for a forest. Some values are missing or zero.
 pub fn rows(forest: &Forest, count: usize, seed: u64) -> Vec<f32> {
     let mut random = Seeded(seed);
     let value = |random: &mut Seeded| match random.below(12) {
@@ -183,17 +188,17 @@ pub fn rows(forest: &Forest, count: usize, seed: u64) -> Vec<f32> {
     (0..count * forest.features.len()).map(|_| value(&mut random)).collect()
 }
 
-/// The same forest with other leaf values.
+/// Returns the forest with other leaf values.
 pub fn with_leaves(forest: &Forest, leaves: &[f64]) -> Forest {
     Forest { leaf_values: leaves.iter().map(|v| (*v).into()).collect(), ..forest.clone() }
 }
 
-/// Margins of rows by the reference interpreter, in f64.
+/// Returns the margins of rows by the reference interpreter, in f64.
 pub fn margins(forest: &Forest, rows: &[f32]) -> Vec<f64> {
     rows.chunks(forest.features.len()).flat_map(|row| reference::margins(forest, row)).collect()
 }
 
-/// Margins of a row of the forest with soft splits, by the definition, in f64.
+/// Returns the margins of one row with soft splits, in f64, straight from the definition.
 pub fn soft_margins(forest: &Forest, row: &[f64], temperature: f64) -> Vec<f64> {
     let mut sums: Vec<f64> = forest.base_score.iter().map(|b| b.0).collect();
     for (t, tree) in forest.trees.iter().enumerate() {

@@ -1,24 +1,25 @@
-//! The row cache of a cube: how it lies, and what it may make of rows.
+//! The row cache of a cube: its memory layout, and whether it can turn values into ranks.
 
 use super::{Cube, MappedLoop, Statement};
 use crate::{Dim, GpuDim, Map, Op, Plan, RowType, plan::any};
 
-/// Banks of shared memory, on every GPU there is.
+/// Number of banks of shared memory. It is the same on every GPU there is.
 const BANKS: u32 = 32;
 
 impl Plan<Cube> {
-    /// The type of the rows in memory.
+    /// Returns the type of the rows in memory.
     pub fn input(&self) -> RowType {
         self.own.ranks_from.unwrap_or(self.rows)
     }
 
-    /// Whether each row is read once, into a cube's cache, so that it can become ranks on the way.
+    /// Whether each row is read once, into a cube's cache, so that its values can become ranks on the way.
     pub fn caches_each_row_once(&self) -> bool {
         let caches = |op: &Op<Cube>| matches!(op, Op::Own(Statement::CacheRows { .. }));
         let once = |op: &&Op<Cube>| match op {
             Op::Walk(w) => w.own.cached_rows,
             Op::Loop(l) if l.dim == Dim::Tree => {
-                // Cubes with trees of their own each cache the row, and so does each iteration round the cache.
+                // A loop over trees that is mapped to the grid makes several cubes cache the same row. A loop
+                // over trees around the cache reads the row in each iteration.
                 !matches!(l.map, Map::Own(MappedLoop { dim: GpuDim::Grid(_), .. })) && !any(&l.body, &caches)
             }
             _ => true,
@@ -27,8 +28,9 @@ impl Plan<Cube> {
         ops.iter().filter(|op| caches(op)).count() == 1 && ops.iter().all(once)
     }
 
-    /// From column to column of the row cache: the window's rows, rounded up to a multiple of shared memory's banks where
-    /// there are as many, so that units with rows of their own never ask one bank for two keys.
+    /// Returns the distance between two columns of the row cache, in keys. It is the number of rows of the
+    /// window, rounded up to a multiple of the banks of shared memory if there are at least as many rows as
+    /// banks. Then units with rows of their own never ask one bank for two keys.
     pub fn cached_stride(&self) -> u32 {
         match self.own.cached_rows.unwrap_or(0) {
             rows if rows < BANKS => rows,
@@ -36,7 +38,7 @@ impl Plan<Cube> {
         }
     }
 
-    /// Keys that the row cache has room for.
+    /// Returns the number of keys that the row cache has room for.
     pub fn cached_keys(&self) -> u32 {
         self.cached_stride().saturating_mul(self.own.features)
     }

@@ -1,4 +1,4 @@
-//! A plan as a launch hands it on.
+//! A plan that launches share by reference.
 
 use std::{
     fmt,
@@ -9,7 +9,8 @@ use std::{
 use super::{Cube, EpiloguePlace};
 use crate::Plan;
 
-/// A plan shared by reference whose hash and comparison cost a stored id, not a walk: what a launch hands to cubecl.
+/// A plan that is shared by reference. Its hash is a stored id. A comparison goes by the ids, and through the
+/// plans only if two ids are equal. Launches hand it to cubecl.
 #[derive(Clone)]
 pub struct PlanRef(Arc<InternedPlan>);
 
@@ -19,19 +20,19 @@ struct InternedPlan {
     plan: Plan<Cube>,
 }
 
-/// What every launch asks of a plan, looked up once.
+/// Facts of a plan that every launch needs, computed once.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// [`Plan::sums_once`].
+    /// The result of [`Plan::sums_once`].
     pub sums_once: bool,
-    /// [`Plan::is_atomic`].
+    /// The result of [`Plan::is_atomic`].
     pub is_atomic: bool,
-    /// [`Plan::place`].
+    /// The result of [`Plan::place`].
     pub place: EpiloguePlace,
 }
 
 impl PlanRef {
-    /// Stores the plan with its content's hash.
+    /// Stores the plan with the hash of its content.
     pub fn new(plan: Plan<Cube>) -> Self {
         let mut hasher = std::hash::DefaultHasher::new();
         plan.hash(&mut hasher);
@@ -39,12 +40,12 @@ impl PlanRef {
         Self(Arc::new(InternedPlan { id: hasher.finish(), facts, plan }))
     }
 
-    /// The content's hash.
+    /// Returns the hash of the plan's content.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// What a launch asks of it.
+    /// Returns the facts that every launch needs.
     pub fn facts(&self) -> Facts {
         self.0.facts
     }
@@ -59,7 +60,8 @@ impl std::ops::Deref for PlanRef {
 
 impl PartialEq for PlanRef {
     fn eq(&self, other: &Self) -> bool {
-        // Equal ids of different plans would launch the wrong kernel, so the walk is made then, and only then.
+        // Different plans may have equal ids, and taking one for the other would launch the wrong kernel. So
+        // plans are compared in full where their ids are equal, and only there.
         Arc::ptr_eq(&self.0, &other.0) || (self.id() == other.id() && **self == **other)
     }
 }

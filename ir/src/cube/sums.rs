@@ -1,31 +1,31 @@
-//! Where sums go, and where what follows them is computed.
+//! Where a kernel's sums go, and where the epilogue is computed.
 
 use super::{Cube, Statement, Sum};
 use crate::{Combine, Emit, Number, Op, Plan};
 
-/// Where a plan's transform and tail are computed.
+/// Where a plan's transform and the rest of its epilogue are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EpiloguePlace {
-    /// Where each sum is written.
+    /// In the kernel, where each sum is written.
     Sum,
-    /// By the unit that has just written all sums of a row.
+    /// In the kernel, by the unit that has just written all sums of a row.
     Row,
-    /// In a last launch.
+    /// In a launch of its own after the kernel.
     Launch,
 }
 
 impl EpiloguePlace {
-    /// The words of a plan's text.
+    /// Returns the words for it in a plan's text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "as sums are written",
             Self::Row => "as rows are written",
-            Self::Launch => "in a last launch",
+            Self::Launch => "in a launch of its own",
         }
     }
 }
 
-/// Where a statement adds to a sum, if it does.
+/// Returns the sum that a statement adds to, if it adds to one.
 fn added_to(op: &Op<Cube>) -> Option<Sum> {
     match op {
         Op::Walk(walk) => walk.own.into,
@@ -35,7 +35,8 @@ fn added_to(op: &Op<Cube>) -> Option<Sum> {
 }
 
 impl Plan<Cube> {
-    /// Whether every row's result is written once, from the base score on, so that it needs no start.
+    /// Whether every row's result is written exactly once, starting from the base score, so that it needs no
+    /// initial value.
     pub fn sums_once(&self) -> bool {
         let again = |sum: Sum| matches!(sum, Sum::Result { first: false } | Sum::Atomic);
         self.own.partials.is_empty() && !self.ops().into_iter().filter_map(added_to).any(again)
@@ -46,12 +47,12 @@ impl Plan<Cube> {
         self.ops().into_iter().filter_map(added_to).any(|sum| sum == Sum::Atomic)
     }
 
-    /// Whether what it writes is the sums as they are, or none at all.
+    /// Whether the plan writes its sums unchanged, or writes no sums at all.
     pub fn writes_sums(&self) -> bool {
         !self.emit.sums() || self.emit == Emit::Margins && self.own.epilogue.is_empty()
     }
 
-    /// Where what it emits is computed from the sums.
+    /// Returns where the epilogue is computed from the sums.
     pub fn place(&self) -> EpiloguePlace {
         if self.writes_sums() {
             return EpiloguePlace::Sum;
@@ -66,7 +67,8 @@ impl Plan<Cube> {
         if transform.is_each() && epilogue.is_each() {
             return EpiloguePlace::Sum;
         }
-        // A unit that adds up a row's copies has the whole row. Its sums are kept in the result meanwhile.
+        // The unit that adds up a row's copies has all sums of the row. It keeps them in the result until the
+        // epilogue.
         let by_row = |op: &&Op<Cube>| match op {
             Op::Own(Statement::ReduceShared { into: Sum::Result { .. }, rows, .. }) => {
                 rows.iter().all(|chain| !chain.is_empty())

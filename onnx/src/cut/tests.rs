@@ -17,7 +17,8 @@ fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> Vec<u8> {
     message(&parts)
 }
 
-/// An output: 1 for floats, 8 for strings, and none for a sequence.
+/// Returns an output of tensors of an element type, 1 for floats and 8 for strings. `None` makes it a
+/// sequence.
 fn output(name: &str, element: Option<u64>) -> Vec<u8> {
     let kind = match element {
         Some(element) => {
@@ -44,7 +45,7 @@ fn tensor(name: &str) -> Vec<u8> {
     message(&[(8, name.as_bytes())])
 }
 
-/// The operators, initializers and outputs of a model after the cut.
+/// Returns the names of the operators, initializers and outputs of a model after the cut.
 fn cut(model: &[u8]) -> [Vec<String>; 3] {
     let cut = without(model).expect("it can be cut").expect("something is cut");
     let whole = fields(&cut).expect("fields");
@@ -81,7 +82,7 @@ fn scores_stand_in_place_of_maps() {
     let nodes = [classifier(), zip()];
     let cut = cut(&model(&nodes, &[], &[output("label", Some(7)), output("maps", None)]));
     assert_eq!(cut, [vec!["TreeEnsembleClassifier"], vec![], vec!["label", "scores"]]);
-    // They are an output once.
+    // Scores that are an output already are not added again.
     let both = [output("maps", None), output("scores", Some(1))];
     let nodes = [classifier(), zip()];
     assert_eq!(self::cut(&model(&nodes, &[], &both))[2], ["scores"]);
@@ -128,7 +129,7 @@ fn a_label_that_nobody_takes_is_marked() {
     assert!(marked(&[output("scores", Some(1))]));
     assert!(!marked(&[output("scores", Some(1)), output("label", Some(7))]));
     assert!(marked(&[output("scores", Some(1)), output("label", Some(8))]));
-    // An input that another operator leaves out has no name, and neither has a label that is left out.
+    // An input that another operator leaves out has an empty name, and so has a label that is left out.
     let nodes = [
         node("TreeEnsembleClassifier", &["X"], &["", "scores"]),
         node("Clip", &["scores", "", "most"], &["Y"]),
@@ -138,7 +139,7 @@ fn a_label_that_nobody_takes_is_marked() {
     assert!(cut.len() > unnamed.len());
 }
 
-/// A copy with a mark is a copy, too: files beside the model are not found from where it lies.
+/// A marked model is a copy in another folder, which no longer finds files beside the model.
 #[test]
 fn a_mark_needs_the_model_in_one_file() {
     let mut elsewhere = tensor("weights");

@@ -1,10 +1,10 @@
-//! The models of `tests/models`, imported.
+//! Imports the models of `tests/models`.
 
 use std::path::PathBuf;
 
 use burn_onnx::{LoadStrategy, ModelGen};
 
-/// Imports a model into a folder of its own, which has its code and its weights.
+/// Imports a model into a folder of its own, which then holds the model's code and weights.
 pub fn import(name: &str, by: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("fangorn-onnx-{by}-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");

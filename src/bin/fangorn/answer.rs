@@ -1,4 +1,5 @@
-//! How a producer's users ask for its answer: which rounds of boosting predict, what is a missing value, and where sums start.
+//! Options that the producer's own predict function takes: which boosting rounds predict, which value counts
+//! as missing, and the margins at which sums start.
 
 use std::{
     io::Read,
@@ -22,19 +23,22 @@ use crate::{
     rows::{self, Cell, Matrix},
 };
 
-/// What the producer's own predict takes beside the rows.
+/// Options of the producer's own predict function, besides the rows.
 #[derive(Clone, Debug, Args)]
 pub struct PredictionArgs {
-    /// The rounds of boosting that predict. best: up to the best one of an early-stopped XGBoost model, as XGBoost's
-    /// scikit-learn wrapper does. all: every one, as its Booster does, and as is done without this option. A..B: from
-    /// round A, counted from 0, to the one before B; a B of 0 is the last round's end
+    /// The boosting rounds that predict. all: every round, as XGBoost's Booster does; this is the default.
+    /// best: the rounds up to the best one of an early-stopped XGBoost model, as XGBoost's scikit-learn
+    /// wrapper does. A..B: round A, counted from 0, up to and without round B; B = 0 stands for the end of
+    /// the last round
     #[arg(long, value_name = "best|all|A..B", value_parser = iterations)]
     iterations: Option<Iterations>,
-    /// A value that stands for a missing one, -999 say: cells that are the same f32 are missing, and NaN is besides
+    /// A value that stands for a missing one, -999 say. Cells that equal it as f32 count as missing, and so
+    /// does NaN
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     missing: Option<f64>,
-    /// A margin for each row, or one for each of its outputs, .npy or .csv: XGBoost's base_margin, which takes the base
-    /// score's place, or CatBoost's baseline, which is added. Sums are then the producer's, as with --sum tree
+    /// A file with a margin for each row, or one for each of its outputs, .npy or .csv. XGBoost calls it
+    /// base_margin and puts it in the base score's place; CatBoost calls it baseline and adds it. Sums are
+    /// then made in the producer's order and type, as with --sum tree
     #[arg(long, value_name = "FILE")]
     base_margin: Option<PathBuf>,
 }
@@ -59,10 +63,10 @@ fn iterations(text: &str) -> Result<Iterations, String> {
     }
 }
 
-/// Whether a file is a `.fangorn`, which knows no rounds.
-fn is_own(model: &Path) -> bool {
+/// Returns whether a file is a `.fangorn` file, which keeps no boosting rounds to choose from.
+fn is_fangorn_file(model: &Path) -> bool {
     let mut begin = [0; file::MAGIC.len()];
-    // A pipe has been read to its end.
+    // A pipe can be read only once, and loading the model has read it to its end.
     if !model.is_file() {
         return false;
     }
@@ -71,11 +75,11 @@ fn is_own(model: &Path) -> bool {
 }
 
 impl PredictionArgs {
-    /// Loads the model with the rounds that are asked for. Where none are, and the file names a best round before the
-    /// last, a line on standard error says so when the work is done.
+    /// Loads the model with the requested boosting rounds. If the user requests none and the file names a
+    /// best round before the last, a note on standard error says so once the command has succeeded.
     ///
     /// # Errors
-    /// What the importer refuses, or `--iterations best` of a file that names no best round.
+    /// The importer refuses the file, or `--iterations best` is given and the file names no best round.
     pub fn load(&self, model: &Path, limits: &LimitsChoice) -> Result<Contents> {
         let load = |iteration_range| {
             let options = LoadOptions { iteration_range, limits: limits.limits(), raw_categories: true };
@@ -96,7 +100,7 @@ impl PredictionArgs {
             }
             (None, Some(EarlyStop { best, rounds })) if best + 1 < rounds => {
                 let first = best + 1;
-                let remedy = match is_own(model) {
+                let remedy = match is_fangorn_file(model) {
                     true => format!(
                         "fangorn convert --iteration-range 0..{first} of XGBoost's file keeps the first"
                     ),
@@ -112,11 +116,11 @@ impl PredictionArgs {
         }
     }
 
-    /// Refuses a margin a row where the producer takes none, where nothing is made of `sums`, or where another contract than
-    /// the producer's order is asked for.
+    /// Checks that `--base-margin` fits the model and the other options. Refuses it for a producer that takes
+    /// no margins, for an output that is not made of `sums`, and with the contract [`Contract::Exact`].
     ///
     /// # Errors
-    /// What `--base-margin` does not go with.
+    /// `--base-margin` is given and does not fit.
     pub fn check(&self, forest: &Forest, sums: bool, contract: Contract) -> Result<()> {
         let refused = |what: String| Err(Error::Request(format!("--base-margin {what}")));
         let library = &*forest.producer.library;
@@ -139,18 +143,19 @@ impl PredictionArgs {
         }
     }
 
-    /// The margins that the rows' sums start at, where any are given.
+    /// Returns the margins at which the rows' sums start, `rows x outputs`, or `None` without
+    /// `--base-margin`.
     ///
     /// # Errors
-    /// A file that can't be read, or is of another shape than `rows x outputs`.
+    /// The file can't be read, or its shape is not `rows x outputs`.
     pub fn starts(&self, rows: usize, outputs: usize) -> Result<Option<Matrix<f32>>> {
         let Some(path) = &self.base_margin else { return Ok(None) };
         let Matrix { rows, columns, values } = rows::read_margins(path, rows, outputs)?;
         Ok(Some(Matrix { rows, columns, values: values.into_iter().map(|v| v as f32).collect() }))
     }
 
-    /// Makes cells that are the value for missing ones NaN. Both are compared as f32, as XGBoost does. A column whose
-    /// categories have become codes has no such value.
+    /// Replaces every cell that equals the value of `--missing` by NaN. Compares as f32, as XGBoost does.
+    /// Skips columns whose categories have become codes, since the user's value is not a code.
     pub fn mark_missing<T: Cell>(&self, forest: &Forest, rows: &mut Matrix<T>) {
         let Some(missing) = self.missing else { return };
         let coded: Vec<bool> = forest.features.iter().map(|feature| feature.codes().is_some()).collect();

@@ -1,4 +1,5 @@
-//! Files that are written whole or not at all: beside their place first, and moved there when all is written.
+//! Files that are written whole or not at all. The bytes go to a temporary file beside the target, which is
+//! renamed to the target once it is complete.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,15 +9,16 @@ use std::{
 
 use crate::error::{Error, Result};
 
-/// A file that takes its place only when it is whole: on any failure the old one is left as it was.
+/// A file that appears at its path only when it is complete. On any failure the old file stays as it was.
 #[derive(Debug)]
 pub struct AtomicFile {
     out: BufWriter<File>,
-    /// Where what is written stands until it is whole; `None` where it goes straight into a device or a pipe.
+    /// The temporary file that takes the bytes until they are complete; `None` where they go straight into a
+    /// device or a pipe.
     part: Option<PartialFile>,
 }
 
-/// A file that goes when it is dropped.
+/// A temporary file that is removed when this value is dropped.
 #[derive(Debug)]
 struct PartialFile {
     path: PathBuf,
@@ -25,39 +27,39 @@ struct PartialFile {
 
 impl Drop for PartialFile {
     fn drop(&mut self) {
-        // It has moved to its place, or the failure that stopped it is the one to tell of.
+        // After a rename there is nothing to remove. After a failure, that failure is the one to report.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Other processes' files of this name that are stepped over.
+/// How many temporary names that other processes have taken are skipped before giving up.
 const MOST_TRIES: u32 = 100;
 
 impl AtomicFile {
-    /// Begins a file.
+    /// Begins a file: creates the temporary file.
     ///
     /// # Errors
-    /// A folder that is not there or takes no file, a target that is a folder or may not be written.
+    /// The folder does not exist or takes no file, or the target is a folder or may not be written.
     pub fn create(path: &Path) -> Result<Self> {
         Self::begin(path).map_err(|e| refusal(path, &e))
     }
 
-    /// Whether a file can be begun there, to say so before hours of work.
+    /// Checks that a file can be begun at `path`, so that a refusal comes before hours of work.
     ///
     /// # Errors
-    /// As [`AtomicFile::create`].
+    /// Fails where [`AtomicFile::create`] fails.
     pub fn check(path: &Path) -> Result<()> {
         match fs::metadata(path) {
-            // Opening a pipe waits for its reader, and closing it ends what that reads.
+            // Opening a pipe waits for its reader, and closing it ends the reader's input.
             Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(()),
             _ => Self::create(path).map(drop),
         }
     }
 
-    /// Writes a whole file.
+    /// Writes a whole file and puts it in its place.
     ///
     /// # Errors
-    /// As [`AtomicFile::create`], and what the system says.
+    /// [`AtomicFile::create`] fails, or the system reports a failure while writing.
     pub fn write(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
         let mut file = Self::create(path)?;
         let written = write(&mut file.out);
@@ -97,7 +99,7 @@ impl AtomicFile {
         Err(ErrorKind::AlreadyExists.into())
     }
 
-    /// Puts the file in its place.
+    /// Flushes the temporary file and renames it to the target.
     fn finish(mut self) -> io::Result<()> {
         self.out.flush()?;
         let Some(part) = &self.part else { return Ok(()) };
@@ -118,7 +120,7 @@ fn refusal(path: &Path, e: &io::Error) -> Error {
     Error::file(path, format!("can't be written: {e}; {remedy}"))
 }
 
-/// The file that a path leads to, through a link to a file that is not there yet, too.
+/// Returns the file that `path` leads to. Follows links, and one link to a file that does not exist yet.
 fn followed(path: &Path) -> PathBuf {
     let linked = || fs::read_link(path).map(|to| folder(path).join(to));
     fs::canonicalize(path).or_else(|_| linked()).unwrap_or_else(|_| path.to_path_buf())

@@ -1,4 +1,4 @@
-//! What runs a forest: the reference interpreter, the native CPU target, or a device of burn's.
+//! Backends that run a forest: the reference interpreter, the native CPU target, or one of burn's devices.
 
 use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device, sum::Contract};
 
@@ -8,10 +8,10 @@ use crate::{
     schedule::Choice,
 };
 
-/// A backend by its name on the command line.
+/// A backend that `--backend` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// The reference interpreter, the definition of correct.
+    /// The reference interpreter, the definition of a correct result.
     Reference,
     /// The native CPU target.
     Cpu,
@@ -34,7 +34,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All of them.
+    /// Every backend.
     pub const ALL: [Self; 10] = [
         Self::Reference,
         Self::Cpu,
@@ -48,7 +48,7 @@ impl Backend {
         Self::CubeclCpu,
     ];
 
-    /// The name on the command line; a backend of burn's is named as its feature.
+    /// Returns the name on the command line. A burn backend has the name of its cargo feature.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reference => "reference",
@@ -64,10 +64,10 @@ impl Backend {
         }
     }
 
-    /// The backend of that name.
+    /// Returns the backend with the name.
     ///
     /// # Errors
-    /// A name that no backend has.
+    /// No backend has the name.
     pub fn parse(name: &str) -> Result<Self> {
         let unknown = || {
             let names = Self::ALL.map(Self::name).join(", ");
@@ -79,7 +79,7 @@ impl Backend {
     /// Refuses a backend that is left out of this build.
     ///
     /// # Errors
-    /// [`Error::NotBuiltIn`].
+    /// [`Error::NotBuiltIn`] if the build leaves the backend out.
     pub fn require(self) -> Result<()> {
         let built_in = match self {
             Self::Reference | Self::Cpu => true,
@@ -95,12 +95,13 @@ impl Backend {
         if built_in { Ok(()) } else { Err(Error::NotBuiltIn { name: self.name() }) }
     }
 
-    /// Whether it runs kernels of cubecl's, so that schedules need GPU dimensions.
+    /// Returns whether the backend runs cubecl kernels, so that its schedules need GPU dimensions.
     pub fn is_gpu(self) -> bool {
         !matches!(self, Self::Reference | Self::Cpu | Self::Flex | Self::Ndarray)
     }
 
-    /// Whether `f64` rows are read as they are; the others read `f32`.
+    /// Returns whether the backend reads `f64` rows without narrowing them. The other backends read `f32`
+    /// rows.
     pub fn reads_doubles(self) -> bool {
         matches!(self, Self::Reference | Self::Cpu)
     }
@@ -108,7 +109,8 @@ impl Backend {
     /// Refuses a contract of sums that the backend does not keep.
     ///
     /// # Errors
-    /// Any but `any` on the reference interpreter, which sums in f64.
+    /// The backend is the reference interpreter, which sums in f64, and the contract is not
+    /// [`Contract::Any`].
     pub fn require_sum(self, sum: Contract) -> Result<()> {
         match (self, sum) {
             (Self::Reference, Contract::Tree | Contract::Exact) => Err(Error::Request(format!(
@@ -118,11 +120,11 @@ impl Backend {
         }
     }
 
-    /// The device that is there: of a GPU's backend that is built in it is opened, and its numbers are asked.
+    /// Returns the device of this machine. For a GPU backend it opens the device and asks for its properties.
     ///
     /// # Errors
-    /// A backend that is not built in, or a device that does not answer.
-    pub fn device_there(self) -> Result<Device> {
+    /// The backend is not built in, or its device does not answer.
+    pub fn open_device(self) -> Result<Device> {
         self.require()?;
         match self {
             #[cfg(feature = "cube")]
@@ -131,8 +133,9 @@ impl Backend {
         }
     }
 
-    /// What schedules are made for where no device is opened: of cubecl's CPU runtime, which is always at hand, this
-    /// processor's numbers, otherwise those that every GPU grants.
+    /// Returns the device that schedules are made for when no device is opened. cubecl's CPU runtime is
+    /// always available, so this is the processor's own description. For the other GPU backends it is the
+    /// description that every GPU meets.
     pub fn device(self) -> Device {
         match self {
             #[cfg(feature = "cubecl-cpu")]
@@ -143,7 +146,7 @@ impl Backend {
     }
 }
 
-/// A forest made ready on a backend.
+/// A forest compiled for a backend.
 pub struct Engine<'f> {
     forest: &'f Forest,
     choice: Choice,
@@ -157,15 +160,16 @@ enum Runs {
     Burn(on_burn::Op),
 }
 
-/// One more run over the same rows.
+/// Runs the same rows once more.
 pub type Rerun<'a> = Box<dyn FnMut() -> Result<()> + 'a>;
 
 impl<'f> Engine<'f> {
-    /// Compiles a forest for a backend, and opens its device, for the threads of the current rayon pool.
+    /// Compiles a forest for a backend, for the threads of the current rayon pool, and opens the backend's
+    /// device.
     ///
     /// # Errors
-    /// A backend that is not built in, does not answer or does not keep the contract, or a schedule that can't be carried
-    /// out.
+    /// The backend is not built in, does not answer or does not keep the contract, or the schedule can't be
+    /// carried out.
     pub fn open(backend: Backend, forest: &'f Forest, choice: &Choice, sum: Contract) -> Result<Self> {
         backend.require()?;
         backend.require_sum(sum)?;
@@ -180,8 +184,8 @@ impl<'f> Engine<'f> {
         Ok(Self { forest, choice: choice.clone(), runs })
     }
 
-    /// Says on standard error what the forest has to say about itself on this backend: that its self-check failed, and what
-    /// serves in its place. An operator knows that once it has run.
+    /// Prints the forest's warnings on standard error: that its self-check failed on this backend, and what
+    /// serves in its place. burn's operator checks itself at its first run, so call this after a run.
     pub fn say_warnings(&self) {
         let warnings = match &self.runs {
             Runs::Reference => Vec::new(),
@@ -192,10 +196,10 @@ impl<'f> Engine<'f> {
         warnings.iter().for_each(|warning| say(&warning.to_string()));
     }
 
-    /// Margins, `rows x outputs`.
+    /// Returns margins, `rows x outputs`.
     ///
     /// # Errors
-    /// What the backend refuses.
+    /// The backend refuses the rows or the forest.
     pub fn margins<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::margins(self.forest, row), |v| v as f32)),
@@ -205,10 +209,11 @@ impl<'f> Engine<'f> {
         }
     }
 
-    /// Values after the objective's transform: `rows x outputs`, or `rows x 1` where it picks a class.
+    /// Returns values, which are margins after the objective's transform: `rows x outputs`, or `rows x 1`
+    /// where the transform picks a class.
     ///
     /// # Errors
-    /// What the backend refuses.
+    /// The backend refuses the rows or the forest.
     pub fn values<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<f32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::values(self.forest, row), |v| v as f32)),
@@ -218,10 +223,10 @@ impl<'f> Engine<'f> {
         }
     }
 
-    /// Leaf slots, `rows x trees`.
+    /// Returns leaf slots, `rows x trees`.
     ///
     /// # Errors
-    /// What the backend refuses.
+    /// The backend refuses the rows or the forest.
     pub fn slots<T: Cell>(&self, rows: &Matrix<T>) -> Result<Vec<u32>> {
         match &self.runs {
             Runs::Reference => Ok(each(rows, |row| reference::leaf_slots(self.forest, row), |slot| slot)),
@@ -231,12 +236,12 @@ impl<'f> Engine<'f> {
         }
     }
 
-    /// The margins of the same rows over and over, left where the backend leaves them: nothing is read back from a
-    /// device, but each run waits until it is done.
+    /// Returns a closure that computes the margins of the same rows at each call, for timing. The margins
+    /// stay on the device: nothing is read back, but each call waits until the device is done.
     ///
     /// # Errors
-    /// What the backend refuses.
-    pub fn again<'a>(&'a self, rows: &'a Matrix<f32>) -> Result<Rerun<'a>> {
+    /// The backend refuses the rows or the forest.
+    pub fn rerun<'a>(&'a self, rows: &'a Matrix<f32>) -> Result<Rerun<'a>> {
         match &self.runs {
             Runs::Reference => Ok(Box::new(|| {
                 for r in 0..rows.rows {
@@ -254,7 +259,7 @@ impl<'f> Engine<'f> {
                 }))
             }
             #[cfg(feature = "burn")]
-            Runs::Burn(op) => op.again(rows, &self.choice),
+            Runs::Burn(op) => op.rerun(rows, &self.choice),
         }
     }
 }
@@ -271,16 +276,16 @@ fn each<C: Cell, V, T>(
     (0..rows.rows).flat_map(|r| of(rows.row(r)).into_iter().map(cast)).collect()
 }
 
-/// The kernel of a device of burn's, as text.
+/// Returns the kernel of a burn device as text.
 ///
 /// # Errors
-/// What the backend refuses.
+/// The backend refuses the forest.
 #[cfg(feature = "cube")]
 pub fn kernel_text(backend: Backend, forest: &Forest, choice: &Choice) -> Result<String> {
     on_burn::Op::open(backend, forest, choice, Contract::Any)?.source(choice)
 }
 
-/// The part that needs burn.
+/// Backends that need burn.
 #[cfg(feature = "burn")]
 mod on_burn {
     use std::sync::Arc;
@@ -290,22 +295,23 @@ mod on_burn {
 
     use super::{Backend, Rerun};
     use crate::{
-        error::{Error, Result, caught},
+        error::{Error, Result, catch_panic},
         rows::Matrix,
         schedule::Choice,
     };
 
-    /// Most rows of a tensor.
+    /// The most rows of one tensor.
     const ROWS_A_TENSOR: usize = 1 << 16;
 
-    /// The operator with a device to run it on.
+    /// burn's forest operator with the device that runs it.
     pub struct Op {
         backend: Backend,
         op: Arc<ForestOp>,
         device: Device,
     }
 
-    /// The default device of a backend, where it is built in. Opening it is left to its first use.
+    /// Returns the default device of a backend, or `None` where the backend is not built in. The first use of
+    /// the device opens it.
     #[allow(deprecated, reason = "burn-ndarray is served as long as burn has it")]
     #[allow(clippy::match_single_binding, reason = "without a backend only the last arm is left")]
     fn device(backend: Backend) -> Option<Device> {
@@ -330,7 +336,7 @@ mod on_burn {
         }
     }
 
-    /// A device as cubecl has it.
+    /// Returns cubecl's description of a device.
     #[cfg(feature = "cube")]
     fn of_cubecl(device: &Device) -> fangorn::schedule::Device {
         match device.as_dispatch() {
@@ -339,13 +345,13 @@ mod on_burn {
         }
     }
 
-    /// This processor as cubecl's CPU runtime has it.
+    /// Returns cubecl's description of this processor, for its CPU runtime.
     #[cfg(feature = "cubecl-cpu")]
     pub fn processor() -> fangorn::schedule::Device {
         of_cubecl(&Device::cpu())
     }
 
-    /// The default device of a backend that runs kernels of cubecl's.
+    /// Opens the default device of a backend that runs cubecl kernels, and returns its description.
     #[cfg(feature = "cube")]
     pub fn there(backend: Backend) -> Result<fangorn::schedule::Device> {
         guard(backend, || {
@@ -354,9 +360,10 @@ mod on_burn {
         })
     }
 
-    /// Runs what talks to a device: a driver that is missing or fails panics.
+    /// Runs a closure that talks to a device. Turns a panic into an error, because a missing or failing
+    /// driver panics.
     fn guard<T>(backend: Backend, run: impl FnOnce() -> Result<T>) -> Result<T> {
-        caught(run).unwrap_or_else(|cause| Err(Error::Device { name: backend.name(), cause }))
+        catch_panic(run).unwrap_or_else(|cause| Err(Error::Device { name: backend.name(), cause }))
     }
 
     impl Op {
@@ -373,12 +380,12 @@ mod on_burn {
             })
         }
 
-        /// What the operator has to say about itself.
+        /// Returns the operator's warnings about itself.
         pub fn warnings(&self) -> Vec<fangorn::check::Warning> {
             self.op.warnings()
         }
 
-        /// The kernel as text.
+        /// Returns the kernel as text.
         #[cfg(feature = "cube")]
         pub fn source(&self, choice: &Choice) -> Result<String> {
             guard(self.backend, || self.op.source(&self.device).map_err(|e| choice.blame(e)))
@@ -392,7 +399,7 @@ mod on_burn {
             Error::Device { name: self.backend.name(), cause: format!("{cause:?}") }
         }
 
-        /// The rows as tensors on the device.
+        /// Copies the rows to the device, as tensors of at most [`ROWS_A_TENSOR`] rows.
         fn tensors(&self, rows: &Matrix<f32>) -> Vec<Tensor<2>> {
             let tensor = |first: usize| {
                 let count = ROWS_A_TENSOR.min(rows.rows - first);
@@ -437,12 +444,12 @@ mod on_burn {
             })
         }
 
-        pub fn again<'a>(&'a self, rows: &Matrix<f32>, choice: &'a Choice) -> Result<Rerun<'a>> {
+        pub fn rerun<'a>(&'a self, rows: &Matrix<f32>, choice: &'a Choice) -> Result<Rerun<'a>> {
             let tensors = guard(self.backend, || Ok(self.tensors(rows)))?;
             Ok(Box::new(move || {
                 guard(self.backend, || {
                     let run = |x: &Tensor<2>| self.op.margins(x.clone()).map_err(|e| choice.blame(e));
-                    // Kept until the device is done, so that nothing is skipped as unused.
+                    // Keep the results until the device is done, so that it does not skip a run as unused.
                     let margins = tensors.iter().map(run).collect::<Result<Vec<_>>>()?;
                     self.sync()?;
                     drop(margins);

@@ -1,4 +1,4 @@
-//! `fangorn bench`: time a row takes, by batch size.
+//! `fangorn bench`: measures the time for each row, by batch size.
 
 use std::{
     collections::TryReserveError,
@@ -33,12 +33,12 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn bench model.ubj --rows rows.npy --batch 1,64,4096 --json")]
 pub struct Bench {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows, .npy or .csv, which are repeated with a small jitter to fill a batch
+    /// The rows, .npy or .csv. They are repeated with a small jitter to fill a batch
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Rows of a call, several of them with commas
+    /// Rows of one call; separate several batch sizes with commas
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,4096",
           value_parser = value_parser!(u32).range(1..=1 << 28))]
     batch: Vec<u32>,
@@ -52,10 +52,10 @@ pub struct Bench {
     profile: ProfileChoice,
     #[command(flatten)]
     sum: SumChoice,
-    /// Worker threads; 1 keeps to the calling thread
+    /// Worker threads; with 1 everything runs on the calling thread
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
     threads: u16,
-    /// Seconds to time each batch size for
+    /// How many seconds to time each batch size
     #[arg(long, value_name = "S", default_value = "2.0")]
     seconds: f64,
     /// Print JSON
@@ -91,7 +91,7 @@ struct Timing {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever is wrong with what was handed in.
+/// The options, the model or the rows are wrong.
 pub fn run(args: &Bench) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     backend.require()?;
@@ -123,7 +123,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What is said before a batch's rows are made, where they take more than a gigabyte.
+/// Returns the line that announces a batch whose rows take more than a gigabyte.
 fn announcement(batch: u32, columns: usize) -> Option<String> {
     const LARGE: f64 = 1e9;
     let bytes = f64::from(batch) * (columns * size_of::<f32>()) as f64;
@@ -132,7 +132,7 @@ fn announcement(batch: u32, columns: usize) -> Option<String> {
         .then(|| format!("--batch {batch} makes {gib:.1} GiB of rows first; fewer rows say as much"))
 }
 
-/// Milliseconds of compiling, and each batch size's times.
+/// Returns the milliseconds of compiling, and the times of each batch size.
 fn time_all(
     args: &Bench,
     backend: Backend,
@@ -156,8 +156,8 @@ fn time_all(
         if let Some(text) = announcement(*batch, rows.columns) {
             bar.suspend(|| say(&text));
         }
-        let rows = repeated(forest, rows, *batch as usize).map_err(too_large)?;
-        let timed = time(engine.again(&rows)?, clock, args.seconds, &bar)?;
+        let rows = fill_batch(forest, rows, *batch as usize).map_err(too_large)?;
+        let timed = time(engine.rerun(&rows)?, clock, args.seconds, &bar)?;
         let [cpu, wall] = timed.map(|mut calls| {
             calls.sort_unstable_by(f64::total_cmp);
             [calls[0], calls[calls.len() / 2]].map(|seconds| seconds * 1e6 / f64::from(*batch))
@@ -188,7 +188,7 @@ fn progress(args: &Bench) -> ProgressBar {
     }
 }
 
-/// Whose time on the processor counts.
+/// The processor time that counts: the calling thread's, or the whole process's.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     Thread,
@@ -204,20 +204,21 @@ impl Clock {
     }
 }
 
-/// A group of calls runs at least this long, so that neither the clocks' resolution nor their cost shows.
+/// Seconds that a group of calls takes at least, so that neither the clocks' resolution nor their cost shows.
 const GROUP: f64 = 500e-6;
-/// Groups that are timed whatever they take.
+/// The least number of groups to time, however long they take.
 const LEAST_GROUPS: usize = 5;
 
-/// Seconds a call takes, by group of calls: on the processor, and on the wall.
-fn time(mut again: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> Result<[Vec<f64>; 2]> {
-    // Warm-up: a tenth of the time, at least two calls. Its fastest call says how many make a group.
+/// Returns the seconds of one call, an average for each group of calls: processor time and wall time.
+fn time(mut rerun: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> Result<[Vec<f64>; 2]> {
+    // Warm-up: a tenth of the time, and at least two calls. The fastest call decides how many calls make a
+    // group.
     let start = Instant::now();
     let mut fastest = f64::INFINITY;
     let mut warm = 0;
     while warm < 2 || start.elapsed().as_secs_f64() < seconds * 0.1 {
         let call = Instant::now();
-        again()?;
+        rerun()?;
         fastest = fastest.min(call.elapsed().as_secs_f64());
         warm += 1;
     }
@@ -228,12 +229,12 @@ fn time(mut again: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> 
     while times[0].len() < LEAST_GROUPS || start.elapsed().as_secs_f64() < seconds {
         let (cpu, wall) = (clock.now(), Instant::now());
         for _ in 0..calls {
-            again()?;
+            rerun()?;
         }
         let (wall, cpu) = (wall.elapsed(), clock.now().saturating_sub(cpu));
         times[0].push(cpu.as_secs_f64() / calls as f64);
         times[1].push(wall.as_secs_f64() / calls as f64);
-        // Drawn now and then, and outside of what is timed.
+        // Update the bar at most ten times a second, outside of the timed part.
         let passed = (start.elapsed().as_secs_f64().min(seconds) * 1e3) as u64;
         if passed >= shown + 100 {
             bar.inc(passed - shown);
@@ -244,9 +245,9 @@ fn time(mut again: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> 
     Ok(times)
 }
 
-/// The rows over and over to a batch, each value but categories off by up to one part in a thousand, so that a
-/// batch larger than the file is not the same rows again.
-fn repeated(forest: &Forest, rows: &Matrix<f32>, batch: usize) -> Result<Matrix<f32>, TryReserveError> {
+/// Repeats the rows until they fill a batch. Changes each value, except categories, by up to one part in a
+/// thousand, so that a batch larger than the file does not hold the same rows again.
+fn fill_batch(forest: &Forest, rows: &Matrix<f32>, batch: usize) -> Result<Matrix<f32>, TryReserveError> {
     let mut categories = vec![false; rows.columns];
     for node in forest.trees.iter().flat_map(|t| &t.nodes) {
         if let Node::Split { feature, predicate: Predicate::InSet { .. }, .. } = *node {
@@ -264,11 +265,11 @@ fn repeated(forest: &Forest, rows: &Matrix<f32>, batch: usize) -> Result<Matrix<
     Ok(Matrix { rows: batch, columns: rows.columns, values })
 }
 
-/// Vigna's splitmix64: the same rows on every run.
+/// Vigna's splitmix64. Its seed is fixed, so every run gets the same rows.
 struct SplitMix(u64);
 
 impl SplitMix {
-    /// Uniform in `[-1, 1)`.
+    /// Returns a number that is uniform in `[-1, 1)`.
     fn unit(&mut self) -> f32 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

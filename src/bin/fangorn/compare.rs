@@ -1,4 +1,4 @@
-//! A prediction beside what was expected of it.
+//! Compares a prediction with the values that the user expects.
 
 use std::fmt::Write;
 
@@ -9,26 +9,27 @@ use crate::{
     rows::Matrix,
 };
 
-/// The largest difference that is let pass, relative to `max(1, |expected|)`. Integers are equal or not.
+/// The largest difference that passes, relative to `max(1, |expected|)`. Integers have to be equal.
 const TOLERANCE: f64 = 1e-5;
 
-/// Prints both, and the largest difference on standard error.
+/// Prints the prediction beside the expected values, and the largest difference on standard error.
 ///
 /// # Errors
-/// When standard output can't be written.
+/// Standard output can't be written.
 pub fn report(table: &Table, expected: &Matrix<f64>) -> Result<Outcome> {
     verdict(table, expected, true)
 }
 
-/// The same, with the table of both or without.
+/// Prints the largest difference on standard error, and before it the table of both on standard output if
+/// `printed` is true. Returns whether the prediction passes.
 ///
 /// # Errors
-/// When standard output can't be written.
+/// Standard output can't be written.
 pub fn verdict(table: &Table, expected: &Matrix<f64>, printed: bool) -> Result<Outcome> {
     let worst = worst(table, expected);
     if printed {
         match output::print(&text(table, expected)) {
-            // Whoever has read enough still wants the verdict.
+            // A reader that closes the pipe early still wants the verdict.
             Err(e) if e.is_closed_pipe() => {}
             other => other?,
         }
@@ -56,7 +57,7 @@ fn worst(table: &Table, expected: &Matrix<f64>) -> Option<LargestDifference> {
     let (ours, tolerance): (Vec<f64>, f64) = match &table.values {
         Values::Floats(values) => (values.iter().map(|v| f64::from(*v)).collect(), TOLERANCE),
         Values::Ints(values) => (values.iter().map(|v| f64::from(*v)).collect(), 0.0),
-        // A name is no number, so it differs from any.
+        // A class name is never equal to a number.
         Values::Words(values) => (vec![f64::INFINITY; values.len()], 0.0),
     };
     let difference = |ours: f64, expected: f64| match ours == expected || (ours.is_nan() && expected.is_nan())
@@ -64,7 +65,7 @@ fn worst(table: &Table, expected: &Matrix<f64>) -> Option<LargestDifference> {
         true => 0.0,
         false => {
             let off = (ours - expected).abs() / expected.abs().max(1.0);
-            // One of them is no number, or both are infinite.
+            // One of the two is NaN, or both are infinite.
             if off.is_nan() { f64::INFINITY } else { off }
         }
     };
@@ -74,7 +75,7 @@ fn worst(table: &Table, expected: &Matrix<f64>) -> Option<LargestDifference> {
     Some(LargestDifference { at, difference, differs: difference > tolerance })
 }
 
-/// CSV with a header, padded so that the columns line up.
+/// Returns both as CSV with a header, padded so that the columns line up.
 fn text(table: &Table, expected: &Matrix<f64>) -> String {
     let mut cells = vec!["row".to_owned()];
     for c in 0..table.columns {

@@ -1,4 +1,4 @@
-//! `fangorn convert`: any model to a `.fangorn` file.
+//! `fangorn convert`: converts any model to a `.fangorn` file.
 
 use std::{io::Write, path::PathBuf};
 
@@ -23,18 +23,20 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn convert model.ubj -o model.fangorn")]
 pub struct Convert {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Where to write, .fangorn
+    /// The file to write; its name ends in .fangorn
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
-    /// Schedules to keep with the forest, preset names or files with one directive a line
+    /// A schedule to keep with the forest: a preset's name, or a file with one directive a line. Repeat the
+    /// option for several
     #[arg(long, value_name = "NAME|FILE")]
     schedule: Vec<String>,
-    /// A profile to keep with the forest, a file of fangorn profile
+    /// A profile to keep with the forest: a file that `fangorn profile` wrote
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Rounds of boosting to keep, as first..end; an end of 0 is the last round
+    /// The boosting rounds to keep, as first..end, where end itself is left out; an end of 0 stands for the
+    /// end of the last round
     #[arg(long, value_name = "FIRST..END", value_parser = rounds)]
     iteration_range: Option<std::ops::Range<u32>>,
     #[command(flatten)]
@@ -49,7 +51,7 @@ fn rounds(text: &str) -> Result<std::ops::Range<u32>, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever is wrong with what was handed in.
+/// The options, the model, a schedule or the profile are wrong, or the file can't be written.
 pub fn run(args: &Convert) -> Result<Outcome> {
     if args.o.extension().is_none_or(|e| !e.eq_ignore_ascii_case("fangorn")) {
         return Err(Error::file(&args.o, "the name does not end in .fangorn; name the output so"));

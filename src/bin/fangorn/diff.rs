@@ -1,4 +1,4 @@
-//! `fangorn diff`: where two models differ, in their trees and, given rows, in what they predict.
+//! `fangorn diff`: shows where two models differ, in their trees and, given rows, in their predictions.
 
 use std::{fmt::Write, path::PathBuf};
 
@@ -23,9 +23,9 @@ use crate::{
     after_help = "Exit status 1 where they differ.\n\nExample:\n  fangorn diff before.ubj after.txt --rows rows.npy"
 )]
 pub struct Diff {
-    /// A model file, of any format that is read
+    /// The first model file, in any format that fangorn reads
     a: PathBuf,
-    /// Another
+    /// The second model file
     b: PathBuf,
     /// Rows to predict with both, .npy or .csv
     #[arg(long, value_name = "FILE")]
@@ -39,19 +39,19 @@ pub struct Diff {
     limits: LimitsChoice,
 }
 
-/// Differences the table lists where JSON would list all.
+/// The most differences that the text output lists. JSON lists all of them.
 const MOST_LINES: usize = 20;
 
 #[derive(Debug, Serialize)]
 struct Report {
     a: String,
     b: String,
-    /// What is said of the whole model, and differs.
+    /// Properties of the whole model that differ.
     model: Vec<Field>,
     trees: [usize; 2],
-    /// Trees that are the same, leaf values included.
+    /// Number of trees that are equal, leaf values included.
     equal_trees: usize,
-    /// Trees of the same splits whose leaf values differ.
+    /// Number of trees with equal splits whose leaf values differ.
     leaf_trees: usize,
     /// The first difference of each tree that differs.
     differences: Vec<Difference>,
@@ -68,7 +68,7 @@ struct Field {
 #[derive(Debug, Serialize)]
 struct Difference {
     tree: usize,
-    /// The sides taken from the root on: `L` and `R`.
+    /// The side taken at each split from the root on, `L` or `R`.
     path: String,
     a: String,
     b: String,
@@ -77,20 +77,21 @@ struct Difference {
 #[derive(Debug, Serialize)]
 struct RowReport {
     rows: usize,
-    /// Rows that reach another leaf in some tree; `None` where trees can't be set side by side.
+    /// Number of rows that reach another leaf in some tree; `None` where the models have different numbers of
+    /// trees.
     other_leaves: Option<usize>,
-    /// Rows whose values are not bit for bit the same.
+    /// Number of rows whose values are not equal, without a tolerance.
     other_values: usize,
     largest_margin_difference: f64,
     largest_value_difference: f64,
-    /// The row with the largest difference of values.
+    /// The row with the largest difference of values, counted from 0.
     worst_row: usize,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever is wrong with what was handed in.
+/// A model or the rows can't be read, or the models can't predict the same rows.
 pub fn run(args: &Diff) -> Result<Outcome> {
     let [a, b] = [load_model(&args.a, &args.limits)?, load_model(&args.b, &args.limits)?];
     let mut report = Report {
@@ -123,7 +124,8 @@ pub fn run(args: &Diff) -> Result<Outcome> {
             );
             return Err(Error::file(path, what));
         }
-        // Each model's columns go by its names for them; a model that has none takes the other's.
+        // Match a table's columns to each model by that model's own names. A model without names takes the
+        // other model's.
         let [first, second] = match [rows::has_names(&a), rows::has_names(&b)] {
             [false, true] => [&b, &b],
             [true, true] => [&a, &b],
@@ -186,9 +188,11 @@ fn fields(a: &Forest, b: &Forest) -> Vec<Field> {
     fields
 }
 
-/// The first difference between two trees in depth-first order, and whether it is only in a leaf's values.
+/// Returns the first difference between two trees in depth-first order, and whether the trees differ in leaf
+/// values only.
 fn first_difference(forests: [&Forest; 2], t: usize) -> Option<(Difference, bool)> {
-    // How each visit was come by: the visit before it and the side. A chain's paths would fill memory.
+    // For each visited pair of nodes, the index of its parent's entry and the side taken there. Storing a
+    // path for each node would fill memory on a tree that is one long chain.
     let mut visits = vec![(0usize, ' ')];
     let mut open = vec![([0u32, 0u32], 0usize)];
     let mut leaf = None;
@@ -224,7 +228,7 @@ fn first_difference(forests: [&Forest; 2], t: usize) -> Option<(Difference, bool
     leaf.map(|difference| (difference, true))
 }
 
-/// Whether two splits ask the same, sets by their members.
+/// Returns whether two splits ask the same question. Compares category sets by their members.
 fn same_split(forests: [&Forest; 2], nodes: [Node; 2]) -> bool {
     let [
         Node::Split { feature: fa, predicate: pa, missing: ma, .. },
@@ -249,7 +253,7 @@ fn node_text(forest: &Forest, node: Node) -> String {
         return format!("leaf {:?}", node.slot().map_or(&[][..], |slot| forest.leaf(slot)));
     };
     let asks = match predicate {
-        // Numbers of sets say nothing across models.
+        // Numbers of category sets can't be compared across models, so print the members.
         Predicate::InSet { set, inside } => {
             let members: Vec<u32> = forest.sets[set as usize].members().take(9).collect();
             let more = if members.len() == 9 { ", …" } else { "" };

@@ -1,4 +1,4 @@
-//! What the command line refuses, on one line each, and what becomes of a panic.
+//! Errors of the command line, one line each, and the handling of panics.
 
 use std::{
     io::{self, Write},
@@ -10,90 +10,91 @@ use std::{
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a command does not do what was asked.
+/// The reason why a command does not do what the user asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the library refuses.
+    /// The library refuses the input.
     #[error(transparent)]
     Library(#[from] fangorn::Error),
-    /// A file that can't be read, written or made sense of.
+    /// A file can't be read, written or understood.
     #[error("{file}: {what}")]
     File {
-        /// The file as the user named it.
+        /// The file's path as the user gave it.
         file: String,
-        /// The place in it, what is wrong there and what to do.
+        /// The place in the file, what is wrong there and what to do.
         what: String,
     },
-    /// Options that don't exist or don't go with each other or with the model.
+    /// Options that don't exist, or that don't fit each other or the model.
     #[error("{0}")]
     Request(String),
-    /// A backend left out of this build.
+    /// A backend that this build leaves out.
     #[error("the backend {name} is not built in; build with --features {name}")]
     NotBuiltIn {
-        /// Its name, which is its feature's too.
+        /// The backend's name, which is also its cargo feature's.
         name: &'static str,
     },
     /// A backend that is built in and does not work on this machine.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's backends have devices"))]
     #[error("the backend {name} fails: {cause}; check the device and its driver, or use --backend cpu")]
     Device {
-        /// Its name.
+        /// The backend's name.
         name: &'static str,
-        /// What it said.
+        /// The backend's own message.
         cause: String,
     },
     /// Standard output can't be written.
     #[error("standard output: {0}")]
     Output(io::Error),
-    /// A panic that nobody expected.
+    /// An unexpected panic.
     #[error("internal: {0}; this is a defect of fangorn, please report it with the command and its files")]
     Defect(String),
 }
 
 impl Error {
-    /// An error in a file.
+    /// Returns an error about a file.
     pub fn file(path: &Path, what: impl Into<String>) -> Self {
         Self::File { file: path.display().to_string(), what: what.into() }
     }
 
-    /// Whether whoever read standard output has gone away, which is no error.
+    /// Returns whether the reader of standard output has closed the pipe, which is not an error.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// Says something on one line of standard error, if anybody listens there.
+/// Prints one line on standard error. Ignores a failure to write it.
 pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "fangorn: {}", one_line(text));
 }
 
-/// What is to be said when the command has done its work.
+/// Notes to print once the command has succeeded.
 static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps a remark for [`say_notes`]: a command that is refused says why, on one line, and nothing besides.
+/// Keeps a note for [`print_notes`]. A command that is refused prints one line with the reason and no notes.
 pub fn note(text: String) {
     if let Ok(mut notes) = NOTES.lock() {
         notes.push(text);
     }
 }
 
-/// Says what was noted.
-pub fn say_notes() {
+/// Prints the notes that [`note`] has kept, and forgets them.
+pub fn print_notes() {
     let notes = NOTES.lock().map(|mut notes| std::mem::take(&mut *notes)).unwrap_or_default();
     notes.iter().for_each(|note| say(note));
 }
 
-/// `text` with each run of white space, control characters and marks of direction made one space.
+/// Returns `text` with each run of white space, control characters and text direction marks replaced by one
+/// space.
 pub fn one_line(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let apart = |c: char| c.is_control() || c.is_whitespace() || turns(c);
     text.split(apart).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The first panic's message: later ones, on other threads, mostly follow from it.
+/// The message of the first panic. Later panics on other threads mostly follow from it.
 static FIRST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Keeps panics from writing to standard error; [`caught`] hands them on.
+/// Keeps panics from writing to standard error. [`catch_panic`] returns the message of the first one.
 pub fn silence_panics() {
     set_hook(Box::new(|info| {
         if let Ok(mut first) = FIRST_PANIC.lock() {
@@ -103,8 +104,8 @@ pub fn silence_panics() {
     }));
 }
 
-/// Runs what may panic: a driver that is not there does.
-pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+/// Runs a closure and returns the message of its panic, if it panics. A missing driver panics, for example.
+pub fn catch_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     let first = || FIRST_PANIC.lock().ok().and_then(|mut first| first.take());
     first();
     let unknown = || "a panic without a message".to_owned();

@@ -1,4 +1,4 @@
-//! `fangorn inspect`: what is in a model, for people and for scripts.
+//! `fangorn inspect`: describes a model, for people and for scripts.
 
 use std::{
     fmt::Write,
@@ -20,14 +20,14 @@ use crate::{
     error::{Error, Result, one_line, say},
     limits::LimitsChoice,
     load_contents, output,
-    profile::{ProfileChoice, biased},
+    profile::{ProfileChoice, leaf_bias},
 };
 
 /// Say what is in a model.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn inspect model.ubj --json\n  fangorn inspect model.ubj --plans")]
 pub struct Inspect {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     model: PathBuf,
     #[command(flatten)]
     profile: ProfileChoice,
@@ -37,17 +37,18 @@ pub struct Inspect {
     /// List every feature, not only the 20 with most splits
     #[arg(long)]
     all: bool,
-    /// Compile it for this processor, and say which plan serves which batches, and by which engines
+    /// Compile the model for this processor, and list which plan serves which batch sizes, and by which
+    /// engines
     #[arg(long)]
     plans: bool,
     #[command(flatten)]
     limits: LimitsChoice,
 }
 
-/// Rows of the batch by which a plan without a largest one shows its engines.
+/// Rows of the batch whose engines stand for a plan that has no largest batch.
 const LARGE_BATCH: usize = 4096;
 
-/// Features the table lists where not all are asked for.
+/// The most features that the table lists without `--all`.
 const MOST_FEATURES: usize = 20;
 
 #[derive(Debug, Serialize)]
@@ -56,21 +57,21 @@ struct Report {
     producer: String,
     version: String,
     objective: String,
-    /// The best round of early stopping, counted from 0, where the file says it.
+    /// The best round of early stopping, counted from 0, where the file names it.
     best_iteration: Option<u32>,
-    /// How many rounds of boosting there are, where the file names the best of them.
+    /// The number of boosting rounds, where the file names the best of them.
     rounds: Option<u32>,
-    /// Values are the transform of scale times margin.
+    /// The factor of margins: a value is the transform of scale times margin.
     scale: f64,
     transform: &'static str,
     aggregate: &'static str,
-    /// The type in which values and thresholds are compared.
+    /// The type in which splits compare values with thresholds.
     compare: &'static str,
     /// How values become a class: none, largest, or over a threshold.
     class_rule: String,
     class_labels: Vec<String>,
     outputs: u32,
-    /// Values of a leaf: more than 1 where leaves are vectors.
+    /// Numbers in one leaf value: more than 1 where leaves hold a vector.
     leaf_width: usize,
     base_score: Vec<f64>,
     trees: usize,
@@ -78,23 +79,23 @@ struct Report {
     leaves: usize,
     max_leaves: usize,
     min_leaf_depth: u32,
-    /// How many trees have each depth.
+    /// Number of trees of each depth.
     depths: Vec<usize>,
-    /// How many leaves have each depth.
+    /// Number of leaves at each depth.
     leaf_depths: Vec<usize>,
-    /// Leaf values in bins of the same width from the least to the largest.
+    /// Leaf values in bins of equal width, from the least to the largest.
     leaf_values: Histogram,
     category_sets: usize,
-    /// How values are read as categories, where there are sets.
+    /// How values are read as categories, where the forest has category sets.
     category_rules: Vec<&'static str>,
-    /// Splits that send zeros to the side of missing values.
+    /// Number of splits that send zeros to the side of missing values.
     zeros_missing: usize,
     features: Vec<Column>,
-    /// What a profile says of the leaves, where one is handed over.
+    /// Leaf statistics of the profile, where there is one.
     profile: Option<Bias>,
-    /// The plans of the default schedule on this processor, where they are asked for.
+    /// The plans of the default schedule on this processor, where the user asks for them.
     plans: Option<Vec<PlanOfBatches>>,
-    /// What of fangorn can't take this model, and why.
+    /// Preset schedules that can't run this model, and why.
     refused: Vec<Refusal>,
 }
 
@@ -108,23 +109,23 @@ struct Histogram {
 #[derive(Debug, Serialize)]
 struct Bias {
     rows: u64,
-    /// Leaves that no row has come to.
+    /// Number of leaves that no row has reached.
     unvisited: usize,
-    /// Trees of which at most 5% of the leaves hold at least 90% of the rows.
+    /// Number of trees in which at most 5% of the leaves hold at least 90% of the rows.
     leaf_biased: usize,
 }
 
 #[derive(Debug, Serialize)]
 struct PlanOfBatches {
     name: &'static str,
-    /// The same with the batches that it serves, for people.
+    /// The plan's name and the batch sizes that it serves, for people.
     #[serde(skip)]
     text: String,
-    /// Rows of the smallest batch that it serves.
+    /// Rows of the smallest batch that the plan serves.
     first: usize,
-    /// Rows of the largest one, where there is one.
+    /// Rows of the largest batch that the plan serves, if there is a largest.
     last: Option<usize>,
-    /// What runs its largest batch, or one of 4096 rows.
+    /// The engines that run the plan's largest batch, or a batch of 4096 rows if there is no largest.
     engines: Vec<&'static str>,
 }
 
@@ -141,7 +142,7 @@ struct Column {
     splits: usize,
     thresholds: usize,
     category_splits: usize,
-    /// Distinct categories that its splits name.
+    /// Number of distinct categories that the column's splits name.
     categories: usize,
     /// The categories' names by code, where the file has them.
     category_names: Vec<String>,
@@ -158,7 +159,7 @@ impl Column {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever is wrong with what was handed in.
+/// The model or the profile can't be read, or the model can't be compiled for `--plans`.
 pub fn run(args: &Inspect) -> Result<Outcome> {
     let contents = load_contents(&args.model, &args.limits)?;
     let profile = args.profile.read(&args.model, &contents)?;
@@ -227,14 +228,14 @@ fn report(model: &Path, forest: &Forest, profile: Option<&Profile>) -> Report {
         profile: profile.map(|profile| Bias {
             rows: profile.rows(),
             unvisited: profile.visits().iter().filter(|n| **n == 0).count(),
-            leaf_biased: biased(forest, profile),
+            leaf_biased: leaf_bias(forest, profile),
         }),
         plans: None,
         refused: refused(forest),
     }
 }
 
-/// The plans that the default schedule comes to on this processor.
+/// Returns the plans of the default schedule on this processor.
 fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
     let predictor = Predictor::new(forest)?;
     predictor.warnings().iter().for_each(|warning| say(&warning.to_string()));
@@ -248,7 +249,7 @@ fn plans(forest: &Forest) -> Result<Vec<PlanOfBatches>> {
     predictor.plans().into_iter().map(of).collect()
 }
 
-/// Bins of leaf values.
+/// Bins of the histogram of leaf values.
 const BINS: usize = 12;
 
 fn histogram(forest: &Forest) -> Histogram {
@@ -258,7 +259,7 @@ fn histogram(forest: &Forest) -> Histogram {
     let bins = if least < largest { BINS } else { 1 };
     let mut counts = vec![0; bins];
     for value in values() {
-        // A half of each keeps the difference finite.
+        // Halving both keeps the differences finite.
         let part = (value / 2.0 - least / 2.0) / (largest / 2.0 - least / 2.0) * bins as f64;
         counts[(part as usize).min(bins - 1)] += 1;
     }
@@ -285,7 +286,7 @@ fn zeros_missing(forest: &Forest) -> usize {
     forest.trees.iter().flat_map(|t| &t.nodes).filter(zero_aside).count()
 }
 
-/// Tries every preset on the CPU and on a GPU that has no more than every GPU has.
+/// Tries every preset on the CPU and on a GPU with no more than what every GPU has. Returns the refusals.
 fn refused(forest: &Forest) -> Vec<Refusal> {
     let mut refused = Vec::new();
     let mut attempt = |what: String, taken: fangorn::Result<()>| {
@@ -303,7 +304,7 @@ fn refused(forest: &Forest) -> Vec<Refusal> {
     refused
 }
 
-/// How many distinct categories the splits on each feature name.
+/// Returns, for each feature, the number of distinct categories that its splits name.
 fn categories(forest: &Forest) -> Vec<usize> {
     let mut named = vec![Vec::<u32>::new(); forest.features.len()];
     for node in forest.trees.iter().flat_map(|t| &t.nodes) {
@@ -324,7 +325,7 @@ fn table(report: &Report, all: bool) -> String {
     text
 }
 
-/// A histogram, without its empty bins.
+/// Writes a histogram without its empty bins.
 fn bars(
     out: &mut String,
     of: &str,

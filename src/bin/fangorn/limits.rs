@@ -1,4 +1,4 @@
-//! How much a model file may ask for, by flags named after the fields of [`Limits`].
+//! Flags that limit what a model file may ask for. Each is named after a field of [`Limits`].
 
 use clap::Args;
 use fangorn::import::Limits;
@@ -6,16 +6,16 @@ use fangorn::import::Limits;
 /// Limits on what a model file may ask for.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LimitsChoice {
-    /// Bytes of a model file [default: 4 GiB]
+    /// Bytes of the model file [default: 4 GiB]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_file_bytes: Option<u64>,
-    /// Bytes of memory for its nodes, leaf values and category sets [default: 16 GiB]
+    /// Bytes of memory for the model's nodes, leaf values and category sets [default: 16 GiB]
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_memory_bytes: Option<u64>,
-    /// Trees
+    /// Number of trees
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_trees: Option<usize>,
-    /// Nodes of all trees together
+    /// Number of nodes, of all trees together
     #[arg(long, value_name = "N", help_heading = HEADING, hide_short_help = true)]
     max_nodes: Option<usize>,
     /// Depth of a tree
@@ -38,7 +38,7 @@ pub struct LimitsChoice {
 const HEADING: &str = "Limits on what a model file may ask for, to raise where you trust the file";
 
 impl LimitsChoice {
-    /// The limits, each the default where no flag says otherwise.
+    /// Returns the limits: the flags' values, and the default for each flag that is not given.
     pub fn limits(&self) -> Limits {
         let usual = Limits::default();
         Limits {
@@ -55,7 +55,7 @@ impl LimitsChoice {
     }
 }
 
-/// The flag that raises a limit, by the field's name.
+/// Returns the flag that raises the limit with the field's name.
 pub fn flag(field: &str) -> String {
     format!("--max-{}", field.replace('_', "-"))
 }

@@ -1,4 +1,4 @@
-//! `fangorn lower`: the compiler's stages as text.
+//! `fangorn lower`: prints the compiler's stages as text.
 
 use std::{io::Write, path::PathBuf};
 
@@ -28,11 +28,11 @@ enum Stage {
     Forest,
     /// The schedule's directives
     Schedule,
-    /// The loops it spells out, before and after reductions are made legal
+    /// The loops that the schedule spells out, before and after reductions are made legal
     Loops,
-    /// The loops on a layout
+    /// The loops bound to a layout
     Plan,
-    /// What the backend runs: WGSL, SPIR-V, PTX, LLVM's IR for AMD's, or the CPU's program
+    /// The code that the backend runs: WGSL, SPIR-V, PTX, LLVM IR for AMD's GPUs, or the CPU's program
     Kernel,
 }
 
@@ -43,29 +43,32 @@ enum Stage {
   fangorn lower model.ubj --backend wgpu --portable --emit plan
   fangorn lower model.ubj --schedule rapids_fil --backend cuda --arch sm_90a --emit kernel --output kernel.ptx")]
 pub struct Lower {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     model: PathBuf,
     /// A preset's name, or a file with one directive a line
     #[arg(long, value_name = "NAME|FILE", default_value = "default")]
     schedule: String,
     #[command(flatten)]
     profile: ProfileChoice,
-    /// The backend to lower for: the device that is there, where the backend is built in; of cuda and rocm the GPU that --arch names
+    /// The backend to lower for. Where it is built in, its device on this machine is asked; cuda and rocm
+    /// lower for the GPU that --arch names
     #[arg(long, default_value = "cpu")]
     backend: String,
     /// The stage to print
     #[arg(long, value_enum)]
     emit: Stage,
-    /// The architecture to lower for, of the backends cuda [default: sm_90a] and rocm [default: gfx942]; no GPU is needed
+    /// The architecture to lower for, with the backends cuda [default: sm_90a] and rocm [default: gfx942]; no
+    /// GPU is needed
     #[arg(long, value_name = "NAME")]
     arch: Option<String>,
-    /// Lower for a GPU that has what every GPU has, whichever is there
+    /// Lower for a GPU with no more than what every GPU has, whichever GPU this machine has
     #[arg(long)]
     portable: bool,
-    /// Print the plan, or the CPU's program, that runs a batch of so many rows, and which engines run it
+    /// Print the plan, or the CPU's program, that runs a batch of this many rows, and the engines that run it
     #[arg(long, value_name = "ROWS")]
     batch: Option<usize>,
-    /// Write to a file instead of standard output; of an architecture's kernel what its driver loads, PTX or a code object
+    /// Write to a file instead of standard output. A kernel for an architecture is written as its driver
+    /// loads it: PTX or a code object
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -75,7 +78,7 @@ pub struct Lower {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever is wrong with what was handed in.
+/// The options, the model, the schedule or the profile are wrong, or the model can't be lowered.
 pub fn run(args: &Lower) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     let arch = architecture(args, backend)?;
@@ -104,7 +107,7 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     let choice =
         Choice::new(&args.schedule, forest, device)?.by(args.profile.read(&args.model, &contents)?);
     if let Some(rows) = args.batch {
-        let text = of_batch(args, backend, forest, &choice, rows)?;
+        let text = batch_text(args, backend, forest, &choice, rows)?;
         return write(args, &text, text.as_bytes());
     }
     let text = match args.emit {
@@ -112,19 +115,23 @@ pub fn run(args: &Lower) -> Result<Outcome> {
         Stage::Schedule => choice.schedule.to_string(),
         Stage::Loops => {
             let lowered = lowered(forest, backend, device, &choice)?;
-            format!("{}# legalised\n{}", ended(lowered.loops()), ended(lowered.legal()))
+            format!(
+                "{}# legalised\n{}",
+                with_final_newline(lowered.loops()),
+                with_final_newline(lowered.legal())
+            )
         }
         Stage::Plan => {
             let lowered = lowered(forest, backend, device, &choice)?;
             let notes: String = lowered.notes().iter().map(|n| format!("# {n}\n")).collect();
-            format!("{}{notes}", ended(lowered.plan()))
+            format!("{}{notes}", with_final_newline(lowered.plan()))
         }
         Stage::Kernel => match arch {
             #[cfg(feature = "cube")]
             Some(arch) => {
                 let lowered = lowered(forest, backend, device, &choice)?;
                 let kernel = fangorn::cube::offline::kernel(arch, &lowered)?;
-                return write(args, &ended(&kernel.text), &kernel.binary);
+                return write(args, &with_final_newline(&kernel.text), &kernel.binary);
             }
             _ => kernel_text(forest, backend, &choice)?,
         },
@@ -138,9 +145,15 @@ pub fn run(args: &Lower) -> Result<Outcome> {
 /// Rows of the largest batch whose engines are counted.
 const LARGEST_BATCH: usize = 1 << 20;
 
-/// What runs a batch of so many rows, and by which engines.
-fn of_batch(args: &Lower, backend: Backend, forest: &Forest, choice: &Choice, rows: usize) -> Result<String> {
-    not_reference(backend)?;
+/// Returns the plan or the program that runs a batch of `rows` rows, and its engines, as text.
+fn batch_text(
+    args: &Lower,
+    backend: Backend,
+    forest: &Forest,
+    choice: &Choice,
+    rows: usize,
+) -> Result<String> {
+    refuse_reference(backend)?;
     if !matches!(args.emit, Stage::Plan | Stage::Kernel) {
         return Err(Error::Request("--batch goes with --emit plan and --emit kernel".into()));
     }
@@ -158,10 +171,10 @@ fn of_batch(args: &Lower, backend: Backend, forest: &Forest, choice: &Choice, ro
         text += &format!("# engine {engine}: {own} of {visits} visits of a row to a tree\n");
     }
     if args.emit == Stage::Kernel {
-        return Ok(text + &ended(plan.program));
+        return Ok(text + &with_final_newline(plan.program));
     }
     let notes: String = plan.program.notes().iter().map(|note| format!("# {note}\n")).collect();
-    Ok(text + &ended(plan.program.plan()) + &notes)
+    Ok(text + &with_final_newline(plan.program.plan()) + &notes)
 }
 
 /// Writes the text to standard output, or the bytes to a file.
@@ -173,7 +186,7 @@ fn write(args: &Lower, text: &str, bytes: &[u8]) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The architecture to lower for, of a backend that has several.
+/// Returns the architecture to lower for, or `None` for a backend that has no architectures to choose from.
 fn architecture(args: &Lower, backend: Backend) -> Result<Option<Architecture>> {
     let name = match (&args.arch, backend) {
         (Some(name), Backend::Cuda | Backend::Rocm) => name,
@@ -192,7 +205,8 @@ fn architecture(args: &Lower, backend: Backend) -> Result<Option<Architecture>> 
     Ok(Some(arch))
 }
 
-/// The device to lower for, and what is to be said of it. Of a GPU's backend that is not built in, or whose device does not answer, a portable GPU, which is said.
+/// Returns the device to lower for, and a note for the user. If a GPU backend is not built in or its device
+/// does not answer, the device is a portable GPU and the note says so.
 fn device(args: &Lower, backend: Backend) -> Result<(Device, Option<String>)> {
     match (backend.is_gpu(), args.portable) {
         (false, false) => Ok((backend.device(), None)),
@@ -204,9 +218,9 @@ fn device(args: &Lower, backend: Backend) -> Result<(Device, Option<String>)> {
             Err(Error::Request(what.into()))
         }
         (true, true) => Ok((Device::PORTABLE_GPU, None)),
-        // That has nothing to do with a device.
+        // The forest does not depend on a device, so don't open one.
         (true, false) if args.emit == Stage::Forest => Ok((Device::PORTABLE_GPU, None)),
-        (true, false) => match backend.device_there() {
+        (true, false) => match backend.open_device() {
             Err(e @ (Error::NotBuiltIn { .. } | Error::Device { .. })) if args.emit != Stage::Kernel => {
                 let note = format!("{e}; lowered for a portable GPU, as with --portable");
                 Ok((Device::PORTABLE_GPU, Some(note)))
@@ -216,12 +230,12 @@ fn device(args: &Lower, backend: Backend) -> Result<(Device, Option<String>)> {
     }
 }
 
-/// The text of an IR, its last line ended.
-fn ended(ir: &impl std::fmt::Display) -> String {
+/// Returns the text of an IR, with one newline at its end.
+fn with_final_newline(ir: &impl std::fmt::Display) -> String {
     format!("{}\n", ir.to_string().trim_end_matches('\n'))
 }
 
-fn not_reference(backend: Backend) -> Result<()> {
+fn refuse_reference(backend: Backend) -> Result<()> {
     if backend == Backend::Reference {
         let what = "the reference walks the forest as it stands, so it has no loops, plan or kernel";
         return Err(Error::Request(format!("{what}; use --backend cpu")));
@@ -230,19 +244,19 @@ fn not_reference(backend: Backend) -> Result<()> {
 }
 
 fn lowered(forest: &Forest, backend: Backend, device: Device, choice: &Choice) -> Result<Lowered> {
-    not_reference(backend)?;
+    refuse_reference(backend)?;
     let threads = if backend.is_gpu() { 1 } else { Request::cpu().threads };
     let request = Request { device, threads, ..Request::cpu() };
     plan::lower_with(forest, &choice.schedule, request, choice.profile.as_ref()).map_err(|e| choice.blame(e))
 }
 
-/// What runs on the backend, as text.
+/// Returns the code that the backend runs, as text.
 fn kernel_text(forest: &Forest, backend: Backend, choice: &Choice) -> Result<String> {
     #[cfg(feature = "cube")]
     if backend.is_gpu() {
-        return Ok(ended(&crate::backend::kernel_text(backend, forest, choice)?));
+        return Ok(with_final_newline(&crate::backend::kernel_text(backend, forest, choice)?));
     }
-    not_reference(backend)?;
+    refuse_reference(backend)?;
     let predictor = choice.predictor(forest, Contract::Any)?;
-    Ok(ended(predictor.program()))
+    Ok(with_final_newline(predictor.program()))
 }

@@ -1,7 +1,7 @@
 //! `fangorn`: predict, inspect, compare, convert, lower and time trained decision forests.
 //!
-//! Exit status 0 is success, 1 a difference from what was expected or between two models, 2 anything wrong with what was
-//! handed in, which one line on standard error names.
+//! Exit status: 0 for success, 1 for a difference from what was expected or between two models, 2 for wrong
+//! input, which one line on standard error names.
 
 mod answer;
 mod atomic_file;
@@ -60,7 +60,7 @@ enum Command {
     Convert(convert::Convert),
     /// Print a stage of the compiler: forest, schedule, loops, plan or kernel
     Lower(lower::Lower),
-    /// Count how many rows come to each leaf, for schedules that go by it
+    /// Count how many rows reach each leaf, for schedules that use the counts
     Profile(profile::Count),
     /// Time predictions by batch size
     Bench(bench::Bench),
@@ -68,11 +68,11 @@ enum Command {
     Verify(verify::Verify),
 }
 
-/// How a command that did its work came out.
+/// The result of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Done,
-    /// A prediction differs from what was expected, or a model from another.
+    /// A prediction differs from what was expected, or two models differ.
     Differs,
 }
 
@@ -98,9 +98,9 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Verify(args) => verify::run(args),
     };
-    let outcome = error::caught(run).unwrap_or_else(|panic| Err(Error::Defect(panic)));
+    let outcome = error::catch_panic(run).unwrap_or_else(|panic| Err(Error::Defect(panic)));
     if outcome.is_ok() {
-        error::say_notes();
+        error::print_notes();
     }
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
@@ -113,19 +113,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Loads the model a command is about.
+/// Loads a model's forest.
 fn load_model(path: &Path, limits: &LimitsChoice) -> Result<Forest> {
     let options = LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() };
     import::load(path, &options).map_err(library_error)
 }
 
-/// The same with what its file says besides.
+/// Loads a model's forest, and the schedules and the profile that its file holds.
 fn load_contents(path: &Path, limits: &LimitsChoice) -> Result<Contents> {
     let options = LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() };
     Contents::load(path, &options).map_err(library_error)
 }
 
-/// What the library refuses, with a remedy where it has none, and with the flag where it names a limit.
+/// Turns an error of the library into one of the command line. Adds a remedy to an I/O error, and the flag
+/// that raises the limit to an error that names a limit.
 fn library_error(error: fangorn::Error) -> Error {
     match error {
         fangorn::Error::Io { path, source } => {

@@ -1,4 +1,4 @@
-//! Writing results: `.npy`, CSV, and text on standard output.
+//! Writes results: `.npy`, CSV, and text on standard output.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -12,29 +12,29 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A prediction's values, row after row.
+/// The numbers or texts of a prediction, row after row.
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// Margins, values and what trees add.
+    /// Margins, values, or what each tree adds.
     Floats(Vec<f32>),
-    /// Leaf numbers and classes.
+    /// Leaf ids or classes.
     Ints(Vec<i32>),
     /// Classes that have names.
     Words(Vec<String>),
 }
 
-/// A prediction.
+/// A prediction for all rows.
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Number of rows.
     pub rows: usize,
-    /// Values a row.
+    /// Entries of one row.
     pub columns: usize,
-    /// The values.
+    /// `rows x columns` entries.
     pub values: Values,
 }
 
-/// Where a prediction goes.
+/// The place to write a prediction to.
 #[derive(Clone, Debug)]
 pub enum Sink {
     /// CSV on standard output.
@@ -46,10 +46,10 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// The sink for `-o`, by the file's extension.
+    /// Returns the sink for `-o`, by the file's extension.
     ///
     /// # Errors
-    /// An extension that is neither `.npy` nor `.csv`.
+    /// The extension is neither `.npy` nor `.csv`.
     pub fn new(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|p| p.as_os_str() != "-") else { return Ok(Self::Stdout) };
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
@@ -60,10 +60,11 @@ impl Sink {
         }
     }
 
-    /// Whether what is to be written can be, as far as that is known before there is anything to write.
+    /// Checks, before any work is done, that the sink can be written. `text` says whether the prediction
+    /// holds texts.
     ///
     /// # Errors
-    /// A place that can't be written, and text for a file that holds numbers only.
+    /// The place can't be written, or the prediction holds texts and the file format holds numbers only.
     pub fn check(&self, text: bool) -> Result<()> {
         match self {
             Self::Npy(path) if text => Err(Error::file(path, TEXT_IN_NPY)),
@@ -78,7 +79,7 @@ const TEXT_IN_NPY: &str = "classes with names are not written as .npy; name the 
 /// Writes a prediction.
 ///
 /// # Errors
-/// What the system says.
+/// The system reports a failure.
 pub fn write(table: &Table, sink: &Sink) -> Result<()> {
     match sink {
         Sink::Stdout => {
@@ -93,7 +94,7 @@ pub fn write(table: &Table, sink: &Sink) -> Result<()> {
 /// Prints text on standard output.
 ///
 /// # Errors
-/// What the system says.
+/// The system reports a failure.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Output)
@@ -107,7 +108,8 @@ fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
             }
             let at = r * table.columns + c;
             match &table.values {
-                // Debug is the shortest text that reads back to the same value, with an exponent where that helps.
+                // Debug prints the shortest text that reads back to the same value, with an exponent where
+                // that is shorter.
                 Values::Floats(values) => write!(out, "{:?}", values[at])?,
                 Values::Ints(values) => write!(out, "{}", values[at])?,
                 Values::Words(values) => out.write_all(quoted(&values[at]).as_bytes())?,
@@ -127,7 +129,7 @@ fn npy(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// A field of CSV (RFC 4180, section 2).
+/// Returns a CSV field, quoted where RFC 4180, section 2, asks for quotes.
 fn quoted(field: &str) -> std::borrow::Cow<'_, str> {
     match field.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")).into(),

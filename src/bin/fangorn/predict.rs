@@ -1,4 +1,4 @@
-//! `fangorn predict`: rows in, margins, values, classes, leaves or tree values out.
+//! `fangorn predict`: turns rows into margins, values, classes, leaves or tree values.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use crate::{
     sum::SumChoice,
 };
 
-/// What is predicted.
+/// The kind of prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// Sums before the objective's transform
@@ -31,7 +31,7 @@ pub enum Output {
     Value,
     /// The class, for a classifier
     Class,
-    /// The producer's number of the leaf reached in each tree
+    /// The producer's id of the leaf reached in each tree
     Leaf,
     /// What each tree adds
     Tree,
@@ -41,10 +41,10 @@ pub enum Output {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn predict model.ubj --rows rows.csv --output class -o classes.npy")]
 pub struct Predict {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows, .npy or .csv; - reads CSV from standard input. The backends reference and cpu read them as f64 where the
-    /// model compares in f64 (LightGBM, say), all others as f32
+    /// The rows, .npy or .csv; - reads CSV from standard input. The backends reference and cpu read them as
+    /// f64 where the model compares in f64 (LightGBM, say); in all other cases they are read as f32
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// What to predict
@@ -62,11 +62,11 @@ pub struct Predict {
     profile: ProfileChoice,
     #[command(flatten)]
     sum: SumChoice,
-    /// Where to write, .npy or .csv; CSV on standard output without
+    /// Where to write, .npy or .csv; without it, CSV goes to standard output
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
-    /// Print the values beside those of this file, .npy or .csv; exit with 1 where they differ by more than 1e-5 of
-    /// max(1, |expected|)
+    /// A file of expected values, .npy or .csv, which are printed beside the predicted ones; exit with 1
+    /// where they differ by more than 1e-5 of max(1, |expected|)
     #[arg(long, value_name = "FILE")]
     expect: Option<PathBuf>,
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub struct Predict {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever is wrong with what was handed in.
+/// The options, the model or a file are wrong, or the output can't be written.
 pub fn run(args: &Predict) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     backend.require()?;
@@ -95,11 +95,11 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let sums = matches!(args.output, Output::Margin | Output::Value | Output::Class);
     args.answer.check(forest, sums, args.sum.sum)?;
     let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
-    // Where the producer compares in f64 it matters what a value was before it became an f32.
+    // Where the producer compares in f64, rounding a value to f32 could change a comparison.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
     let table = match doubles && !rows::holds_singles(&args.rows) {
-        true => predicted::<f64>(args, forest, engine)?,
-        false => predicted::<f32>(args, forest, engine)?,
+        true => read_and_predict::<f64>(args, forest, engine)?,
+        false => read_and_predict::<f32>(args, forest, engine)?,
     };
     let Some(expected) = &args.expect else {
         output::write(&table, &sink)?;
@@ -112,8 +112,8 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     compare::report(&table, &expected)
 }
 
-/// Reads the rows as `T`, and predicts them.
-fn predicted<'f, T: Cell>(
+/// Reads the rows as `T` and predicts them.
+fn read_and_predict<'f, T: Cell>(
     args: &Predict,
     forest: &Forest,
     engine: impl FnOnce() -> Result<Engine<'f>>,
@@ -123,7 +123,9 @@ fn predicted<'f, T: Cell>(
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
     let engine = engine()?;
     let table = match &starts {
-        Some(starts) if args.output != Output::Class => started(forest, &engine, &rows, starts, args.output),
+        Some(starts) if args.output != Output::Class => {
+            predict_from_margins(forest, &engine, &rows, starts, args.output)
+        }
         _ => predict(forest, &engine, &rows, starts.as_ref(), args.output),
     };
     engine.say_warnings();
@@ -140,11 +142,11 @@ fn classes(forest: &Forest) -> Result<(), String> {
     }
 }
 
-/// Slots that are held at a time.
+/// The most leaf slots that are held at a time.
 const SLOTS_AT_A_TIME: usize = 1 << 24;
 
-/// The classes' numbers, `rows x outputs` or `rows x 1`. They are made of the leaves that rows reach as the producer makes
-/// them, so that no schedule and no device decides between two classes that are as good as equal.
+/// Returns the classes' numbers, `rows x outputs` or `rows x 1`. Adds up the leaves that the rows reach as
+/// the producer does, so that no schedule and no device decides between two classes that are nearly equal.
 fn class_numbers<T: Cell>(
     forest: &Forest,
     engine: &Engine<'_>,
@@ -158,8 +160,8 @@ fn class_numbers<T: Cell>(
     Ok(numbers)
 }
 
-/// Margins or values of sums that start at margins of each row's own, added up as the producer does.
-fn started<T: Cell>(
+/// Returns margins or values of sums that start at each row's own margins, added up as the producer does.
+fn predict_from_margins<T: Cell>(
     forest: &Forest,
     engine: &Engine<'_>,
     rows: &Matrix<T>,
@@ -176,7 +178,7 @@ fn started<T: Cell>(
     Ok(Table { rows: rows.rows, columns, values: Values::Floats(found) })
 }
 
-/// Hands on each row's margins, as the producer adds them up.
+/// Calls `take` with each row's margins, added up as the producer does.
 fn each_margins<T: Cell>(
     forest: &Forest,
     engine: &Engine<'_>,
@@ -198,13 +200,15 @@ fn each_margins<T: Cell>(
     Ok(())
 }
 
-/// Whether classes are written as text: where they are no integers to their producer, or too large for a column of i32.
+/// Returns whether classes are written as text: their labels are not integers, or one does not fit a column
+/// of i32.
 fn written_as_text(classes: &Classes) -> bool {
     let large = |labels: Vec<i64>| labels.into_iter().any(|label| i32::try_from(label).is_err());
     !classes.labels.is_empty() && classes.integers().is_none_or(large)
 }
 
-/// Numbers by the producer's labels for them: integers where they are integers to it.
+/// Returns the producer's labels for class numbers, as integers where all labels are integers that fit i32,
+/// and otherwise as texts.
 fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
     let label = |n: u32| classes.labels.get(n as usize).cloned().unwrap_or_else(|| n.to_string());
     let small =
@@ -249,7 +253,7 @@ fn predict<T: Cell>(
     Ok(Table { rows: rows.rows, columns, values })
 }
 
-/// The producer's number of the leaf with each slot.
+/// Returns the leaf id of each leaf slot.
 fn leaf_ids(forest: &Forest) -> Vec<i32> {
     let mut ids = vec![0; forest.leaf_count()];
     for tree in &forest.trees {

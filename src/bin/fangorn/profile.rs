@@ -1,4 +1,5 @@
-//! `fangorn profile`: how many rows come to each leaf, and `--profile`, which goes by it.
+//! `fangorn profile`, which counts how many rows reach each leaf, and the option `--profile`, which reads the
+//! counts.
 
 use std::{
     io::{IsTerminal, Write},
@@ -27,20 +28,20 @@ use crate::{
     schedule::Choice,
 };
 
-/// Count how many rows come to each leaf.
+/// Count how many rows reach each leaf.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  fangorn profile model.ubj --rows train.npy -o model.profile.json
   fangorn bench model.ubj --rows rows.npy --schedule tiles.txt --profile model.profile.json")]
 pub struct Count {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Rows like those to be predicted, .npy or .csv; - reads CSV from standard input
+    /// Rows like those that will be predicted, .npy or .csv; - reads CSV from standard input
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
-    /// Where to write the profile, JSON
+    /// Where to write the profile, as JSON
     #[arg(short, value_name = "FILE")]
     o: PathBuf,
-    /// Print what was counted as JSON
+    /// Print the counts as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -49,20 +50,20 @@ pub struct Count {
     limits: LimitsChoice,
 }
 
-/// Leaf probabilities for schedules that go by them.
+/// Leaf probabilities for schedules that use them.
 #[derive(Debug, Args)]
 pub struct ProfileChoice {
-    /// How many rows come to each leaf, a file of fangorn profile, for schedules that go by it; without, what a .fangorn
-    /// model has of its own
+    /// How many rows reach each leaf, for schedules that use it: a file that `fangorn profile` wrote. Without
+    /// it, the profile in a .fangorn model
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
 }
 
 impl ProfileChoice {
-    /// The profile that is named, held against the forest, or else the model file's own.
+    /// Returns the profile that the option names, checked against the forest, or else the model file's own.
     ///
     /// # Errors
-    /// A file that can't be read, is no profile, or is another forest's.
+    /// The file can't be read, is no profile, or belongs to another forest.
     pub fn read(&self, model: &Path, contents: &Contents) -> Result<Option<Profile>> {
         match (&self.profile, &contents.profile) {
             (Some(path), _) => read(path, &contents.forest).map(Some),
@@ -74,7 +75,7 @@ impl ProfileChoice {
     }
 }
 
-/// Counts, as `--json` prints them.
+/// A summary of the counts, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Report {
     profile: String,
@@ -83,16 +84,16 @@ struct Report {
     rows: u64,
     trees: usize,
     leaves: usize,
-    /// Leaves that no row has come to.
+    /// Number of leaves that no row has reached.
     unvisited: usize,
-    /// Trees of which at most 5% of the leaves hold at least 90% of the rows.
+    /// Number of trees in which at most 5% of the leaves hold at least 90% of the rows.
     leaf_biased: usize,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever is wrong with what was handed in.
+/// The model or the rows are wrong, or the profile can't be written.
 pub fn run(args: &Count) -> Result<Outcome> {
     AtomicFile::check(&args.o)?;
     let forest = load_model(&args.model, &args.limits)?;
@@ -116,7 +117,7 @@ pub fn run(args: &Count) -> Result<Outcome> {
         trees: forest.trees.len(),
         leaves: visits.len(),
         unvisited: visits.iter().filter(|n| **n == 0).count(),
-        leaf_biased: biased(&forest, &profile),
+        leaf_biased: leaf_bias(&forest, &profile),
     };
     let text = match args.json {
         true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))?,
@@ -134,12 +135,12 @@ pub fn run(args: &Count) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Trees of which a few leaves hold nearly all rows.
-pub fn biased(forest: &Forest, profile: &Profile) -> usize {
+/// Returns the number of trees in which a few leaves hold nearly all rows.
+pub fn leaf_bias(forest: &Forest, profile: &Profile) -> usize {
     forest.trees.iter().filter(|tree| is_leaf_biased(tree, profile.visits())).count()
 }
 
-/// Slots that are held at a time.
+/// The most leaf slots that are held at a time.
 const SLOTS_AT_A_TIME: usize = 1 << 22;
 
 fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
@@ -162,10 +163,10 @@ fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
     Ok(profile)
 }
 
-/// Reads a profile and holds it against the forest.
+/// Reads a profile and checks it against the forest.
 ///
 /// # Errors
-/// A file that can't be read, is no profile, or is another forest's.
+/// The file can't be read, is no profile, or belongs to another forest.
 pub fn read(path: &Path, forest: &Forest) -> Result<Profile> {
     let remedy = "give a file of fangorn profile";
     let text = std::fs::read(path).map_err(|e| Error::file(path, format!("{e}; {remedy}")))?;

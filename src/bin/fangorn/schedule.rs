@@ -1,4 +1,4 @@
-//! Finding the schedule that `--schedule` names.
+//! Finds the schedule that `--schedule` names.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,20 @@ use crate::error::{Error, Result};
 pub struct Choice {
     /// The schedule.
     pub schedule: Schedule,
-    /// Whether it is the default preset, which each device has its own of.
+    /// Whether the schedule is the default preset, which differs by device.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's backends are told"))]
     pub is_default: bool,
-    /// How many rows come to each leaf, for schedules that go by it.
+    /// How many rows reach each leaf, for schedules that use it.
     pub profile: Option<Profile>,
     file: Option<PathBuf>,
 }
 
 impl Choice {
-    /// The preset with the name, as it is on a device, or else the schedule in the file.
+    /// Returns the preset with the name, made for the device, or else the schedule in the file with that
+    /// path.
     ///
     /// # Errors
-    /// A name that is neither a preset's nor a file's, or a text that is no schedule.
+    /// The name is neither a preset's nor a file's, or the file's text is not a schedule.
     pub fn new(name: &str, forest: &Forest, device: Device) -> Result<Self> {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
@@ -56,15 +57,15 @@ impl Choice {
         Ok(Self { schedule, is_default: false, profile: None, file: Some(path.to_path_buf()) })
     }
 
-    /// The same by a profile.
+    /// Returns this choice with a profile.
     pub fn by(self, profile: Option<Profile>) -> Self {
         Self { profile, ..self }
     }
 
-    /// The forest ready on the CPU, for the threads of the current rayon pool.
+    /// Compiles the forest for the CPU and the threads of the current rayon pool.
     ///
     /// # Errors
-    /// A schedule that can't be carried out.
+    /// The schedule can't be carried out.
     pub fn predictor(&self, forest: &Forest, sum: Contract) -> Result<Predictor> {
         let threads = rayon::current_num_threads();
         let made = Predictor::builder(forest)
@@ -76,7 +77,8 @@ impl Choice {
         made.map_err(|e| self.blame(e))
     }
 
-    /// An error of the library, with the schedule's file where it is about the schedule.
+    /// Turns an error of the library into one of the command line. Names the schedule's file where the error
+    /// is about the schedule.
     pub fn blame(&self, error: fangorn::Error) -> Error {
         match (&self.file, error) {
             (Some(file), error @ (fangorn::Error::Schedule(_) | fangorn::Error::Layout(_))) => {
@@ -86,7 +88,7 @@ impl Choice {
         }
     }
 
-    /// The schedule on one line.
+    /// Returns the schedule on one line.
     pub fn line(&self) -> String {
         self.schedule.to_string().lines().collect::<Vec<_>>().join("; ")
     }

@@ -1,4 +1,4 @@
-//! What `--sum` asks for.
+//! The option `--sum`.
 
 use clap::{
     Args,
@@ -6,11 +6,11 @@ use clap::{
 };
 use fangorn::sum::Contract;
 
-/// The contract of the sums that margins and values are made of.
+/// The contract of the sums behind margins and values.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SumChoice {
-    /// What sums promise: `any` the fastest order, `tree` the producer's own order and type, `exact` the same bytes for
-    /// every schedule, batch and device. The backend reference takes `any` only
+    /// What sums promise: `any` the fastest order, `tree` the producer's own order and type, `exact` the same
+    /// bytes for every schedule, batch and device. The backend reference takes `any` only
     #[arg(long, value_name = "any|tree|exact", default_value = "any", value_parser = contract())]
     pub sum: Contract,
 }

@@ -1,4 +1,4 @@
-//! What is wrong with the arguments, on one line with what to write instead.
+//! Messages about wrong arguments, on one line each, with what to write instead.
 
 use std::ffi::OsStr;
 
@@ -6,7 +6,7 @@ use clap::{CommandFactory, Error, error::ErrorKind};
 
 use crate::error::one_line;
 
-/// An error of the command line's parser on one line; `None` for help and the version, which were asked for.
+/// Returns an error of clap's on one line, or `None` where the user asked for help or the version.
 pub fn line<C: CommandFactory>(error: &Error) -> Option<String> {
     let program = C::command();
     let names = || program.get_subcommands().map(clap::Command::get_name);
@@ -23,14 +23,14 @@ pub fn line<C: CommandFactory>(error: &Error) -> Option<String> {
     Some(format!("{what}; see fangorn{command} --help"))
 }
 
-/// The parser's paragraphs as parts of one sentence, but for the usage and the hint at help.
+/// Joins the parser's paragraphs into one line. Leaves out the usage and the hint at `--help`.
 fn sentences(text: &str) -> String {
     let said = |part: &&str| !part.starts_with("Usage:") && !part.starts_with("For more information");
     let parts: Vec<String> = text.split("\n\n").map(str::trim).filter(said).map(sentence).collect();
     parts.join("; ").trim_start_matches("error: ").to_owned()
 }
 
-/// A paragraph as one line: a list under a colon gets commas.
+/// Returns a paragraph as one line. The items of a list under a colon get commas.
 fn sentence(paragraph: &str) -> String {
     let mut lines = paragraph.lines().map(str::trim);
     let first = lines.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `fangorn verify`: what somebody runs once on the machine where a model is going to serve.
+//! `fangorn verify`: checks every engine on the machine where a model is going to serve.
 
 use std::{
     io::IsTerminal,
@@ -36,19 +36,19 @@ use crate::{
   fangorn verify model.ubj
   fangorn verify model.ubj --rows rows.npy --expect predictions.npy --all")]
 pub struct Verify {
-    /// The model file, of any format that is read
+    /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// Rows that are checked beside those made for the model, .npy or .csv; read as f32
+    /// Rows to check besides the rows that are made for the model, .npy or .csv; read as f32
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
-    /// The producer's own predictions of these rows, .npy or .csv; exit with 1 where values differ by more than 1e-5 of
-    /// max(1, |expected|)
+    /// The producer's own predictions of the rows of --rows, .npy or .csv; exit with 1 where values differ by
+    /// more than 1e-5 of max(1, |expected|)
     #[arg(long, value_name = "FILE", requires = "rows")]
     expect: Option<PathBuf>,
-    /// Check this backend only, as `fangorn predict` names it
+    /// Check this backend only, by its name in `fangorn predict`
     #[arg(long, conflicts_with = "all")]
     backend: Option<String>,
-    /// Check every backend that is built in, and the CPU's kernels under every instruction set that the machine has
+    /// Check every backend that is built in, and the CPU's kernels for every instruction set of this machine
     #[arg(long)]
     all: bool,
     /// Print the table as JSON
@@ -60,34 +60,34 @@ pub struct Verify {
     limits: LimitsChoice,
 }
 
-/// A line of the table.
+/// One line of the table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Line {
     backend: String,
-    /// Of the CPU's kernels; empty for other backends.
+    /// The instruction set of the CPU's kernels; empty for other backends.
     isa: String,
     schedule: String,
     engine: String,
     /// `right`, `wrong`, `refused`, or `absent` where no driver answers.
     result: String,
-    /// The first difference, or why it was refused.
+    /// The first difference, or the reason of a refusal.
     what: String,
 }
 
-/// What is tried.
+/// One combination of schedule and engine to check on the CPU.
 struct Trial {
     schedule: &'static str,
     engine: String,
     engines: Engines,
     preset: Preset,
-    /// How a few rows are walked, if not as the preset says.
+    /// How a few rows are walked, where it is not as the preset says.
     few_rows: Option<FewRows>,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever is wrong with what was handed in.
+/// The options, the model or a file are wrong, or nothing could be checked.
 pub fn run(args: &Verify) -> Result<Outcome> {
     if args.rows.as_deref() == Some(Path::new("-")) {
         let what = "--rows -: rows are read more than once here; put them into a file";
@@ -149,7 +149,7 @@ fn backends(args: &Verify) -> Result<Vec<Backend>> {
     Ok(built_in.filter(|b| args.all || *b == Backend::Cpu).collect())
 }
 
-/// The producer's predictions beside ours, by the default engine.
+/// Compares the default engine's predictions with the producer's.
 fn expected(forest: &Forest, rows: &Path, expect: &Path, args: &Verify) -> Result<Outcome> {
     let width = forest.transform.width(forest.outputs as usize);
     let doubles = forest.compare == CompareType::F64 && !rows::holds_singles(rows);
@@ -169,7 +169,8 @@ fn expected(forest: &Forest, rows: &Path, expect: &Path, args: &Verify) -> Resul
     compare::verdict(&table, &expected, !args.json)
 }
 
-/// Every engine of the CPU with the default schedule, and every preset.
+/// Returns every engine of the CPU with the default schedule, and every other preset with the engines that it
+/// chooses.
 fn trials() -> Vec<Trial> {
     let default = |engine: &str, engines| Trial {
         schedule: "default",
@@ -217,7 +218,7 @@ fn on_cpu(forest: &Forest, given: Option<&Matrix<f32>>) -> Result<Vec<Line>> {
                 isa = if name.is_empty() { "portable" } else { name }.to_owned();
                 let wanted = trial.few_rows.unwrap_or_default();
                 if wanted != FewRows::Auto && !predictor.uses(wanted) {
-                    // It can't serve this model here, so there is nothing to check.
+                    // This engine can't serve this model here, so there is nothing to check.
                     bar.inc(1);
                     continue;
                 }
@@ -248,7 +249,8 @@ fn outcome(found: Option<Difference>) -> (&'static str, String) {
     }
 }
 
-/// Rows of the user's, leaf by leaf.
+/// Compares the leaf slots that `runner` finds for the user's rows with the reference interpreter's. Returns
+/// the first difference.
 fn of_rows(forest: &Forest, runner: &impl Runner<f32>, rows: &Matrix<f32>) -> Option<Difference> {
     let trees = forest.trees.len();
     let refused = |what: String| {
@@ -268,7 +270,7 @@ fn of_rows(forest: &Forest, runner: &impl Runner<f32>, rows: &Matrix<f32>) -> Op
     })
 }
 
-/// A backend of burn's as a check runs it.
+/// Lets a self-check run an engine of one of burn's backends.
 struct BackendRunner<'e, 'f> {
     engine: &'e Engine<'f>,
     columns: usize,
@@ -299,7 +301,8 @@ fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Ve
     let mut lines = Vec::new();
     for preset in Preset::ALL {
         bar.set_message(preset.name());
-        // A device's kernels are the same for all batches, and a software device takes its time: made rows of one round.
+        // A device's kernels are the same for all batches, and a software device is slow, so one round of
+        // generated rows is enough.
         let check = if backend.is_gpu() { SelfCheck::Quick } else { SelfCheck::Full };
         let tried = Choice::new(preset.name(), forest, backend.device())
             .and_then(|choice| Engine::open(backend, forest, &choice, Contract::Any))
@@ -332,7 +335,8 @@ fn on_burn(forest: &Forest, backend: Backend, given: Option<&Matrix<f32>>) -> Ve
     lines
 }
 
-/// Instruction sets with kernels of their own, beside the one that is asked for; a machine without one takes the next.
+/// Returns the instruction sets that have kernels of their own, without the one that the environment asks
+/// for. A machine that lacks one of them uses the next.
 fn other_instruction_sets() -> Vec<&'static str> {
     let all: &[&str] = match () {
         () if cfg!(target_arch = "x86_64") => &["avx2", "portable"],
@@ -343,12 +347,13 @@ fn other_instruction_sets() -> Vec<&'static str> {
     all.iter().copied().filter(|isa| *isa != own).collect()
 }
 
-/// The CPU's engines once more, by this program under another instruction set, which a process has one of.
+/// Checks the CPU's engines under another instruction set. A process has one instruction set, so this runs
+/// the program once more.
 fn under(isa: &str) -> Result<Vec<Line>> {
     let program = std::env::current_exe()
         .map_err(|e| Error::Request(format!("this program does not find itself: {e}; leave --all out")))?;
     let mut command = Command::new(program);
-    // As this program was called, with one backend only and nothing expected of it.
+    // Pass on this program's arguments, but check the CPU only and expect nothing.
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.to_string_lossy().as_ref() {
@@ -387,7 +392,7 @@ fn bar(length: usize, backend: &str) -> ProgressBar {
     bar
 }
 
-/// The lines with their columns in line.
+/// Returns the lines as text, with aligned columns.
 fn table(lines: &[Line]) -> String {
     let cells = |l: &Line| {
         [

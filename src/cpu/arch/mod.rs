@@ -1,5 +1,5 @@
-//! Kernels by instruction set: what is generic stands in the modules that call them, and here is a thin file for each set, with the same
-//! names in each of them.
+//! Kernels by instruction set. Generic code stands in the modules that call the kernels. Each
+//! instruction set has a thin file here for each kind of kernel, with the same file names in every set.
 //!
 //! | file | kernels |
 //! |---|---|
@@ -7,11 +7,12 @@
 //! | `blend.rs` | every split of a tree for 64 rows |
 //! | `copy.rs` | rows to columns |
 //! | `rank.rs` | values of a column to ranks, by search |
-//! | `layers.rs` | values of sixteen columns to ranks, by a compare a threshold |
+//! | `layers.rs` | values of a column block to ranks, by one compare for each layer of thresholds |
 //! | `tiles.rs` | walks of tiles of nodes |
-//! | `registers.rs`, `abreast.rs` | a few rows, each where a set has an engine of its own |
+//! | `registers.rs`, `abreast.rs` | a few rows, where a set has an engine of its own |
 //!
-//! Which set there is, [`crate::isa`] says alone. A set without a file leaves that to portable code.
+//! [`crate::isa`] alone decides which instruction set runs. Where a set lacks a file, portable code
+//! runs.
 
 #[cfg(target_arch = "aarch64")]
 pub(super) mod aarch64;

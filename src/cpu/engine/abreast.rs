@@ -1,4 +1,4 @@
-//! A row through 64 trees abreast, by gathers: for a few rows of any number of columns.
+//! Walks one row through 64 trees abreast, by gathers. It serves a few rows of any number of columns.
 
 use super::{Block, BlockEngine, EngineRequest, Source, Trees, vectors};
 #[cfg(target_arch = "x86_64")]
@@ -10,13 +10,13 @@ use crate::{
     cpu::{engines::Engine, rows::Row, sink::Sink},
 };
 
-/// Trees of a block, at least: of fewer, walks one by one are done sooner.
+/// Fewest trees of a block. With fewer trees, walks one by one finish sooner.
 const TREES: usize = 8;
 
-/// Trees abreast; it has no tables but the nodes.
+/// The engine that walks trees abreast. It has no tables besides the nodes.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Abreast {
-    /// Seconds of a row.
+    /// Seconds that one row takes through all trees.
     row: f64,
 }
 
@@ -54,8 +54,11 @@ impl BlockEngine for Abreast {
         for r in 0..block.row.count {
             let row = Block { row: block.row.one(r), shape: block.shape.by_row(), ..block };
             hand_over(row, 0, &mut found, sink, &mut |row, tree, found| {
-                // SAFETY: the engine serves the block, so that rows fit; otherwise as promised to this function. Vectors can serve the
-                // plan, so that no node is a tile.
+                // SAFETY: the machine has AVX2, without which `build` returns no engine. `serves` has
+                // checked that the rows fit, that addresses can be gathered and that the trees follow
+                // each other. The caller upholds that the spans lie inside rows and trees and that rows
+                // have the forest's columns. No node is a tile, because `Vectors::can_serve` accepts
+                // the plan.
                 unsafe {
                     of_encoding!(trees.nodes, nodes => kernel::row(nodes, rows, row.start, tree, found), _ => {})
                 }

@@ -1,10 +1,15 @@
-//! A row through full trees, four at a time: what is left for a row that fits no registers.
+//! Walks one row through full trees, four trees at a time. It serves a few rows that do not fit
+//! registers.
 //!
-//! A step of a walk is four instructions where a tree is full and its nodes are numbered from 1 on, the children of `n` being
-//! `2 n` and `2 n + 1`: the node's column, the row's value there, a compare that leaves the answer in the carry flag, and an
-//! addition of the number to itself with carry. Compilers make more of it, so it is written out; four trees side by side keep the
-//! loads of each other's steps busy. A missing value sets the carry, too, and goes where values below the threshold go: rows
-//! that have one are walked here only where no split sends it the other way.
+//! A full tree's nodes are numbered from 1 on, and the children of node `n` are `2 n` and `2 n + 1`. A
+//! step of a walk is then four instructions: load the node's column, load the row's value there,
+//! compare it with the threshold, which puts the answer into the carry flag, and add the number to
+//! itself with carry. Compilers emit more instructions, so the step is written in assembly. Four trees
+//! advance side by side, so that each one's loads overlap with the steps of the others.
+//!
+//! A missing value sets the carry flag, too, and so takes the side of values below the threshold. A row
+//! with a missing value is walked here only if no split of the forest sends missing values to the other
+//! side.
 
 use super::{
     Block, BlockEngine, EngineRequest, Source, Trees, hand_over,
@@ -20,42 +25,44 @@ use crate::cpu::{
 };
 use crate::forest::{Forest, Node, Predicate, Side, least_f32_not_below};
 
-/// Levels of a tree, at most.
+/// Most levels of a tree.
 const MOST_LEVELS: u32 = 12;
 
 /// A split of a full tree.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(in crate::cpu) struct FullSplit {
-    /// Values below it go to the child of odd number, and so does a missing one. NaN sends everything there.
+    /// Values below it, and missing values, go to the child with the odd number. A threshold of NaN
+    /// sends every value there.
     pub(in crate::cpu) threshold: f32,
-    /// Where the column begins in a row, in bytes.
+    /// Byte offset of the column in a row.
     pub(in crate::cpu) column: u32,
 }
 
-/// A tree's place.
+/// Where a tree's splits, exits and leaf slots begin.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Tree {
-    /// The place before the root.
+    /// Index in `FullTrees::splits` of the tree's unused node 0. The root is the next one.
     splits: u32,
-    /// Its first exit's.
+    /// Index in `FullTrees::exits` of the tree's first exit.
     exits: u32,
     levels: u32,
-    /// The slot that leaves are counted from.
+    /// The tree's least leaf slot, from which exits are counted.
     slots: u32,
 }
 
-/// The trees of a forest, by position.
+/// The trees of a forest, filled up to full trees, by position.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct FullTrees {
     splits: Vec<FullSplit>,
-    /// Leaves, from the largest values to the least, counted from the tree's first slot.
+    /// The leaf at each exit, from the rightmost exit of a tree to the leftmost. A leaf is its leaf
+    /// slot, counted from the tree's least leaf slot.
     exits: Vec<u16>,
     trees: Vec<Tree>,
-    /// Whether some missing value goes where values not below the threshold go.
+    /// Whether some split sends missing values right, where values not below the threshold go.
     missing_right: bool,
     columns: usize,
-    /// Seconds of a row.
+    /// Seconds that one row takes through all trees.
     seconds: f64,
     /// Whether the machine has AVX2.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
@@ -89,7 +96,8 @@ impl BlockEngine for FullTrees {
                 None => {
                     let (row, shape) = (block.row.one(r), block.shape.by_row());
                     let block = Block { row, shape, ..block };
-                    // SAFETY: as promised to this function.
+                    // SAFETY: the caller upholds that the spans lie inside rows and trees and that rows
+                    // have the forest's columns.
                     hand_over(block, 0, found, sink.by(rest), &mut |row, tree, found| unsafe {
                         walks::portable(trees, rows, Block { row, tree, shape }, found);
                     });
@@ -108,7 +116,8 @@ impl BlockEngine for FullTrees {
 }
 
 impl FullTrees {
-    /// `None` for a forest that asks more than thresholds, or is too large once it is full.
+    /// Fills up the trees of a forest. Returns `None` for a forest that asks more than thresholds, that
+    /// has no columns, or whose full trees are too large.
     fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         let columns = forest.features.len();
         let mut full = Self {
@@ -123,9 +132,10 @@ impl FullTrees {
         let depths: Vec<u32> = order.iter().map(|t| forest.trees[*t as usize].depth()).collect();
         for (position, t) in order.iter().enumerate() {
             let tree = &forest.trees[*t as usize];
-            // Those that go side by side are equally deep, so that none has steps of its own.
-            let beside = &depths[position / TREES * TREES..];
-            let levels = beside.iter().take(TREES).copied().max().unwrap_or(0);
+            // Trees that are walked side by side get the same number of levels, so no tree has steps of
+            // its own.
+            let beside = &depths[position / SIDE_BY_SIDE * SIDE_BY_SIDE..];
+            let levels = beside.iter().take(SIDE_BY_SIDE).copied().max().unwrap_or(0);
             let room = size_of_val(&full.splits[..]) + size_of_val(&full.exits[..]);
             if levels > MOST_LEVELS || room + (10 << levels) > Machine::here().hardware.cache {
                 return None;
@@ -140,19 +150,20 @@ impl FullTrees {
         (columns > 0).then_some(full)
     }
 
-    /// Adds a tree, level by level.
+    /// Appends a tree's splits, level by level, and its exits. Returns `None` if a split asks more than
+    /// a threshold.
     fn fill(&mut self, nodes: &[Node], levels: u32, slots: u32) -> Option<()> {
-        const THROUGH: FullSplit = FullSplit { threshold: f32::NAN, column: 0 };
-        // No walk comes to number 0.
-        self.splits.push(THROUGH);
+        const ALL_LEFT: FullSplit = FullSplit { threshold: f32::NAN, column: 0 };
+        // Numbers start at 1, so no walk reads the split with number 0.
+        self.splits.push(ALL_LEFT);
         let mut row = vec![0u32];
         for _ in 0..levels {
             let mut below = Vec::with_capacity(2 * row.len());
             for node in row {
                 let (split, children) = match nodes[node as usize] {
-                    Node::Leaf { .. } => (THROUGH, [node; 2]),
+                    Node::Leaf { .. } => (ALL_LEFT, [node; 2]),
                     Node::Split { predicate: Predicate::Always, missing: Side::Left, left, .. } => {
-                        (THROUGH, [left; 2])
+                        (ALL_LEFT, [left; 2])
                     }
                     Node::Split {
                         predicate: Predicate::Less { threshold },
@@ -178,7 +189,7 @@ impl FullTrees {
         Some(())
     }
 
-    /// The values of a row, where the row is one that can be walked here.
+    /// Returns the values of a row, or `None` if full trees can't walk this row.
     fn row<'a>(&self, rows: &Rows<'a>, row: usize) -> Option<&'a [f32]> {
         let values = rows.from(row).get(..self.columns).filter(|_| rows.is_unit())?;
         if !self.missing_right {
@@ -186,27 +197,33 @@ impl FullTrees {
         }
         #[cfg(target_arch = "x86_64")]
         if self.avx {
-            // SAFETY: the machine has AVX2.
+            // SAFETY: `avx` says that the machine has AVX2.
             let missing = unsafe { any_missing_avx2(values) };
             return (!missing).then_some(values);
         }
         (!any_missing(values)).then_some(values)
     }
 
-    /// Walks a row's [values](FullTrees::row) through every tree of `tree`, which are positions.
+    /// Walks a row with these [values](FullTrees::row) through the trees at the positions `tree`.
     fn block<S: Sink>(&self, values: &[f32], row: usize, tree: Span, sink: S) {
         assert!(values.len() >= self.columns && tree.end() <= self.trees.len());
         let mut sum = S::Value::default();
-        let mut take = |position: usize, slot: u32| match S::ONE_VALUE {
+        let mut take = |position: usize, slot: u32| match S::TAKES_ROW_SUMS {
             true => sum += sink.slot_value(slot as usize),
             false => sink.slot(row, position, slot as usize),
         };
-        // Those that lie as they go, whose levels are known to be the same.
-        let whole =
-            if tree.step == 1 && tree.start.is_multiple_of(TREES) { tree.count / TREES * TREES } else { 0 };
+        // Whole groups of neighbouring trees: `new` gives the trees of such a group the same number of
+        // levels.
+        let whole = if tree.step == 1 && tree.start.is_multiple_of(SIDE_BY_SIDE) {
+            tree.count / SIDE_BY_SIDE * SIDE_BY_SIDE
+        } else {
+            0
+        };
         let mut position = tree.start;
         for run in self.trees[tree.start..][..whole].chunk_by(|a, b| a.levels == b.levels) {
-            // SAFETY: the row has every column (above), and the trees are this forest's; a run is of whole groups (`new`).
+            // SAFETY: the assertion above checks that the row has every column and that the trees are
+            // this forest's. Each run consists of whole groups, because `new` gives the trees of a
+            // group the same number of levels.
             unsafe {
                 self.equally_deep(values, run, |slot| {
                     take(position, slot);
@@ -214,27 +231,29 @@ impl FullTrees {
                 });
             }
         }
-        for t in (whole..tree.count).step_by(TREES) {
-            // What stands beside the last trees is the last again.
-            let own: [usize; TREES] = std::array::from_fn(|k| tree.at((t + k).min(tree.count - 1)));
-            // SAFETY: as above.
+        for t in (whole..tree.count).step_by(SIDE_BY_SIDE) {
+            // Past the last tree, the last tree fills the group.
+            let own: [usize; SIDE_BY_SIDE] = std::array::from_fn(|k| tree.at((t + k).min(tree.count - 1)));
+            // SAFETY: the assertion above checks that the row has every column and that the positions
+            // are this forest's.
             let slots = unsafe { self.walk(values, own.map(|position| self.trees[position])) };
             for (position, slot) in own.into_iter().zip(slots).take(tree.count - t) {
                 take(position, slot);
             }
         }
-        if S::ONE_VALUE {
+        if S::TAKES_ROW_SUMS {
             sink.add(row, sum);
         }
     }
 
-    /// Hands over the slots that a row comes to in trees of the same levels, a whole number of groups.
+    /// Calls `take` with the leaf slot that a row reaches in each tree. The trees have the same number
+    /// of levels, and they are a whole number of groups.
     ///
     /// # Safety
-    /// The row has the forest's columns, and the trees are its own.
+    /// `row` has the forest's columns, and `trees` are trees of this forest.
     #[inline(always)]
     unsafe fn equally_deep(&self, row: &[f32], trees: &[Tree], mut take: impl FnMut(u32)) {
-        let groups = trees.as_chunks::<TREES>().0;
+        let groups = trees.as_chunks::<SIDE_BY_SIDE>().0;
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if self.avx {
             macro_rules! levels {
@@ -243,10 +262,13 @@ impl FullTrees {
                         $($n => {
                             for group in groups {
                                 let splits = self.splits_of(group);
-                                // SAFETY: AVX is there; otherwise as for `walk`.
-                                let numbers = unsafe { straight::<$n>(row.as_ptr(), splits) };
-                                // SAFETY: the numbers are those after a tree's levels.
-                                (0..TREES).for_each(|k| take(unsafe { self.slot(&group[k], numbers[k]) }));
+                                // SAFETY: `avx` says that the machine has AVX2. The caller upholds that
+                                // the row has the forest's columns and that the trees are this
+                                // forest's, so `2^$n` splits stand at each.
+                                let numbers = unsafe { unrolled_steps::<$n>(row.as_ptr(), splits) };
+                                // SAFETY: `$n` steps from number 1 lead to at least `2^$n` and to less
+                                // than twice that.
+                                (0..SIDE_BY_SIDE).for_each(|k| take(unsafe { self.slot(&group[k], numbers[k]) }));
                             }
                             return;
                         })*
@@ -257,71 +279,75 @@ impl FullTrees {
             levels!(3 4 5 6 7 8 9 10);
         }
         for group in groups {
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that the row has the forest's columns and that the trees are
+            // this forest's.
             unsafe { self.walk(row, *group) }.into_iter().for_each(&mut take);
         }
     }
 
-    /// Where the splits of trees begin.
+    /// Returns where the splits of each tree begin, the unused split with number 0 first.
     #[inline(always)]
-    fn splits_of(&self, trees: &[Tree; TREES]) -> [*const FullSplit; TREES] {
-        let mut splits = [std::ptr::null(); TREES];
+    fn splits_of(&self, trees: &[Tree; SIDE_BY_SIDE]) -> [*const FullSplit; SIDE_BY_SIDE] {
+        let mut splits = [std::ptr::null(); SIDE_BY_SIDE];
         for (splits, tree) in splits.iter_mut().zip(trees) {
             debug_assert!((tree.splits as usize) < self.splits.len());
-            // SAFETY: a tree's splits are there.
+            // SAFETY: the trees are this forest's, and `new` has put their splits at `tree.splits`.
             *splits = unsafe { self.splits.as_ptr().add(tree.splits as usize) };
         }
         splits
     }
 
-    /// The slot of the leaf with a number.
+    /// Returns the leaf slot at the exit with this number.
     ///
     /// # Safety
-    /// The tree is this forest's, and the number one after as many steps as it has levels: at least `2^levels` and below twice
-    /// that.
+    /// `tree` is a tree of this forest. `number` is what as many steps as the tree has levels lead to:
+    /// at least `2^levels` and below twice that.
     #[inline(always)]
     unsafe fn slot(&self, tree: &Tree, number: usize) -> u32 {
         let exit = tree.exits as usize + number - (1 << tree.levels);
         debug_assert!(exit < self.exits.len());
-        // SAFETY: a tree has `2^levels` exits.
+        // SAFETY: a tree has `2^levels` exits, and the caller upholds that `number` is from `2^levels`
+        // up to twice that.
         tree.slots + u32::from(unsafe { *self.exits.get_unchecked(exit) })
     }
 
-    /// The slots that a row comes to in these trees.
+    /// Returns the leaf slots that a row reaches in these trees.
     ///
     /// # Safety
-    /// The row has the forest's columns, and the trees are its own.
+    /// `row` has the forest's columns, and `trees` are trees of this forest.
     #[inline]
-    unsafe fn walk(&self, row: &[f32], trees: [Tree; TREES]) -> [u32; TREES] {
+    unsafe fn walk(&self, row: &[f32], trees: [Tree; SIDE_BY_SIDE]) -> [u32; SIDE_BY_SIDE] {
         let together = trees.iter().fold(u32::MAX, |least, tree| least.min(tree.levels));
-        // SAFETY: so many levels have as many splits, and a number that a step begins with is below that; a split's column is one
-        // of the row's, as promised to this function.
+        // SAFETY: each tree has at least `together` levels, so at least `2^together` splits stand where
+        // it begins. The caller upholds that the row has the forest's columns, and `fill` takes columns
+        // from the forest alone.
         let mut numbers = unsafe { steps(row.as_ptr(), self.splits_of(&trees), together) };
-        let mut slots = [0; TREES];
-        for k in 0..TREES {
+        let mut slots = [0; SIDE_BY_SIDE];
+        for k in 0..SIDE_BY_SIDE {
             let tree = trees[k];
             for _ in together..tree.levels {
                 let split = self.splits[tree.splits as usize + numbers[k]];
                 let x = row[split.column as usize / size_of::<f32>()];
                 numbers[k] = 2 * numbers[k] + usize::from(!at_least(x, split.threshold));
             }
-            // SAFETY: the number is one after the tree's levels.
+            // SAFETY: `numbers[k]` is what as many steps as the tree has levels lead to.
             slots[k] = unsafe { self.slot(&tree, numbers[k]) };
         }
         slots
     }
 }
 
-/// Trees side by side.
-const TREES: usize = 4;
+/// Trees that advance side by side.
+const SIDE_BY_SIDE: usize = 4;
 
-/// Whether a value goes to the even child: NaN on either side goes on like what is below.
+/// Returns whether a value goes to the child with the even number. It does not if the value or the
+/// threshold is NaN.
 #[inline(always)]
 fn at_least(x: f32, threshold: f32) -> bool {
     x >= threshold
 }
 
-/// Whether some value is NaN.
+/// Returns whether some value is NaN.
 #[inline(always)]
 fn any_missing(values: &[f32]) -> bool {
     let missing = |values: &[f32]| values.iter().fold(false, |any, value| any | value.is_nan());
@@ -329,22 +355,29 @@ fn any_missing(values: &[f32]) -> bool {
     chunks.iter().any(|chunk| missing(chunk)) || missing(rest)
 }
 
-/// The same in vectors.
+/// Like [`any_missing`], compiled for AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn any_missing_avx2(values: &[f32]) -> bool {
     any_missing(values)
 }
 
-/// The numbers that a row comes to after so many steps from the roots of these trees.
+/// Takes `count` steps from the root of each tree and returns the number that the row has reached in
+/// each.
 ///
 /// # Safety
-/// `2^count` splits stand at each, and their columns are the row's.
-unsafe fn steps(row: *const f32, trees: [*const FullSplit; TREES], count: u32) -> [usize; TREES] {
-    let mut numbers = [1usize; TREES];
+/// Each of `trees` points to `2^count` splits, the unused number 0 among them. Their columns lie inside
+/// the row at `row`.
+unsafe fn steps(
+    row: *const f32,
+    trees: [*const FullSplit; SIDE_BY_SIDE],
+    count: u32,
+) -> [usize; SIDE_BY_SIDE] {
+    let mut numbers = [1usize; SIDE_BY_SIDE];
     for _ in 0..count {
         for (number, splits) in numbers.iter_mut().zip(trees) {
-            // SAFETY: a number before the last step is below `2^count`; otherwise as promised to this function.
+            // SAFETY: before the last step a number is below `2^count`. The caller upholds that as many
+            // splits stand at each tree and that their columns lie inside the row.
             let (x, threshold) = unsafe {
                 let split = &*splits.add(*number);
                 (*row.byte_add(split.column as usize), split.threshold)
@@ -355,31 +388,42 @@ unsafe fn steps(row: *const f32, trees: [*const FullSplit; TREES], count: u32) -
     numbers
 }
 
-/// The same of so many steps written out, whose loop's end would surprise once in each four trees, and with AVX: an older load
-/// would wait for what its register held before.
+/// Like [`steps`], in straight-line code and with AVX. The end of a loop would be mispredicted once in
+/// each four trees. A load without AVX would wait for the previous contents of its register.
 ///
 /// # Safety
-/// AVX; as for [`steps`].
+/// The machine has AVX. Each of `trees` points to `2^COUNT` splits, the unused number 0 among them.
+/// Their columns lie inside the row at `row`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-unsafe fn straight<const COUNT: u32>(row: *const f32, trees: [*const FullSplit; TREES]) -> [usize; TREES] {
-    let mut numbers = [1; TREES];
+unsafe fn unrolled_steps<const COUNT: u32>(
+    row: *const f32,
+    trees: [*const FullSplit; SIDE_BY_SIDE],
+) -> [usize; SIDE_BY_SIDE] {
+    let mut numbers = [1; SIDE_BY_SIDE];
     for _ in 0..COUNT {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the machine has AVX, that `2^COUNT` splits stand at each tree
+        // and that their columns lie inside the row. Before the last step a number is below `2^COUNT`.
         unsafe { step(row, &trees, &mut numbers) };
     }
     numbers
 }
 
-/// A step of each walk.
+/// Takes one step of each walk.
 ///
 /// # Safety
-/// AVX; the numbers are of splits of their trees, whose columns are the row's.
+/// The machine has AVX. Each number is that of a split of its tree, and the split's column lies inside
+/// the row at `row`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-unsafe fn step(row: *const f32, trees: &[*const FullSplit; TREES], numbers: &mut [usize; TREES]) {
+unsafe fn step(
+    row: *const f32,
+    trees: &[*const FullSplit; SIDE_BY_SIDE],
+    numbers: &mut [usize; SIDE_BY_SIDE],
+) {
     let [a, b, c, d] = numbers;
-    // SAFETY: it reads splits and values that are there, as promised to this function, and writes registers.
+    // SAFETY: the code writes registers only. It reads splits and values, and the caller upholds that
+    // they exist.
     unsafe {
         std::arch::asm!(
             "mov {x:e}, dword ptr [{ta} + 8*{a} + 4]",
@@ -423,7 +467,8 @@ mod tests {
     use super::*;
     use crate::forest::{CompareType, reference};
 
-    /// Trees of several depths with leaves at any, missing values either way, and a column that nothing reads.
+    /// Returns trees of several depths with leaves at any depth, missing values on either side, and a
+    /// column that no split reads.
     fn forest(missing: [Side; 2]) -> Forest {
         let mut forest = Forest::builder(6, 1).base_score([0.0]);
         for levels in [0u32, 3, 5, 5, 6, 6, 6, 1, 4] {
@@ -448,13 +493,13 @@ mod tests {
         forest.build().expect("a forest")
     }
 
-    /// Positions and slots as they come.
+    /// Records positions and leaf slots in the order in which they come.
     #[derive(Clone, Copy)]
     struct Recorder<'a>(&'a std::cell::RefCell<Vec<(usize, usize)>>);
 
     impl Sink for Recorder<'_> {
         type Value = f32;
-        const ONE_VALUE: bool = false;
+        const TAKES_ROW_SUMS: bool = false;
         fn leaf(&self, _row: usize, _position: usize, _address: u32) {}
         fn slot(&self, row: usize, position: usize, slot: usize) {
             assert_eq!(row, 5);

@@ -1,17 +1,19 @@
-//! The engines: each finds the leaves of a block of rows in a block of trees, a file or folder each.
+//! The engines. Each is a file or a folder, and finds the leaves of a block of rows in a block of
+//! trees.
 //!
 //! | engine | serves |
 //! |---|---|
-//! | [`walks`] | every forest, on every machine: a split a step |
-//! | [`vectors`] | 24 rows and more: a tree's walks in vectors |
-//! | [`tiles`] | schedules with `tileNodes`: a tile of splits a step |
+//! | [`walks`] | every forest, on every machine: one split a step |
+//! | [`vectors`] | 24 rows and more: the walks of one tree in vectors |
+//! | [`tiles`] | schedules with `tileNodes`: one tile of splits a step |
 //! | [`blend`] | blocks of 64 rows: every split of a tree at once |
 //! | [`registers`] | a few rows: a row in registers, four levels a step |
 //! | [`abreast`] | a few rows: a row through 64 trees abreast, by gathers |
 //! | [`full`] | a few rows: trees filled up, four side by side |
 //!
-//! All have one face, [`BlockEngine`]: can it serve this plan here, its tables, a run, its cost. Which engine runs which block is chosen
-//! in [`select`](super::select). Kernels for one instruction set are in [`arch`](super::arch).
+//! Every engine implements [`BlockEngine`]: whether it can serve a plan on this machine, its tables, a
+//! run, its cost. [`select`](super::select) chooses the engine that runs a block. [`arch`](super::arch)
+//! has the kernels of each instruction set.
 
 pub(super) mod abreast;
 pub(super) mod blend;
@@ -38,46 +40,49 @@ use crate::{
 };
 use walk::{LeafAddresses, MOST_ADDRESSES, Shape, Span};
 
-/// What an engine is built for.
+/// What an engine is built from.
 pub(super) struct EngineRequest<'a> {
     pub(super) plan: &'a Plan<Cpu>,
     pub(super) forest: &'a Forest,
     pub(super) packed: &'a Packed,
-    /// Trees by position.
+    /// The number of the tree at each position.
     pub(super) order: &'a [u32],
-    /// The forest's nodes, as walks read them.
+    /// The forest's nodes, in the encoding that walks read.
     pub(super) nodes: &'a Encoded<f32>,
-    /// Columns of a row that is ranked: of thresholds, and of questions. None where rows are not.
+    /// How many columns of a ranked row hold ranks among thresholds, and how many answer a question.
+    /// `(0, 0)` where rows are not ranked.
     pub(super) ranked: (usize, usize),
-    /// Whether a block of a few `f32` rows reaches an engine for them: rows are no ranks, no node asks a question or is a tile, and the
-    /// loops have some block walk a tree for all its rows.
+    /// Whether an engine for a few rows can get a block. It can where rows are `f32` values and not
+    /// ranks, where no node asks a question or is a tile, and where some block of the loops walks one
+    /// tree for all its rows.
     pub(super) few_rows: bool,
-    /// What the schedule says of a few rows.
+    /// The engine for a few rows that the schedule asks for.
     pub(super) by: FewRows,
-    /// Whether walks in the order of the loops are all that is allowed.
+    /// Whether the program may use only walks in the order of the loops.
     pub(super) scalar: bool,
 }
 
-/// The trees of a program as nodes: what engines read besides tables of their own.
+/// The trees of a program as encoded nodes. Engines read them besides tables of their own.
 #[derive(Clone, Copy)]
 pub(super) struct Trees<'a> {
     pub(super) nodes: &'a Encoded<f32>,
-    /// For `f64` rows of a forest that compares in `f64`.
+    /// Nodes for `f64` rows, where the forest compares in `f64`.
     pub(super) wide: Option<&'a Encoded<f64>>,
-    /// Whether some node asks more than a threshold.
+    /// Whether some node asks a question other than a threshold.
     pub(super) questions: bool,
-    /// How many addresses nodes have.
+    /// Number of addresses that nodes have.
     pub(super) addresses: usize,
 }
 
 impl Trees<'_> {
-    /// Whether addresses can be gathered, with signed offsets of 32 bits.
+    /// Returns whether a gather can reach every address with a signed 32-bit offset. A node has at most
+    /// 12 bytes.
     fn can_be_gathered(&self) -> bool {
         self.addresses < i32::MAX as usize / 12
     }
 }
 
-/// Rows against trees, and how their walks go.
+/// A span of rows against a span of trees, and how the walks go.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) row: Span,
@@ -86,25 +91,25 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The same of the tree of number `k` alone.
+    /// Returns the part of the block that is the `k`th of its trees alone.
     fn of_tree(self, k: usize) -> Self {
         Self { tree: self.tree.one(k), ..self }
     }
 }
 
-/// Where a block's rows are read from.
+/// Where an engine reads a block's rows from.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'r, 'a, T> {
-    /// As they were handed over.
+    /// The rows as the caller handed them over.
     Rows(&'r Rows<'a, T>),
-    /// A copy by column.
+    /// A copy of the rows, column by column.
     Copy(Window<'a>),
-    /// Their ranks, by column.
+    /// The ranks of the rows, column by column.
     Ranks(Window<'a, u8>),
 }
 
 impl<'r, 'a, T: Row> Source<'r, 'a, T> {
-    /// `f32` rows as they were handed over.
+    /// Returns the rows if they are `f32` rows as the caller handed them over.
     fn singles(self) -> Option<&'r Rows<'a, f32>> {
         match self {
             Self::Rows(rows) => T::singles(rows),
@@ -113,19 +118,21 @@ impl<'r, 'a, T: Row> Source<'r, 'a, T> {
     }
 }
 
-/// What every engine answers.
+/// The interface of every engine.
 pub(super) trait BlockEngine: Sized {
-    /// The engine with its tables, if it can serve the plan on this machine.
+    /// Builds the engine with its tables. Returns `None` if it can't serve the plan on this machine.
     fn build(wanted: &EngineRequest<'_>) -> Option<Self>;
 
-    /// Whether it can run a block of these rows, whose spans are inside rows and trees.
+    /// Returns whether the engine can run a block of rows from `source`. The block's spans lie inside
+    /// rows and trees.
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool;
 
-    /// Hands each row's leaf in each tree of the block to `sink`; trees or rows that the engine leaves are run by `rest`.
+    /// Hands the leaf of each row in each tree of the block to `sink`. The engine named `rest` runs the
+    /// trees or rows that this engine leaves out.
     ///
     /// # Safety
-    /// The engine [serves](BlockEngine::serves) the block, whose spans are inside rows and trees; rows have the forest's columns; the
-    /// trees are those that it was built for.
+    /// The engine [serves](BlockEngine::serves) the block, whose spans lie inside rows and trees. Rows
+    /// have the forest's columns. `trees` are the trees that the engine was built for.
     unsafe fn run<T: Row, S: Sink>(
         &self,
         trees: &Trees<'_>,
@@ -135,18 +142,20 @@ pub(super) trait BlockEngine: Sized {
         sink: S,
     );
 
-    /// Seconds that so many rows take through all trees, about.
+    /// Estimates the seconds that `rows` rows take through all trees.
     fn seconds(&self, rows: usize) -> f64;
 
-    /// Bytes of its tables, besides the nodes that every program has.
+    /// Returns the bytes of the engine's tables, without the nodes that every program has.
     fn bytes(&self) -> usize {
         0
     }
 }
 
-/// Has `find` find the leaves of a block, as many at a time as [`LeafAddresses`] has room for, and hands them to `sink`, which counts rows from
-/// `by` on. `find` is given rows and trees, and puts a tree's rows side by side where rows are inside, otherwise a row's trees. The room
-/// is the caller's, so that it is cleared once.
+/// Runs `find` on parts of a block and hands the leaves that it finds to `sink`. A part has at most as
+/// many walks as [`LeafAddresses`] has room for. `find` gets the part's rows and trees. It stores the
+/// leaves of a tree's rows side by side where rows are inside, otherwise the leaves of a row's trees.
+/// `sink` gets the number of each row plus `by`. The caller lends the room `found`, so that it is
+/// cleared only once.
 #[inline(never)]
 fn hand_over<S: Sink>(
     block: Block,
@@ -172,13 +181,14 @@ fn hand_over<S: Sink>(
     }
     let trees = tree.count.clamp(1, MOST_ADDRESSES);
     for row in row.parts(MOST_ADDRESSES / trees) {
-        // Of more trees than there is room for, a row at a time.
+        // A row may have more trees than there is room for. Its parts then follow each other, and `sum`
+        // adds up all of them.
         let mut sum = S::Value::default();
         for tree in tree.parts(trees) {
             find(row, tree, found);
             for (r, found) in found.chunks_exact(tree.count).enumerate().take(row.count) {
                 let row = row.at(r) + by;
-                if !S::ONE_VALUE {
+                if !S::TAKES_ROW_SUMS {
                     let each = found.iter().enumerate();
                     each.for_each(|(t, address)| sink.leaf(row, tree.at(t), *address));
                     continue;

@@ -1,4 +1,4 @@
-//! A tree's walks of many rows in vectors, 64 rows at a time: AVX-512's and AVX2's.
+//! Walks many rows through one tree in vectors, 64 rows at a time, with AVX-512 or AVX2.
 
 use super::{Block, BlockEngine, EngineRequest, Source, Trees};
 #[cfg(target_arch = "x86_64")]
@@ -18,22 +18,24 @@ use crate::{
     plan::{Cpu, Plan},
 };
 
-/// Walks in vectors; it has no tables but the nodes and their tops.
+/// The engine that walks in vectors. It has no tables besides the nodes and their tops.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Vectors {
-    /// Seconds of a row.
+    /// Seconds that one row takes through all trees.
     row: f64,
 }
 
 impl Vectors {
-    /// Whether the machine has vector kernels for the nodes of a plan, which then have [tops](top_levels).
+    /// Returns whether the machine has vector kernels for the nodes of a plan. Such nodes have
+    /// [tops](top_levels).
     pub(in crate::cpu) fn can_serve(plan: &Plan<Cpu>, columns: usize, scalar: bool) -> bool {
-        // A step from a leaf reads a value, too.
+        // A step from a leaf reads a value, too, so there has to be a column.
         top_levels() > 0 && plan.children.tile() == 1 && !plan.questions && columns > 0 && !scalar
     }
 }
 
-/// Levels of a tree that the machine's vector kernels hold in registers; 0 where it has no such kernels.
+/// Returns how many levels of a tree the machine's vector kernels hold in registers. Returns 0 where
+/// the machine has no such kernels.
 pub(in crate::cpu) fn top_levels() -> u32 {
     #[cfg(target_arch = "x86_64")]
     if x86::available() {
@@ -42,7 +44,7 @@ pub(in crate::cpu) fn top_levels() -> u32 {
     0
 }
 
-/// Whether vector kernels reach every value of these rows.
+/// Returns whether vector kernels can address every value of these rows.
 pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
     #[cfg(target_arch = "x86_64")]
     return x86::fits(rows);
@@ -81,7 +83,8 @@ impl BlockEngine for Vectors {
         #[cfg(target_arch = "x86_64")]
         let found = &mut [0; MOST_ADDRESSES];
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the engine serves the block, so that rows fit; otherwise as promised to this function.
+        // SAFETY: `serves` has checked that the rows fit and that addresses can be gathered. The caller
+        // upholds that the spans lie inside rows and trees and that rows have the forest's columns.
         unsafe {
             match source {
                 Source::Rows(rows) => match T::singles(rows) {
@@ -99,8 +102,11 @@ impl BlockEngine for Vectors {
     }
 }
 
+/// Walks a block in vectors.
+///
 /// # Safety
-/// As for [`BlockEngine::run`]; rows [fit](fits).
+/// The machine has vector kernels, and the rows [fit](fits). The spans of `block` lie inside rows and
+/// trees, rows have the forest's columns, and `trees` are the trees of the program.
 #[cfg(target_arch = "x86_64")]
 unsafe fn in_vectors<F: x86::Source, S: Sink>(
     trees: &Trees<'_>,
@@ -110,17 +116,20 @@ unsafe fn in_vectors<F: x86::Source, S: Sink>(
     sink: S,
 ) {
     hand_over(block, 0, found, sink, &mut |row, tree, found| {
-        // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes. Tiles have kernels of their own.
+        // SAFETY: the caller upholds that the machine has vector kernels, that the rows fit and that
+        // the spans lie inside rows and trees. `lower` chooses steps that stay inside the nodes. No
+        // node is a tile, because `Vectors::can_serve` refuses plans with tiles.
         unsafe {
             of_encoding!(trees.nodes, nodes => x86::block(nodes, rows, row, tree, block.shape, found), _ => {})
         }
     });
 }
 
-/// Walks on ranks.
+/// Walks a block of ranks in vectors.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`].
+/// The machine has vector kernels. The window holds the rows of `block`, whose spans lie inside rows
+/// and trees. `trees` are the trees of the program.
 #[cfg(target_arch = "x86_64")]
 pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     trees: &Trees<'_>,
@@ -129,14 +138,17 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     found: &mut LeafAddresses,
     sink: S,
 ) {
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that the machine has vector kernels and that the spans lie inside
+    // window and trees. The rows of a window always fit.
     unsafe { in_vectors(trees, ranks, block, found, sink) }
 }
 
-/// Walks of a tree that go on from an address for each row; all of the rows are in one block of the window.
+/// Takes the walks of one tree on, each row from its address in `from`. All rows lie in one block of
+/// the window.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`]; the addresses are of nodes of the tree, 64 of them.
+/// The machine has vector kernels. The window holds the rows, and `trees` are the trees of the program.
+/// `from` has 64 addresses, each of a node of the tree at its position.
 #[cfg(target_arch = "x86_64")]
 pub(in crate::cpu) unsafe fn walk_on(
     trees: &Trees<'_>,
@@ -145,6 +157,8 @@ pub(in crate::cpu) unsafe fn walk_on(
     from: WalkStarts<'_>,
     found: &mut LeafAddresses,
 ) {
-    // SAFETY: as promised to this function. Blends, which come before, are of layouts without tiles.
+    // SAFETY: the caller upholds that the machine has vector kernels, that the window holds the rows in
+    // one block, and that `from` has 64 addresses of nodes of the tree. Only blends call this, and they
+    // are built for layouts without tiles.
     unsafe { of_encoding!(trees.nodes, nodes => x86::walk_on(nodes, ranks, row, from, found), _ => {}) }
 }

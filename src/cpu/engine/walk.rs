@@ -1,4 +1,4 @@
-//! The micro-kernels: a block of rows against a block of trees, some walks advancing together.
+//! The micro-kernels. They walk a block of rows through a block of trees, with several walks in step.
 
 use crate::cpu::{
     nodes::Compare,
@@ -6,28 +6,32 @@ use crate::cpu::{
 };
 use crate::plan::Remainder;
 
-/// Leaves that a kernel finds before they are handed over, at most: whole registers of any instruction set.
+/// Most leaves that a kernel finds before it hands them over: whole registers of any instruction set.
 pub(in crate::cpu) const MOST_ADDRESSES: usize = 512;
 
-/// The addresses of the leaves that walks end at: a tree's rows side by side where rows are inside, otherwise a row's trees. Walks
-/// know nothing of what becomes of leaves, so each is compiled once.
+/// The addresses of the leaves that walks reach. Those of a tree's rows lie side by side where rows are
+/// inside, otherwise those of a row's trees. Walks fill this buffer and know nothing of sinks, so each
+/// walk is compiled once.
 pub(in crate::cpu) type LeafAddresses = [u32; MOST_ADDRESSES];
 
-/// A forest in memory, as walks go through it: node by node, or tile by tile.
+/// An encoded forest that walks read node by node, or tile by tile.
 pub(in crate::cpu) trait NodeStore {
     /// The type of the thresholds.
     type Compare: Compare;
-    /// Whether a step from a leaf stays there.
-    const HOLDS: bool;
-    /// The root's address and the constant of the tree at a position.
+    /// Whether a step from a leaf stays at the leaf.
+    const LEAVES_HOLD: bool;
+    /// Returns the address of the root, and the constant of the rule for children, of the tree at a
+    /// position.
     fn start(&self, position: usize) -> (u32, u32);
-    /// The depth of the tree at a position, in steps.
+    /// Returns the depth of the tree at a position, in steps.
     fn depth(&self, position: usize) -> u32;
-    /// The address after a step.
+    /// Returns the address after one step from `address`.
     ///
     /// # Safety
-    /// `address` is one that the packed forest's walks reach, of a leaf only where it [holds](NodeStore::HOLDS), and `row`
-    /// holds every column.
+    /// `address` is one that the packed forest's walks reach, or what [`NodeStore::readable`] returns
+    /// for it. Where leaves do not [hold](NodeStore::LEAVES_HOLD), the caller discards the result of a step
+    /// from a leaf. `row` is in range and has every column that nodes read. `UNIT` is set only where
+    /// the values of a row follow each other.
     unsafe fn step<T: Row + Read<Self::Compare>, const QUESTIONS: bool, const UNIT: bool>(
         &self,
         address: u32,
@@ -35,28 +39,29 @@ pub(in crate::cpu) trait NodeStore {
         rows: &Rows<'_, T>,
         row: usize,
     ) -> u32;
-    /// Whether the walk has come to a leaf.
+    /// Returns whether the node at `address` is a leaf.
     ///
     /// # Safety
     /// `address` is one that the packed forest's walks reach.
     unsafe fn is_leaf(&self, address: u32) -> bool;
-    /// The leaf's address where nothing but that leaf is behind this one.
+    /// Returns the address of the leaf below `address` if `address` is padding directly above a leaf.
+    /// Returns `address` itself elsewhere, or where the encoding does not tell.
     ///
     /// # Safety
-    /// As for [`NodeStore::is_leaf`].
+    /// `address` is one that the packed forest's walks reach.
     #[inline(always)]
-    unsafe fn past_hop(&self, address: u32) -> u32 {
+    unsafe fn leaf_behind_padding(&self, address: u32) -> u32 {
         address
     }
-    /// An address from where a step can be taken, for what it leads to does not count: the given one, unless it is a
-    /// leaf's that has no node.
+    /// Returns an address from which a step can be taken if its result is discarded. This is `address`
+    /// itself, unless it is the address of a leaf without a node.
     #[inline(always)]
     fn readable(&self, address: u32) -> u32 {
         address
     }
 }
 
-/// Positions `start, start + step, …`, `count` of them.
+/// The numbers `start`, `start + step` and so on, `count` of them: rows, or positions of trees.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Span {
     pub(in crate::cpu) start: usize,
@@ -65,7 +70,7 @@ pub(in crate::cpu) struct Span {
 }
 
 impl Span {
-    /// The position of number `k` alone.
+    /// Returns the span that is the `k`th number alone.
     pub(in crate::cpu) fn one(self, k: usize) -> Self {
         Self { start: self.at(k), step: 1, count: 1 }
     }
@@ -74,67 +79,70 @@ impl Span {
         self.start + k * self.step
     }
 
-    /// The same in parts of so many positions, the last of what is left.
+    /// Splits the span into parts of `most` numbers. The last part may be shorter.
     pub(in crate::cpu) fn parts(self, most: usize) -> impl Iterator<Item = Self> {
         let part = move |k| Self { start: self.at(k), step: self.step, count: most.min(self.count - k) };
         (0..self.count).step_by(most.max(1)).map(part)
     }
 
-    /// Those of the positions that are in a range.
+    /// Returns the part of the span that lies in a range.
     pub(in crate::cpu) fn within(self, range: &std::ops::Range<usize>) -> Self {
         let before = |end: usize| end.saturating_sub(self.start).div_ceil(self.step).min(self.count);
         let first = before(range.start);
         Self { start: self.at(first), count: before(range.end).saturating_sub(first), ..self }
     }
 
-    /// One past the last position.
+    /// Returns one past the last number, or 0 if there is none.
     pub(in crate::cpu) fn end(self) -> usize {
         if self.count == 0 { 0 } else { self.at(self.count - 1) + 1 }
     }
 }
 
-/// A block's order and how its walks go.
+/// The order of a block's loops, and how its walks go.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Shape {
     /// Whether the inner loop goes over rows (a tree at a time) or over trees (a row at a time).
     pub(in crate::cpu) rows_inside: bool,
-    /// Walks of the inner loop that advance together.
+    /// Walks of the inner loop that advance in step.
     pub(in crate::cpu) lanes: usize,
-    /// Steps without a leaf test.
+    /// Steps that a walk takes first, without a leaf test.
     pub(in crate::cpu) steps: u32,
-    /// Steps after those, each with a test that sees a leaf through the padding above it.
+    /// Steps after `steps`, each with a leaf test. In tiles the test sees a leaf through the padding
+    /// directly above it.
     pub(in crate::cpu) tested: u32,
-    /// What follows them.
+    /// How the walk ends after `steps` and `tested`.
     pub(in crate::cpu) rest: Remainder,
-    /// Levels from the root down that blends take the place of where they can, `u32::MAX` for all.
+    /// How many levels, from the root down, a blend may evaluate in place of walks: `u32::MAX` for all,
+    /// `None` for no blend.
     pub(in crate::cpu) blend: Option<u32>,
 }
 
 impl Shape {
-    /// Walks of a tree that test for a leaf at each step.
+    /// Walks of one tree that test for a leaf at each step.
     pub(in crate::cpu) const PLAIN: Self =
         Self { rows_inside: true, lanes: 1, steps: 0, tested: 0, rest: Remainder::UntilLeaf, blend: None };
 
-    /// The same one row after the other, each through eight trees at a time.
+    /// Returns this shape for one row after the other, each through eight trees at a time.
     pub(in crate::cpu) fn by_row(self) -> Self {
         Self { rows_inside: false, lanes: 8, ..self }
     }
 
-    /// The shape for walks of these trees side by side, by what the table says of their depths.
+    /// Returns this shape for walks of the trees at `positions` in step, by the depths of these trees.
     #[inline(always)]
     pub(in crate::cpu) fn of_trees<N: NodeStore>(self, nodes: &N, positions: &[usize]) -> Self {
         let depths = || positions.iter().map(|p| nodes.depth(*p));
-        // Where a leaf holds, the deepest tree's steps are right for the others, too, and none needs more.
+        // Where leaves hold, the deepest tree's number of steps suits the other trees, too, and no tree
+        // needs more.
         let deepest = || depths().max().unwrap_or(0);
         match self.rest {
-            Remainder::Counted if N::HOLDS || positions.len() == 1 => {
+            Remainder::Counted if N::LEAVES_HOLD || positions.len() == 1 => {
                 Self { steps: deepest(), rest: Remainder::Nothing, ..self }
             }
-            // The shallowest tree's steps go past no leaf.
+            // No tree is shallower, so this many steps go past no leaf.
             Remainder::Counted => {
                 Self { steps: depths().min().unwrap_or(0), rest: Remainder::UntilLeaf, ..self }
             }
-            Remainder::Nothing | Remainder::UntilLeaf if N::HOLDS => {
+            Remainder::Nothing | Remainder::UntilLeaf if N::LEAVES_HOLD => {
                 Self { steps: self.steps.min(deepest()), ..self }
             }
             Remainder::Nothing | Remainder::UntilLeaf => self,
@@ -142,10 +150,13 @@ impl Shape {
     }
 }
 
-/// Walks `L` trees and rows in step. `trees[l]` is a root and a constant.
+/// Walks `L` rows through as many trees in step, and returns the address of each leaf. `trees[l]` is a
+/// root and a constant.
 ///
 /// # Safety
-/// Rows are in range; roots and constants are the packed forest's, whose walks of `steps` steps stay inside it.
+/// Rows are in range and have the forest's columns. Roots and constants are the packed forest's, and
+/// walks of `steps` steps stay inside it. `UNIT` is set only where the values of a row follow each
+/// other.
 #[inline(always)]
 unsafe fn walk<
     N: NodeStore,
@@ -164,7 +175,8 @@ unsafe fn walk<
     (0..L).for_each(|l| at[l] = trees[l].0);
     for _ in 0..shape.steps {
         for l in 0..L {
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that rows are in range and that walks of `steps` steps stay
+            // inside the forest.
             at[l] = unsafe { nodes.step::<T, QUESTIONS, UNIT>(at[l], trees[l].1, rows, row[l]) };
         }
     }
@@ -175,41 +187,45 @@ unsafe fn walk<
     loop {
         if tested > 0 {
             for at in &mut at {
-                // SAFETY: as promised to this function.
-                *at = unsafe { nodes.past_hop(*at) };
+                // SAFETY: the walk has reached this address, and `Packed::verify` bounds every address
+                // that walks reach.
+                *at = unsafe { nodes.leaf_behind_padding(*at) };
             }
             tested -= 1;
         }
         let mut open = [false; L];
         for l in 0..L {
-            // SAFETY: as promised to this function; leaves end the loop (`Packed::verify`).
+            // SAFETY: the walk has reached this address, and `Packed::verify` bounds every address that
+            // walks reach. Leaves end the loop, so no walk goes past one.
             open[l] = unsafe { !nodes.is_leaf(at[l]) };
         }
         if !open.contains(&true) {
             return at;
         }
         for l in 0..L {
-            // Lanes wait at their leaf for the others, whose loads overlap.
+            // A walk at its leaf waits for the other walks, whose loads overlap.
             let from = nodes.readable(at[l]);
-            // SAFETY: as promised to this function; a leaf, too, is a node that can be read, or one that can stands in.
+            // SAFETY: the caller upholds that rows are in range. `from` is the address that the walk
+            // has reached, which `Packed::verify` bounds, or a readable one in a leaf's place. The line
+            // below discards a step from a leaf that does not hold.
             let next = unsafe { nodes.step::<T, QUESTIONS, UNIT>(from, trees[l].1, rows, row[l]) };
-            at[l] = if N::HOLDS || open[l] { next } else { at[l] };
+            at[l] = if N::LEAVES_HOLD || open[l] { next } else { at[l] };
         }
     }
 }
 
-/// Where walks of a tree begin that are on their way already: an address for each row.
+/// Where walks of one tree go on: the tree's position, and an address for each row.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct WalkStarts<'a> {
     pub(in crate::cpu) position: usize,
     pub(in crate::cpu) addresses: &'a [u32],
 }
 
-/// Walks a tree on from an address for each row until the leaves.
+/// Takes the walks of one tree on, from an address for each row to the leaves.
 ///
 /// # Safety
-/// Rows are in range and have the forest's columns; there is an address for each, of a node of the tree at the position; no
-/// node asks a question.
+/// Rows are in range and have the forest's columns. `from` has an address for each row, of a node of
+/// the tree at its position. No node asks a question.
 pub(in crate::cpu) unsafe fn walk_on<N: NodeStore, T: Row + Read<N::Compare>>(
     nodes: &N,
     rows: &Rows<'_, T>,
@@ -217,28 +233,30 @@ pub(in crate::cpu) unsafe fn walk_on<N: NodeStore, T: Row + Read<N::Compare>>(
     from: WalkStarts<'_>,
     found: &mut LeafAddresses,
 ) {
-    /// Walks side by side.
+    /// Walks that advance in step.
     const L: usize = 4;
     let (_, constant) = nodes.start(from.position);
     for r in (0..row.count).step_by(L) {
         let (mut own, mut trees) = ([0; L], [(0, constant); L]);
         for l in 0..L {
-            // A walk past the last row is the last row's again.
+            // Past the last row, the last row's walk fills the group.
             let r = (r + l).min(row.count - 1);
             (own[l], trees[l].0) = (row.at(r), from.addresses[r]);
         }
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that rows are in range and that each address is that of a node of
+        // the tree. `Shape::PLAIN` tests for a leaf before each step, so no walk goes past one.
         let ends = unsafe { walk::<N, T, false, false, L>(nodes, rows, own, trees, Shape::PLAIN) };
         let count = L.min(row.count - r);
         found[r..r + count].copy_from_slice(&ends[..count]);
     }
 }
 
-/// Walks every row of `row` through every tree of `tree`, at most [`MOST_ADDRESSES`] walks, with as many side by side as the shape says.
+/// Walks every row of `row` through every tree of `tree`: at most [`MOST_ADDRESSES`] walks, as many in
+/// step as the shape says.
 ///
 /// # Safety
-/// Rows are in range and have the forest's columns, trees are positions, `UNIT` only where rows are; the shape's
-/// walks stay inside the nodes.
+/// Rows are in range and have the forest's columns. Trees are positions, and the steps of the shape
+/// stay inside the nodes. `UNIT` is set only where the values of a row follow each other.
 pub(in crate::cpu) unsafe fn block<
     N: NodeStore,
     T: Row + Read<N::Compare>,
@@ -252,9 +270,11 @@ pub(in crate::cpu) unsafe fn block<
     shape: Shape,
     found: &mut LeafAddresses,
 ) {
-    // Rows that are walked together come to a tree's leaves in the order they had: that costs nothing, and their loads overlap.
+    // Rows that are walked in step reach a tree's leaves in the same order as one by one. It costs
+    // nothing, and their loads overlap.
     let together = if shape.rows_inside && shape.lanes == 1 { 8 } else { shape.lanes };
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that rows are in range, that trees are positions and that the shape's
+    // steps stay inside the nodes.
     unsafe {
         match together {
             8.. => lanes::<N, T, QUESTIONS, UNIT, 8>(nodes, rows, row, tree, shape, found),
@@ -265,10 +285,11 @@ pub(in crate::cpu) unsafe fn block<
     }
 }
 
-/// The same with `L` walks side by side.
+/// Like [`block`], with `L` walks in step.
 ///
 /// # Safety
-/// As for [`block`].
+/// Rows are in range and have the forest's columns. Trees are positions, and the steps of the shape
+/// stay inside the nodes. `UNIT` is set only where the values of a row follow each other.
 pub(in crate::cpu) unsafe fn lanes<
     N: NodeStore,
     T: Row + Read<N::Compare>,
@@ -292,13 +313,15 @@ pub(in crate::cpu) unsafe fn lanes<
             while r + L <= row.count {
                 let mut group = [0; L];
                 (0..L).for_each(|l| group[l] = row.at(r + l));
-                // SAFETY: as promised to this function.
+                // SAFETY: the caller upholds that rows are in range and that the shape's steps stay
+                // inside the nodes.
                 let ends = unsafe { walk::<N, T, QUESTIONS, UNIT, L>(nodes, rows, group, [start; L], shape) };
                 found[r..r + L].copy_from_slice(&ends);
                 r += L;
             }
             for (r, found) in found.iter_mut().enumerate().skip(r) {
-                // SAFETY: as promised to this function.
+                // SAFETY: the caller upholds that rows are in range and that the shape's steps stay
+                // inside the nodes.
                 [*found] =
                     unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row.at(r)], [start], shape) };
             }
@@ -314,7 +337,8 @@ pub(in crate::cpu) unsafe fn lanes<
                     starts[l] = nodes.start(group[l]);
                 }
                 let shape = shape.of_trees(nodes, &group);
-                // SAFETY: as promised to this function.
+                // SAFETY: the caller upholds that rows are in range and that the shape's steps stay
+                // inside the nodes.
                 let ends = unsafe { walk::<N, T, QUESTIONS, UNIT, L>(nodes, rows, [row; L], starts, shape) };
                 found[t..t + L].copy_from_slice(&ends);
                 t += L;
@@ -323,7 +347,8 @@ pub(in crate::cpu) unsafe fn lanes<
                 let position = tree.at(t);
                 let shape = shape.of_trees(nodes, &[position]);
                 let start = [nodes.start(position)];
-                // SAFETY: as promised to this function.
+                // SAFETY: the caller upholds that rows are in range and that the shape's steps stay
+                // inside the nodes.
                 [*found] = unsafe { walk::<N, T, QUESTIONS, UNIT, 1>(nodes, rows, [row], start, shape) };
             }
         }

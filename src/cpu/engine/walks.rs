@@ -1,4 +1,4 @@
-//! Walks a split a step, on every machine: what runs where no other engine serves.
+//! Walks one split a step, on every machine. It runs where no other engine serves.
 
 use super::{
     Block, BlockEngine, EngineRequest, Source, Trees, hand_over,
@@ -15,15 +15,15 @@ use crate::{
     },
 };
 
-/// Walks in the order of a block's loops; it has no tables but the nodes.
+/// The engine that walks in the order of a block's loops. It has no tables besides the nodes.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Walks {
-    /// Seconds of a row.
+    /// Seconds that one row takes through all trees.
     row: f64,
 }
 
 impl Walks {
-    /// [`BlockEngine::build`], which never fails: they serve every plan.
+    /// Builds the engine like [`BlockEngine::build`], but never fails: walks serve every plan.
     pub(in crate::cpu) fn new(wanted: &EngineRequest<'_>) -> Self {
         Self { row: Machine::here().walk.one * wanted.nodes.steps() as f64 }
     }
@@ -49,18 +49,21 @@ impl BlockEngine for Walks {
         let found = &mut [0; MOST_ADDRESSES];
         match source {
             Source::Rows(rows) => {
-                // SAFETY: as promised to this function.
+                // SAFETY: the caller upholds that the spans lie inside rows and trees and that rows
+                // have the forest's columns.
                 hand_over(block, 0, found, sink, &mut |row, tree, found| unsafe {
                     in_rows(trees, rows, Block { row, tree, ..block }, found);
                 });
             }
             Source::Copy(window) => by_block(window, block.row, |rows, row, by| {
-                // SAFETY: as promised to this function; the part of the window has the rows.
+                // SAFETY: the caller upholds that the spans lie inside rows and trees and that rows
+                // have the forest's columns. `row` counts rows of this block of the window.
                 hand_over(Block { row, ..block }, by, found, sink, &mut |row, tree, found| unsafe {
                     portable(trees, rows, Block { row, tree, ..block }, found);
                 });
             }),
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that the spans lie inside rows and trees and that the window
+            // has the forest's columns.
             Source::Ranks(ranks) => unsafe { in_ranks(trees, ranks, block, found, sink) },
         }
     }
@@ -70,8 +73,8 @@ impl BlockEngine for Walks {
     }
 }
 
-/// Calls `f` for each block of a window that has some of the rows: with its rows, which of them it is about, and how many rows come
-/// before them.
+/// Calls `f` for each block of a window that holds some of the rows. `f` gets the rows of the block,
+/// the span of the wanted ones among them, and the number of the block's first row.
 fn by_block<T: Row>(window: Window<'_, T>, row: Span, mut f: impl FnMut(&Rows<'_, T>, Span, usize)) {
     let mut done = 0;
     while done < row.count {
@@ -83,10 +86,14 @@ fn by_block<T: Row>(window: Window<'_, T>, row: Span, mut f: impl FnMut(&Rows<'_
     }
 }
 
+/// Walks a block with the kernel for the type of its rows.
+///
 /// # Safety
-/// As for [`BlockEngine::run`]; the block has room in `found`.
+/// The spans of `block` lie inside rows and trees, rows have the forest's columns, and `trees` are the
+/// trees of the program. The block's walks have room in `found`.
 unsafe fn in_rows<T: Row>(trees: &Trees<'_>, rows: &Rows<'_, T>, block: Block, found: &mut LeafAddresses) {
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that the spans lie inside rows and trees, that rows have the forest's
+    // columns and that the walks have room.
     unsafe {
         match (T::doubles(rows), T::singles(rows), trees.wide) {
             (Some(rows), _, Some(wide)) => of_encoding!(wide, nodes => plain(nodes, rows, block, found)),
@@ -97,10 +104,11 @@ unsafe fn in_rows<T: Row>(trees: &Trees<'_>, rows: &Rows<'_, T>, block: Block, f
     }
 }
 
-/// Walks on ranks, each tree through all rows before the next where rows are inside.
+/// Walks a block of ranks. Where rows are inside, each tree walks all rows before the next tree.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`].
+/// The window holds the rows of `block`, whose spans lie inside rows and trees. `trees` are the trees
+/// of the program.
 pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
@@ -110,23 +118,26 @@ pub(in crate::cpu) unsafe fn in_ranks<S: Sink>(
 ) {
     let mut walk = |block: Block| {
         by_block(ranks, block.row, |rows, row, by| {
-            // SAFETY: as promised to this function; the part of the window has the rows.
+            // SAFETY: the caller upholds that the spans lie inside rows and trees and that the window
+            // has the forest's columns. `row` counts rows of this block of the window.
             hand_over(Block { row, ..block }, by, found, sink, &mut |row, tree, found| unsafe {
                 in_rows(trees, rows, Block { row, tree, ..block }, found);
             });
         });
     };
-    // Of rows that are in one block a tree comes before the next anyway.
+    // Rows in one block of the window are walked tree by tree anyway.
     match block.shape.rows_inside && !ranks.together(block.row) {
         true => (0..block.tree.count).for_each(|t| walk(block.of_tree(t))),
         false => walk(block),
     }
 }
 
-/// Walks of a tree that go on from an address for each row; all of the rows are in one block of the window.
+/// Takes the walks of one tree on, each row from its address in `from`. All rows lie in one block of
+/// the window.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`]; the addresses are of nodes of the tree.
+/// The window holds the rows, and `trees` are the trees of the program. `from` has an address for each
+/// row, of a node of the tree at its position.
 pub(in crate::cpu) unsafe fn walk_on(
     trees: &Trees<'_>,
     ranks: Window<'_, u8>,
@@ -136,35 +147,42 @@ pub(in crate::cpu) unsafe fn walk_on(
 ) {
     let (rows, place) = ranks.rows(row.start);
     let part = Span { start: place, ..row };
-    // SAFETY: as promised to this function. Blends, which come before, are of layouts without tiles.
+    // SAFETY: the caller upholds that the window holds the rows in one block and that `from` has
+    // addresses of nodes of the tree. Only blends call this, and they are built for plans without
+    // questions and layouts without tiles.
     unsafe { of_encoding!(trees.nodes, nodes => walk::walk_on(nodes, &rows, part, from, found), _ => {}) }
 }
 
-/// The one kernel for rows other than `f32`: any strides, any question, four walks side by side.
+/// Walks rows with any strides through nodes with any question, four walks in step. It is the only
+/// kernel for rows other than `f32`.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`]; the block has room in `found`.
+/// The spans of the block lie inside rows and trees, rows have the forest's columns, and `nodes` are
+/// those of the program. The block's walks have room in `found`.
 unsafe fn plain<N: NodeStore, D: Row + Read<N::Compare>>(
     nodes: &N,
     rows: &Rows<'_, D>,
     Block { row, tree, shape }: Block,
     found: &mut LeafAddresses,
 ) {
-    // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes.
+    // SAFETY: the caller upholds that the spans lie inside rows and trees and that rows have the
+    // forest's columns. `lower` chooses steps that stay inside the nodes.
     unsafe { walk::lanes::<N, D, true, false, 4>(nodes, rows, row, tree, shape, found) }
 }
 
-/// Walks of `f32` rows.
+/// Walks `f32` rows, with the kernel for their strides and for the questions of the forest.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`]; the block has room in `found`.
+/// The spans of the block lie inside rows and trees, rows have the forest's columns, and `trees` are
+/// the trees of the program. The block's walks have room in `found`.
 pub(in crate::cpu) unsafe fn portable(
     trees: &Trees<'_>,
     rows: &Rows<'_>,
     Block { row, tree, shape }: Block,
     found: &mut LeafAddresses,
 ) {
-    // SAFETY: as promised to this function; `lower` has settled steps that stay inside the nodes.
+    // SAFETY: the caller upholds that the spans lie inside rows and trees and that rows have the
+    // forest's columns. `lower` chooses steps that stay inside the nodes.
     unsafe {
         of_encoding!(trees.nodes, nodes => match (trees.questions, rows.is_unit()) {
             (false, true) => walk::block::<_, f32, false, true>(nodes, rows, row, tree, shape, found),

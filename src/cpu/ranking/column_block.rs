@@ -1,30 +1,31 @@
-//! Lines of columns: sixteen that lie side by side in a row, as a line of the cache has them.
+//! Column blocks: sixteen adjacent columns of a row, as many `f32` values as a cache line holds.
 
 pub(crate) use crate::cost::BLOCK;
 use crate::cpu::cache_line::CacheLine;
 
-/// Columns of a line.
+/// Columns of a column block.
 pub(crate) const BLOCK_COLUMNS: usize = 16;
-/// Thresholds of a column that layers count, at most.
+/// The most thresholds that a column may have to be ranked in layers.
 pub(crate) const MOST_LAYERS: usize = 4;
 
-/// Which rows' values reach a threshold of their column: by bit of a byte, the first eight columns of a line and the others.
+/// For one layer: which values of 64 rows reach the threshold of their column, as `[half][row]`. Bit `i` of a
+/// byte stands for column `i` of the column block in half 0, and for column `8 + i` in half 1.
 pub(in crate::cpu) type ThresholdMasks = CacheLine<[[u8; BLOCK]; 2]>;
 
-/// Columns that lie side by side, at most sixteen.
+/// Sixteen adjacent columns of a row, or fewer at the end of the row, and which of them are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColumnBlock {
-    /// The first of them.
+    /// The number of the first column.
     pub(crate) first: u32,
-    /// Which are wanted.
+    /// The wanted columns: bit `i` stands for column `first + i`.
     pub(crate) wanted: u16,
-    /// A column that is soon wanted, to be asked for.
+    /// A column that is read soon. Kernels prefetch it in each row.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(crate) ahead: Option<u32>,
 }
 
 impl ColumnBlock {
-    /// Has each of some lines ask for the one that comes so many after it.
+    /// Has each column block prefetch the column block that comes `by` places after it.
     pub(crate) fn prefetch_ahead<'l>(column_blocks: impl Iterator<Item = &'l mut Self>, by: usize) {
         let mut column_blocks: Vec<_> = column_blocks.collect();
         let firsts: Vec<u32> = column_blocks.iter().skip(by).map(|column_block| column_block.first).collect();
@@ -33,7 +34,7 @@ impl ColumnBlock {
         }
     }
 
-    /// Its columns among so many that rows have.
+    /// The number of its columns that exist in rows of `columns` columns.
     pub(in crate::cpu) fn most(self, columns: usize) -> usize {
         columns.saturating_sub(self.first as usize).min(BLOCK_COLUMNS)
     }

@@ -1,9 +1,10 @@
-//! How the columns of a row become ranks sixteen at a time: which of them are compared where they lie, and which are
-//! copied and searched.
+//! Turns the columns of a row into ranks, one column block at a time: some columns are compared where they
+//! lie in the row, the others are copied and searched.
 //!
-//! To bring a line of 64 rows into columns takes as long whatever is wanted of it. A column of one threshold needs none of that: a
-//! compare says for sixteen columns of a row which reach theirs. Columns of more thresholds take a compare for each, of all sixteen, so
-//! for every line what [costs](crate::cost) less is chosen.
+//! The copy of a column block of 64 rows takes the same time whether one column is wanted or all sixteen. A
+//! column with one threshold needs no copy: one compare tells for sixteen columns of a row which of their
+//! values reach their thresholds. A column with more thresholds takes one such compare for each threshold. So
+//! for each column block the way that [costs](crate::cost) least is chosen.
 
 use super::{
     super::cache_line::CacheLine,
@@ -13,56 +14,61 @@ use super::{
 };
 use crate::cost::{self, Machine};
 
-/// Lines that are asked for before they are read.
+/// Distance of a prefetch, in column blocks.
 const AHEAD: usize = 2;
 
-/// A column of ranks, and whose it is.
+/// A column of ranks, and the feature that it ranks.
 #[derive(Clone, Debug)]
 pub(super) struct RankedColumn {
     pub(super) feature: u32,
-    /// Its search, and what is searched, if it is one of ascending and finite thresholds.
+    /// The binary search, and the ascending, finite thresholds that it searches. `None` if the column has no
+    /// such search.
     pub(super) thresholds: Option<(Search, Vec<f32>)>,
 }
 
 impl RankedColumn {
-    /// Whether it stands in layers where columns of at most so many thresholds do, by what their missing values are.
+    /// Whether the column is ranked in layers, given how many thresholds such a column may have.
     fn in_layers(&self, most: Layering) -> bool {
         self.thresholds.as_ref().is_some_and(|(search, own)| own.len() <= most[search.missing as usize])
     }
 }
 
-/// Lines of columns.
+/// The plan of all column blocks: which columns are ranked in layers, which are searched, and which take
+/// another way.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnBlocks {
     column_blocks: Vec<Plan>,
-    /// Of all lines.
+    /// The layers of all column blocks.
     layers: Vec<CacheLine<[f32; BLOCK_COLUMNS]>>,
     layered: Vec<LayeredColumn>,
-    /// Columns of ranks that are searched, which read one of their line's columns; …
+    /// Columns of ranks that are searched. Each reads one of the sixteen columns of its column block.
     searched: Vec<ColumnSearch>,
-    /// … and those that are answered otherwise.
+    /// Columns of ranks that take neither layers nor a search: the column of ranks, and the column of the
+    /// rows within its column block.
     others: Vec<(u32, u8)>,
 }
 
-/// One line's place in [`ColumnBlocks`].
+/// One column block, and its ranges in the lists of [`ColumnBlocks`].
 #[derive(Clone, Debug)]
 struct Plan {
     column_block: ColumnBlock,
-    sheets: [Sheet; 2],
+    sheets: [LayerGroup; 2],
     searched: (u32, u32),
     others: (u32, u32),
 }
 
-/// Layers whose missing values are ranked alike.
+/// The layers of the columns whose missing values have the same rank: the ranges of the layers and of their
+/// columns.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sheet {
+struct LayerGroup {
     layers: (u32, u32),
     columns: (u32, u32),
 }
 
 const MISSING: [Missing; 2] = [Missing::Least, Missing::Most];
 
-/// Seconds of a line that is ranked so.
+/// Seconds that a row block takes for the columns of one column block, if columns with few thresholds are
+/// `layered`.
 fn seconds(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)], layered: Layering) -> f64 {
     let mut layers = [0; 2];
     let mut seconds = 0.0;
@@ -84,18 +90,19 @@ fn seconds(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)], layered: 
     seconds + costs.layer * layers.iter().sum::<usize>() as f64 + if copied { costs.copy } else { 0.0 }
 }
 
-/// The quickest way of a line.
+/// The fastest layering of the columns of one column block.
 fn best(costs: &cost::ColumnBlock, columns: &[(u32, RankedColumn)]) -> Layering {
     let ways = (0..=MOST_LAYERS).flat_map(|least| (0..=MOST_LAYERS).map(move |most| [least, most]));
     let seconds = |way: &Layering| seconds(costs, columns, *way);
     ways.min_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap_or_default()
 }
 
-/// How many thresholds a column has at most that stands in layers, by what its missing values are.
+/// How many thresholds a column may have to be ranked in layers, indexed by [`Missing`].
 type Layering = [usize; 2];
 
 impl ColumnBlocks {
-    /// Of columns by feature.
+    /// Groups columns of ranks, which come in the order of their features, into column blocks. Chooses the
+    /// fastest layering for each.
     pub(super) fn new(columns: impl Iterator<Item = RankedColumn>) -> Self {
         let columns: Vec<(u32, RankedColumn)> = (0..).zip(columns).collect();
         let mut new = Self {
@@ -120,7 +127,7 @@ impl ColumnBlocks {
         new
     }
 
-    /// Adds a line.
+    /// Adds a column block with the given layering.
     fn push(&mut self, columns: &[(u32, RankedColumn)], layered: Layering) {
         let first = columns[0].1.feature / BLOCK_COLUMNS as u32 * BLOCK_COLUMNS as u32;
         let lane = |of: &RankedColumn| (of.feature - first) as u8;
@@ -133,7 +140,8 @@ impl ColumnBlocks {
                     (search.missing == missing).then_some((*column, lane(of), thresholds))
                 })
                 .collect();
-            // Those of as many thresholds side by side: so are their branches.
+            // Columns with equally many thresholds stand side by side, so that branches on that number
+            // repeat.
             own.sort_by_key(|(.., thresholds)| thresholds.len());
             let begins = (self.layers.len() as u32, self.layered.len() as u32);
             for j in 0..own.last().map_or(0, |(.., thresholds)| thresholds.len()) {
@@ -150,7 +158,7 @@ impl ColumnBlocks {
                 count: thresholds.len() as u8,
             };
             self.layered.extend(own.into_iter().map(layered));
-            Sheet {
+            LayerGroup {
                 layers: (begins.0, self.layers.len() as u32),
                 columns: (begins.1, self.layered.len() as u32),
             }
@@ -164,7 +172,8 @@ impl ColumnBlocks {
             }
             column_block.wanted |= 1 << lane(of);
         }
-        // Those of a kernel side by side: it is called once for a run, and takes them by twos.
+        // Columns that take the same kernel stand side by side: the kernel is called once for a run of
+        // columns, and ranks them two at a time.
         let own = &mut self.searched[begins.0 as usize..];
         own.sort_by_key(|column| column.search.kernel());
         ColumnSearch::count_runs(own);
@@ -173,13 +182,13 @@ impl ColumnBlocks {
         self.column_blocks.push(Plan { column_block, sheets, searched, others });
     }
 
-    /// Line by line, by column.
+    /// The column blocks in the order of their columns.
     pub(super) fn iter(&self) -> impl Iterator<Item = ColumnBlockRef<'_>> {
         self.column_blocks.iter().map(|plan| ColumnBlockRef { of: self, plan })
     }
 }
 
-/// A line's columns.
+/// One column block, with the columns of ranks that it serves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnBlockRef<'l> {
     of: &'l ColumnBlocks,
@@ -187,7 +196,8 @@ pub(super) struct ColumnBlockRef<'l> {
 }
 
 impl<'l> ColumnBlockRef<'l> {
-    /// Ranks the columns that are compared where they lie, and gives what is left of the line.
+    /// Ranks the columns that are compared where they lie. Returns the column block, whose `wanted` columns
+    /// are still to be copied.
     pub(super) fn layered(
         &self,
         rows: &RowBlock<'_>,
@@ -196,7 +206,8 @@ impl<'l> ColumnBlockRef<'l> {
         apart: usize,
     ) -> ColumnBlock {
         let mut column_block = self.plan.column_block;
-        // An array that is moved into an iterator is read before its parts have been written, which waits for them.
+        // The arrays are borrowed. An array that is moved into an iterator is loaded as a whole before the
+        // stores of its parts have completed, and that load waits for them.
         for (sheet, missing) in self.plan.sheets.iter().zip(&MISSING) {
             let columns = within(&self.of.layered, sheet.columns);
             if !columns.is_empty() {
@@ -208,12 +219,12 @@ impl<'l> ColumnBlockRef<'l> {
         column_block
     }
 
-    /// Columns of ranks that are searched.
+    /// The columns of ranks that are searched.
     pub(super) fn searched(&self) -> &'l [ColumnSearch] {
         within(&self.of.searched, self.plan.searched)
     }
 
-    /// Columns of ranks that are answered otherwise.
+    /// The columns of ranks that take neither layers nor a search.
     pub(super) fn others(&self) -> &'l [(u32, u8)] {
         within(&self.of.others, self.plan.others)
     }
@@ -234,7 +245,8 @@ mod tests {
         ranks::{Choice, ColumnKind, Ranks},
     };
 
-    /// Blocks of fewer rows than 64, and features of more thresholds than a column of ranks has, whose rest is few.
+    /// Row blocks with fewer than 64 rows, and features with a few more thresholds than a column of ranks
+    /// holds.
     #[test]
     fn blocks_are_ranked_as_rows_are() {
         for features in [2u32, 16, 19, 35] {
@@ -269,11 +281,11 @@ mod tests {
         }
     }
 
-    /// Values on thresholds, next to them and between; missing ones on either side; thresholds that are spread, in a heap,
-    /// whole numbers, and far from 0.
+    /// Values on, next to and between thresholds. Missing values with either rank. Thresholds that are
+    /// spread, clustered, whole numbers, or far from 0.
     #[test]
     fn lines_rank_as_thresholds_are_counted() {
-        // Of three lines: missing values are the least, the most, or either.
+        // Three column blocks: missing values have the least rank, the greatest rank, or either.
         const FEATURES: usize = 48;
         let spread = |f: usize, k: usize| ((k * k + 31 * k + f) as f32).sqrt() * 1.7 - 40.0;
         let threshold = |f: usize, k: usize| match f % 6 {
@@ -299,7 +311,8 @@ mod tests {
         }
         let ranks = Ranks::new(&builder.build().expect("stumps"), Choice::U8).expect("ranks");
         let (ranker, columns) = (Ranker::new(&ranks), ranks.columns().len());
-        // Of rows, one on a threshold or beside it; of every fourth block no value is anywhere else.
+        // Some values lie on a threshold or just above it. In every fourth row block the remaining values lie
+        // just below one.
         let value = |i: usize| {
             let (r, f) = (i / FEATURES, i % FEATURES);
             let own = threshold(f, (r * 7919 + f) % count(f));

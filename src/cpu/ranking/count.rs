@@ -1,17 +1,19 @@
-//! How many thresholds of a sorted table are at most a value: what rows are ranked by.
+//! Counts how many thresholds of a sorted table are at most a value. This count is the value's rank.
 //!
-//! A table is a tree of blocks of [`FAN`] ascending thresholds, a block's children one after the other on the level
-//! below. A value's place among a block's thresholds is the number of the child it goes on to.
+//! A table is a tree of blocks of [`FAN`] ascending thresholds. The children of a block stand one after the
+//! other on the level below. The number of a block's thresholds that are at most the value is the number of
+//! the child where the search goes on.
 
 use super::super::nodes::Compare;
 
-/// Thresholds of a block.
+/// Thresholds in a block.
 pub(crate) const FAN: usize = 16;
-/// Values that are counted together.
+/// Values that are compared together.
 const LANES: usize = 16;
 
-/// Writes each value's count. `levels` says where in `blocks` each level begins, the root's first; `root` counts the root's
-/// thresholds. `found` is zeros when it comes in.
+/// Writes into `found` how many thresholds are at most each value. `levels` holds the index in `blocks` at
+/// which each level begins, the root's level first. `root` is the number of thresholds in the root. The
+/// caller fills `found` with zeros.
 #[inline(always)]
 pub(crate) fn count_at_most<C: Compare, const N: usize>(
     blocks: &[[C; FAN]],
@@ -44,7 +46,7 @@ pub(crate) fn count_at_most<C: Compare, const N: usize>(
     }
 }
 
-/// How many thresholds are at most each of sixteen values.
+/// Returns how many thresholds are at most each of sixteen values.
 #[inline(always)]
 fn counts<C: Compare>(thresholds: &[C], values: &[C; LANES]) -> [u32; LANES] {
     let mut counts = [0; LANES];

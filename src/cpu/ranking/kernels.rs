@@ -1,4 +1,4 @@
-//! What the instruction sets have for ranks of a column.
+//! Calls the kernels of the instruction sets that rank a column.
 
 use super::{
     count::FAN,
@@ -8,8 +8,9 @@ use crate::cpu::cache_line::CacheLine;
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
-/// Writes how many thresholds are at most each value, a column after the other, if the machine has vectors for that; otherwise says
-/// `false`. Those that take the same kernel are quicker side by side.
+/// Writes how many thresholds are at most each value, one column after the other, if the machine has vectors
+/// for that. Otherwise returns `false`. Columns that take the same kernel are ranked faster if they stand
+/// side by side.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_variables))]
 pub(super) fn ranks(
     pivots: &[CacheLine<[f32; FAN]>],
@@ -21,7 +22,7 @@ pub(super) fn ranks(
     return crate::cpu::arch::x86::rank::ranks(pivots, columns, values, out);
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
-        // SAFETY: the machine is able.
+        // SAFETY: `isa` has found NEON on this machine.
         unsafe { crate::cpu::arch::aarch64::neon::rank::ranks(pivots, columns, values, out) };
         return true;
     }
@@ -29,7 +30,7 @@ pub(super) fn ranks(
     false
 }
 
-/// The bit of each code in a table.
+/// Writes for each of 64 codes its bit in a table: 1 or 0.
 pub(super) fn bits(codes: &CategoryBits, table: &[u8; 32], out: &mut [u8; BLOCK]) {
     #[cfg(target_arch = "x86_64")]
     if crate::cpu::arch::x86::rank::bits(table, codes, out) {
@@ -37,7 +38,7 @@ pub(super) fn bits(codes: &CategoryBits, table: &[u8; 32], out: &mut [u8; BLOCK]
     }
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
-        // SAFETY: the machine is able.
+        // SAFETY: `isa` has found NEON on this machine.
         return unsafe { crate::cpu::arch::aarch64::neon::rank::bits(table, codes, out) };
     }
     for ((out, byte), bit) in out.iter_mut().zip(codes.byte).zip(codes.bit) {

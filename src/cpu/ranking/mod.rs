@@ -1,7 +1,8 @@
-//! From values to ranks on the CPU: 64 rows at a time, by column or by line of columns.
+//! From values to ranks on the CPU: 64 rows at a time, one column or one column block at a time.
 //!
-//! What ranks are is said in [`crate::ranks`]; here is how rows become them. [`Ranker`] drives it; `lines` chooses for each line of
-//! columns what costs least. What comes in here: ranks as data, and rows. What stays out: trees, schedules, plans.
+//! [`crate::ranks`] defines what ranks are; the code here computes them for rows. [`Ranker`] drives it, and
+//! `column_blocks` chooses what costs least for each column block. What comes in here: ranks as data, and
+//! rows. What stays out: trees, schedules, plans.
 
 pub(super) mod column_block;
 mod column_blocks;

@@ -1,4 +1,4 @@
-//! Rows as ranks before they are walked.
+//! Ranks all rows of a call before they are walked.
 
 use std::{cell::RefCell, thread::LocalKey};
 
@@ -10,16 +10,17 @@ use super::{
 };
 use crate::{error::Result, ranks::Width};
 
-/// Rows that a task ranks.
+/// Rows that one task ranks.
 const ROWS_A_TASK: usize = 4096;
 
-/// Ranked rows.
+/// Rows of ranks, by the width of a rank.
 pub(in crate::cpu) enum Ranked<'r, 'a> {
     U8(&'r Rows<'a, u8>),
     U16(&'r Rows<'a, u16>),
 }
 
-/// Lends `f` the ranks of rows, in scratch that the thread keeps.
+/// Ranks `rows` into scratch that the thread keeps, and lends the ranks to `f`. Rows for more than one task
+/// are ranked in parallel if `threads` is more than 1.
 pub(in crate::cpu) fn ranked<T: Row>(
     ranker: &Ranker,
     rows: &Rows<'_, T>,
@@ -31,12 +32,12 @@ pub(in crate::cpu) fn ranked<T: Row>(
         static PAIRS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
     }
     match ranker.shape().0 {
-        Width::U8 => of_width(&BYTES, ranker, rows, threads, |rows| f(Ranked::U8(rows))),
-        Width::U16 => of_width(&PAIRS, ranker, rows, threads, |rows| f(Ranked::U16(rows))),
+        Width::U8 => with_ranks(&BYTES, ranker, rows, threads, |rows| f(Ranked::U8(rows))),
+        Width::U16 => with_ranks(&PAIRS, ranker, rows, threads, |rows| f(Ranked::U16(rows))),
     }
 }
 
-fn of_width<T: Row, R: Rank + Row>(
+fn with_ranks<T: Row, R: Rank + Row>(
     scratch: &'static LocalKey<RefCell<Vec<R>>>,
     ranker: &Ranker,
     rows: &Rows<'_, T>,

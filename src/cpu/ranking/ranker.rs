@@ -1,4 +1,4 @@
-//! Ranks rows on the CPU: 64 rows at a time, by column or by line of columns.
+//! Ranks rows on the CPU: 64 rows at a time, one column or one column block at a time.
 
 use std::{cell::RefCell, slice};
 
@@ -22,9 +22,9 @@ use crate::{
 };
 
 mod sealed {
-    /// Keeps `Rank` to the two types that a ranker writes.
+    /// Restricts `Rank` to the two types that a ranker writes.
     pub trait Sealed: Sized {
-        /// The ranks as bytes, if they are bytes.
+        /// Returns the ranks as bytes, if they are bytes.
         fn bytes(_ranks: &mut [Self]) -> Option<&mut [u8]> {
             None
         }
@@ -37,13 +37,13 @@ mod sealed {
     impl Sealed for u16 {}
 }
 
-/// A type ranks are stored in: `u8` or `u16`.
+/// A type that ranks are stored in: `u8` or `u16`.
 pub trait Rank:
     sealed::Sealed + Copy + Default + Into<u32> + Send + Sync + std::fmt::Debug + 'static
 {
-    /// Which of them.
+    /// The width of this type.
     const WIDTH: Width;
-    /// The low bits of a rank, which are all it has.
+    /// Narrows a rank to this type. The rank fits, so no bit is lost.
     fn of(rank: u32) -> Self;
 }
 
@@ -63,35 +63,37 @@ impl Rank for u16 {
     }
 }
 
-/// Ranks rows on the CPU: immutable and `Send + Sync`, no lock and no allocation on the way of a row.
+/// Ranks rows on the CPU. It is immutable and `Send + Sync`. To rank a row it takes no lock and allocates
+/// nothing.
 #[derive(Clone, Debug)]
 pub struct Ranker {
     width: Width,
-    /// Columns of the rows.
+    /// Columns of the rows that are ranked.
     features: usize,
     /// Columns of ranks.
     columns: usize,
     sets: Vec<CategorySet>,
     singles: RankSources<f32>,
-    /// How `f32` rows become ranks of a byte a line at a time.
+    /// How `f32` rows become ranks of one byte, one column block at a time. `None` where ranks are wider, or
+    /// where the caller asked for one column at a time.
     column_blocks: Option<ColumnBlocks>,
-    /// For `f64` rows of a forest that compares there.
+    /// The sources of ranks for `f64` rows of a forest that compares in `f64`.
     doubles: Option<RankSources<f64>>,
 }
 
-/// How ranks come about in a type of compare.
+/// Where ranks come from, for thresholds of one type.
 #[derive(Clone, Debug)]
 struct RankSources<C> {
     tables: Tables<C>,
-    /// By rank column, those of a feature side by side.
+    /// By column of ranks: the feature and the rule. Columns of the same feature stand side by side.
     columns: Vec<RankColumn>,
-    /// Those that are searches, …
+    /// By column of ranks: its binary search, if it has one.
     searches: Vec<Option<Search>>,
-    /// … and these alone, which read the rows' columns.
-    together: Vec<ColumnSearch>,
+    /// All binary searches, in the order of their columns of ranks. Each reads a column of the rows.
+    column_searches: Vec<ColumnSearch>,
 }
 
-/// How a rank comes about.
+/// How a column of ranks follows from a feature.
 #[derive(Clone, Copy, Debug)]
 struct RankColumn {
     feature: u32,
@@ -100,12 +102,12 @@ struct RankColumn {
 
 #[derive(Clone, Copy, Debug)]
 enum RankRule {
-    /// A count of thresholds; a missing value has the rank `missing`.
+    /// The rank is a count of thresholds. A missing value has the rank `missing`.
     Count {
         table: Table,
         missing: u32,
     },
-    /// A category's bit in a table of 256.
+    /// The rank is the bit of a category in a table of 256 bits.
     Coded {
         rule: CategoryRule,
         table: [u8; 32],
@@ -117,12 +119,12 @@ enum RankRule {
 }
 
 impl Ranker {
-    /// What ranks rows of a forest.
+    /// Makes a ranker for the rows of a forest.
     pub fn new(ranks: &Ranks) -> Self {
         Self::by(ranks, Ranking::Chosen)
     }
 
-    /// The same by no other way than this.
+    /// Like [`Self::new`], but ranks in the given way only.
     pub fn by(ranks: &Ranks, ranking: Ranking) -> Self {
         let singles = RankSources::new(ranks);
         Self {
@@ -137,25 +139,25 @@ impl Ranker {
         }
     }
 
-    /// Bytes and columns of a ranked row.
+    /// Returns the width of a rank and the number of columns of a ranked row.
     pub fn shape(&self) -> (Width, usize) {
         (self.width, self.columns)
     }
 
-    /// Columns of thresholds, and of questions.
+    /// Returns the number of columns that count thresholds, and the number of columns that answer a question.
     pub(crate) fn columns(&self) -> (usize, usize) {
-        let counts = |answer: &&RankColumn| matches!(answer.by, RankRule::Count { .. });
+        let counts = |source: &&RankColumn| matches!(source.by, RankRule::Count { .. });
         let counted = self.singles.columns.iter().filter(counts).count();
         (counted, self.columns - counted)
     }
 
     /// Writes the ranks of rows into `out`, `rows x columns`, one row after the other.
     ///
-    /// Rows are `f32` or `f64`, cast as the forest casts them before they are compared.
+    /// Rows are `f32` or `f64`. Their values are cast as the forest casts them before they are compared.
     ///
     /// # Errors
-    /// Rows with another number of columns than the forest has features; `out` of another length, or of another type
-    /// than the ranks' [`Width`].
+    /// Rows with another number of columns than the forest has features; `out` of another length, or of
+    /// another type than the ranks' [`Width`].
     pub fn rank<T: Row, R: Rank>(&self, rows: &Rows<'_, T>, out: &mut [R]) -> Result<()> {
         if out.len() != rows.len().saturating_mul(self.columns) {
             return Err(Error::Rows(format!(
@@ -169,12 +171,13 @@ impl Ranker {
         self.rank_strided(rows, out, [self.columns, 1])
     }
 
-    /// The same for any place of a rank: row `r`'s of column `c` is at `r * strides[0] + c * strides[1]`. Columns that
-    /// lie apart (`strides[0] == 1`, `strides[1] >= 64`) are the quickest to write.
+    /// Like [`Self::rank`], but writes the rank of row `r` in column `c` to `out[r * strides[0] + c *
+    /// strides[1]]`. Columns whose ranks lie column_searches (`strides[0] == 1`, `strides[1] >= 64`) are the fastest
+    /// to write.
     ///
     /// # Errors
-    /// Rows with another number of columns than the forest has features; strides that reach past `out`; `out` of another
-    /// type than the ranks' [`Width`].
+    /// Rows with another number of columns than the forest has features; strides that reach past `out`; `out`
+    /// of another type than the ranks' [`Width`].
     pub fn rank_strided<T: Row, R: Rank>(
         &self,
         rows: &Rows<'_, T>,
@@ -206,14 +209,14 @@ impl Ranker {
             )));
         }
         match (&self.doubles, T::doubles(rows)) {
-            (Some(answers), Some(rows)) => self.all(answers, rows, out, strides),
+            (Some(sources), Some(rows)) => self.all(sources, rows, out, strides),
             _ => self.all(&self.singles, rows, out, strides),
         }
         Ok(())
     }
 
-    /// The same for blocks of 64 rows, as bytes, column after column of 64 rows and block after block: what stands past the last row is
-    /// somebody's rank.
+    /// Writes the ranks of rows as bytes, in row blocks of 64: block after block, and in each block column
+    /// after column of 64 ranks. Places past the last row get arbitrary ranks.
     pub(crate) fn rank_blocks<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
         let room = self.columns * BLOCK;
         let column_blocks = self
@@ -224,7 +227,13 @@ impl Ranker {
         while first < rows.len() {
             let out = &mut out[first / BLOCK * room..];
             let done = column_blocks.is_some_and(|column_blocks| {
-                self.by_lines(column_blocks, rows, first, Machine::here().ranking.rows, (&mut *out, BLOCK))
+                self.rank_column_blocks(
+                    column_blocks,
+                    rows,
+                    first,
+                    Machine::here().ranking.rows,
+                    (&mut *out, BLOCK),
+                )
             });
             if !done {
                 self.rank_strided(&rows.slice(first, BLOCK), out, [1, BLOCK])?;
@@ -236,7 +245,7 @@ impl Ranker {
 
     fn all<T: Row + Read<C>, C: Compare, R: Rank>(
         &self,
-        answers: &RankSources<C>,
+        sources: &RankSources<C>,
         rows: &Rows<'_, T>,
         out: &mut [R],
         strides: [usize; 2],
@@ -247,16 +256,16 @@ impl Ranker {
         while first < rows.len() {
             let left = rows.len() - first;
             if let (Some(column_blocks), Some(out)) = (column_blocks, R::bytes(out))
-                && self.by_lines(column_blocks, rows, first, BLOCK, (&mut out[first..], strides[1]))
+                && self.rank_column_blocks(column_blocks, rows, first, BLOCK, (&mut out[first..], strides[1]))
             {
                 first += BLOCK;
                 continue;
             }
             if left >= least {
-                self.some::<T, C, R, BLOCK>(answers, rows, first, out, strides);
+                self.some::<T, C, R, BLOCK>(sources, rows, first, out, strides);
                 first += BLOCK.min(left);
             } else {
-                self.some::<T, C, R, 1>(answers, rows, first, out, strides);
+                self.some::<T, C, R, 1>(sources, rows, first, out, strides);
                 first += 1;
             }
         }
@@ -265,7 +274,7 @@ impl Ranker {
     /// Ranks `N` rows from `first` on, or as many as there are.
     fn some<T: Row + Read<C>, C: Compare, R: Rank, const N: usize>(
         &self,
-        answers: &RankSources<C>,
+        sources: &RankSources<C>,
         rows: &Rows<'_, T>,
         first: usize,
         out: &mut [R],
@@ -276,36 +285,36 @@ impl Ranker {
         let mut close = None;
         let mut coded: Option<(u32, CategoryRule, CategoryBits)> = None;
         let mut next = 0;
-        while let Some(answer) = answers.columns.get(next) {
+        while let Some(source) = sources.columns.get(next) {
             let c = next;
             next += 1;
-            if count == BLOCK && strides[0] == 1 && answers.searches[c].is_some() {
-                let done = answers.searched(rows, first, c, &mut out[first..], strides[1]);
+            if count == BLOCK && strides[0] == 1 && sources.searches[c].is_some() {
+                let done = sources.searched(rows, first, c, &mut out[first..], strides[1]);
                 if done > 0 {
                     next = c + done;
                     continue;
                 }
             }
-            let values = match rows.column(first, answer.feature as usize) {
+            let values = match rows.column(first, source.feature as usize) {
                 Some(values) => values,
                 None => {
-                    if close != Some(answer.feature) {
-                        rows.read_column(first, answer.feature as usize, &mut room);
-                        close = Some(answer.feature);
+                    if close != Some(source.feature) {
+                        rows.read_column(first, source.feature as usize, &mut room);
+                        close = Some(source.feature);
                     }
                     &room
                 }
             };
             let begin = first * strides[0] + c * strides[1];
-            self.one(answers, c, values, &mut coded, &mut out[begin..], (count, strides[0]));
+            self.one(sources, c, values, &mut coded, &mut out[begin..], (count, strides[0]));
         }
     }
 
-    /// Writes what column `c` of ranks says of the first `count` values, `apart` from each other. `coded` keeps the categories of a
-    /// feature.
+    /// Writes the ranks of the first `count` values in column `c` of ranks. Ranks lie `apart` places from
+    /// each other. `coded` keeps the category codes of the last feature.
     fn one<C: Compare, R: Rank, const N: usize>(
         &self,
-        answers: &RankSources<C>,
+        sources: &RankSources<C>,
         c: usize,
         values: &[C; N],
         coded: &mut Option<(u32, CategoryRule, CategoryBits)>,
@@ -314,16 +323,16 @@ impl Ranker {
     ) {
         if apart == 1
             && let (Some(values), Some(out)) = (values.first_chunk(), R::bytes(out))
-            && answers.bytes(c, values, coded, &mut out[..count])
+            && sources.bytes(c, values, coded, &mut out[..count])
         {
             return;
         }
         let mut ranks = [0u32; N];
-        match answers.columns[c].by {
+        match sources.columns[c].by {
             RankRule::Count { table, missing } => {
-                answers.tables.count(table, values, &mut ranks);
+                sources.tables.count(table, values, &mut ranks);
                 for (rank, value) in ranks.iter_mut().zip(values) {
-                    // Only NaN differs from itself, and no threshold is at most it.
+                    // Only NaN differs from itself. No threshold is at most NaN, so its count is 0.
                     #[allow(clippy::eq_op)]
                     let is_missing = *value != *value;
                     *rank |= if is_missing { missing } else { 0 };
@@ -351,9 +360,10 @@ impl Ranker {
         }
     }
 
-    /// Writes the ranks of a block of rows from `first` on, as bytes, a line of the rows' columns at a time, if there are at least so
-    /// many rows and their values follow each other. Somebody's ranks stand past the last row. Columns of ranks are `apart`.
-    fn by_lines<T: Row>(
+    /// Writes the ranks of the row block from `first` on, as bytes, one column block at a time. Returns
+    /// `false` if fewer than `least` rows are left, or if the values of a row are not adjacent `f32`. `out`
+    /// is the room and the distance between columns of ranks. Places past the last row get arbitrary ranks.
+    fn rank_column_blocks<T: Row>(
         &self,
         column_blocks: &ColumnBlocks,
         rows: &Rows<'_, T>,
@@ -361,30 +371,32 @@ impl Ranker {
         least: usize,
         out: (&mut [u8], usize),
     ) -> bool {
-        thread_local!(static ROOM: RefCell<ColumnBlockRoom> = const { RefCell::new(ColumnBlockRoom::NOTHING) });
-        // Rows of one column lie there already.
+        thread_local!(static ROOM: RefCell<ColumnBlockRoom> = const { RefCell::new(ColumnBlockRoom::EMPTY) });
+        // Rows with one column already are that column, so a copy would gain nothing.
         let rows = T::singles(rows).filter(|rows| rows.columns() > 1 && rows.len() >= first + least);
         let Some(block) = rows.and_then(|rows| RowBlock::new(rows, first, BLOCK)) else { return false };
-        // Nothing in here hands over to another task of the thread.
-        ROOM.with_borrow_mut(|room| self.in_room(column_blocks, &block, room, out));
+        // The code in here never lets rayon run another task on this thread, so nobody borrows the room
+        // twice.
+        ROOM.with_borrow_mut(|room| self.rank_column_blocks_in(column_blocks, &block, room, out));
         true
     }
 
-    fn in_room(
+    fn rank_column_blocks_in(
         &self,
         column_blocks: &ColumnBlocks,
         rows: &RowBlock<'_>,
         room: &mut ColumnBlockRoom,
         (out, apart): (&mut [u8], usize),
     ) {
-        // The codes of a feature are those of this block's rows.
+        // Category codes are kept for this row block only.
         let mut coded = None;
         for column_block in column_blocks.iter() {
             let left = column_block.layered(rows, room, out, apart);
             if left.wanted == 0 {
                 continue;
             }
-            // A copy of it would be read before it has been written, which waits.
+            // `left` is borrowed. A copy would be loaded before the stores to `left` have completed, and that
+            // load waits for them.
             rows.columns(slice::from_ref(&left), &mut room.columns.0);
             let values = Columns { of: &room.columns.0[..], apart: BLOCK };
             let searched = column_block.searched();
@@ -400,7 +412,8 @@ impl Ranker {
     }
 }
 
-/// A question as a table of the codes that go right, where it has no other categories than those.
+/// Turns a question about a set of categories into a table of the codes that go right. Returns `None` for any
+/// other question, and for a set that has categories from [`search::OTHER`] on.
 fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<RankRule> {
     let Predicate::InSet { set, .. } = predicate else { return None };
     let set = &sets[set as usize];
@@ -418,7 +431,7 @@ fn coded(sets: &[CategorySet], predicate: Predicate, missing: Side) -> Option<Ra
 impl<C: Compare> RankSources<C> {
     fn new(ranks: &Ranks) -> Self {
         let mut tables = Tables::new();
-        let answer = |column: &Column| {
+        let source = |column: &Column| {
             let by = match column.asks {
                 ColumnKind::Thresholds { first, count } => {
                     let own = &ranks.thresholds()[first as usize..][..count as usize];
@@ -431,23 +444,24 @@ impl<C: Compare> RankSources<C> {
             };
             RankColumn { feature: column.feature, by }
         };
-        let columns: Vec<RankColumn> = ranks.columns().iter().map(answer).collect();
-        let search = |answer: &RankColumn| match answer.by {
+        let columns: Vec<RankColumn> = ranks.columns().iter().map(source).collect();
+        let search = |source: &RankColumn| match source.by {
             RankRule::Count { table, missing: 0 } => tables.search(table, Missing::Least),
             RankRule::Count { table, .. } => tables.search(table, Missing::Most),
             _ => None,
         };
         let searches: Vec<Option<Search>> = columns.iter().map(search).collect();
-        let together = columns.iter().zip(&searches).zip(0..).filter_map(|((answer, search), to)| {
-            search.map(|search| ColumnSearch::new(search, answer.feature, to))
+        let column_searches = columns.iter().zip(&searches).zip(0..).filter_map(|((source, search), to)| {
+            search.map(|search| ColumnSearch::new(search, source.feature, to))
         });
-        let mut together: Vec<ColumnSearch> = together.collect();
-        ColumnSearch::count_runs(&mut together);
-        Self { tables, columns, searches, together }
+        let mut column_searches: Vec<ColumnSearch> = column_searches.collect();
+        ColumnSearch::count_runs(&mut column_searches);
+        Self { tables, columns, searches, column_searches }
     }
 
-    /// Ranks 64 rows from `first` on in the columns from `c` on, as far as these are searches and their values lie side by side; says
-    /// in how many. Columns of ranks, of which the first is number 0, are `apart`.
+    /// Ranks 64 rows from `first` on, in the columns from `c` on, as long as these are searches and their
+    /// values are adjacent. Returns the number of columns. `out` begins with column 0 of ranks; columns lie
+    /// `apart` places from each other.
     fn searched<T: Row + Read<C>, R: Rank>(
         &self,
         rows: &Rows<'_, T>,
@@ -460,7 +474,8 @@ impl<C: Compare> RankSources<C> {
         let Some((values, between)) = rows.columns_of::<C, BLOCK>(first) else { return 0 };
         let Some(values) = C::singles(values) else { return 0 };
         let (values, out) = (Columns { of: values, apart: between }, Columns { of: out, apart });
-        let own = &self.together[self.together.partition_point(|column| (column.to as usize) < c)..];
+        let own =
+            &self.column_searches[self.column_searches.partition_point(|column| (column.to as usize) < c)..];
         let fits = |column: &ColumnSearch| {
             column.from as usize * between + BLOCK <= values.of.len()
                 && column.to as usize * apart + BLOCK <= out.of.len()
@@ -470,8 +485,8 @@ impl<C: Compare> RankSources<C> {
         if self.tables.searched(&own[..count], values, out) { count } else { 0 }
     }
 
-    /// Writes the ranks of a block of values as bytes, if a column has a way of its own for that. `coded` keeps the categories of a
-    /// feature.
+    /// Writes the ranks of 64 values in column `c` as bytes, if the column has a kernel for that. Otherwise
+    /// returns `false`. `coded` keeps the category codes of the last feature.
     fn bytes(
         &self,
         c: usize,
@@ -485,8 +500,8 @@ impl<C: Compare> RankSources<C> {
             Some(ranks) => ranks,
             None => &mut room,
         };
-        let answer = &self.columns[c];
-        match answer.by {
+        let source = &self.columns[c];
+        match source.by {
             RankRule::Count { .. } => {
                 let values = C::singles(values);
                 let (Some(search), Some(values)) = (self.searches[c], values) else { return false };
@@ -498,9 +513,9 @@ impl<C: Compare> RankSources<C> {
             }
             RankRule::Coded { rule, table } => {
                 let (feature, of, codes) =
-                    coded.get_or_insert_with(|| (answer.feature, rule, CategoryBits::new(rule, values)));
-                if (*feature, *of) != (answer.feature, rule) {
-                    (*feature, *of, *codes) = (answer.feature, rule, CategoryBits::new(rule, values));
+                    coded.get_or_insert_with(|| (source.feature, rule, CategoryBits::new(rule, values)));
+                if (*feature, *of) != (source.feature, rule) {
+                    (*feature, *of, *codes) = (source.feature, rule, CategoryBits::new(rule, values));
                 }
                 kernels::bits(codes, &table, ranks);
             }
@@ -514,7 +529,7 @@ impl<C: Compare> RankSources<C> {
 }
 
 impl RankSources<f32> {
-    /// How they come about a line of rows at a time.
+    /// Plans how these sources rank rows one column block at a time.
     fn column_blocks(&self, ranks: &Ranks) -> ColumnBlocks {
         let column = |(c, column): (usize, &Column)| {
             let thresholds = match (self.searches[c], column.asks) {

@@ -1,7 +1,9 @@
-//! 64 rows, sixteen columns at a time: a line of the cache of each row, and the next line after all of them.
+//! A row block, read one column block at a time: the same sixteen columns of 64 rows, then the next sixteen
+//! columns.
 //!
-//! What a line's columns are wanted for, they are wanted for at once, while the line is close: whole rows one after the other would
-//! go out to the next cache as columns, and come back.
+//! Everything that needs a column block reads it at once, while its values are in a close cache. If whole
+//! rows were copied first, one after the other, the copied columns would go out to the next cache and come
+//! back.
 
 use std::marker::PhantomData;
 
@@ -13,23 +15,24 @@ use super::{
 #[cfg(target_arch = "aarch64")]
 use crate::isa::{Isa, isa};
 
-/// What is found of a line.
+/// Room for what is computed from one column block.
 pub(crate) struct ColumnBlockRoom {
-    /// Values by column.
+    /// The values, column after column of 64 rows.
     pub(crate) columns: CacheLine<[f32; BLOCK_COLUMNS * BLOCK]>,
     reached: [ThresholdMasks; MOST_LAYERS],
 }
 
 impl ColumnBlockRoom {
-    pub(crate) const NOTHING: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         columns: CacheLine([0.0; BLOCK_COLUMNS * BLOCK]),
         reached: [const { CacheLine([[0; BLOCK]; 2]) }; MOST_LAYERS],
     };
 }
 
-/// Rows whose values follow each other.
+/// At most 64 rows, each of adjacent values.
 pub(crate) struct RowBlock<'a> {
-    /// Where each begins, and the last one again in place of those that are not there. Each has `columns` values.
+    /// Where each row begins. Places past the last row repeat it. Each pointer has `columns` values behind
+    /// it, as [`RowBlock::new`] checks.
     rows: [*const f32; BLOCK],
     count: usize,
     columns: usize,
@@ -37,28 +40,32 @@ pub(crate) struct RowBlock<'a> {
 }
 
 impl<'a> RowBlock<'a> {
-    /// The rows from `first` on, at most 64 and `most`, if there are any and their values follow each other.
+    /// Returns the rows from `first` on, at most 64 and at most `most`. Returns `None` if there are no
+    /// values, or if the values of a row are not adjacent.
     pub(crate) fn new(rows: &Rows<'a>, first: usize, most: usize) -> Option<Self> {
         let count = rows.len().saturating_sub(first).min(most).min(BLOCK);
         if count == 0 || rows.columns() == 0 || !rows.is_unit() {
             return None;
         }
         let (columns, apart) = (rows.columns(), rows.row_stride());
-        // The last of them is there, so all are.
+        // The slice ends with the last row's last value, so it panics unless all rows are inside the data.
         let begin = rows.from(first)[..(count - 1) * apart + columns].as_ptr();
         let row = |r: usize| begin.wrapping_add(r.min(count - 1) * apart);
         Some(Self { rows: std::array::from_fn(row), count, columns, of: PhantomData })
     }
 
-    /// A row's columns from one on.
+    /// Returns the values of a row from column `first` on.
     fn row(&self, r: usize, first: usize) -> &'a [f32] {
-        // SAFETY: a row has so many values.
+        // SAFETY: `RowBlock::new` has checked that `columns` values follow each pointer in `rows`.
         let row = unsafe { std::slice::from_raw_parts(self.rows[r], self.columns) };
         &row[first..]
     }
 
-    /// Copies the wanted columns of lines, which are the rows', to 64 values of each. They have room from the first line's first column on,
-    /// by number. What stands past the last row is somebody's value.
+    /// Copies the wanted columns of column blocks, 64 values of each. Column `c` goes to `into[(c - base) *
+    /// 64..]`, where `base` is the first column of the first column block. Places past the last row get
+    /// arbitrary values.
+    ///
+    /// Panics if the rows lack a wanted column or `into` has no room for it.
     pub(crate) fn columns(&self, column_blocks: &[ColumnBlock], into: &mut [f32]) {
         let Some(base) = column_blocks.first().map(|column_block| column_block.first) else { return };
         let fits = |column_block: &ColumnBlock| {
@@ -71,7 +78,8 @@ impl<'a> RowBlock<'a> {
         assert!(column_blocks.iter().all(fits), "columns are the rows', and have room");
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: no line begins past the rows' columns, of which the wanted ones are and have room.
+            // SAFETY: `RowBlock::new` has checked the rows. The assertion above checks that no column block
+            // begins past their columns, that the wanted columns exist, and that `into` has room for them.
             if unsafe {
                 crate::cpu::arch::x86::columns(&self.rows, self.count, self.columns, column_blocks, into)
             } {
@@ -80,7 +88,9 @@ impl<'a> RowBlock<'a> {
         }
         #[cfg(target_arch = "aarch64")]
         if isa() == Isa::Neon {
-            // SAFETY: as above.
+            // SAFETY: `isa` has found NEON. `RowBlock::new` has checked the rows. The assertion above checks
+            // that no column block begins past their columns, that the wanted columns exist, and that `into`
+            // has room for them.
             return unsafe {
                 crate::cpu::arch::aarch64::neon::columns(
                     &self.rows,
@@ -102,8 +112,9 @@ impl<'a> RowBlock<'a> {
         }
     }
 
-    /// Ranks columns of a line that have few thresholds: `layers[j]` has the `j`th of each, ascending, and anything where a column has no
-    /// more. A column's 64 ranks are written `apart` from those of the column before.
+    /// Ranks the columns of a column block that have few thresholds. `layers[j]` holds threshold `j` of each
+    /// of the sixteen columns, ascending with `j`, and an arbitrary value where a column has fewer
+    /// thresholds. The 64 ranks of a column go to `out[column * apart..]`.
     pub(crate) fn layered(
         &self,
         column_block: ColumnBlock,
@@ -118,12 +129,14 @@ impl<'a> RowBlock<'a> {
         let most = column_block.most(self.columns);
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: the line begins within the rows, which have columns up to `most` of it; every layer has its place.
+            // SAFETY: the assertion above checks that the column block begins within the rows, `most` is the
+            // number of its columns that they have, and `reached` has a place for every layer.
+            // `RowBlock::new` has checked the rows.
             let done = unsafe {
                 crate::cpu::arch::x86::layers::reach(&self.rows, most, column_block, layers, missing, reached)
             };
             if done {
-                // SAFETY: it has just been done.
+                // SAFETY: `reach` has returned `true`, so the machine has the instructions.
                 return unsafe { crate::cpu::arch::x86::layers::add_up(columns, reached, out, apart) };
             }
         }
@@ -152,7 +165,7 @@ impl<'a> RowBlock<'a> {
 mod tests {
     use super::*;
 
-    /// Rows of this many columns, some of which are missing values, infinities and zeros.
+    /// Values of `count` rows with `columns` columns. Some are NaN, infinite or zero.
     fn rows(count: usize, columns: usize) -> Vec<f32> {
         let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0];
         let value = |i: usize| odd.get(i * 7919 % 23).copied().unwrap_or((i * 104_729 % 11) as f32 - 5.0);
@@ -216,7 +229,7 @@ mod tests {
                         })
                         .collect();
                     for missing in [Missing::Least, Missing::Most] {
-                        let (mut room, apart) = (ColumnBlockRoom::NOTHING, BLOCK + 3);
+                        let (mut room, apart) = (ColumnBlockRoom::EMPTY, BLOCK + 3);
                         let mut out = vec![0xee; BLOCK_COLUMNS * apart];
                         let column_block = ColumnBlock { first, wanted: 0, ahead: Some(first) };
                         block.layered(column_block, (&layers, missing), &own, &mut room, &mut out, apart);

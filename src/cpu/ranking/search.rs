@@ -1,4 +1,4 @@
-//! Ranks of a byte: 64 rows of one column at a time.
+//! Ranks of one byte, for 64 rows of one column at a time: by a binary search, or by a table of categories.
 
 use super::{
     super::{cache_line::CacheLine, nodes::Compare},
@@ -8,59 +8,64 @@ use crate::forest::CategoryRule;
 
 /// Rows that are ranked together.
 pub(crate) use super::column_block::BLOCK;
-/// Levels of the largest search: 255 thresholds.
+/// Levels of the largest search, which has 255 thresholds.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 pub(crate) const MOST_LEVELS: u32 = 8;
 
-/// Where a level's pivots begin among those of its search. The first four levels are a line's fifteen, any other begins with a line.
-pub(crate) const fn first_of(level: u32) -> usize {
+/// Returns the index of a level's first pivot among the pivots of its search. The first four levels have
+/// fifteen pivots and share a cache line. Each later level begins with a cache line.
+pub(crate) const fn first_pivot(level: u32) -> usize {
     if level < FAN.ilog2() { (1 << level) - 1 } else { 1 << level }
 }
 
-/// Lines of the pivots of so many levels.
-pub(crate) const fn lines_of(levels: u32) -> usize {
+/// Returns how many cache lines the pivots of so many levels take.
+pub(crate) const fn cache_lines_of(levels: u32) -> usize {
     (1usize << levels).div_ceil(FAN)
 }
 
-/// What a missing value's rank is.
+/// Which rank a missing value has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// That of a value below all thresholds.
+    /// The rank of a value below all thresholds: 0.
     Least,
-    /// That of a value which has reached them all.
+    /// The rank of a value that reaches all thresholds: their number.
     Most,
 }
 
-/// NaN with a sign. That a value less it is NaN with a sign, too, is the instruction's doing.
+/// A NaN whose sign bit is set. `value - NONE` is again a NaN whose sign bit is set, because the instruction
+/// passes its NaN operand on.
 const NONE: f32 = f32::from_bits(0xffc0_0000);
 /// Pivots that one permute of two registers reaches.
 const PAIR: usize = 2 * FAN;
 
-/// Lays out ascending thresholds, at most 255, as the levels of a binary search from the root down, unless an infinite one or NaN keeps
-/// them from that. A level's pivots stand from the greatest down. Missing values have the least rank.
+/// Lays out ascending thresholds as the levels of a binary search, from the root down. Returns `None` for
+/// more than 255 thresholds, and if one is infinite or NaN. The pivots of a level stand in descending order.
+/// Missing values get the least rank.
 ///
-/// A value is below a pivot where it has a sign bit after the pivot has been subtracted from it: no value leaves -0 of a pivot that
-/// is -0, none is infinite less a pivot that is finite, and NaN with a sign, which stands past the last threshold, stays what it is.
+/// A value is below a pivot exactly where `value - pivot` has its sign bit set. A pivot of 0 is stored as -0,
+/// so no difference is -0. Pivots are finite, so an infinite value leaves an infinite difference and not NaN.
+/// Places past the last threshold hold `NONE`, whose difference has its sign bit set for every value.
 ///
-/// All levels but the last are full. The last has pivots for its first places only, where that spares a kernel registers of them:
-/// see [`Search::rank`].
+/// All levels but the last are full. The last level has pivots in its first places only, if that saves a
+/// kernel registers of pivots: see [`Search::rank`].
 pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<CacheLine<[f32; FAN]>>) -> Option<Search> {
     if thresholds.len() > usize::from(u8::MAX) || !thresholds.iter().all(|t| t.is_finite()) {
         return None;
     }
     let levels = (thresholds.len() + 1).next_power_of_two().ilog2();
-    // Places of the last level, and how many of them need a pivot.
+    // The number of places on the last level, and how many of them need a pivot.
     let places = (1usize << levels) / 2;
     let needed = thresholds.len() + 1 - places;
     let pairs = needed.div_ceil(PAIR).next_power_of_two();
     let count = if pairs * PAIR < places { thresholds.len() } else { (1 << levels) - 1 };
     let begin = lines.len();
-    lines.resize(begin + lines_of(levels), CacheLine([NONE; FAN]));
+    lines.resize(begin + cache_lines_of(levels), CacheLine([NONE; FAN]));
     let own = |t: f32| if t == 0.0 { -0.0 } else { t };
     let from_greatest = |i: usize| thresholds.get(count - 1 - i).map_or(NONE, |t| own(*t));
     let last = count + 1 - places;
     for level in 0..levels {
-        // A place's number is that of the place of the last level which is behind its pivot, or which has it.
+        // `number` is a place of the last level: on the last level the pivot's own place, on any other level
+        // the first place behind the pivot.
         let step = places >> level;
         for place in 0..1usize << level {
             let number = place * step + step / 2;
@@ -69,7 +74,7 @@ pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<CacheLine<[f32; FAN]>>
                 1 => from_greatest(2 * number),
                 _ => from_greatest(number + number.min(last) - 1),
             };
-            let at = first_of(level) + place;
+            let at = first_pivot(level) + place;
             lines[begin + at / FAN].0[at % FAN] = pivot;
         }
     }
@@ -82,35 +87,37 @@ pub(crate) fn lay_out(thresholds: &[f32], lines: &mut Vec<CacheLine<[f32; FAN]>>
     })
 }
 
-/// A search among the thresholds of a column.
+/// A binary search of the thresholds of one column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Search {
-    /// The first of its lines, as [`lay_out`] laid them out.
+    /// The index of its first cache line of pivots, as [`lay_out`] placed it.
     pub(crate) begin: u32,
     pub(crate) levels: u8,
-    /// Pairs of lines, of the last level, that have its pivots.
+    /// Pairs of cache lines that hold the pivots of the last level.
     pub(crate) pairs: u8,
-    /// Pivots, those that stand past the last threshold where the last level is full included.
+    /// The number of pivots. If the last level is full, it includes the pivots past the last threshold.
     count: u8,
     pub(crate) missing: Missing,
 }
 
 impl Search {
-    /// The same of another rank of missing values.
-    pub(crate) fn of_missing(self, missing: Missing) -> Self {
+    /// Returns the search with another rank for missing values.
+    pub(crate) fn with_missing(self, missing: Missing) -> Self {
         Self { missing, ..self }
     }
 
-    /// Which kernel it takes.
+    /// Returns what selects a kernel: the levels, and the pairs of cache lines of the last level.
     pub(crate) fn kernel(&self) -> (u8, u8) {
         (self.levels, self.pairs)
     }
 
-    /// What a rank is made of: with `[count, double]`, `p` the place of a value behind the last level, counted from the right, and `u` the
-    /// half of `p + double + 1`, the rank is `count` less the smaller of `p` and `u`.
+    /// Returns `[count, double]`, from which kernels compute a rank as `count - min(p, u)`. Here `p` is the
+    /// value's place behind the last level, counted from the right, and `u` is `(p + double + 1) / 2`,
+    /// rounded down.
     ///
-    /// Where the last level has no pivots, what was found there is anybody's, and only half of `p` counts: there all pivots of the last
-    /// level and as many others as half of `p` are above the value, which are `p` at most. Elsewhere they would be that at least.
+    /// If the value meets a pivot on the last level, `p` pivots are above the value, and `u` is at least `p`.
+    /// If it meets none there, the lowest bit of `p` is arbitrary. Then all pivots of the last level are
+    /// above the value, and `p / 2` pivots of the other levels: together `u`, which is at most `p`.
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
     pub(in crate::cpu) fn rank(&self) -> [u8; 2] {
         let double = 2 * u32::from(self.count) + 1 - (1 << self.levels);
@@ -118,32 +125,33 @@ impl Search {
     }
 }
 
-/// A column's search, among columns of 64 values and columns of as many ranks.
+/// A binary search that reads a column of 64 values and writes a column of 64 ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ColumnSearch {
     pub(crate) search: Search,
-    /// Which of the columns of values it reads, …
+    /// The number of the column of values that it reads.
     pub(crate) from: u32,
-    /// … and which of the columns of ranks it writes.
+    /// The number of the column of ranks that it writes.
     pub(crate) to: u32,
-    /// From it on, how many that follow each other take its kernel: what [`ColumnSearch::count_runs`] has found.
+    /// The length of the run that begins here: how many searches in a row, this one included, take the same
+    /// kernel. [`ColumnSearch::count_runs`] sets it.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    pub(in crate::cpu) alike: u32,
+    pub(in crate::cpu) run: u32,
 }
 
 impl ColumnSearch {
-    /// A column that stands alone.
+    /// Makes a search that is a run of its own.
     pub(crate) fn new(search: Search, from: u32, to: u32) -> Self {
-        Self { search, from, to, alike: 1 }
+        Self { search, from, to, run: 1 }
     }
 
-    /// Counts, from each column on, neighbours that take the same kernel. A run's length that is looked up is foreseen, one that is
-    /// counted is not.
+    /// Sets the length of the run that begins at each search. A processor predicts the end of a run whose
+    /// length is loaded, but not of one whose length is counted on the way.
     pub(crate) fn count_runs(columns: &mut [Self]) {
         let mut next: Option<Self> = None;
         for column in columns.iter_mut().rev() {
             let same = next.filter(|next| next.search.kernel() == column.search.kernel());
-            column.alike = 1 + same.map_or(0, |next| next.alike);
+            column.run = 1 + same.map_or(0, |next| next.run);
             next = Some(*column);
         }
     }
@@ -153,7 +161,7 @@ impl ColumnSearch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Columns<V> {
     pub(crate) of: V,
-    /// From one to the next.
+    /// The distance from one column to the next.
     pub(crate) apart: usize,
 }
 
@@ -170,23 +178,23 @@ impl Columns<&mut [u8]> {
     }
 }
 
-/// A column of few thresholds, which stand in layers: the least of each of sixteen columns of rows that lie side by side, the second of
-/// each, and so on.
+/// A column with few thresholds, which stand in layers. The first layer holds the least threshold of each of
+/// the sixteen columns of a column block, the second layer the second threshold of each, and so on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayeredColumn {
-    /// The column of ranks.
+    /// The number of the column of ranks.
     pub(crate) column: u32,
-    /// Which of the sixteen columns of rows.
+    /// The number of the column within its column block, 0 to 15.
     pub(crate) lane: u8,
-    /// Thresholds, in the first layers.
+    /// The number of thresholds, which stand in the first `count` layers.
     pub(crate) count: u8,
 }
 
-/// Ranks columns one after the other, each by the kernel that is compiled for its levels.
+/// Ranks columns one after the other, each by the kernel that is compiled for its number of levels.
 macro_rules! by_levels {
     ($columns:expr, $pivots:expr, $values:expr, $out:expr, $within:ident) => {
         for $crate::cpu::ranking::search::ColumnSearch { search, from, to, .. } in $columns {
-            let lines = $crate::cpu::ranking::search::lines_of(search.levels.into());
+            let lines = $crate::cpu::ranking::search::cache_lines_of(search.levels.into());
             let pivots = $crate::cpu::cache_line::flat(&$pivots[search.begin as usize..][..lines]);
             let (values, out) = ($values.column(*from), $out.column(*to));
             match search.levels {
@@ -203,7 +211,8 @@ macro_rules! by_levels {
         }
     };
 }
-/// Does something for each level by its number: what a level permutes is known only where that is written out.
+/// Expands a macro for each level, with the level as a literal: the instructions that pick a level's pivots
+/// depend on it.
 macro_rules! each_level {
     ($level:ident) => {
         $level!(0);
@@ -219,24 +228,24 @@ macro_rules! each_level {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(in crate::cpu) use {by_levels, each_level};
 
-/// A missing value's code; …
+/// The code of a missing value.
 pub(crate) const MISSING: u8 = 255;
-/// … and that of any value that is no category below it.
+/// The code of a value that is not missing and is no category below this code.
 pub(crate) const OTHER: u8 = 254;
 
-/// A value's code.
+/// Returns the code of a value: its category, [`OTHER`] or [`MISSING`].
 pub(crate) fn code<C: Compare>(rule: CategoryRule, value: C) -> u8 {
     let value: f64 = value.into();
     let category = rule.category(value).and_then(|c| u8::try_from(c).ok()).filter(|c| *c < OTHER);
     if value.is_nan() { MISSING } else { category.unwrap_or(OTHER) }
 }
 
-/// A code's bit in a table.
+/// Returns the bit of a code in a table: 0 or 1.
 pub(crate) fn bit(table: &[u8; 32], code: u8) -> u8 {
     table[usize::from(code / 8)] >> (code % 8) & 1
 }
 
-/// 64 values as categories, each as a byte of a table of 256 bits, and a bit of it.
+/// The codes of 64 values, each as a byte's index in a table of 256 bits and a mask of one bit in that byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CategoryBits {
     pub(in crate::cpu) byte: [u8; BLOCK],
@@ -244,7 +253,7 @@ pub(crate) struct CategoryBits {
 }
 
 impl CategoryBits {
-    /// The codes of values.
+    /// Encodes 64 values.
     pub(crate) fn new<C: Compare>(rule: CategoryRule, values: &[C; BLOCK]) -> Self {
         let codes = values.map(|value| code(rule, value));
         Self { byte: codes.map(|code| code / 8), bit: codes.map(|code| 1 << (code % 8)) }
@@ -264,7 +273,7 @@ mod tests {
         };
         let mut columns = [64, 95, 96, 3, 2, 3, 128, 90].map(&mut column);
         ColumnSearch::count_runs(&mut columns);
-        assert_eq!(columns.map(|column| column.alike), [2, 1, 1, 3, 2, 1, 1, 1]);
+        assert_eq!(columns.map(|column| column.run), [2, 1, 1, 3, 2, 1, 1, 1]);
         assert_eq!(columns.map(|column| column.search.pairs), [1, 1, 2, 1, 1, 1, 1, 1]);
         ColumnSearch::count_runs(&mut []);
     }

@@ -1,8 +1,8 @@
-//! How many thresholds are at most a value, for many values at once.
+//! Counts how many thresholds are at most a value, for many values at once.
 //!
-//! A sorted table is a tree of blocks of sixteen thresholds. The values of a block of rows are counted against the root's
-//! thresholds together, a vector of rows at a time; below it each value is counted against the one block it belongs to, a
-//! vector of thresholds at a time. Nothing branches on a value.
+//! A sorted table is a tree of blocks of sixteen thresholds. All values of a row block are compared with the
+//! root's thresholds together, a vector of rows at a time. Below the root, each value is compared with the
+//! one block it belongs to, a vector of thresholds at a time. No branch depends on a value.
 
 use super::{
     super::{cache_line::CacheLine, nodes::Compare},
@@ -17,21 +17,22 @@ const MOST_LEVELS: usize = 4;
 /// The thresholds of many columns.
 #[derive(Clone, Debug)]
 pub(super) struct Tables<C> {
-    /// Of all of them. Room past a level's last threshold holds NaN, which is at most nothing.
+    /// The blocks of all tables. Places past a level's last threshold hold NaN, which no compare counts.
     blocks: Vec<[C; FAN]>,
-    /// The same thresholds as binary searches.
+    /// The pivots of all binary searches.
     pivots: Vec<CacheLine<[f32; FAN]>>,
 }
 
 /// The thresholds of one column, in [`Tables`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table {
-    /// Where each level begins, the root's first.
+    /// The index of each level's first block, the root's level first.
     levels: [u32; MOST_LEVELS],
     depth: u8,
-    /// Thresholds in the root.
+    /// The number of thresholds in the root.
     root: u8,
-    /// A binary search of the same thresholds: of at most 255, all finite.
+    /// The binary search of the same thresholds. Only a table of at most 255 thresholds in `f32`, all finite,
+    /// has one.
     pivots: Option<Search>,
 }
 
@@ -40,7 +41,7 @@ impl<C: Compare> Tables<C> {
         Self { blocks: Vec::new(), pivots: Vec::new() }
     }
 
-    /// Adds a table of ascending thresholds, at most 65 535; NaN may stand at their end.
+    /// Adds a table of ascending thresholds, at most 65 535. NaN may stand at their end.
     pub(super) fn push(&mut self, thresholds: &[C]) -> Table {
         let mut table = Table { levels: [0; MOST_LEVELS], depth: 0, root: 0, pivots: None };
         table.pivots = C::singles(thresholds).and_then(|own| lay_out(own, &mut self.pivots));
@@ -59,18 +60,19 @@ impl<C: Compare> Tables<C> {
                 table.root = level.len() as u8;
                 return table;
             }
-            // A value at or above a block's last threshold belongs to a later one. There is none after the last, so its
-            // last threshold is not asked.
+            // A value at or above a block's last threshold belongs to a later block. No block comes after the
+            // last one, so the level above needs no copy of its last threshold.
             level = self.blocks[begin..self.blocks.len() - 1].iter().map(|block| block[FAN - 1]).collect();
         }
     }
 
-    /// The search of a table, whose missing values have the rank that is said, if it has one.
+    /// Returns the binary search of a table, if it has one, with the given rank for missing values.
     pub(super) fn search(&self, table: Table, missing: Missing) -> Option<Search> {
-        table.pivots.map(|search| search.of_missing(missing))
+        table.pivots.map(|search| search.with_missing(missing))
     }
 
-    /// Writes for 64 values a column how many thresholds are at most each, if that is a way of the machine's own; otherwise says `false`.
+    /// Writes how many thresholds are at most each value, for 64 values in each column, if the machine has a
+    /// kernel for that. Otherwise returns `false`.
     pub(super) fn searched(
         &self,
         columns: &[ColumnSearch],
@@ -80,7 +82,7 @@ impl<C: Compare> Tables<C> {
         ranks(&self.pivots, columns, values, out)
     }
 
-    /// Writes for each value how many thresholds of a table are at most it: none where the value is NaN.
+    /// Writes how many thresholds of a table are at most each value. The count of NaN is 0.
     #[inline(always)]
     pub(super) fn count<const N: usize>(&self, table: Table, values: &[C; N], found: &mut [u32; N]) {
         found.fill(0);
@@ -100,7 +102,7 @@ mod tests {
         isa::{Isa, isa},
     };
 
-    /// One column of bytes, if it has a search and the machine a way.
+    /// Ranks one column to bytes. Returns `false` if the table has no search or the machine no kernel.
     fn ranked(
         tables: &Tables<f32>,
         table: Table,
@@ -113,7 +115,7 @@ mod tests {
         column.is_some_and(|column| tables.searched(&[column], values, out))
     }
 
-    /// Every size around a block's and a level's, with values on, below and above each threshold.
+    /// Every size near a block's and a level's, with values on, below and above each threshold.
     #[test]
     fn counts_what_a_loop_counts() {
         let sizes = (0..258).chain([271, 272, 273, 300, 4095, 4096, 4097, 4112, 4400, 65_535]);
@@ -159,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Columns of one kernel and of many, alone and two at a time, wherever their values are and their ranks go.
+    /// Searches of one kernel and of several, alone and in runs, with any places for their values and ranks.
     #[test]
     fn columns_are_ranked_together_as_alone() {
         let sizes =
@@ -206,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Both zeros, the smallest numbers and the greatest, infinities and NaN, as thresholds and as values.
+    /// Both zeros, the smallest and the greatest numbers, infinities and NaN, as thresholds and as values.
     #[test]
     fn the_ends_of_the_line_count() {
         let line =

@@ -1,7 +1,8 @@
 use super::{Operation, Prologue};
 use crate::forest::{CategoryRule, CompareType, Forest, Node, Predicate, Side, Transform, reference};
 
-/// A stump on column 0 of `features`: leaf 1 on the left, leaf 2 on the right, missing values on the right.
+/// A stump on column 0 of `features`: leaf id 1 on the left, leaf id 2 on the right, missing values on the
+/// right.
 fn stump(features: usize, compare: CompareType, predicate: Predicate) -> Forest {
     let mut forest = Forest::builder(features, 1).compare(compare).names(["first", "second"]);
     if let Predicate::InSet { .. } = predicate {
@@ -52,7 +53,7 @@ fn a_negative_scale_swaps_children_and_the_missing_side() {
 fn columns_are_chosen_and_named() {
     let forest = stump(2, F32, F32.less(0.5));
     let chosen = Prologue::Columns { columns: vec![3, 0], width: 5 };
-    // Numbers before the choice are those of the five columns, after it those of the two.
+    // Steps before the choice take a number for each of the five columns, steps after it for each of the two.
     let before = Prologue::Arithmetic {
         operation: Operation::Add,
         numbers: vec![0.0, 0.0, 0.0, 1.0, 0.0],
@@ -65,7 +66,7 @@ fn columns_are_chosen_and_named() {
     assert_eq!(names, [Some("second"), None, None, Some("first"), None]);
     let leaf = |x: f32| reference::leaf_ids(&raw, &[9.0, 9.0, 9.0, x, 9.0]);
     assert_eq!([leaf((-0.75f32).next_up()), leaf(-0.75), leaf((-0.75f32).next_down())], [[2], [2], [1]]);
-    // Columns alone change nothing else.
+    // Steps that only choose columns leave the type of comparison as it is.
     let wide = stump(2, F64, F64.less(0.1)).after(&[chosen], F32).expect("folded");
     assert_eq!((wide.compare, wide.features.len()), (F64, 5));
 }
@@ -73,7 +74,7 @@ fn columns_are_chosen_and_named() {
 #[test]
 fn types_are_those_that_are_asked_for() {
     let forest = stump(1, F32, F32.at_most(0.1f32.into()));
-    // Doubles that are rounded first: what rounds to the threshold is not above it.
+    // Rows of doubles that are rounded first: a double that rounds to the threshold is not above it.
     let raw = forest.after(&[Prologue::Cast(F32)], F64).expect("folded");
     let leaf = |forest: &Forest, x: f64| reference::leaf_ids(forest, &[x])[0];
     let last = f64::midpoint(0.1f32.into(), 0.1f32.next_up().into());
@@ -82,7 +83,7 @@ fn types_are_those_that_are_asked_for() {
         assert_eq!(leaf(&raw, x), leaf(&forest, x), "{x:e}");
     }
     assert_ne!(leaf(&raw, last.next_down()), leaf(&raw, last), "a half rounds to the even one, the next");
-    // Doubles that are scaled as doubles, and then rounded by the forest.
+    // Rows of doubles that are scaled as doubles, and that the forest then rounds.
     let raw = forest.after(&Prologue::min_max_scaler(&[3.0], &[-0.2], F64), F64).expect("folded");
     for x in [0.1, 0.1f64.next_up(), 0.100_000_000_5, 0.100_000_001] {
         assert_eq!(leaf(&raw, x), leaf(&forest, f64::from((x * 3.0 - 0.2) as f32)), "{x:e}");
@@ -98,13 +99,13 @@ fn types_are_those_that_are_asked_for() {
 
 #[test]
 fn a_scale_of_zero_makes_a_constant_and_infinities_missing() {
-    // Every finite value becomes 0, which is not less; infinities become NaN, which goes right as well.
+    // Every finite value becomes 0, which is not less. Infinities become NaN, which goes right as well.
     let forest = stump(1, F32, F32.less(0.0));
     let raw = forest.after(&[one(Operation::Multiply, 0.0, F32)], F32).expect("folded");
     for x in [0.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX] {
         assert_eq!(reference::leaf_ids(&raw, &[x]), [2], "{x:e}");
     }
-    // A zero divided by zero is missing, which is the side of the larger ones.
+    // Zero divided by zero is missing, and missing values go to the side of larger values.
     let raw = forest.after(&[one(Operation::Divide, 0.0, F32)], F32).expect("folded");
     let leaf = |x: f32| reference::leaf_ids(&raw, &[x])[0];
     assert_eq!([leaf(-1e-45), leaf(-0.0), leaf(0.0), leaf(1e-45), leaf(f32::NAN)], [1, 2, 2, 2, 2]);
@@ -116,7 +117,7 @@ fn an_equality_that_one_input_comes_to_stays_one() {
     let raw = forest.after(&[one(Operation::Subtract, 0.5, F32)], F32).expect("folded");
     let leaf = |x: f32| reference::leaf_ids(&raw, &[x])[0];
     assert_eq!([leaf(3.5f32.next_down()), leaf(3.5), leaf(3.5f32.next_up()), leaf(f32::NAN)], [2, 1, 2, 2]);
-    // No input comes to it.
+    // No raw value gives the number that the split compares with.
     let forest = stump(1, F32, Predicate::Equal { value: f64::from(f32::MIN_POSITIVE / 4.0).into() });
     let raw = forest.after(&[one(Operation::Add, 1.0, F32)], F32).expect("folded");
     assert_eq!(reference::leaf_ids(&raw, &[-1.0f32]), [2]);
@@ -130,11 +131,11 @@ fn what_no_split_stands_for_is_named() {
         said.starts_with("tree 0, node 0, column 0: ") && said.contains("more than one threshold"),
         "{said}"
     );
-    // Missing values go right, all others left: of small ones, that come to 0, and are divided by it.
+    // Missing values go right, all others left. Small raw values become 0 and then 0 / 0, which is missing.
     let hole = stump(1, F32, Predicate::Always);
     let said = refusal(&hole, &[one(Operation::Multiply, 1e-45, F32), one(Operation::Divide, 0.0, F32)]);
     assert!(said.contains("more than one threshold"), "{said}");
-    // Zero alone is an equality.
+    // If only zero becomes missing, one equality stands for the split.
     let raw = hole.after(&[one(Operation::Divide, 0.0, F32)], F32).expect("folded");
     let leaf = |x: f32| reference::leaf_ids(&raw, &[x])[0];
     assert_eq!([leaf(-1e-45), leaf(-0.0), leaf(0.0), leaf(1e-45), leaf(f32::NAN)], [1, 2, 2, 1, 2]);

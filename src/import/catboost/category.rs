@@ -1,5 +1,6 @@
-//! Categories: CatBoost keeps the hash of a category's string, rows hold a whole number, which is the category whose
-//! string is that number; or, where rows are made of the strings, a number for each hash.
+//! Categories of CatBoost models. A model keeps the hash of each category's string. A row holds a whole
+//! number, which is the category whose string is that number. Where rows are made from strings, a row holds a
+//! number that stands for the string's hash.
 
 use std::collections::HashMap;
 
@@ -8,28 +9,28 @@ use super::at;
 use super::schema::CategoryName;
 use crate::forest::{MOST_CATEGORIES, category_hash as hash};
 
-/// A code of at most this many either side of zero is believed without its string: that the hash of any other string
-/// is the one of such a number happens once in 2^15 times.
+/// A code whose absolute value is below this is accepted without its string. Another string has the same hash
+/// as such a code once in 2^15 times.
 const NEAR: i64 = 1 << 16;
 
-/// Numbers below this are looked at for a hash that another has too; a file may not make us look at more for longer.
-const SEARCHED: i32 = 1 << 20;
+/// The search for numbers that share a hash ends here, so that a file can't make it run longer.
+const SEARCH_END: i32 = 1 << 20;
 
 const REMEDY: &str = "train on whole numbers below 2^24 as categories (an integer column in cat_features), and save \
     with save_model(..., format='json', pool=train_pool), which names them; or";
 
-/// The codes whose strings have one hash, which is what a split on that hash asks for.
+/// The codes whose strings have one hash. A split on that hash asks for these codes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Codes {
     One(i32),
-    /// More than one, none of them negative.
+    /// Two or more codes, none of them negative.
     Many(Vec<u32>),
-    /// None, or one that is not known: only its string tells.
+    /// No code, or an unknown one. Only a category's string tells whether it has the hash.
     Text,
 }
 
-/// The codes of each of the hashes, which come with the places that ask for them. What is no number is refused, unless rows
-/// are made of `raw` strings.
+/// Returns the codes of each hash. `hashes` maps each hash to the place that asks for it. Refuses a hash
+/// whose category is no number, unless rows are made from `raw` strings.
 pub(super) fn codes(
     hashes: HashMap<u32, Place>,
     named: &[CategoryName],
@@ -40,7 +41,7 @@ pub(super) fn codes(
     }
     let names: HashMap<u32, &str> = named.iter().map(|n| (n.hash, n.value.as_str())).collect();
     let mut found = search(hashes.keys().copied(), |hash| raw || names.contains_key(&hash));
-    // In the order of the places, so that the same file is refused in the same words.
+    // The order of the hashes is fixed, so that the same file always gives the same error.
     let mut hashes: Vec<(u32, Place)> = hashes.into_iter().collect();
     hashes.sort_by_key(|(hash, _)| *hash);
     let refuse = |place: &Place, cause: String| {
@@ -81,22 +82,24 @@ pub(super) fn codes(
             (None, [first, ..]) => *first,
         };
         let plain: Vec<u32> = numbers.iter().filter_map(|code| u32::try_from(*code).ok()).collect();
-        // A number below zero is a category only where the model knows it.
+        // Of the numbers with this hash, a negative one counts only if it is the known code.
         let asked = if known < 0 || plain.len() < 2 { Codes::One(known) } else { Codes::Many(plain) };
         codes.insert(hash, asked);
     }
     Ok(codes)
 }
 
-/// The code that a category's string is.
+/// Returns the code that a category's string spells, or `None` if the string is not the plain decimal text of
+/// a whole number between -2^24 and 2^24.
 fn code(name: &str) -> Option<i32> {
     let code = name.parse::<i32>().ok()?;
     (code.to_string() == name && code.unsigned_abs() < MOST_CATEGORIES).then_some(code)
 }
 
-/// The numbers from -2^16 to 2^20 that have one of the hashes; it stops short where one without a name will be refused.
+/// Returns the numbers between -2^16 and 2^20 that have each hash. The search stops at 2^16 if a hash has
+/// neither a number nor a name by then, since such a hash is refused.
 fn search(hashes: impl ExactSizeIterator<Item = u32>, named: impl Fn(u32) -> bool) -> HashMap<u32, Vec<i32>> {
-    // A bit of the filter says that a hash ends like one of those, and few numbers get past it.
+    // The filter marks the low bits of each wanted hash, so that few other numbers get past it.
     let bits = (hashes.len().min(1 << 20) * 64).next_power_of_two() as u32;
     let mut filter = vec![false; bits as usize];
     let mut found: HashMap<u32, Vec<i32>> = HashMap::with_capacity(hashes.len());
@@ -105,7 +108,7 @@ fn search(hashes: impl ExactSizeIterator<Item = u32>, named: impl Fn(u32) -> boo
         found.insert(hash, Vec::new());
     }
     let mut digits = Decimal::new();
-    for code in 0..SEARCHED {
+    for code in 0..SEARCH_END {
         if i64::from(code) == NEAR && found.iter().any(|(hash, codes)| codes.is_empty() && !named(*hash)) {
             break;
         }
@@ -126,9 +129,10 @@ fn search(hashes: impl ExactSizeIterator<Item = u32>, named: impl Fn(u32) -> boo
     found
 }
 
-/// A number's decimal digits, counted up.
+/// A counter that keeps its number as decimal digits.
 struct Decimal {
-    /// A sign and up to eight digits, at the end.
+    /// The digits at the end, with `-` in every byte before them. The last `-` is the sign of the negative
+    /// number.
     text: [u8; 10],
     length: usize,
 }
@@ -173,12 +177,12 @@ mod tests {
         assert_eq!(hash(b"47220"), hash(b"111524"));
         let found = resolve(&["47220"], &[]).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(found, [Codes::Many(vec![47220, 111_524])]);
-        // Past what is searched.
+        // 10255511 has the same hash, but is past the end of the search.
         assert_eq!(hash(b"34781"), hash(b"10255511"));
         assert_eq!(resolve(&["34781"], &[]).unwrap_or_else(|e| panic!("{e}")), [Codes::One(34781)]);
         let found = resolve(&["-19914"], &[]).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!((hash(b"311578"), found), (hash(b"-19914"), vec![Codes::One(-19914)]));
-        // Two that are as likely: only the name can tell.
+        // Two numbers are equally likely: only the name can tell.
         let error = resolve(&["15184"], &[]).expect_err("two numbers");
         assert!(error.cause().contains("have the same hash 2087706029"), "{error}");
         let name = CategoryName { hash: hash(b"15184"), value: "15184".into() };

@@ -1,4 +1,4 @@
-//! The columns of a row, and what a split asks of one.
+//! The columns of a row, and the question that a split asks of a column.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,10 +8,11 @@ use super::at;
 use super::schema::{Features, FloatFeature, Split};
 use crate::forest::{Feature, Side};
 
-/// What a split asks: its bit is set where the answer is yes.
+/// The question of a split. In an oblivious tree, the answer yes sets the split's bit of the leaf id. In a
+/// nested tree, it selects the right child.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
-    /// `x > border`, compared in `f32`.
+    /// Whether `x > border`, compared in `f32`. A missing value goes to the side `missing`: left means no.
     Over { column: u32, border: f32, missing: Side },
     /// Whether the category's string has this hash.
     Category { column: u32, hash: u32 },
@@ -30,7 +31,7 @@ struct Categorical {
     first: u64,
 }
 
-/// The model's features by the numbers that splits name them by.
+/// The model's features, by the numbers that splits use for them.
 pub(super) struct Columns {
     pub features: Vec<Feature>,
     numeric: HashMap<u64, Numeric>,
@@ -69,7 +70,7 @@ impl Columns {
             let next = first + feature.borders.len() as u64;
             let numeric = Numeric { column, missing, borders: feature.borders, first };
             if columns.numeric.insert(feature.feature_index, numeric).is_some() {
-                return Err(twice(feature.feature_index, &place));
+                return Err(listed_twice(feature.feature_index, &place));
             }
             first = next;
         }
@@ -80,7 +81,7 @@ impl Columns {
             let next = first + feature.values.len() as u64;
             let categorical = Categorical { column, hashes: feature.values, first };
             if columns.categorical.insert(feature.feature_index, categorical).is_some() {
-                return Err(twice(feature.feature_index, &place));
+                return Err(listed_twice(feature.feature_index, &place));
             }
             first = next;
         }
@@ -92,7 +93,7 @@ impl Columns {
             let cause = format!("column {flat} belongs to another feature");
             return Err(at(ErrorKind::Structure, format!("{place}.flat_feature_index"), cause));
         }
-        // Columns are below the limit, which is a count.
+        // `Budget::features` has checked that the column is below the limit on features.
         Ok(u32::try_from(flat).unwrap_or(u32::MAX))
     }
 
@@ -103,7 +104,7 @@ impl Columns {
         }
     }
 
-    /// What a split asks. `place` gives the place of one of its fields.
+    /// Returns what a split asks. `place` returns the place of one of the split's fields in the file.
     pub(super) fn question(
         &self,
         split: &Split,
@@ -169,12 +170,12 @@ fn at_index(index: u64, first: u64, listed: impl Fn(usize) -> bool) -> bool {
     index.checked_sub(first).and_then(|i| usize::try_from(i).ok()).is_some_and(listed)
 }
 
-fn twice(index: u64, place: &str) -> ImportError {
+fn listed_twice(index: u64, place: &str) -> ImportError {
     let cause = format!("feature {index} is listed twice");
     at(ErrorKind::Structure, format!("{place}.feature_index"), cause)
 }
 
-/// The side of a missing value: `AsIs` compares the NaN, which is over no border.
+/// Returns the side that a missing value takes. `AsIs` compares the NaN itself, which is over no border.
 fn missing(feature: &FloatFeature, place: &str) -> Result<Side, ImportError> {
     match feature.nan_value_treatment.as_deref() {
         None | Some("AsIs" | "AsFalse") => Ok(Side::Left),

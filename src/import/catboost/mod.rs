@@ -1,5 +1,5 @@
-//! CatBoost models in JSON: the file's [`schema`], its [`columns`], its trees in two forms ([`oblivious`],
-//! [`nested`]), its [`category`] hashes, its [`objective`]s, and the forest they make.
+//! Reads CatBoost models in JSON: the file's [`schema`], its [`columns`], its trees in two forms
+//! ([`oblivious`], [`nested`]), its [`category`] hashes and its [`objective`]s. Builds the forest from them.
 
 mod category;
 mod columns;
@@ -22,16 +22,16 @@ use objective::Objective;
 use predicates::{CategoryHashes, Predicates};
 use schema::{Document, Numbers, ScaleAndBias};
 
-/// What to do about a file that can't be what CatBoost wrote.
+/// The remedy for a file that CatBoost can't have written.
 const SAVE_CATBOOST_AGAIN: &str = "the file is damaged or incomplete: save the model again with \
     save_model('model.json', format='json')";
 
-/// An error at a field of the file.
+/// Returns an error at a field of the file.
 fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
     ImportError::new(kind, Place::Field(path.into()), cause)
 }
 
-/// The forest that a file describes.
+/// Returns the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     read(bytes, options).map_err(|error| match error.remedy() == SAVE_AGAIN {
         true => error.with_remedy(SAVE_CATBOOST_AGAIN),
@@ -62,7 +62,7 @@ fn read(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     budget.outputs(outputs, || Place::Field(path.into()))?;
     let mut bias = self::bias(bias, outputs)?;
     let chosen = chosen(options.iteration_range.as_ref(), trees.count())?;
-    // CatBoost's `ntree_start` leaves the bias out with the first tree.
+    // If CatBoost's `ntree_start` leaves out the first tree, CatBoost leaves out the bias too.
     if chosen.start > 0 {
         bias.fill(0.0);
     }
@@ -82,13 +82,14 @@ fn read(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     budget.finish(forest)
 }
 
-/// The model's trees, all of one form.
+/// The model's trees, which are all in the same form.
 enum Trees {
     Oblivious(Vec<oblivious::Tree>),
     Nested(Vec<nested::Tree>),
 }
 
-/// The trees, and the number of values in their leaves where there is one.
+/// Reads oblivious trees. Returns the trees and the number of values in a leaf, which is `None` without
+/// trees.
 fn oblivious(
     trees: Vec<schema::Oblivious>,
     columns: &Columns,
@@ -96,7 +97,7 @@ fn oblivious(
 ) -> Result<(Trees, Option<usize>), ImportError> {
     budget.trees(trees.len(), || Place::Field("oblivious_trees".into()))?;
     let values = |tree: &schema::Oblivious| tree.leaf_values.len().checked_shr(tree.splits.len() as u32);
-    // A tree whose values don't go up in its leaves is found when it is read.
+    // `Tree::read` refuses a tree whose leaf values can't be divided evenly among its leaves.
     let outputs = trees.first().map(|tree| values(tree).unwrap_or(0).max(1));
     let mut read = Vec::with_capacity(trees.len());
     for (t, tree) in trees.into_iter().enumerate() {
@@ -125,7 +126,7 @@ impl Trees {
         }
     }
 
-    /// The hashes that splits ask for.
+    /// Collects the category hashes that splits ask for.
     fn hashes(&self, path: &str) -> CategoryHashes {
         let mut hashes = CategoryHashes::default();
         let mut note = |t: usize, question: Question| {
@@ -148,7 +149,7 @@ impl Trees {
         hashes
     }
 
-    /// Grows the trees, which go as the forest does.
+    /// Adds the trees to the forest, and frees each tree once it is added.
     fn grow(self, forest: &mut ForestBuilder, outputs: usize, scale: f64, predicates: &Predicates) {
         match self {
             Self::Oblivious(trees) => {
@@ -168,13 +169,13 @@ fn bias(bias: Vec<f64>, outputs: usize) -> Result<Vec<f64>, ImportError> {
     }
     match bias.len() {
         count if count == outputs => Ok(bias),
-        // Versions whose bias is one number write 0 for every model of several outputs.
+        // Versions that write the bias as one number write 0 for every model with several outputs.
         0 | 1 if bias.iter().all(|value| *value == 0.0) => Ok(vec![0.0; outputs]),
         count => Err(at(ErrorKind::Structure, path, format!("{count} values, where a leaf has {outputs}"))),
     }
 }
 
-/// The trees to keep: a round of CatBoost is one tree.
+/// Returns the range of trees to keep. A boosting round of CatBoost is one tree.
 fn chosen(range: Option<&Range<u32>>, trees: usize) -> Result<Range<usize>, ImportError> {
     let Some(range) = range else {
         return Ok(0..trees);
@@ -189,7 +190,7 @@ fn chosen(range: Option<&Range<u32>>, trees: usize) -> Result<Range<usize>, Impo
     Ok(begin..end)
 }
 
-/// CatBoost's version, of the notes on its build.
+/// Extracts CatBoost's version from the file's notes on its build.
 fn version(info: &str) -> String {
     let after = |mark: &str| info.split_once(mark).map(|(_, rest)| rest);
     let rest = after("tags/v").or_else(|| after("CatBoost release ")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Trees of any shape: an object for each node, inside its parent's. They may be as deep as the limits allow, so
-//! objects still open stand on a stack of ours.
+//! Trees of any shape. Each node is an object inside its parent's object. Trees may be as deep as the limits
+//! allow, so the reader keeps open objects in a vector and does not recurse.
 
 use serde::de::DeserializeOwned;
 
@@ -12,7 +12,7 @@ use super::predicates::Predicates;
 use super::schema::{Numbers, Split};
 use crate::forest::ForestBuilder;
 
-/// A tree with its children before their parents, the root last.
+/// A tree whose nodes are ordered: children before their parents, the root last.
 pub(super) struct Tree {
     nodes: Vec<Node>,
     values: Vec<f64>,
@@ -24,20 +24,20 @@ enum Node {
         question: Question,
         children: [u32; 2],
     },
-    /// Its values begin there.
+    /// A leaf, with the index of its first value in `Tree::values`.
     Leaf {
         values: usize,
     },
 }
 
-/// A node whose object is still open.
+/// A node whose object the reader has not finished.
 struct OpenNode {
     start: usize,
     first: bool,
     question: Option<Question>,
     children: [Option<u32>; 2],
     values: Option<usize>,
-    /// Which child of the node around it this is.
+    /// Which child of its parent this node is: 0 is the left one, 1 the right one.
     side: usize,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Trees<'f> {
     bytes: &'f [u8],
     reader: Reader<'f>,
     columns: &'f Columns,
-    /// Values a leaf holds, told by the first.
+    /// Number of values in a leaf, known from the first leaf on.
     pub outputs: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ impl<'f> Trees<'f> {
         Self { bytes, reader, columns, outputs: None }
     }
 
-    /// All trees, and where each begins.
+    /// Reads all trees.
     pub(super) fn read(&mut self, budget: &mut Budget<'_>) -> Result<Vec<Tree>, ImportError> {
         let start = self.reader.offset();
         self.reader.open(b'[').map_err(|e| self.located(e, start))?;
@@ -170,7 +170,7 @@ impl<'f> Trees<'f> {
         ImportError::new(ErrorKind::Structure, self.place(at), cause)
     }
 
-    /// A failure in the value that begins at `start`.
+    /// Turns a failure in the value that begins at `start` into an error with a place.
     fn located(&self, error: DecodeError, start: usize) -> ImportError {
         match error.offset {
             Some(offset) => ImportError::new(ErrorKind::Syntax, self.place(offset), error.message),
@@ -180,7 +180,7 @@ impl<'f> Trees<'f> {
 }
 
 impl Tree {
-    /// All questions of the tree.
+    /// Returns all questions of the tree.
     pub(super) fn questions(&self) -> impl Iterator<Item = Question> + '_ {
         self.nodes.iter().filter_map(|node| match node {
             Node::Split { question, .. } => Some(*question),
@@ -188,10 +188,10 @@ impl Tree {
         })
     }
 
-    /// Adds the tree; leaves are multiplied with `scale`.
+    /// Adds the tree to the forest, with its leaf values multiplied by `scale`.
     ///
-    /// CatBoost numbers leaves from left to right, but one whose sibling is a split comes before those below the sibling:
-    /// it is kept in the node that asks.
+    /// CatBoost numbers leaves from left to right, with one exception: a leaf whose sibling is a split comes
+    /// before the leaves below that sibling, because CatBoost keeps such a leaf in its parent node.
     pub(super) fn grow(
         &self,
         forest: &mut ForestBuilder,
@@ -199,7 +199,8 @@ impl Tree {
         scale: f64,
         predicates: &Predicates,
     ) {
-        // Nodes in the order of that walk; `at` says where each of ours comes in it.
+        // `order` lists the nodes in an order that numbers leaves as CatBoost does. `at` maps a node to its
+        // index in `order`.
         let mut order = Vec::with_capacity(self.nodes.len());
         let mut at = vec![0u32; self.nodes.len()];
         let mut open = vec![self.nodes.len() as u32 - 1];

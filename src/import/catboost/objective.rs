@@ -1,19 +1,20 @@
-//! What each loss function makes of its raw scores, and which class that is.
+//! What each CatBoost loss function makes of raw scores, and how it chooses a class.
 
 use super::super::{ErrorKind, ImportError};
 use super::at;
 use super::schema::{Label, ModelInfo};
 use crate::forest::{ClassRule, Classes, Real, Transform};
 
-/// A loss function, and what is made of raw scores under it.
+/// A loss function, with its transform of raw scores and its classes.
 pub(super) struct Objective {
-    /// CatBoost's name for it; empty where the file names none.
+    /// CatBoost's name for the loss function. Empty if the file names none.
     pub name: String,
     pub transform: Transform,
     pub classes: Classes,
 }
 
-/// What `predict_proba` of a classifier or `predict` of everything else does to raw scores, and how a class is chosen.
+/// What `predict_proba` (of a classifier) or `predict` (of any other model) does to raw scores, and how a
+/// class is chosen.
 struct OutputTransform {
     transform: Transform,
     choice: Choice,
@@ -21,19 +22,19 @@ struct OutputTransform {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Choice {
-    /// No classifier.
+    /// The model is no classifier.
     None,
-    /// Whether the probability is over the model's threshold.
+    /// The second of two classes, if its probability is over the model's threshold.
     Binary,
     /// The most probable class.
     Largest,
-    /// A binary question for each output.
+    /// For each output, whether the row has the label.
     Labels,
 }
 
 fn meaning(name: &str) -> Option<OutputTransform> {
     let (transform, choice) = match name {
-        // Raw scores; the empty name is that of a sum of models with differing losses.
+        // These losses keep raw scores as they are. A sum of models with different losses has an empty name.
         ""
         | "RMSE"
         | "MAE"
@@ -61,7 +62,7 @@ fn meaning(name: &str) -> Option<OutputTransform> {
         | "StochasticRank"
         | "LambdaMart"
         | "Combination" => (Transform::Identity, Choice::None),
-        // The user's own: the file does not say whether a classifier was meant.
+        // User-defined losses. The file does not say whether the model is a classifier.
         "PythonUserDefinedPerObject"
         | "PythonUserDefinedMultiTarget"
         | "UserPerObjMetric"
@@ -77,7 +78,7 @@ fn meaning(name: &str) -> Option<OutputTransform> {
     Some(OutputTransform { transform, choice })
 }
 
-/// The model's objective, for leaves of `outputs` values.
+/// Returns the model's objective, for leaves of `outputs` values.
 pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, ImportError> {
     let trained = info.params.and_then(|params| params.0.loss_function);
     let (name, path) = match (trained, info.loss_function) {
@@ -110,7 +111,7 @@ pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, Im
         return Err(at(ErrorKind::Structure, path, cause));
     }
     let threshold = match info.binclass_probability_threshold.map(|threshold| threshold.0) {
-        // At 0 and at 1 all rows are of one class.
+        // The thresholds 0 and 1 are valid: they put all rows in one class.
         Some(p) if !(0.0..=1.0).contains(&p) => {
             let path = "model_info.binclass_probability_threshold";
             return Err(at(ErrorKind::Value, path, format!("{p:?} is not between 0 and 1")));
@@ -130,10 +131,11 @@ pub(super) fn objective(info: ModelInfo, outputs: usize) -> Result<Objective, Im
     Ok(Objective { name, transform, classes: Classes { rule, labels, words } })
 }
 
-/// What the classes are called, empty where they are numbered from 0, and whether those are texts.
+/// Returns the names of the classes, and whether the names are texts. There are no names if the classes are
+/// numbered from 0.
 fn labels(params: super::schema::ClassParams, classes: usize) -> Result<(Vec<String>, bool), ImportError> {
     let path = "model_info.class_params";
-    // CatBoost then gives values to classes that no leaf knows.
+    // With a larger `classes_count`, CatBoost returns values for classes that no leaf has.
     if params.classes_count > classes as u64 {
         let cause = format!("classes_count is {}, and leaves have {classes} values", params.classes_count);
         return Err(at(ErrorKind::Unsupported, path, cause)
@@ -144,7 +146,7 @@ fn labels(params: super::schema::ClassParams, classes: usize) -> Result<(Vec<Str
         false => ("class_names", params.class_names),
     };
     let words = names.iter().any(|label| label.is_word);
-    // The file writes 1.0 as 1, and its type tells.
+    // The file writes the label 1.0 as 1, and only the type of the labels tells that it is a float.
     let real = params.class_label_type.as_deref() == Some("Float");
     let text = |label: Label| match real && label.text.parse::<i64>().is_ok() {
         true => label.text + ".0",

@@ -1,4 +1,5 @@
-//! Trees that ask one question a level, opened into binary ones: the first question is the root's.
+//! Oblivious trees, which ask one question a level, expanded into binary trees. The first question is the
+//! root's.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
@@ -8,12 +9,12 @@ use super::predicates::Predicates;
 use super::schema;
 use crate::forest::ForestBuilder;
 
-/// Most levels a tree may have: its leaves are numbered in 32 bits.
+/// Most levels that a tree may have, because leaf ids have 32 bits.
 const MOST_LEVELS: usize = 31;
 
-/// A tree whose counts fit each other and the limits.
+/// An oblivious tree whose counts fit each other and the limits.
 pub(super) struct Tree {
-    /// Question `l` decides bit `l` of the leaf's number.
+    /// Question `l` decides bit `l` of the leaf id.
     pub questions: Vec<Question>,
     values: Vec<f64>,
 }
@@ -46,7 +47,7 @@ impl Tree {
         Ok(Self { questions, values: tree.leaf_values })
     }
 
-    /// Adds the tree; leaves are multiplied with `scale`.
+    /// Adds the tree to the forest, with its leaf values multiplied by `scale`.
     pub(super) fn grow(
         &self,
         forest: &mut ForestBuilder,
@@ -57,7 +58,7 @@ impl Tree {
         let levels: Vec<_> = self.questions.iter().map(|question| predicates.of(*question)).collect();
         let mut tree = if outputs == 1 { forest.tree(0) } else { forest.vector_tree() };
         tree.reserve((2 << levels.len()) - 1);
-        // Node `n` of a level has the nodes `2n` and `2n + 1` of the next.
+        // The children of node `n` of a level are the nodes `2n` and `2n + 1` of the next level.
         for (l, level) in levels.iter().enumerate() {
             let next = (2u32 << l) - 1;
             for n in 0..1u32 << l {
@@ -66,7 +67,7 @@ impl Tree {
         }
         let mut values = vec![0.0; outputs];
         for n in 0..1usize << levels.len() {
-            // The side of level `l` is a bit counted from the top.
+            // Bit `l` of `n`, counted from the top, is the side that the walk takes at level `l`.
             let right = |l: usize| n >> (levels.len() - 1 - l) & 1 == 1;
             let bit =
                 |(l, level): (usize, &super::predicates::Level)| usize::from(right(l) != level.yes_left) << l;

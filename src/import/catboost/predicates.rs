@@ -1,4 +1,4 @@
-//! Questions in the words of the HIR.
+//! Turns CatBoost's questions into predicates of the HIR.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,30 +9,30 @@ use super::columns::Question;
 use super::schema::CategoryName;
 use crate::forest::{CategoryRule, Coding, CompareType, ForestBuilder, Predicate, Real, Side};
 
-/// A question as a split.
+/// A question as a split of the HIR.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     pub column: u32,
     pub predicate: Predicate,
     pub missing: Side,
-    /// Whether a row whose answer is yes goes left.
+    /// Whether a row goes left if the answer is yes.
     pub yes_left: bool,
 }
 
-/// The hashes that splits ask for.
+/// The category hashes that splits ask for.
 #[derive(Debug, Default)]
 pub(super) struct CategoryHashes {
-    /// Each with the tree that first does.
+    /// Each hash, with the place of the first tree that asks for it.
     pub places: HashMap<u32, Place>,
-    /// Those of each column.
+    /// Each column, with the hashes that splits ask of it.
     pub columns: BTreeMap<u32, BTreeSet<u32>>,
 }
 
-/// The predicates of all hashes that are asked for, by column.
+/// The predicate of each pair of column and hash that a split asks for.
 pub(super) struct Predicates(HashMap<(u32, u32), Predicate>);
 
 impl Predicates {
-    /// Finds the categories behind the hashes, and says of each column with categories how these become numbers.
+    /// Finds the categories behind the hashes, and sets how the categories of each column become numbers.
     pub(super) fn new(
         asked: CategoryHashes,
         named: &[CategoryName],
@@ -48,7 +48,7 @@ impl Predicates {
             let texts = hashes.iter().any(|hash| codes.get(hash) == Some(&Codes::Text));
             let mut numbers = Vec::with_capacity(hashes.len());
             for (place, hash) in hashes.iter().enumerate() {
-                // No whole number is one of these, so that a row that holds such is of no known category.
+                // The number of a text has a half, so that a row with a whole number is in no known category.
                 let of_text = Real(place as f64 + 0.5);
                 let (number, predicate) = match codes.get(hash) {
                     Some(Codes::One(code)) if !texts => {
@@ -77,7 +77,7 @@ impl Predicates {
             }
             let Some(feature) = forest.features_mut().get_mut(column as usize) else { continue };
             if texts {
-                // By place, where all have a name.
+                // The names in the order of the numbers, if every hash has a name.
                 let all: Option<Vec<String>> =
                     hashes.iter().map(|hash| names.get(hash).map(|name| (*name).to_owned())).collect();
                 feature.categories = all.unwrap_or_default();
@@ -94,7 +94,7 @@ impl Predicates {
                 Level { column, predicate, missing, yes_left: false }
             }
             Question::Category { column, hash } => {
-                // Each hash has been looked up; nothing is equal to infinity that is a category.
+                // `new` has looked up every hash. The fallback asks for infinity, which is no category.
                 let none = Predicate::Equal { value: f64::INFINITY.into() };
                 let predicate = self.0.get(&(column, hash)).copied().unwrap_or(none);
                 Level { column, predicate, missing: Side::Right, yes_left: true }

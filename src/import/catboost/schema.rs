@@ -1,6 +1,6 @@
-//! The parts of a CatBoost JSON model that are read. Keys not named here are passed over.
+//! The parts of a CatBoost JSON model that the importer reads. It passes over all other keys.
 //!
-//! CatBoost writes a list without entries as `null`, and keys of an object in alphabetical order.
+//! CatBoost writes a list without entries as `null`, and the keys of an object in alphabetical order.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,14 +10,14 @@ use serde::de::{self, Deserializer, Visitor};
 
 use super::super::json::{NestedValue, Reader};
 
-/// The file.
+/// The whole file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Document {
     #[serde(default, deserialize_with = "object")]
     pub features_info: Features,
     #[serde(default, deserialize_with = "object")]
     pub model_info: ModelInfo,
-    /// Trees that ask one question a level.
+    /// Oblivious trees, which ask one question a level.
     #[serde(default, deserialize_with = "present")]
     pub oblivious_trees: Option<Vec<Oblivious>>,
     /// Trees of any shape (`Depthwise`, `Lossguide`), whose nodes are objects inside objects.
@@ -35,7 +35,7 @@ pub(crate) struct Features {
     pub text_features: Vec<de::IgnoredAny>,
     #[serde(default, deserialize_with = "list")]
     pub embedding_features: Vec<de::IgnoredAny>,
-    /// The strings of categories, where the model was saved with its pool.
+    /// The strings of the categories, if the model was saved with its pool.
     #[serde(default, deserialize_with = "list")]
     pub cat_features_hash: Vec<CategoryName>,
 }
@@ -44,9 +44,9 @@ pub(crate) struct Features {
 pub(crate) struct FloatFeature {
     #[serde(default, deserialize_with = "list")]
     pub borders: Vec<f32>,
-    /// Its number among the numeric features, by which splits name it.
+    /// The feature's number among the numeric features. Splits refer to the feature by it.
     pub feature_index: u64,
-    /// Its column.
+    /// The feature's column.
     pub flat_feature_index: u64,
     #[serde(default)]
     pub feature_id: String,
@@ -76,14 +76,14 @@ pub(crate) struct CategoryName {
 pub(crate) struct Oblivious {
     #[serde(default, deserialize_with = "list")]
     pub splits: Vec<Split>,
-    /// A leaf's values side by side, leaf after leaf.
+    /// The values of all leaves, leaf after leaf. The values of one leaf are adjacent.
     pub leaf_values: Vec<f64>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Split {
     pub split_type: String,
-    /// Its number among all questions of the model, by which CatBoost itself reads a split.
+    /// The split's number among all questions of the model. CatBoost itself reads a split by it.
     pub split_index: Option<u64>,
     pub float_feature_index: Option<u64>,
     pub border: Option<f32>,
@@ -94,10 +94,10 @@ pub(crate) struct Split {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ModelInfo {
     pub params: Option<Embedded<Params>>,
-    /// Where the model is a sum of models.
+    /// The loss function of a model that is a sum of models.
     pub loss_function: Option<Embedded<Loss>>,
     pub class_params: Option<Embedded<ClassParams>>,
-    /// A number in a string.
+    /// The threshold of a binary classifier, which CatBoost writes as a number in a string.
     pub binclass_probability_threshold: Option<Threshold>,
     pub catboost_version_info: Option<String>,
 }
@@ -121,7 +121,7 @@ pub(crate) struct ClassParams {
     pub class_to_label: Vec<Label>,
     #[serde(default)]
     pub classes_count: u64,
-    /// `Integer`, `Float`, `Boolean` or `String`.
+    /// The type of the labels: `Integer`, `Float`, `Boolean` or `String`.
     pub class_label_type: Option<String>,
 }
 
@@ -139,7 +139,7 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     list(deserializer).map(Some)
 }
 
-/// An object, or a string that holds it: which of the two depends on the key's name in CatBoost.
+/// An object, or a string that contains an object in JSON. In CatBoost the name of the key decides which.
 #[derive(Debug)]
 pub(crate) struct Embedded<T>(pub T);
 
@@ -169,12 +169,12 @@ impl<'de, T: de::DeserializeOwned> Visitor<'de> for EmbeddedVisitor<T> {
     }
 }
 
-/// What a class is called.
+/// The label of a class.
 #[derive(Debug)]
 pub(crate) struct Label {
-    /// The number, the truth value or the string, as text.
+    /// The label as text, also if the file has a number or a truth value.
     pub text: String,
-    /// Whether it is a string.
+    /// Whether the label is a string in the file.
     pub is_word: bool,
 }
 
@@ -207,19 +207,19 @@ impl Visitor<'_> for LabelVisitor {
         Ok(Label::plain(value.to_string()))
     }
 
-    // CatBoost holds labels that are no integers in f32.
+    // CatBoost keeps labels that are not integers in f32.
     fn visit_f64<E>(self, value: f64) -> Result<Label, E> {
         let short = value as f32;
         Ok(Label::plain(if f64::from(short) == value { short.to_string() } else { value.to_string() }))
     }
 
-    // As Python writes them, which is where labels are such.
+    // Python's spelling, because labels that are truth values come from Python.
     fn visit_bool<E>(self, value: bool) -> Result<Label, E> {
         Ok(Label::plain(if value { "True" } else { "False" }.to_owned()))
     }
 }
 
-/// A number, or a string that holds it.
+/// A number, or a string that contains a number.
 #[derive(Debug)]
 pub(crate) struct Threshold(pub f64);
 
@@ -252,7 +252,8 @@ impl Visitor<'_> for ThresholdVisitor {
     }
 }
 
-/// `raw = scale x sum of leaves + bias`; the bias is a list, a number in old versions.
+/// The scale and the bias in `raw = scale x sum of leaves + bias`. The bias is a list, or one number in old
+/// versions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ScaleAndBias(pub f64, pub Numbers);
 

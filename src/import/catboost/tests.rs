@@ -1,4 +1,4 @@
-//! CatBoost's own cases, on files small enough to check by eye.
+//! Tests of what is peculiar to CatBoost, on files small enough to check by eye.
 
 use super::super::{ErrorKind, LoadOptions, parse};
 use crate::Forest;
@@ -8,7 +8,8 @@ fn load(text: &str) -> Forest {
     parse(text.as_bytes(), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A model of numeric features 0 to 2, whose NaN are below, above, and as they are.
+/// Reads a model of the numeric features 0 to 2. Feature 0 takes NaN as below every border, feature 1 as
+/// above every border, and feature 2 compares it as it is.
 fn numeric(rest: &str, trees: &str) -> Forest {
     load(&format!(
         r#"{{"features_info": {{"float_features": [
@@ -29,7 +30,7 @@ fn over(index: u32, border: &str) -> String {
     format!(r#"{{"split_type": "FloatFeature", "float_feature_index": {index}, "border": {border}}}"#)
 }
 
-/// A tree of one level over `border`.
+/// Returns a tree of one level, which asks whether the feature is over `border`.
 fn stump(index: u32, border: &str) -> String {
     format!(
         r#""oblivious_trees": [{{"splits": [{}], "leaf_values": [-1, 1], "leaf_weights": [3, 4]}}]"#,
@@ -139,7 +140,7 @@ fn scale_multiplies_leaves_and_bias_is_added_as_it_is() {
     assert_eq!(reference::margins(&forest, &[1.0; 3]), [1.0]);
 }
 
-/// A model of one categorical feature, whose splits ask for the hashes of "3" and "-1".
+/// Reads a model of one categorical feature. Its splits ask for the hashes of "3" and "-1".
 fn categories() -> Forest {
     let split = |value: u32| {
         format!(r#"{{"split_type": "OneHotFeature", "cat_feature_index": 0, "value": {}}}"#, value as i32)
@@ -206,7 +207,7 @@ fn categories_that_are_texts_are_looked_up_by_their_hash() {
     // No whole number is a known category.
     assert!((-10..10).all(|n| margin(f64::from(n)) == 0.0));
     assert!(forest.features[0].coding.is_needed());
-    // Where all are numbers, rows hold them, and a text is looked up all the same.
+    // If all categories are numbers, rows hold these numbers, and `Codes::of` still finds a text.
     let numbers = text.replace(&hash("dark red").to_string(), &hash("-3").to_string());
     let forest = load(&numbers);
     let codes = forest.features[0].codes().expect("categories");

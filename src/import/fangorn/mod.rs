@@ -1,55 +1,57 @@
-//! Our own model file, `.fangorn`: what an importer made of any producer's model, ready to load.
+//! Fangorn's own model file, `.fangorn`: a forest that an importer made of a producer's model, ready to load.
 //!
-//! A [`Contents`] is a forest, and what was found out about it: schedules and plans by name, a profile of its leaves.
-//! [`write`](Contents::to_bytes()) and [`read`](Contents::from_bytes()) are exact inverses. Version 1, all numbers
-//! little-endian:
+//! A [`Contents`] is a forest and what is known about it: named schedules and plans, and a profile of its
+//! leaves. [`write`](Contents::to_bytes()) and [`read`](Contents::from_bytes()) are exact inverses. This is
+//! version 1 of the format. All numbers are little-endian:
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 8 | `FANGORN` and a zero |
 //! | 4, 4 | version of the format; number of sections |
 //! | 8 | length of the file |
-//! | 32 each | sections: four letters, CRC-32 of its bytes, place, length (8 each), 8 zeros |
-//! | 4 | CRC-32 of all that stands before it |
+//! | 32 for each section | its name (four letters), CRC-32 of its bytes, its offset and its length (8 each), 8 zeros |
+//! | 4 | CRC-32 of all bytes before this number |
 //!
-//! Sections begin at multiples of 64 bytes and hold arrays of one type, so a file can be mapped into memory and read
-//! where it lies. A reader refuses a section it does not know unless its first letter is lower case.
+//! Sections begin at multiples of 64 bytes, and sections of nodes and leaf values are arrays of one type. So
+//! a file can be mapped into memory and read where it lies. A reader refuses an unknown section unless the
+//! first letter of its name is lower case.
 //!
 //! | section | holds |
 //! |---|---|
 //! | `HEAD` | producer, columns, outputs, base score, scale, transform, classes, aggregate, compare type |
-//! | `TREE` | u64 a tree and one more: where its nodes begin |
-//! | `TARG` | u32 a tree: the output it adds to; absent where leaves are vectors |
-//! | `ASKS` | u32 a node: column and kind |
-//! | `WHAT` | u64 a node: the threshold's bits, the set, or the slot |
-//! | `LEFT`, `RGHT`, `NUMB` | u32 a node: children; the producer's number |
-//! | `LEAF` | f64 a leaf value, by slot |
-//! | `SETS` | u64 a category set and one more: where its words begin; `RULE` u8 a set; `WORD` u32 a word |
-//! | `schd`, `plan` | names and texts |
-//! | `prof` | u64 a slot: rows that reached it |
-//! | `code`, or `CODE` where rows can't be made otherwise | how columns' categories become numbers: column, sort and flags, and for hashes (u32) their numbers (f64) |
-//! | `word` | a u32: 1 where labels of classes are texts; absent where they are not |
-//! | `stop` | two u32: the best round of early stopping, and how many rounds there are; absent where nothing says so |
+//! | `TREE` | u64 for each tree, and one more: the index of its first node |
+//! | `TARG` | u32 for each tree: the output it adds to; absent if leaves are vectors |
+//! | `ASKS` | u32 for each node: column, kind and flags |
+//! | `WHAT` | u64 for each node: the bits of the threshold, the index of the category set, or the leaf slot |
+//! | `LEFT`, `RGHT`, `NUMB` | u32 for each node: left child; right child; the producer's number |
+//! | `LEAF` | f64 for each leaf value, by leaf slot |
+//! | `SETS` | u64 for each category set, and one more: the index of its first word |
+//! | `RULE`, `WORD` | u8 for each category set: its rule; u32 for each word of the sets |
+//! | `schd`, `plan` | names and texts of schedules; names and texts of plans |
+//! | `prof` | u64 for each leaf slot: the number of rows that reached it |
+//! | `code`, or `CODE` if rows can't be made in another way | how categories of columns become numbers: column, kind of coding, flags, and hashes (u32) with their numbers (f64) |
+//! | `word` | one u32: 1 if labels of classes are texts; absent otherwise |
+//! | `stop` | two u32: the best round of early stopping, and the number of rounds; absent if the model has none |
 
 mod read;
 mod write;
 
 use crate::Forest;
 
-/// The first bytes of a file.
+/// The first bytes of a `.fangorn` file.
 pub const MAGIC: [u8; 8] = *b"FANGORN\0";
 /// The version of the format that is written, and the newest that is read.
 pub const VERSION: u32 = 1;
 
-/// Sections begin at multiples of this.
+/// Sections begin at multiples of this number of bytes.
 const ALIGN: usize = 64;
 const SECTION_BYTES: usize = 32;
 const HEADER_BYTES: usize = 24;
 
-/// A text by name: a schedule, or a plan of a device.
+/// A text with a name: a schedule, or the plan for a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedText {
-    /// What it is called.
+    /// The name.
     pub name: String,
     /// The text.
     pub text: String,
@@ -72,34 +74,34 @@ pub struct NamedText {
 pub struct Contents {
     /// The forest.
     pub forest: Forest,
-    /// Schedules that were written or found for it.
+    /// Schedules that were written or found for the forest.
     pub schedules: Vec<NamedText>,
-    /// Plans, by the device they are for.
+    /// Plans, each named by the device that it is for.
     pub plans: Vec<NamedText>,
-    /// How many rows reached each leaf, by slot.
+    /// Number of rows that reached each leaf, by leaf slot.
     pub profile: Option<Vec<u64>>,
 }
 
 impl Contents {
-    /// A forest and nothing more.
+    /// Returns contents that hold a forest and nothing more.
     pub fn new(forest: Forest) -> Self {
         Self { forest, schedules: Vec::new(), plans: Vec::new(), profile: None }
     }
 }
 
-/// How a column's categories become numbers, in `code`.
+/// Values in the section `code`: kinds of coding, and flags.
 mod coding {
     pub const PLACES: u32 = 1;
     pub const HASHES: u32 = 2;
-    /// Categories are numbers.
+    /// Flag: categories are numbers or truth values.
     pub const NUMBERS: u32 = 1;
-    /// One that is not known is refused.
+    /// Flag: a category that is not known is refused.
     pub const REFUSED: u32 = 2;
-    /// Rows have to be made so.
+    /// Flag: rows have to be made with this coding.
     pub const NEEDED: u32 = 4;
 }
 
-/// The kind of a node in `ASKS`, above the column's 24 bits.
+/// Values in the section `ASKS`: the kind of a node and flags, above the column's 24 bits.
 mod kind {
     pub const LEAF: u32 = 0;
     pub const LESS: u32 = 1;
@@ -109,9 +111,9 @@ mod kind {
     pub const ALWAYS: u32 = 5;
     pub const SHIFT: u32 = 24;
     pub const KIND: u32 = 7;
-    /// A missing value goes right.
+    /// Flag: a missing value goes right.
     pub const MISSING_RIGHT: u32 = 1 << 31;
-    /// Members of the set go right.
+    /// Flag: members of the category set go right.
     pub const INSIDE_RIGHT: u32 = 1 << 30;
     pub const COLUMN: u32 = (1 << 24) - 1;
 }

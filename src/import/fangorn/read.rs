@@ -1,4 +1,5 @@
-//! Bytes to contents. Nobody vouches for the bytes: a length is a claim until it has been held against what there is.
+//! Reads [`Contents`] from bytes. Nobody vouches for the bytes: a length is a claim until it is checked
+//! against the file.
 
 use std::path::Path;
 
@@ -23,7 +24,7 @@ fn damaged(at: usize, cause: impl AsRef<str>) -> ImportError {
     ImportError::new(ErrorKind::Syntax, Place::Byte(at), cause).with_remedy(SAVE_AGAIN)
 }
 
-/// The sections of a file whose bytes have all been checked.
+/// The sections of a file. All bytes of the file have been checked.
 struct Sections<'a> {
     bytes: &'a [u8],
     table: Vec<([u8; 4], u32, usize, usize)>,
@@ -37,7 +38,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-const KNOWN: [&[u8; 4]; 13] = [
+const KNOWN_SECTIONS: [&[u8; 4]; 13] = [
     b"CODE", b"HEAD", b"TREE", b"ASKS", b"WHAT", b"LEFT", b"RGHT", b"NUMB", b"LEAF", b"TARG", b"SETS",
     b"RULE", b"WORD",
 ];
@@ -64,7 +65,7 @@ impl<'a> Sections<'a> {
             let cause = format!("the header tells of {length} bytes, the file has {}", bytes.len());
             return Err(damaged(16, cause));
         }
-        // `count` is a claim, so the end of the table is held against the file before room is made.
+        // `count` is a claim, so the end of the table is checked against the file before memory is allocated.
         let end = count.checked_mul(SECTION_BYTES).and_then(|n| n.checked_add(HEADER_BYTES));
         let end = end
             .filter(|end| *end < bytes.len())
@@ -77,7 +78,7 @@ impl<'a> Sections<'a> {
             let entry = &bytes[at..at + SECTION_BYTES];
             let name = [entry[0], entry[1], entry[2], entry[3]];
             let shown = name.escape_ascii().to_string();
-            if !name[0].is_ascii_lowercase() && !KNOWN.contains(&&name) {
+            if !name[0].is_ascii_lowercase() && !KNOWN_SECTIONS.contains(&&name) {
                 let cause = format!("section `{shown}` is not known");
                 return Err(ImportError::new(ErrorKind::Unsupported, Place::Byte(at), cause)
                     .with_remedy("use the fangorn that wrote it, or a newer one"));
@@ -102,7 +103,7 @@ impl<'a> Sections<'a> {
         Ok(sections)
     }
 
-    /// Holds all bytes after the header against checksums, and those between sections against zero.
+    /// Checks every section against its checksum, and that all bytes between sections are zero.
     fn check(&self, header: usize) -> Result<(), ImportError> {
         let mut order: Vec<_> = self.table.iter().collect();
         order.sort_unstable_by_key(|(_, _, place, length)| (*place, *length));
@@ -141,7 +142,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// A section's bytes, and how far they have been read.
+/// A section's bytes, and the offset `at` of the next byte to read.
 struct Section<'a> {
     name: String,
     bytes: &'a [u8],
@@ -173,7 +174,7 @@ impl<'a> Section<'a> {
         self.u64().map(f64::from_bits)
     }
 
-    /// A number of things of at least `least` bytes each.
+    /// Reads a count of entries, and checks that the section has at least `least` bytes left for each.
     fn count(&mut self, least: usize) -> Result<usize, ImportError> {
         let count = self.u64()?;
         let room = ((self.bytes.len() - self.at) / least) as u64;
@@ -197,7 +198,7 @@ impl<'a> Section<'a> {
         (0..count).map(|_| Ok(self.text(budget)?.to_owned())).collect()
     }
 
-    /// The section as an array of values of `N` bytes.
+    /// Returns the whole section as an array of values of `N` bytes.
     fn array<const N: usize>(&self) -> Result<&'a [[u8; N]], ImportError> {
         match self.bytes.as_chunks() {
             (values, []) => Ok(values),
@@ -208,7 +209,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The same, of a known length.
+    /// Like [`Self::array`], but checks that the array has `length` values.
     fn array_of<const N: usize>(&self, length: usize) -> Result<&'a [[u8; N]], ImportError> {
         let array = self.array()?;
         if array.len() != length {
@@ -229,7 +230,8 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Places `0 <= p0 <= p1 <= …` up to `end`, each the start of something and the end of what stands before.
+    /// Reads the indices at which parts of another section begin, each of which also ends the part before.
+    /// Checks that they start at 0, never fall, and finish at `end` if it is given.
     fn starts(&self, end: Option<usize>) -> Result<Vec<usize>, ImportError> {
         let array = self.array::<8>()?;
         let mut before = 0;
@@ -255,10 +257,10 @@ impl<'a> Section<'a> {
 }
 
 impl Contents {
-    /// Reads a file with all that it holds; of a model of any other format that is the forest.
+    /// Reads a model file with everything that it holds. A file of any other format holds only a forest.
     ///
     /// # Errors
-    /// As [`import::load`].
+    /// Fails where [`import::load`] fails.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
         import::load_with(path, options, |bytes| match Format::of(bytes) {
             Ok(Format::Fangorn) => Self::from_bytes(bytes, options),
@@ -266,11 +268,12 @@ impl Contents {
         })
     }
 
-    /// Reads a file from its bytes.
+    /// Reads the contents of a `.fangorn` file from its bytes.
     ///
     /// # Errors
-    /// A file of another sort or a newer format, one that is damaged (any flipped bit, any missing byte), one that
-    /// asks for more than the limits allow, and load options that ask for a part of it.
+    /// Fails for a file of another format or of a newer version, for a damaged file (any flipped bit, any
+    /// missing byte), for a file that asks for more than the limits allow, for load options that ask for a
+    /// range of rounds, and for categories that are texts unless the load options accept them.
     pub fn from_bytes(bytes: &[u8], options: &LoadOptions) -> Result<Self, ImportError> {
         if options.iteration_range.is_some() {
             let cause = "a .fangorn file does not know rounds of boosting";
@@ -348,10 +351,10 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
         Ok(Tree { nodes: range.map(node).collect::<Result<_, _>>()?, ids })
     };
     let grown = (0..trees).into_par_iter().map(tree).collect::<Result<_, ImportError>>();
-    // Once more in order, so that the same file is refused in the same words.
+    // After a failure, read the trees again in order, so that the same file always gives the same error.
     let grown = grown.or_else(|_| (0..trees).map(tree).collect::<Result<_, ImportError>>())?;
-    builder.set_trees(grown, targets.map(|t| t.iter().map(|t| u32::from_le_bytes(*t)).collect()));
-    budget.finish_of_any_base(builder).map_err(|e| match e.kind() {
+    builder.set_all_trees(grown, targets.map(|t| t.iter().map(|t| u32::from_le_bytes(*t)).collect()));
+    budget.finish_with_any_base_score(builder).map_err(|e| match e.kind() {
         ErrorKind::Structure => e.with_remedy(SAVE_AGAIN),
         _ => e,
     })
@@ -374,7 +377,8 @@ fn node(asks: u32, what: u64, [left, right]: [u32; 2]) -> Option<Node> {
     Some(Node::Split { feature: asks & kind::COLUMN, predicate, missing, left, right })
 }
 
-/// What is said of the model as a whole; `words` tells whether labels are texts.
+/// Reads the section `HEAD`, which describes the model as a whole. `words` tells whether labels of classes
+/// are texts.
 fn head(section: &mut Section<'_>, words: bool, budget: &Budget<'_>) -> Result<ForestBuilder, ImportError> {
     let mut text = || section.text(budget).map(str::to_owned);
     let [library, version, objective] = [text()?, text()?, text()?];
@@ -429,7 +433,7 @@ fn head(section: &mut Section<'_>, words: bool, budget: &Budget<'_>) -> Result<F
     Ok(builder)
 }
 
-/// How categories of columns become the numbers that rows hold.
+/// Reads how the categories of columns become the numbers that rows hold.
 fn codings(
     section: &mut Section<'_>,
     builder: &mut ForestBuilder,

@@ -1,11 +1,11 @@
-//! Contents to bytes.
+//! Writes [`Contents`] to bytes.
 
 use super::{ALIGN, Contents, HEADER_BYTES, MAGIC, NamedText, SECTION_BYTES, VERSION, coding, kind};
 use crate::forest::{
     CategoryRule, ClassRule, Coding, EarlyStop, Forest, Node, Predicate, Side, Targets, Unseen,
 };
 
-/// Bytes in the making.
+/// The bytes written so far of a section or of the file.
 #[derive(Default)]
 struct Buffer(Vec<u8>);
 
@@ -36,7 +36,7 @@ fn section(fill: impl FnOnce(&mut Buffer)) -> Vec<u8> {
 }
 
 impl Contents {
-    /// The file's bytes. The same contents give the same bytes.
+    /// Returns the file's bytes. Equal contents give equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let forest = &self.forest;
         let nodes = || forest.trees.iter().flat_map(|t| &t.nodes);
@@ -67,7 +67,8 @@ impl Contents {
             sections.extend(sets(forest));
         }
         if forest.features.iter().any(|f| f.coding != Coding::Numbers) {
-            // A reader that does not know it would take such rows' numbers for something else.
+            // A reader that does not know the upper-case section refuses the file. Otherwise it would take
+            // the numbers in rows for something else.
             let needed = forest.features.iter().any(|feature| feature.coding.is_needed());
             sections.push((if needed { *b"CODE" } else { *b"code" }, section(|b| codings(b, forest))));
         }
@@ -91,11 +92,11 @@ impl Contents {
         if let Some(profile) = &self.profile {
             sections.push((*b"prof", section(|b| profile.iter().for_each(|n| b.u64(*n)))));
         }
-        assembled(&sections)
+        assemble_file(&sections)
     }
 }
 
-fn assembled(sections: &[([u8; 4], Vec<u8>)]) -> Vec<u8> {
+fn assemble_file(sections: &[([u8; 4], Vec<u8>)]) -> Vec<u8> {
     let head = HEADER_BYTES + sections.len() * SECTION_BYTES + 4;
     let mut at = head.next_multiple_of(ALIGN);
     let mut places = Vec::new();
@@ -145,7 +146,8 @@ fn head(b: &mut Buffer, forest: &Forest) {
     b.text(rule);
     b.f64(threshold);
     b.texts(&forest.classes.labels);
-    // Most models name no column, and few of those that do name categories.
+    // Only columns with a name or with categories are written: most models name no column, and few name
+    // categories.
     let told: Vec<_> = forest
         .features
         .iter()

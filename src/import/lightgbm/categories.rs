@@ -1,4 +1,5 @@
-//! The names of categories: pandas' lists at the end of the file, and the columns they belong to.
+//! The names of categories. They stand in pandas' lists at the end of the file, and have to be matched with
+//! columns.
 
 use std::fmt;
 
@@ -10,14 +11,16 @@ use super::damaged;
 use super::lines::{Line, Value};
 use crate::forest::{Coding, Feature, Unseen};
 
-/// What the last line begins with, where Python wrote the file.
+/// The start of the last line in a file that Python wrote.
 const KEY: &[u8] = b"pandas_categorical:";
 
-/// Gives features the names of their categories, where the file leaves no doubt which they belong to.
+/// Gives features the names of their categories, if the file leaves no doubt which columns the names belong
+/// to.
 ///
-/// The file lists the names of pandas' categorical columns in their order, and not which columns these are. Those
-/// declared categorical to LightGBM need not be the same: ordered ones are numbers to it, and it takes columns of
-/// plain integers too. So names are given only where a single choice of columns fits.
+/// The file lists the names of pandas' categorical columns in the order of the columns, but does not say
+/// which columns these are. The columns that LightGBM takes as categorical need not be the same: LightGBM
+/// takes pandas' ordered categories as numbers, and accepts columns of plain integers as categories. So a
+/// feature gets names only if exactly one choice of columns fits.
 pub(super) fn name(
     features: &mut [Feature],
     infos: Value<'_>,
@@ -29,7 +32,8 @@ pub(super) fn name(
     let least: Vec<Option<u64>> = infos.words().map(|info| least_names(info.text)).collect();
     let fits =
         |column: usize, list: usize| least[column].is_some_and(|least| least <= lists[list].len() as u64);
-    // The choice that is as far to the left as can be, and the one to the right: all others lie between.
+    // `first` is the leftmost choice of columns that fits, `last` the rightmost. Every other choice lies
+    // between.
     let first = choose(0..least.len(), 0..lists.len(), fits);
     let mut last = choose((0..least.len()).rev(), (0..lists.len()).rev(), fits);
     last.reverse();
@@ -45,7 +49,7 @@ pub(super) fn name(
     Ok(())
 }
 
-/// For each list in turn, the next column that it fits.
+/// Returns, for each list in turn, the next column that the list fits.
 fn choose(
     mut columns: impl Iterator<Item = usize>,
     lists: impl Iterator<Item = usize>,
@@ -54,7 +58,8 @@ fn choose(
     lists.map_while(|list| columns.find(|column| fits(*column, list))).collect()
 }
 
-/// How many names a column's list has at least, if its values can be codes: `none`, `[0:2]` or `-1:2:0:1`.
+/// Returns the least number of names that a column's list has, or `None` if the column's values can't be
+/// codes. `info` is the column's entry in `feature_infos`, for example `none`, `[0:2]` or `-1:2:0:1`.
 fn least_names(info: &[u8]) -> Option<u64> {
     let info = std::str::from_utf8(info).ok()?;
     if info == "none" {
@@ -81,10 +86,11 @@ fn read(json: &[u8], line: Line<'_>, limits: &Limits) -> Result<Option<Vec<Vec<N
     })
 }
 
-/// A category's name.
+/// The name of a category.
 struct Name {
-    /// Its text, or the number or truth value that it is.
+    /// The name as text, also if the file has a number or a truth value.
     text: String,
+    /// Whether the name is a string in the file.
     is_text: bool,
 }
 

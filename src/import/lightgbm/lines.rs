@@ -1,20 +1,21 @@
-//! The text's lines, their fields and the lists of numbers in them, each with its place in the file.
+//! The lines of a LightGBM file, the fields on them, and the lists of numbers in the fields, each with its
+//! place.
 
 use std::str::FromStr;
 
 use super::super::{ErrorKind, ImportError, Place};
 use super::{ENDS, damaged};
 
-/// The lines of a file, without their ends; `\r\n` ends a line too.
+/// The lines of a file, without the `\n` or `\r\n` that ends them.
 pub(super) struct Lines<'f> {
     rest: &'f [u8],
     number: usize,
 }
 
-/// One line.
+/// One line of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Line<'f> {
-    /// Counted from 1.
+    /// The line's number, counted from 1.
     pub number: usize,
     pub text: &'f [u8],
 }
@@ -24,7 +25,7 @@ impl<'f> Lines<'f> {
         Self { rest: file, number: 0 }
     }
 
-    /// The failure of a file that ends too soon.
+    /// Returns the error of a file that ends too soon.
     pub(super) fn cut(&self) -> ImportError {
         let place = Place::Text { line: self.number.max(1), column: 1 };
         damaged(ErrorKind::Syntax, place, "the file ends before `end of trees`")
@@ -55,12 +56,12 @@ impl<'f> Line<'f> {
         damaged(kind, Place::Text { line: self.number, column: 1 }, cause)
     }
 
-    /// The text as far as it is UTF-8, for messages.
+    /// Returns at most 80 bytes of the line for messages, with bytes that are not UTF-8 replaced.
     pub(super) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.text[..self.text.len().min(80)]).into_owned()
     }
 
-    /// The field's name and its value: what stands before and after the first `=`; without one, the value is empty.
+    /// Splits the line at the first `=` into a field's name and value. Without a `=` the value is empty.
     fn split(self) -> (&'f [u8], Value<'f>) {
         let equals = self.text.iter().position(|b| *b == b'=').unwrap_or(self.text.len());
         let (name, value) = self.text.split_at(equals);
@@ -69,7 +70,7 @@ impl<'f> Line<'f> {
     }
 }
 
-/// The value of a field.
+/// The value of a field, with its place.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'f> {
     line: usize,
@@ -86,17 +87,17 @@ impl<'f> Value<'f> {
         damaged(kind, self.place(), cause)
     }
 
-    /// The words between the spaces.
+    /// Returns the words of the value, which spaces separate.
     pub(super) fn words(self) -> ValueWords<'f> {
         ValueWords { value: self, at: 0 }
     }
 
-    /// The value as text.
+    /// Returns the value as text.
     pub(super) fn str(&self) -> Result<&'f str, ImportError> {
         std::str::from_utf8(self.text).map_err(|_| self.error(ErrorKind::Syntax, "text that is not UTF-8"))
     }
 
-    /// The value as a number.
+    /// Parses the value as a number.
     pub(super) fn number<T: FromStr>(&self) -> Result<T, ImportError> {
         std::str::from_utf8(self.text).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
             let shown = String::from_utf8_lossy(&self.text[..self.text.len().min(40)]);
@@ -126,12 +127,12 @@ impl<'f> Iterator for ValueWords<'f> {
 
 /// The named fields of a header or a tree.
 pub(super) struct Fields<'f> {
-    /// The names that are read.
+    /// Names of the fields that the importer reads.
     read: &'static [&'static str],
-    /// The names that say nothing of a prediction.
+    /// Names of the fields that the importer passes over.
     ignored: &'static [&'static str],
     found: Vec<Option<Value<'f>>>,
-    /// The line they begin at.
+    /// The line at which the fields begin.
     line: Line<'f>,
 }
 
@@ -144,13 +145,13 @@ impl<'f> Fields<'f> {
         Self { read, ignored, found: vec![None; read.len()], line }
     }
 
-    /// Takes lines up to one that begins or ends the trees, and gives that one.
+    /// Reads fields up to a line that begins a tree or ends the trees. Returns that line.
     pub(super) fn fill(&mut self, lines: &mut Lines<'f>) -> Result<Line<'f>, ImportError> {
         while let Some(line) = lines.next() {
             if line.text.starts_with(b"Tree=") || ENDS.contains(&line.text) {
                 return Ok(line);
             }
-            // A last line of another sort may be cut itself.
+            // The file ends without a line that ends the trees. Its last line may be cut, so it is not read.
             if lines.rest.is_empty() {
                 break;
             }
@@ -161,7 +162,8 @@ impl<'f> Fields<'f> {
         Err(lines.cut())
     }
 
-    /// Takes a line's field. A field of an unknown name may change what the others mean, so it is refused.
+    /// Reads the field on a line. Refuses a field with an unknown name, since it may change what other fields
+    /// mean.
     pub(super) fn take(&mut self, line: Line<'f>) -> Result<(), ImportError> {
         let (name, value) = line.split();
         let Some(i) = self.read.iter().position(|n| n.as_bytes() == name) else {
@@ -180,19 +182,19 @@ impl<'f> Fields<'f> {
         }
     }
 
-    /// The value of a field, if it is there.
+    /// Returns the value of a field, or `None` if the field is missing.
     pub(super) fn get(&self, name: &str) -> Option<Value<'f>> {
         self.read.iter().position(|n| *n == name).and_then(|i| self.found[i])
     }
 
-    /// The value of a field that must be there.
+    /// Returns the value of a field that must not be missing.
     pub(super) fn need(&self, name: &str) -> Result<Value<'f>, ImportError> {
         self.get(name).ok_or_else(|| {
             self.line.error(ErrorKind::Schema, format!("missing field `{name}` in `{}`", self.line.shown()))
         })
     }
 
-    /// A field that must hold so many numbers.
+    /// Returns the list in a field, which must hold `expected` numbers.
     pub(super) fn list(&self, name: &str, expected: usize) -> Result<List<'f>, ImportError> {
         let value = self.need(name)?;
         match value.words().count() {
@@ -205,11 +207,11 @@ impl<'f> Fields<'f> {
     }
 }
 
-/// A list of numbers, read one by one. It holds as many as were expected of it.
+/// A list of numbers, read one by one. [`Fields::list`] has checked its length.
 pub(super) struct List<'f>(ValueWords<'f>);
 
 impl<'f> List<'f> {
-    /// The next number and its place.
+    /// Reads the next number. Returns the number and its place.
     pub(super) fn next<T: FromStr>(&mut self) -> Result<(T, Value<'f>), ImportError> {
         let ends = self.0.value;
         let word = self.0.next().ok_or_else(|| ends.error(ErrorKind::Structure, "the list ends too soon"))?;

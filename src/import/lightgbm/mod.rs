@@ -1,9 +1,10 @@
-//! LightGBM's text: a header, trees as lists of numbers, and a tail of which only the names of categories are read.
+//! Reads LightGBM's text format: a header, trees as lists of numbers, and a last part, of which the importer
+//! reads only the names of categories.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `lines` | the text's lines, fields and lists, with their places |
-//! | `objective` | what becomes of a sum of leaves |
+//! | `lines` | lines, fields and lists of the text, with their places |
+//! | `objective` | the transform of a sum of leaf values |
 //! | `tree` | one tree |
 //! | `categories` | the names of categories |
 
@@ -22,7 +23,7 @@ use crate::forest::{Classes, CompareType, ForestBuilder};
 use lines::{Fields, Line, Lines, Value};
 use objective::Objective;
 
-/// The fields of the header that are read.
+/// The fields of the header that the importer reads.
 const READ: [&str; 10] = [
     "tree",
     "version",
@@ -36,20 +37,21 @@ const READ: [&str; 10] = [
     "tree_sizes",
 ];
 
-/// The header's others.
+/// The fields of the header that the importer passes over.
 const IGNORED: [&str; 2] = ["label_index", "monotone_constraints"];
 
-/// The line after the trees; before 2.2 nothing stands between them and the next part.
+/// The lines that end the trees. Before LightGBM 2.2 a file has no `end of trees`, and the feature
+/// importances come directly after the trees.
 const ENDS: [&[u8]; 2] = [b"end of trees", b"feature importances:"];
 
-/// An error whose remedy is to save the model again.
+/// Returns an error whose remedy is to save the model again.
 fn damaged(kind: ErrorKind, place: Place, cause: impl AsRef<str>) -> ImportError {
     ImportError::new(kind, place, cause).with_remedy(
         "the file is damaged or incomplete: save the model again with Booster.save_model('model.txt')",
     )
 }
 
-/// The forest that a file describes.
+/// Returns the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     let mut lines = Lines::of(bytes);
     let (fields, after) = header(&mut lines)?;
@@ -62,7 +64,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
         .classes(Classes { rule: header.objective.classes, ..Classes::default() });
     for (feature, name) in builder.features_mut().iter_mut().zip(header.names.words()) {
         budget.string(name.text.len(), || name.place())?;
-        // A name in another encoding is left out.
+        // A name that is not UTF-8 is left out.
         feature.name = std::str::from_utf8(name.text).ok().map(str::to_owned);
     }
     let mut trees = Trees { count: 0, header: &header, options };
@@ -86,7 +88,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
     })
 }
 
-/// The header's fields, and the line that follows them.
+/// Reads the fields of the header. Returns the fields and the line after them.
 fn header<'f>(lines: &mut Lines<'f>) -> Result<(Fields<'f>, Line<'f>), ImportError> {
     let Some(first) = lines.find(|line| !line.is_blank()) else { return Err(lines.cut()) };
     let mut fields = Fields::new(first, &READ, &IGNORED);
@@ -99,15 +101,15 @@ fn header<'f>(lines: &mut Lines<'f>) -> Result<(Fields<'f>, Line<'f>), ImportErr
 struct Header<'f> {
     version: &'f str,
     columns: usize,
-    /// Also the trees of an iteration.
+    /// Number of outputs, which is also the number of trees in an iteration.
     outputs: usize,
     objective: Objective,
     objective_line: &'f str,
-    /// The line that says that trees are averaged, not summed.
+    /// The field that says that trees are averaged, not summed.
     averages: Option<Value<'f>>,
     names: Value<'f>,
     infos: Value<'f>,
-    /// How many trees the file says it has.
+    /// The number of trees that the header states, with the field that states it.
     trees: Option<(usize, Value<'f>)>,
 }
 
@@ -163,7 +165,7 @@ impl<'f> Header<'f> {
     }
 }
 
-/// The trees, read one after another.
+/// Reads the trees one after another.
 struct Trees<'h, 'f> {
     count: usize,
     header: &'h Header<'f>,
@@ -171,7 +173,7 @@ struct Trees<'h, 'f> {
 }
 
 impl<'f> Trees<'_, 'f> {
-    /// Reads trees up to the line that ends them; `line` is the first of them.
+    /// Reads trees up to the line that ends the trees. `line` is the line after the header.
     fn read(
         &mut self,
         mut line: Line<'f>,
@@ -218,7 +220,7 @@ impl<'f> Trees<'_, 'f> {
         })
     }
 
-    /// How many iterations are kept.
+    /// Returns the number of iterations that are kept.
     fn rounds(&self) -> Result<usize, ImportError> {
         let rounds = self.count / self.header.outputs;
         let Some(range) = &self.options.iteration_range else { return Ok(rounds) };
@@ -233,7 +235,7 @@ impl<'f> Trees<'_, 'f> {
     }
 }
 
-/// A tree's fields, and the line that follows them.
+/// Reads the fields of a tree. Returns the fields and the line after them.
 fn block<'f>(first: Line<'f>, lines: &mut Lines<'f>) -> Result<(Fields<'f>, Line<'f>), ImportError> {
     let mut fields = Fields::new(first, &tree::READ, &tree::IGNORED);
     let next = fields.fill(lines)?;

@@ -1,23 +1,23 @@
-//! LightGBM's objectives: what becomes of a sum of leaves.
+//! LightGBM's objectives: the transform of a sum of leaf values.
 
 use super::super::{ErrorKind, ImportError};
 use super::lines::Value;
 use crate::forest::{ClassRule, Transform};
 
-/// What an objective says of a finished model.
+/// What an objective means for prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Objective {
     pub transform: Transform,
-    /// What sums are multiplied with first.
+    /// The factor of a sum before the transform.
     pub slope: f64,
     pub classes: ClassRule,
 }
 
-/// A file without an objective: what a loss of one's own leaves behind.
+/// The objective of a file without one. A model with a user-defined loss leaves such a file.
 pub(super) const NONE: Objective =
     Objective { transform: Transform::Identity, slope: 1.0, classes: ClassRule::None };
 
-/// The objective of the header's line, for a model of so many outputs.
+/// Reads the objective from its field in the header, for a model of `outputs` outputs.
 pub(super) fn read(line: Value<'_>, outputs: usize) -> Result<Objective, ImportError> {
     let mut words = line.words();
     let name = words.next().unwrap_or(line);
@@ -62,7 +62,7 @@ pub(super) fn read(line: Value<'_>, outputs: usize) -> Result<Objective, ImportE
     Ok(objective)
 }
 
-/// No objective, by any of its names.
+/// Returns [`NONE`], for a name that means no objective. No other word may stand on the line.
 fn plain<'f>(line: Value<'f>, mut words: impl Iterator<Item = Value<'f>>) -> Result<Objective, ImportError> {
     match words.next() {
         None => Ok(NONE),

@@ -1,4 +1,4 @@
-//! What is peculiar to LightGBM: the zone of zeros, the decision types, the reading of categories, averages, names, and
+//! Tests of what is peculiar to LightGBM: the zone of zeros, decision types, categories, averages, names, and
 //! rows in `f64`.
 
 use std::ops::Range;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::super::{ErrorKind, ImportError, LoadOptions, load, parse};
 use crate::forest::{ClassRule, Forest, Predicate, Real, Transform, ZERO_ZONE, reference};
 
-/// The folders of LightGBM models with rows in `f64`, in the crate's own zoo and where `FANGORN_ZOO` says.
+/// Returns the folders of LightGBM models with rows in `f64`, from the crate's zoo and from the folder
+/// `FANGORN_ZOO`.
 fn zoo() -> Vec<PathBuf> {
     let mut zoos = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo")];
     zoos.extend(std::env::var_os("FANGORN_ZOO").map(PathBuf::from));
@@ -38,13 +39,14 @@ fn rows_in_f64_end_in_their_producers_leaves() {
             let place = format!("{}, row {r}: {row:?}", folder.display());
             let ids: Vec<i32> = reference::leaf_ids(&forest, row).into_iter().map(|id| id as i32).collect();
             assert_eq!(ids, leaves[r * trees..][..trees], "{place}");
-            // The same sum in the same order.
+            // LightGBM adds up the same numbers in the same order.
             assert_eq!(reference::margins(&forest, row), margins[r * outputs..][..outputs], "{place}");
         }
     }
 }
 
-/// A file with a stump for each threshold and decision type, on one feature; `more` stands in every tree.
+/// Returns a file with a stump for each threshold and decision type, on one feature. Every tree contains
+/// `more`.
 fn stumps(splits: &[(String, u8)], more: &str) -> String {
     let mut text =
         "tree\nversion=v4\nnum_class=1\nmax_feature_idx=0\nfeature_names=x\nfeature_infos=none\n\n"
@@ -74,7 +76,7 @@ fn before_2_2_nothing_stands_between_the_trees_and_the_next_part() {
     assert!(read(&old("")).is_err_and(|e| e.cause().contains("ends before")));
 }
 
-/// The leaf that LightGBM sends `x` to, in its own words.
+/// Returns the id of the leaf to which LightGBM sends `x`, computed as LightGBM does.
 fn leaf(threshold: f64, kind: u8, x: f64) -> u32 {
     let zone = f64::from(1e-35f32);
     let (missing, left) = (kind >> 2, kind & 2 != 0);
@@ -95,7 +97,7 @@ fn every_decision_type_around_zero_and_at_the_ends() {
         for threshold in thresholds.iter().copied().chain(ends[..2].iter().copied()) {
             let forest = match read(&stumps(&[(format!("{threshold:e}"), kind)], "num_cat=0\n")) {
                 Ok(forest) => forest,
-                // Zeros against everything else, which LightGBM does not write.
+                // This split separates zeros from everything else. LightGBM does not write such a split.
                 Err(e) if threshold == f64::INFINITY && kind == 4 => {
                     assert_eq!(e.kind(), ErrorKind::Unsupported, "{e}");
                     continue;
@@ -141,7 +143,7 @@ fn categories_are_truncated_and_the_rest_goes_right() {
     let outside =
         [-1.0, -1.5, 2.0, 2.7, 31.0, 34.0, 94.0, 96.0, 1e30, -1e30, f64::INFINITY, f64::NEG_INFINITY];
     let large = [16_777_215.0, 16_777_216.0, 2_147_483_648.0, 4_294_967_296.0, 4_294_967_297.0, f64::NAN];
-    // A category split takes no notice of the other bits.
+    // A category split ignores the other bits of its decision type.
     for kind in [1, 3, 5, 7, 9, 11] {
         let forest = read(&stumps(&[("0".into(), kind)], sets)).unwrap_or_else(|e| panic!("{e}"));
         for x in inside {
@@ -167,7 +169,7 @@ fn a_tree_of_one_leaf_and_the_constants_of_a_linear_one() {
     assert_eq!(read(&linear).map(|f| reference::margins(&f, &[0.0])), Ok(vec![3.0]));
 }
 
-/// A file of stumps with lines added to its header.
+/// Returns a file of `trees` stumps, whose header has `lines` in place of `num_class=1`.
 fn headed(lines: &str, trees: usize) -> String {
     stumps(&vec![("0.5".into(), 2); trees], "num_cat=0\n").replace("num_class=1\n", lines)
 }
@@ -235,7 +237,7 @@ fn objectives_and_their_parameters() {
 
 #[test]
 fn names_of_categories_go_where_only_they_can() {
-    // The columns' entries of `feature_infos`, the lists of names, and which columns they name.
+    // Returns the names that each column gets, from the entries of `feature_infos` and the lists of names.
     let named = |infos: &str, lists: &str| {
         let columns = infos.split(' ').count();
         let names: Vec<String> = (0..columns).map(|f| format!("f{f}")).collect();
@@ -254,13 +256,13 @@ fn names_of_categories_go_where_only_they_can() {
         named("0:1 1:0 [0:1]", "[[1, 2], [1.5, 2.25], [false, true]]"),
         ["1,2", "1.5,2.25", "False,True"]
     );
-    // A column of 9 codes is no column of 3 names.
+    // A column with 9 codes can't have 3 names.
     assert_eq!(named("8:1:0 -1:2:0", r#"[["a", "b", "c"]]"#), ["", "a,b,c"]);
-    // Either could be the ordered one, or a column of plain integers.
+    // Either column could be the one with names. The other could be ordered, or hold plain integers.
     assert_eq!(named("[0:2] -1:2:0:1", r#"[["a", "b", "c"]]"#), ["", ""]);
     assert_eq!(named("none -1:2:0:1", r#"[["a", "b", "c"]]"#), ["", ""]);
     assert_eq!(named("[0:2] -1:2:0:1", r#"[["a", "b", "c"], ["d", "e", "f"]]"#), ["a,b,c", "d,e,f"]);
-    // None at all, and more lists than columns.
+    // No lists at all, and more lists than columns.
     assert_eq!(named("0:1 [0:1]", "null"), ["", ""]);
     assert_eq!(named("0:1", r#"[["a", "b"], ["c", "d"]]"#), [""]);
 }

@@ -1,4 +1,4 @@
-//! One LightGBM tree, from its lists to HIR nodes.
+//! Turns one LightGBM tree from its lists into HIR nodes.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError};
@@ -7,7 +7,7 @@ use crate::forest::{
     CategoryRule, CategorySet, CompareType, ForestBuilder, MOST_CATEGORIES, Predicate, Side, ZERO_ZONE,
 };
 
-/// The fields of a tree that say how it predicts.
+/// The fields of a tree that the importer reads.
 pub(super) const READ: [&str; 13] = [
     "num_leaves",
     "num_cat",
@@ -24,7 +24,7 @@ pub(super) const READ: [&str; 13] = [
     "num_features",
 ];
 
-/// The others.
+/// The fields of a tree that the importer passes over.
 pub(super) const IGNORED: [&str; 9] = [
     "split_gain",
     "leaf_weight",
@@ -37,7 +37,7 @@ pub(super) const IGNORED: [&str; 9] = [
     "shrinkage",
 ];
 
-/// Grows the tree of these fields.
+/// Adds the tree of these fields to the forest. The tree adds to the output `output`.
 pub(super) fn grow(
     fields: &Fields<'_>,
     output: u32,
@@ -52,12 +52,12 @@ pub(super) fn grow(
     }
     let leaves = leaves as u32;
     budget.nodes(2 * leaves as usize - 1, || stated.place())?;
-    // Before room is made: the list is as long as the leaves are many.
+    // Before memory is allocated, this checks that the file has a value for each leaf.
     let mut values = leaf_values(fields, leaves as usize)?;
     let sets = category_sets(fields, builder, budget)?;
     let features = builder.features_mut().len();
     let mut tree = builder.tree(output);
-    // Of one leaf the lists of splits are empty or left out.
+    // In a tree of one leaf, the lists of splits are empty or left out.
     if leaves > 1 {
         let mut splits = Splits::of(fields, leaves - 1, features, sets)?;
         tree.reserve(2 * leaves as usize - 1);
@@ -76,7 +76,8 @@ pub(super) fn grow(
     Ok(())
 }
 
-/// The values of the leaves. Those of a linear tree are constants where no leaf has a coefficient.
+/// Returns the leaf values. In a linear tree these are the constants of its leaves, and no leaf may have a
+/// coefficient.
 fn leaf_values<'f>(fields: &Fields<'f>, leaves: usize) -> Result<List<'f>, ImportError> {
     match fields.get("is_linear").map(|flag| flag.number::<u8>()).transpose()? {
         None | Some(0) => return fields.list("leaf_value", leaves),
@@ -93,7 +94,8 @@ fn leaf_values<'f>(fields: &Fields<'f>, leaves: usize) -> Result<List<'f>, Impor
     fields.list("leaf_const", leaves)
 }
 
-/// The tree's sets of categories that go left, as a range of the forest's.
+/// Adds the tree's category sets to the forest, and returns their range among the forest's sets. Members go
+/// left.
 fn category_sets(
     fields: &Fields<'_>,
     builder: &mut ForestBuilder,
@@ -141,7 +143,7 @@ fn category_sets(
     Ok(range)
 }
 
-/// One split of the file.
+/// One split of a tree in the file.
 struct Split {
     feature: u32,
     predicate: Predicate,
@@ -149,7 +151,7 @@ struct Split {
     children: [u32; 2],
 }
 
-/// The lists that a tree's splits stand in.
+/// The lists that hold the splits of a tree.
 struct Splits<'f> {
     count: u32,
     columns: usize,
@@ -195,7 +197,7 @@ impl<'f> Splits<'f> {
         Ok(Split { feature, predicate, missing, children })
     }
 
-    /// A category split's threshold is the number of its set.
+    /// Returns the predicate of a category split. Its threshold is the number of its category set.
     fn category(&self, threshold: f64, at: Value<'_>) -> Result<Predicate, ImportError> {
         let count = self.sets.end - self.sets.start;
         if threshold.trunc() != threshold || !(0.0..f64::from(count)).contains(&threshold) {
@@ -204,7 +206,8 @@ impl<'f> Splits<'f> {
         Ok(Predicate::InSet { set: self.sets.start + threshold as u32, inside: Side::Left })
     }
 
-    /// A child is the number of a split, or the complement of a leaf's. Leaves come after the splits here.
+    /// Reads a child of the next split and returns the child's node, where leaves come after all splits. In
+    /// the file a child is the number of a split, or the bitwise complement of the number of a leaf.
     fn child(&mut self, side: usize) -> Result<u32, ImportError> {
         let splits = self.count;
         let (child, at) = self.children[side].next::<i32>()?;
@@ -220,21 +223,21 @@ impl<'f> Splits<'f> {
     }
 }
 
-/// What the bits of a decision type say.
+/// The meaning of the bits of a decision type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
-    /// Membership in a set; NaN is in none, whatever the other bits say.
+    /// Membership in a category set. NaN is in no set, whatever the other bits say.
     Category,
     /// `x <= threshold`.
     Number { missing: Missing, default: Side },
 }
 
-/// Which values are missing.
+/// Which values count as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
-    /// None: NaN is read as 0.
+    /// No values: NaN is read as 0.
     Nothing,
-    /// Zeros, and NaN with them.
+    /// Zeros and NaN.
     Zero,
     Nan,
 }
@@ -252,7 +255,7 @@ impl Decision {
     }
 }
 
-/// What `x <= threshold` asks, and where NaN goes.
+/// Returns the predicate of `x <= threshold`, and the side that NaN takes.
 fn number(
     threshold: f64,
     missing: Missing,
@@ -264,7 +267,8 @@ fn number(
     }
     let compare = CompareType::F64;
     let zone = f64::from(ZERO_ZONE);
-    // LightGBM reads a value in the zone as 0.0, so a threshold in there decides as one at the zone's edge.
+    // LightGBM reads a value in the zone of zeros as 0.0, so a threshold inside the zone decides like one at
+    // its edge.
     let (predicate, zero) = if threshold >= 0.0 {
         (compare.at_most(threshold.max(zone)), Side::Left)
     } else if threshold >= -zone {

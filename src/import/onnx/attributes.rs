@@ -1,26 +1,26 @@
-//! An operator's attributes, taken out by name.
+//! Reads an operator's attributes by name.
 
 use super::super::{ErrorKind, ImportError};
 use super::at;
 use super::proto::{self, AttributeProto, Bytes, TensorProto};
 
-/// The attributes of an operator that stands at `place`.
+/// The attributes of an operator; `place` is its path in the file.
 pub(super) struct Attributes {
     place: String,
     all: Vec<AttributeProto>,
 }
 
-/// Numbers, and whether they are doubles.
+/// A list of numbers from an attribute, and whether they were doubles in the file.
 #[derive(Default)]
 pub(super) struct Numbers {
     pub(super) values: Vec<f64>,
     pub(super) double: bool,
-    /// The attribute that holds them.
+    /// The name of the attribute that holds the numbers.
     pub(super) name: String,
 }
 
 impl Attributes {
-    /// Decodes those of `wanted`; all others are passed over.
+    /// Decodes the attributes whose names are in `wanted` and skips all others.
     pub(super) fn read(raw: &[Bytes], place: String, wanted: &[&str]) -> Result<Self, ImportError> {
         let mut all: Vec<AttributeProto> = Vec::new();
         for (i, bytes) in raw.iter().enumerate() {
@@ -37,7 +37,7 @@ impl Attributes {
         Ok(Self { place, all })
     }
 
-    /// The path of an attribute.
+    /// Returns the path of an attribute.
     pub(super) fn path(&self, name: &str) -> String {
         format!("{}.{name}", self.place)
     }
@@ -47,32 +47,32 @@ impl Attributes {
         Some(self.all.swap_remove(i))
     }
 
-    /// A list of integers; empty where it is absent.
+    /// Returns a list of integers; empty where the attribute is absent.
     pub(super) fn ints(&mut self, name: &str) -> Vec<i64> {
         self.take(name).map(|a| a.ints).unwrap_or_default()
     }
 
-    /// An integer.
+    /// Returns an integer, or `None` where the attribute is absent.
     pub(super) fn int(&mut self, name: &str) -> Option<i64> {
         self.take(name).map(|a| a.i)
     }
 
-    /// A list of strings; empty where it is absent.
+    /// Returns a list of strings; empty where the attribute is absent.
     pub(super) fn strings(&mut self, name: &str) -> Vec<Bytes> {
         self.take(name).map(|a| a.strings).unwrap_or_default()
     }
 
-    /// A list of floats; empty where it is absent.
+    /// Returns a list of floats; empty where the attribute is absent.
     pub(super) fn floats(&mut self, name: &str) -> Vec<f64> {
         self.take(name).map(|a| a.floats.into_iter().map(f64::from).collect()).unwrap_or_default()
     }
 
-    /// A string.
+    /// Returns a string, or `None` where the attribute is absent.
     pub(super) fn string(&mut self, name: &str) -> Option<String> {
         self.take(name).map(|a| String::from_utf8_lossy(&a.s).into_owned())
     }
 
-    /// The numbers of a tensor; empty where it is absent.
+    /// Returns the numbers of a tensor; empty where the attribute is absent.
     pub(super) fn tensor(&mut self, name: &str) -> Result<Numbers, ImportError> {
         let Some(attribute) = self.take(name) else { return Ok(Numbers::default()) };
         let place = self.path(name);
@@ -81,7 +81,8 @@ impl Attributes {
         Ok(Numbers { values: proto::numbers(&tensor, &place)?, double, name: name.into() })
     }
 
-    /// A list of floats, or the tensor that may stand in its place.
+    /// Returns the list of floats called `name`, or the tensor called `name_as_tensor` that may replace it.
+    /// Refuses an operator that has both.
     pub(super) fn floats_or_tensor(&mut self, name: &str) -> Result<Numbers, ImportError> {
         let floats: Vec<f32> = self.take(name).map(|a| a.floats).unwrap_or_default();
         let tensor = self.tensor(&format!("{name}_as_tensor"))?;

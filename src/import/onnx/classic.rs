@@ -1,5 +1,5 @@
-//! `TreeEnsembleRegressor` and `TreeEnsembleClassifier`: one list a field, with nodes found by the numbers of their
-//! tree and of themselves.
+//! Reads `TreeEnsembleRegressor` and `TreeEnsembleClassifier`. Each field is a list with an entry for each
+//! node, and a node is named by its tree's id and its own id.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
@@ -41,18 +41,18 @@ pub(super) const ATTRIBUTES: [&str; 26] = [
     "target_weights_as_tensor",
 ];
 
-/// What only a classifier has.
+/// The parts that only a classifier has.
 pub(super) struct Classifier {
-    /// What the classes are called.
+    /// The names of the classes.
     pub(super) labels: Labels,
-    /// Whether votes are for the first of two classes, for the second, or for both; all votes of the file count, those
-    /// of nodes that are no leaves too.
+    /// Whether any vote is for the first class, and whether any is for the second. Counts all votes of the
+    /// file, also those of nodes that are not leaves.
     pub(super) voted: [bool; 2],
-    /// Whether no vote is below zero.
+    /// Whether no vote is negative.
     pub(super) all_positive: bool,
 }
 
-/// Reads either operator.
+/// Reads a regressor, or a classifier if `classifier` is true.
 pub(super) fn read(
     mut attributes: Attributes,
     classifier: bool,
@@ -205,7 +205,8 @@ fn nodes(
     Ok(nodes)
 }
 
-/// The numbers of nodes, of which those of leaves are reported.
+/// Returns the file's id of each node. Only leaf ids are reported, so an inner node's id may be any number
+/// and becomes 0 where it does not fit.
 fn leaf_ids(attributes: &Attributes, trees: &Trees, nodes: &[Node]) -> Result<Vec<u32>, ImportError> {
     let id = |(n, (id, node)): (usize, (&i64, &Node))| match u32::try_from(*id) {
         Ok(id) => Ok(id),

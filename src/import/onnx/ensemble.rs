@@ -1,11 +1,11 @@
-//! What the three tree operators have in common: nodes that name their children, and leaves that vote.
+//! The common form of the three tree operators: nodes that name their children, and leaves that vote.
 
 use super::super::{ErrorKind, ImportError};
 use super::at;
 use super::attributes::{Attributes, Numbers};
 use crate::forest::{Aggregate, Transform};
 
-/// What a node asks of its feature; the true branch is where the answer is yes.
+/// The question that a node asks of its feature. The row takes the true branch if the answer is yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     LessOrEqual,
@@ -14,7 +14,7 @@ pub(super) enum Mode {
     Greater,
     Equal,
     NotEqual,
-    /// One of the values of that range of [`Ensemble::members`].
+    /// Whether the value is one of this range of [`Ensemble::members`], `begin..end`.
     Member(u32, u32),
     Leaf,
 }
@@ -24,7 +24,7 @@ pub(super) struct Node {
     pub(super) mode: Mode,
     pub(super) feature: u32,
     pub(super) threshold: f64,
-    /// Whether a missing value takes the true branch, whatever the comparison says of it.
+    /// Whether a missing value takes the true branch. It does so whatever the comparison with NaN gives.
     pub(super) missing_is_true: bool,
     /// Index of the child on the true branch.
     pub(super) yes: u32,
@@ -32,7 +32,7 @@ pub(super) struct Node {
     pub(super) no: u32,
 }
 
-/// How leaves are summed up.
+/// How the trees' leaves are combined into a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fold {
     pub(super) aggregate: Aggregate,
@@ -40,45 +40,46 @@ pub(super) struct Fold {
     pub(super) average: bool,
 }
 
-/// A tree operator as the file has it.
+/// A tree operator as the file describes it.
 pub(super) struct Ensemble {
-    /// The path of the operator.
+    /// The path of the operator in the file.
     pub(super) place: String,
     /// Inner nodes and leaves.
     pub(super) nodes: Vec<Node>,
-    /// The file's own number of each node.
+    /// The file's own id of each node. For a leaf it is the leaf id.
     pub(super) ids: Vec<u32>,
-    /// The root of each tree.
+    /// The index of each tree's root in `nodes`.
     pub(super) roots: Vec<u32>,
-    /// Whether each node belongs to one tree, whose root must reach it.
+    /// Whether each node belongs to exactly one tree, whose root must reach it.
     pub(super) one_root: bool,
-    /// Outputs and what leaves add to them, leaf by leaf; the votes of node `n` are `votes[starts[n]..starts[n + 1]]`.
+    /// Votes as `(output, weight)`, leaf by leaf. The votes of node `n` are `votes[starts[n]..starts[n +
+    /// 1]]`.
     pub(super) votes: Vec<(u32, f64)>,
     pub(super) starts: Vec<u32>,
     pub(super) members: Vec<f64>,
-    /// Whether thresholds are doubles.
+    /// Whether thresholds are doubles in the file.
     pub(super) double: bool,
     pub(super) outputs: usize,
-    /// Empty, or one for each output.
+    /// Base values: none, or one for each output. A classifier of two classes may have a single one.
     pub(super) base: Vec<f64>,
     pub(super) fold: Fold,
     pub(super) post: Transform,
 }
 
 impl Ensemble {
-    /// What a leaf adds, by output.
+    /// Returns the votes of node `n`, as `(output, weight)`.
     pub(super) fn votes(&self, n: u32) -> &[(u32, f64)] {
         let range = self.starts.get(n as usize).zip(self.starts.get(n as usize + 1));
         range.and_then(|(a, b)| self.votes.get(*a as usize..*b as usize)).unwrap_or(&[])
     }
 
-    /// An error at a node.
+    /// Returns an error at entry `n` of a field.
     pub(super) fn at(&self, kind: ErrorKind, field: &str, n: u32, cause: impl AsRef<str>) -> ImportError {
         at(kind, format!("{}.{field}[{n}]", self.place), cause)
     }
 }
 
-/// Checks that a list has an entry for each of `count` things.
+/// Checks that a list has `count` entries, one for each of `things`.
 pub(super) fn check_length(
     path: String,
     length: usize,
@@ -91,7 +92,7 @@ pub(super) fn check_length(
     Err(at(ErrorKind::Structure, path, format!("{length} entries for {count} {things}")))
 }
 
-/// Checks that places of nodes are numbers of 32 bits, whatever the limits allow.
+/// Checks that node indices fit 32 bits. No limit of the user's raises this one.
 pub(super) fn check_count(path: String, nodes: usize) -> Result<(), ImportError> {
     match i32::try_from(nodes) {
         Ok(_) => Ok(()),
@@ -113,16 +114,16 @@ pub(super) fn check_finite(attributes: &Attributes, numbers: &Numbers) -> Result
     }
 }
 
-/// The number of a feature.
+/// Returns entry `i` of the feature list, `id`, if it is a valid column number.
 pub(super) fn feature(attributes: &Attributes, i: usize, id: i64) -> Result<u32, ImportError> {
-    // Where the input's width is not fixed, a row is as wide as the largest feature asks.
+    // Where the file does not fix the input's width, a row is as wide as the largest feature number asks.
     u32::try_from(id).ok().filter(|id| *id < (1 << 24) - 1).ok_or_else(|| {
         let path = format!("{}[{i}]", attributes.path("nodes_featureids"));
         at(ErrorKind::Value, path, format!("feature {id} is not between 0 and 2^24 - 2"))
     })
 }
 
-/// Whether each of `count` nodes sends missing values along its true branch.
+/// Returns, for each of `count` nodes, whether missing values take its true branch.
 pub(super) fn missing(attributes: &mut Attributes, count: usize) -> Result<Vec<bool>, ImportError> {
     let name = "nodes_missing_value_tracks_true";
     let flags = attributes.ints(name);

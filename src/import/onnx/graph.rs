@@ -1,4 +1,5 @@
-//! The graph around the trees: what reaches them, and what becomes of what they give.
+//! Follows the graph around the trees: the operators before them, and the operators that take their scores
+//! and labels.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,24 +13,24 @@ use super::proto::{
 };
 use super::steps::{Label, Names, ScoreOperation, Sign, Step, Steps};
 
-/// Operators that may follow each other on the way to an output.
+/// The most operators in a row that are followed before the trees, and the most after them.
 const LONGEST_CHAIN: usize = 64;
 
-/// The domain of the operators of machine learning.
+/// The domain of ONNX's machine learning operators.
 const ML: &str = "ai.onnx.ml";
 
-/// Newest version of that domain whose operators mean what is read here.
+/// The newest version of the domain [`ML`] whose operators have the meaning that is read here.
 const NEWEST_ML: i64 = 5;
 
 #[derive(Clone, Debug)]
 enum Value {
-    /// The rows that the user gives, and the types they have gone through.
+    /// The rows that the user gives, after the operators so far.
     Rows(Rows),
     Scores(Steps),
     Label(Label),
     /// A tensor of the file.
     Constant(Bytes),
-    /// What an operator gives that is not followed.
+    /// The result of an operator that is not followed.
     Unknown(Rc<Unknown>),
 }
 
@@ -42,15 +43,15 @@ struct Unknown {
 /// The input of the trees.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
-    /// The type that the trees are given.
+    /// The element type that reaches the trees.
     pub(super) given: ElementType,
-    /// Whether values were floats on the way.
+    /// Whether values have been rounded to float on the way.
     pub(super) single: bool,
-    /// Columns, where the file fixes them.
+    /// Columns of a row, where the file fixes them.
     pub(super) columns: Option<u64>,
-    /// The type of the graph's input, and its columns.
+    /// The element type of the graph's input, and its columns where the file fixes them.
     pub(super) raw: (ElementType, Option<u64>),
-    /// What was done to it.
+    /// The steps between the graph's input and the trees.
     pub(super) prepared: PreparationSteps,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct GraphParts {
     pub(super) label: Option<Label>,
 }
 
-/// Follows the graph.
+/// Follows the graph from its inputs to its outputs.
 pub(super) fn follow(model: ModelProto) -> Result<GraphParts, ImportError> {
     let version = |domain: &str| {
         let found = model
@@ -150,7 +151,7 @@ impl GraphParts {
     }
 }
 
-/// A refusal of an operator.
+/// Returns the error that refuses an operator. `why` continues the sentence.
 pub(super) fn unsupported(place: impl Into<String>, operator: &str, why: &str) -> ImportError {
     let cause = format!("operator {operator} is not supported{why}");
     at(ErrorKind::Unsupported, place, cause).with_remedy(
@@ -232,11 +233,11 @@ impl GraphReader {
         Ok(())
     }
 
-    /// What a node makes of its inputs.
+    /// Returns what a node makes of its inputs.
     fn step(&self, node: &NodeProto, place: &str) -> Result<Value, ImportError> {
         let first = node.input.first().and_then(|name| self.values.get(name));
         let second = node.input.get(1).and_then(|name| self.values.get(name));
-        // The first operator that is not followed is the one to name.
+        // Pass an unknown input on, so that the message names the first operator that is not followed.
         for input in node.input.iter().filter_map(|name| self.values.get(name)) {
             if let Value::Unknown(_) = input {
                 return Ok(input.clone());
@@ -256,7 +257,7 @@ impl GraphReader {
             (true, "Cast", Some(value), None) => {
                 cast(value, ElementType::of(attributes.int("to").unwrap_or(0) as i32))
             }
-            // A row's scores stay a row: only whether a label is in a row of its own can change.
+            // These operators keep the row's label. They can only change whether it has an axis of its own.
             (true, "Reshape" | "Squeeze" | "Flatten" | "Unsqueeze", Some(Value::Label(label)), _) => {
                 Some(Value::Label(label.clone()))
             }
@@ -291,7 +292,7 @@ impl GraphReader {
         Ok(value.unwrap_or_else(|| unknown(node, place)))
     }
 
-    /// The rows after one more step, if the node is one that can precede trees.
+    /// Returns the rows after one more step, or `None` if the node is not one that can precede the trees.
     fn prepare(
         &self,
         node: &NodeProto,
@@ -313,13 +314,13 @@ impl GraphReader {
             return Err(unsupported(place, &named(node), &format!(" after {LONGEST_CHAIN} others")));
         }
         let prepared = rows.prepared.then(place, named(node), prepares);
-        // A Scaler gives floats, whatever it is given.
+        // A Scaler gives floats whatever its input's type.
         let given = if node.op_type == "Scaler" { ElementType::Float } else { rows.given };
         let single = given == ElementType::Float;
         Ok(Some(Rows { given, single, prepared, ..rows.clone() }))
     }
 
-    /// The scores after one more step.
+    /// Returns the scores after one more step.
     fn then(
         &self,
         steps: &Steps,
@@ -333,7 +334,7 @@ impl GraphReader {
         Ok(Value::Scores(steps.then(Step { place: place.into(), operator: named(node), does })))
     }
 
-    /// Scores with a constant.
+    /// Returns the scores after arithmetic with a constant, or `None` if the node is not such a step.
     fn arithmetic(
         &self,
         node: &NodeProto,
@@ -357,7 +358,7 @@ impl GraphReader {
     }
 }
 
-/// An operator and its name, for a message.
+/// Returns an operator's type and its name, for a message.
 fn named(node: &NodeProto) -> String {
     match node.name.is_empty() {
         true => node.op_type.clone(),
@@ -383,7 +384,8 @@ fn constant(node: &NodeProto, place: &str) -> Result<Option<Value>, ImportError>
     Ok(None)
 }
 
-/// A value of another type; `None` where that changes what it says in a way that is not followed.
+/// Returns a value cast to another type, or `None` where the cast changes the value in a way that is not
+/// followed.
 fn cast(value: &Value, to: ElementType) -> Option<Value> {
     use ElementType::{Double, Float, Int32, Int64, Text};
     match (value, to) {
@@ -398,7 +400,7 @@ fn cast(value: &Value, to: ElementType) -> Option<Value> {
                 (Int32 | Int64, Int64) | (Int32, Int32) => (to, false),
                 _ => return None,
             };
-            // Integers are what they become first.
+            // An integer input counts as an input of the type that it is first cast to.
             let raw = if matches!(rows.raw.0, Int32 | Int64) { (given, rows.raw.1) } else { rows.raw };
             Some(Value::Rows(Rows { given, single, prepared, raw, ..*rows }))
         }
@@ -407,7 +409,7 @@ fn cast(value: &Value, to: ElementType) -> Option<Value> {
     }
 }
 
-/// The index of a row's first largest score.
+/// Returns the label that is the index of a row's first largest score, or `None` for another kind of ArgMax.
 fn argmax(steps: &Steps, attributes: &mut Attributes) -> Option<Value> {
     // Axis 0, the default, looks across rows.
     let by_row = matches!(attributes.int("axis"), Some(1 | -1));
@@ -415,7 +417,8 @@ fn argmax(steps: &Steps, attributes: &mut Attributes) -> Option<Value> {
     (by_row && first).then(|| Value::Label(Label { largest_after: Some(steps.clone()), names: None }))
 }
 
-/// Indices by names; labels that have names already are no indices.
+/// Returns a label whose indices are replaced by names. `None` for a label that is no index or has names
+/// already.
 fn renamed(label: &Label, names: Names) -> Option<Value> {
     let index = label.largest_after.is_some() && label.names.is_none();
     index.then(|| Value::Label(Label { names: Some(names), ..label.clone() }))
@@ -429,7 +432,7 @@ fn encoded(label: &Label, attributes: &mut Attributes) -> Option<Value> {
     if !words {
         names = attributes.ints("values_int64s").iter().map(i64::to_string).collect();
     }
-    // A key for each class, in order: any other would leave classes to a default.
+    // Accept only one key for each class, in order. Other keys would leave classes to the default value.
     let in_order = keys.iter().enumerate().all(|(i, key)| usize::try_from(*key) == Ok(i));
     if !in_order || keys.len() != names.len() {
         return None;

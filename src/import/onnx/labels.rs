@@ -1,19 +1,19 @@
-//! What classes are called.
+//! The names of a classifier's classes.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
 use super::at;
 use super::attributes::Attributes;
 
-/// What classes are called; nothing where they are numbered from 0.
+/// The names of the classes; empty where classes are numbered from 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) texts: Vec<String>,
-    /// Whether they are strings in the file, and no integers.
+    /// Whether the names are strings in the file, not integers.
     pub(super) words: bool,
 }
 
-/// A classifier's labels.
+/// Reads a classifier's labels.
 pub(super) fn read(attributes: &mut Attributes, budget: &Budget<'_>) -> Result<Labels, ImportError> {
     let integers = attributes.ints("classlabels_int64s");
     let strings = attributes.strings("classlabels_strings");

@@ -1,11 +1,12 @@
-//! What the leaves that rows can reach say of outputs.
+//! Facts about the votes of the leaves that rows can reach.
 
 use super::super::{ErrorKind, ImportError};
 use super::ensemble::{Ensemble, Mode};
 use super::walk::Walk;
 
 impl Walk<'_> {
-    /// The output that a tree's leaves all speak for, and for no other.
+    /// Returns the only output that all of a tree's leaves vote for, if each leaf has exactly one vote and
+    /// all are for the same output.
     pub(super) fn target(&self, tree: usize) -> Option<u32> {
         let mut targets = self.leaves(tree).map(|n| match self.ensemble().votes(n) {
             [(output, _)] => Some(*output),
@@ -15,19 +16,20 @@ impl Walk<'_> {
         targets.all(|t| t == Some(first)).then_some(first)
     }
 
-    /// Whether each leaf says the opposite of the one class of the other one.
-    pub(super) fn opposite(&self) -> bool {
-        let opposite = |n| match self.ensemble().votes(n) {
+    /// Returns whether each leaf has two votes, for two outputs, and one weight is the negative of the other.
+    pub(super) fn votes_are_opposite(&self) -> bool {
+        let votes_are_opposite = |n| match self.ensemble().votes(n) {
             [(a, v), (b, w)] => a != b && *v == -*w,
             _ => false,
         };
-        self.trees() > 0 && (0..self.trees()).all(|tree| self.leaves(tree).all(opposite))
+        self.trees() > 0 && (0..self.trees()).all(|tree| self.leaves(tree).all(votes_are_opposite))
     }
 
-    /// For each output, whether every row reaches a leaf that speaks for it.
-    pub(super) fn told(&self) -> Vec<bool> {
-        let mut told = vec![false; self.ensemble().outputs];
-        let mut counts = vec![0usize; told.len()];
+    /// Returns, for each output, whether every row reaches a leaf that votes for it. That is so if all leaves
+    /// of some tree vote for it.
+    pub(super) fn always_voted(&self) -> Vec<bool> {
+        let mut always_voted = vec![false; self.ensemble().outputs];
+        let mut counts = vec![0usize; always_voted.len()];
         let mut touched = Vec::new();
         for tree in 0..self.trees() {
             let mut leaves = 0;
@@ -39,15 +41,16 @@ impl Walk<'_> {
                 }
             }
             for output in touched.drain(..) {
-                // Counted once: the rest of this tree's votes find nothing left.
-                told[output] |= counts[output] == leaves;
+                // This tree's further votes for the output find a count of 0, so the output is counted once.
+                always_voted[output] |= counts[output] == leaves;
                 counts[output] = 0;
             }
         }
-        told
+        always_voted
     }
 
-    /// Whether no score is below zero, and each row's largest is above it.
+    /// Returns whether no weight is negative and each row gets a positive weight for some output, because all
+    /// leaves of some tree have one.
     pub(super) fn always_positive(&self) -> bool {
         let positive = |n| self.ensemble().votes(n).iter().any(|(_, w)| *w > 0.0);
         self.ensemble().votes.iter().all(|(_, w)| *w >= 0.0)
@@ -55,7 +58,7 @@ impl Walk<'_> {
     }
 }
 
-/// Checks that no leaf has two votes for an output, nor none where that is no zero.
+/// Checks that no leaf has two votes for one output, and that with a single output each leaf has a vote.
 pub(super) fn check(ensemble: &Ensemble) -> Result<(), ImportError> {
     let mut last = vec![u32::MAX; ensemble.outputs];
     for (n, node) in (0u32..).zip(&ensemble.nodes) {

@@ -3,17 +3,17 @@
 //! | file | subject |
 //! |---|---|
 //! | `proto`, `attributes` | messages of the file, decoded one at a time, and an operator's attributes |
-//! | `graph`, `steps` | what follows what, and what operators after the trees do |
-//! | `operator` | one tree operator without its graph, for readers of graphs around it |
-//! | `prepare` | what precedes the trees and is folded into them |
+//! | `graph`, `steps` | the graph around the trees, and the operators after them |
+//! | `operator` | one tree operator without its graph, for programs that read the graph themselves |
+//! | `prepare` | operators before the trees, which are folded into them |
 //! | `classic`, `trees`, `votes`, `labels` | `TreeEnsembleRegressor` and `TreeEnsembleClassifier` |
 //! | `unified` | `TreeEnsemble` |
-//! | `ensemble` | what the three have in common |
-//! | `walk`, `leaves` | the trees from their roots, and what the leaves that rows reach say |
-//! | `scores` | outputs, values and classes, as ONNX Runtime has them |
+//! | `ensemble` | the common form of the three tree operators |
+//! | `walk`, `leaves` | the trees from their roots, and facts about the leaves that rows can reach |
+//! | `scores` | outputs, values and classes, as ONNX Runtime computes them |
 //!
-//! ONNX Runtime is the judge of what the standard leaves open. Where it gives other values than the standard, the model
-//! is refused by name.
+//! ONNX Runtime decides what the standard leaves open. Where it gives other values than the standard, the
+//! importer refuses the model and says why.
 
 mod attributes;
 mod classic;
@@ -21,7 +21,8 @@ mod ensemble;
 mod graph;
 mod labels;
 mod leaves;
-/// Made from `proto/onnx.proto`; `tests/suite/proto.rs` holds it against that and makes it anew.
+/// Generated from `proto/onnx.proto`. `tests/suite/proto.rs` checks it against that file and generates it
+/// anew.
 #[rustfmt::skip]
 #[allow(missing_docs, unused_qualifications, clippy::all, clippy::pedantic)]
 mod messages;
@@ -52,12 +53,12 @@ use walk::Walk;
 /// The remedy for a damaged file.
 const CONVERT_AGAIN: &str = "the file is damaged or incomplete: convert the model to ONNX again";
 
-/// An error at a field of the file.
+/// Returns an error at a field of the file.
 fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
     ImportError::new(kind, Place::Field(path.into()), cause).with_remedy(CONVERT_AGAIN)
 }
 
-/// The forest that a file describes.
+/// Reads the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     if options.iteration_range.is_some() {
         let cause = "an ONNX graph does not tell boosting rounds apart";
@@ -70,14 +71,14 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
     {
         budget.string(text.len(), || Place::Field(field.into()))?;
     }
-    // CatBoost writes its whole build record there.
+    // CatBoost writes its whole build record as the version, so a version of several lines is left out.
     let version = model.producer_version.lines().next().filter(|line| *line == model.producer_version);
     let producer = format!("{} {}", model.producer_name, version.unwrap_or_default()).trim().to_owned();
 
     followed(graph::follow(model)?, &producer, budget)
 }
 
-/// The forest of a tree operator and of what a graph makes of its scores and its label.
+/// Builds the forest of a tree operator, with what the graph makes of its scores and its label.
 fn followed(mut followed: GraphParts, producer: &str, mut budget: Budget<'_>) -> Result<Forest, ImportError> {
     let operator = followed.operator.op_type.clone();
     let (ensemble, classifier) = read(&followed, &mut budget)?;
@@ -145,13 +146,14 @@ fn read(
     }
 }
 
-/// The type that values are compared in. Values that have been floats are compared with thresholds of doubles exactly
-/// where thresholds are narrowed by their direction.
+/// Returns the type in which values are compared. Rows that were floats at some point are compared as f32,
+/// even with double thresholds: each threshold is narrowed in the direction that keeps every comparison
+/// exact.
 fn compare(rows: &Rows, double: bool, place: &str) -> Result<CompareType, ImportError> {
     match rows.given {
         _ if rows.single => Ok(CompareType::F32),
         ElementType::Double => Ok(CompareType::F64),
-        // Integers become the thresholds' type.
+        // Integers are cast to the thresholds' type.
         ElementType::Int32 | ElementType::Int64 => {
             Ok(if double { CompareType::F64 } else { CompareType::F32 })
         }
@@ -163,7 +165,7 @@ fn compare(rows: &Rows, double: bool, place: &str) -> Result<CompareType, Import
     }
 }
 
-/// The columns of a row: what the input's shape says, or what the trees ask for.
+/// Returns the number of columns of a row: what the input's shape says, or else what the trees ask for.
 fn features(rows: &Rows, ensemble: &Ensemble, budget: &Budget<'_>) -> Result<usize, ImportError> {
     let inner = |n: &&ensemble::Node| n.mode != ensemble::Mode::Leaf;
     let asked = ensemble.nodes.iter().filter(inner).map(|n| n.feature as usize + 1).max().unwrap_or(0);
@@ -233,7 +235,8 @@ fn build(
     Ok(())
 }
 
-/// Checks leaves that speak for several outputs, before there is room for all values of each.
+/// Checks trees whose leaves vote for several outputs, before memory is reserved for a full vector in each
+/// leaf.
 fn check_vectors(walk: &Walk<'_>, ensemble: &Ensemble, budget: &mut Budget<'_>) -> Result<(), ImportError> {
     let leaves = walk.leaf_count();
     budget.vector_leaves(leaves, ensemble.outputs, || Place::Field(ensemble.place.clone()))?;

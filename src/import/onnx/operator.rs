@@ -1,4 +1,5 @@
-//! One tree operator without its graph: what a reader of graphs hands over that has a network around the trees.
+//! Builds the forest of one tree operator without its graph, for a program that reads the graph itself, such
+//! as one with a network around the trees.
 
 use prost::Message;
 
@@ -11,7 +12,7 @@ use super::steps::{Label, Steps};
 use super::{at, followed};
 use crate::Forest;
 
-/// The numbers of a tensor that stands in an attribute.
+/// The numbers of an attribute that is a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Tensor<'t> {
@@ -23,10 +24,11 @@ pub enum Tensor<'t> {
     Byte(&'t [u8]),
 }
 
-/// A tree operator of the domain `ai.onnx.ml` by itself, for those who read a graph around it: it is put together of the
-/// operator's attributes, by the standard's names, and gives the forest that the operator is.
+/// A builder for the forest of a single tree operator of the domain `ai.onnx.ml`, used by a program that
+/// reads the graph around it. The program sets the operator's attributes by the standard's names and takes
+/// the forest.
 ///
-/// Rows are floats here; what precedes the operator and follows it is the caller's.
+/// Rows are floats. The caller handles the operators before and after this one.
 ///
 /// ```
 /// use fangorn::import::{LoadOptions, onnx::TreeOperator};
@@ -57,60 +59,62 @@ pub struct TreeOperator {
 }
 
 impl TreeOperator {
-    /// An operator without attributes; `place` is its path in messages. Its name is `TreeEnsembleRegressor`,
-    /// `TreeEnsembleClassifier` or `TreeEnsemble`; any other is refused by [`TreeOperator::forest`].
+    /// Returns an operator without attributes. `operator` is `TreeEnsembleRegressor`,
+    /// `TreeEnsembleClassifier` or `TreeEnsemble`; [`TreeOperator::forest`] refuses any other. `place` is the
+    /// operator's path in messages.
     pub fn new(operator: &str, place: &str) -> Self {
         let node = NodeProto { op_type: operator.into(), ..Default::default() };
         Self { node, place: place.into(), columns: None, labelled: true }
     }
 
-    /// The columns of a row. Without, a row is as wide as the largest feature asks.
+    /// Sets the number of columns of a row. Without it, a row is as wide as the largest feature number asks.
     #[must_use]
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = Some(columns as u64);
         self
     }
 
-    /// Of a classifier, without the label: nobody asks for it, so that a classifier is read whose labels can't be told.
+    /// Leaves a classifier's label out. A classifier is then read even if its labels can't be expressed as a
+    /// rule on its scores.
     #[must_use]
     pub fn without_label(mut self) -> Self {
         self.labelled = false;
         self
     }
 
-    /// An integer.
+    /// Sets an attribute that is an integer.
     #[must_use]
     pub fn int(self, name: &str, i: i64) -> Self {
         self.attribute(AttributeProto { name: name.into(), i, ..Default::default() })
     }
 
-    /// Integers.
+    /// Sets an attribute that is a list of integers.
     #[must_use]
     pub fn ints(self, name: &str, ints: &[i64]) -> Self {
         self.attribute(AttributeProto { name: name.into(), ints: ints.into(), ..Default::default() })
     }
 
-    /// Floats.
+    /// Sets an attribute that is a list of floats.
     #[must_use]
     pub fn floats(self, name: &str, floats: &[f32]) -> Self {
         self.attribute(AttributeProto { name: name.into(), floats: floats.into(), ..Default::default() })
     }
 
-    /// A string.
+    /// Sets an attribute that is a string.
     #[must_use]
     pub fn string(self, name: &str, text: &str) -> Self {
         let s = text.as_bytes().to_vec().into();
         self.attribute(AttributeProto { name: name.into(), s, ..Default::default() })
     }
 
-    /// Strings.
+    /// Sets an attribute that is a list of strings.
     #[must_use]
     pub fn strings(self, name: &str, texts: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let strings = texts.into_iter().map(|text| text.as_ref().as_bytes().to_vec().into()).collect();
         self.attribute(AttributeProto { name: name.into(), strings, ..Default::default() })
     }
 
-    /// A tensor of one dimension.
+    /// Sets an attribute that is a tensor of one dimension.
     #[must_use]
     pub fn tensor(self, name: &str, numbers: Tensor<'_>) -> Self {
         let (data_type, count, raw): (i32, usize, Vec<u8>) = match numbers {
@@ -129,10 +133,11 @@ impl TreeOperator {
         self
     }
 
-    /// The forest that the operator is: its values are the operator's scores, its classes the operator's labels.
+    /// Returns the operator's forest. Its values are the operator's scores, its classes the operator's
+    /// labels.
     ///
     /// # Errors
-    /// As [`parse`](super::super::parse) for the operator in a file.
+    /// Fails where [`parse`](super::super::parse) refuses the same operator in a file.
     pub fn forest(self, options: &LoadOptions) -> Result<Forest, ImportError> {
         let Self { node, place, columns, labelled } = self;
         let known = ["TreeEnsembleRegressor", "TreeEnsembleClassifier", "TreeEnsemble"];

@@ -1,4 +1,5 @@
-//! What precedes the trees and is folded into their thresholds: scalers, arithmetic with constants, a choice of columns.
+//! Steps before the trees that are folded into their thresholds: scalers, arithmetic with constants, a choice
+//! of columns.
 
 use std::rc::Rc;
 
@@ -10,8 +11,8 @@ use super::graph::unsupported;
 use super::proto::{self, Bytes, ElementType, NodeProto, TensorProto};
 use crate::forest::{CompareType, Operation, Prologue};
 
-/// Steps from the graph's input to the trees', one after the other; many ways may share their beginning, and what a step names
-/// is decoded when it is needed.
+/// The steps from the graph's input to the trees' input, as a linked list. A file may branch, so paths share
+/// their common beginning. A step's tensors are decoded when they are needed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PreparationSteps(Option<Rc<(PreparationStep, Self)>>);
 
@@ -25,25 +26,27 @@ struct PreparationStep {
 /// What an operator does to rows.
 #[derive(Clone, Debug)]
 pub(super) enum Preparation {
-    /// With a tensor of one number, or of one for each column.
+    /// Arithmetic with a tensor of one number, or of one number for each column, in the given type.
     Arithmetic(Operation, Bytes, CompareType),
-    /// The attributes of a `Scaler`.
+    /// A `Scaler` with these attributes, on rows of the given type.
     Scaler(Vec<Bytes>, CompareType),
-    /// A tensor of column numbers.
+    /// A choice of columns, by a tensor of column numbers.
     Columns(Bytes),
-    /// Rounded to float.
+    /// Rounding to float.
     Single,
 }
 
-/// The steps, read.
+/// The decoded steps.
 pub(super) struct DecodedPreparation {
     pub(super) steps: Vec<Prologue>,
-    /// The columns that the trees are given, where the steps or the file say so.
+    /// The number of columns that reach the trees, where the steps or the file say it.
     pub(super) columns: Option<u64>,
 }
 
 impl Preparation {
-    /// What a node does that takes rows of type `given` and perhaps a constant; `swapped` where the constant is first.
+    /// Returns what a node does to rows of type `given`, or `None` if it is not such a step. `own` says
+    /// whether the node is in ONNX's own domain, `constant` is its other input, and `swapped` says whether
+    /// the constant is the first input.
     pub(super) fn of(
         place: &str,
         own: bool,
@@ -79,12 +82,13 @@ impl Preparation {
 }
 
 impl PreparationSteps {
-    /// These and one more.
+    /// Returns these steps and one more.
     pub(super) fn then(&self, place: &str, operator: String, does: Preparation) -> Self {
         Self(Some(Rc::new((PreparationStep { place: place.into(), operator, does }, self.clone()))))
     }
 
-    /// These and a rounding to float; of two in a row the second does nothing, so that a file can't make many.
+    /// Returns these steps and a rounding to float. A second rounding in a row is left out, so that a file
+    /// can't make many steps of it.
     pub(super) fn cast(&self) -> Self {
         if self.backwards().next().is_some_and(|last| matches!(last.does, Preparation::Single)) {
             return self.clone();
@@ -100,8 +104,8 @@ impl PreparationSteps {
         self.backwards().count()
     }
 
-    /// The steps, for a graph's input of so many columns; `None` where there is nothing to fold, because what rounds is the
-    /// forest's compare type alone.
+    /// Decodes the steps, for a graph input of `raw` columns. Returns `None` if the only steps are roundings
+    /// to float, which the forest's compare type expresses alone.
     pub(super) fn read(
         &self,
         raw: Option<u64>,
@@ -149,7 +153,7 @@ impl PreparationStep {
                         (true, Some(columns)) => number + columns as f64,
                         _ => *number,
                     };
-                    // Past 2^24 the budget refuses it, whatever the limits.
+                    // Refuse column numbers from 2^24 on, whatever the limits.
                     (0.0..f64::from(1 << 24)).contains(&number).then_some(number as u32)
                 };
                 let columns: Option<Vec<u32>> = numbers.iter().map(column).collect();
@@ -188,8 +192,9 @@ impl PreparationStep {
         Ok(())
     }
 
-    /// The numbers of a tensor that is one for all columns or a list of one each. Many steps may name one tensor, so a file
-    /// holds fewer than it asks for.
+    /// Decodes a tensor that holds one number for all columns, or a list of one number for each. Charges its
+    /// size to the budget, because many steps may name one tensor and so ask for more numbers than the file
+    /// holds.
     fn numbers(&self, tensor: &Bytes, budget: &mut Budget<'_>) -> Result<Vec<f64>, ImportError> {
         let tensor: TensorProto = proto::decode(tensor.clone(), &self.place)?;
         let single = matches!(self.does, Preparation::Arithmetic(..));

@@ -1,4 +1,4 @@
-//! The messages of a file, each decoded by itself, and the numbers of tensors.
+//! Decodes the messages of a file, one at a time, and the numbers of tensors.
 
 use prost::Message;
 pub(super) use prost::bytes::Bytes;
@@ -8,7 +8,7 @@ use super::{CONVERT_AGAIN, at};
 
 pub(super) use super::messages::{AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 
-/// A type of numbers, as ONNX counts them.
+/// The element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ElementType {
     Float,
@@ -31,7 +31,7 @@ impl ElementType {
         }
     }
 
-    /// The name in messages.
+    /// Returns the type's name in messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Float => "float",
@@ -49,12 +49,12 @@ impl ElementType {
     }
 }
 
-/// A message that stands at `place`.
+/// Decodes a message; `place` is its path in the file.
 pub(super) fn decode<M: Message + Default>(bytes: Bytes, place: &str) -> Result<M, ImportError> {
     M::decode(bytes).map_err(|e| at(ErrorKind::Syntax, place, cause(&e)))
 }
 
-/// The message that is the whole file.
+/// Decodes the whole file.
 pub(super) fn decode_file(bytes: &[u8]) -> Result<ModelProto, ImportError> {
     ModelProto::decode(Bytes::copy_from_slice(bytes)).map_err(|e| {
         let place = Place::Byte(last_field(bytes));
@@ -62,13 +62,14 @@ pub(super) fn decode_file(bytes: &[u8]) -> Result<ModelProto, ImportError> {
     })
 }
 
-/// What is wrong, with the path of messages that the decoder gives before it.
+/// Returns a decoder error's text, with the path of messages in it and without the decoder's own prefix.
 fn cause(error: &prost::DecodeError) -> String {
     let text = error.to_string();
     text.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&text).to_owned()
 }
 
-/// Where the last field begins that the file starts: the one that is broken, or at least the largest.
+/// Returns where the broken field begins: the first field that can't be skipped, the graph if it does not
+/// decode, or else the last field.
 fn last_field(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     loop {
@@ -83,7 +84,7 @@ fn last_field(bytes: &[u8]) -> usize {
     }
 }
 
-/// A tensor's numbers.
+/// Returns a tensor's numbers as doubles.
 pub(super) fn numbers(tensor: &TensorProto, place: &str) -> Result<Vec<f64>, ImportError> {
     if tensor.data_location != 0 {
         let cause = "a tensor whose numbers are in another file is not supported";
@@ -97,7 +98,7 @@ pub(super) fn numbers(tensor: &TensorProto, place: &str) -> Result<Vec<f64>, Imp
         1 => raw_numbers(raw, place, |b| f64::from(f32::from_le_bytes(b)))?,
         11 if raw.is_empty() => tensor.double_data.clone(),
         11 => raw_numbers(raw, place, f64::from_le_bytes)?,
-        // Whole numbers past 2^53 name nothing here.
+        // Integers beyond 2^53 lose digits here, but none that large is a valid column or class.
         7 if raw.is_empty() => tensor.int64_data.iter().map(|v| *v as f64).collect(),
         7 => raw_numbers(raw, place, |b| i64::from_le_bytes(b) as f64)?,
         2 | 3 | 6 if raw.is_empty() => tensor.int32_data.iter().map(|v| f64::from(*v)).collect(),

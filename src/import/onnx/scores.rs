@@ -1,4 +1,4 @@
-//! What a row's sums become: outputs, values and classes, as ONNX Runtime has them.
+//! Turns a row's sums into outputs, values and classes, as ONNX Runtime does.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError};
@@ -10,27 +10,27 @@ use super::steps::{Label, ScoreOperation, Sign, Step, Steps};
 use super::walk::Walk;
 use crate::forest::{Aggregate, ClassRule, Real, Transform};
 
-/// Which part of a leaf's votes is the forest's.
+/// Which of the operator's outputs the forest has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Margins {
-    /// An output for each of the operator's.
+    /// All of the operator's outputs.
     All,
-    /// The one of two outputs that says all.
+    /// Only this one of two outputs, from which the other follows.
     Only(u32),
 }
 
-/// How a class is told.
+/// How a class follows from the scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum LabelRule {
-    /// By the largest margin.
+    /// The class with the largest margin.
     Largest,
-    /// The second of two classes where the margin is over this.
+    /// The second of two classes where the margin is over this number, otherwise the first.
     Over(f64),
-    /// In a way that can't be said.
+    /// No rule of the forest expresses it, for this reason.
     None(&'static str),
 }
 
-/// What margins become.
+/// How margins become scores.
 #[derive(Clone, Debug)]
 pub(super) struct Scores {
     pub(super) margins: Margins,
@@ -39,8 +39,8 @@ pub(super) struct Scores {
     /// What is added to each scaled margin.
     pub(super) offset: Vec<f64>,
     rule: LabelRule,
-    /// Whether each row's values, as they are, are not negative and sum up to 1.
-    normal: bool,
+    /// Whether each row's scores, before any transform, are non-negative and sum to 1.
+    is_probability: bool,
     labels: Labels,
 }
 
@@ -48,7 +48,7 @@ const BY_THE_SECOND: &str =
     "ONNX Runtime tells the class by the sign of the second score alone, which is no comparison of the two";
 
 impl Scores {
-    /// A regressor's.
+    /// Returns the scores of a regressor, before the graph's steps.
     pub(super) fn of_targets(ensemble: &Ensemble, walk: &Walk<'_>) -> Result<Self, ImportError> {
         let outputs = ensemble.outputs;
         let skipped =
@@ -67,7 +67,11 @@ impl Scores {
             return Err(super::at(ErrorKind::Unsupported, ensemble.place.clone(), cause)
                 .with_remedy("train the model with at least one tree"));
         }
-        let untold = walk.told().iter().zip(&ensemble.base).position(|(told, base)| !told && *base != 0.0);
+        let untold = walk
+            .always_voted()
+            .iter()
+            .zip(&ensemble.base)
+            .position(|(always_voted, base)| !always_voted && *base != 0.0);
         if let Some(target) = untold.filter(|_| outputs > 1) {
             let cause = format!(
                 "a row may reach no leaf with a weight for target {target}: ONNX Runtime then leaves out its base value, which the standard adds"
@@ -81,12 +85,12 @@ impl Scores {
             scale: 1.0,
             offset: vec![0.0; outputs],
             rule: LabelRule::Largest,
-            normal: outputs > 1 && normal(ensemble, walk, false),
+            is_probability: outputs > 1 && is_probability(ensemble, walk, false),
             labels: Labels::default(),
         })
     }
 
-    /// A classifier's.
+    /// Returns the scores of a classifier, before the graph's steps.
     pub(super) fn of_classes(
         ensemble: &Ensemble,
         classifier: &Classifier,
@@ -104,7 +108,7 @@ impl Scores {
             scale: 1.0,
             offset: vec![0.0; outputs],
             rule,
-            normal: normal(ensemble, walk, false),
+            is_probability: is_probability(ensemble, walk, false),
             labels,
         };
         if outputs == 1 {
@@ -122,9 +126,10 @@ impl Scores {
             );
         }
         if outputs > 2 {
-            let told = !ensemble.base.is_empty() || walk.told().iter().all(|t| *t) || walk.always_positive();
+            let always_voted =
+                !ensemble.base.is_empty() || walk.always_voted().iter().all(|t| *t) || walk.always_positive();
             let why = "rows may reach no leaf with a score for some class, which ONNX Runtime then leaves out of the comparison";
-            return Ok(all(if told { LabelRule::Largest } else { LabelRule::None(why) }, labels));
+            return Ok(all(if always_voted { LabelRule::Largest } else { LabelRule::None(why) }, labels));
         }
         let pair = |transform, over, only, scale, labels| Self {
             margins: Margins::Only(only),
@@ -132,7 +137,7 @@ impl Scores {
             scale,
             offset: vec![0.0],
             rule: LabelRule::Over(over),
-            normal: transform == Transform::ComplementPair && normal(ensemble, walk, true),
+            is_probability: transform == Transform::ComplementPair && is_probability(ensemble, walk, true),
             labels,
         };
         if ensemble.base.len() == 2 {
@@ -149,7 +154,7 @@ impl Scores {
                 "write the post transform NONE",
             );
         }
-        if !ensemble.base.is_empty() && !walk.told()[0] {
+        if !ensemble.base.is_empty() && !walk.always_voted()[0] {
             return fail(
                 "base_values",
                 "a base value is not supported where a row may reach no leaf with a score",
@@ -169,12 +174,17 @@ impl Scores {
                 "write the base value into the leaves of the first tree",
             ),
             ([false, true], post) => {
-                let told = walk.told()[1] && !classifier.all_positive && post != Transform::SoftmaxZero;
+                let always_voted =
+                    walk.always_voted()[1] && !classifier.all_positive && post != Transform::SoftmaxZero;
                 let why = "scores are for the second of two classes alone";
-                Ok(all(if told { LabelRule::Largest } else { LabelRule::None(why) }, labels))
+                Ok(all(if always_voted { LabelRule::Largest } else { LabelRule::None(why) }, labels))
             }
-            (_, post) if walk.opposite() && post != Transform::SoftmaxZero && post != Transform::Probit => {
-                // ONNX Runtime says 0 and 1 here, whatever the integers are that classes are called by.
+            (_, post)
+                if walk.votes_are_opposite()
+                    && post != Transform::SoftmaxZero
+                    && post != Transform::Probit =>
+            {
+                // ONNX Runtime gives the labels 0 and 1 here, whatever integers name the classes.
                 let labels = match labels.words {
                     true => labels,
                     false => Labels { texts: vec!["0".into(), "1".into()], words: false },
@@ -189,7 +199,7 @@ impl Scores {
         }
     }
 
-    /// Takes the graph's steps after the trees.
+    /// Applies the graph's steps after the trees. Refuses a step that can't be expressed.
     pub(super) fn take(&mut self, steps: &Steps) -> Result<(), ImportError> {
         steps.in_order().into_iter().try_for_each(|step| {
             let known = self.step(step)?;
@@ -198,12 +208,12 @@ impl Scores {
         })
     }
 
-    /// Takes a step, if what it gives can be said.
+    /// Applies one step. Returns false if its result can't be expressed.
     fn step(&mut self, step: &Step) -> Result<bool, ImportError> {
         let columns = self.offset.len();
         match (&step.does, self.transform) {
             (ScoreOperation::Arithmetic(sign, tensor), _) => {
-                // Both columns of a pair come of one number.
+                // Both columns of a pair come from one margin, so a pair counts as one column here.
                 let numbers = step.numbers(tensor, columns)?;
                 return Ok(numbers.is_some_and(|numbers| self.arithmetic(*sign, &numbers)));
             }
@@ -218,14 +228,15 @@ impl Scores {
                 self.scale *= 2.0;
             }
             (ScoreOperation::NormalizeL1, Transform::Softmax | Transform::SigmoidPair) => {}
-            (ScoreOperation::NormalizeL1, Transform::Identity | Transform::ComplementPair) if self.normal => {
-            }
+            (ScoreOperation::NormalizeL1, Transform::Identity | Transform::ComplementPair)
+                if self.is_probability => {}
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// The same of a constant: one number, or one for each column.
+    /// Applies arithmetic with one number for all columns, or one for each. Returns false if the result can't
+    /// be expressed.
     fn arithmetic(&mut self, sign: Sign, numbers: &[f64]) -> bool {
         let neutral = if matches!(sign, Sign::Multiply | Sign::Divide) { 1.0 } else { 0.0 };
         if numbers.iter().all(|v| *v == neutral) {
@@ -255,11 +266,11 @@ impl Scores {
             }
             _ => return false,
         }
-        self.normal = false;
+        self.is_probability = false;
         self.scale.is_finite() && self.scale != 0.0 && self.offset.iter().all(|o| o.is_finite())
     }
 
-    /// The rule for classes and their labels; `before` are the scores before the graph's steps.
+    /// Returns the rule for classes, and their labels. `before` holds the scores before the graph's steps.
     pub(super) fn classes(
         &self,
         before: &Self,
@@ -301,7 +312,7 @@ impl Scores {
             return Err(super::at(ErrorKind::Structure, ensemble.place.clone(), cause));
         }
         match scores.rule {
-            // Without an output of labels nobody asks for the rule.
+            // A graph without an output of labels needs no rule.
             LabelRule::None(_) if label.is_none() => Ok((ClassRule::None, Labels::default())),
             LabelRule::None(why) => refuse(why),
             _ if self.scale <= 0.0 || scores.scale <= 0.0 => {
@@ -315,8 +326,8 @@ impl Scores {
         }
     }
 
-    /// The second value of a pair where the margin is this; a margin of exactly this is not over it, in single precision
-    /// either.
+    /// Returns the second value of a pair whose margin is `margin`, as a threshold: a margin of exactly this
+    /// is not over it, in single precision either.
     fn second(&self, margin: f64) -> f64 {
         let m = self.scale * margin;
         if self.transform == Transform::SigmoidPair && m == 0.0 {
@@ -328,7 +339,8 @@ impl Scores {
         double.max(f64::from(single[1]))
     }
 
-    /// Whether the largest margin of the forest is the largest of other scores of the same sums.
+    /// Returns whether the largest margin of this forest is also the largest of `other`, which are other
+    /// scores of the same sums.
     fn same_order(&self, other: &Self) -> bool {
         let shifts = || self.offset.iter().zip(&other.offset).map(|(a, b)| a / self.scale - b / other.scale);
         shifts()
@@ -336,10 +348,10 @@ impl Scores {
     }
 }
 
-/// Whether a row's sums, as they are, can't but be probabilities: not negative, and of the sum 1; of the first of two
-/// classes alone, between 0 and 1.
-fn normal(ensemble: &Ensemble, walk: &Walk<'_>, of_one: bool) -> bool {
-    // What single precision makes of sums of 1.
+/// Returns whether a row's sums are always probabilities: non-negative, with the sum 1. With `of_one`, where
+/// only the first of two classes has votes: between 0 and 1.
+fn is_probability(ensemble: &Ensemble, walk: &Walk<'_>, of_one: bool) -> bool {
+    // The error that single precision may add to a sum of 1.
     const ROUNDING: f64 = 1e-6;
     let trees = if ensemble.fold.average { walk.trees().max(1) as f64 } else { 1.0 };
     let base: f64 = ensemble.base.iter().sum();

@@ -1,4 +1,4 @@
-//! What operators after the trees do to scores and labels.
+//! Operators after the trees, which change scores and labels.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use super::proto::{self, Bytes, TensorProto};
 /// A step from scores to scores.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// The place and name of its operator.
+    /// The path of its operator in the file.
     pub(super) place: String,
     pub(super) operator: String,
     pub(super) does: ScoreOperation,
@@ -19,16 +19,16 @@ pub(super) struct Step {
 
 #[derive(Clone, Debug)]
 pub(super) enum ScoreOperation {
-    /// With a tensor of one number, or of one for each column.
+    /// Arithmetic with a tensor of one number, or of one number for each column.
     Arithmetic(Sign, Bytes),
     Exp,
     Sigmoid,
     Softmax,
-    /// Divided by the row's sum of magnitudes.
+    /// Each score is divided by the sum of the row's magnitudes.
     NormalizeL1,
 }
 
-/// What is done with a constant.
+/// The operation with a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     Multiply,
@@ -37,23 +37,23 @@ pub(super) enum Sign {
     Subtract,
 }
 
-/// Steps one after the other. A file may lead many ways from one score, so they share what they have in common, and
-/// what they name is decoded when it is needed.
+/// Steps one after the other, as a linked list. A file may branch from one score many times, so paths share
+/// their common beginning. A step's tensors are decoded when they are needed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps(Option<Rc<(Step, Self)>>);
 
 impl Steps {
-    /// These and one more.
+    /// Returns these steps and one more.
     pub(super) fn then(&self, step: Step) -> Self {
         Self(Some(Rc::new((step, self.clone()))))
     }
 
-    /// The last one first.
+    /// Returns the steps, the last one first.
     fn backwards(&self) -> impl Iterator<Item = &Step> {
         std::iter::successors(self.0.as_deref(), |link| link.1.0.as_deref()).map(|link| &link.0)
     }
 
-    /// The steps in their order.
+    /// Returns the steps, the first one first.
     pub(super) fn in_order(&self) -> Vec<&Step> {
         let mut steps: Vec<&Step> = self.backwards().collect();
         steps.reverse();
@@ -66,21 +66,23 @@ impl Steps {
 }
 
 impl Step {
-    /// The numbers of its tensor, if they are for columns: one, or one a column.
+    /// Returns the numbers of the step's tensor: one, or one for each column. `None` for a tensor of another
+    /// shape.
     pub(super) fn numbers(&self, tensor: &Bytes, columns: usize) -> Result<Option<Vec<f64>>, ImportError> {
         let tensor: TensorProto = proto::decode(tensor.clone(), &self.place)?;
-        // A tensor of many rows, or one that gives the scores another axis, has no number for each column.
+        // A tensor of several rows, or one that adds an axis to the scores, does not have one number for each
+        // column.
         let of_columns = matches!(tensor.dims.as_slice(), [] | [_] | [1, _]);
         let numbers = proto::numbers(&tensor, &self.place)?;
         Ok(Some(numbers).filter(|n| of_columns && (n.len() == 1 || n.len() == columns)))
     }
 }
 
-/// What classes are called, in their order.
+/// New names for the classes, in the classes' order.
 #[derive(Clone, Debug)]
 pub(super) enum Names {
     Tensor(Bytes),
-    /// Texts, or integers as such.
+    /// Texts. If `words` is false, they are integers in the file.
     List {
         names: Rc<[String]>,
         words: bool,
@@ -118,11 +120,12 @@ impl Names {
     }
 }
 
-/// Where labels come from.
+/// Where a graph's labels come from.
 #[derive(Clone, Debug)]
 pub(super) struct Label {
-    /// The operator's own label, or the index of the largest score after these steps.
+    /// The steps after which the index of the largest score is the label; `None` for the operator's own
+    /// label.
     pub(super) largest_after: Option<Steps>,
-    /// What the classes are called, where the graph says it anew.
+    /// The names of the classes, where the graph renames them.
     pub(super) names: Option<Names>,
 }

@@ -1,4 +1,4 @@
-//! Small graphs made by hand, against what ONNX Runtime gives of the same ones.
+//! Small hand-made graphs, checked against what ONNX Runtime gives for the same graphs.
 
 use prost::Message;
 
@@ -7,7 +7,7 @@ use super::proto::{AttributeProto, Bytes, ModelProto, NodeProto, TensorProto, Va
 use crate::Forest;
 use crate::forest::{ClassRule, CompareType, Node, Predicate, Transform, reference};
 
-/// An attribute by its name.
+/// An attribute that is a list of integers.
 fn ints(name: &str, ints: &[i64]) -> AttributeProto {
     AttributeProto { name: name.into(), ints: ints.to_vec(), ..Default::default() }
 }
@@ -72,7 +72,7 @@ fn node(op: &str, domain: &str, from: &[&str], to: &[&str], attributes: Vec<Attr
     }
 }
 
-/// A graph of an input `X` of that type and these operators and outputs.
+/// A graph with one input `X` of element type `element`, and these operators and outputs.
 fn graph(element: i32, nodes: Vec<NodeProto>, outputs: &[&str]) -> Vec<u8> {
     use super::messages::{GraphProto, TypeProto, type_proto};
     let value = |name: &str, r#type| ValueInfoProto { name: name.into(), r#type }.encode_to_vec().into();
@@ -84,7 +84,7 @@ fn graph(element: i32, nodes: Vec<NodeProto>, outputs: &[&str]) -> Vec<u8> {
         output: outputs.iter().map(|name| value(name, None)).collect(),
     };
     let model = ModelProto { graph: Some(graph), ..Default::default() };
-    // The version of the format, which every writer puts first.
+    // The field for the format's version, which every writer puts first.
     [&[0x08, 8][..], &model.encode_to_vec()].concat()
 }
 
@@ -92,7 +92,7 @@ fn load(bytes: &[u8]) -> Forest {
     parse(bytes, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A regressor's stump: node 0 asks, node 1 is on the true branch, node 2 on the false one.
+/// A regressor's stump: node 0 asks, node 1 is on the true branch, node 2 on the false branch.
 fn stump(mode: &str, threshold: f32, missing_is_true: bool) -> Vec<AttributeProto> {
     vec![
         int("n_targets", 1),
@@ -115,7 +115,7 @@ fn regressor(element: i32, attributes: Vec<AttributeProto>) -> Vec<u8> {
     graph(element, vec![node("TreeEnsembleRegressor", "ai.onnx.ml", &["X"], &["Y"], attributes)], &["Y"])
 }
 
-/// Replaces attributes by name, or removes those that are empty.
+/// Replaces attributes by name.
 fn with(mut all: Vec<AttributeProto>, changes: Vec<AttributeProto>) -> Vec<AttributeProto> {
     for change in changes {
         all.retain(|a| a.name != change.name);
@@ -155,7 +155,7 @@ fn every_mode_at_its_threshold_and_beside_it() {
     }
 }
 
-/// A graph of these operators before a stump that asks `x <= t` of column `feature`.
+/// A graph with these operators before a stump that asks `x <= t` of column `feature`.
 fn before(element: i32, nodes: Vec<NodeProto>, feature: i64, t: f32) -> Vec<u8> {
     let trees = with(stump("BRANCH_LEQ", t, false), vec![ints("nodes_featureids", &[feature, 0, 0])]);
     let trees = node("TreeEnsembleRegressor", "ai.onnx.ml", &["Z"], &["Y"], trees);
@@ -183,7 +183,7 @@ fn what_precedes_the_trees_is_folded_into_them() {
             assert_eq!(reference::leaf_ids(&forest, &[x, x]), [expected], "{x:e}, column {feature}");
         }
     }
-    // Doubles are scaled as doubles and become floats.
+    // Doubles are scaled as doubles and then become floats.
     let forest = load(&before(11, vec![scaler()], 0, 0.1));
     assert_eq!(forest.compare, CompareType::F64);
     let scaled = |x: f64| ((x - f64::from(offset[0])) * f64::from(scale[0])) as f32;
@@ -217,7 +217,7 @@ fn constants_and_columns_before_the_trees() {
         let leaf = |x: f32| reference::leaf_ids(&forest, &[9.0, x, 9.0, 9.0]);
         assert_eq!([leaf(0.5), leaf(0.5f32.next_up()), leaf(f32::NAN)], [[1], [2], [2]]);
     }
-    // What can't be said is named.
+    // An operator that can't be folded is named in the error.
     let refused = |nodes| parse(&before(1, nodes, 0, 0.5), &LoadOptions::default()).expect_err("refused");
     let error = refused(choice("Gather", "", vec![]));
     assert!(error.cause().contains("operator Gather is not supported before the trees"), "{error}");
@@ -274,7 +274,7 @@ fn doubles_are_compared_as_doubles_and_narrowed_where_the_rows_are_floats() {
     let leaf = |x: f64| reference::leaf_ids(&double, &[x]);
     assert_eq!([leaf(0.1f64.next_down()), leaf(0.1), leaf(0.1f64.next_up())], [[1], [1], [2]]);
 
-    // A row of floats that is cast to double: the float next to 0.1 is above it.
+    // A row of floats that is cast to double: the float nearest to 0.1 is above the double 0.1.
     let cast = node("Cast", "", &["X"], &["D"], vec![int("to", 11)]);
     let trees = node("TreeEnsembleRegressor", "ai.onnx.ml", &["D"], &["Y"], attributes());
     let single = load(&graph(1, vec![cast, trees], &["Y"]));
@@ -282,7 +282,7 @@ fn doubles_are_compared_as_doubles_and_narrowed_where_the_rows_are_floats() {
     let leaf = |x: f32| reference::leaf_ids(&single, &[x]);
     assert_eq!([leaf(0.1f32.next_down()), leaf(0.1), leaf(0.1f32.next_up())], [[1], [2], [2]]);
 
-    // Doubles that are cast to float first: what rounds to the threshold is equal to it.
+    // Doubles that are cast to float first: a value that rounds to the threshold is equal to it.
     let cast = node("Cast", "", &["X"], &["F"], vec![int("to", 1)]);
     let trees = node("TreeEnsembleRegressor", "ai.onnx.ml", &["F"], &["Y"], stump("BRANCH_LEQ", 0.1, false));
     let narrowed = load(&graph(11, vec![cast, trees], &["Y"]));
@@ -290,7 +290,7 @@ fn doubles_are_compared_as_doubles_and_narrowed_where_the_rows_are_floats() {
     assert_eq!([leaf(0.1), leaf(f64::from(0.1f32).next_up()), leaf(0.100_000_02)], [[1], [1], [2]]);
 }
 
-/// One node of the unified form that asks for membership, leaf 0 on its true branch and leaf 1 on the other.
+/// A `TreeEnsemble` of one membership node, with leaf 0 on its true branch and leaf 1 on its false branch.
 fn member(members: &[f32], missing_is_true: bool) -> Vec<AttributeProto> {
     vec![
         int("n_targets", 1),
@@ -335,7 +335,7 @@ fn members_are_equal_values_whether_they_are_a_set_or_a_chain() {
 /// `(id, mode, feature, threshold, true, false)`.
 type TreeNode = (i64, &'static str, i64, f32, i64, i64);
 
-/// A classic tree whose leaves weigh what they are numbered.
+/// A classic tree. Each leaf's weight is its id.
 fn tree(nodes: &[TreeNode]) -> Vec<AttributeProto> {
     let list = |f: fn(&TreeNode) -> i64| nodes.iter().map(f).collect::<Vec<_>>();
     let leaves: Vec<i64> = nodes.iter().filter(|n| n.1 == "LEAF").map(|n| n.0).collect();
@@ -374,7 +374,8 @@ fn a_chain_of_equals_that_share_their_true_branch_is_a_set() {
     assert_eq!([1.0, 33.0, 0.0, -0.0].map(leaf), [8; 4]);
     assert_eq!([2.0, 2.7, 1.5, 32.0, 34.0, -1.0, -0.5, 1e30, f32::NAN].map(leaf), [3; 9]);
 
-    // A question of another feature, or for half a number, ends the chain: the shared node then has two parents.
+    // A question about another feature, or for a number that is not whole, ends the chain. The shared node
+    // then has two parents.
     for change in [(1, "BRANCH_EQ", 1, 33.0, 7, 2), (1, "BRANCH_EQ", 0, 0.5, 7, 2)] {
         let mut broken = chain;
         broken[1] = change;
@@ -416,7 +417,7 @@ fn classifier_graph(attributes: Vec<AttributeProto>) -> Vec<u8> {
     graph(1, vec![trees], &["L", "P"])
 }
 
-/// The transform, the threshold of the second class and the values of the rows 0 and 1.
+/// The transform, the threshold of the second class, the values of the rows 0 and 1, and the labels.
 fn pair(
     votes: &[(i64, i64, f32)],
     changes: Vec<AttributeProto>,
@@ -444,7 +445,7 @@ fn one_score_for_two_classes_is_a_probability_or_a_distance() {
     let (transform, threshold, values, _) = pair(&mixed, logistic());
     assert_eq!((transform, threshold), (Transform::SigmoidPair, 0.5));
     assert!((values[0][1] - 0.437_823_499).abs() < 1e-9, "{values:?}");
-    // With no weight below zero the label asks whether the score, not the probability, is over one half.
+    // If no weight is negative, the label asks whether the score, not the probability, is over one half.
     let (_, threshold, ..) = pair(&positive, logistic());
     assert!((threshold - 0.622_459_331).abs() < 1e-7, "{threshold}");
     let base = vec![floats("base_values", &[0.5])];
@@ -454,13 +455,13 @@ fn one_score_for_two_classes_is_a_probability_or_a_distance() {
 
 #[test]
 fn opposite_scores_of_two_classes_are_one() {
-    let opposite = [(1, 0, 0.25), (1, 1, -0.25), (2, 1, 0.75), (2, 0, -0.75)];
-    let (transform, threshold, values, labels) = pair(&opposite, vec![]);
+    let votes_are_opposite = [(1, 0, 0.25), (1, 1, -0.25), (2, 1, 0.75), (2, 0, -0.75)];
+    let (transform, threshold, values, labels) = pair(&votes_are_opposite, vec![]);
     assert_eq!((transform, threshold), (Transform::OppositePair, 0.0));
     assert_eq!(values, [[0.25, -0.25], [-0.75, 0.75]]);
-    // What ONNX Runtime says here, whatever the labels are.
+    // ONNX Runtime gives these labels here, whatever the file's labels are.
     assert_eq!(labels, ["0", "1"]);
-    let (transform, _, values, _) = pair(&opposite, vec![text("post_transform", "SOFTMAX")]);
+    let (transform, _, values, _) = pair(&votes_are_opposite, vec![text("post_transform", "SOFTMAX")]);
     assert_eq!(transform, Transform::SigmoidPair);
     assert!((values[1][1] - 1.0 / (1.0 + (-1.5f64).exp())).abs() < 1e-12, "{values:?}");
 }
@@ -491,7 +492,7 @@ fn what_follows_the_trees_is_taken_where_it_can_be_said() {
     assert!((exp - 4.0 * 1f64.exp()).abs() < 1e-12, "{exp}");
     let sigmoid = value(vec![step("Sigmoid", &["T"], "A"), step("Identity", &["A"], "Y")]);
     assert!((sigmoid - 1.0 / (1.0 + (-1f64).exp())).abs() < 1e-15, "{sigmoid}");
-    // What can't be said is named.
+    // An operator that can't be expressed is named in the error.
     for (nodes, named) in [
         (vec![step("Sigmoid", &["T"], "A"), step("Mul", &["A", "c"], "Y")], "Mul"),
         (vec![step("Sub", &["c", "T"], "Y")], "Sub"),
@@ -520,7 +521,7 @@ fn a_chain_of_a_hundred_thousand_nodes_loads() {
     assert_eq!(reference::leaf_ids(&forest, &[-10.5f32]), [23]);
 }
 
-/// The doubles of an array of the zoo.
+/// Reads a `.npy` file of doubles from the zoo.
 fn array(path: &std::path::Path) -> Vec<f64> {
     let bytes = std::fs::read(path).expect("the array");
     npyz::NpyFile::new(&bytes[..]).expect("npy").into_vec().expect("doubles")

@@ -1,4 +1,4 @@
-//! The trees of the classic operators, and how a node is found by the numbers of its tree and of itself.
+//! The trees of the classic operators. Finds a node by its tree's id and its own id.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use super::at;
 use super::attributes::Attributes;
 use super::ensemble::{check_count, check_length};
 
-/// The nodes of one tree: the first is its root.
+/// The nodes of one tree, `begin..end`. The first is the root.
 pub(super) struct Run {
     pub(super) begin: u32,
     pub(super) end: u32,
     finder: Finder,
 }
 
-/// How a node of a tree is found by its number.
+/// How a node of a tree is found by its id.
 enum Finder {
-    /// In a table that begins at this number and at this place of [`Trees::table`].
+    /// In a table: id `lowest` is entry `begin` of [`Trees::table`], and the table has `length` entries.
     Dense { lowest: i64, begin: usize, length: usize },
-    /// In this range of [`Trees::sorted`].
+    /// By binary search in this range of [`Trees::sorted`].
     Sorted { begin: usize, end: usize },
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Trees {
     pub(super) node_ids: Vec<i64>,
     pub(super) runs: Vec<Run>,
     pub(super) by_id: HashMap<i64, u32>,
-    /// Places of nodes, `u32::MAX` where there is none.
+    /// Node indices by id, for all dense trees; `u32::MAX` where no node has the id.
     table: Vec<u32>,
     sorted: Vec<(i64, u32)>,
 }
@@ -67,7 +67,7 @@ impl Trees {
             let path = format!("{}[{n}]", attributes.path("nodes_nodeids"));
             at(ErrorKind::Structure, path, "a node of this number is in the tree already")
         };
-        // Numbers that leave gaps of more than half would make a table that outgrows the file.
+        // If more than half of the ids are gaps, a table would outgrow the file.
         let length = highest.checked_sub(lowest).and_then(|d| usize::try_from(d).ok()?.checked_add(1));
         let finder = match length.filter(|length| *length <= 2 * ids.len() + 16) {
             Some(length) => {
@@ -96,7 +96,7 @@ impl Trees {
         Ok(())
     }
 
-    /// The place of a tree's node.
+    /// Returns the index of the node with this id in a tree.
     pub(super) fn find(&self, run: &Run, id: i64) -> Option<u32> {
         match run.finder {
             Finder::Dense { lowest, begin, length } => {

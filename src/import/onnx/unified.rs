@@ -1,4 +1,4 @@
-//! `TreeEnsemble`: inner nodes and leaves are two lists, and children are places in them.
+//! Reads `TreeEnsemble`. Inner nodes and leaves are two lists, and children are indices into them.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
@@ -28,7 +28,8 @@ pub(super) const ATTRIBUTES: [&str; 15] = [
     "tree_roots",
 ];
 
-/// Reads the operator. Leaves stand after the inner nodes, and their number is their place among the leaves.
+/// Reads the operator. In the result, leaves come after the inner nodes, and a leaf's id is its index among
+/// the leaves.
 pub(super) fn read(
     mut attributes: Attributes,
     place: String,
@@ -104,7 +105,7 @@ fn post(attributes: &mut Attributes) -> Result<Transform, ImportError> {
     let path = attributes.path("post_transform");
     match attributes.int("post_transform").unwrap_or(0) {
         0 => Ok(Transform::Identity),
-        // The standard's 1 and 2 are SOFTMAX and LOGISTIC, ONNX Runtime takes them for the opposite.
+        // 1 and 2 are SOFTMAX and LOGISTIC in the standard, and the reverse in ONNX Runtime.
         number @ (1 | 2) => {
             let cause = format!(
                 "post transform {number} of TreeEnsemble is SOFTMAX to one runtime and LOGISTIC to another"
@@ -194,14 +195,14 @@ fn nodes(
     Ok(nodes)
 }
 
-/// The sets of members: the values between NaNs, of which the last may be left out.
+/// The sets of members: the values between NaNs. The NaN after the last set may be absent.
 struct Sets<'m> {
     members: &'m [f64],
     begin: usize,
 }
 
 impl Sets<'_> {
-    /// The next set's range; an empty one is none.
+    /// Returns the range of the next set, or `None` if there is none or it is empty.
     fn next(&mut self) -> Option<(u32, u32)> {
         let rest = self.members.get(self.begin..)?;
         let length = rest.iter().position(|v| v.is_nan()).unwrap_or(rest.len());
@@ -218,7 +219,7 @@ fn roots(attributes: &mut Attributes, nodes: &[Node], inner: usize) -> Result<Ve
             let path = format!("{}[{i}]", attributes.path("tree_roots"));
             at(ErrorKind::Structure, path, format!("root {root} is out of range ({inner} nodes)"))
         })?;
-        // A tree that is a leaf is written as a node that leads to it either way.
+        // A tree that is a single leaf is written as a node with the same leaf on both branches.
         let leaf = node.yes == node.no && node.yes as usize >= inner;
         Ok(if leaf { node.yes } else { root as u32 })
     };

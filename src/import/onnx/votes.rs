@@ -6,7 +6,7 @@ use super::attributes::{Attributes, Numbers};
 use super::ensemble::{Mode, Node, check_finite, check_length};
 use super::trees::{Run, Trees};
 
-/// What leaves add, in the file's order.
+/// The votes of all leaves, in the file's order.
 pub(super) struct Votes {
     prefix: &'static str,
     tree_ids: Vec<i64>,
@@ -45,8 +45,8 @@ impl Votes {
         Ok(Self { prefix, tree_ids, node_ids, outputs, weights })
     }
 
-    /// Sorts them by the leaf they belong to. Those of nodes that are no leaves count for nothing: older converters
-    /// wrote them.
+    /// Sorts the votes by leaf. Returns them as `(output, weight)`, and where each node's votes begin. Drops
+    /// votes of nodes that are not leaves, which older converters wrote.
     #[allow(clippy::type_complexity)]
     pub(super) fn by_leaf(
         self,

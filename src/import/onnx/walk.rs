@@ -1,4 +1,4 @@
-//! Trees walked from their roots, and what the forest makes of their nodes.
+//! Walks the trees from their roots and builds the forest's nodes.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
@@ -7,13 +7,13 @@ use crate::forest::{
     CategoryRule, CompareType, ForestBuilder, MOST_CATEGORIES, Predicate, Side, TreeBuilder,
 };
 
-/// A node of the forest to be.
+/// A node of the forest that is built.
 #[derive(Clone, Copy, Debug)]
 struct WalkNode {
-    /// The node of the file.
+    /// Index of the file's node.
     node: u32,
     sort: Sort,
-    /// Number in its tree of the child on the true branch; the other one is the next.
+    /// Index within the tree of the child on the true branch. The child on the false branch is the next one.
     child: u32,
 }
 
@@ -21,23 +21,24 @@ struct WalkNode {
 enum Sort {
     Leaf,
     Split,
-    /// A chain of so many nodes that ask for one value each and share the true branch, taken as one set.
+    /// A chain of this many nodes that each ask for one value and share the true branch. It becomes one set.
     Chain(u32),
     /// A set of whole numbers.
     Set,
-    /// One member of a set whose members are no whole numbers.
+    /// One member, by its index, of a set whose members are not all whole numbers.
     Member(u32),
 }
 
-/// Every tree's nodes, parents before children.
+/// The nodes of every tree, parents before children.
 pub(super) struct Walk<'e> {
     ensemble: &'e Ensemble,
     steps: Vec<WalkNode>,
-    /// Where each tree begins in `steps`.
+    /// Index in `steps` where each tree begins.
     starts: Vec<usize>,
 }
 
-/// What follows a step: its node and, of a set taken apart, the member.
+/// A node that is still to be visited. Where a set is split into its members, `member` is the range of the
+/// members left, as first and last index.
 #[derive(Clone, Copy)]
 struct OpenNode {
     node: u32,
@@ -45,7 +46,8 @@ struct OpenNode {
 }
 
 impl<'e> Walk<'e> {
-    /// Walks all trees. A leaf may be shared, an inner node may not but for the chains that stand for a set.
+    /// Walks all trees. A leaf may have several parents. An inner node may not, except for the shared true
+    /// branch of a chain that stands for a set.
     pub(super) fn new(ensemble: &'e Ensemble, budget: &mut Budget<'_>) -> Result<Self, ImportError> {
         let mut walk = Self { ensemble, steps: Vec::new(), starts: Vec::with_capacity(ensemble.roots.len()) };
         let mut seen = vec![false; ensemble.nodes.len()];
@@ -58,7 +60,8 @@ impl<'e> Walk<'e> {
             let mut next = 0;
             while let Some(OpenNode { node: n, member }) = open.get(next).copied() {
                 next += 1;
-                // Copies of shared leaves, and sets taken apart, are nodes that the file does not have.
+                // Copies of shared leaves, and members of sets that are split, are nodes that the file does
+                // not have, so charge them to the budget.
                 if member.is_some() || walk.node(n).mode == Mode::Leaf && mark(&mut seen, n) {
                     budget.nodes(1, || Place::Field(ensemble.place.clone()))?;
                 }
@@ -129,7 +132,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// Whether a node asks the same question for another value.
+    /// Returns whether node `n` asks for another value of the same feature and has the same true branch.
     fn continues(&self, first: Node, n: u32) -> bool {
         let node = self.node(n);
         node.mode == Mode::Equal
@@ -139,7 +142,7 @@ impl<'e> Walk<'e> {
     }
 
     fn node(&self, n: u32) -> Node {
-        // Readers check children, so the fallback is never taken.
+        // Readers check children, so this fallback is never used.
         let leaf =
             Node { mode: Mode::Leaf, feature: 0, threshold: 0.0, missing_is_true: false, yes: 0, no: 0 };
         self.ensemble.nodes.get(n as usize).copied().unwrap_or(leaf)
@@ -149,22 +152,23 @@ impl<'e> Walk<'e> {
         self.ensemble.members.get(begin as usize..end as usize).unwrap_or(&[])
     }
 
-    /// What is walked.
+    /// Returns the ensemble that is walked.
     pub(super) fn ensemble(&self) -> &'e Ensemble {
         self.ensemble
     }
 
-    /// The number of trees.
+    /// Returns the number of trees.
     pub(super) fn trees(&self) -> usize {
         self.starts.len()
     }
 
-    /// The leaves of a tree, by the file's places, those that are shared as often as they are reached.
+    /// Returns the leaves of a tree, as node indices of the file. A shared leaf occurs as often as it is
+    /// reached.
     pub(super) fn leaves(&self, tree: usize) -> impl Iterator<Item = u32> + '_ {
         self.steps(tree).iter().filter(|s| matches!(s.sort, Sort::Leaf)).map(|s| s.node)
     }
 
-    /// The number of leaves of all trees.
+    /// Returns the number of leaves of all trees.
     pub(super) fn leaf_count(&self) -> usize {
         self.steps.iter().filter(|s| matches!(s.sort, Sort::Leaf)).count()
     }
@@ -175,7 +179,7 @@ impl<'e> Walk<'e> {
         self.steps.get(begin..end).unwrap_or(&[])
     }
 
-    /// The sets of categories of a tree, in the order of its steps.
+    /// Adds a tree's category sets to the forest. Returns their numbers, in the order of the tree's nodes.
     pub(super) fn sets(
         &self,
         tree: usize,
@@ -210,7 +214,7 @@ impl<'e> Walk<'e> {
         std::iter::successors(Some(self.node(first)), next).take(length as usize)
     }
 
-    /// Builds a tree whose leaves hold what `values` gives of them.
+    /// Builds a tree. `values` returns the leaf value of a leaf, by its index in the file.
     pub(super) fn build(
         &self,
         tree: usize,
@@ -254,17 +258,18 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// Marks a node as seen, and says whether it was.
+/// Marks a node as seen. Returns whether it had been seen before.
 fn mark(seen: &mut [bool], n: u32) -> bool {
     seen.get_mut(n as usize).is_none_or(|seen| std::mem::replace(seen, true))
 }
 
-/// The category that a value is.
+/// Returns the category that a value is, if it is a whole number below [`MOST_CATEGORIES`].
 fn whole(value: f64) -> Option<u32> {
     (value >= 0.0 && value < f64::from(MOST_CATEGORIES) && value == value.trunc()).then_some(value as u32)
 }
 
-/// A node's question, the side of missing values, and whether the left child is the one of the false branch.
+/// Returns a node's predicate, the side of missing values, and whether the left child is the child of the
+/// false branch.
 fn question(node: Node, compare: CompareType) -> (Predicate, Side, bool) {
     let t = node.threshold;
     let (predicate, swapped) = match node.mode {
@@ -275,17 +280,18 @@ fn question(node: Node, compare: CompareType) -> (Predicate, Side, bool) {
         Mode::NotEqual => (equal(t, compare), true),
         _ => (equal(t, compare), false),
     };
-    // A value that equals nothing is what `Always` says with the children swapped.
+    // No value equals this threshold. `Always` with the children swapped says so.
     let swapped = swapped
         != (matches!(node.mode, Mode::Equal | Mode::NotEqual | Mode::Member(..))
             && predicate == Predicate::Always);
-    // A comparison with NaN is false, but for `!=`.
+    // A comparison with NaN is false, except `!=`.
     let missing_is_true = node.missing_is_true || node.mode == Mode::NotEqual;
     let missing = if missing_is_true != swapped { Side::Left } else { Side::Right };
     (predicate, missing, swapped)
 }
 
-/// `x == value`, or [`Predicate::Always`] where no `x` of the type is that value.
+/// Returns `x == value`, or [`Predicate::Always`] where no `x` of the type equals the value. The caller swaps
+/// the children in that case.
 fn equal(value: f64, compare: CompareType) -> Predicate {
     if compare.cast(value) == value { Predicate::Equal { value: value.into() } } else { Predicate::Always }
 }
@@ -297,7 +303,7 @@ mod tests {
     const MODES: [Mode; 6] =
         [Mode::LessOrEqual, Mode::Less, Mode::GreaterOrEqual, Mode::Greater, Mode::Equal, Mode::NotEqual];
 
-    /// What the standard says of a comparison of doubles.
+    /// Returns what the standard says about a comparison of doubles.
     fn holds(mode: Mode, x: f64, t: f64) -> bool {
         match mode {
             Mode::LessOrEqual => x <= t,

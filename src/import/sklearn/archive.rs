@@ -1,7 +1,8 @@
-//! An `.npz` file: a zip archive (APPNOTE 6.3) with a file `name.npy` for each array, stored or deflated.
+//! Reads an `.npz` file: a zip archive (APPNOTE 6.3) with a file `name.npy` for each array, stored or
+//! deflated.
 //!
-//! Only what numpy writes is read: one disk, no encryption. What an array claims is checked before it is inflated, and
-//! all arrays together may not grow past the limit of the file.
+//! Reads only what numpy writes: one disk, no encryption. Checks what an array claims before inflating it,
+//! and limits the size of all arrays together to the limit on the file's size.
 
 use std::io::Read;
 
@@ -10,10 +11,10 @@ use flate2::{Crc, read::DeflateDecoder};
 use super::super::{ErrorKind, ImportError, Limits, Place};
 use super::{EXPORT_AGAIN, error};
 
-/// Longest record at the archive's end: 22 bytes, and a comment whose length has 16 bits.
+/// The longest end record of an archive: 22 bytes, and a comment whose length has 16 bits.
 const LONGEST_END: usize = 22 + 0xffff;
 
-/// In place of a number of 32 bits that stands elsewhere with 64.
+/// The value of a 32-bit field whose number is in the entry's zip64 field, with 64 bits.
 const WIDE: u64 = 0xffff_ffff;
 
 /// The arrays of an archive, still compressed.
@@ -22,7 +23,7 @@ pub(super) struct Archive<'b> {
     entries: Vec<Entry<'b>>,
 }
 
-/// A file of the archive, as its directory claims it.
+/// A file of the archive, as the archive's directory describes it.
 struct Entry<'b> {
     name: &'b [u8],
     flags: u64,
@@ -33,7 +34,7 @@ struct Entry<'b> {
     header: u64,
 }
 
-/// Reads an integer of 2, 4 or 8 bytes at a place, if it is there.
+/// Reads a little-endian integer of 2, 4 or 8 bytes at `at`, or returns `None` past the end.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let digits = bytes.get(at..at.checked_add(width)?)?;
     Some(digits.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte)))
@@ -44,8 +45,8 @@ fn damaged(at: usize, cause: &str) -> ImportError {
 }
 
 impl<'b> Archive<'b> {
-    /// The directory of an archive; only files of these arrays and of their sizes are kept, `name.npy` and
-    /// `name.sizes.npy`.
+    /// Reads the directory of an archive. Keeps only the files `name.npy` and `name.sizes.npy` of the arrays
+    /// in `names`.
     pub(super) fn open(bytes: &'b [u8], names: &[&str], limits: &Limits) -> Result<Self, ImportError> {
         let (count, mut at) = directory(bytes)?;
         let mut entries: Vec<Entry<'b>> = Vec::new();
@@ -72,7 +73,8 @@ impl<'b> Archive<'b> {
         Ok(Self { bytes, entries })
     }
 
-    /// Bytes that a file of the archive claims to have; `None` where there is no such file.
+    /// Returns the number of bytes that a file of the archive claims to have, or `None` if there is no such
+    /// file.
     pub(super) fn size(&self, name: &str) -> Option<u64> {
         self.entry(name).map(|entry| entry.size)
     }
@@ -81,7 +83,8 @@ impl<'b> Archive<'b> {
         self.entries.iter().find(|entry| entry.array() == Some(name))
     }
 
-    /// The bytes of a file; at most as many as it claims.
+    /// Returns the bytes of a file. Inflates at most one byte more than the file claims, and refuses it if
+    /// the number of bytes differs from the claim.
     pub(super) fn read(&self, name: &str) -> Result<Vec<u8>, ImportError> {
         let entry = self.entry(name).ok_or_else(|| missing(name))?;
         let fail = |cause: String| error(ErrorKind::Syntax, name, cause);
@@ -116,17 +119,17 @@ impl<'b> Archive<'b> {
     }
 }
 
-/// Whether this is one of the names, or the name of the sizes of one.
+/// Returns whether `name` is one of `names`, or the name of such an array's sizes.
 fn known(names: &[&str], name: &str) -> bool {
     names.contains(&name.strip_suffix(".sizes").unwrap_or(name))
 }
 
-/// The refusal of a file that lacks an array.
+/// Returns the error for a file that lacks an array.
 pub(super) fn missing(name: &str) -> ImportError {
     error(ErrorKind::Schema, name, "missing array")
 }
 
-/// Entries of the directory, and where it begins.
+/// Returns the number of entries in the directory, and where it begins.
 fn directory(bytes: &[u8]) -> Result<(u64, usize), ImportError> {
     let last = bytes.len().checked_sub(22);
     let is_end = |at: &usize| {
@@ -148,7 +151,8 @@ fn directory(bytes: &[u8]) -> Result<(u64, usize), ImportError> {
     Ok((count, start.ok_or_else(|| damaged(end, "the archive's directory begins past its end"))?))
 }
 
-/// The same of an archive past 4 GiB, whose end record is preceded by the place of a larger one.
+/// Returns the number of entries and the start of the directory of a zip64 archive, past 4 GiB. Its end
+/// record is preceded by a locator that says where a larger end record is.
 fn wide_directory(bytes: &[u8], end: usize) -> Option<(u64, u64)> {
     let locator = end.checked_sub(20)?;
     let record = usize::try_from(number(bytes, locator + 8, 8)?).ok()?;
@@ -159,12 +163,12 @@ fn wide_directory(bytes: &[u8], end: usize) -> Option<(u64, u64)> {
 }
 
 impl<'b> Entry<'b> {
-    /// The name of the array that the file holds.
+    /// Returns the name of the array that the file holds.
     fn array(&self) -> Option<&'b str> {
         std::str::from_utf8(self.name.strip_suffix(b".npy")?).ok()
     }
 
-    /// The directory's entry at a place, and the place after it.
+    /// Reads the directory entry at `at`. Returns it and where the next one begins.
     fn read(bytes: &'b [u8], at: usize) -> Option<(Self, usize)> {
         let head = bytes.get(at..at.checked_add(46)?)?;
         if !head.starts_with(b"PK\x01\x02") {
@@ -189,7 +193,8 @@ impl<'b> Entry<'b> {
         Some((entry, next))
     }
 
-    /// Takes numbers that do not fit 32 bits from the extra field that zip64 has for them, in this order.
+    /// Replaces the numbers that do not fit 32 bits by those of the zip64 extra field, which has them in this
+    /// order.
     fn widen(&mut self, extra: &[u8]) -> Option<()> {
         let fields = [&mut self.size, &mut self.packed, &mut self.header];
         let narrow: Vec<&mut u64> = fields.into_iter().filter(|field| **field == WIDE).collect();
@@ -203,7 +208,7 @@ impl<'b> Entry<'b> {
         Some(())
     }
 
-    /// The bytes as they stand in the archive, after a header of their own.
+    /// Returns the file's compressed bytes, which come after a header of the file's own.
     fn packed(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let header = usize::try_from(self.header).ok()?;
         if !bytes.get(header..)?.starts_with(b"PK\x03\x04") {

@@ -1,4 +1,4 @@
-//! The arrays in an archive: `.npy` files of one dimension, of whole numbers or of `f64`.
+//! Reads the arrays in an archive: `.npy` files of one dimension, of whole numbers or of `f64`.
 
 use std::ops::Range;
 
@@ -6,22 +6,22 @@ use super::super::{ErrorKind, ImportError, Place};
 use super::archive::{Archive, missing};
 use super::error;
 
-/// Longest header of an array of one dimension, which numpy fills up to a multiple of 64 bytes.
+/// The longest header of an array of one dimension. numpy pads it to a multiple of 64 bytes.
 const LONGEST_HEADER: u64 = 256;
 
 /// Bytes of the widest entry.
 const WIDEST: u64 = 8;
 
-/// How many entries an array may have.
+/// The number of entries that an array may have.
 #[derive(Clone, Copy)]
 pub(super) enum Count {
-    /// So many, of these.
+    /// Exactly this many; the text names what has one entry each.
     Exactly(usize, &'static str),
-    /// So many by this field of the limits.
+    /// At most this many; the text names the field of the limits.
     AtMost(usize, &'static str),
 }
 
-/// Reads an array of `f64`. What it claims is checked before it is inflated.
+/// Reads an array of `f64`. Checks its claimed size before inflating it.
 pub(super) fn reals(archive: &Archive<'_>, name: &str, count: Count) -> Result<Vec<f64>, ImportError> {
     let file = File::read(archive, name, count)?;
     match file.descr() {
@@ -31,8 +31,8 @@ pub(super) fn reals(archive: &Archive<'_>, name: &str, count: Count) -> Result<V
     }
 }
 
-/// Reads an array of whole numbers, which numpy holds in types that differ between releases of scikit-learn. What it
-/// claims is checked before it is inflated.
+/// Reads an array of whole numbers. numpy's type for them differs between releases of scikit-learn. Checks
+/// the array's claimed size before inflating it.
 pub(super) fn integers<T: TryFrom<i64>>(
     archive: &Archive<'_>,
     name: &str,
@@ -49,7 +49,7 @@ pub(super) fn integers<T: TryFrom<i64>>(
         "<i4" => each(entries, |b| Some(i32::from_le_bytes(b).into())),
         "<u8" => each(entries, |b| i64::try_from(u64::from_le_bytes(b)).ok()),
         "<i8" => each(entries, |b| Some(i64::from_le_bytes(b))),
-        // numpy makes an array of nothing one of f64.
+        // numpy makes an empty list an array of f64.
         _ if file.count == 0 => Ok(Vec::new()),
         other => {
             let cause = format!("entries of type {other}, expected whole numbers");
@@ -59,7 +59,7 @@ pub(super) fn integers<T: TryFrom<i64>>(
     values.map_err(|i| error(ErrorKind::Value, format!("{name}[{i}]"), "the number is out of its range"))
 }
 
-/// The numbers of so many bytes each, or which is the first that does not fit.
+/// Returns the numbers of `N` bytes each, or the index of the first one that does not fit `T`.
 fn each<T: TryFrom<i64>, const N: usize>(
     entries: &[u8],
     number: impl Fn([u8; N]) -> Option<i64>,
@@ -68,7 +68,7 @@ fn each<T: TryFrom<i64>, const N: usize>(
     chunks.map(|(i, bytes)| number(*bytes).and_then(|n| T::try_from(n).ok()).ok_or(i)).collect()
 }
 
-/// The ranges of an array's parts, one a tree, from the array of their sizes.
+/// Returns the range of each tree's part of an array, from the array of the parts' sizes.
 pub(super) fn parts(
     archive: &Archive<'_>,
     name: &str,
@@ -92,7 +92,7 @@ pub(super) fn parts(
 struct File {
     bytes: Vec<u8>,
     descr: Range<usize>,
-    /// Where the entries begin.
+    /// The byte at which the entries begin.
     start: usize,
     count: usize,
 }
@@ -136,7 +136,7 @@ impl File {
     }
 }
 
-/// Bytes of an entry, of the types that are read.
+/// Returns the bytes of one entry, or `None` for a type that is not read.
 fn width(descr: &[u8]) -> Option<u8> {
     match descr {
         b"|b1" | b"|u1" | b"|i1" => Some(1),
@@ -159,7 +159,8 @@ fn too_many(name: &str, entries: usize, count: Count) -> ImportError {
     }
 }
 
-/// Where a header has the type of the entries, how many it claims, and where they begin; or what is wrong with it.
+/// Returns where the header holds the type of the entries, how many entries it claims, and where they begin.
+/// Returns what is wrong with a broken header.
 fn header(bytes: &[u8]) -> Result<(Range<usize>, u64, usize), String> {
     const BEFORE: &str = "{'descr': '";
     let broken = || "no array of numpy's".to_owned();
@@ -168,7 +169,7 @@ fn header(bytes: &[u8]) -> Result<(Range<usize>, u64, usize), String> {
         _ => return Err(broken()),
     };
     let text = bytes.get(10..10 + length).and_then(|text| std::str::from_utf8(text).ok());
-    // What numpy writes is always spelt like this.
+    // numpy always writes the header in this form.
     let text = text.and_then(|text| text.strip_prefix(BEFORE)).ok_or_else(broken)?;
     let (descr, rest) = text.split_once("', 'fortran_order': False, 'shape': (").ok_or_else(broken)?;
     let (shape, _) = rest.split_once("), }").ok_or_else(broken)?;

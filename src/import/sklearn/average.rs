@@ -1,4 +1,5 @@
-//! Trees, forests and bags of trees: the mean of the leaves, or the shares of their votes.
+//! Reads single trees, forests and bags of trees. A regressor gives the mean of the leaves, a classifier the
+//! mean of the leaves' class shares.
 
 use std::ops::Range;
 
@@ -11,18 +12,19 @@ use super::plain::PlainValue;
 use super::{File, error, unsupported};
 use crate::forest::{ClassRule, Classes, ForestBuilder};
 
-/// The forest of an averaging estimator.
+/// Builds the forest of an averaging estimator.
 pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder, ImportError> {
     check_trees(file, classifier)?;
     let fitted = FittedTrees::read(file)?;
     if fitted.trees.is_empty() {
         return Err(error(ErrorKind::Structure, "children_left.sizes", "an average of no trees"));
     }
-    let chosen = file.chosen(0, fitted.trees.len())?;
+    let chosen = file.chosen_trees(0, fitted.trees.len())?;
     if classifier { votes(file, &fitted, chosen) } else { means(file, &fitted, chosen) }
 }
 
-/// Refuses a forest or bag of anything but scikit-learn's own trees of the same sort.
+/// Refuses a forest or bag whose members are not scikit-learn's own trees, or are regressors in a classifier
+/// or the reverse.
 fn check_trees(file: &File<'_>, classifier: bool) -> Result<(), ImportError> {
     let sort = if classifier { "Classifier" } else { "Regressor" };
     let known = TREES.map(|name| name.ends_with(sort).then_some(name));
@@ -39,7 +41,7 @@ fn check_trees(file: &File<'_>, classifier: bool) -> Result<(), ImportError> {
     Ok(())
 }
 
-/// A regressor: the sum of the leaves, each divided by the number of trees.
+/// Builds the forest of a regressor: the sum of the leaves, each divided by the number of trees.
 fn means(file: &File<'_>, fitted: &FittedTrees, chosen: Range<usize>) -> Result<ForestBuilder, ImportError> {
     let width = |t: usize, size: usize| size.checked_div(fitted.trees[t].len()).unwrap_or(0);
     let values = values(file, fitted, width)?;
@@ -59,8 +61,9 @@ fn means(file: &File<'_>, fitted: &FittedTrees, chosen: Range<usize>) -> Result<
     Ok(forest)
 }
 
-/// A classifier: the sum of the shares of classes in the leaves, which the scale divides by the number of trees. Leaves
-/// stay whole, so that sums of votes are exact and ties are ties.
+/// Builds the forest of a classifier: the sum of the leaves' class shares, which the scale divides by the
+/// number of trees. The leaves themselves are not divided, so that sums of votes are exact and ties stay
+/// ties.
 fn votes(file: &File<'_>, fitted: &FittedTrees, chosen: Range<usize>) -> Result<ForestBuilder, ImportError> {
     let labels = file.head.labels()?;
     let outputs = labels.len();
@@ -85,7 +88,7 @@ fn votes(file: &File<'_>, fitted: &FittedTrees, chosen: Range<usize>) -> Result<
         to_shares(&mut values.all[values.parts[t].clone()], width);
         let places = match width == outputs {
             true => (0..outputs).collect(),
-            // A tree of a bag that has not seen all classes.
+            // This tree of a bag has not seen all classes.
             false => {
                 let nodes = fitted.trees[t].len();
                 budget.vector_leaves(nodes, outputs, || Place::Field(format!("fangorn.trees[{t}]")))?;
@@ -103,7 +106,8 @@ fn votes(file: &File<'_>, fitted: &FittedTrees, chosen: Range<usize>) -> Result<
     Ok(forest)
 }
 
-/// Makes fractions of weights, which releases before 1.4 hold.
+/// Turns the class weights of each node into shares that sum to 1. Releases before 1.4 store weights, later
+/// ones shares.
 fn to_shares(values: &mut [f64], width: usize) {
     if values.chunks_exact(width).all(|node| (total(node) - 1.0).abs() <= 1e-9) {
         return;
@@ -116,7 +120,7 @@ fn to_shares(values: &mut [f64], width: usize) {
     }
 }
 
-/// The sum, added up in numpy's order, so that shares are scikit-learn's to the last bit.
+/// Returns the sum, added up in numpy's order, so that shares equal scikit-learn's to the last bit.
 fn total(values: &[f64]) -> f64 {
     let count = values.len();
     if count > 128 {
@@ -133,7 +137,7 @@ fn total(values: &[f64]) -> f64 {
     rest.iter().fold(((a + b) + (c + d)) + ((e + f) + (g + h)), |sum, value| sum + value)
 }
 
-/// Which of all classes a tree's are.
+/// Returns the index among all classes of each class that a tree has seen.
 fn places(seen: &[PlainValue], classes: usize, t: usize) -> Result<Vec<usize>, ImportError> {
     let place = |class: &PlainValue| match class {
         PlainValue::Integer(class) => usize::try_from(*class).ok().filter(|class| *class < classes),
@@ -145,24 +149,25 @@ fn places(seen: &[PlainValue], classes: usize, t: usize) -> Result<Vec<usize>, I
     })
 }
 
-/// The values of all nodes.
+/// The values of all nodes of all trees.
 struct Values {
     all: Vec<f64>,
-    /// Where each tree's are.
+    /// The range of each tree's values in `all`.
     parts: Vec<Range<usize>>,
-    /// How many a node of each tree has.
+    /// The number of values of one node, for each tree.
     widths: Vec<usize>,
 }
 
 impl Values {
-    /// The values of node `n` of all, which is one of tree `t`.
+    /// Returns the values of node `n`, counted over all trees, which belongs to tree `t`.
     fn of_node(&self, fitted: &FittedTrees, t: usize, n: usize) -> &[f64] {
         let (width, start) = (self.widths[t], self.parts[t].start);
         &self.all[start + (n - fitted.trees[t].start) * width..][..width]
     }
 }
 
-/// Reads the values, of which a tree's nodes have as many as `width` makes of the size of its part.
+/// Reads the values. `width(t, size)` returns the number of values of one node of tree `t`, whose part of the
+/// array has `size` values; 0 if the size does not fit.
 fn values(
     file: &File<'_>,
     fitted: &FittedTrees,

@@ -1,4 +1,4 @@
-//! Gradient boosting: an initial value, and the leaves times the learning rate.
+//! Reads gradient boosting: an initial value, and leaves times the learning rate.
 
 use super::super::{ErrorKind, ImportError};
 use super::array::{self, Count};
@@ -7,7 +7,7 @@ use super::head::{Head, lacks};
 use super::{File, error, unsupported};
 use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
 
-/// The forest of a gradient boosting estimator.
+/// Builds the forest of a gradient boosting estimator.
 pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder, ImportError> {
     let head = &file.head;
     check_init(head)?;
@@ -15,7 +15,7 @@ pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder,
     let base = base(head, classifier)?;
     let outputs = base.len();
     let link = link(head, classifier, f64::next_down(0.5))?;
-    // It refuses missing values, and its own sums would send them right.
+    // The estimator refuses missing values, and its own sums would send them right, so send them right here.
     let fitted = FittedTrees::read(file)?.without_missing();
     same_parts(file, "value", &fitted.trees)?;
     let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
@@ -23,14 +23,14 @@ pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder,
     let scale = if classifier && head.loss.as_deref() == Some("exponential") { 2.0 } else { 1.0 };
     let mut forest =
         file.builder(outputs, link.classes)?.base_score(base).transform(link.transform).scale(scale);
-    for t in file.chosen(outputs, fitted.trees.len())? {
+    for t in file.chosen_trees(outputs, fitted.trees.len())? {
         let output = (t % outputs) as u32;
         fitted.grow(&mut forest, t, Some(output), |n, leaf| leaf.push(rate * values[n]))?;
     }
     Ok(forest)
 }
 
-/// Refuses a start that depends on the row or on chance.
+/// Refuses an initial estimator whose prediction depends on the row or on chance.
 fn check_init(head: &Head) -> Result<(), ImportError> {
     let init = head.init.as_deref().ok_or_else(|| lacks("init_"))?;
     let dummies = ["DummyClassifier", "DummyRegressor"];
@@ -46,7 +46,8 @@ fn check_init(head: &Head) -> Result<(), ImportError> {
     ))
 }
 
-/// What boosting starts from, one an output: one for each class, where there are more than two.
+/// Returns the initial value of each output. There is an output for each class if there are more than two,
+/// and otherwise one.
 pub(super) fn base(head: &Head, classifier: bool) -> Result<Vec<f64>, ImportError> {
     let base = head.base.as_ref().ok_or_else(|| lacks("base"))?.0.clone();
     let outputs = if classifier && head.classes.len() > 2 { head.classes.len() } else { 1 };
@@ -63,7 +64,8 @@ pub(super) struct Link {
     pub(super) classes: Classes,
 }
 
-/// The link of boosting; the second of two classes is that of a value over the threshold.
+/// Returns the link of boosting. With two classes, the second is predicted where its value is over the
+/// threshold.
 pub(super) fn link(head: &Head, classifier: bool, threshold: f64) -> Result<Link, ImportError> {
     let labels = head.labels()?;
     let (transform, rule) = match classifier {

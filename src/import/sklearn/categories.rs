@@ -1,4 +1,4 @@
-//! The sets of categories that histogram boosting splits on, and the columns that its trees see.
+//! The category sets that histogram boosting splits on, and the columns that its trees see.
 
 use std::ops::Range;
 
@@ -10,21 +10,24 @@ use super::plain::PlainValue;
 use super::{File, error, unsupported};
 use crate::forest::{CategoryRule, CategorySet, Coding, Feature, MOST_CATEGORIES, Side, Unseen};
 
-/// 32-bit words of a set of scikit-learn's, which has a bit for each of 256 categories.
+/// 32-bit words of one of scikit-learn's sets, which has a bit for each of 256 categories.
 const WORDS: usize = 8;
 
-/// What the trees' columns and categories are to the user.
+/// Translates the columns and categories that the trees see into the user's.
 pub(super) struct Categories<'f> {
-    /// The user's column of each column that the trees see.
+    /// The user's column for each column that the trees see.
     columns: Vec<u32>,
-    /// The user's category of each that the trees see, a list a column of categories; none where both are the same.
+    /// For each categorical column, the user's category for each category that the trees see; `None` where
+    /// they are the same.
     codes: Option<Vec<Vec<u32>>>,
-    /// The names of the categories of the user's columns whose codes are their places, and whether they are numbers.
+    /// The user's columns whose codes are indices into the list of their categories. Each has the categories'
+    /// names and whether they are numbers.
     named: Vec<(u32, Vec<String>, bool)>,
-    /// The sets that go left, and where each tree's are.
+    /// The words of the sets that go left, of all trees. `left_of` has the range of each tree's words.
     left: Vec<u32>,
     left_of: Vec<Range<usize>>,
-    /// The sets of all categories of the training data, and which is each column's.
+    /// The words of the sets that hold all categories of a column's training data. `known_of` has the number
+    /// of each column's set.
     known: Vec<u32>,
     known_of: Vec<u32>,
     budget: Budget<'f>,
@@ -53,7 +56,7 @@ impl<'f> Categories<'f> {
         })
     }
 
-    /// The user's column of the trees' column `feature`, which node `n` asks for.
+    /// Returns the user's column for the trees' column `feature`, which node `n` asks for.
     pub(super) fn column(&self, n: usize, feature: u32) -> Result<u32, ImportError> {
         self.columns.get(feature as usize).copied().ok_or_else(|| {
             let cause = format!("feature {feature} of {}", self.columns.len());
@@ -61,7 +64,7 @@ impl<'f> Categories<'f> {
         })
     }
 
-    /// Gives columns the names of their categories, where rows hold places.
+    /// Gives the features the names of their categories, where rows hold indices of categories.
     pub(super) fn name(&mut self, features: &mut [Feature]) {
         for (column, names, numbers) in self.named.drain(..) {
             if let Some(feature) = features.get_mut(column as usize) {
@@ -71,7 +74,8 @@ impl<'f> Categories<'f> {
         }
     }
 
-    /// The categories that don't go where missing ones go, of node `n`, which asks for a set of tree `t`.
+    /// Returns the set of node `n`, which asks for set `set` of tree `t`: the known categories that go to the
+    /// other side than missing values.
     pub(super) fn set(
         &mut self,
         t: usize,
@@ -109,12 +113,13 @@ impl<'f> Categories<'f> {
     }
 }
 
-/// A set of many.
+/// Returns set number `set` of the sets in `words`.
 fn nth(words: &[u32], set: u32) -> Option<[u32; WORDS]> {
     words.as_chunks().0.get(set as usize).copied()
 }
 
-/// The user's columns in the order of the trees': since 1.4 those of categories are encoded, and stand before the others.
+/// Returns the user's columns in the order of the trees' columns. Since release 1.4 categorical columns are
+/// encoded and come before the others.
 fn columns(head: &Head, features: usize) -> Result<Vec<u32>, ImportError> {
     let columns = 0..features as u32;
     if head.categories.is_none() {
@@ -129,7 +134,8 @@ fn columns(head: &Head, features: usize) -> Result<Vec<u32>, ImportError> {
     Ok([of_categories, others].concat())
 }
 
-/// The encoder's categories as whole numbers, the missing one left out: themselves, or their places where `raw` allows it.
+/// Returns the encoder's categories as whole numbers, without the missing one. A column whose categories are
+/// not valid codes gets their indices if `raw` allows it, and is added to `named`.
 fn codes(
     head: &Head,
     raw: bool,

@@ -1,4 +1,5 @@
-//! The trees of all estimators but histogram boosting: scikit-learn's `tree_`, an array a field with an entry a node.
+//! Reads the trees of all estimators except histogram boosting: scikit-learn's `tree_`, which has an array
+//! for each field with an entry for each node.
 
 use std::ops::Range;
 
@@ -8,20 +9,21 @@ use super::array::{self, Count};
 use super::{File, error, missing_side};
 use crate::forest::{CompareType, ForestBuilder, Side, TreeBuilder};
 
-/// Both children of a leaf.
+/// The value of both children of a leaf.
 const LEAF: i32 = -1;
 
-/// The nodes of all trees, tree after tree; a child is counted from its tree's root.
+/// The nodes of all trees, tree after tree. A child's index is counted from its tree's root.
 pub(super) struct FittedTrees {
-    /// The nodes of each tree.
+    /// The range of each tree's nodes.
     pub(super) trees: Vec<Range<usize>>,
     left: Vec<i32>,
     right: Vec<i32>,
     feature: Vec<i32>,
     threshold: Vec<f64>,
-    /// Empty in releases before 1.3, which know no missing values: NaN is not at most a threshold.
+    /// For each node, whether missing values go left. Empty in releases before 1.3, which have no rule for
+    /// missing values: NaN is not at most a threshold and goes right.
     missing_left: Vec<u8>,
-    /// The columns that each tree of a bag sees; none where trees see them all.
+    /// The columns that each tree of a bag sees, one tree after another; empty where trees see all columns.
     columns: Vec<i32>,
     columns_of: Vec<Range<usize>>,
     features: usize,
@@ -74,13 +76,14 @@ impl FittedTrees {
         })
     }
 
-    /// Sends missing values right everywhere, whatever the trees say.
+    /// Sends missing values right at every split, whatever the trees say.
     pub(super) fn without_missing(mut self) -> Self {
         self.missing_left.clear();
         self
     }
 
-    /// Trees that see as many columns as there are see them in their own order.
+    /// Drops the list of columns if every tree sees all columns, because such trees number the columns as the
+    /// user does.
     pub(super) fn without_full_columns(mut self) -> Self {
         if self.columns_of.iter().all(|columns| columns.len() == self.features) {
             self.columns_of.clear();
@@ -88,7 +91,8 @@ impl FittedTrees {
         self
     }
 
-    /// The children of a tree's node, which stand after it, as nodes of all trees.
+    /// Returns the children of node `n` of tree `t`, counted over all trees, or `None` for a leaf. Refuses a
+    /// child that does not come after its parent.
     pub(super) fn children_after(&self, t: usize, n: usize) -> Result<Option<[usize; 2]>, ImportError> {
         let nodes = &self.trees[t];
         let Some(children) = self.children(n)? else { return Ok(None) };
@@ -102,7 +106,8 @@ impl FittedTrees {
         }
     }
 
-    /// Adds tree `t` to a forest, for one output or for all; `leaf` gives the values of a node that is a leaf.
+    /// Adds tree `t` to a forest, for one output or for all if `output` is `None`. `leaf` appends the values
+    /// of a leaf, given its node index over all trees.
     pub(super) fn grow(
         &self,
         forest: &mut ForestBuilder,
@@ -143,7 +148,7 @@ impl FittedTrees {
         }
     }
 
-    /// The column that a tree's node asks for.
+    /// Returns the user's column that node `n` of tree `t` asks for.
     fn column(&self, t: usize, n: usize) -> Result<u32, ImportError> {
         let feature = self.feature[n];
         let seen = match self.columns_of.get(t) {
@@ -163,12 +168,13 @@ impl FittedTrees {
     }
 }
 
-/// `x <= threshold`; nothing is at most NaN, so that all values go right.
+/// Returns the predicate `x <= threshold`. No value is at most NaN, so a NaN threshold sends all values
+/// right.
 pub(super) fn at_most(compare: CompareType, threshold: f64) -> crate::forest::Predicate {
     if threshold.is_nan() { compare.less(f64::NEG_INFINITY) } else { compare.at_most(threshold) }
 }
 
-/// Refuses a leaf that is no finite number.
+/// Refuses a leaf whose values are not all finite.
 pub(super) fn check_leaf(values: &[f64], n: usize) -> Result<(), ImportError> {
     match values.iter().find(|value| !value.is_finite()) {
         None => Ok(()),
@@ -178,7 +184,7 @@ pub(super) fn check_leaf(values: &[f64], n: usize) -> Result<(), ImportError> {
     }
 }
 
-/// Checks that an array has the same parts as the nodes.
+/// Checks that each tree has as many entries in an array as it has nodes.
 pub(super) fn same_parts(file: &File<'_>, name: &str, trees: &[Range<usize>]) -> Result<(), ImportError> {
     let parts = array::parts(&file.archive, name, Count::Exactly(trees.len(), "trees"))?;
     match parts.iter().zip(trees).position(|(part, tree)| part != tree) {

@@ -1,4 +1,4 @@
-//! The JSON text: which estimator, of which release, and the scalars that it holds.
+//! Reads the JSON text: the estimator's class, its release, and the scalars that it holds.
 
 use serde::Deserialize;
 
@@ -10,20 +10,20 @@ use super::array::{self, Count};
 use super::plain::{Numbers, PlainValue};
 use super::{error, unsupported};
 
-/// The version of the arrays that is read.
+/// The version of the exporter's format that is read.
 const FORMAT: u64 = 2;
 
 /// The releases of scikit-learn whose trees are known.
 const RELEASES: std::ops::RangeInclusive<(u32, u32)> = (1, 0)..=(1, 9);
 
-/// How an estimator makes an answer of its trees.
+/// How an estimator combines its trees into a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// The mean of the leaves.
     Average { classifier: bool },
     /// A base and the sum of the leaves.
     Boosting { classifier: bool },
-    /// The same of trees over bins.
+    /// A base and the sum of the leaves, of trees that were trained on binned values.
     Histogram { classifier: bool },
     /// The mean length of paths.
     Isolation,
@@ -33,7 +33,7 @@ pub(super) enum Family {
 pub(super) const TREES: [&str; 4] =
     ["DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"];
 
-/// The other estimators.
+/// The estimators of several trees.
 const ENSEMBLES: [(&str, Family); 11] = [
     ("RandomForestClassifier", Family::Average { classifier: true }),
     ("RandomForestRegressor", Family::Average { classifier: false }),
@@ -48,11 +48,11 @@ const ENSEMBLES: [(&str, Family); 11] = [
     ("IsolationForest", Family::Isolation),
 ];
 
-/// What the text says of an estimator; which fields are there depends on its family.
+/// What the text says about an estimator. Which fields it has depends on the estimator's family.
 #[derive(Deserialize)]
 pub(super) struct Head {
     pub(super) version: String,
-    /// Its class, without the module.
+    /// The estimator's class, without the module.
     pub(super) estimator: String,
     #[serde(rename = "n_features_in_")]
     pub(super) features: u64,
@@ -60,18 +60,18 @@ pub(super) struct Head {
     pub(super) names: Vec<String>,
     #[serde(rename = "classes_", default)]
     pub(super) classes: Vec<PlainValue>,
-    /// Class and labels of each tree.
+    /// The class and the labels of each tree.
     #[serde(default)]
     pub(super) trees: Vec<(String, Option<Vec<PlainValue>>)>,
     pub(super) loss: Option<String>,
     pub(super) learning_rate: Option<f64>,
     #[serde(rename = "init_")]
     pub(super) init: Option<String>,
-    /// What boosting starts from, one an output.
+    /// The initial value of boosting, one for each output.
     pub(super) base: Option<Numbers>,
     #[serde(rename = "is_categorical_")]
     pub(super) is_categorical: Option<Vec<bool>>,
-    /// The encoder's categories of each column that has them.
+    /// The encoder's categories, for each categorical column.
     pub(super) categories: Option<Vec<Vec<PlainValue>>>,
     #[serde(rename = "offset_")]
     pub(super) offset: Option<f64>,
@@ -80,12 +80,12 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Whether the classes are called by texts.
+    /// Returns whether the classes' labels are texts.
     pub(super) fn words(&self) -> bool {
         self.classes.iter().any(|label| matches!(label, PlainValue::Text(_)))
     }
 
-    /// What the classes are called.
+    /// Returns the classes' labels.
     pub(super) fn labels(&self) -> Result<Vec<String>, ImportError> {
         let label = |label: &PlainValue| match label {
             PlainValue::List => Err(unsupported(
@@ -93,7 +93,7 @@ impl Head {
                 format!("{} of several outputs is not supported", self.estimator),
                 "train a classifier for each of them",
             )),
-            // Past 64 bits the text's digits are gone.
+            // JSON numbers beyond 64 bits are read as floats, which have lost digits of the label.
             PlainValue::Real(number) if number.abs() >= 2f64.powi(63) => Err(unsupported(
                 "classes_",
                 format!("label {number:e} is not supported"),
@@ -105,29 +105,30 @@ impl Head {
     }
 }
 
-/// The refusal of a head that lacks a field.
+/// Returns the error for a head that lacks a field.
 pub(super) fn lacks(field: &str) -> ImportError {
     error(ErrorKind::Schema, "fangorn", format!("missing field `{field}`"))
 }
 
-/// Module and name in the text of a Python class, `<class 'module.Name'>`.
+/// Returns the module and the name in the text of a Python class, `<class 'module.Name'>`.
 pub(super) fn class(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix("<class '")?.strip_suffix("'>")?.rsplit_once('.')
 }
 
-/// Whether a module is scikit-learn's.
+/// Returns whether a module is scikit-learn's.
 pub(super) fn is_sklearn(module: &str) -> bool {
     module == "sklearn" || module.starts_with("sklearn.")
 }
 
-/// Reads the text: its version first, the estimator's name and release next, then all of it.
+/// Reads the text in three steps: the format's version, then the estimator's class and release, then all
+/// fields. A file of another version or estimator is thus refused by name.
 pub(super) fn read(archive: &Archive<'_>, limits: &Limits) -> Result<(Family, Head), ImportError> {
     if archive.size("fangorn").is_none() {
         let cause = "no `fangorn` array: this archive is not written by the exporter for scikit-learn";
         return Err(ImportError::new(ErrorKind::Format, Place::File, cause)
             .with_remedy("export a fitted scikit-learn estimator with scripts/export_sklearn.py"));
     }
-    // A name costs a few bytes in any case, so that this bounds their number as well.
+    // Each name takes a few bytes of the text, so this limits the number of names too.
     let most = Count::AtMost(limits.string_bytes.saturating_mul(64), "string_bytes");
     let text: Vec<u8> = array::integers(archive, "fangorn", most)?;
     let inside = |e: ImportError| match e.place() {
@@ -196,7 +197,7 @@ fn check_release(version: &str) -> Result<(), ImportError> {
     }
 }
 
-/// The name and the family of the estimator of this class.
+/// Returns the name and the family of an estimator, by the text of its class.
 fn family(text: &str) -> Result<(&'static str, Family), ImportError> {
     let (module, name) = class(text).unwrap_or(("", text));
     let tree = |tree: &'static str| (tree, Family::Average { classifier: tree.ends_with("Classifier") });

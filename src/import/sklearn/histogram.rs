@@ -1,4 +1,4 @@
-//! Histogram boosting, with categories in the columns and the values that the user sees.
+//! Reads histogram boosting. Translates the trees' columns and categories into the user's.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use super::head::{Head, lacks};
 use super::{File, missing_side, unsupported};
 use crate::forest::{CompareType, ForestBuilder, Predicate, Side, Transform};
 
-/// The losses of classifiers, as all releases call them.
+/// The losses of classifiers, under the names of all releases.
 const OF_CLASSES: [&str; 4] = ["log_loss", "auto", "binary_crossentropy", "categorical_crossentropy"];
 
-/// The losses of regressors.
+/// The losses of regressors, under the names of all releases.
 const OF_NUMBERS: [&str; 7] = [
     "squared_error",
     "least_squares",
@@ -26,7 +26,7 @@ const OF_NUMBERS: [&str; 7] = [
     "gamma",
 ];
 
-/// The forest of a histogram boosting estimator.
+/// Builds the forest of a histogram boosting estimator.
 pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder, ImportError> {
     let head = &file.head;
     let loss = loss(head, classifier)?;
@@ -44,13 +44,13 @@ pub(super) fn forest(file: &File<'_>, classifier: bool) -> Result<ForestBuilder,
         .compare(CompareType::F64)
         .transform(link.transform);
     categories.name(forest.features_mut());
-    for t in file.chosen(outputs, nodes.trees.len())? {
+    for t in file.chosen_trees(outputs, nodes.trees.len())? {
         nodes.grow(&mut forest, t, (t % outputs) as u32, &mut categories)?;
     }
     Ok(forest)
 }
 
-/// The loss, which decides on the link.
+/// Returns the loss, which decides the link. Refuses a loss that is not known.
 fn loss(head: &Head, classifier: bool) -> Result<&str, ImportError> {
     let loss = head.loss.as_deref().ok_or_else(|| lacks("loss"))?;
     let known: &[&str] = if classifier { &OF_CLASSES } else { &OF_NUMBERS };
@@ -64,7 +64,7 @@ fn loss(head: &Head, classifier: bool) -> Result<&str, ImportError> {
     }
 }
 
-/// The nodes of all trees, tree after tree; a child is counted from its tree's root.
+/// The nodes of all trees, tree after tree. A child's index is counted from its tree's root.
 struct Nodes {
     trees: Vec<Range<usize>>,
     left: Vec<u32>,
@@ -75,7 +75,7 @@ struct Nodes {
     is_leaf: Vec<u8>,
     value: Vec<f64>,
     is_categorical: Vec<u8>,
-    /// Of a split on categories, which of its tree's sets it asks for.
+    /// For a split on categories, the number of the set within its tree.
     set: Vec<u32>,
 }
 
@@ -139,7 +139,8 @@ impl Nodes {
             let missing = self.missing(n)?;
             let column = categories.column(n, self.feature[n])?;
             let predicate = match is_set(&n).then(|| sets.next()).flatten() {
-                // Unknown categories are missing ones to scikit-learn, so the set holds those that go the other way.
+                // scikit-learn treats unknown categories as missing, so the set holds the known categories
+                // that go to the other side than missing values.
                 Some(set) if missing == Side::Left => Predicate::InSet { set, inside: Side::Right },
                 Some(set) => Predicate::InSet { set, inside: Side::Left },
                 None => at_most(CompareType::F64, self.threshold[n]),

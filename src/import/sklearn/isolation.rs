@@ -1,4 +1,5 @@
-//! Isolation forests: the margin is the mean path length, the value the anomaly score, `-score_samples`.
+//! Reads isolation forests. The margin is the mean path length, the value is the anomaly score,
+//! `-score_samples`.
 
 use super::super::{ErrorKind, ImportError};
 use super::array::{self, Count};
@@ -10,11 +11,11 @@ use crate::forest::{ClassRule, Classes, ForestBuilder, Transform};
 /// Euler's constant.
 const EULER_GAMMA: f64 = 0.577_215_664_901_532_9;
 
-/// How much of a score may be rounding. The offset is often the score of many rows to the last bit, and those are no
-/// outliers; a sum in any other order than scikit-learn's is off by less than this.
+/// The relative part of a score that may be rounding. The offset is often, to the last bit, the score of many
+/// rows, which are no outliers. A sum in another order than scikit-learn's is off by less than this.
 const ROUNDING: f64 = 1.0 / (1u64 << 40) as f64;
 
-/// The forest of an isolation forest.
+/// Builds the forest of an isolation forest.
 pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
     let head = &file.head;
     let offset = head.offset.ok_or_else(|| lacks("offset_"))?;
@@ -31,16 +32,16 @@ pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
     same_parts(file, "n_node_samples", &fitted.trees)?;
     let nodes = fitted.trees.last().map_or(0, |tree| tree.end);
     let samples: Vec<i64> = array::integers(&file.archive, "n_node_samples", Count::Exactly(nodes, "nodes"))?;
-    // scikit-learn's predict says -1 where the score is below the offset.
+    // scikit-learn predicts -1 where its score is below the offset.
     let rule = ClassRule::Over { threshold: (-offset + offset.abs() * ROUNDING).into() };
     let classes = Classes { rule, labels: vec!["1".into(), "-1".into()], words: false };
     let forest = file.builder(1, classes)?.transform(Transform::PowerOfTwo);
-    // Of one sample nothing is learnt: the score is one half.
+    // Trees of one sample have learnt nothing: the score is one half.
     let mut forest = match longest > 0.0 {
         true => forest.scale(1.0 / longest),
         false => forest.base_score([1.0]),
     };
-    for t in file.chosen(0, trees)? {
+    for t in file.chosen_trees(0, trees)? {
         let depths = depths(&fitted, t)?;
         let start = fitted.trees[t].start;
         fitted.grow(&mut forest, t, Some(0), |n, leaf| {
@@ -50,7 +51,7 @@ pub(super) fn forest(file: &File<'_>) -> Result<ForestBuilder, ImportError> {
     Ok(forest)
 }
 
-/// How deep each node of a tree is.
+/// Returns the depth of each node of a tree.
 fn depths(fitted: &FittedTrees, t: usize) -> Result<Vec<u32>, ImportError> {
     let nodes = fitted.trees[t].clone();
     let mut depths = vec![0; nodes.len()];
@@ -62,7 +63,7 @@ fn depths(fitted: &FittedTrees, t: usize) -> Result<Vec<u32>, ImportError> {
     Ok(depths)
 }
 
-/// The mean depth of a tree grown on so many samples.
+/// Returns the mean depth of a tree grown on `samples` samples.
 fn path_length(samples: f64) -> f64 {
     if samples <= 1.0 {
         return 0.0;

@@ -1,14 +1,15 @@
-//! scikit-learn's estimators of trees, as the arrays that `scripts/export_sklearn.py` dumps.
+//! scikit-learn's tree estimators, as the arrays that `scripts/export_sklearn.py` dumps.
 //!
-//! The exporter writes what a fitted estimator holds, under scikit-learn's own names; what that means, and what is
-//! refused, is said here. The array `fangorn` is a JSON text with the scalars and names. The others hold the parts of
-//! all trees, one after the other; an array `name.sizes` beside each has the number of entries of each part.
+//! The exporter writes what a fitted estimator holds, under scikit-learn's own names. This importer decides
+//! what it means and what is refused. The array `fangorn` is a JSON text with the scalars and names. Every
+//! other array holds the parts of all trees, one after the other, and the array `name.sizes` beside it has
+//! the number of entries of each part.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `archive`, `array` | `.npz` and `.npy` files |
-//! | `head`, `plain` | the JSON text: which estimator, of which release, and its scalars |
-//! | `fitted` | the trees of all estimators but histogram boosting |
+//! | `head`, `plain` | the JSON text: the estimator's class, its release and its scalars |
+//! | `fitted` | the trees of all estimators except histogram boosting |
 //! | `average` | trees, forests and bags: means of leaves, shares of votes |
 //! | `boosting` | gradient boosting |
 //! | `histogram`, `categories` | histogram boosting: nodes, and sets of categories |
@@ -34,10 +35,10 @@ use crate::forest::{Classes, ForestBuilder, Side};
 use archive::Archive;
 use head::{Family, Head};
 
-/// The remedy for a file that is damaged or no exporter's.
+/// The remedy for a file that is damaged or was not written by the exporter.
 const EXPORT_AGAIN: &str = "export the estimator again with scripts/export_sklearn.py";
 
-/// Every array of a file, of any family.
+/// Every array that a file of any family may have.
 const ARRAYS: [&str; 19] = [
     "fangorn",
     "children_left",
@@ -60,12 +61,12 @@ const ARRAYS: [&str; 19] = [
     "known_places",
 ];
 
-/// An error at an array or a field of it, of a file that the exporter would not write.
+/// Returns an error at an array, or at a field of it, for a file that the exporter would not write.
 fn error(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
     ImportError::new(kind, Place::Field(path.into()), cause).with_remedy(EXPORT_AGAIN)
 }
 
-/// The refusal of a sound estimator, with what to do instead.
+/// Returns the error that refuses a valid estimator, with what to do instead.
 fn unsupported(field: &str, cause: impl AsRef<str>, remedy: impl Into<String>) -> ImportError {
     let place = Place::Field(format!("fangorn.{field}"));
     ImportError::new(ErrorKind::Unsupported, place, cause).with_remedy(remedy)
@@ -76,13 +77,14 @@ struct File<'f> {
     archive: Archive<'f>,
     head: Head,
     limits: &'f Limits,
-    /// The rounds of boosting to keep.
+    /// The boosting rounds to keep; `None` for all.
     range: Option<&'f Range<u32>>,
-    /// Whether rows are made of what is known of categories.
+    /// Whether the caller computes rows from the table's categories, so that columns may have categories
+    /// other than whole numbers.
     raw_categories: bool,
 }
 
-/// The forest that a file describes.
+/// Reads the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     let limits = &options.limits;
     let archive = Archive::open(bytes, &ARRAYS, limits)?;
@@ -102,7 +104,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
 }
 
 impl File<'_> {
-    /// A forest without trees, of so many outputs, whose classes are told by this rule.
+    /// Returns a forest without trees, with `outputs` outputs and these classes.
     fn builder(&self, outputs: usize, classes: Classes) -> Result<ForestBuilder, ImportError> {
         Budget::new(self.limits).outputs(outputs, || Place::Field("fangorn".into()))?;
         let head = &self.head;
@@ -112,9 +114,9 @@ impl File<'_> {
             .classes(classes))
     }
 
-    /// The trees that the range of rounds keeps, where a round of boosting adds `round` of them; an estimator with a
-    /// `round` of 0 is not boosted.
-    fn chosen(&self, round: usize, trees: usize) -> Result<Range<usize>, ImportError> {
+    /// Returns the trees that the range of rounds keeps. A boosting round adds `round` trees; `round` is 0
+    /// for an estimator that is not boosted.
+    fn chosen_trees(&self, round: usize, trees: usize) -> Result<Range<usize>, ImportError> {
         if round > 0 && !trees.is_multiple_of(round) {
             let cause = format!("{trees} trees make no whole number of rounds of {round}");
             return Err(error(ErrorKind::Structure, "fangorn.base", cause));
@@ -140,7 +142,7 @@ impl File<'_> {
     }
 }
 
-/// The side that a missing value takes.
+/// Returns the side that a missing value takes.
 fn missing_side(flag: u8, place: impl FnOnce() -> String) -> Result<Side, ImportError> {
     match flag {
         0 => Ok(Side::Right),

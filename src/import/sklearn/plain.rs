@@ -1,11 +1,11 @@
-//! Values of a JSON text whose types differ from model to model: labels, categories, base scores.
+//! Values of a JSON text whose types differ between models: labels, categories, base scores.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-/// A value, with what is inside of a list left out.
+/// A JSON value. The items of a list are dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PlainValue {
     Null,
@@ -17,7 +17,7 @@ pub(super) enum PlainValue {
 }
 
 impl fmt::Display for PlainValue {
-    /// As Python prints it.
+    /// Writes the value as Python prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("None"),
@@ -72,7 +72,7 @@ impl<'de> Visitor<'de> for PlainVisitor {
     }
 }
 
-/// Numbers, however deep in lists: releases differ in the shape of a base score.
+/// Numbers in lists of any depth, flattened, because releases differ in the shape of a base score.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Numbers(pub(super) Vec<f64>);
 

@@ -1,4 +1,4 @@
-//! One tree's arrays as the file has them, and the checks that make a tree of them.
+//! One tree's arrays as the file has them, and the checks on their entries.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use super::at;
 use super::reader::{Reader, Reals};
 use crate::forest::CompareType;
 
-/// `cleft` and `cright` of a leaf.
+/// The value of `cleft` and `cright` of a leaf.
 const NONE: i32 = -1;
 
-/// A tree's arrays; those with an entry a node are all of the same length.
+/// A tree's arrays. Arrays with an entry for each node all have `nodes` entries.
 pub(super) struct Columns<'b> {
     /// Number of the tree.
     pub tree: usize,
@@ -24,7 +24,7 @@ pub(super) struct Columns<'b> {
     pub leaf_value: Reals<'b>,
     pub threshold: Reals<'b>,
     pub operator: &'b [[u8; 1]],
-    /// Whether the categories go right.
+    /// Whether the categories of a node's list go right.
     pub list_right: &'b [[u8; 1]],
     pub leaf_vector: Reals<'b>,
     pub leaf_lists: Lists<'b>,
@@ -32,18 +32,19 @@ pub(super) struct Columns<'b> {
     pub category_lists: Lists<'b>,
 }
 
-/// Lists of an array, one for each node, none of which shares entries with another.
+/// Lists within an array, one for each node. No two lists may share entries.
 pub(super) struct Lists<'b> {
     field: &'static str,
     begin: &'b [[u8; 8]],
     end: &'b [[u8; 8]],
-    /// Entries of the array.
+    /// Number of entries in the array.
     length: usize,
-    /// Entries that no list has taken: a file whose lists overlap asks for more room than it takes itself.
+    /// Number of entries that no list has taken yet. It reveals overlapping lists, which would ask for more
+    /// memory than the file's own size.
     left: usize,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Leaf,
@@ -54,7 +55,7 @@ pub(super) enum Kind {
 }
 
 impl<'b> Columns<'b> {
-    /// Reads tree `tree`, whose thresholds and leaves are `of` this type.
+    /// Reads tree `tree`, whose thresholds and leaves have type `of`.
     pub(super) fn read(
         tree: usize,
         reader: &mut Reader<'b>,
@@ -97,7 +98,7 @@ impl<'b> Columns<'b> {
             length: categories.len(),
             left: categories.len(),
         };
-        // Statistics of the training, which no prediction asks for.
+        // Training statistics, which no prediction needs.
         for (values, present) in
             [("data_count", "data_count_present"), ("sum_hess", "sum_hess_present"), ("gain", "gain_present")]
         {
@@ -125,7 +126,7 @@ impl<'b> Columns<'b> {
         })
     }
 
-    /// An error at node `n` of an array.
+    /// Returns an error at node `n` of an array.
     pub(super) fn error(
         &self,
         kind: ErrorKind,
@@ -145,7 +146,7 @@ impl<'b> Columns<'b> {
         }
     }
 
-    /// The entry of node `n` in an array of flags.
+    /// Returns the entry of node `n` in an array of flags.
     pub(super) fn flag(&self, field: &str, column: &[[u8; 1]], n: usize) -> Result<bool, ImportError> {
         match column[n] {
             [0] => Ok(false),
@@ -156,8 +157,9 @@ impl<'b> Columns<'b> {
         }
     }
 
-    /// Where each node stands once the leaves that are no node's child are dropped: treelite keeps what XGBoost
-    /// pruned as such leaves. That everything else hangs together is for the forest's own check to say.
+    /// Returns each node's index after dropping the leaves that are no node's child, and `None` for a dropped
+    /// leaf. treelite keeps leaves that XGBoost pruned in this form. Checks that children are in range and
+    /// have one parent. The forest's own check finds every other defect of the shape.
     pub(super) fn places(&self) -> Result<Vec<Option<u32>>, ImportError> {
         let mut children = vec![false; self.nodes];
         for n in 0..self.nodes {
@@ -184,14 +186,14 @@ impl<'b> Columns<'b> {
         Ok(children.into_iter().enumerate().map(place).collect())
     }
 
-    /// The children of a split, left and right, after [`Columns::places`] has found that they are nodes.
+    /// Returns the left and right child of a split. [`Columns::places`] has checked that they are nodes.
     pub(super) fn children(&self, n: usize) -> [usize; 2] {
         [self.left, self.right].map(|column| u32::from_le_bytes(column[n]) as usize)
     }
 }
 
 impl Lists<'_> {
-    /// Where the list of node `n` of tree `t` stands in the array; each list is asked for once.
+    /// Returns the range of the list of node `n` of tree `t` in the array. Call it once for each node.
     pub(super) fn take(&mut self, t: usize, n: usize) -> Result<Range<usize>, ImportError> {
         let fail = |cause: String| {
             Err(at(ErrorKind::Structure, format!("trees[{t}].{}_begin[{n}]", self.field), cause))

@@ -1,4 +1,4 @@
-//! What a checkpoint says before its trees.
+//! Reads what a checkpoint says before its trees.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
@@ -8,7 +8,7 @@ use super::postprocessor::{OutputTransform, Parameters};
 use super::reader::Reader;
 use crate::forest::{ClassRule, CompareType, Transform};
 
-/// Major version of the releases whose checkpoints are read.
+/// Major version of the treelite releases whose checkpoints are read.
 const MAJOR: i32 = 4;
 
 /// treelite's number for 32-bit floating point numbers.
@@ -23,25 +23,25 @@ const BINARY: u8 = 0;
 /// treelite's number for classifiers of several classes.
 const SEVERAL: u8 = 2;
 
-/// treelite's last number for a task.
+/// treelite's largest number for a task.
 const LAST_TASK: u8 = 4;
 
 /// A checkpoint's header.
 pub(super) struct Header {
-    /// Of the treelite that wrote it.
+    /// Version of the treelite that wrote the file.
     pub version: String,
-    /// Type of thresholds and leaves, in which GTIL compares.
+    /// Type of thresholds and leaves. GTIL compares in this type.
     pub compare: CompareType,
     pub features: usize,
     task: u8,
     pub outputs: Outputs,
-    /// What each tree adds to.
+    /// The outputs that each tree adds to.
     pub reaches: Vec<TreeOutputs>,
-    /// How many trees each output averages, where it averages.
+    /// The number of trees that each output averages; `None` where outputs are sums.
     pub averaged: Option<Counts>,
     pub postprocessor: String,
     pub meaning: OutputTransform,
-    /// One for each output.
+    /// Base scores, one for each output.
     pub base_scores: Vec<f64>,
 }
 
@@ -90,7 +90,7 @@ impl Header {
         })
     }
 
-    /// How a row's values become a class.
+    /// Returns how a row's values become a class.
     pub(super) fn classes(&self) -> ClassRule {
         let several = self.outputs.targets() == 1 && self.outputs.classes() > 1;
         match (self.task, self.meaning.transform) {
@@ -148,7 +148,7 @@ fn base_scores(reader: &mut Reader<'_>, outputs: &Outputs) -> Result<Vec<f64>, I
     let score = |(o, score): (usize, &[u8; 8])| {
         let score = f64::from_le_bytes(*score);
         match outputs.is_class(o) {
-            // What fills a target up stays zero.
+            // A padding output stays zero.
             false => Ok(0.0),
             true if score.is_finite() => Ok(score),
             true => {

@@ -1,15 +1,15 @@
 //! treelite's checkpoint: its [`header`], its [`tree`]s, and the forest they make.
 //!
-//! What a checkpoint means is what GTIL, treelite's own interpreter, makes of it.
+//! GTIL, treelite's own interpreter, defines what a checkpoint means.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `reader` | scalars, arrays and strings from the front of the bytes |
 //! | `header` | what a checkpoint says before its trees |
 //! | `outputs` | targets, classes, and which of them a tree adds to |
-//! | `postprocessor` | what becomes of the margins |
+//! | `postprocessor` | the transform of margins into values |
 //! | `columns` | a tree's arrays |
-//! | `tree` | from arrays to nodes |
+//! | `tree` | nodes from a tree's arrays |
 
 mod columns;
 mod header;
@@ -30,12 +30,12 @@ use tree::TreeGrower;
 const SAVE_AGAIN: &str =
     "the file is damaged or incomplete: save the model again with treelite's Model.serialize('model.tl')";
 
-/// An error at a field of the checkpoint, which has treelite's name for it.
+/// Returns an error at a field of the checkpoint, by treelite's name for the field.
 fn at(kind: ErrorKind, field: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
     ImportError::new(kind, Place::Field(field.into()), cause)
 }
 
-/// The forest that a file describes.
+/// Reads the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
     read(bytes, options).map_err(|error| match error.kind() {
         ErrorKind::Syntax | ErrorKind::Schema | ErrorKind::Value | ErrorKind::Structure => {

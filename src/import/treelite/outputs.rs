@@ -1,22 +1,23 @@
-//! Targets, classes, and which of them a tree adds to.
+//! A model's targets and classes, and which of them a tree adds to.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
 use super::at;
 
-/// A model's outputs: the classes of the first target, then those of the second. Each target takes as many places as
-/// the one with most classes.
+/// A model's outputs: the classes of the first target, then those of the second, and so on. Each target has
+/// as many outputs as the target with the most classes, so a target with fewer classes is padded.
 #[derive(Clone, Debug)]
 pub(super) struct Outputs {
     classes: Vec<usize>,
     most: usize,
     fewest: usize,
-    /// How many targets and how many classes a leaf has values for.
+    /// The numbers of targets and of classes that a leaf has values for.
     leaf: [usize; 2],
     count: u32,
 }
 
-/// What a tree adds to: one target or all of several, one class or all of several.
+/// The outputs that a tree adds to: one target or all, and one class or all. `None` stands for all of
+/// several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreeOutputs {
     target: Option<usize>,
@@ -24,7 +25,7 @@ pub(super) struct TreeOutputs {
 }
 
 impl Outputs {
-    /// From the classes of each target and the shape of a leaf.
+    /// Builds the outputs from the number of classes of each target and the shape of a leaf.
     pub(super) fn new(
         classes: impl Iterator<Item = i32>,
         leaf: [i32; 2],
@@ -57,37 +58,37 @@ impl Outputs {
         Ok(Self { most, fewest, leaf: shape, count, classes })
     }
 
-    /// Number of targets.
+    /// Returns the number of targets.
     pub(super) fn targets(&self) -> usize {
         self.classes.len()
     }
 
-    /// The classes of the target that has most.
+    /// Returns the number of classes of the target that has the most.
     pub(super) fn classes(&self) -> usize {
         self.most
     }
 
-    /// Whether all targets have the same number of classes.
+    /// Returns whether all targets have the same number of classes.
     pub(super) fn even(&self) -> bool {
         self.most == self.fewest
     }
 
-    /// Number of outputs, those included that only fill a target up.
+    /// Returns the number of outputs, including padding.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Number of values in a leaf.
+    /// Returns the number of values in a leaf.
     pub(super) fn leaf_width(&self) -> usize {
         self.leaf[0] * self.leaf[1]
     }
 
-    /// Whether an output is a class of its target, and no filling.
+    /// Returns whether an output is a class of its target, and not padding.
     pub(super) fn is_class(&self, output: usize) -> bool {
         self.classes.get(output / self.most).is_some_and(|classes| output % self.most < *classes)
     }
 
-    /// What tree `t` adds to, of whose target and class -1 says "all".
+    /// Returns the outputs that tree `t` adds to. A target or class of -1 stands for all.
     pub(super) fn reach(&self, t: usize, target: i32, class: i32) -> Result<TreeOutputs, ImportError> {
         let one = |field: &str, value: i32, of: usize| match usize::try_from(value) {
             Ok(value) if value < of => Ok(Some(value)),
@@ -100,7 +101,7 @@ impl Outputs {
         };
         let target = one("target_id", target, self.targets())?;
         let class = match (class, target) {
-            // All classes, even where this target has one only.
+            // A class of -1 means all classes, even if this target has only one.
             (-1, _) => one("class_id", -1, self.most)?,
             (_, Some(target)) => one("class_id", class, self.classes[target])?,
             (_, None) => one("class_id", class, self.fewest)?,
@@ -117,7 +118,7 @@ impl Outputs {
         Ok(TreeOutputs { target, class })
     }
 
-    /// The output that each value of a leaf is added to; `None` for one that only fills up.
+    /// Returns the output that each value of a leaf is added to, or `None` for padding.
     pub(super) fn lanes(&self, reach: TreeOutputs) -> impl Iterator<Item = Option<usize>> {
         let [_, classes] = self.leaf;
         (0..self.leaf_width()).map(move |i| {
@@ -128,7 +129,8 @@ impl Outputs {
     }
 }
 
-/// How many trees add to each output, counted without a step for each output of each tree.
+/// The number of trees that add to each output. Counting them takes a constant time for each tree, however
+/// many outputs it adds to.
 #[derive(Clone, Debug)]
 pub(super) struct Counts {
     everywhere: usize,
@@ -156,7 +158,7 @@ impl Counts {
         counts
     }
 
-    /// Trees that add to an output.
+    /// Returns the number of trees that add to an output.
     pub(super) fn of(&self, output: usize) -> usize {
         let (target, class) = (output / self.classes.len(), output % self.classes.len());
         self.everywhere + self.targets[target] + self.classes[class] + self.single[output]

@@ -1,19 +1,19 @@
-//! treelite's postprocessors: what becomes of the margins.
+//! treelite's postprocessors, which turn margins into values.
 
 use super::super::{ErrorKind, ImportError};
 use super::at;
 use super::outputs::Outputs;
 use crate::forest::Transform;
 
-/// A postprocessor in our words.
+/// A postprocessor as this crate's transform and scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OutputTransform {
     pub transform: Transform,
-    /// What margins are multiplied with first.
+    /// The factor of margins, applied before the transform.
     pub scale: f64,
 }
 
-/// The parameters that a checkpoint holds for whichever postprocessor it names.
+/// The parameters of postprocessors. A checkpoint holds all of them, whichever postprocessor it names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameters {
     pub sigmoid_alpha: f32,
@@ -21,7 +21,7 @@ pub(super) struct Parameters {
 }
 
 impl OutputTransform {
-    /// What the postprocessor of that name does with a model's outputs.
+    /// Returns the transform of the postprocessor with the name, for a model with these outputs.
     pub(super) fn of(name: &str, parameters: Parameters, outputs: &Outputs) -> Result<Self, ImportError> {
         let of = |transform| Self { transform, scale: 1.0 };
         let slope = || number("sigmoid_alpha", parameters.sigmoid_alpha).map(f64::from);
@@ -62,7 +62,7 @@ impl OutputTransform {
                 ));
             }
         };
-        // treelite applies these to the first class of a target only.
+        // treelite applies these postprocessors to the first class of a target only.
         if outputs.classes() > 1 {
             let cause = format!(
                 "postprocessor `{name}` of a target with {} classes is not supported",

@@ -1,11 +1,13 @@
-//! Scalars, arrays and strings from the front of a checkpoint's bytes, little endian and without padding.
+//! Reads scalars, arrays and strings from the front of a checkpoint's bytes, little endian and without
+//! padding.
 //!
-//! A length is a claim: nothing is copied, and an array that the bytes do not hold is refused.
+//! A length in the file is only a claim. Nothing is copied, and an array that goes past the end of the bytes
+//! is refused.
 
 use super::super::{ErrorKind, ImportError, Place};
 use crate::forest::CompareType;
 
-/// The bytes that are left.
+/// The bytes of a checkpoint, and how far they have been read.
 pub(super) struct Reader<'b> {
     bytes: &'b [u8],
     at: usize,
@@ -27,7 +29,7 @@ impl Reals<'_> {
         }
     }
 
-    /// The value at a place below [`Reals::len`].
+    /// Returns the value at index `i`, which must be below [`Reals::len`].
     pub(super) fn get(self, i: usize) -> f64 {
         match self {
             Self::F32(values) => f64::from(f32::from_le_bytes(values[i])),
@@ -41,7 +43,7 @@ impl<'b> Reader<'b> {
         Self { bytes, at: 0, tree: None }
     }
 
-    /// Fields from here on belong to tree `t`.
+    /// Says that the fields from here on belong to tree `t`, for messages.
     pub(super) fn enter(&mut self, t: usize) {
         self.tree = Some(t);
     }
@@ -73,7 +75,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// An array of items of `W` bytes, which states its own length.
+    /// Reads an array of items of `W` bytes, which states its own length.
     pub(super) fn list<const W: usize>(&mut self, field: &str) -> Result<&'b [[u8; W]], ImportError> {
         let begin = self.at;
         let count = self.u64(field)?;
@@ -86,7 +88,7 @@ impl<'b> Reader<'b> {
         Ok(bytes.as_chunks().0)
     }
 
-    /// An array of as many items as the model needs.
+    /// Reads an array that must have `count` items.
     pub(super) fn exactly<const W: usize>(
         &mut self,
         count: usize,
@@ -102,7 +104,7 @@ impl<'b> Reader<'b> {
         Err(self.fail(begin, ErrorKind::Structure, cause, field))
     }
 
-    /// An array with an entry a node.
+    /// Reads an array with an entry for each node.
     pub(super) fn column<const W: usize>(
         &mut self,
         nodes: usize,
@@ -111,7 +113,7 @@ impl<'b> Reader<'b> {
         self.exactly(nodes, "nodes", field)
     }
 
-    /// The same of thresholds or leaves.
+    /// Reads an array of thresholds or leaves with an entry for each node.
     pub(super) fn real_column(
         &mut self,
         nodes: usize,
@@ -124,7 +126,7 @@ impl<'b> Reader<'b> {
         })
     }
 
-    /// An array of thresholds or leaves of any length.
+    /// Reads an array of thresholds or leaves of any length.
     pub(super) fn reals(&mut self, of: CompareType, field: &str) -> Result<Reals<'b>, ImportError> {
         Ok(match of {
             CompareType::F32 => Reals::F32(self.list(field)?),
@@ -132,7 +134,7 @@ impl<'b> Reader<'b> {
         })
     }
 
-    /// Skips the fields that a later release may have added; treelite skips them too.
+    /// Skips fields that a later release may have added. treelite skips them too.
     pub(super) fn optional_fields(&mut self, field: &str) -> Result<(), ImportError> {
         let begin = self.at;
         let count = self.i32(field)?;
@@ -153,7 +155,7 @@ impl<'b> Reader<'b> {
         Ok(())
     }
 
-    /// Nothing may follow the last tree.
+    /// Checks that nothing follows the last tree.
     pub(super) fn end(&self) -> Result<(), ImportError> {
         match self.bytes.len() - self.at {
             0 => Ok(()),

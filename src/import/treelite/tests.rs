@@ -1,4 +1,4 @@
-//! treelite's own cases, on checkpoints made by hand; what is expected is what GTIL says.
+//! Tests on hand-made checkpoints. GTIL defines what is expected.
 
 #[path = "../../../tests/support/checkpoint.rs"]
 mod checkpoint;
@@ -146,7 +146,7 @@ fn trees_add_to_the_outputs_they_name() {
         margins(&[3, 3], [2, 3], &[(-1, -1); 2], false, all),
         [111.0, 212.0, 313.0, 414.0, 515.0, 616.0]
     );
-    // A target of two classes beside one of three: the last place only fills up.
+    // A target of two classes beside one of three: the last output is padding.
     assert_eq!(margins(&[3, 2], [2, 3], &[(-1, -1); 2], true, all), [105.5, 206.0, 306.5, 407.0, 507.5, 0.0]);
     let pairs: &[&[f64]] = &[&[1.0, 2.0], &[3.0, 4.0]];
     assert_eq!(
@@ -163,11 +163,11 @@ fn trees_add_to_the_outputs_they_name() {
         margins(&[2, 2], [1, 1], &[(1, 0), (0, 1), (1, 0)], false, ones),
         [100.0, 202.0, 305.0, 400.0]
     );
-    // With one target or one class, -1 names it.
+    // With one target or one class, -1 names that one.
     assert_eq!(margins(&[1, 1], [2, 1], &[(-1, -1), (-1, 0)], true, pairs), [102.0, 203.0]);
     assert_eq!(margins(&[3], [1, 3], &[(0, -1), (-1, -1), (-1, -1)], false, threes), [111.0, 214.0, 317.0]);
     assert_eq!(margins(&[2], [1, 1], &[(-1, 1), (0, 0), (-1, 1)], false, ones), [102.0, 205.0]);
-    // A vector of one value is a value.
+    // A vector of one value counts as a single value.
     let single = Model::of(vec![vec![Node::Vector(vec![7.0])]]);
     assert_eq!(reference::margins(&forest(&single), &[0.0, 0.0, 0.0]), [7.0]);
 }

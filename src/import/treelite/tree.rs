@@ -1,4 +1,4 @@
-//! One tree, from its columns to nodes.
+//! Turns a tree's arrays into nodes.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
@@ -11,20 +11,21 @@ use crate::forest::{
     CategoryRule, CategorySet, CompareType, ForestBuilder, MOST_CATEGORIES, Predicate, Side,
 };
 
-/// Grows trees one after another.
+/// Adds a file's trees to a forest, one after another.
 pub(super) struct TreeGrower<'h> {
     header: &'h Header,
-    /// Leaf values that may still be written for outputs that a tree does not add to.
+    /// The number of zeros that may still be written for outputs that a tree does not add to.
     spare: usize,
-    /// The values of one leaf, one for each output.
+    /// The values of one leaf: one for each output, or a single one.
     values: Vec<f64>,
 }
 
-/// Where a value of a leaf goes: an output, and how many trees' average that is. `None` for one that only fills up.
+/// The destination of one value of a leaf: an output, and the number of trees that this output averages.
+/// `None` for padding.
 type Lane = Option<(usize, f64)>;
 
 impl<'h> TreeGrower<'h> {
-    /// For a file of so many bytes.
+    /// Starts with room for as many zeros as the file has bytes.
     pub(super) fn new(header: &'h Header, bytes: usize) -> Self {
         Self { header, spare: bytes, values: Vec::new() }
     }
@@ -53,7 +54,7 @@ impl<'h> TreeGrower<'h> {
                 Kind::Leaf => {
                     self.spare = match self.spare.checked_sub(width - lanes.len()) {
                         Some(spare) => spare,
-                        None => return Err(columns.too_thin(lanes.len(), width)),
+                        None => return Err(columns.too_sparse(lanes.len(), width)),
                     };
                     self.values.clear();
                     self.values.resize(width, 0.0);
@@ -62,11 +63,11 @@ impl<'h> TreeGrower<'h> {
                     continue;
                 }
                 Kind::Numbers => columns.comparison(n, self.header.compare)?,
-                // There is a set for each split on categories.
+                // `sets` has a set for each split on categories, so the fallback is never used.
                 Kind::Categories => (columns.membership(n, sets.next().unwrap_or(u32::MAX))?, false),
             };
             let feature = columns.feature(n, self.header.features)?;
-            // A child that is out of range would have no place.
+            // `Columns::places` has checked the children, so the fallback is never used.
             let [mut left, mut right] =
                 columns.children(n).map(|child| places.get(child).copied().flatten().unwrap_or(u32::MAX));
             let mut missing_left = columns.flag("default_left", columns.default_left, n)?;
@@ -88,7 +89,7 @@ impl<'h> TreeGrower<'h> {
 }
 
 impl Columns<'_> {
-    /// The sets of the splits on categories, in the order of their nodes.
+    /// Returns the sets of the splits on categories, in the order of their nodes.
     fn sets(&mut self, budget: &mut Budget<'_>, forest: &mut ForestBuilder) -> Result<Vec<u32>, ImportError> {
         let mut sets = Vec::new();
         for n in 0..self.nodes {
@@ -113,7 +114,7 @@ impl Columns<'_> {
         Ok(CategorySet::new(members, CategoryRule::NotNegative))
     }
 
-    /// Writes a leaf's values to the outputs they are added to, or the one value that a leaf has.
+    /// Writes a leaf's values to their outputs. A leaf of one value writes it to `values[0]`.
     fn leaf(&mut self, n: usize, lanes: &[Lane], values: &mut [f64]) -> Result<(), ImportError> {
         let vector = self.leaf_lists.take(self.tree, n)?;
         let (field, from, begin) = match vector.is_empty() {
@@ -128,7 +129,7 @@ impl Columns<'_> {
         for (i, lane) in lanes.iter().enumerate() {
             let Some((output, trees)) = lane else { continue };
             let value = from.get(begin + i);
-            // Sums are in f32.
+            // Sums may be in f32, so the value has to be finite as f32.
             if !(value as f32).is_finite() {
                 return Err(self.error(ErrorKind::Value, field, begin + i, format!("a leaf of {value:?}")));
             }
@@ -137,7 +138,8 @@ impl Columns<'_> {
         Ok(())
     }
 
-    /// What a split asks of a number, and whether its children are swapped: treelite has five operators.
+    /// Returns the predicate of a split on a number, and whether its children are swapped. treelite has five
+    /// operators.
     fn comparison(&self, n: usize, compare: CompareType) -> Result<(Predicate, bool), ImportError> {
         let t = self.threshold.get(n);
         if t.is_nan() {
@@ -166,8 +168,8 @@ impl Columns<'_> {
         })
     }
 
-    /// Zeros for the outputs that trees do not add to would outgrow the file by far.
-    fn too_thin(&self, held: usize, width: usize) -> ImportError {
+    /// Returns the error for a model whose leaves would need so many zeros that they outgrow the file by far.
+    fn too_sparse(&self, held: usize, width: usize) -> ImportError {
         let cause = format!(
             "leaves of {held} values in a model of {width} outputs, too many of which would be zeros"
         );

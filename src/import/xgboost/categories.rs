@@ -1,4 +1,4 @@
-//! Category splits' sets, and the names of categories.
+//! The category sets of splits, and the names of categories.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Place};
@@ -7,7 +7,7 @@ use super::objective::Version;
 use super::schema::{Categories, CategoryNames, Tree};
 use crate::forest::{CategorySet, Coding, Feature, Unseen};
 
-/// Categories stop here, where `f32` stops telling integers apart.
+/// Categories are below this number, where `f32` stops telling integers apart.
 const LIMIT: u32 = 1 << 24;
 
 /// A tree's category splits, in ascending order of their nodes.
@@ -18,7 +18,7 @@ pub(super) struct Splits<'t> {
 }
 
 impl<'t> Splits<'t> {
-    /// Checks the arrays' lengths and order.
+    /// Checks the lengths and the order of the tree's arrays of category splits.
     pub(super) fn new(tree: &'t Tree, path: &'t str) -> Result<Self, ImportError> {
         let splits = tree.categories_nodes.len();
         for (field, length) in [
@@ -42,7 +42,7 @@ impl<'t> Splits<'t> {
         Ok(Self { tree, path, next: 0 })
     }
 
-    /// The set of a node's categories. Nodes must be asked for in ascending order.
+    /// Returns the category set of a node. Callers must ask for nodes in ascending order.
     pub(super) fn set(&mut self, node: u32, budget: &mut Budget<'_>) -> Result<CategorySet, ImportError> {
         let nodes = &self.tree.categories_nodes;
         self.next += nodes[self.next..].iter().take_while(|n| **n < node).count();
@@ -61,7 +61,7 @@ impl<'t> Splits<'t> {
         Ok(set)
     }
 
-    /// The categories of the `i`th split.
+    /// Returns the categories of the `i`th category split.
     fn segment(&self, i: usize) -> Result<&'t [u32], ImportError> {
         let all = &self.tree.categories;
         let (begin, size) = (self.tree.categories_segments[i], self.tree.categories_sizes[i]);
@@ -88,7 +88,7 @@ impl<'t> Splits<'t> {
     }
 }
 
-/// Gives features the names of their categories, whose places are the codes.
+/// Gives features the names of their categories. The index of a name in its list is the category's code.
 pub(super) fn name(
     features: &mut [Feature],
     cats: Categories,
@@ -116,8 +116,8 @@ fn words(names: CategoryNames, version: Version, path: &str) -> Result<Vec<Strin
     let Some(offsets) = names.offsets else {
         return Ok(names.values.iter().map(i64::to_string).collect());
     };
-    // Before 3.4 XGBoost counts characters where it stores bytes, so one name that is not ASCII shifts the cuts of all that
-    // follow and loses the end: no name is better than a wrong one.
+    // Before 3.4 XGBoost counts characters where it stores bytes. So a name that is not ASCII shifts the cuts
+    // of all names after it, and the end is lost. No name is better than a wrong one.
     let bytes: Option<Vec<u8>> = names.values.iter().map(|v| byte(*v)).collect();
     let Some(bytes) = bytes.filter(|bytes| version >= (3, 4) || bytes.is_ascii()) else {
         return Ok(Vec::new());
@@ -129,12 +129,12 @@ fn words(names: CategoryNames, version: Version, path: &str) -> Result<Vec<Strin
         })
     };
     let words: Vec<&[u8]> = offsets.windows(2).enumerate().map(word).collect::<Result<_, _>>()?;
-    // A name in another encoding leaves all of the column's out, since places are codes.
+    // If a name is not UTF-8, all names of the column are left out, because the index of a name is a code.
     let texts = words.into_iter().map(|word| std::str::from_utf8(word).ok().map(str::to_owned));
     Ok(texts.collect::<Option<_>>().unwrap_or_default())
 }
 
-/// A byte of a name, which is signed in the file.
+/// Returns a byte of a name. In the file the byte may be a signed number.
 fn byte(value: i64) -> Option<u8> {
     u8::try_from(value).ok().or_else(|| i8::try_from(value).ok().map(i8::cast_unsigned))
 }

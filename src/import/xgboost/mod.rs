@@ -1,4 +1,5 @@
-//! XGBoost models: the file's [`schema`], its [`objective`]s, its [`tree`]s, and the forest they make.
+//! Reads XGBoost models: the file's [`schema`], its [`objective`]s and its [`tree`]s. Builds the forest from
+//! them.
 
 mod categories;
 mod objective;
@@ -15,18 +16,18 @@ use objective::{Link, Objective, Version};
 use schema::{Document, Learner, Model};
 use tree::TreeBuilder;
 
-/// Newest major version whose files are read as they are meant.
+/// Newest major version of XGBoost whose files the importer reads.
 const NEWEST_MAJOR: u32 = 3;
 
-/// Where dart's weights stand before 3.4.
+/// The path of dart's weights before 3.4.
 const WEIGHTS: &str = "learner.gradient_booster.weight_drop";
 
-/// An error at a field of the file.
+/// Returns an error at a field of the file.
 fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {
     ImportError::new(kind, Place::Field(path.into()), cause)
 }
 
-/// The forest that a file describes.
+/// Returns the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) -> Result<Forest, ImportError> {
     let document: Document = decode(bytes, encoding, &options.limits)?;
     let version = version(&document.version)?;
@@ -36,7 +37,8 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
     let outputs = outputs(param.num_class, param.num_target, options)?;
     let objective = objective(&named.name, version, outputs)?;
     let features = features(param.num_feature, feature_names, &mut model, path, version, options)?;
-    // Since 3.1 a model without trees whose base score is still to be estimated starts from the placeholder itself.
+    // If a model has no trees and its base score is still to be estimated, the file has a placeholder for the
+    // base score. Since 3.1 sums start from the placeholder itself.
     let estimated = param.boost_from_average != Some(0);
     let placeholder = version >= (3, 1) && estimated && model.trees.as_ref().is_some_and(Vec::is_empty);
     let link = if placeholder { Link::Identity } else { objective.link };
@@ -66,7 +68,7 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
         transform: objective.transform,
         classes: Classes { rule: objective.classes(), ..Classes::default() },
     };
-    // Each rule that a file can break has been checked above, with a better place than a forest knows.
+    // The code above checks every rule that a file can break, and reports a better place than `verify` can.
     forest.verify().map_err(|e| ImportError::new(ErrorKind::Structure, Place::File, e.to_string()))?;
     Ok(forest)
 }
@@ -83,15 +85,16 @@ fn version(parts: &[u32]) -> Result<Version, ImportError> {
     Ok((major, minor))
 }
 
-/// What early stopping found. Of a range of rounds it says nothing; nor does a text that is no number, which
-/// `Booster.predict` does not look at either.
+/// Returns the best round that early stopping found. Returns `None` if the options choose a range of rounds,
+/// or if the text is not the number of a round. `Booster.predict` ignores such a text too.
 fn early_stop(best: &str, rounds: usize, options: &LoadOptions) -> Option<EarlyStop> {
     let rounds = u32::try_from(rounds).ok()?;
     let best = best.trim().parse::<u32>().ok().filter(|best| *best < rounds)?;
     options.iteration_range.is_none().then_some(EarlyStop { best, rounds })
 }
 
-/// The booster's trees, and the path they stand at. The weights of dart, wherever they stood, end up in the model.
+/// Returns the booster's model and its path in the file. Puts dart's weights into the model, wherever the
+/// file has them.
 fn booster(booster: schema::Booster) -> Result<(Model, &'static str), ImportError> {
     let (model, path) = match booster.name.as_str() {
         "gbtree" => (booster.model, "learner.gradient_booster.model"),
@@ -141,7 +144,7 @@ fn objective(name: &str, version: Version, outputs: usize) -> Result<Objective, 
             "train with an objective of XGBoost 1.4 to 3.4, or save with the one whose margins you want",
         ));
     };
-    // Since 3.4 quantiles are made monotone after the sum, which no transform of ours does.
+    // Since 3.4 XGBoost makes quantiles monotone after the sum. No `Transform` does that.
     if name == "reg:quantileerror" && version >= (3, 4) && outputs > 1 {
         let cause = "several quantiles of XGBoost 3.4 or newer are not supported";
         return Err(at(ErrorKind::Unsupported, path, cause)
@@ -197,8 +200,8 @@ fn base_score(scores: &[f32], link: Link, outputs: usize) -> Result<Vec<Real>, I
     Ok(link.margins(&of_all).into_iter().map(Real::from).collect())
 }
 
-/// Grows the chosen trees in the producer's order and gives the output that each adds to, and how many rounds of boosting
-/// the file has.
+/// Adds the chosen trees in the producer's order. Returns the output that each of them adds to, and the
+/// number of boosting rounds in the file.
 fn trees(
     model: Model,
     path: &str,
@@ -236,7 +239,7 @@ fn trees(
     for t in chosen.clone() {
         let place = places[t];
         let weight = weight_drop.as_ref().map_or(1.0, |weights| weights[t]);
-        // Taken out one by one, so that the file's arrays go as the forest grows.
+        // Trees are taken out one by one, so that the file's arrays are freed as the forest grows.
         if let Some(tree) = slots[place].take() {
             builder.grow(tree, weight, &format!("{path}.trees[{place}]"))?;
         }
@@ -244,7 +247,7 @@ fn trees(
     Ok((tree_info[chosen].to_vec(), starts.len() - 1))
 }
 
-/// Where each tree stands in the file: XGBoost places a tree by its `id`.
+/// Returns the index in the file of each tree. XGBoost orders trees by their `id`.
 fn places(trees: &[schema::Tree], path: &str) -> Result<Vec<usize>, ImportError> {
     let mut places = vec![usize::MAX; trees.len()];
     for (at_file, tree) in trees.iter().enumerate() {
@@ -265,7 +268,7 @@ fn places(trees: &[schema::Tree], path: &str) -> Result<Vec<usize>, ImportError>
     Ok(places)
 }
 
-/// The first tree of each boosting round, and one past the last tree.
+/// Returns the index of the first tree of each boosting round, and the number of trees after the last one.
 fn round_starts(
     stated: Option<Vec<u64>>,
     parallel: Option<u64>,
@@ -291,7 +294,7 @@ fn round_starts(
     Ok((0..=count).step_by(round as usize).collect())
 }
 
-/// The trees of the chosen rounds.
+/// Returns the range of trees in the chosen boosting rounds.
 fn chosen(range: Option<&Range<u32>>, starts: &[usize], count: usize) -> Result<Range<usize>, ImportError> {
     let Some(range) = range else {
         return Ok(0..count);

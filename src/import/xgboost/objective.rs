@@ -1,4 +1,4 @@
-//! XGBoost's objectives: what a base score means, and what becomes of a margin.
+//! XGBoost's objectives: what a base score means, and how margins become values.
 
 use crate::forest::{ClassRule, Transform};
 use fangorn_ir::LEAST_STEP;
@@ -6,33 +6,33 @@ use fangorn_ir::LEAST_STEP;
 /// Version of the XGBoost that wrote a file: major and minor.
 pub(super) type Version = (u32, u32);
 
-/// What an objective says of a finished model.
+/// What an objective means for prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Objective {
     pub link: Link,
     pub transform: Transform,
 }
 
-/// How a base score in the file becomes the start of a sum.
+/// How a base score in the file becomes a margin, from which sums start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     Identity,
-    /// `-ln(1/p - 1)` of a `p` that is first kept 10^-6 away from 0 and 1, as XGBoost does since 3.2, whichever release
-    /// wrote the file.
+    /// `-ln(1/p - 1)`, where the base score `p` is first kept 10^-6 away from 0 and 1. XGBoost does this
+    /// since 3.2, whichever release wrote the file.
     Logit,
-    /// The logarithm, of whatever there is: labels that are all zero have a base score of zero.
+    /// The logarithm of any base score. Labels that are all zero give a base score of zero.
     Log,
-    /// The same of what is above zero.
+    /// The logarithm of a base score above zero. No other base score is accepted.
     LogOfPositive,
-    /// The first is a margin; each further one's is what makes its value, by [`Transform::CumulativeSoftplus`], of the one
-    /// before.
+    /// The first base score is its own margin. Each further base score becomes the margin from which
+    /// [`Transform::CumulativeSoftplus`] makes that base score, given the base score before it.
     Ascending,
 }
 
-/// What an objective of that name means for so many outputs, or `None` for a name that is not known.
+/// Returns what the objective `name` means for `outputs` outputs, or `None` if the name is not known.
 pub(super) fn find(name: &str, outputs: usize) -> Option<Objective> {
     let (link, transform) = match name {
-        // Several expectiles of a row ascend; one is its margin.
+        // Several expectiles of a row ascend. A single expectile is the margin itself.
         "reg:expectileerror" if outputs > 1 => (Link::Ascending, Transform::CumulativeSoftplus),
         "reg:squarederror"
         | "reg:linear"
@@ -44,7 +44,7 @@ pub(super) fn find(name: &str, outputs: usize) -> Option<Objective> {
         | "rank:pairwise"
         | "rank:ndcg"
         | "rank:map" => (Link::Identity, Transform::Identity),
-        // Its base score is a margin, unlike that of the other logistic objectives.
+        // This base score is a margin, unlike the base scores of the other logistic objectives.
         "binary:logitraw" => (Link::Identity, Transform::Identity),
         "reg:logistic" | "binary:logistic" => (Link::Logit, Transform::Sigmoid),
         "binary:hinge" => (Link::Identity, Transform::Step),
@@ -58,7 +58,7 @@ pub(super) fn find(name: &str, outputs: usize) -> Option<Objective> {
 }
 
 impl Objective {
-    /// How its values become a class.
+    /// Returns how the objective's values become a class.
     pub(super) fn classes(self) -> ClassRule {
         match self.transform {
             Transform::Sigmoid | Transform::Step => ClassRule::Over { threshold: 0.5.into() },
@@ -69,7 +69,7 @@ impl Objective {
 }
 
 impl Link {
-    /// The margins of the outputs' base scores, in `f32` as XGBoost computes them.
+    /// Returns the margin of each output's base score, computed in `f32` as in XGBoost.
     pub(super) fn margins(self, base_scores: &[f32]) -> Vec<f32> {
         let mut margins: Vec<f32> = base_scores.iter().map(|b| self.apply(*b)).collect();
         if self == Self::Ascending {
@@ -80,20 +80,20 @@ impl Link {
         margins
     }
 
-    /// The margin of a base score by itself.
+    /// Returns the margin of one base score, without regard to other outputs.
     fn apply(self, base_score: f32) -> f32 {
         match self {
             Self::Identity | Self::Ascending => base_score,
             Self::Logit => {
                 let p = base_score.clamp(1e-6, 1.0 - 1e-6);
-                // XGBoost negates instead; the difference is the sign of a zero.
+                // XGBoost negates the logarithm instead. Only the sign of a zero differs.
                 0.0 - ln(1.0 / p - 1.0)
             }
             Self::Log | Self::LogOfPositive => ln(base_score),
         }
     }
 
-    /// What a base score has to be, where this one is not; all others XGBoost takes as they are.
+    /// Returns what a base score has to be, or `None` if XGBoost accepts this base score as it is.
     pub(super) fn wants(self, base_score: f32) -> Option<&'static str> {
         match self {
             Self::Logit if !(0.0..=1.0).contains(&base_score) => Some("between 0 and 1"),
@@ -103,12 +103,14 @@ impl Link {
     }
 }
 
-/// The machine's own logarithm of `f32`, which is XGBoost's, too: one rounded once differs from it in one of a hundred numbers.
+/// Returns the logarithm as the machine's own `f32` library computes it, which XGBoost uses too. A correctly
+/// rounded logarithm differs from it for one number in a hundred.
 fn ln(x: f32) -> f32 {
     x.ln()
 }
 
-/// `ln(e^x - 1)` of an `x` above 0 in `f32`, in which nothing is lost of a small `x`, and a large one does not overflow.
+/// Returns `ln(e^x - 1)` for an `x` above 0, in `f32`. A small `x` loses no precision, and a large `x` does
+/// not overflow.
 fn inverse_softplus(x: f32) -> f32 {
     if x > std::f32::consts::LN_2 { x + (-(-x).exp()).ln_1p() } else { ln(x.exp_m1()) }
 }
@@ -150,7 +152,7 @@ mod tests {
         let mut values = [0.0; 3];
         several.transform.apply(&margins, &mut values);
         assert!(values.iter().zip([-0.5, 0.5, 0.600_001]).all(|(v, b)| (v - b).abs() < 1e-6), "{values:?}");
-        // What does not ascend keeps the least step.
+        // Base scores that do not ascend are replaced by values that ascend by the least step.
         assert_eq!(several.link.margins(&[3.5, 3.5, 1.0]), [3.5, -13.815_51, -13.815_51]);
         assert_eq!(several.link.margins(&[0.0, 1e10]), [0.0, 1e10]);
     }

@@ -1,12 +1,12 @@
-//! The parts of an XGBoost model file that are read, as its versions 1.0 to 3.4 write them.
+//! The parts of an XGBoost model file that the importer reads, as XGBoost 1.0 to 3.4 writes them.
 //!
-//! Fields that some version lacks are optional here; what is required of them, given the rest, is decided where the
-//! forest is built. Keys not named here are passed over.
+//! Fields that some version lacks are optional here. The code that builds the forest decides which of them a
+//! file needs. The importer passes over all other keys.
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-/// The file.
+/// The whole file.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Document {
     pub learner: Learner,
@@ -24,7 +24,7 @@ pub(crate) struct Learner {
     pub objective: Objective,
 }
 
-/// What users and callbacks have written down, all of it in strings.
+/// Attributes that users and callbacks have set. All of them are strings.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Attributes {
     /// The best round of early stopping, counted from 0.
@@ -34,7 +34,8 @@ pub(crate) struct Attributes {
 #[derive(Debug, Deserialize)]
 pub(crate) struct ModelParam {
     pub base_score: BaseScore,
-    /// Since 1.7: whether the base score was, or is still to be, estimated.
+    /// Since 1.7: 0 if the user set the base score. Otherwise XGBoost has estimated it, or is still to
+    /// estimate it.
     pub boost_from_average: Option<i64>,
     #[serde(default)]
     pub num_class: u64,
@@ -48,7 +49,8 @@ pub(crate) struct Objective {
     pub name: String,
 }
 
-/// A booster: `gbtree` holds its model, `dart` a whole gbtree and the trees' weights.
+/// A booster. The booster `gbtree` holds its model. The booster `dart` holds a whole gbtree, and weights of
+/// its trees.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Booster {
     pub name: String,
@@ -62,24 +64,25 @@ pub(crate) struct InnerBooster {
     pub model: Option<Model>,
 }
 
-/// The trees. Everything is optional, so that another booster's model is refused by its name.
+/// The model of a booster: its trees. All fields are optional, so that another booster is refused by its
+/// name.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Model {
     pub gbtree_model_param: Option<GbtreeParam>,
     pub trees: Option<Vec<Tree>>,
     pub tree_info: Option<Vec<u32>>,
-    /// Since 2.0: where each boosting round's trees begin.
+    /// Since 2.0: the index of the first tree of each boosting round, and the number of trees.
     pub iteration_indptr: Option<Vec<u64>>,
     /// Since 3.1: the names of categories.
     pub cats: Option<Categories>,
-    /// Since 3.4 the trees' weights stand here.
+    /// Since 3.4: the weights of dart's trees.
     pub weight_drop: Option<Vec<f32>>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct GbtreeParam {
     pub num_trees: u64,
-    /// Since 1.6; XGBoost takes 1 where it is missing.
+    /// Since 1.6: the number of trees that a round grows for each output. XGBoost takes 1 if it is missing.
     pub num_parallel_tree: Option<u64>,
 }
 
@@ -89,7 +92,8 @@ pub(crate) struct Categories {
     pub enc: Vec<CategoryNames>,
 }
 
-/// A feature's category names: strings laid end to end, with offsets; or numbers.
+/// The names of a feature's categories: the bytes of all strings end to end, cut by `offsets`, or numbers
+/// without `offsets`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CategoryNames {
     pub offsets: Option<Vec<u32>>,
@@ -102,16 +106,17 @@ pub(crate) struct Tree {
     pub id: Option<u64>,
     pub tree_param: TreeParam,
     pub left_children: Vec<i32>,
-    /// The right child; in a leaf of a vector-leaf tree, the row of `leaf_weights` (since 3.2).
+    /// The right child of a split. In a leaf of a vector-leaf tree (since 3.2), the row of `leaf_weights`.
     pub right_children: Vec<i32>,
     pub parents: Vec<i32>,
     pub split_indices: Vec<u32>,
-    /// The threshold; in a leaf of a scalar tree, its value.
+    /// The threshold of a split. In a leaf of a scalar tree, the leaf value.
     pub split_conditions: Vec<f32>,
     pub default_left: Vec<u8>,
-    /// 1 for a split on categories.
+    /// 1 for a split on categories, 0 for a split on numbers.
     pub split_type: Option<Vec<u8>>,
-    /// All categories of all category splits; the next three arrays cut it up, split by split.
+    /// The categories of all category splits. `categories_segments` and `categories_sizes` cut this array
+    /// into the categories of each split, and `categories_nodes` names the node of each split.
     #[serde(default)]
     pub categories: Vec<u32>,
     #[serde(default)]
@@ -120,10 +125,10 @@ pub(crate) struct Tree {
     pub categories_segments: Vec<u64>,
     #[serde(default)]
     pub categories_sizes: Vec<u64>,
-    /// A vector for each node of a vector-leaf tree: the leaves' values before 3.2.
+    /// A vector for each node of a vector-leaf tree. Before 3.2 these are the leaf values.
     #[serde(default)]
     pub base_weights: Vec<f32>,
-    /// A vector for each leaf of a vector-leaf tree (since 3.2).
+    /// Since 3.2: the leaf values of a vector-leaf tree, a vector for each leaf.
     #[serde(default)]
     pub leaf_weights: Vec<f32>,
 }
@@ -131,13 +136,13 @@ pub(crate) struct Tree {
 #[derive(Debug, Deserialize)]
 pub(crate) struct TreeParam {
     pub num_nodes: u64,
-    /// Values a leaf holds; 0 and 1 both mean one.
+    /// Number of values in a leaf. 0 and 1 both mean one value.
     #[serde(default)]
     pub size_leaf_vector: u64,
 }
 
-/// Most columns that a forest may have, and so the most names that are worth reading: an empty name takes eight times
-/// the memory that it takes in the file.
+/// The most names that the importer reads, as many as a forest may have columns. Reading more would waste
+/// memory: an empty name takes eight times the memory that it takes in the file.
 const MOST_NAMES: usize = 1 << 24;
 
 fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
@@ -165,7 +170,7 @@ impl<'de> Visitor<'de> for NamesVisitor {
     }
 }
 
-/// The base score: a number before 3.1, then a list, either of them in a string.
+/// The base score: one number before 3.1, a list of numbers since then. Both stand in a string.
 #[derive(Debug)]
 pub(crate) struct BaseScore(pub Vec<f32>);
 
@@ -177,7 +182,8 @@ impl<'de> Deserialize<'de> for BaseScore {
 
 struct BaseScoreVisitor;
 
-/// A number; of those that are not finite XGBoost knows these words, and numbers that are too large.
+/// Parses a number as XGBoost does. A number that is not finite is one of these words, or digits too large
+/// for `f32`.
 fn number(text: &str) -> Option<f32> {
     let known =
         matches!(text, "NaN" | "Infinity" | "-Infinity") || text.contains(|c: char| c.is_ascii_digit());

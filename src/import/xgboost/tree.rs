@@ -1,4 +1,4 @@
-//! One XGBoost tree, from parallel arrays to HIR nodes.
+//! Turns one XGBoost tree from parallel arrays into HIR nodes.
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, Limits, Place};
@@ -7,16 +7,17 @@ use super::categories::Splits;
 use super::schema;
 use crate::forest::{CategorySet, Node, Predicate, Real, Side, Tree};
 
-/// `left_children` of a leaf, and `parents` of the root of a vector-leaf tree.
+/// The entry of a leaf in `left_children`, and of the root of a vector-leaf tree in `parents`.
 const NONE: i32 = -1;
 
-/// `parents` of the root of a scalar tree.
+/// The entry of the root of a scalar tree in `parents`.
 const NO_PARENT: i32 = i32::MAX;
 
-/// `split_indices` of a deleted node: all bits set, of which the file holds 31 and `default_left` the last.
+/// The entry of a deleted node in `split_indices`. XGBoost sets all 32 bits. The file holds 31 of them here,
+/// and the last one in `default_left`.
 const DELETED: u32 = i32::MAX as u32;
 
-/// What the trees of a file grew into.
+/// The trees of a file as HIR trees, with their leaf values and category sets.
 pub(super) struct GrownTrees {
     pub trees: Vec<Tree>,
     pub leaf_values: Vec<Real>,
@@ -24,14 +25,14 @@ pub(super) struct GrownTrees {
     pub vector_leaves: bool,
 }
 
-/// Grows trees one after another, under the limits that hold for all of them together.
+/// Builds the trees one after another, under limits that hold for all trees together.
 pub(super) struct TreeBuilder<'l> {
     features: usize,
     outputs: usize,
     limits: &'l Limits,
     budget: Budget<'l>,
     slots: u32,
-    /// Values a leaf holds, once the first tree has told.
+    /// Number of values in a leaf, known from the first tree on.
     leaf_width: Option<usize>,
     grown: GrownTrees,
 }
@@ -47,15 +48,16 @@ impl<'l> TreeBuilder<'l> {
         self.grown
     }
 
-    /// Grows the tree at `path`, its leaves multiplied by `weight`.
+    /// Builds the tree at `path`, with its leaf values multiplied by `weight`.
     pub(super) fn grow(&mut self, tree: schema::Tree, weight: f32, path: &str) -> Result<(), ImportError> {
         let file = FileTree { tree: &tree, path };
         let nodes = file.check_lengths()?;
         self.leaf_width(&file)?;
         self.budget.nodes(nodes, || Place::Field(format!("{path}.tree_param.num_nodes")))?;
-        let ids = file.reached(self.limits)?;
+        let ids = file.reachable_nodes(self.limits)?;
         let mut splits = Splits::new(&tree, path)?;
-        // Nodes keep the file's order; `place` gives a node its number once deleted nodes are gone.
+        // Nodes keep the file's order. `place` maps a node's number in the file to its number without deleted
+        // nodes. It is empty if no node is deleted.
         let mut place = Vec::new();
         if ids.len() < nodes {
             place = vec![0; nodes];
@@ -84,7 +86,7 @@ impl<'l> TreeBuilder<'l> {
         Ok(())
     }
 
-    /// Learns from the first tree whether leaves are vectors, and holds the others to it.
+    /// Learns from the first tree how many values a leaf has, and refuses later trees that differ.
     fn leaf_width(&mut self, file: &FileTree<'_>) -> Result<(), ImportError> {
         let width = usize::try_from(file.tree.tree_param.size_leaf_vector).unwrap_or(usize::MAX).max(1);
         let path = || format!("{}.tree_param.size_leaf_vector", file.path);
@@ -153,7 +155,7 @@ impl<'l> TreeBuilder<'l> {
     }
 }
 
-/// A tree of the file and the path it stands at.
+/// A tree of the file, with its path.
 struct FileTree<'t> {
     tree: &'t schema::Tree,
     path: &'t str,
@@ -164,7 +166,7 @@ impl FileTree<'_> {
         at(kind, format!("{}.{field}[{n}]", self.path), cause)
     }
 
-    /// Checks that every array has an entry a node, and gives the number of nodes.
+    /// Checks that every array has one entry for each node. Returns the number of nodes.
     fn check_lengths(&self) -> Result<usize, ImportError> {
         let tree = self.tree;
         let claimed = tree.tree_param.num_nodes;
@@ -196,8 +198,8 @@ impl FileTree<'_> {
         }
     }
 
-    /// The nodes that the root reaches, ascending; all others must be deleted ones.
-    fn reached(&self, limits: &Limits) -> Result<Vec<u32>, ImportError> {
+    /// Returns the nodes that the root reaches, in ascending order. All other nodes must be marked deleted.
+    fn reachable_nodes(&self, limits: &Limits) -> Result<Vec<u32>, ImportError> {
         let tree = self.tree;
         let nodes = tree.left_children.len();
         if !matches!(tree.parents[0], NONE | NO_PARENT) {
@@ -231,7 +233,7 @@ impl FileTree<'_> {
         Ok((0..nodes as u32).filter(|n| seen[*n as usize]).collect())
     }
 
-    /// The children of a node that is reached, or `None` for a leaf.
+    /// Returns the children of a node that the root reaches, or `None` for a leaf.
     fn children(&self, n: usize, seen: &mut [bool]) -> Result<Option<[u32; 2]>, ImportError> {
         let tree = self.tree;
         if self.is_deleted(n) {
@@ -279,13 +281,13 @@ impl FileTree<'_> {
         Err(self.error(ErrorKind::Value, "split_indices", n, format!("feature {feature} of {features}")))
     }
 
-    /// The field that holds a vector leaf's values, and where they are in it.
+    /// Returns the field that holds the values of a vector leaf, and the range of the values in the field.
     fn vector(&self, n: usize, width: usize) -> Result<(&'static str, std::ops::Range<usize>), ImportError> {
         let tree = self.tree;
-        let (field, index, length) = if tree.leaf_weights.is_empty() {
-            ("base_weights", n as i32, tree.base_weights.len())
+        let (field, place, index, length) = if tree.leaf_weights.is_empty() {
+            ("base_weights", "base_weights", n as i32, tree.base_weights.len())
         } else {
-            ("leaf_weights", tree.right_children[n], tree.leaf_weights.len())
+            ("leaf_weights", "right_children", tree.right_children[n], tree.leaf_weights.len())
         };
         let start = usize::try_from(index).ok().and_then(|i| i.checked_mul(width));
         match start
@@ -296,7 +298,7 @@ impl FileTree<'_> {
             None => {
                 let cause =
                     format!("leaf vector {index} of width {width}, but `{field}` has {length} values");
-                Err(self.error(ErrorKind::Structure, "right_children", n, cause))
+                Err(self.error(ErrorKind::Structure, place, n, cause))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Atomic additions, where a device has them.
+//! Atomic additions, if a device has them.
 
 use super::paths::each_op;
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
     schedule::Gpu,
 };
 
-/// The loops and their walks without atomic additions, where the device or the nest can't have them, and what is to be said
-/// of it.
+/// Returns the loops, legalised without atomic additions, if the device or the nest can't have these, and
+/// notes on the directives that are not carried out as they say.
 pub(in crate::plan) fn without_atomics(
     loops: &LoopNest,
     legal: &LoopNest,
@@ -29,7 +29,7 @@ pub(in crate::plan) fn without_atomics(
         }
     });
     let staged = "partial sums are private and added up in stages";
-    // Every device adds to whole words atomically.
+    // Every device adds whole words atomically.
     let why = if combine == Combine::Sum && !gpu.atomic_add {
         Some("the device does not add to f32 in buffers atomically")
     } else if !matches!(combine, Combine::Sum | Combine::Fixed) {

@@ -1,4 +1,5 @@
-//! What a node's words are, and what the caches take: the numbers of a model that a kernel's shape depends on.
+//! The format of a node's words and the size of the caches: the numbers of a model that a kernel's shape
+//! depends on.
 
 use super::super::{Cube, NodeFormat, Plan, key, lower::Builder};
 use crate::{
@@ -6,11 +7,12 @@ use crate::{
     layout::Sizes,
 };
 
-/// Columns that the tables of all groups may hold: 16 MiB of them.
+/// The most columns that the lists of all groups may hold: 16 MiB of them.
 const MOST_GROUPED: u64 = 1 << 22;
 
 impl Builder<Cube> {
-    /// Settles a node's words, and which columns are cached: those in use, of trees in groups of `group` those of a group.
+    /// Determines the format of a node's words, and which columns are cached: those that the forest uses or,
+    /// if trees are walked in groups of `group` trees, those that each group uses.
     pub(super) fn format(&mut self, forest: &Forest, order: &[u32], sizes: &Sizes, group: Option<u32>) {
         let mut columns = forest.features.len() as u32;
         let every_walk = self.plan.walks().all(|walk| walk.own.cached_rows);
@@ -31,7 +33,7 @@ impl Builder<Cube> {
         plan.own.node = node_format(plan, forest, columns, sizes);
     }
 
-    /// Words that the nodes of any `trees` trees side by side take, at most.
+    /// Returns the most words that the nodes of any `trees` adjacent trees take.
     pub(super) fn cached_words(&self, sizes: &Sizes, trees: u32) -> u32 {
         let window = (trees as usize).clamp(1, sizes.nodes.len().max(1));
         let sum = |w: &[u64]| w.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
@@ -41,7 +43,7 @@ impl Builder<Cube> {
     }
 }
 
-/// The columns that each group of trees side by side reads.
+/// Returns the columns that each group of `group` adjacent trees reads.
 pub(crate) fn group_columns(forest: &Forest, order: &[u32], group: u32) -> Vec<Vec<u32>> {
     let column = |node: &Node| match node {
         Node::Split { feature, .. } => Some(*feature),
@@ -61,10 +63,10 @@ fn most_of_a_group(forest: &Forest, order: &[u32], group: u32) -> u32 {
     group_columns(forest, order, group).iter().map(Vec::len).max().unwrap_or(0) as u32
 }
 
-/// As few words as the model allows.
+/// Returns the format with the fewest words that the model allows.
 fn node_format(plan: &Plan<Cube>, forest: &Forest, columns: u32, sizes: &Sizes) -> NodeFormat {
     let whole = NodeFormat::whole(plan.children);
-    // The way to a child is shorter than the tree.
+    // The distance to a child is smaller than the tree's number of nodes.
     let most = sizes.nodes.iter().copied().max().unwrap_or(0);
     if let Some(spare_bits) = plan.rows.rank_shift() {
         let column_bits = columns.max(2).next_power_of_two().ilog2();
@@ -82,7 +84,7 @@ fn node_format(plan: &Plan<Cube>, forest: &Forest, columns: u32, sizes: &Sizes) 
     if plan.rows.rank_shift().is_some() {
         return NodeFormat { words: 2, column_bits, spare_bits: 0 };
     }
-    // Column, leaf flag and the missing value's side.
+    // The low bits hold the column, the leaf flag and the missing value's side.
     let spare_bits = column_bits + 2;
     let fits = |node: &Node| match node {
         Node::Split { predicate: Predicate::Less { threshold }, .. } => {

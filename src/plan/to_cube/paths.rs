@@ -1,37 +1,41 @@
-//! The way to a walk: what surrounds it, and whose rows it has.
+//! The surroundings of a statement: the loops round it, and how they assign rows to units.
 
 use crate::{
     mir::{self, BufferId, Dim, Mode},
     plan::{GpuDim, Size},
 };
 
-/// What surrounds the statement being lowered.
+/// The surroundings of the statement that is being lowered.
 #[derive(Clone, Default)]
 pub(super) struct Surroundings {
     pub(super) depth: usize,
-    /// Inside a block loop.
+    /// Whether the statement is inside a block loop.
     pub(super) block: bool,
-    /// Inside a loop over trees, or beside another loop: a row's sum is added to more than once.
+    /// Whether a row's sum is added to more than once, because the statement is inside a loop over trees or
+    /// beside another loop.
     pub(super) trees: bool,
-    /// Inside [`Statement::Accumulate`](crate::plan::cube::Statement::Accumulate).
+    /// Whether the statement is inside [`Statement::Accumulate`](crate::plan::cube::Statement::Accumulate).
     pub(super) accumulating: bool,
-    /// The loop immediately around, and the rows that its iteration can touch.
+    /// The name of the innermost enclosing loop, and the number of rows that its iteration can touch if that
+    /// is a constant.
     pub(super) inside: Option<(String, Option<u32>)>,
-    /// Whether the rows, and the trees, are cached.
+    /// Whether the row cache holds the running rows.
     pub(super) cached_rows: bool,
+    /// Whether the tree cache holds the running trees.
     pub(super) cached_trees: bool,
-    /// Launch dimensions of the loops round it, and those of which only the first unit or cube comes here.
+    /// Launch dimensions of the enclosing loops, and those of which only the first unit or cube runs the
+    /// statement.
     pub(super) dims: Vec<GpuDim>,
-    /// Mapped loops over rows round it: who has which rows.
+    /// The enclosing mapped loops over rows: they determine which unit has which rows.
     pub(super) owner: Vec<(GpuDim, Range)>,
-    /// First offset and step of each loop over trees round it.
+    /// First offset and step of each enclosing loop over trees.
     pub(super) tree_loops: Vec<(Size, Size)>,
 }
 
-/// Offsets of a mapped loop, without its name.
+/// The offsets of a mapped loop, without its name: start, step and bounds.
 pub(super) type Range = (Size, Size, Vec<crate::schedule::Bound>);
 
-/// What surrounds the statements inside a loop.
+/// Returns the surroundings of the statements inside a loop.
 pub(super) fn entered(l: &mir::Loop, around: &Surroundings) -> Surroundings {
     let mut inside = Surroundings {
         depth: around.depth + 1,
@@ -52,7 +56,7 @@ pub(super) fn entered(l: &mir::Loop, around: &Surroundings) -> Surroundings {
     inside
 }
 
-/// What surrounds each walk.
+/// Appends the surroundings of each walk to `out`.
 pub(super) fn walk_paths(ops: &[mir::Op], around: &Surroundings, out: &mut Vec<Surroundings>) {
     for op in ops {
         match op {
@@ -68,7 +72,7 @@ pub(super) fn walk_paths(ops: &[mir::Op], around: &Surroundings, out: &mut Vec<S
     }
 }
 
-/// The different answers to who has which rows.
+/// Returns the different assignments of rows to units among the walks.
 pub(super) fn owners(paths: &[Surroundings]) -> Vec<Vec<(GpuDim, Range)>> {
     let mut owners: Vec<Vec<(GpuDim, Range)>> = Vec::new();
     for path in paths {
@@ -79,7 +83,7 @@ pub(super) fn owners(paths: &[Surroundings]) -> Vec<Vec<(GpuDim, Range)>> {
     owners
 }
 
-/// Whether a loop and all inside it go over trees, so that the row stays the same.
+/// Whether a statement and everything inside it goes over trees only, so that the row stays the same.
 pub(super) fn only_trees(op: &mir::Op) -> bool {
     let inside = || op.bodies().into_iter().flatten().all(only_trees);
     match op {
@@ -98,7 +102,7 @@ pub(super) fn each_op(ops: &[mir::Op], visit: &mut impl FnMut(&mir::Op)) {
     }
 }
 
-/// The buffers that the walks in a statement reduce into, and whether atomically.
+/// Appends the buffers that the walks in a statement reduce into, and whether they do so atomically.
 pub(super) fn buffers_of(op: &mir::Op, buffers: &mut Vec<(BufferId, bool)>) {
     each_op(std::slice::from_ref(op), &mut |op| {
         if let mir::Op::Walk(w) = op

@@ -1,31 +1,31 @@
-//! What the text of one cell means.
+//! The meaning of one cell's text.
 
 use fangorn::forest::{Codes, Coding, Feature};
 
-/// Words for a missing value: those of pandas' `read_csv`, and `?`.
+/// Texts that stand for a missing value: those of pandas' `read_csv`, and `?`.
 const MISSING: [&str; 20] = [
     "", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>",
     "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 ];
 
-/// What a cell's text is, whatever column it stands in.
+/// The kind of a cell's text, independent of the cell's column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Text {
-    /// A word for a missing value, or nothing at all.
+    /// A text that stands for a missing value, or no text.
     Missing,
     /// A number.
     Number(f64),
-    /// What pandas reads a column of as truth values.
+    /// A text that pandas reads as a truth value.
     Truth(bool),
     /// Anything else.
     Word,
 }
 
 impl Text {
-    /// What a text is, white space around it left aside.
+    /// Returns the kind of a text. Ignores white space around it.
     pub fn of(text: &str) -> Self {
         let text = text.trim();
-        // In f64 first and then cast, as numpy does.
+        // Parse as f64 first and cast later, as numpy does.
         match text.parse::<f64>() {
             Ok(value) if value.is_nan() => Self::Missing,
             Ok(value) => Self::Number(value),
@@ -40,25 +40,27 @@ impl Text {
 }
 
 impl Text {
-    /// Whether a cell is neither a number nor a word for a missing value.
+    /// Returns whether a cell is a word: neither a number, nor a truth value, nor a text for a missing value.
+    /// A cell that is not UTF-8 is a word too.
     pub fn is_word(cell: &[u8]) -> bool {
         std::str::from_utf8(cell).map_or(true, |text| matches!(Self::of(text), Self::Word))
     }
 }
 
-/// How the cells of a column are read.
+/// How the cells of one column are read.
 #[derive(Clone, Debug, Default)]
 pub struct Column<'m> {
-    /// The numbers of the column's categories, where the model's file says what these are in a table.
+    /// The numbers of the column's categories, where the model's file says which categories a table holds.
     codes: Option<Codes<'m>>,
-    /// How many categories there are, where all are words, so that a whole number in a cell can only be a code.
+    /// Number of categories if every category's name is a word, else 0. If all are words, a whole number in a
+    /// cell can only be a code.
     words: usize,
-    /// Whether the categories are whole numbers by their texts, which a table may write with a point.
+    /// Whether the categories are whole numbers by their texts. A table may write them with a decimal point.
     whole: bool,
 }
 
 impl<'m> Column<'m> {
-    /// A column of the model.
+    /// Returns how the cells of a model's column are read.
     pub fn of(feature: &'m Feature) -> Self {
         let is_word = |name: &String| matches!(Text::of(name), Text::Word);
         let words = if feature.categories.iter().all(is_word) { feature.categories.len() } else { 0 };
@@ -66,7 +68,7 @@ impl<'m> Column<'m> {
         Self { codes: feature.codes(), words, whole }
     }
 
-    /// A cell's value: NaN where it is missing, `None` where it is nothing that the column has.
+    /// Returns a cell's value: NaN where it is missing, `None` where the column has no such value.
     pub fn value(&self, text: &[u8]) -> Option<f64> {
         let text = std::str::from_utf8(text).ok()?;
         if let Some(codes) = &self.codes {
@@ -80,9 +82,10 @@ impl<'m> Column<'m> {
         }
     }
 
-    /// The number of a category. A text may be one that elsewhere stands for a missing value.
+    /// Returns the number of a category. A category's text may be one that elsewhere stands for a missing
+    /// value.
     fn category(&self, codes: &Codes<'_>, text: &str) -> Option<f64> {
-        // As it is, or without the space round it.
+        // Look for the text as it is, then without the white space around it.
         let exact =
             [text, text.trim()].into_iter().find_map(|text| codes.of(text).filter(|code| !code.is_nan()));
         if exact.is_some() {

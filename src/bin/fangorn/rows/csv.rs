@@ -1,4 +1,4 @@
-//! Comma-separated text, record after record.
+//! Reads comma-separated text, record after record.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,8 @@ use crate::error::{Error, Result, note};
 /// Reads a matrix.
 ///
 /// # Errors
-/// A header that does not fit the model, a record of another length, a cell that is no value, and no row at all where
-/// rows are wanted.
+/// The header does not fit the model, a record has another length, a cell is not a value, or rows are
+/// requested and the file has none.
 pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return wanted.fail("the text is UTF-16; save it as UTF-8");
@@ -30,7 +30,7 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
         |record: &::csv::ByteRecord| line_of(bytes, record.position().map_or(0, ::csv::Position::byte));
     let mut matrix = Matrix { rows: 0, columns: wanted.columns, values: Vec::new() };
     if !next(&mut record)? {
-        return ended(wanted, matrix, "it is empty");
+        return with_final_newline(wanted, matrix, "it is empty");
     }
     let columns = first(wanted, &record, &cells, line(&record))?;
     let mut more = !columns.header || next(&mut record)?;
@@ -51,7 +51,7 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
         for (column, cell) in cells.iter().enumerate() {
             let at = columns.places.as_ref().map_or(column, |places| places[column]);
             let Some(value) = cell.value(&record[at]) else {
-                return wanted.fail(header::no_value(
+                return wanted.fail(header::bad_cell_message(
                     line(&record),
                     at,
                     &String::from_utf8_lossy(&record[at]),
@@ -62,15 +62,16 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
         matrix.rows += 1;
         more = next(&mut record)?;
     }
-    let matrix = ended(wanted, matrix, "a header and nothing under it")?;
+    let matrix = with_final_newline(wanted, matrix, "a header and nothing under it")?;
     if let Some(text) = &columns.note {
         note(format!("{}: {text}", wanted.path.display()));
     }
     Ok(matrix)
 }
 
-/// What was read, unless rows are wanted and there is none.
-fn ended<T>(wanted: &MatrixRequest<'_>, matrix: Matrix<T>, none: &str) -> Result<Matrix<T>> {
+/// Returns the matrix, or an error if rows are requested and there are none. `none` says what the file holds
+/// instead.
+fn with_final_newline<T>(wanted: &MatrixRequest<'_>, matrix: Matrix<T>, none: &str) -> Result<Matrix<T>> {
     match wanted.what {
         FileContents::Rows(..) if matrix.rows == 0 => {
             wanted.fail(format!("there is no row in it: {none}; give at least one row"))
@@ -79,7 +80,7 @@ fn ended<T>(wanted: &MatrixRequest<'_>, matrix: Matrix<T>, none: &str) -> Result
     }
 }
 
-/// What the first record is.
+/// Decides whether the first record is a header or a row.
 fn first(
     wanted: &MatrixRequest<'_>,
     record: &::csv::ByteRecord,
@@ -90,13 +91,15 @@ fn first(
     let fits = |(text, column): (&[u8], &Column<'_>)| column.value(text).is_some();
     let known =
         |(text, column): (&[u8], &Column<'_>)| column.value(text).is_some_and(|value| !value.is_nan());
-    // A word that no column of categories knows is a row's only beside something that some column knows.
+    // A word that no category column knows belongs to a row only if the record also has a cell that its
+    // column knows.
     let is_row = record.iter().zip(cells).any(known);
     let odd = record.iter().zip(cells).position(|cell| !fits(cell) || !is_row && Text::is_word(cell.0));
     header::columns(wanted, &fields, odd, line)
 }
 
-/// The number of the line on which a record begins. The reader's own count stands at the empty lines before it.
+/// Returns the number of the line on which a record begins, counted from 1. The reader's own position is
+/// before any empty lines that precede the record.
 fn line_of(bytes: &[u8], at: u64) -> usize {
     let at = usize::try_from(at).unwrap_or(bytes.len()).min(bytes.len());
     let empty = bytes[at..].iter().take_while(|b| matches!(b, b'\n' | b'\r')).count();

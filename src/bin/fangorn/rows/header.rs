@@ -1,4 +1,4 @@
-//! What the first record of a CSV is, and which of its fields are the model's columns.
+//! Decides what the first record of a CSV is, and which of its fields are the model's columns.
 
 use std::{
     borrow::Cow,
@@ -10,34 +10,34 @@ use fangorn::Forest;
 use super::{FileContents, MatrixRequest, cell::Text};
 use crate::error::Result;
 
-/// Where the columns of the matrix stand in a record.
+/// Where a record holds the matrix's columns.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    /// Whether the first record is a header and no row.
+    /// Whether the first record is a header instead of a row.
     pub header: bool,
     /// Fields of a record.
     pub width: usize,
-    /// The place of each column, where columns are not simply in order.
+    /// The field index of each column; `None` where the columns are the fields, in order.
     pub places: Option<Vec<usize>>,
-    /// What there is to say of the choice.
+    /// A note for the user about the choice.
     pub note: Option<String>,
 }
 
-/// The names of a model's columns, where each has one that no other has.
+/// The names of a model's columns; empty unless each column has a name of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     names: Vec<String>,
-    /// Whether somebody chose them: a library's own are no reason to refuse a header.
+    /// Whether a person chose the names. Names that a library made up are no reason to refuse a header.
     chosen: bool,
-    /// LightGBM keeps names with underscores for spaces.
+    /// Whether spaces in a name count as underscores, as LightGBM stores them.
     underscores: bool,
 }
 
-/// What libraries put before a column's number where it has no name.
+/// What libraries put before the number of a column that has no name.
 const STEMS: [&str; 3] = ["", "f", "Column_"];
 
 impl Names {
-    /// The names that a model has for its columns.
+    /// Returns the names of a model's columns.
     pub fn of(forest: &Forest) -> Self {
         let mut of = Self { underscores: forest.producer.library == "lightgbm", ..Self::default() };
         let named = forest.features.iter().filter_map(|f| f.name.as_deref());
@@ -52,17 +52,17 @@ impl Names {
         of
     }
 
-    /// Whether a header has to hold them.
+    /// Returns whether a header has to hold these names.
     pub fn are_chosen(&self) -> bool {
         self.chosen
     }
 
-    /// The names that a library makes of a stem.
+    /// Returns the names that a library makes of a stem: the stem with 0, 1, 2 and so on.
     fn numbered(stem: &str, columns: usize) -> Self {
         Self { names: (0..columns).map(|i| format!("{stem}{i}")).collect(), ..Self::default() }
     }
 
-    /// What a name is compared by: white space and quotes round it say nothing.
+    /// Returns the text by which names are compared: without white space and quotes around the name.
     fn key(&self, name: &str) -> String {
         let name = name.trim();
         let bare = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
@@ -70,7 +70,7 @@ impl Names {
     }
 }
 
-/// The first record.
+/// The first record of a CSV.
 struct First<'r> {
     wanted: &'r MatrixRequest<'r>,
     fields: &'r [Cow<'r, str>],
@@ -78,10 +78,12 @@ struct First<'r> {
     line: usize,
 }
 
-/// What the first record is. `odd` is the first of its fields that is no value of the column in its place.
+/// Decides what the first record is. `odd` is the first of its fields that is not a value of the column at
+/// that index.
 ///
 /// # Errors
-/// A header that lacks columns, has them twice or has none of the model's; a record that is neither header nor row.
+/// The record is a header that lacks columns, has one twice or has none of the model's, or it is neither a
+/// header nor a row.
 pub fn columns(
     wanted: &MatrixRequest<'_>,
     fields: &[Cow<'_, str>],
@@ -111,7 +113,7 @@ pub fn columns(
             _ => first.refused(odd),
         };
     }
-    // Names that are numbers may be values as well, so all of them have to be there.
+    // A name that is a number may also be a value, so the names decide only if all of them are there.
     let all_are_there = names.names.len() > 1 && places.is_ok();
     match places {
         Ok(places) if has_name || all_are_there && (!is_row || counted.is_some()) => {
@@ -153,15 +155,15 @@ pub fn columns(
     }
 }
 
-/// What is said of a cell that is no value.
-pub fn no_value(line: usize, at: usize, text: &str) -> String {
+/// Returns the message about a cell that is not a value.
+pub fn bad_cell_message(line: usize, at: usize, text: &str) -> String {
     let text: String = text.chars().take(40).collect();
     let remedy = "write a number, or nothing where the value is missing";
     format!("line {line}, column {}: `{text}` is no number; {remedy}", at + 1)
 }
 
 impl First<'_> {
-    /// The columns of a header, and a note of those that are left out.
+    /// Returns the columns of a header, with a note about the fields that are left out.
     fn header(&self, places: Vec<usize>) -> Columns {
         let mut taken = vec![false; self.fields.len()];
         places.iter().for_each(|at| taken[*at] = true);
@@ -186,7 +188,7 @@ impl First<'_> {
         Columns { header: true, width: self.fields.len(), places: Some(places), note }
     }
 
-    /// The place of each name, or which are not there once.
+    /// Returns the field index of each name, or a message about the names that are missing or there twice.
     fn by_name(&self, names: &Names) -> Result<Vec<usize>, String> {
         let mut found: HashMap<String, (usize, usize)> = HashMap::new();
         for (at, field) in self.fields.iter().enumerate() {
@@ -212,15 +214,16 @@ impl First<'_> {
         Ok(all().filter_map(|name| found.get(name)).map(|(at, _)| *at).collect())
     }
 
-    /// Whether a word in it is a name.
+    /// Returns whether a word among the fields is one of the names.
     fn has_name(&self, names: &Names) -> bool {
         let known: HashSet<&str> = names.names.iter().map(String::as_str).collect();
         let mut words = self.fields.iter().zip(&self.texts).filter(|(_, text)| **text == Text::Word);
         words.any(|(field, _)| known.contains(names.key(field).as_str()))
     }
 
-    /// Where 0, 1, 2 and so on stand in order, one for each column and beside them nothing but words and an index without
-    /// a name: pandas' header of columns without names. A single 0 is a row.
+    /// Returns the fields that hold 0, 1, 2 and so on in order, one for each column. The other fields may
+    /// only be words, or an index without a name. pandas writes such a header for columns without names. A
+    /// single 0 is a row.
     fn counted(&self) -> Option<Vec<usize>> {
         let columns = self.wanted.columns;
         let is_number = |text: &Text| matches!(text, Text::Number(_));
@@ -234,8 +237,8 @@ impl First<'_> {
         found.then_some(places)
     }
 
-    /// Whether all of its fields are names: words with a letter or a digit, and nothing. With `--by-position` words for
-    /// missing values may be names as well.
+    /// Returns whether all fields are names: words with a letter or a digit, or empty. With `or_missing`, for
+    /// `--by-position`, texts for missing values may be names too.
     fn is_words(&self, or_missing: bool) -> bool {
         let mut any = false;
         let all = self.fields.iter().zip(&self.texts).all(|(field, text)| match text {
@@ -249,14 +252,14 @@ impl First<'_> {
         all && any
     }
 
-    /// Neither a header nor a row.
+    /// Returns the error for a record that is neither a header nor a row.
     fn refused(&self, odd: Option<usize>) -> Result<Columns> {
         self.wanted.check_columns(&format!("line {} has", self.line), self.fields.len())?;
         let at = odd.unwrap_or(0);
-        self.wanted.fail(no_value(self.line, at, &self.fields[at]))
+        self.wanted.fail(bad_cell_message(self.line, at, &self.fields[at]))
     }
 
-    /// Refuses what is separated by something else than commas.
+    /// Refuses a record whose separator is not a comma.
     fn check_separator(&self) -> Result<()> {
         let [field] = self.fields else { return Ok(()) };
         let columns = self.wanted.columns;
@@ -275,7 +278,7 @@ impl First<'_> {
     }
 }
 
-/// The first few of a list.
+/// Returns the first few names of a list, joined by commas.
 fn few(names: &[&str]) -> String {
     const MOST: usize = 5;
     let more = if names.len() > MOST { ", …" } else { "" };

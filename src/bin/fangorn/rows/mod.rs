@@ -1,4 +1,4 @@
-//! Reading matrices: `.npy` of any number type, and CSV with or without a header.
+//! Reads matrices: `.npy` of any number type, and CSV with or without a header.
 //!
 //! | file | subject |
 //! |---|---|
@@ -36,15 +36,15 @@ pub struct Matrix<T> {
 }
 
 impl<T> Matrix<T> {
-    /// Row `r`.
+    /// Returns row `r`.
     pub fn row(&self, r: usize) -> &[T] {
         &self.values[r * self.columns..][..self.columns]
     }
 }
 
-/// A type that backends take rows in.
+/// A number type in which backends take rows.
 pub trait Cell: Number + fangorn::cpu::Row {
-    /// The rows as `f32`.
+    /// Returns the rows as `f32`.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "burn's backends alone need it"))]
     fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>>;
 }
@@ -62,9 +62,9 @@ impl Cell for f64 {
     }
 }
 
-/// A type that values are read as.
+/// A number type that values are read as.
 pub trait Number: Copy {
-    /// Casts as numpy does; a missing value is NaN.
+    /// Casts as numpy does. A missing value is NaN.
     fn cast(value: f64) -> Self;
 }
 
@@ -80,7 +80,7 @@ impl Number for f64 {
     }
 }
 
-/// How the columns of a table are told.
+/// How the columns of a table are matched to the model's.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct TableChoice {
     /// Take a CSV's columns in their order, whatever names its header gives them
@@ -88,22 +88,22 @@ pub struct TableChoice {
     by_position: bool,
 }
 
-/// What a file holds.
+/// The kind of a file's content.
 #[derive(Clone, Copy, Debug)]
 enum FileContents<'a> {
-    /// Rows for a model of these columns.
+    /// Rows for the forest.
     Rows(&'a Forest, TableChoice),
-    /// Values that are expected, a row of them for each row.
+    /// Expected values or margins, one record for each row of a prediction.
     Expected,
 }
 
-/// The matrix a reader is after.
+/// The matrix that a reader has to return.
 #[derive(Clone, Copy, Debug)]
 struct MatrixRequest<'a> {
     path: &'a Path,
     what: FileContents<'a>,
     columns: usize,
-    /// Where the number of columns comes from, and what to do about another one.
+    /// Where the number of columns comes from, and what to do if a file has another number.
     rule: [&'a str; 2],
 }
 
@@ -124,7 +124,7 @@ impl<'a> MatrixRequest<'a> {
         format!("{place} {found} columns, {source} {}; {remedy}", self.columns)
     }
 
-    /// The model's columns, where the file is for a model.
+    /// Returns the model's columns, or none where the file does not hold rows.
     fn features(&self) -> &'a [Feature] {
         match self.what {
             FileContents::Rows(forest, _) => &forest.features,
@@ -132,7 +132,7 @@ impl<'a> MatrixRequest<'a> {
         }
     }
 
-    /// So many values of a type can't be held.
+    /// Returns the error for a matrix of `values` values that does not fit into memory.
     fn no_room<T>(&self, values: usize) -> Error {
         let bytes = values.saturating_mul(size_of::<T>());
         let remedy = "hand over fewer rows at a time";
@@ -143,10 +143,10 @@ impl<'a> MatrixRequest<'a> {
     }
 }
 
-/// Reads rows for a model; `-` is CSV from standard input.
+/// Reads rows for a model. The path `-` stands for CSV from standard input.
 ///
 /// # Errors
-/// A file that can't be read, is no matrix of numbers, or has other columns.
+/// The file can't be read, is no matrix of numbers, or has other columns than the model.
 pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) -> Result<Matrix<T>> {
     let rule = ["the model was trained on", "hand over all its columns in order"];
     read(&MatrixRequest {
@@ -157,10 +157,10 @@ pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) ->
     })
 }
 
-/// Reads what is expected of `rows` rows of `columns` values.
+/// Reads the expected predictions, `rows x columns`.
 ///
 /// # Errors
-/// As [`read_rows`], or another number of rows.
+/// The file can't be read, is no matrix of numbers, or has another shape.
 pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<f64>> {
     let rule = ["the output has", "expect what --output names"];
     let wanted = MatrixRequest { path, what: FileContents::Expected, columns, rule };
@@ -171,10 +171,10 @@ pub fn read_expected(path: &Path, rows: usize, columns: usize) -> Result<Matrix<
     Ok(found)
 }
 
-/// Reads the margins that the sums of `rows` rows start at, one for each of `outputs`.
+/// Reads the margins at which the rows' sums start, `rows x outputs`.
 ///
 /// # Errors
-/// As [`read_expected`].
+/// The file can't be read, is no matrix of numbers, or has another shape.
 pub fn read_margins(path: &Path, rows: usize, outputs: usize) -> Result<Matrix<f64>> {
     let rule = ["the model's margins have", "give a number for each output"];
     let wanted = MatrixRequest { path, what: FileContents::Expected, columns: outputs, rule };
@@ -186,7 +186,7 @@ pub fn read_margins(path: &Path, rows: usize, outputs: usize) -> Result<Matrix<f
     Ok(found)
 }
 
-/// Whether the model's columns have names that a header has to hold.
+/// Returns whether the model's columns have names that a header has to hold.
 pub fn has_names(forest: &Forest) -> bool {
     header::Names::of(forest).are_chosen()
 }

@@ -1,4 +1,4 @@
-//! numpy's `.npy`: matrices of every type of numbers that it has, f16 among them.
+//! Reads numpy's `.npy`: matrices of every real number type that it has, f16 among them.
 
 use std::{io::Read, path::Path};
 
@@ -6,18 +6,20 @@ use half::f16;
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
 
 use super::{FileContents, Matrix, MatrixRequest, Number};
-use crate::error::{Error, Result, caught};
+use crate::error::{Error, Result, catch_panic};
 
-/// Brackets that open in the header of a matrix: its own, and the shape's. The parser takes twice as long for each that it nests.
+/// The most opening brackets in the header of a matrix: the header's own, and the shape's. npyz's parser
+/// takes twice as long for each nested bracket.
 const MOST_BRACKETS: usize = 2;
 
 const REMEDY: &str = "save it again with numpy.save";
 
-/// Whether a file's values are all of an `f32`'s precision, as far as its header says: the first bytes of a `.npy`.
+/// Returns whether an `f32` holds every value of a `.npy` file exactly, as far as the file's first bytes
+/// tell. False if the file can't be read.
 pub fn holds_singles(path: &Path) -> bool {
     let mut header = Vec::new();
     let read = || std::fs::File::open(path)?.take(1 << 10).read_to_end(&mut header).map(|_| header);
-    // What can't be read is reported by whoever reads it for its values.
+    // Whoever reads the file for its values reports that it can't be read.
     let header = read().unwrap_or_default();
     let small = ["f4'", "f2'", "i1'", "u1'", "i2'", "u2'", "b1'"];
     let text = String::from_utf8_lossy(&header);
@@ -27,19 +29,20 @@ pub fn holds_singles(path: &Path) -> bool {
 /// Reads a matrix.
 ///
 /// # Errors
-/// Another shape, a type that is no number's, and a file that is damaged or shorter than its header says.
+/// The shape does not fit, the values are not real numbers, or the file is damaged or shorter than its header
+/// says.
 pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
     let text = header(wanted, bytes)?;
     if let Some(why) = descr(&String::from_utf8_lossy(text)).and_then(no_number) {
         return wanted.fail(why);
     }
-    // What closes may stand in a text, so it is not counted.
+    // A closing bracket may be part of a string, so only opening brackets are counted.
     if text.iter().filter(|b| b"([{".contains(b)).count() > MOST_BRACKETS {
         return wanted.fail(format!("its npy header is no plain array's; {REMEDY}"));
     }
     let mut rest = bytes;
-    // A shape whose product overflows panics in there.
-    let header = match caught(|| NpyHeader::from_reader(&mut rest)) {
+    // npyz panics on a shape whose product overflows.
+    let header = match catch_panic(|| NpyHeader::from_reader(&mut rest)) {
         Ok(Ok(header)) => header,
         Ok(Err(e)) => return wanted.fail(format!("no npy file: {e}; {REMEDY}")),
         Err(_) => return wanted.fail(format!("its npy header gives an impossible shape; {REMEDY}")),
@@ -87,7 +90,7 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
     }
 }
 
-/// The header's text, which has to be in the file as long as it says that it is.
+/// Returns the header's text. Fails if the file is shorter than the header's length says.
 fn header<'b>(wanted: &MatrixRequest<'_>, bytes: &'b [u8]) -> Result<&'b [u8]> {
     let wrong = |what: &str| Error::file(wanted.path, format!("{what}; {REMEDY}"));
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
@@ -102,7 +105,8 @@ fn header<'b>(wanted: &MatrixRequest<'_>, bytes: &'b [u8]) -> Result<&'b [u8]> {
     text.get(..length as usize).ok_or_else(|| wrong("the npy file ends in its header"))
 }
 
-/// The type of the values as the header's text has it, where it is a plain one.
+/// Returns the type of the values in the header's text, `[` for a record type, or `None` where it is not in
+/// the usual form.
 fn descr(header: &str) -> Option<&str> {
     let (_, rest) = header.split_once("'descr':")?;
     let rest = rest.trim_start();
@@ -113,7 +117,7 @@ fn descr(header: &str) -> Option<&str> {
     rest[1..].split(quote).next()
 }
 
-/// Why values of a type are no numbers, and what to do; `None` where they are.
+/// Returns why values of a type are not real numbers and what to do, or `None` where they are.
 fn no_number(descr: &str) -> Option<String> {
     let kind = descr.trim_start_matches(['<', '>', '|', '=']).chars().next()?;
     let (what, remedy) = match kind {
@@ -129,19 +133,19 @@ fn no_number(descr: &str) -> Option<String> {
     Some(format!("its values are {what}{descr}, which are not read; {remedy}"))
 }
 
-/// Values as they lie in a file.
+/// The values of a file, and the matrix that they are read into.
 struct Cells<'b, T> {
     data: &'b [u8],
     shape: [usize; 2],
     order: Order,
-    /// Whether the first byte of a value is its highest.
+    /// Whether the most significant byte of a value comes first.
     big: bool,
-    /// Values that were read, row after row.
+    /// The values read so far, row after row.
     values: Vec<T>,
 }
 
 impl<T: Number> Cells<'_, T> {
-    /// Reads all values; false where they are of no type of numbers.
+    /// Reads all values. Returns false if their type is not a number type that is read.
     fn read(&mut self, kind: TypeChar, bytes: u64) -> bool {
         match (kind, bytes) {
             (TypeChar::Float, 2) => self.take(|b| f16::from_le_bytes(b).to_f64()),
@@ -161,7 +165,7 @@ impl<T: Number> Cells<'_, T> {
         true
     }
 
-    /// Reads values of `N` bytes, which are handed on with the lowest byte first.
+    /// Reads all values, of `N` bytes each, and passes them to `value` with the least significant byte first.
     fn take<const N: usize>(&mut self, value: impl Fn([u8; N]) -> f64) {
         let (cells, _) = self.data.as_chunks::<N>();
         let ([rows, columns], big) = (self.shape, self.big);

@@ -1,3 +1,3 @@
-//! 64-bit ARM.
+//! Kernels for 64-bit ARM.
 
 pub(in crate::cpu) mod neon;

@@ -1,4 +1,5 @@
-//! Groups of splits in arrays of bytes, which a compiler makes vectors of: for every machine.
+//! Evaluates groups of splits in arrays of bytes, which the compiler turns into vectors. It runs on
+//! every machine.
 
 use crate::cpu::{
     cache_line::CacheLine,
@@ -7,7 +8,7 @@ use crate::cpu::{
 
 type Lanes = [u8; BLOCK];
 
-/// 0xff where a row goes right, otherwise 0.
+/// Returns 0xff where a row goes right, elsewhere 0.
 #[inline(always)]
 fn right(split: Split, ranks: &[u8]) -> Lanes {
     let at = split.column as usize;
@@ -16,7 +17,7 @@ fn right(split: Split, ranks: &[u8]) -> Lanes {
     column.map(|rank| 0u8.wrapping_sub(u8::from(rank >= threshold)))
 }
 
-/// `b` where `mask` is set, otherwise `a`.
+/// Returns `b` where `mask` is set, elsewhere `a`.
 #[inline(always)]
 fn choose(mask: &Lanes, a: &Lanes, b: &Lanes) -> Lanes {
     let mut out = [0; BLOCK];
@@ -26,7 +27,7 @@ fn choose(mask: &Lanes, a: &Lanes, b: &Lanes) -> Lanes {
     out
 }
 
-/// `low` and the next, by a mask.
+/// Returns `low + 1` where `mask` is set, elsewhere `low`.
 #[inline(always)]
 fn pair(mask: &Lanes, low: u8) -> Lanes {
     mask.map(|m| low.wrapping_sub(m))
@@ -39,7 +40,7 @@ fn three(splits: &[Split], ranks: &[u8], values: [&Lanes; 4]) -> Lanes {
     choose(&right(splits[0], ranks), &a, &b)
 }
 
-/// The leaf of each row.
+/// Evaluates a tree's groups for one row block and returns the exit number of each row.
 #[inline(always)]
 pub(in crate::cpu) fn evaluate(
     blend: &Blend,
@@ -56,31 +57,31 @@ pub(in crate::cpu) fn evaluate(
         }
         return found;
     }
-    for LeafGroup { splits, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
+    for LeafGroup { splits, first, out } in of(&blend.leaf_groups.0, tree.leaf_groups[0]) {
         values[usize::from(*out)].0 = pair(&right(splits[0], ranks), *first);
     }
-    for LeafGroup { splits, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
+    for LeafGroup { splits, first, out } in of(&blend.leaf_groups.1, tree.leaf_groups[1]) {
         let low = |i: u8| pair(&right(splits[1 + usize::from(i)], ranks), first.wrapping_add(2 * i));
         values[usize::from(*out)].0 = choose(&right(splits[0], ranks), &low(0), &low(1));
     }
-    for LeafGroup { splits, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
+    for LeafGroup { splits, first, out } in of(&blend.leaf_groups.2, tree.leaf_groups[2]) {
         let low = |i: u8| pair(&right(splits[3 + usize::from(i)], ranks), first.wrapping_add(2 * i));
         let a = choose(&right(splits[1], ranks), &low(0), &low(1));
         let b = choose(&right(splits[2], ranks), &low(2), &low(3));
         values[usize::from(*out)].0 = choose(&right(splits[0], ranks), &a, &b);
     }
-    for Group { splits, children, out } in of(&blend.sevens, tree.sevens) {
+    for Group { splits, children, out } in of(&blend.groups_of_7, tree.groups_of_7) {
         let child = |i: usize| &values[usize::from(children[i])].0;
         let low = |i: usize| choose(&right(splits[3 + i], ranks), child(2 * i), child(2 * i + 1));
         let a = choose(&right(splits[1], ranks), &low(0), &low(1));
         let b = choose(&right(splits[2], ranks), &low(2), &low(3));
         values[usize::from(*out)].0 = choose(&right(splits[0], ranks), &a, &b);
     }
-    for Group { splits, children, out } in of(&blend.threes, tree.threes) {
+    for Group { splits, children, out } in of(&blend.groups_of_3, tree.groups_of_3) {
         let child = children.map(|c| &values[usize::from(c)].0);
         values[usize::from(*out)].0 = three(splits, ranks, child);
     }
-    for Group { splits, children, out } in of(&blend.ones, tree.ones) {
+    for Group { splits, children, out } in of(&blend.groups_of_1, tree.groups_of_1) {
         let [a, b] = children.map(|c| &values[usize::from(c)].0);
         values[usize::from(*out)].0 = choose(&right(splits[0], ranks), a, b);
     }

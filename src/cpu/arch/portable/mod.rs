@@ -1,4 +1,4 @@
-//! Code that a compiler makes vectors of, for every machine. Walks, ranks and copies of it are the generic code in the modules that call
-//! kernels.
+//! Kernels for every machine, which the compiler turns into vectors. Portable walks, ranks and copies
+//! are the generic code in the modules that call kernels.
 
 pub(in crate::cpu) mod blend;

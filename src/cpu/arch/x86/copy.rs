@@ -1,4 +1,5 @@
-//! Rows to columns, sixteen by sixteen or eight by eight.
+//! Copies columns of rows so that the values of a column are adjacent: blocks of sixteen by sixteen or eight
+//! by eight values.
 
 use std::arch::x86_64::*;
 
@@ -9,13 +10,15 @@ use crate::cpu::{
     window::BLOCK,
 };
 
-/// Rows of which a line of the cache is written of each column.
+/// Rows that are copied together: their values of one column fill a cache line.
 pub(super) const LANES: usize = 16;
 
-/// Copies the wanted columns of lines to `[column][BLOCK]`, from the first line's first column on, if the machine has vectors for that.
+/// Copies the wanted columns of column blocks into `into`, as `[column][BLOCK]` from the first column block's
+/// first column on. Returns `false` if the machine has no vectors for that.
 ///
 /// # Safety
-/// Rows have so many `columns`, no line begins past them, and the wanted ones are of them; `into` has a block for each of these.
+/// Each pointer in `rows` has `columns` values behind it. No column block begins past these columns, and
+/// every wanted column is one of them. `into` has room for a block of each wanted column.
 pub(in crate::cpu) unsafe fn columns(
     rows: &[*const f32; BLOCK],
     count: usize,
@@ -23,7 +26,8 @@ pub(in crate::cpu) unsafe fn columns(
     column_blocks: &[ColumnBlock],
     into: &mut [f32],
 ) -> bool {
-    // SAFETY: as promised to this function; the kernel is one of this machine's.
+    // SAFETY: `isa` has found the kernel's instructions. The caller upholds that the rows have the wanted
+    // columns and `into` has room for them.
     unsafe {
         match isa() {
             Isa::Avx512 => avx512::copy::columns(rows, count, columns, column_blocks, into),
@@ -34,7 +38,8 @@ pub(in crate::cpu) unsafe fn columns(
     true
 }
 
-/// Sixteen rows at a time.
+/// Groups of sixteen rows, as long as they begin before row `count`: the number of the first row, and the
+/// rows.
 pub(super) fn sixteens(
     rows: &[*const f32; BLOCK],
     count: usize,
@@ -47,12 +52,12 @@ pub(super) fn sixteens(
         .take_while(move |(begin, _)| *begin < count)
 }
 
-/// Asks for what is soon wanted of rows.
+/// Prefetches, in each row, the column that the column block names as read soon.
 #[inline]
-pub(super) fn ask(rows: &[*const f32; LANES], column_block: &ColumnBlock) {
+pub(super) fn prefetch(rows: &[*const f32; LANES], column_block: &ColumnBlock) {
     if let Some(ahead) = column_block.ahead {
         for row in rows {
-            // SAFETY: every x86-64 has it, and it reads nothing.
+            // SAFETY: every x86-64 has the instruction. A prefetch may take any address and loads no value.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(ahead as usize).cast()) };
         }
     }

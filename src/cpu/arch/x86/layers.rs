@@ -1,5 +1,5 @@
-//! Columns of few thresholds, ranked where they lie: sixteen of them are compared with a threshold each, a row at a time, and what
-//! comes of 64 rows is turned as bits.
+//! Ranks columns with few thresholds where they lie in the rows. One compare takes sixteen columns of a row,
+//! each with a threshold of its own. The resulting bits of 64 rows are then added up column by column.
 
 use super::{avx2, avx512};
 use crate::cpu::{
@@ -11,10 +11,12 @@ use crate::cpu::{
     },
 };
 
-/// Says for each row and column whether the value reaches the column's threshold in a layer, if the machine has vectors for that.
+/// Writes, for each layer, row and column, whether the value reaches the column's threshold in the layer.
+/// Returns `false` if the machine has no vectors for that.
 ///
 /// # Safety
-/// The line begins within the rows, which have columns up to `most` of it; every layer has its place in `reached`.
+/// The column block begins within the rows, and each pointer in `rows` has `most` values from the first
+/// column of the column block on. `reached` has a place for every layer.
 pub(in crate::cpu) unsafe fn reach(
     rows: &[*const f32; BLOCK],
     most: usize,
@@ -41,22 +43,24 @@ pub(in crate::cpu) unsafe fn reach(
         };
     }
     const { assert!(MOST_LAYERS == 4) };
-    // SAFETY: the machine is able; as promised to this function.
+    // SAFETY: `isa` has found the kernel's instructions, and the kernel is compiled for this number of
+    // layers. The caller upholds that the rows have `most` columns of the column block and `reached` has a
+    // place for every layer.
     unsafe { each!(1 2 3 4) };
     true
 }
 
-/// Ranks of columns: how many of its thresholds each value reaches.
+/// Writes the ranks of columns: how many of its column's thresholds each of 64 values reaches.
 ///
 /// # Safety
-/// [`reach`] has just said that the machine is able.
+/// [`reach`] has returned `true`, so the machine has AVX2 or AVX-512.
 pub(in crate::cpu) unsafe fn add_up(
     columns: &[LayeredColumn],
     reached: &[ThresholdMasks],
     out: &mut [u8],
     apart: usize,
 ) {
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that `reach` has returned `true`, so `isa` is AVX-512 or AVX2.
     unsafe {
         match isa() {
             Isa::Avx512 => avx512::layers::add_up(columns, reached, out, apart),
@@ -65,7 +69,8 @@ pub(in crate::cpu) unsafe fn add_up(
     }
 }
 
-/// A column's layers, its half of them and its bit there, and where its ranks go.
+/// Returns what the ranks of one column are made of: the half of each of its layers that has the column, the
+/// mask of its bit there, and the room for its 64 ranks.
 pub(super) fn places<'r, 'o>(
     few: &LayeredColumn,
     reached: &'r [ThresholdMasks],

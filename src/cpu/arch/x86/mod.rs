@@ -1,4 +1,4 @@
-//! x86-64: AVX-512 in [`avx512`], AVX2 in [`avx2`], and here what chooses between them.
+//! Kernels for x86-64: AVX-512 in [`avx512`], AVX2 in [`avx2`]. The functions here choose between the two.
 
 pub(in crate::cpu) mod avx2;
 pub(in crate::cpu) mod avx512;
@@ -17,29 +17,30 @@ use crate::cpu::{
     window::{BLOCK, Window},
 };
 
-/// Rows that are read together, by either set.
+/// Rows that a kernel of either instruction set walks together.
 const TOGETHER: usize = 64;
 const _: () = assert!(TOGETHER == avx512::LANES * avx512::GROUPS);
 
-/// Whether the machine has kernels that walk vectors of rows: of AVX-512, or of AVX2.
+/// Whether the machine has kernels that walk vectors of rows, with AVX-512 or AVX2.
 pub(in crate::cpu) fn available() -> bool {
     isa() >= Isa::Avx2
 }
 
-/// Levels of a tree that the machine's kernels hold in registers.
+/// Returns how many levels of a tree the machine's kernels hold in registers.
 pub(in crate::cpu) fn top_levels() -> u32 {
     if isa() == Isa::Avx512 { TOP_LEVELS } else { TOP_LEVELS_8 }
 }
 
-/// Whether rows can be addressed with 32-bit offsets from the first of 64.
+/// Whether kernels reach every value of 64 rows with signed 32-bit offsets from the first of them. The values
+/// of a row have to be adjacent.
 pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
     rows.is_unit()
         && rows.row_stride().checked_mul(TOGETHER).is_some_and(|n| n + rows.columns() < i32::MAX as usize / 4)
 }
 
-/// Rows of which some can be walked together.
+/// A source of rows that says which rows kernels can walk together.
 pub(in crate::cpu) trait RowSpans: Copy {
-    /// Rows from `row` on that can.
+    /// Returns how many rows from `row` on can be walked together.
     fn together(&self, row: usize) -> usize;
 }
 
@@ -55,18 +56,22 @@ impl<T: crate::cpu::Row> RowSpans for Window<'_, T> {
     }
 }
 
-/// Where the kernels of either set read rows from.
+/// A source of rows for the kernels of both instruction sets.
 pub(in crate::cpu) trait Source: avx512::Source16 + avx2::Source8 {}
 impl<F: avx512::Source16 + avx2::Source8> Source for F {}
 
-/// Nodes that the kernels of either set gather.
+/// A layout rule whose nodes the kernels of both instruction sets gather.
 pub(in crate::cpu) trait VectorRule: avx512::WalkRule16 + avx2::WalkRule8 {}
 impl<R: avx512::WalkRule16 + avx2::WalkRule8> VectorRule for R {}
 
-/// A block with rows inside, `row.step` 1: each tree against 64 rows at a time. A tree's rows lie side by side in `found`.
+/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.step` is 1.
+/// Writes the addresses of leaves to `found`, the rows of a tree side by side.
 ///
 /// # Safety
-/// [`available`]; the rows [`fits`] or hold the span; otherwise as for [`crate::cpu::engine::walk::block`].
+/// [`available`] is true. `rows` are either rows for which [`fits`] is true, or a window that holds the rows
+/// of `row`. Offsets of nodes in bytes fit signed 32-bit gathers, and no node asks a question. Otherwise the
+/// conditions of [`crate::cpu::engine::walk::block`]: rows are in range and have the forest's columns, trees
+/// are positions, and the shape's walks stay inside the nodes.
 pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     rows: F,
@@ -75,7 +80,8 @@ pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source>(
     shape: Shape,
     found: &mut LeafAddresses,
 ) {
-    // SAFETY: as promised to this function; the kernel is one of this machine's.
+    // SAFETY: the caller upholds that rows, columns and walks stay in range. `available` is true, so `isa` is
+    // AVX-512 or AVX2.
     unsafe {
         match isa() {
             Isa::Avx512 => avx512::block(nodes, rows, row, tree, shape, found),
@@ -84,11 +90,12 @@ pub(in crate::cpu) unsafe fn block<R: VectorRule, F: Source>(
     }
 }
 
-/// Walks a tree on from an address for each of at most 64 rows.
+/// Walks a tree on from one address for each of at most 64 rows, until every row is at a leaf.
 ///
 /// # Safety
-/// [`available`]; the source holds the rows, which can be walked together; addresses are of nodes of the tree at the position,
-/// 64 of them.
+/// [`available`] is true. The source holds at least one row and at most 64, which can be walked together and
+/// have the forest's columns. `from` has 64 addresses, all of nodes of the tree at its position. Offsets of
+/// nodes in bytes fit signed 32-bit gathers, and no node asks a question.
 pub(in crate::cpu) unsafe fn walk_on<R: VectorRule, F: Source>(
     nodes: &Nodes<R>,
     rows: F,
@@ -96,7 +103,8 @@ pub(in crate::cpu) unsafe fn walk_on<R: VectorRule, F: Source>(
     from: WalkStarts<'_>,
     found: &mut LeafAddresses,
 ) {
-    // SAFETY: as promised to this function; the kernel is one of this machine's.
+    // SAFETY: the caller upholds that the source holds the rows and that the 64 addresses are nodes of the
+    // tree. `available` is true, so `isa` is AVX-512 or AVX2.
     unsafe {
         match isa() {
             Isa::Avx512 => avx512::walk_on(nodes, rows, row, from, found),

@@ -1,4 +1,5 @@
-//! Ranks of a byte in registers: 64 rows of a column by a search whose pivots are permuted, or by a table of bits.
+//! Ranks of one byte, computed in registers for 64 rows of a column: by a binary search whose pivots are
+//! permuted, or by a table of category bits.
 
 use super::{avx2, avx512};
 use crate::cpu::{
@@ -10,14 +11,15 @@ use crate::cpu::{
     },
 };
 
-/// Writes how many thresholds are at most each value, a column after the other.
+/// Writes how many thresholds are at most each value, one column after the other. Returns `false` if the
+/// machine has no kernel for that.
 pub(in crate::cpu) fn ranks(
     pivots: &[CacheLine<[f32; FAN]>],
     columns: &[ColumnSearch],
     values: Columns<&[f32]>,
     out: Columns<&mut [u8]>,
 ) -> bool {
-    // SAFETY: the machine has just said that it has the instructions.
+    // SAFETY: `isa` has found the kernel's instructions, and VBMI2 is detected where the kernel needs it.
     unsafe {
         match isa() {
             Isa::Avx512 if is_x86_feature_detected!("avx512vbmi2") => {
@@ -31,17 +33,17 @@ pub(in crate::cpu) fn ranks(
     true
 }
 
-/// Pairs of lines that a level has: one at least.
+/// Returns how many pairs of cache lines the pivots of a level take, at least one.
 pub(super) const fn pairs_of(level: u32) -> usize {
     (1usize << level).div_ceil(2 * FAN)
 }
 
-/// The bits of a table at 64 codes, if the machine is able; otherwise `false`.
+/// Writes for each of 64 codes its bit in a table. Returns `false` if the machine has no kernel for that.
 pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) -> bool {
     match isa() {
-        // SAFETY: the machine has just said that it has the instructions.
+        // SAFETY: `isa` has found AVX-512 F and BW.
         Isa::Avx512 => unsafe { avx512::rank::bits(table, codes, out) },
-        // SAFETY: as above.
+        // SAFETY: `isa` has found AVX2.
         Isa::Avx2 => unsafe { avx2::rank::bits(table, codes, out) },
         Isa::Neon | Isa::Portable => return false,
     }
@@ -55,7 +57,8 @@ mod tests {
 
     type Ranked = unsafe fn(&[CacheLine<[f32; FAN]>], &[ColumnSearch], Columns<&[f32]>, Columns<&mut [u8]>);
 
-    /// Every way that this machine is able of, those among them that it would not take, with values in all gaps of the thresholds.
+    /// Every kernel that this machine can run, even if `ranks` would choose another one, with values in all
+    /// gaps between thresholds.
     #[test]
     fn kernels_agree() {
         const COLUMNS: usize = 5;
@@ -86,7 +89,7 @@ mod tests {
                 let columns: [ColumnSearch; COLUMNS] = std::array::from_fn(|c| {
                     let missing = if c == 1 { Missing::Most } else { Missing::Least };
                     ColumnSearch::new(
-                        searches[c].of_missing(missing),
+                        searches[c].with_missing(missing),
                         ((c + turn) % COLUMNS) as u32,
                         c as u32,
                     )
@@ -95,7 +98,7 @@ mod tests {
                 ColumnSearch::count_runs(&mut together);
                 for (way, columns) in ways.iter().flat_map(|way| [(way, &columns), (way, &together)]) {
                     let mut out = [0xee; COLUMNS * BLOCK];
-                    // SAFETY: the machine is able of it.
+                    // SAFETY: `ways` has only kernels whose instructions have been detected.
                     unsafe { way(&pivots, columns, of, Columns { of: &mut out, apart: BLOCK }) };
                     for (c, column) in columns.iter().enumerate() {
                         for (value, rank) in of.column(column.from).iter().zip(&out[c * BLOCK..]) {

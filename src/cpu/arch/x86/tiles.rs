@@ -1,7 +1,9 @@
-//! Walks by tiles: the compares of all splits of a tile at once, as many tiles a register as fit (Treebeard, section 5.1).
+//! Walks by tiles: one compare decides all splits of a tile, and a register holds as many tiles as fit
+//! (Treebeard, section 5.1).
 //!
-//! A register of AVX-512 has room for two tiles of eight splits, one of AVX2 for one, and each tile in it is another walk's.
-//! What the compares say is looked up, and so the walk has its next tile; several registers advance together.
+//! An AVX-512 register has room for two tiles of eight splits, an AVX2 register for one. Each tile in a
+//! register belongs to another walk. A table turns the outcome of the compares into the walk's next tile.
+//! Several registers advance together.
 
 use super::{avx2, avx512};
 use crate::cpu::{
@@ -12,10 +14,11 @@ use crate::cpu::{
     rows::Rows,
 };
 
-/// Walks that advance together, at most.
+/// The most walks that advance together.
 pub(super) const MOST: usize = 16;
 
-/// Walks that advance together: how far each one's row is from the first, where it stands, and its tree's constant.
+/// Walks that advance together. For each walk: the offset of its row from `data` in values, its address, and
+/// its tree's constant.
 pub(super) struct Walks {
     pub(super) data: *const f32,
     pub(super) rows: [u32; MOST],
@@ -23,18 +26,19 @@ pub(super) struct Walks {
     pub(super) constants: [u32; MOST],
 }
 
-/// Takes so many walks, the number beside it, to their leaves.
+/// A kernel that takes a fixed number of walks to their leaves.
 type Walk = unsafe fn(&Tiles<f32>, &mut Walks, Shape);
 
-/// Whether tiles have kernels here for these rows and this order, on this machine.
+/// Whether the machine has a kernel for these tiles, rows and order of walks.
 pub(in crate::cpu) fn available(tiles: &Tiles<f32>, rows: &Rows<'_>, row: Span, shape: Shape) -> bool {
-    // Splits are gathered with 32-bit signed offsets of two words.
+    // Kernels gather splits, two words each, with signed 32-bit offsets.
     let small = tiles.len() < i32::MAX as usize / 64;
     let ordered = row.step == 1 || !shape.rows_inside;
     isa() >= Isa::Avx2 && small && ordered && rows.columns() > 0 && super::fits(rows)
 }
 
-/// The kernel for tiles in so many places, and how many walks it takes: `lanes`, or as many as the machine has for them.
+/// Returns the kernel for tiles of `width` places, and its number of walks: `lanes`, or the next number that
+/// has a kernel.
 fn kernel(width: usize, lanes: usize) -> (Walk, usize) {
     match (isa(), width, lanes) {
         (Isa::Avx512, 2, ..=8) => (avx512::tiles::walk::<2, 8>, 8),
@@ -57,10 +61,13 @@ fn kernel(width: usize, lanes: usize) -> (Walk, usize) {
     }
 }
 
-/// Runs a block: a tree's rows lie side by side in `found` where rows are inside, otherwise a row's trees.
+/// Walks a block of rows through a block of trees, and writes the addresses of leaves to `found`: the rows of
+/// a tree side by side where rows are inside, otherwise the trees of a row.
 ///
 /// # Safety
-/// [`available`]; no tile asks more than thresholds; otherwise as for [`crate::cpu::engine::walk::block`].
+/// [`available`] is true. Tiles ask for thresholds only. Otherwise the conditions of
+/// [`crate::cpu::engine::walk::block`]: rows are in range and have the forest's columns, trees are positions,
+/// and the shape's walks stay inside the tiles.
 pub(in crate::cpu) unsafe fn block(
     tiles: &Tiles<f32>,
     rows: &Rows<'_>,
@@ -81,10 +88,12 @@ pub(in crate::cpu) unsafe fn block(
             walks.constants = [constant; MOST];
             for (part, found) in found.chunks_mut(lanes).enumerate() {
                 walks.data = rows.from(row.at(part * lanes)).as_ptr();
-                // Walks past the last repeat it, and what they find is dropped.
+                // Walks past the last row repeat it. Their results are dropped.
                 walks.rows = std::array::from_fn(|l| l.min(found.len() - 1) as u32 * stride);
                 walks.at = [root; MOST];
-                // SAFETY: as promised to this function; the kernel is one of this machine's.
+                // SAFETY: `available` is true and `kernel` has chosen by `isa`, so the machine has the
+                // instructions. Every walk starts at a root. The caller upholds that rows are in range and
+                // walks stay inside the tiles.
                 unsafe { walk(tiles, &mut walks, shape) };
                 found.copy_from_slice(&walks.at[..found.len()]);
             }
@@ -100,24 +109,28 @@ pub(in crate::cpu) unsafe fn block(
                 (walks.at[l], walks.constants[l]) = tiles.start(*position);
             }
             let shape = shape.of_trees(tiles, &positions[..found.len()]);
-            // SAFETY: as promised to this function; the kernel is one of this machine's.
+            // SAFETY: `available` is true and `kernel` has chosen by `isa`, so the machine has the
+            // instructions. Every walk starts at a root. The caller upholds that rows are in range and walks
+            // stay inside the tiles.
             unsafe { walk(tiles, &mut walks, shape) };
             found.copy_from_slice(&walks.at[..found.len()]);
         }
     }
 }
 
-/// The kernels of an instruction set: `L` walks of tiles in `P` places, `LANES` of which a register has room for.
-/// `outcomes` decides the tiles of a register.
+/// The kernel of an instruction set for `L` walks of tiles with `P` places. A register has `LANES` places.
+/// Each instruction set has a function `outcomes` that decides the tiles in a register.
 macro_rules! kernels {
     ($features:literal, $lanes:literal) => {
-        /// A register's lanes.
+        /// Lanes of a register, each with one split.
         const LANES: usize = $lanes;
 
-        /// Takes walks to their leaves.
+        /// Takes `L` walks to their leaves.
         ///
         /// # Safety
-        /// The instruction set; the addresses are those of roots, and the rows lie where they are said to; otherwise as for
+        /// The machine has the instruction set. `walks.at` has the addresses of roots, and `walks.constants`
+        /// the constants of their trees. Each offset in `walks.rows` leads from `walks.data` to a row with
+        /// the forest's columns. Tiles ask for thresholds only, and the shape's walks stay inside them: see
         /// [`block`](super::super::tiles::block).
         #[target_feature(enable = $features)]
         pub(in crate::cpu::arch::x86) unsafe fn walk<const P: usize, const L: usize>(
@@ -135,7 +148,8 @@ macro_rules! kernels {
             let step = |from: &[u32; MOST], at: &mut [u32; MOST], open: &[bool; MOST]| {
                 let mut outcome = [0u32; MOST];
                 for register in 0..L / each {
-                    // SAFETY: as promised to this function.
+                    // SAFETY: the caller upholds that walks stay inside the tiles and rows have the forest's
+                    // columns. A closed walk steps from an address that `readable` has made safe to read.
                     outcome[register] = unsafe {
                         outcomes::<P>(
                             tiles.nodes(),
@@ -147,7 +161,8 @@ macro_rules! kernels {
                 }
                 for l in 0..L {
                     let own = outcome[l / each] >> (l % each * P) & ((1 << P) - 1);
-                    // SAFETY: as promised to this function.
+                    // SAFETY: the caller upholds that walks stay inside the tiles. `own` has no bit of a
+                    // place without a split, because such a place sends every row left.
                     let next = unsafe { tiles.child(from[l], walks.constants[l], own) };
                     at[l] = if open[l] { next } else { at[l] };
                 }
@@ -162,10 +177,11 @@ macro_rules! kernels {
             while shape.rest != Remainder::Nothing {
                 let (mut open, mut from, mut some) = (all, at, false);
                 for l in 0..L {
-                    // SAFETY: as promised to this function; what lies behind padding is one that walks reach, too.
+                    // SAFETY: the caller upholds that walks stay inside the tiles, so `at[l]` can be reached.
+                    // So can the leaf that `leaf_behind_padding` finds behind padding.
                     unsafe {
                         if tested > 0 {
-                            at[l] = tiles.past_hop(at[l]);
+                            at[l] = tiles.leaf_behind_padding(at[l]);
                         }
                         open[l] = !tiles.is_leaf(at[l]);
                     }
@@ -185,5 +201,5 @@ macro_rules! kernels {
 
 pub(super) use kernels;
 
-// What kernels take a node for.
+// Kernels load a node as eight bytes: a threshold and its flags.
 const _: () = assert!(size_of::<Node>() == 8);

@@ -1,8 +1,8 @@
-//! A tree as groups of splits, the cheapest there are by a count of what each kind costs.
+//! Groups the splits of a tree, so that the sum of what its groups cost is least.
 
 use super::{
     evaluate::padded,
-    groups::{BLOCK, Blend, Group, LeafGroup, MOST_LEAVES, Split, TURNED, Tree},
+    groups::{BLOCK, Blend, FLIPPED_BIT, Group, LeafGroup, MOST_LEAVES, Split, Tree},
 };
 use crate::cpu::cache_line::CacheLine;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     layout::{Packed, PackedNode},
 };
 
-/// A node without splits that send everything left.
+/// A node of a tree without the splits that send every row left.
 #[derive(Clone, Copy)]
 enum PrunedNode {
     /// A leaf, or the split from which a walk goes on.
@@ -24,92 +24,95 @@ enum PrunedNode {
     },
 }
 
-/// The kinds of groups, in the order in which a tree's are evaluated: none waits for one of a later kind.
+/// The kinds of groups, in the order in which a tree's groups are evaluated. No group reads the result
+/// of a later kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    /// Above leaves, of so many levels.
+enum GroupKind {
+    /// A group above leaves, of this many levels.
     LeafGroup(u32),
     Seven,
     Three,
     One,
 }
 
-/// What a group chooses among: an exit's number, or what a group found.
+/// What a group chooses among: an exit, by its number, or the result of another group, by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupChild {
     Exit(u8),
     Group(usize),
 }
 
-/// A group in the making.
+/// A group before it gets a place in a [`Blend`].
 struct Draft {
-    kind: Kind,
-    /// Level by level.
+    kind: GroupKind,
+    /// The splits, level by level.
     splits: Vec<Split>,
-    /// From left to right.
+    /// The children, from left to right.
     children: Vec<GroupChild>,
 }
 
-/// How the splits from a node down are best grouped: the kind and the levels of the group at the node.
+/// The best group at a node: its kind and its levels.
 #[derive(Clone, Copy)]
 struct Best {
-    /// In picoseconds.
+    /// Cost of this group and of all groups below it, in picoseconds.
     cost: u64,
-    kind: Kind,
+    kind: GroupKind,
     levels: u32,
 }
 
-pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32, turned: bool) -> Option<Blend> {
+pub(super) fn build(forest: &Forest, packed: &Packed, levels: u32, flipped: bool) -> Option<Blend> {
     let mut blend = Blend {
         trees: Vec::with_capacity(packed.roots.len()),
-        bottoms: Default::default(),
-        sevens: Vec::new(),
-        threes: Vec::new(),
-        ones: Vec::new(),
+        leaf_groups: Default::default(),
+        groups_of_7: Vec::new(),
+        groups_of_3: Vec::new(),
+        groups_of_1: Vec::new(),
         levels: Vec::new(),
         exits: Vec::new(),
         values: Vec::new(),
         planes: Vec::new(),
         blocks: MOST_LEAVES,
         columns_end: forest.features.len() * BLOCK,
-        turned,
+        flipped,
     };
     for position in 0..packed.roots.len() {
         let grouping = Grouping::new(packed, position, levels);
         let tree = grouping.map(|grouping| blend.push(forest, packed, grouping));
         blend.trees.push(tree);
     }
-    if turned {
+    if flipped {
         blend.turn();
     }
     (blend.count() > 0).then_some(blend)
 }
 
-/// A tree's groups, and its exits by their numbers.
+/// The groups and the exits of one tree.
 struct Grouping {
     nodes: Vec<PrunedNode>,
     best: Vec<Option<Best>>,
     groups: Vec<Draft>,
-    /// In the stead of groups: a split a level, from the last up.
+    /// Splits in place of groups where each level asks one question: one for each level, from the last
+    /// level up.
     levels: Vec<Split>,
-    /// Addresses. Where a group above exits has fewer than it has room for, some have several numbers.
+    /// The address of each exit, by exit number. A group above exits that has empty places gives
+    /// several numbers to some exits.
     exits: Vec<u32>,
     root: GroupChild,
 }
 
 impl Grouping {
-    /// Of the splits of so many levels, or of all. `None` for a tree of too many leaves, or with a split that is no threshold
-    /// of a byte.
+    /// Groups the splits of this many levels, or of all levels for `u32::MAX`. Returns `None` for a
+    /// tree with too many leaves, or with a split that is no threshold of a byte.
     fn new(packed: &Packed, position: usize, levels: u32) -> Option<Self> {
         let root = packed.roots[position];
-        // Fewer levels where those asked for have more exits than a byte has numbers.
+        // A byte can't number the exits of too many levels, so fewer levels are tried then.
         let cut = (1..=levels.min(packed.depths[position])).rev();
         let cut = cut.take(if levels == u32::MAX { 1 } else { usize::MAX });
         let mut nodes = Vec::new();
         let top =
             std::iter::once(0).filter(|_| packed.depths[position] == 0).chain(cut).find_map(|levels| {
                 nodes.clear();
-                let top = plain(packed, position, root, levels, &mut nodes)?;
+                let top = pruned(packed, position, root, levels, &mut nodes)?;
                 let exits = nodes.iter().filter(|n| matches!(n, PrunedNode::Exit { .. })).count();
                 (exits <= MOST_LEAVES).then_some(top)
             })?;
@@ -117,25 +120,26 @@ impl Grouping {
             let root = GroupChild::Exit(0);
             return Some(Self { nodes, best: Vec::new(), groups: Vec::new(), levels, exits, root });
         }
-        // With room to spare groups may have empty places; without, a number is an exit.
+        // Empty places in groups take exit numbers. If that takes too many, no group has an empty
+        // place, and each exit has one number.
         let roomy = Self::with(&nodes, top, true);
         Some(if roomy.exits.len() <= MOST_LEAVES { roomy } else { Self::with(&nodes, top, false) })
     }
 
-    fn with(nodes: &[PrunedNode], root: usize, spare: bool) -> Self {
+    fn with(nodes: &[PrunedNode], root: usize, allow_empty_places: bool) -> Self {
         let (nodes, best) = (nodes.to_vec(), vec![None; nodes.len()]);
         let (groups, levels, exits) = (Vec::new(), Vec::new(), Vec::new());
         let mut grouping = Self { nodes, best, groups, levels, exits, root: GroupChild::Exit(0) };
         // Children stand before their parents.
         for node in 0..grouping.nodes.len() {
-            grouping.best[node] = grouping.choose(node, node == root, spare);
+            grouping.best[node] = grouping.choose(node, node == root, allow_empty_places);
         }
         grouping.root = grouping.emit(root);
         grouping
     }
 
-    /// The best group at a node, those below it chosen; `None` at a leaf.
-    fn choose(&self, node: usize, root: bool, spare: bool) -> Option<Best> {
+    /// Returns the best group at a node whose descendants have theirs. Returns `None` at an exit.
+    fn choose(&self, node: usize, root: bool, allow_empty_places: bool) -> Option<Best> {
         let PrunedNode::Split { .. } = self.nodes[node] else { return None };
         let costs = &Machine::here().blend;
         let mut best: Option<Best> = None;
@@ -153,28 +157,30 @@ impl Grouping {
         for levels in 1..=3u32 {
             let (splits, below) = self.spread(node, levels, levels);
             let bottom = below.iter().all(|n| self.best[*n].is_none());
-            if bottom && (spare || splits.iter().all(Option::is_some)) {
-                take(Kind::LeafGroup(levels), levels, costs.bottom[levels as usize - 1], &below);
+            if bottom && (allow_empty_places || splits.iter().all(Option::is_some)) {
+                take(GroupKind::LeafGroup(levels), levels, costs.bottom[levels as usize - 1], &below);
             }
-            take(Kind::Seven, levels, costs.seven, &below);
+            take(GroupKind::Seven, levels, costs.seven, &below);
             match levels {
-                1 if root => take(Kind::One, 1, costs.one, &below),
-                2 if root => take(Kind::Three, 2, costs.three, &below),
+                1 if root => take(GroupKind::One, 1, costs.one, &below),
+                2 if root => take(GroupKind::Three, 2, costs.three, &below),
                 _ => {}
             }
         }
         best
     }
 
-    /// The splits of a node's first `levels`, level by level, and what is below them from left to right, in a group of
-    /// `room` levels. What ends sooner fills all places below it.
+    /// Returns the splits of the first `levels` levels from a node on, level by level, and the nodes
+    /// below them from left to right, in a group with room for `room` levels. A branch that ends sooner
+    /// fills all places below its end.
     fn spread(&self, node: usize, levels: u32, room: u32) -> (Vec<Option<Split>>, Vec<usize>) {
         let (mut splits, mut row) = (Vec::new(), vec![node]);
         for level in 0..room {
             let mut next = Vec::with_capacity(2 * row.len());
             for n in row {
                 match self.nodes[n] {
-                    // A parent's place is after its children's, so a node that fills places is no parent of itself.
+                    // A parent's index is greater than those of its children, so a node that fills
+                    // places is not its own child.
                     PrunedNode::Split { split, children } if level < levels => {
                         splits.push(Some(split));
                         next.extend(children);
@@ -190,23 +196,23 @@ impl Grouping {
         (splits, row)
     }
 
-    /// The groups from a node down, those that others wait for first.
+    /// Adds the groups from a node down. A group comes after the groups whose results it reads.
     fn emit(&mut self, node: usize) -> GroupChild {
         let Some(Best { kind, levels, .. }) = self.best[node] else {
             return self.number(node);
         };
         let room = match kind {
-            Kind::LeafGroup(levels) => levels,
-            Kind::Seven => 3,
-            Kind::Three => 2,
-            Kind::One => 1,
+            GroupKind::LeafGroup(levels) => levels,
+            GroupKind::Seven => 3,
+            GroupKind::Three => 2,
+            GroupKind::One => 1,
         };
         let (splits, below) = self.spread(node, levels, room);
-        // No row goes left of threshold 0, and both sides are the same.
+        // An empty place has threshold 0. No row goes left of it, and both sides have the same child.
         let splits = splits.into_iter().map(Option::unwrap_or_default).collect();
         let mut children: Vec<GroupChild> = Vec::with_capacity(below.len());
         for (i, n) in below.iter().enumerate() {
-            let again = i > 0 && below[i - 1] == *n && !matches!(kind, Kind::LeafGroup(_));
+            let again = i > 0 && below[i - 1] == *n && !matches!(kind, GroupKind::LeafGroup(_));
             let found = if again { children[i - 1] } else { self.emit(*n) };
             children.push(found);
         }
@@ -218,12 +224,13 @@ impl Grouping {
         if let PrunedNode::Exit { address } = self.nodes[exit] {
             self.exits.push(address);
         }
-        // More than there is room for are looked at by `new`.
+        // `new` looks for more exits than a byte can number.
         GroupChild::Exit((self.exits.len() - 1) as u8)
     }
 }
 
-/// The splits and the exits of a full tree of at least two levels that ask one question each, levels from the last up.
+/// Returns the splits and the exits of a full tree of at least two levels each of which asks one
+/// question: one split for each level, from the last level up. Returns `None` for any other tree.
 fn levels_of(nodes: &[PrunedNode], root: usize) -> Option<(Vec<Split>, Vec<u32>)> {
     let (mut levels, mut row) = (Vec::new(), vec![root]);
     loop {
@@ -252,8 +259,9 @@ fn levels_of(nodes: &[PrunedNode], root: usize) -> Option<(Vec<Split>, Vec<u32>)
     }
 }
 
-/// Adds what lies at an address and so many levels of splits from there down, children first, and gives its place.
-fn plain(
+/// Adds the nodes from an address down to a depth of `levels` splits, children before parents, and
+/// returns the index of the top node. Returns `None` if a split is no threshold of a byte.
+fn pruned(
     packed: &Packed,
     position: usize,
     address: u32,
@@ -270,13 +278,13 @@ fn plain(
             }
             PackedNode::Split { .. } if levels == 0 => break PrunedNode::Exit { address },
             PackedNode::Split { predicate: Predicate::Less { threshold }, feature, .. } => {
-                // A rank is below every other threshold.
+                // A threshold outside this range fits no byte: ranks are below 256.
                 let threshold = (0.0..256.0).contains(&threshold.0).then_some(threshold.0 as u8)?;
                 let column = feature.checked_mul(BLOCK as u32)?;
                 let [left, right] = [Side::Left, Side::Right].map(|side| step(address, side));
                 let children = [
-                    plain(packed, position, left, levels - 1, nodes)?,
-                    plain(packed, position, right, levels - 1, nodes)?,
+                    pruned(packed, position, left, levels - 1, nodes)?,
+                    pruned(packed, position, right, levels - 1, nodes)?,
                 ];
                 break PrunedNode::Split { split: Split::new(column, threshold), children };
             }
@@ -288,7 +296,7 @@ fn plain(
 }
 
 impl Blend {
-    /// Adds a tree's groups, each with a place for what it finds that nothing else still needs.
+    /// Adds a tree's groups. The result of a group goes into a block that no other group still needs.
     fn push(&mut self, forest: &Forest, packed: &Packed, grouping: Grouping) -> Tree {
         let Grouping { groups, levels, exits, root, .. } = grouping;
         let mut order: Vec<usize> = (0..groups.len()).collect();
@@ -305,7 +313,8 @@ impl Blend {
                 .map(|(i, child)| match child {
                     GroupChild::Exit(leaf) => u16::from(*leaf),
                     GroupChild::Group(g) => {
-                        // A group is read by one other, before that writes.
+                        // Only this group reads that block, and it reads before it writes its own
+                        // result.
                         if i == 0 || children[i - 1] != *child {
                             free.push(places[*g]);
                         }
@@ -320,16 +329,24 @@ impl Blend {
             places[g] = out;
             let first = children[0] as u8;
             match kind {
-                Kind::LeafGroup(1) => self.bottoms.0.push(LeafGroup { splits: array(splits), first, out }),
-                Kind::LeafGroup(2) => self.bottoms.1.push(LeafGroup { splits: array(splits), first, out }),
-                Kind::LeafGroup(_) => self.bottoms.2.push(LeafGroup { splits: array(splits), first, out }),
-                Kind::Seven => {
-                    self.sevens.push(Group { splits: array(splits), children: array(&children), out })
+                GroupKind::LeafGroup(1) => {
+                    self.leaf_groups.0.push(LeafGroup { splits: array(splits), first, out })
                 }
-                Kind::Three => {
-                    self.threes.push(Group { splits: array(splits), children: array(&children), out })
+                GroupKind::LeafGroup(2) => {
+                    self.leaf_groups.1.push(LeafGroup { splits: array(splits), first, out })
                 }
-                Kind::One => self.ones.push(Group { splits: array(splits), children: array(&children), out }),
+                GroupKind::LeafGroup(_) => {
+                    self.leaf_groups.2.push(LeafGroup { splits: array(splits), first, out })
+                }
+                GroupKind::Seven => {
+                    self.groups_of_7.push(Group { splits: array(splits), children: array(&children), out })
+                }
+                GroupKind::Three => {
+                    self.groups_of_3.push(Group { splits: array(splits), children: array(&children), out })
+                }
+                GroupKind::One => {
+                    self.groups_of_1.push(Group { splits: array(splits), children: array(&children), out })
+                }
             }
         }
         self.blocks = self.blocks.max(usize::from(used));
@@ -351,7 +368,7 @@ impl Blend {
             let line = |first: usize| CacheLine(std::array::from_fn(|i| value(first + i)));
             self.values.extend((0..count).step_by(16).map(line));
             #[cfg(target_arch = "x86_64")]
-            if match self.turned {
+            if match self.flipped {
                 true => matches!(count, 32 | 64),
                 false => count >= BLOCK && crate::cpu::arch::x86::avx512::blend::permutes_bytes(),
             } {
@@ -367,10 +384,10 @@ impl Blend {
         self.levels.extend(levels);
         Tree {
             levels: (from, self.levels.len() as u32),
-            bottoms: [range(0), range(1), range(2)],
-            sevens: range(3),
-            threes: range(4),
-            ones: range(5),
+            leaf_groups: [range(0), range(1), range(2)],
+            groups_of_7: range(3),
+            groups_of_3: range(4),
+            groups_of_1: range(5),
             root: match root {
                 GroupChild::Exit(leaf) => u16::from(leaf),
                 GroupChild::Group(g) => places[g],
@@ -382,26 +399,27 @@ impl Blend {
         }
     }
 
-    /// Turns every threshold.
+    /// Flips the bit [`FLIPPED_BIT`] of every threshold.
     fn turn(&mut self) {
-        let groups = (self.bottoms.0.iter_mut().flat_map(|g| &mut g.splits))
-            .chain(self.bottoms.1.iter_mut().flat_map(|g| &mut g.splits))
-            .chain(self.bottoms.2.iter_mut().flat_map(|g| &mut g.splits))
-            .chain(self.sevens.iter_mut().flat_map(|g| &mut g.splits))
-            .chain(self.threes.iter_mut().flat_map(|g| &mut g.splits))
-            .chain(self.ones.iter_mut().flat_map(|g| &mut g.splits));
+        let groups = (self.leaf_groups.0.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.leaf_groups.1.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.leaf_groups.2.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.groups_of_7.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.groups_of_3.iter_mut().flat_map(|g| &mut g.splits))
+            .chain(self.groups_of_1.iter_mut().flat_map(|g| &mut g.splits));
         for split in groups.chain(&mut self.levels) {
-            split.threshold ^= u32::from_ne_bytes([TURNED; 4]);
+            split.threshold ^= u32::from_ne_bytes([FLIPPED_BIT; 4]);
         }
     }
 
     fn counts(&self) -> [u32; 6] {
-        let [a, b, c] = [self.bottoms.0.len(), self.bottoms.1.len(), self.bottoms.2.len()];
-        [a, b, c, self.sevens.len(), self.threes.len(), self.ones.len()].map(|n| n as u32)
+        let [a, b, c] = [self.leaf_groups.0.len(), self.leaf_groups.1.len(), self.leaf_groups.2.len()];
+        [a, b, c, self.groups_of_7.len(), self.groups_of_3.len(), self.groups_of_1.len()].map(|n| n as u32)
     }
 }
 
-/// As many as there are: groups have the lengths of their kind.
+/// Returns the items as an array. Groups have the lengths of their kind, so no item is left out or
+/// added.
 fn array<T: Copy + Default, const N: usize>(items: &[T]) -> [T; N] {
     std::array::from_fn(|i| items.get(i).copied().unwrap_or_default())
 }

@@ -1,15 +1,19 @@
-//! Every split of a tree for 64 rows at once: a compare a split, and of what its children gave the one that it chooses.
+//! Evaluates every split of a tree for 64 rows at once: one compare for each split, and one choice
+//! between what its two children found.
 //!
-//! Ranks are bytes, so that a register of 64 bytes holds a column of 64 rows. A tree of at most 256 leaves numbers them
-//! from left to right; a split blends the numbers that its children found, from the leaves up, and what is left at the
-//! root is each row's leaf. No step waits for a load of a row's own, and the work is the splits there are: a full tree of
-//! depth 8 takes 255 compares for 64 rows, of which a walk would take 512.
+//! Ranks are bytes, so a register of 64 bytes holds a column of 64 rows. A tree of at most 256 leaves
+//! numbers its exits from left to right. From the leaves up, each split chooses between the exit
+//! numbers that its children found, and the root has the exit number of each row. No step waits for a
+//! load that depends on a row. The work is proportional to the number of splits: a full tree of depth 8
+//! takes 255 compares for 64 rows, where walks take 512.
 //!
-//! A tree whose levels ask one question each (CatBoost's) takes one compare a level, a bit of the leaf's number.
+//! A tree whose levels ask one question each (CatBoost's trees) takes one compare for each level, which
+//! gives one bit of the exit number.
 //!
-//! Splits are grouped, so that most of what they find stays in registers: the last one to three levels above leaves, and
-//! above those three levels at a time. Groups need not be full: an empty place is a split of no consequence, and costs less
-//! than a group of its own. Which groups a tree is made of is the least of a sum over the tree, found from its leaves up.
+//! Splits are grouped, so that most of what they find stays in registers. Groups take the last one to
+//! three levels above leaves, and above those three levels at a time. A group may have empty places. An
+//! empty place is a split with the same child on both sides, and costs less than a separate group. A
+//! tree is made of the groups with the least total cost, found from its leaves up.
 
 use std::cell::RefCell;
 
@@ -22,38 +26,39 @@ use crate::cpu::cache_line::{CacheLine, flat};
 use crate::isa::{Isa, isa};
 use crate::{cost::Machine, forest::Forest, layout::Packed};
 
-/// Blocks of rows that may be evaluated together.
-pub(super) const TOGETHER: usize = 4;
+/// Most row blocks that are evaluated together.
+pub(super) const MOST_ROW_BLOCKS: usize = 4;
 
-/// What each of some blocks of rows is evaluated in: a constant for each leaf number, then what groups find.
+/// Working memory for the row blocks that are evaluated together. Each has one constant block for each
+/// exit number, and then blocks for the results of groups.
 #[derive(Debug, Default)]
 pub(in crate::cpu) struct Values {
-    pub(super) blocks: [Vec<CacheLine<[u8; BLOCK]>>; TOGETHER],
+    pub(super) blocks: [Vec<CacheLine<[u8; BLOCK]>>; MOST_ROW_BLOCKS],
 }
 
-/// A tree's leaves, by their numbers.
+/// A tree's leaves, by exit number.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Leaves<'a> {
-    /// Their slots.
+    /// Leaf slots.
     pub(in crate::cpu) slots: &'a [u32],
-    /// The forest's own values.
+    /// The forest's own leaf values.
     pub(in crate::cpu) values: LeafValues<'a>,
 }
 
-/// What the numbers that a tree's groups end with stand for.
+/// What the exit numbers of a tree stand for.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) enum GroupExits<'a> {
     Leaves(Leaves<'a>),
-    /// From which walks go on.
+    /// Addresses of nodes from which walks go on.
     Addresses(&'a [u32]),
 }
 
-/// Room for the values of a tree's leaves.
+/// Room for the leaf values of one tree.
 pub(in crate::cpu) type Room = CacheLine<[f32; MOST_LEAVES]>;
 
-/// Lends `f` room for what a forest's groups find, which the thread keeps.
+/// Lends `f` working memory for a blend's groups. Each thread keeps its memory for the next call.
 pub(in crate::cpu) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
-    thread_local!(static VALUES: RefCell<Values> = const { RefCell::new(Values { blocks: [const { Vec::new() }; TOGETHER] }) });
+    thread_local!(static VALUES: RefCell<Values> = const { RefCell::new(Values { blocks: [const { Vec::new() }; MOST_ROW_BLOCKS] }) });
     let mut values = VALUES.with(RefCell::take);
     blend.prepare(&mut values);
     f(&mut values);
@@ -61,7 +66,8 @@ pub(in crate::cpu) fn with_values(blend: &Blend, f: impl FnOnce(&mut Values)) {
 }
 
 impl<'r> Leaves<'r> {
-    /// Other values than the forest's own, of all leaves by slot.
+    /// Copies this tree's leaf values from `values` to `room` and returns them. `values` are other leaf
+    /// values than the forest's own, by leaf slot.
     pub(in crate::cpu) fn filled(&self, values: &[f32], room: &'r mut Room) -> LeafValues<'r> {
         for (place, slot) in room.0.iter_mut().zip(self.slots) {
             *place = values[*slot as usize];
@@ -71,31 +77,33 @@ impl<'r> Leaves<'r> {
 }
 
 impl Blend {
-    /// Of the trees that have room for it, so many of their levels; `None` where none has.
+    /// Builds the blend of this many levels of every tree whose exits a byte can number. Returns `None`
+    /// if there is no such tree.
     pub(in crate::cpu) fn new(forest: &Forest, packed: &Packed, levels: u32) -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
-        let turned = isa() == Isa::Avx2;
+        let flipped = isa() == Isa::Avx2;
         #[cfg(not(target_arch = "x86_64"))]
-        let turned = false;
-        build::build(forest, packed, levels, turned)
+        let flipped = false;
+        build::build(forest, packed, levels, flipped)
     }
 
-    /// Whether the ranks that it evaluates have to be [`TURNED`].
-    pub(in crate::cpu) fn turned(&self) -> bool {
-        self.turned
+    /// Returns whether the blend reads ranks with the bit [`FLIPPED_BIT`](super::groups::FLIPPED_BIT) flipped.
+    pub(in crate::cpu) fn flipped(&self) -> bool {
+        self.flipped
     }
 
-    /// Whether the tree at a position is one of them.
+    /// Returns whether the blend has the tree at a position.
     pub(in crate::cpu) fn has(&self, position: usize) -> bool {
         self.trees[position].is_some()
     }
 
-    /// How many of the trees are.
+    /// Returns how many trees the blend has.
     pub(in crate::cpu) fn count(&self) -> usize {
         self.trees.iter().flatten().count()
     }
 
-    /// Seconds of a block of rows through its trees, on ranks of so many columns of thresholds and of questions.
+    /// Estimates the seconds of a row block through the blend's trees, ranking included. `columns` are
+    /// the numbers of columns of ranks among thresholds and of columns that answer a question.
     pub(in crate::cpu) fn seconds(&self, columns: (usize, usize)) -> f64 {
         let splits = |tree: &Tree| match tree.levels.1 - tree.levels.0 {
             0 => (tree.exits.1 as usize).saturating_sub(1),
@@ -107,24 +115,25 @@ impl Blend {
     }
 
     pub(in crate::cpu) fn bytes(&self) -> usize {
-        size_of_val(&self.bottoms.0[..])
-            + size_of_val(&self.bottoms.1[..])
-            + size_of_val(&self.bottoms.2[..])
-            + size_of_val(&self.sevens[..])
-            + size_of_val(&self.threes[..])
-            + size_of_val(&self.ones[..])
+        size_of_val(&self.leaf_groups.0[..])
+            + size_of_val(&self.leaf_groups.1[..])
+            + size_of_val(&self.leaf_groups.2[..])
+            + size_of_val(&self.groups_of_7[..])
+            + size_of_val(&self.groups_of_3[..])
+            + size_of_val(&self.groups_of_1[..])
             + size_of_val(&self.levels[..])
             + size_of_val(&self.exits[..])
             + size_of_val(&self.values[..])
             + size_of_val(&self.planes[..])
     }
 
-    /// How many of the trees are cut.
+    /// Returns how many of the blend's trees are cut, which means that walks go on below some of their
+    /// exits.
     pub(in crate::cpu) fn cut(&self) -> usize {
         self.trees.iter().flatten().filter(|tree| tree.cut).count()
     }
 
-    /// The exits of the tree at a position, which is one of them, by number.
+    /// Returns the exits, by exit number, of the tree at a position. The blend has this tree.
     pub(in crate::cpu) fn exits(&self, position: usize) -> GroupExits<'_> {
         let tree = self.trees[position].unwrap_or_default();
         let (first, count) = (tree.exits.0 as usize, tree.exits.1 as usize);
@@ -138,9 +147,9 @@ impl Blend {
         GroupExits::Leaves(Leaves { slots, values: LeafValues { singles: flat(values), planes } })
     }
 
-    /// Makes room for what groups find.
+    /// Makes room in `values` for the results of groups, and fills the constant blocks.
     pub(in crate::cpu) fn prepare(&self, values: &mut Values) {
-        let together = if self.together() { TOGETHER } else { 1 };
+        let together = if self.together() { MOST_ROW_BLOCKS } else { 1 };
         for blocks in &mut values.blocks[..together] {
             let constants = blocks.len().min(MOST_LEAVES);
             blocks.resize(self.blocks.max(blocks.len()), CacheLine([0; BLOCK]));
@@ -150,7 +159,8 @@ impl Blend {
         }
     }
 
-    /// The number of the leaf of each row of a block of ranks, `[column][row]` and [`Blend::turned`] or not, in the tree at a position.
+    /// Returns the exit number of each row of a row block in the tree at a position. `ranks` are
+    /// `[column][row]`, with the bit [`FLIPPED_BIT`](super::groups::FLIPPED_BIT) flipped if [`Blend::flipped`] says so.
     #[inline]
     pub(in crate::cpu) fn evaluate(&self, position: usize, ranks: &[u8], values: &mut Values) -> [u8; BLOCK] {
         let Some(tree) = &self.trees[position] else { return [0; BLOCK] };
@@ -158,10 +168,11 @@ impl Blend {
         assert!(ranks.len() >= self.columns_end && blocks.len() >= self.blocks);
         #[cfg(target_arch = "x86_64")]
         {
-            // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold every
-            // block that a group does.
+            // SAFETY: `available` says that the machine has AVX-512, and only a machine with AVX2
+            // builds a turned blend. The assertion above checks that `ranks` has every column that a
+            // split names and that `blocks` has every block that a group names.
             unsafe {
-                if crate::cpu::arch::x86::avx512::blend::available() && !self.turned {
+                if crate::cpu::arch::x86::avx512::blend::available() && !self.flipped {
                     return crate::cpu::arch::x86::avx512::blend::numbers(
                         self,
                         tree,
@@ -169,7 +180,7 @@ impl Blend {
                         blocks.as_mut_ptr(),
                     );
                 }
-                if self.turned {
+                if self.flipped {
                     let (ranks, blocks) = ([ranks.as_ptr()], [blocks.as_mut_ptr()]);
                     let [CacheLine(numbers)] =
                         crate::cpu::arch::x86::avx2::blend::evaluate(self, tree, ranks, blocks);
@@ -179,8 +190,8 @@ impl Blend {
         }
         #[cfg(target_arch = "aarch64")]
         if isa() == Isa::Neon {
-            // SAFETY: the machine is able; a block of ranks holds every column that a split names, and the values hold every block
-            // that a group does.
+            // SAFETY: `isa` says that the machine has NEON. The assertion above checks that `ranks` has
+            // every column that a split names and that `blocks` has every block that a group names.
             return unsafe {
                 crate::cpu::arch::aarch64::neon::blend::evaluate(
                     self,
@@ -193,16 +204,17 @@ impl Blend {
         crate::cpu::arch::portable::blend::evaluate(self, tree, ranks, blocks)
     }
 
-    /// Whether [`Blend::add_together`] is a way of the machine's own.
+    /// Returns whether the machine has a kernel for [`Blend::add_together`].
     pub(in crate::cpu) fn together(&self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self.turned || crate::cpu::arch::x86::avx512::blend::available();
+        return self.flipped || crate::cpu::arch::x86::avx512::blend::available();
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
 
-    /// Adds to the sums of up to `R` blocks of rows the value of each row's leaf, if that is a way of the machine's own; otherwise
-    /// `false`. `own` are the tree's values.
+    /// Adds the leaf value of each row to its sum, for up to `R` row blocks, and returns `true`.
+    /// Returns `false` and adds nothing if the machine has no kernel for that. `own` are the tree's
+    /// leaf values.
     #[inline]
     #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
     pub(in crate::cpu) fn add_together<const R: usize>(
@@ -213,7 +225,7 @@ impl Blend {
         values: &mut Values,
         sums: &mut [f32],
     ) -> bool {
-        const { assert!(R <= TOGETHER) };
+        const { assert!(R <= MOST_ROW_BLOCKS) };
         #[cfg(target_arch = "x86_64")]
         if let Some(tree) = &self.trees[position]
             && self.together()
@@ -224,9 +236,12 @@ impl Blend {
             let ranks = ranks.map(<[u8]>::as_ptr);
             let mut blocks = [std::ptr::null_mut(); R];
             blocks.iter_mut().zip(&mut values.blocks).for_each(|(at, blocks)| *at = blocks.as_mut_ptr());
-            // SAFETY: as for `evaluate`; a tree's numbers are below its leaves, which have values.
+            // SAFETY: `together` says that the machine has the kernel. The assertions above check that
+            // ranks and blocks have what splits and groups name, and that `own` has a value for each
+            // exit number. `own` has planes only where `build` has found that the machine permutes
+            // bytes.
             unsafe {
-                match self.turned {
+                match self.flipped {
                     false => {
                         crate::cpu::arch::x86::avx512::blend::add_up(self, tree, ranks, blocks, own, sums)
                     }
@@ -239,16 +254,17 @@ impl Blend {
     }
 }
 
-/// Adds the value of each row's leaf to its sum: of as many rows as there are sums.
+/// Adds the leaf value of each row to its sum, for as many rows as there are sums, 64 at most.
 ///
 /// # Safety
-/// Every number is below the values there are, which are sixteen at least.
+/// Every number is below the number of values in `own`, which is a power of two and at least 16.
 #[inline]
 pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sums: &mut [f32]) {
     let count = sums.len().min(BLOCK);
     #[cfg(target_arch = "x86_64")]
     if isa() >= Isa::Avx2 {
-        // SAFETY: the machine is able; the rest as promised to this function.
+        // SAFETY: `isa` says that the machine has AVX2. The caller upholds that every number is below
+        // the number of values, a power of two and at least 16.
         unsafe {
             crate::cpu::arch::x86::avx2::blend::add(
                 numbers,
@@ -260,18 +276,20 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], own: LeafValues<'_>, sum
     }
     #[cfg(target_arch = "aarch64")]
     if isa() == Isa::Neon {
-        // SAFETY: the machine is able; the rest as promised to this function.
+        // SAFETY: `isa` says that the machine has NEON. The caller upholds that every number is below
+        // the number of values, a power of two and at least 16.
         unsafe { crate::cpu::arch::aarch64::neon::blend::add(numbers, own.singles, &mut sums[..count]) };
         return;
     }
     for (sum, number) in sums[..count].iter_mut().zip(numbers) {
         debug_assert!(usize::from(*number) < own.singles.len());
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that every number is below the number of values.
         *sum += unsafe { *own.singles.get_unchecked(usize::from(*number)) };
     }
 }
 
-/// Values that a tree of so many leaves takes: a power of two of them, and a register's at least.
+/// Returns how many leaf values a tree with this many exits takes: a power of two, and at least the 16
+/// of a register.
 pub(super) fn padded(leaves: usize) -> usize {
     leaves.next_power_of_two().max(16)
 }

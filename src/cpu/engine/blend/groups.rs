@@ -1,113 +1,121 @@
-//! Trees as groups of splits: the plain data that kernels of every instruction set evaluate.
+//! Trees as groups of splits: plain data that the kernels of every instruction set evaluate.
 
-/// Rows that are evaluated together, and bytes of a column of them.
+/// Rows that are evaluated together, which is also the number of bytes of one column of their ranks.
 pub(in crate::cpu) use crate::cost::BLOCK;
 use crate::cpu::cache_line::CacheLine;
 
-/// Leaves of a tree, at most: a leaf's number is a byte.
+/// Most leaves of a tree. The number of an exit is a byte.
 pub(super) const MOST_LEAVES: usize = 256;
 
-/// A split: the column's place in a block of ranks, in bytes, and its threshold.
+/// A split: where its column begins in a row block of ranks, in bytes, and its threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(in crate::cpu) struct Split {
     pub(in crate::cpu) column: u32,
-    /// Ranks below each of its bytes, which are the same, go left: four are spread over a register as they are loaded, one
-    /// takes an instruction more.
+    /// The threshold in each of four equal bytes. Ranks below it go left. A kernel spreads four bytes
+    /// over a register as it loads them, where a single byte takes one more instruction.
     pub(in crate::cpu) threshold: u32,
 }
 
-/// The bit of ranks and thresholds that is turned where a machine compares bytes as signed numbers.
-pub(in crate::cpu) const TURNED: u8 = 0x80;
+/// The bit of ranks and thresholds that is flipped where a machine compares bytes as signed numbers.
+pub(in crate::cpu) const FLIPPED_BIT: u8 = 0x80;
 
 impl Split {
-    /// Ranks below `threshold` go left.
+    /// Makes a split that sends ranks below `threshold` left.
     pub(super) fn new(column: u32, threshold: u8) -> Self {
         Self { column, threshold: u32::from_ne_bytes([threshold; 4]) }
     }
 }
 
-/// Full levels of splits above leaves numbered one after the other, level by level.
+/// Full levels of splits above leaves with consecutive exit numbers.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct LeafGroup<const SPLITS: usize> {
     pub(in crate::cpu) splits: [Split; SPLITS],
-    /// The leftmost leaf.
+    /// The exit number of the leftmost leaf.
     pub(in crate::cpu) first: u8,
-    /// Where the found numbers go, in blocks of the values.
+    /// The block that takes the exit numbers that the group finds.
     pub(in crate::cpu) out: u16,
 }
 
-/// Some splits above children that are leaves or were found before.
+/// Splits above children that are exits or the results of earlier groups.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Group<const SPLITS: usize, const CHILDREN: usize> {
-    /// Level by level.
+    /// The splits, level by level.
     pub(in crate::cpu) splits: [Split; SPLITS],
-    /// Blocks of the values, from left to right.
+    /// The blocks with the children's exit numbers, from left to right.
     pub(in crate::cpu) children: [u16; CHILDREN],
-    /// Where the found numbers go.
+    /// The block that takes the exit numbers that the group finds.
     pub(in crate::cpu) out: u16,
 }
 
-/// A tree's parts, in the order in which they are evaluated.
+/// The parts of one tree in the lists of a [`Blend`], in the order in which they are evaluated. Each
+/// part is a range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::cpu) struct Tree {
-    pub(in crate::cpu) bottoms: [(u32, u32); 3],
-    pub(in crate::cpu) sevens: (u32, u32),
-    pub(in crate::cpu) threes: (u32, u32),
-    pub(in crate::cpu) ones: (u32, u32),
-    /// Of a tree whose levels ask one question each: those, from the last up, and nothing else.
+    pub(in crate::cpu) leaf_groups: [(u32, u32); 3],
+    pub(in crate::cpu) groups_of_7: (u32, u32),
+    pub(in crate::cpu) groups_of_3: (u32, u32),
+    pub(in crate::cpu) groups_of_1: (u32, u32),
+    /// Range in [`Blend::levels`] of a tree whose levels ask one question each, from the last level up.
+    /// Such a tree has no groups.
     pub(in crate::cpu) levels: (u32, u32),
-    /// The block that holds the leaf of every row in the end.
+    /// The block that has the exit number of each row after the last group.
     pub(in crate::cpu) root: u16,
-    /// First exit in [`Blend::exits`], and how many.
+    /// First exit in [`Blend::exits`], and number of exits.
     pub(super) exits: (u32, u32),
     /// Whether some exits are splits from which walks go on.
     pub(super) cut: bool,
-    /// First line in [`Blend::values`].
+    /// First cache line in [`Blend::values`].
     pub(super) values: u32,
-    /// First line in [`Blend::planes`], and how many.
+    /// Range of cache lines in [`Blend::planes`].
     pub(super) planes: (u32, u32),
 }
 
-/// The trees of a forest on ranks of a byte, by position.
+/// The trees of a forest on ranks of one byte, by position. A tree is `None` if blends can't evaluate
+/// it.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Blend {
     pub(super) trees: Vec<Option<Tree>>,
-    /// Of one to three levels.
-    pub(in crate::cpu) bottoms: (Vec<LeafGroup<1>>, Vec<LeafGroup<3>>, Vec<LeafGroup<7>>),
-    pub(in crate::cpu) sevens: Vec<Group<7, 8>>,
-    pub(in crate::cpu) threes: Vec<Group<3, 4>>,
-    pub(in crate::cpu) ones: Vec<Group<1, 2>>,
-    /// Splits of trees that have one a level.
+    /// Groups above leaves: of one, two and three levels.
+    pub(in crate::cpu) leaf_groups: (Vec<LeafGroup<1>>, Vec<LeafGroup<3>>, Vec<LeafGroup<7>>),
+    pub(in crate::cpu) groups_of_7: Vec<Group<7, 8>>,
+    pub(in crate::cpu) groups_of_3: Vec<Group<3, 4>>,
+    pub(in crate::cpu) groups_of_1: Vec<Group<1, 2>>,
+    /// The splits of trees whose levels ask one question each.
     pub(in crate::cpu) levels: Vec<Split>,
-    /// The exits of all trees, from left to right: slots of leaves, or addresses where the tree is cut.
+    /// The exits of all trees, each tree's from left to right: leaf slots, or addresses if the tree is
+    /// cut.
     pub(super) exits: Vec<u32>,
-    /// Their values, where leaves are single values: each tree's padded to a power of two and at least 16.
+    /// The leaf values of all trees, where a leaf has a single value. A tree's values are padded to a
+    /// power of two and at least 16.
     pub(super) values: Vec<CacheLine<[f32; 16]>>,
-    /// The same values once more where a machine permutes bytes: of each 64 of a tree's the first bytes, … ; see
+    /// The leaf values once more, byte by byte, on a machine that permutes bytes: see
     /// [`LeafValues::planes`].
     pub(super) planes: Vec<CacheLine<[u8; BLOCK]>>,
-    /// Blocks that values take: a constant for each leaf number, and what groups find.
+    /// Blocks of working memory for one row block: a constant for each exit number, and the results of
+    /// groups.
     pub(super) blocks: usize,
-    /// Bytes of a block of ranks.
+    /// Bytes of the ranks of one row block.
     pub(super) columns_end: usize,
-    /// Whether thresholds are [`TURNED`], and ranks have to be.
-    pub(super) turned: bool,
+    /// Whether thresholds have the bit [`FLIPPED_BIT`] flipped, so that ranks need it flipped, too.
+    pub(super) flipped: bool,
 }
 
-/// A tree's part of all trees' groups.
+/// Returns a tree's range of a list of all trees.
 pub(in crate::cpu) fn of<T>(all: &[T], (from, to): (u32, u32)) -> &[T] {
     &all[from as usize..to as usize]
 }
 
-/// The values of a tree's leaves, by their numbers.
+/// The leaf values of a tree, by exit number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::cpu) struct LeafValues<'a> {
-    /// Padded to a power of two.
+    /// The values, padded to a power of two.
     pub(in crate::cpu) singles: &'a [f32],
-    /// Their bytes apart, the first ones of all values before the second ones, each in whole lines: of 64, 128 or 256 values on a
-    /// machine with VBMI, of 32 or 64 on one that has AVX2 and no AVX-512, otherwise none. Bytes are permuted for as many rows as a
-    /// register has bytes, values for a quarter of them and out of more registers, or gathered.
+    /// The bytes of the values in planes: the first bytes of all values, then their second bytes, and
+    /// so on, each plane in whole cache lines. A machine with VBMI has planes of 64, 128 or 256 values,
+    /// and one with AVX2 but no AVX-512 has planes of 32 or 64 values. Elsewhere there are none. A
+    /// permute of bytes serves as many rows as a register has bytes. A permute of values serves a
+    /// quarter of these rows and reads more registers, and without either the values are gathered.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) planes: &'a [CacheLine<[u8; BLOCK]>],
 }

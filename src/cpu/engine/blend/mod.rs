@@ -1,6 +1,5 @@
-//! Blends: every split of a tree for 64 rows at once, on their ranks.
-//!
-//! [`build`] makes groups of a tree's splits, [`groups`] are their data, [`evaluate`] finds the number of each row's leaf.
+//! Blends evaluate every split of a tree for 64 rows at once, on the rows' ranks. [`build`] groups a
+//! tree's splits, [`groups`] has the data of groups, and [`evaluate`] finds each row's exit number.
 
 mod build;
 pub(in crate::cpu) mod evaluate;
@@ -23,39 +22,41 @@ use crate::{
 use evaluate::{GroupExits, Room, Values};
 use groups::{BLOCK, Blend, LeafValues, MOST_LEAVES};
 
-/// The trees that blends evaluate, by how many of their levels.
+/// The engine that evaluates trees by blends. It has one blend for each number of levels that walks of
+/// the plan ask for.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Blends {
-    /// At least one.
+    /// At least one blend, each with its number of levels.
     by_levels: Vec<(u32, Blend)>,
-    /// Rows of a block from which on they take less than walks one by one.
+    /// Fewest rows of a block that take less time by blends than by walks one by one.
     from: usize,
-    /// Seconds of a block, its ranking included.
+    /// Seconds of a row block through its trees, ranking included.
     block: f64,
-    /// From so many rows on walks go on in vectors from where blends end, if there are kernels for that.
-    on_in_vectors: Option<usize>,
+    /// From this many rows on, walks that go on where a blend ends are walks in vectors. `None` without
+    /// kernels for that.
+    vector_rows: Option<usize>,
 }
 
 impl Blends {
-    /// Rows of a block from which on they take less than walks one by one.
+    /// Returns the fewest rows of a block that take less time by blends than by walks one by one.
     pub(in crate::cpu) fn from(&self) -> usize {
         self.from
     }
 
-    /// What evaluates trees in blocks of this shape.
+    /// Returns the blend that evaluates trees in blocks of this shape.
     pub(in crate::cpu) fn of(&self, shape: Shape) -> Option<&Blend> {
         let levels = shape.blend?;
         self.by_levels.iter().find(|(of, _)| *of == levels).map(|(_, blend)| blend)
     }
 
-    /// All of them, by how many levels they are of.
+    /// Returns all blends, each with its number of levels.
     pub(in crate::cpu) fn by_levels(&self) -> &[(u32, Blend)] {
         &self.by_levels
     }
 
-    /// Whether some of them read ranks [turned](groups::TURNED).
-    pub(in crate::cpu) fn turned(&self) -> bool {
-        self.by_levels.iter().any(|(_, blend)| blend.turned())
+    /// Returns whether some blend reads ranks with the bit [`FLIPPED_BIT`](groups::FLIPPED_BIT) flipped.
+    pub(in crate::cpu) fn flipped(&self) -> bool {
+        self.by_levels.iter().any(|(_, blend)| blend.flipped())
     }
 }
 
@@ -73,13 +74,13 @@ impl BlockEngine for Blends {
             .filter_map(|levels| Some((levels, Blend::new(forest, packed, levels)?)))
             .collect();
         let seconds = |columns| by_levels.iter().map(|(_, blend)| blend.seconds(columns)).reduce(f64::max);
-        // Walks read ranks, too, so ranking counts for neither.
+        // Walks read ranks, too, so the cost of ranking is on neither side.
         let rows = seconds((0, 0))? / (Machine::here().walk.one * wanted.nodes.steps() as f64);
         let from = (rows.ceil() as usize).clamp(1, BLOCK);
         let block = seconds(wanted.ranked)?;
         let vectors = Vectors::can_serve(plan, forest.features.len(), wanted.scalar);
-        let on_in_vectors = vectors.then(|| Machine::here().walk.rows_one_by_one());
-        Some(Self { by_levels, from, block, on_in_vectors })
+        let vector_rows = vectors.then(|| Machine::here().walk.rows_one_by_one());
+        Some(Self { by_levels, from, block, vector_rows })
     }
 
     fn serves<T: Row>(&self, _: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {
@@ -97,9 +98,10 @@ impl BlockEngine for Blends {
         let (Source::Ranks(ranks), Some(blend)) = (source, self.of(block.shape)) else {
             unreachable!("blends serve ranks, in blocks that they were built for");
         };
-        let on_in_vectors = self.on_in_vectors.filter(|_| trees.can_be_gathered()).unwrap_or(usize::MAX);
-        let rest = FallbackWalks { trees, ranks, engine: rest, on_in_vectors };
-        // SAFETY: as promised to this function.
+        let vector_rows = self.vector_rows.filter(|_| trees.can_be_gathered()).unwrap_or(usize::MAX);
+        let rest = FallbackWalks { trees, ranks, engine: rest, vector_rows };
+        // SAFETY: the caller upholds that the engine serves the block, that the spans lie inside window
+        // and trees, and that `trees` are those that the engine was built for.
         evaluate::with_values(blend, |values| unsafe { evaluate_trees(blend, &rest, block, values, sink) });
     }
 
@@ -112,22 +114,27 @@ impl BlockEngine for Blends {
     }
 }
 
-/// What walks trees without blends, and on from where blends end.
+/// Walks for the trees that the blend does not have, and for what lies below the exits of cut trees.
 struct FallbackWalks<'r> {
     trees: &'r Trees<'r>,
     ranks: Window<'r, u8>,
-    /// Of trees without blends.
+    /// The engine for trees that the blend does not have.
     engine: Engine,
-    /// From so many rows on walks go on in vectors.
+    /// From this many rows on, walks that go on where a blend ends are walks in vectors.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
-    on_in_vectors: usize,
+    vector_rows: usize,
 }
 
 impl FallbackWalks<'_> {
+    /// Walks a block of trees.
+    ///
     /// # Safety
-    /// As for [`BlockEngine::run`].
+    /// The window holds the rows of `block`, whose spans lie inside rows and trees. `engine` serves the
+    /// block.
     unsafe fn run<S: Sink>(&self, block: Block, found: &mut LeafAddresses, sink: S) {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the window holds the rows, that the spans lie inside rows and
+        // trees, and that the engine serves the block. Vectors serve only on a machine with their
+        // kernels.
         unsafe {
             match self.engine {
                 #[cfg(target_arch = "x86_64")]
@@ -137,10 +144,12 @@ impl FallbackWalks<'_> {
         }
     }
 
-    /// Takes walks of a tree on, each from the exit that its row has come to; the rows are in one block of the window.
+    /// Takes the walks of one tree on, each from the exit that its row has reached. All rows lie in one
+    /// block of the window.
     ///
     /// # Safety
-    /// As for [`BlockEngine::run`]; the exits are addresses of the tree, from where walks end at a leaf, and numbers are below them.
+    /// The window holds the rows. `exits` are addresses of nodes of the tree at `position`, from where
+    /// walks end at a leaf. Every number is below the number of exits.
     #[inline(never)]
     unsafe fn walk_on<S: Sink>(
         &self,
@@ -156,9 +165,11 @@ impl FallbackWalks<'_> {
             *address = exits[usize::from(numbers[l.min(last)])];
         }
         let from = WalkStarts { position, addresses: &addresses };
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the window holds the rows in one block. Every address is an
+        // exit of the tree. `vector_rows` is a number of rows only where the machine has vector
+        // kernels.
         unsafe {
-            match row.count >= self.on_in_vectors {
+            match row.count >= self.vector_rows {
                 #[cfg(target_arch = "x86_64")]
                 true => vectors::walk_on(self.trees, self.ranks, row, from, found),
                 _ => walks::walk_on(self.trees, self.ranks, row, from, found),
@@ -170,10 +181,11 @@ impl FallbackWalks<'_> {
     }
 }
 
-/// Evaluates the trees of a block, those without blends by walks.
+/// Evaluates the trees of a block with the blend, and walks the trees that the blend does not have.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`].
+/// The window of `rest` holds the rows of `block`, whose spans lie inside rows and trees. `blend` and
+/// `rest` are of the same program.
 #[inline(never)]
 unsafe fn evaluate_trees<S: Sink>(
     blend: &Blend,
@@ -185,7 +197,8 @@ unsafe fn evaluate_trees<S: Sink>(
     let mut room = CacheLine([0.0; MOST_LEAVES]);
     let mut found = [0; MOST_ADDRESSES];
     for t in 0..block.tree.count {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the window holds the rows and that the spans lie inside rows
+        // and trees. Each branch gets a tree of the kind that it needs.
         unsafe {
             match blend.has(block.tree.at(t)) {
                 true => {
@@ -198,10 +211,11 @@ unsafe fn evaluate_trees<S: Sink>(
     }
 }
 
-/// Evaluates the tree at a position, which is one of the blend's.
+/// Evaluates the tree at a position, which the blend has, for the rows of a block.
 ///
 /// # Safety
-/// As for [`BlockEngine::run`].
+/// The window of `rest` holds the rows, and the position is inside the trees. `blend` and `rest` are of
+/// the same program.
 #[inline(always)]
 unsafe fn evaluate_tree<S: Sink>(
     blend: &Blend,
@@ -220,12 +234,15 @@ unsafe fn evaluate_tree<S: Sink>(
             GroupExits::Leaves(leaves) => leaves,
             GroupExits::Addresses(exits) => {
                 let row = Span { start: first, step: 1, count };
-                // SAFETY: as promised to this function; a tree's numbers are below its exits.
+                // SAFETY: the caller upholds that the window holds the rows. The exits are addresses of
+                // the tree, and `evaluate` finds only numbers of its exits. The rows lie in one block,
+                // because `count` ends with the block.
                 return unsafe { rest.walk_on(row, position, (exits, &numbers[place..]), found, sink) };
             }
         };
         match sink.sums(first, count, position) {
-            // SAFETY: a tree's numbers are below its exits, of which leaves have a value each.
+            // SAFETY: `evaluate` finds only numbers of the tree's exits. Each of these has a leaf value
+            // in `own`, which is padded to a power of two and at least 16.
             Some(sums) if place == 0 => unsafe { evaluate::add(&numbers, own, sums) },
             _ => {
                 for (l, number) in numbers[place..place + count].iter().enumerate() {
@@ -239,9 +256,9 @@ unsafe fn evaluate_tree<S: Sink>(
     while done < row.count {
         let first = row.at(done);
         let left = row.count - done;
-        let block = |row| if blend.turned() { rest.ranks.turned_block(row) } else { rest.ranks.block(row) };
+        let block = |row| if blend.flipped() { rest.ranks.flipped_block(row) } else { rest.ranks.block(row) };
         let (bytes, place) = block(first);
-        // Blocks that are evaluated together share the loads of a tree's groups.
+        // Row blocks that are evaluated together share the loads of a tree's groups.
         macro_rules! together {
             ($blocks:literal) => {
                 if together && place == 0 && left > ($blocks - 1) * BLOCK {

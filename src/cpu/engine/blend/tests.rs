@@ -1,9 +1,9 @@
-//! Each way to evaluate a tree against the reference interpreter.
+//! Compares each way to evaluate a tree with the reference interpreter.
 
 use super::{
     build,
-    evaluate::{GroupExits, Leaves, TOGETHER, add, with_values},
-    groups::{BLOCK, Blend, LeafValues, TURNED},
+    evaluate::{GroupExits, Leaves, MOST_ROW_BLOCKS, add, with_values},
+    groups::{BLOCK, Blend, FLIPPED_BIT, LeafValues},
 };
 use crate::cpu::arch::portable::blend as portable;
 #[cfg(target_arch = "x86_64")]
@@ -14,19 +14,19 @@ use crate::{
     schedule::LayoutKind,
 };
 
-/// The only tree of a forest, so many of its levels.
+/// Blends this many levels of the only tree of a forest.
 fn blended(forest: &Forest, levels: u32) -> Option<Blend> {
     let packed = layout(LayoutKind::Sparse).pack(forest, &[0], &[0]).expect("a small tree");
     Blend::new(forest, &packed, levels)
 }
 
-/// Ranks as a blend takes them.
+/// Returns ranks in the form that the blend reads.
 fn given(blend: &Blend, ranks: &[u8]) -> Vec<u8> {
-    let turn = if blend.turned() { TURNED } else { 0 };
+    let turn = if blend.flipped() { FLIPPED_BIT } else { 0 };
     ranks.iter().map(|rank| rank ^ turn).collect()
 }
 
-/// The leaves of a tree that is not cut.
+/// Returns the leaves of the only tree, which is not cut.
 fn leaves_of(blend: &Blend) -> Leaves<'_> {
     match blend.exits(0) {
         GroupExits::Leaves(leaves) => leaves,
@@ -47,22 +47,22 @@ impl Seeded {
     }
 }
 
-/// How the next leaf that becomes a split is chosen.
+/// Which leaf becomes the next split while a tree grows.
 #[derive(Clone, Copy, Debug)]
 enum Grows {
-    /// The highest, so that trees are full.
+    /// The highest leaf, so that trees are full.
     Evenly,
-    /// Any.
+    /// Any leaf.
     Anyhow,
-    /// The last, so that trees are chains.
+    /// The last leaf, so that trees are chains.
     Downwards,
-    /// Level by level, each with one question.
+    /// The highest leaf, and each level asks one question.
     ByLevel,
 }
 
-/// A forest on ranks with a tree of so many leaves.
+/// Returns a forest on ranks that has one tree with this many leaves.
 fn tree(leaves: usize, grows: Grows, columns: usize, random: &mut Seeded) -> Forest {
-    // Children, or neither for a leaf.
+    // The children of each split, and `None` for a leaf.
     let mut nodes: Vec<Option<[u32; 2]>> = vec![None];
     let mut open = vec![0usize];
     while open.len() < leaves {
@@ -88,7 +88,7 @@ fn tree(leaves: usize, grows: Grows, columns: usize, random: &mut Seeded) -> For
                 tree.split((level % columns) as u32, predicate, Side::Right, *left, *right);
             }
             Some([left, right]) => {
-                // Thresholds at both ends, too: 0 sends everything right.
+                // Some thresholds are the least and the greatest. Threshold 0 sends every row right.
                 let threshold = [0, 255, random.below(256), random.below(256)][random.below(4)];
                 let predicate = CompareType::F32.less(threshold as f64);
                 tree.split(random.below(columns) as u32, predicate, Side::Right, *left, *right);
@@ -101,7 +101,7 @@ fn tree(leaves: usize, grows: Grows, columns: usize, random: &mut Seeded) -> For
     forest.build().expect("a forest")
 }
 
-/// A block of ranks, and the slot of each of its rows.
+/// Returns a row block of random ranks, and the leaf slot that each row reaches.
 fn block(forest: &Forest, random: &mut Seeded) -> (Vec<u8>, Vec<u32>) {
     let columns = forest.features.len();
     let ranks: Vec<u8> =
@@ -111,7 +111,7 @@ fn block(forest: &Forest, random: &mut Seeded) -> (Vec<u8>, Vec<u32>) {
     (ranks, slots)
 }
 
-/// A value for each leaf number.
+/// A leaf value for each exit number, equal to the number.
 static NUMBERS: [f32; 256] = {
     let mut numbers = [0.0; 256];
     let mut number = 0;
@@ -130,8 +130,8 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
         for grows in [Grows::Evenly, Grows::Anyhow, Grows::Downwards, Grows::ByLevel] {
             let forest = tree(leaves, grows, 1 + random.below(9), &mut random);
             let packed = layout(LayoutKind::Sparse).pack(&forest, &[0], &[0]).expect("a small tree");
-            let built = |turned| {
-                build::build(&forest, &packed, u32::MAX, turned).expect("a tree of at most 256 leaves")
+            let built = |flipped| {
+                build::build(&forest, &packed, u32::MAX, flipped).expect("a tree of at most 256 leaves")
             };
             let blend = built(false);
             let [(ranks, slots), (others, other_slots)] = [(); 2].map(|()| block(&forest, &mut random));
@@ -139,8 +139,8 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
             let what = format!("{leaves} leaves, {grows:?}");
             with_values(&blend, |values| {
                 assert_eq!(of(blend.evaluate(0, &ranks, values)), slots, "{what}");
-                // Each leaf's value is its number, so sums say which was found.
-                let mut sums = [0.0; TOGETHER * BLOCK];
+                // Each leaf value is an exit number, so a sum says which exit was found.
+                let mut sums = [0.0; MOST_ROW_BLOCKS * BLOCK];
                 let own = LeafValues { singles: &NUMBERS, planes: &[] };
                 let together = [&others[..], &ranks, &ranks, &others];
                 let expected = [&other_slots[..], &slots, &slots, &other_slots].concat();
@@ -156,16 +156,16 @@ fn trees_of_every_shape_find_the_reference_s_leaves() {
                 assert_eq!(of(found), other_slots, "{what}, without vectors");
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
-                    let turned = built(true);
-                    let found = turned.evaluate(0, &given(&turned, &ranks), values);
+                    let flipped = built(true);
+                    let found = flipped.evaluate(0, &given(&flipped, &ranks), values);
                     assert_eq!(of(found), slots, "{what}, with AVX2");
-                    let mut sums = [0.0; TOGETHER * BLOCK];
-                    let together = together.map(|ranks| given(&turned, ranks));
+                    let mut sums = [0.0; MOST_ROW_BLOCKS * BLOCK];
+                    let together = together.map(|ranks| given(&flipped, ranks));
                     let together = together.each_ref().map(|ranks| &ranks[..]);
-                    with_values(&turned, |values| {
-                        assert!(turned.add_together(0, together, own, values, &mut sums));
+                    with_values(&flipped, |values| {
+                        assert!(flipped.add_together(0, together, own, values, &mut sums));
                     });
-                    assert_eq!(named(&turned, &sums), expected, "{what}, four blocks with AVX2");
+                    assert_eq!(named(&flipped, &sums), expected, "{what}, four blocks with AVX2");
                 }
             });
         }
@@ -179,7 +179,7 @@ fn sums_take_the_values_of_the_leaves() {
         let forest = tree(leaves, Grows::Anyhow, 5, &mut random);
         let blend = blended(&forest, u32::MAX).expect("a tree of at most 256 leaves");
         let own = leaves_of(&blend).values;
-        let blocks = [(); TOGETHER].map(|()| block(&forest, &mut random));
+        let blocks = [(); MOST_ROW_BLOCKS].map(|()| block(&forest, &mut random));
         let value = |slot: &u32| 0.5 + forest.leaf_values[*slot as usize].0 as f32;
         let expected: Vec<f32> = blocks.iter().flat_map(|(_, slots)| slots).map(value).collect();
         let ranks = blocks.each_ref().map(|(ranks, _)| given(&blend, ranks));
@@ -189,13 +189,14 @@ fn sums_take_the_values_of_the_leaves() {
                 let expected = &expected[..count];
                 let numbers = blend.evaluate(0, a, values);
                 let mut sums = vec![0.5f32; count];
-                // SAFETY: the numbers are of leaves, which have values.
+                // SAFETY: `evaluate` finds numbers of leaves, and `own` has a value for each.
                 unsafe { add(&numbers, own, &mut sums) };
                 assert_eq!(sums, expected, "{leaves} leaves, {count} rows");
                 #[cfg(target_arch = "x86_64")]
                 if is_x86_feature_detected!("avx2") {
                     let mut sums = vec![0.5f32; count];
-                    // SAFETY: the machine is able; the numbers are of leaves, which have values.
+                    // SAFETY: the machine has AVX2. `evaluate` finds numbers of leaves, and `own` has a
+                    // value for each.
                     unsafe {
                         x86::avx2::blend::add(&numbers, LeafValues { planes: &[], ..own }, &mut sums);
                     }
@@ -203,7 +204,7 @@ fn sums_take_the_values_of_the_leaves() {
                 }
             }
             for count in [1, 16, 30, 64, 65, 100, 128, 129, 192, 200, 255, 256] {
-                // As the machine keeps them, and value by value.
+                // Runs with the planes that the machine keeps, and without planes.
                 for own in [own, LeafValues { planes: &[], ..own }] {
                     let mut sums = vec![0.5f32; count];
                     let done = match count.div_ceil(BLOCK) {
@@ -235,11 +236,15 @@ fn one_question_a_level_is_one_compare_a_level() {
             blended(&tree(1 << depth, Grows::ByLevel, 3, &mut random), u32::MAX).expect("a full tree");
         let tree = &blend.trees[0].expect("the tree");
         assert_eq!(tree.levels.1 - tree.levels.0, depth);
-        assert!(blend.bottoms.0.is_empty() && blend.bottoms.1.is_empty() && blend.bottoms.2.is_empty());
+        assert!(
+            blend.leaf_groups.0.is_empty()
+                && blend.leaf_groups.1.is_empty()
+                && blend.leaf_groups.2.is_empty()
+        );
     }
 }
 
-/// A tree that is cut ends at a leaf or at the split that the row comes to.
+/// A cut tree ends at a leaf or at the split that the row has reached.
 #[test]
 fn a_cut_tree_leaves_off_where_the_row_has_come() {
     let mut random = Seeded(3);

@@ -1,4 +1,4 @@
-//! Trees cut into tiles.
+//! Cuts trees into tiles of four levels.
 
 use super::{LEAF, LEVELS, MOST_COLUMNS, Registers, Tile, Tree};
 use crate::cost::Machine;
@@ -28,23 +28,27 @@ pub(super) fn build(forest: &Forest, order: &[u32]) -> Option<Registers> {
     Some(few)
 }
 
-/// How many tiles a tree's walks go through together, given its leaves by the tiles on the way to them and the seconds of a
-/// tile and of a surprise, and the seconds of a walk: a further tile for all is weighed against a branch that surprises.
-fn shared(leaves: &[u32], tile: f64, surprise: f64) -> (u32, f64) {
+/// Returns how many tiles all walks of a tree go through together, and the seconds of a walk.
+/// `leaves[n]` is the number of leaves that a walk reaches after `n` tiles. `tile` is the seconds of a
+/// tile and `misprediction` those of a mispredicted branch. One more tile for all walks is weighed against a
+/// branch that may be mispredicted.
+fn shared(leaves: &[u32], tile: f64, misprediction: f64) -> (u32, f64) {
     let all = leaves.iter().sum::<u32>().max(1);
-    // Walks by leaves: which of them rows take is not known here.
+    // Every leaf counts the same, because nothing here says which leaves rows reach.
     let part = |n: u32| f64::from(n) / f64::from(all);
     let seconds = |tiles: usize| {
         let beyond = leaves.iter().enumerate().skip(tiles + 1);
-        let (mut still, mut more) = (0, 0.0);
-        beyond.for_each(|(depth, n)| (still, more) = (still + n, more + part(*n) * (depth - tiles) as f64));
-        tile * (tiles as f64 + more) + surprise * part(still).min(1.0 - part(still))
+        let (mut always_left, mut more) = (0, 0.0);
+        beyond.for_each(|(depth, n)| {
+            (always_left, more) = (always_left + n, more + part(*n) * (depth - tiles) as f64)
+        });
+        tile * (tiles as f64 + more) + misprediction * part(always_left).min(1.0 - part(always_left))
     };
     let choices = (1..leaves.len()).map(|tiles| (tiles as u32, seconds(tiles)));
     choices.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, tile))
 }
 
-/// Past splits that send everything left.
+/// Returns the first node from `node` on that is not a split which sends every row left.
 fn settled(nodes: &[Node], mut node: u32) -> u32 {
     while let Node::Split { predicate: Predicate::Always, missing: Side::Left, left, .. } =
         nodes[node as usize]
@@ -55,13 +59,13 @@ fn settled(nodes: &[Node], mut node: u32) -> u32 {
 }
 
 impl Registers {
-    /// Adds a tree's tiles, the root's first.
+    /// Adds a tree's tiles, the root's tile first.
     fn cut(&mut self, nodes: &[Node]) -> Option<Tree> {
         let root = u32::try_from(self.tiles.len()).ok()?;
         let slots = nodes.iter().filter_map(Node::slot).min()?;
-        // Roots of tiles, and how many tiles a walk has gone through once it is there.
+        // The top node of each tile, and how many tiles a walk has gone through when it gets there.
         let mut open = vec![(settled(nodes, 0), 0u32)];
-        // Leaves by the tiles on the way to them.
+        // The number of leaves behind each number of tiles.
         let mut leaves = vec![0u32];
         let mut done = 0;
         while let Some(&(top, above)) = open.get(done) {
@@ -73,13 +77,14 @@ impl Registers {
                 let mut next = Vec::with_capacity(2 * level.len());
                 for (i, node) in level.into_iter().enumerate() {
                     match nodes[node as usize] {
-                        // Whatever a place without a split says, both sides lead there.
+                        // A place without a split has the same node on both sides, so its compare does
+                        // not matter.
                         Node::Leaf { .. } => next.extend([node, node]),
                         Node::Split { feature, predicate, missing, left, right } => {
                             let place = first + i;
                             tile.thresholds[place] = match predicate {
                                 Predicate::Less { threshold } => least_f32_not_below(threshold.0),
-                                // No value is at least NaN.
+                                // No value reaches NaN, so every value goes left.
                                 Predicate::Always => f32::NAN,
                                 _ => return None,
                             };
@@ -109,18 +114,18 @@ impl Registers {
         }
         let costs = &Machine::here().registers;
         let tile = costs.tile[self.places.saturating_sub(1) / 32 % costs.tile.len()];
-        let (tiles, seconds) = shared(&leaves, tile, costs.surprise);
+        let (tiles, seconds) = shared(&leaves, tile, costs.misprediction);
         self.seconds += seconds + costs.tree;
-        let even = leaves.iter().filter(|n| **n > 0).count() == 1;
-        let tiles = if even { leaves.len() as u32 - 1 } else { tiles };
-        Some(Tree { root, slots, tiles, even })
+        let ends_together = leaves.iter().filter(|n| **n > 0).count() == 1;
+        let tiles = if ends_together { leaves.len() as u32 - 1 } else { tiles };
+        Some(Tree { root, slots, tiles, ends_together })
     }
 
     fn empty(&self) -> Tile {
         Tile { thresholds: [f32::INFINITY; 16], columns: [0; 16], exits: [LEAF; 16], missing: 0 }
     }
 
-    /// A column's place in a row as it stands in registers.
+    /// Returns the place of a column in a row as it stands in registers.
     fn place(&self, feature: u32) -> Option<u8> {
         match &self.columns {
             None => u8::try_from(feature).ok(),

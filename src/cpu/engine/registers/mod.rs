@@ -1,9 +1,10 @@
-//! A few rows: walks of four levels a step, the row in registers.
+//! Walks a few rows, four levels a step, with the row in registers.
 //!
-//! A batch of a few rows fills neither blends nor vectors of rows, and a walk of one row waits for its loads. So a tree is
-//! cut into full tiles of its next four levels (tree tiling: Treebeard, section 3.2, with one shape): fifteen thresholds,
-//! their columns, and what lies at each of sixteen exits. The row stays in registers, so a tile's values are permuted and
-//! not loaded, one compare makes its decisions, and four of those name the exit. Trees don't wait for each other.
+//! A batch of a few rows fills neither blends nor vectors of rows, and the walk of one row waits for
+//! its loads. So a tree is cut into full tiles of four levels (tree tiling: Treebeard, section 3.2,
+//! with one shape). A tile has fifteen thresholds, their columns, and sixteen exits. The row stays in
+//! registers, so a tile's values are permuted and not loaded. One compare makes all decisions of a
+//! tile, and four of them name the exit. Walks of different trees do not wait for each other.
 
 mod build;
 #[cfg(test)]
@@ -20,65 +21,70 @@ use crate::cpu::{
 };
 use crate::forest::Forest;
 
-/// Columns that a row in registers has, at most.
+/// Most columns of a row in registers.
 pub(in crate::cpu) const MOST_COLUMNS: usize = 128;
 /// Levels of a tile.
 const LEVELS: u32 = 4;
-/// An exit is a leaf: its slot, counted from the tree's first, or a tile, counted from the tree's root.
+/// Bit of an exit that is a leaf. The other bits are then the leaf slot, counted from the tree's least
+/// leaf slot. Without this bit an exit is a tile, counted from the tree's root.
 pub(in crate::cpu) const LEAF: u16 = 1 << 15;
 
-/// Four levels of a tree.
+/// Four levels of a tree, as fifteen splits.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(in crate::cpu) struct Tile {
-    /// Level by level; values from it on go right. The last is none.
+    /// Thresholds, level by level. Values that reach a threshold go right. The last place has no split.
     pub(in crate::cpu) thresholds: [f32; 16],
-    /// Places in a row as it stands in registers.
+    /// The place of each split's column in a row as it stands in registers.
     pub(in crate::cpu) columns: [u8; 16],
-    /// From left to right: see [`LEAF`].
+    /// Exits from left to right: see [`LEAF`].
     pub(in crate::cpu) exits: [u16; 16],
-    /// Splits whose missing values go right, a bit each.
+    /// One bit for each split, set if missing values go right.
     pub(in crate::cpu) missing: u16,
 }
 
-/// A tree's place among tiles and slots.
+/// Where a tree's tiles and leaf slots begin.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cpu) struct Tree {
-    /// The root's tile.
+    /// Index of the root's tile.
     pub(in crate::cpu) root: u32,
-    /// Slot that leaves are counted from.
+    /// The tree's least leaf slot, from which exits are counted.
     pub(in crate::cpu) slots: u32,
-    /// Tiles that all of its walks go through, as if they all were there; those that have not ended yet go on.
+    /// How many tiles all walks of the tree go through without a test for a leaf. Walks that have not
+    /// ended then go on.
     pub(in crate::cpu) tiles: u32,
-    /// Whether all walks end after just so many.
-    pub(in crate::cpu) even: bool,
+    /// Whether every walk ends after exactly `tiles` tiles.
+    pub(in crate::cpu) ends_together: bool,
 }
 
-/// The trees of a forest, by position.
+/// The trees of a forest as tiles, by position.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Registers {
     pub(in crate::cpu) tiles: Vec<Tile>,
     pub(in crate::cpu) trees: Vec<Tree>,
-    /// The column at each place of a row in registers, where that is not its number.
+    /// The column at each place of a row in registers. `None` if every column's place is its number.
     columns: Option<Vec<u32>>,
-    /// Places of a row in registers.
+    /// Number of places of a row in registers.
     places: usize,
-    /// Seconds of a row.
+    /// Seconds that one row takes through all trees.
     seconds: f64,
 }
 
 impl Registers {
-    /// For a machine that has the kernel; `None` for a forest that asks more than thresholds or reads too many columns.
+    /// Cuts the trees of a forest into tiles. Returns `None` on a machine without the kernel, and for a
+    /// forest that asks more than thresholds, reads too many columns, or has a tree with too many
+    /// leaves or tiles.
     fn new(forest: &Forest, order: &[u32]) -> Option<Self> {
         if isa() < Isa::Avx512 { None } else { build::build(forest, order) }
     }
 
-    /// The column at each place of a row in registers, where that is not its number.
+    /// Returns the column at each place of a row in registers, or `None` if every column's place is its
+    /// number.
     pub(in crate::cpu) fn columns(&self) -> Option<&[u32]> {
         self.columns.as_deref()
     }
 
-    /// Places of a row in registers.
+    /// Returns the number of places of a row in registers.
     pub(in crate::cpu) fn places(&self) -> usize {
         self.places
     }
@@ -91,7 +97,7 @@ impl BlockEngine for Registers {
     }
 
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, _: &Block) -> bool {
-        // Its thresholds are `f32`.
+        // Thresholds of tiles are `f32`, so `f64` rows of a forest that compares in `f64` go elsewhere.
         matches!(source, Source::Rows(rows) if T::doubles(rows).is_none() || trees.wide.is_none())
     }
 
@@ -108,7 +114,8 @@ impl BlockEngine for Registers {
         unreachable!("it is built on x86-64 only");
         #[cfg(target_arch = "x86_64")]
         match source {
-            // SAFETY: it is built where the machine has AVX-512; otherwise as promised to this function.
+            // SAFETY: `Registers::new` returns an engine only on a machine with AVX-512. The caller
+            // upholds that the spans lie inside rows and trees and that rows have the forest's columns.
             Source::Rows(rows) => unsafe { kernel::block(self, rows, row, tree, sink) },
             Source::Copy(_) | Source::Ranks(_) => {
                 unreachable!("a row is brought into registers as it was handed over")

@@ -1,10 +1,11 @@
-//! Tiles against the reference interpreter, by a walk that needs no vectors.
+//! Compares tiles with the reference interpreter, by a walk without vectors.
 
 use super::{LEAF, Registers, Tile, build};
 use crate::forest::{CompareType, Forest, ForestBuilder, Predicate, Side, reference};
 
-/// Adds a tree of so many levels, full or a chain, that reads some of the columns.
-fn tree(forest: &mut ForestBuilder, levels: u32, even: bool, full: bool, [columns, most]: [u32; 2]) {
+/// Adds a tree of this many levels, full if `ends_together` and otherwise a chain. It reads at most `most` of
+/// the columns. Unless `full`, some splits send every row left.
+fn tree(forest: &mut ForestBuilder, levels: u32, ends_together: bool, full: bool, [columns, most]: [u32; 2]) {
     let mut tree = forest.tree(0);
     let mut next = 1u32;
     let mut open = std::collections::VecDeque::from([0u32]);
@@ -18,13 +19,13 @@ fn tree(forest: &mut ForestBuilder, levels: u32, even: bool, full: bool, [column
                 n => CompareType::F32.less(f64::from(n)),
             };
             let missing = if number.is_multiple_of(3) { Side::Right } else { Side::Left };
-            // Spread over the row, but no more of it than there is room for.
+            // The features are spread over the row, but no more of them than there is room for.
             let used = columns.min(most);
             let feature = number * 7 % used * (columns / used);
             tree.split(feature, predicate, missing, next, next + 1);
             next += 2;
             // A chain ends on one side.
-            open.extend(if even { [depth + 1; 2] } else { [levels, depth + 1] });
+            open.extend(if ends_together { [depth + 1; 2] } else { [levels, depth + 1] });
         }
         number += 1;
     }
@@ -42,7 +43,7 @@ fn forest(columns: u32) -> Forest {
     forest.build().unwrap()
 }
 
-/// The slot that a row's walk ends at, and how many tiles it went through.
+/// Returns the leaf slot that a row reaches, and the number of tiles on its way.
 fn walk(few: &Registers, position: usize, row: &[f32]) -> (u32, u32) {
     let tree = few.trees[position];
     let (mut exit, mut tiles) = (0, 0);
@@ -79,8 +80,8 @@ fn tiles_lead_where_splits_lead() {
                 let (slot, tiles) = walk(&few, position, &row);
                 assert_eq!(slot, slots[*t as usize]);
                 let tree = few.trees[position];
-                evens += u32::from(tree.even && tree.tiles > 1);
-                assert!(!tree.even || tiles == tree.tiles);
+                evens += u32::from(tree.ends_together && tree.tiles > 1);
+                assert!(!tree.ends_together || tiles == tree.tiles);
             }
         }
     }
@@ -102,7 +103,7 @@ fn what_has_no_room_is_left_to_other_walks() {
     assert!(build::build(&asking.build().unwrap(), &[0]).is_none());
 }
 
-/// The kernel, on a machine that has what it takes, and the walk without vectors.
+/// Compares the kernel, on a machine that has it, with the walk without vectors.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn registers_lead_where_tiles_lead() {
@@ -126,7 +127,8 @@ fn registers_lead_where_tiles_lead() {
         let sink = Slots { slots: SlotTable(&[]), out: Shared::new(&mut out), order: &order };
         let of_rows = Rows::new(&data, columns as usize).unwrap();
         let all = |count| Span { start: 0, step: 1, count };
-        // SAFETY: `Registers::new` looks at the machine; the spans are all rows and all trees.
+        // SAFETY: `Registers::new` has found that the machine has AVX-512. The spans are all rows and
+        // all trees.
         unsafe { registers::block(&few, &of_rows, all(rows), all(trees), sink) };
         for (row, found) in data.chunks(columns as usize).zip(out.chunks(trees)) {
             let walked: Vec<u32> = (0..trees).map(|position| walk(&few, position, row).0).collect();

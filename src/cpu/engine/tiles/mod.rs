@@ -1,4 +1,4 @@
-//! Walks by tiles of nodes in vectors: for schedules with `tileNodes`.
+//! Walks tiles of nodes in vectors, for schedules with `tileNodes`.
 
 pub(in crate::cpu) mod tables;
 
@@ -18,10 +18,11 @@ use crate::{
     },
 };
 
-/// Walks by tiles; its tables are the forest's nodes in another form, which [`Walks`](super::walks::Walks) read, too.
+/// The engine that walks tiles. Its tables are the forest's nodes encoded as tiles, which
+/// [`Walks`](super::walks::Walks) reads, too.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct TileWalks {
-    /// Seconds of a row.
+    /// Seconds that one row takes through all trees.
     row: f64,
 }
 
@@ -55,7 +56,9 @@ impl BlockEngine for TileWalks {
         #[cfg(target_arch = "x86_64")]
         match (trees.nodes, source.singles()) {
             (Encoded::Tiled(tiles), Some(rows)) => {
-                // SAFETY: the engine serves the block, and no tile asks a question; otherwise as promised to this function.
+                // SAFETY: `serves` has asked the kernel whether it can run the block, and `build`
+                // refuses plans with questions. The caller upholds that the spans lie inside rows and
+                // trees and that rows have the forest's columns.
                 hand_over(block, 0, &mut [0; MOST_ADDRESSES], sink, &mut |row, tree, found| unsafe {
                     kernel::block(tiles, rows, row, tree, block.shape, found);
                 });

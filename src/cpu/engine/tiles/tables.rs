@@ -1,5 +1,5 @@
-//! Tiles as the CPU reads them: thresholds and columns of all splits side by side, and tables that say which child the
-//! outcome of their compares leads to (Treebeard, section 5.1).
+//! Tiles as the CPU reads them: the thresholds and columns of all splits side by side, and tables that
+//! give the child for each outcome of a tile's compares (Treebeard, section 5.1).
 
 use crate::cpu::{
     engine::walk::NodeStore,
@@ -11,45 +11,47 @@ use crate::{
     layout::{Children, Packed, PackedNode, Shape},
 };
 
-/// Places for splits in a line.
-const BLOCK_COLUMNS: usize = 8;
+/// Places for splits in a `EightSplits`.
+const PLACES: usize = 8;
 
-/// Eight places for splits: of `f32` a line of the cache, so that no tile lies across two.
+/// Eight places for splits. With `f32` thresholds they are one cache line, so no tile lies across two.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct CacheLine<C>([Node<C>; BLOCK_COLUMNS]);
+struct EightSplits<C>([Node<C>; PLACES]);
 
-/// What follows a tile.
+/// How a walk gets from a tile to its children.
 #[derive(Clone, Copy, Debug)]
 struct Head {
-    /// The leftmost child's address, where tiles name it.
+    /// Address of the leftmost child, where tiles name it. A leaf has its own address here.
     link: u32,
-    /// Where its shape's table begins, and flags.
+    /// Where the table of the tile's shape begins, and flags.
     table: u32,
 }
 
-/// Every row goes to the first child, a leaf.
+/// Flag of padding whose first child is a leaf. Every row goes to that child.
 const HOP: u32 = 1 << 31;
 
-/// The tiles of a forest, by address, each in 2, 4 or 8 places.
+/// The tiles of a forest, by address. Each tile has 2, 4 or 8 places for splits.
 #[derive(Clone, Debug)]
 pub(in crate::cpu) struct Tiles<C> {
-    /// The splits, tile after tile, each in level order. Places without one send everything left.
-    lines: Vec<CacheLine<C>>,
+    /// The splits, tile after tile, each tile's in level order. A place without a split sends every row
+    /// left.
+    lines: Vec<EightSplits<C>>,
     /// Places of a tile: 2, 4 or 8.
     width: usize,
     heads: Vec<Head>,
-    /// The child for each outcome, shape after shape.
+    /// The child for each outcome of a tile's compares, one shape after the other.
     tables: Vec<u8>,
-    /// Shapes of tiles.
+    /// Number of shapes of tiles.
     shapes: usize,
     roots: Vec<u32>,
     constants: Vec<u32>,
     pub(in crate::cpu) depths: Vec<u32>,
     questions: Vec<u32>,
-    /// Children that the layout has room for at each tile, where their places are computed; otherwise 0.
+    /// How many children the layout has room for at each tile, where addresses of children are
+    /// computed. 0 where tiles name their leftmost child.
     children: u32,
-    /// The first address of a leaf, where they lie behind the tiles.
+    /// The first address of a leaf where leaves lie behind the tiles, otherwise `u32::MAX`.
     leaves_from: u32,
 }
 
@@ -57,12 +59,11 @@ impl<C: Compare> Tiles<C> {
     pub(in crate::cpu) fn new(forest: &Forest, packed: &Packed) -> Self {
         let mut splits = Splits::new(forest);
         let most = packed.children.tile();
-        let width = most.next_power_of_two().clamp(2, BLOCK_COLUMNS as u32) as usize;
+        let width = most.next_power_of_two().clamp(2, PLACES as u32) as usize;
         let linked = matches!(packed.children, Children::TilesLinked { .. });
         let is_leaf = |n: &PackedNode| matches!(n, PackedNode::Leaf { .. });
         let there = if linked { packed.nodes.partition_point(|n| !is_leaf(n)) } else { packed.nodes.len() };
-        let mut lines =
-            vec![CacheLine([Node::still(); BLOCK_COLUMNS]); (there * width).div_ceil(BLOCK_COLUMNS)];
+        let mut lines = vec![EightSplits([Node::always_left(); PLACES]); (there * width).div_ceil(PLACES)];
         let mut heads = Vec::with_capacity(there);
         let mut shapes: Vec<Shape> = Vec::new();
         let mut known = std::collections::HashMap::new();
@@ -72,7 +73,7 @@ impl<C: Compare> Tiles<C> {
                     let inside = &packed.inside[first as usize..][..shape.nodes() as usize];
                     for (place, split) in inside.iter().enumerate().take(width) {
                         let at = address * width + place;
-                        lines[at / BLOCK_COLUMNS].0[at % BLOCK_COLUMNS] = splits.node(split);
+                        lines[at / PLACES].0[at % PLACES] = splits.node(split);
                     }
                     let number = *known.entry(shape).or_insert_with(|| {
                         shapes.push(shape);
@@ -80,7 +81,8 @@ impl<C: Compare> Tiles<C> {
                     });
                     Head { link, table: number << most }
                 }
-                // Every table's first entry is the first child, whatever the shape.
+                // The first entry of every table is the first child, so padding can take any shape's
+                // table.
                 PackedNode::Through { link } => {
                     let child = packed.nodes.get(link as usize).filter(|_| linked);
                     Head { link, table: if child.is_some_and(is_leaf) { HOP } else { 0 } }
@@ -90,7 +92,7 @@ impl<C: Compare> Tiles<C> {
             });
         }
         let mut tables: Vec<u8> = shapes.iter().flat_map(|shape| shape.table(most)).collect();
-        // Padding alone has no shape.
+        // A forest without tiles has no shape, but its padding reads a table.
         tables.resize(tables.len().max(1), 0);
         Self {
             lines,
@@ -107,38 +109,42 @@ impl<C: Compare> Tiles<C> {
         }
     }
 
-    /// Bytes of tiles and tables.
+    /// Returns the bytes of tiles and tables.
     pub(in crate::cpu) fn bytes(&self) -> usize {
         size_of_val(&self.lines[..]) + size_of_val(&self.heads[..]) + self.tables.len()
     }
 
-    /// Tiles and padding, or places for them where those are computed.
+    /// Returns the number of tiles and padding nodes, or the number of all addresses where addresses of
+    /// children are computed.
     pub(in crate::cpu) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Places for splits in a tile.
+    /// Returns how many places for splits a tile has.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(in crate::cpu) fn width(&self) -> usize {
         self.width
     }
 
-    /// The splits, tile after tile.
+    /// Returns the splits, tile after tile.
     pub(in crate::cpu) fn nodes(&self) -> *const Node<C> {
         self.lines.as_ptr().cast()
     }
 
-    /// The address that an outcome of the splits at `address` leads to: bit *i* is set where the row goes right at split
-    /// *i*.
+    /// Returns the address that an outcome of the splits at `address` leads to. Bit *i* of `outcome` is
+    /// set if the row goes right at split *i*.
     ///
     /// # Safety
-    /// `address` is a tile's or padding's that walks reach, and no bit is set past its splits.
+    /// `address` is that of a tile or of padding that walks reach, or what `readable` returns for a
+    /// leaf. No bit is set past the splits of a tile.
     #[inline(always)]
     pub(in crate::cpu) unsafe fn child(&self, address: u32, constant: u32, outcome: u32) -> u32 {
-        // SAFETY: a tile's address is in range (`Packed::verify`), and so is each outcome of its splits behind its place.
+        // SAFETY: the caller upholds that walks reach `address`, which `Packed::verify` bounds, and
+        // that `outcome` has no bit past the splits, so the table of the shape has an entry for it.
         let (link, k) = unsafe {
             let Head { link, table } = *self.heads.get_unchecked(address as usize);
-            // A walk that waits at its leaf steps from there, too: what it comes to does not count, but is read.
+            // A walk that waits at its leaf steps from there, too. It reads an entry, but discards the
+            // result.
             (link, *self.tables.get_unchecked(((table & !(HOP | LEAF)) + outcome) as usize))
         };
         let first = match self.children {
@@ -158,7 +164,7 @@ impl<C: Compare> std::fmt::Display for Tiles<C> {
 
 impl<C: Compare> NodeStore for Tiles<C> {
     type Compare = C;
-    const HOLDS: bool = false;
+    const LEAVES_HOLD: bool = false;
 
     #[inline(always)]
     fn start(&self, position: usize) -> (u32, u32) {
@@ -180,14 +186,16 @@ impl<C: Compare> NodeStore for Tiles<C> {
     ) -> u32 {
         let mut outcome = 0;
         for place in 0..self.width {
-            // SAFETY: a tile's address is in range (`Packed::verify`), and each has as many places.
+            // SAFETY: the caller upholds that walks reach `address`, which `Packed::verify` bounds.
+            // Each tile has `width` places.
             let node = unsafe { *self.nodes().add(address as usize * self.width + place) };
-            // SAFETY: a verified forest's features are columns, which `Rows` has checked against its data; where there is
-            // a tile there is a column, which places without a split read.
+            // SAFETY: a verified forest's features are columns, which `Rows` has checked against its
+            // data. Places without a split read column 0, and where there is a tile there is a column.
             let x = unsafe { rows.get::<UNIT>(row, node.feature()) }.read();
             outcome |= node.right::<QUESTIONS>(x, &self.questions) << place;
         }
-        // SAFETY: places without a split set no bit.
+        // SAFETY: the caller upholds that walks reach `address`. Places without a split send every row
+        // left, so they set no bit.
         unsafe { self.child(address, constant, outcome) }
     }
 
@@ -195,13 +203,14 @@ impl<C: Compare> NodeStore for Tiles<C> {
     unsafe fn is_leaf(&self, address: u32) -> bool {
         match self.children {
             0 => address >= self.leaves_from,
-            // SAFETY: where places are computed leaves have heads, too.
+            // SAFETY: the caller upholds that walks reach `address`. Where addresses of children are
+            // computed, every address has a head, a leaf's included.
             _ => unsafe { self.heads.get_unchecked(address as usize) }.table & LEAF != 0,
         }
     }
 
     #[inline(always)]
-    unsafe fn past_hop(&self, address: u32) -> u32 {
+    unsafe fn leaf_behind_padding(&self, address: u32) -> u32 {
         match self.heads.get(address as usize) {
             Some(Head { link, table }) if table & HOP != 0 => *link,
             _ => address,

@@ -1,4 +1,4 @@
-//! What each family of estimators makes of its trees.
+//! How each family of estimators combines its trees.
 
 use serde_json::json;
 
@@ -24,12 +24,12 @@ fn votes_are_shares_of_the_classes_that_a_tree_has_seen() {
     let forest = read(&Model::bag());
     assert_eq!(forest.classes.rule, ClassRule::Largest);
     assert_eq!(forest.classes.labels, ["no", "perhaps", "yes"]);
-    // The first tree sees column 1.
+    // The first tree sees column 1 only.
     assert_eq!(reference::margins(&forest, &[9.0, 0.5]), [0.25 + 0.75, 0.0, 0.75 + 0.25]);
     assert_eq!(reference::values(&forest, &[0.0, 0.6]), [(1.0 + 0.75) / 2.0, 0.0, 0.25 / 2.0]);
     let missing = [f32::NAN, f32::NAN];
     assert_eq!(reference::leaf_ids(&forest, &missing), [1, 0]);
-    // Before 1.3 missing values go right.
+    // In releases before 1.3, missing values go right.
     let old = Model::bag().parts("missing_go_to_left", Array::F8(vec![]), vec![0, 0]);
     assert_eq!(reference::leaf_ids(&read(&old), &missing), [2, 0]);
     let one = Model::bag().head(json!({"classes_": [7]})).parts("value", Array::F8(vec![1.0; 4]), vec![3, 1]);
@@ -40,7 +40,7 @@ fn votes_are_shares_of_the_classes_that_a_tree_has_seen() {
 
 #[test]
 fn shares_add_up_as_numpy_adds() {
-    // Ten weights of which 0.1 + 0.2 + … differs with the order: numpy adds eight lanes, two by two.
+    // Ten weights whose sum depends on the order: numpy adds eight lanes, then the lanes in pairs.
     let weights: Vec<f64> = (1..=10).map(|n| f64::from(n) * 0.1).collect();
     let [a, b, c, d, e, f, g, h, i, j] = weights[..] else { panic!("ten") };
     let total = ((a + b) + (c + d)) + ((e + f) + (g + h)) + i + j;
@@ -100,7 +100,7 @@ fn links_of_histogram_boosting() {
 #[test]
 fn isolation_forests_have_path_lengths() {
     let forest = read(&Model::isolation());
-    // A leaf of n samples stands for a tree of c(n) more levels.
+    // A leaf of n samples stands for a subtree of mean depth c(n).
     let c = |n: f64| 2.0 * ((n - 1.0).ln() + 0.577_215_664_901_532_9) - 2.0 * (n - 1.0) / n;
     assert_eq!(reference::margins(&forest, &[0.0, 0.0]), [(1.0 + c(3.0)) / 2.0 + c(4.0) / 2.0]);
     assert_eq!(reference::margins(&forest, &[1.0, 0.0]), [1.0 / 2.0 + c(4.0) / 2.0]);
@@ -110,14 +110,14 @@ fn isolation_forests_have_path_lengths() {
     assert!(threshold.0 > 0.5 && threshold.0 < 0.5 + 1e-12);
     let single = read(&Model::isolation().head(json!({"_max_samples": 1})));
     assert_eq!((single.scale, single.base_score[0]), (Real(1.0), Real(1.0)));
-    // Trees that see all columns see them in their own order, whatever order the file has.
+    // Trees that see all columns use the user's column numbers, whatever order the file lists them in.
     let columns = Model::isolation().parts("columns", Array::I8(vec![1, 0, 1, 0]), vec![2, 2]);
     assert_eq!(read(&columns), forest);
     let columns = Model::isolation().parts("columns", Array::I8(vec![1, 0]), vec![1, 1]);
     assert_eq!(reference::leaf_ids(&read(&columns), &[0.0, 1.0]), [2, 0]);
 }
 
-/// The bits of these numbers.
+/// A set with the bits of these numbers.
 fn bits(numbers: &[u32]) -> [u32; 8] {
     std::array::from_fn(|w| {
         numbers.iter().filter(|n| **n as usize / 32 == w).fold(0, |word, n| word | 1 << (n % 32))
@@ -126,7 +126,8 @@ fn bits(numbers: &[u32]) -> [u32; 8] {
 
 #[test]
 fn unknown_categories_go_where_missing_values_go() {
-    // Of releases before 1.4, which know categories from 0 to 255; and encoded, where five stand for other numbers.
+    // Releases before 1.4 know the categories 0 to 255 directly. Later ones encode them, and the trees see
+    // other numbers.
     let direct = bits(&[0, 3, 40, 255]);
     let encoded =
         json!({"is_categorical_": [true], "categories": [[0, 3.0, 5, true, 40, 16_777_215, f64::from(7)]]});
@@ -134,7 +135,8 @@ fn unknown_categories_go_where_missing_values_go() {
         [(CategoryRule::NotNegative, [0, 3, 40, 255]), (CategoryRule::Whole, [0, 3, 40, (1 << 24) - 1])]
     {
         for missing_left in [0, 1] {
-            // A set is of those that go left; where missing ones do as well, the rest of the known ones are asked for.
+            // The file's set holds the categories that go left. If missing values go left too, the forest's
+            // set holds the other known ones.
             let left = match (rule, missing_left) {
                 (CategoryRule::Whole, 0) => bits(&[0, 1, 4, 5]),
                 (CategoryRule::Whole, _) => bits(&[2, 3, 6]),
@@ -178,7 +180,8 @@ fn categories_that_are_no_whole_numbers_have_places() {
     let found = ["blue", "dark red", "01", "1", "pink", ""]
         .map(|text| leaf(&forest, codes.of(text).expect("a code")));
     assert_eq!(found, [1, 2, 1, 2, 2, 2]);
-    // Rows that are not made so are wrong.
+    // Rows with other codes would get wrong predictions, so a loader without `raw_categories` refuses the
+    // model.
     let kept = crate::file::Contents::new(forest.clone()).to_bytes();
     assert_eq!(parse(&kept, &options).as_ref(), Ok(&forest));
     for bytes in [&bytes, &kept] {

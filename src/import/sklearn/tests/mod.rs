@@ -1,4 +1,4 @@
-//! The format's own cases, on files made by hand, and rows of `f64` at thresholds of `f64`.
+//! Tests of the format on hand-made files, and of rows of `f64` at thresholds of `f64`.
 
 mod families;
 mod refused;
@@ -15,7 +15,7 @@ fn read(model: &Model) -> Forest {
     parse(&model.bytes(), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// One split on the only column, of a tree that stands alone: leaf 1 is left, leaf 2 right.
+/// A single decision tree with one split on the only column. Leaf 1 is left, leaf 2 is right.
 fn stump(threshold: f64, missing_left: u8) -> Model {
     let name = class("sklearn.tree._classes", "DecisionTreeRegressor");
     Model::means()
@@ -28,7 +28,8 @@ fn stump(threshold: f64, missing_left: u8) -> Model {
         .parts("value", Array::F8(vec![0.0, 1.0, 2.0]), vec![3])
 }
 
-/// The same of histogram boosting, which compares in f64; or on a set of categories that go left.
+/// Histogram boosting, which compares in f64, with one split on the only column: on a threshold, or on a set
+/// of categories that go left. Leaf 1 is left, leaf 2 is right.
 fn wide_stump(threshold: f64, missing_left: u8, set: Option<[u32; 8]>) -> Model {
     let leaves = [0, 0, 0];
     let known = [u32::MAX; 8].to_vec();
@@ -84,7 +85,7 @@ fn archives_of_any_sort_and_order_are_the_same_model() {
         files.push(("notes.txt".into(), b"not an array".to_vec()));
         let mut bytes = zip(&files, zipped);
         assert_eq!(parse(&bytes, &LoadOptions::default()).as_ref(), Ok(&expected), "{zipped:?}");
-        // A comment at the end, which may itself look like an end.
+        // Add a comment at the end that itself looks like an end record.
         let length = bytes.len();
         bytes[length - 2] = 22;
         bytes.extend(b"PK\x05\x06 and some comment ");

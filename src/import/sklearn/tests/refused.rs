@@ -1,4 +1,4 @@
-//! Estimators that are sound and not supported: each is refused by name, with what to do instead.
+//! Valid estimators that are not supported. Each is refused by name, with what to do instead.
 
 use serde_json::{Value, json};
 
@@ -22,11 +22,11 @@ fn estimators_that_are_not_known() {
         ("sklearn.ensemble._voting", "VotingRegressor"),
         ("sklearn.multioutput", "MultiOutputRegressor"),
         ("imblearn.ensemble._forest", "BalancedRandomForestClassifier"),
-        // A class of the same name may do anything.
+        // A class of the same name in another module may do anything.
         ("mine", "RandomForestRegressor"),
         ("sklearnex.ensemble", "RandomForestRegressor"),
     ] {
-        // Whatever else the file holds or lacks.
+        // The file is refused by the estimator's name, whatever else it holds or lacks.
         let model = Model::means()
             .head(json!({"estimator": class(module, name), "trees": null, "n_features_in_": "?"}));
         refused(

@@ -1,4 +1,5 @@
-//! Groups of splits in registers of 16 bytes, and the values of the leaves that they find.
+//! Evaluates groups of splits in 16-byte registers, and adds up the leaf values of the leaves that rows
+//! reach.
 
 use std::arch::aarch64::*;
 
@@ -8,36 +9,41 @@ use crate::cpu::{
     engine::blend::groups::{BLOCK, Blend, Group, LeafGroup, Split, Tree, of},
 };
 
-/// 64 rows.
+/// One byte for each of the 64 rows of a row block.
 type Rows = [uint8x16_t; 4];
 
-/// Two sets of bits, chosen from by a third: the left one where a row goes left.
+/// Returns the bits of `a` where `left` has a bit set, elsewhere those of `b`. A row's byte of `left`
+/// is all ones where the row goes left.
 #[inline]
 #[target_feature(enable = "neon")]
 fn choose(left: Rows, a: Rows, b: Rows) -> Rows {
     std::array::from_fn(|q| vbslq_u8(left[q], a[q], b[q]))
 }
 
-/// A leaf's number or the next one, which is `right`: all ones are -1.
+/// Returns the exit number `right - 1` where a row goes left, elsewhere `right`. A byte of `left` that
+/// is all ones adds -1.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pair(left: Rows, right: u8) -> Rows {
     left.map(|left| vaddq_u8(vdupq_n_u8(right), left))
 }
 
+/// Loads the 64 bytes at `block`.
+///
 /// # Safety
-/// NEON; a block is there.
+/// The machine has NEON, and `block` points to 64 readable bytes.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn load(block: *const u8) -> Rows {
-    // SAFETY: as promised to this function; a block is four registers.
+    // SAFETY: the caller upholds that `block` points to 64 readable bytes, which are four registers.
     std::array::from_fn(|q| unsafe { vld1q_u8(block.add(16 * q)) })
 }
 
-/// Evaluates a tree's groups for a block of rows.
+/// Evaluates a tree's groups for one row block and returns the exit number of each row.
 ///
 /// # Safety
-/// NEON; `ranks` have a block of every column that the tree's splits name, and `values` every block that its groups do.
+/// The machine has NEON. `ranks` points to one row block of ranks, with every column that the tree's
+/// splits name. `values` points to a list with every block that the tree's groups name.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) unsafe fn evaluate(
     blend: &Blend,
@@ -45,21 +51,22 @@ pub(in crate::cpu) unsafe fn evaluate(
     ranks: *const u8,
     values: *mut CacheLine<[u8; BLOCK]>,
 ) -> [u8; BLOCK] {
-    // SAFETY: as promised to this function, here and below.
+    // SAFETY: the caller upholds that `ranks` has 64 bytes for every column that a split names.
     let column = |split: &Split| unsafe { load(ranks.add(split.column as usize)) };
     // All ones where rows go left, 0 elsewhere.
     let left = |split: &Split| {
         let threshold = vdupq_n_u8(split.threshold as u8);
         column(split).map(|ranks| vcltq_u8(ranks, threshold))
     };
-    // SAFETY: as above.
+    // SAFETY: the caller upholds that `values` has every block that a group names.
     let value = |block: u16| unsafe { load(values.add(usize::from(block)).cast()) };
-    // SAFETY: as above.
+    // SAFETY: the caller upholds that `values` has every block that a group names.
     let store = |block: u16, v: Rows| unsafe { values.add(usize::from(block)).write(CacheLine(bytes(v))) };
     let from = |v: Rows, first: u8| v.map(|v| vaddq_u8(v, vdupq_n_u8(first)));
     if tree.levels.0 != tree.levels.1 {
         let mut found = [vdupq_n_u8(0); 4];
-        // From the root down: what was found moves up by a bit, and makes room for the next.
+        // From the root down: each level shifts the bits found so far up by one and inserts its own bit
+        // below.
         for split in of(&blend.levels, tree.levels).iter().rev() {
             let threshold = vdupq_n_u8(split.threshold as u8);
             for (found, ranks) in found.iter_mut().zip(column(split)) {
@@ -68,30 +75,30 @@ pub(in crate::cpu) unsafe fn evaluate(
         }
         return bytes(found);
     }
-    for LeafGroup { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
+    for LeafGroup { splits: s, first, out } in of(&blend.leaf_groups.0, tree.leaf_groups[0]) {
         store(*out, pair(left(&s[0]), first.wrapping_add(1)));
     }
-    for LeafGroup { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
+    for LeafGroup { splits: s, first, out } in of(&blend.leaf_groups.1, tree.leaf_groups[1]) {
         let found = choose(left(&s[0]), pair(left(&s[1]), 1), pair(left(&s[2]), 3));
         store(*out, from(found, *first));
     }
-    for LeafGroup { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
+    for LeafGroup { splits: s, first, out } in of(&blend.leaf_groups.2, tree.leaf_groups[2]) {
         let a = choose(left(&s[1]), pair(left(&s[3]), 1), pair(left(&s[4]), 3));
         let b = choose(left(&s[2]), pair(left(&s[5]), 5), pair(left(&s[6]), 7));
         store(*out, from(choose(left(&s[0]), a, b), *first));
     }
-    for Group { splits: s, children: c, out } in of(&blend.sevens, tree.sevens) {
+    for Group { splits: s, children: c, out } in of(&blend.groups_of_7, tree.groups_of_7) {
         let low = |i: usize| choose(left(&s[3 + i]), value(c[2 * i]), value(c[2 * i + 1]));
         let a = choose(left(&s[1]), low(0), low(1));
         let b = choose(left(&s[2]), low(2), low(3));
         store(*out, choose(left(&s[0]), a, b));
     }
-    for Group { splits: s, children: c, out } in of(&blend.threes, tree.threes) {
+    for Group { splits: s, children: c, out } in of(&blend.groups_of_3, tree.groups_of_3) {
         let a = choose(left(&s[1]), value(c[0]), value(c[1]));
         let b = choose(left(&s[2]), value(c[2]), value(c[3]));
         store(*out, choose(left(&s[0]), a, b));
     }
-    for Group { splits: s, children: c, out } in of(&blend.ones, tree.ones) {
+    for Group { splits: s, children: c, out } in of(&blend.groups_of_1, tree.groups_of_1) {
         store(*out, choose(left(&s[0]), value(c[0]), value(c[1])));
     }
     bytes(value(tree.root))
@@ -107,13 +114,13 @@ fn bytes(rows: Rows) -> [u8; BLOCK] {
     bytes
 }
 
-/// Adds to each sum the value of its row's leaf.
+/// Adds to each row's sum the leaf value with the row's exit number.
 ///
 /// # Safety
-/// NEON; every number is below the values there are, which are a power of two and sixteen at least.
+/// The machine has NEON. Every number is below `values.len()`, which is a power of two and at least 16.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], values: &[f32], sums: &mut [f32]) {
-    // Of more values, whose tables are as many registers again, a load a row is done as soon.
+    // The tables of more values take more registers, and one load for each row is then as fast.
     let done = match values.len() {
         16 => {
             let table = by_byte(&values[..16]);
@@ -126,7 +133,7 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], values: &[f32], sums: &m
         _ => 0,
     };
     let (sums, numbers) = (&mut sums[done..], &numbers[done..]);
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that every number is below `values.len()`.
     let value = |number: u8| unsafe { *values.get_unchecked(usize::from(number)) };
     let (fours, rest) = sums.as_chunks_mut::<LANES>();
     let done = LANES * fours.len();
@@ -138,17 +145,19 @@ pub(in crate::cpu) unsafe fn add(numbers: &[u8; BLOCK], values: &[f32], sums: &m
     }
 }
 
-/// Sixteen values as the first byte of each, the second and so on.
+/// Splits sixteen values by bytes: one register has the first byte of each value, the next the second
+/// bytes, and so on.
 #[inline]
 #[target_feature(enable = "neon")]
 fn by_byte(values: &[f32]) -> [uint8x16_t; 4] {
     let values: &[f32; 16] = values.try_into().expect("sixteen values");
-    // SAFETY: sixteen values are 64 bytes.
+    // SAFETY: `vld4q_u8` reads 64 bytes, the size of sixteen `f32` values.
     let uint8x16x4_t(a, b, c, d) = unsafe { vld4q_u8(values.as_ptr().cast()) };
     [a, b, c, d]
 }
 
-/// Adds to each sum, sixteen rows at a time, the value whose bytes stand at the row's number, and says to how many.
+/// Adds to each sum the leaf value with the row's exit number, sixteen rows at a time, and returns the
+/// number of rows served. `byte(i, numbers)` looks up byte `i` of the values with these exit numbers.
 #[inline]
 #[target_feature(enable = "neon")]
 fn permuted(
@@ -180,6 +189,6 @@ fn permuted(
 #[target_feature(enable = "neon")]
 fn add_four(sums: &mut [f32; LANES], values: float32x4_t) {
     let sum = vaddq_f32(four(sums), values);
-    // SAFETY: four sums have the room of four sums.
+    // SAFETY: `sums` has room for four `f32` values.
     unsafe { vst1q_f32(sums.as_mut_ptr(), sum) };
 }

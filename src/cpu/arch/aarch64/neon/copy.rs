@@ -1,17 +1,19 @@
-//! Rows to columns, four by four.
+//! Copies rows to columns, in squares of four rows by four columns.
 
 use std::arch::aarch64::*;
 
 use super::LANES;
 use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
 
-/// Rows of which a column's values are written together: a line of the cache.
+/// Rows whose values of one column are written together: one cache line of values.
 const ROWS: usize = 16;
 
-/// Copies the wanted columns of lines to `[column][BLOCK]`, from the first line's first column on.
+/// Copies the wanted columns of column blocks to `[column][BLOCK]`. Column 0 of `into` is the first
+/// column of the first column block.
 ///
 /// # Safety
-/// NEON; rows have so many `columns`, of which the wanted ones are; `into` has a block for each of these.
+/// The machine has NEON. Each of `rows` points to `columns` readable values, and every wanted column is
+/// below `columns`. `into` has a block of `BLOCK` values for every wanted column.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) unsafe fn columns(
     rows: &[*const f32; BLOCK],
@@ -35,7 +37,8 @@ pub(in crate::cpu) unsafe fn columns(
                 if columns < first + LANES {
                     for c in wanted {
                         for (row, place) in rows.iter().zip(&mut into[c * BLOCK..][..ROWS]) {
-                            // SAFETY: a wanted column is one of the rows'.
+                            // SAFETY: the caller upholds that each row has `columns` values and that a
+                            // wanted column is below that.
                             *place = unsafe { *row.add(first + c) };
                         }
                     }
@@ -45,7 +48,8 @@ pub(in crate::cpu) unsafe fn columns(
                 for (block, rows) in blocks.iter_mut().zip(rows.as_chunks::<LANES>().0) {
                     let mut values = [vdupq_n_f32(0.0); LANES];
                     for (values, row) in values.iter_mut().zip(rows) {
-                        // SAFETY: the rows have these columns.
+                        // SAFETY: `columns` is at least `first + LANES` here, and the caller upholds
+                        // that each row has `columns` values.
                         *values = unsafe { vld1q_f32(row.add(first)) };
                     }
                     *block = transposed(values);
@@ -53,7 +57,7 @@ pub(in crate::cpu) unsafe fn columns(
                 for c in wanted {
                     let (into, _) = into[c * BLOCK..][..ROWS].as_chunks_mut::<LANES>();
                     for (into, block) in into.iter_mut().zip(blocks) {
-                        // SAFETY: there is room for four values.
+                        // SAFETY: `into` has room for four values.
                         unsafe { vst1q_f32(into.as_mut_ptr(), block[c]) };
                     }
                 }
@@ -62,11 +66,11 @@ pub(in crate::cpu) unsafe fn columns(
     }
 }
 
-/// Four rows of four values to columns.
+/// Transposes four rows of four values.
 #[inline]
 #[target_feature(enable = "neon")]
 fn transposed([a, b, c, d]: [float32x4_t; LANES]) -> [float32x4_t; LANES] {
-    // Values of every other row side by side, then those of the rows between.
+    // Interleaves rows 0 and 2, and rows 1 and 3. Then it interleaves the two results.
     let [even, odd] = [vzipq_f32(a, c), vzipq_f32(b, d)];
     let [low, high] = [vzipq_f32(even.0, odd.0), vzipq_f32(even.1, odd.1)];
     [low.0, low.1, high.0, high.1]

@@ -1,10 +1,12 @@
-//! Kernels for 64-bit ARM, whose every processor has NEON: registers of 16 bytes, 32 of them.
+//! Kernels for 64-bit ARM. Every such processor has NEON: 32 registers of 16 bytes.
 //!
-//! It gathers nothing, so walks are those of every machine. What has kernels of its own is what permutes and chooses by
-//! bytes: ranks of a byte, blends and their leaves' values, and the copy of rows by column before they are ranked. Their
-//! forms were chosen by counting instructions, and by LLVM's models of some processors: nothing was measured on a machine.
+//! NEON has no gathers, so walks are the portable ones. Kernels here permute bytes or choose among
+//! bytes: ranks of one byte, blends, sums of leaf values in blends, and the copy of rows to columns
+//! before they are ranked. Instruction counts and LLVM's models of some processors decided the form of
+//! these kernels. Nothing was measured on a machine.
 //!
-//! Words are permuted as their bytes, the lowest first: [`Isa::Neon`](crate::isa::Isa) is for machines that have them so.
+//! Kernels permute a word as its bytes, the lowest byte first. [`Isa::Neon`](crate::isa::Isa) stands
+//! only for machines with that byte order.
 
 pub(in crate::cpu) mod blend;
 mod copy;
@@ -14,28 +16,28 @@ use std::arch::aarch64::*;
 
 pub(in crate::cpu) use copy::columns;
 
-/// Values in a register.
+/// Values of `f32` in a register.
 const LANES: usize = 4;
 
-/// Sixteen bytes in a register.
+/// Loads sixteen bytes into a register.
 #[inline]
 #[target_feature(enable = "neon")]
 fn load(bytes: &[u8; 16]) -> uint8x16_t {
-    // SAFETY: there are sixteen of them.
+    // SAFETY: `bytes` has sixteen bytes.
     unsafe { vld1q_u8(bytes.as_ptr()) }
 }
 
-/// Four values in a register.
+/// Loads four values into a register.
 #[inline]
 #[target_feature(enable = "neon")]
 fn four(values: &[f32; LANES]) -> float32x4_t {
-    // SAFETY: there are four of them.
+    // SAFETY: `values` has four values.
     unsafe { vld1q_f32(values.as_ptr()) }
 }
 
 #[inline]
 #[target_feature(enable = "neon")]
 fn store(bytes: uint8x16_t, out: &mut [u8; 16]) {
-    // SAFETY: sixteen bytes have the room of sixteen bytes.
+    // SAFETY: `out` has room for sixteen bytes.
     unsafe { vst1q_u8(out.as_mut_ptr(), bytes) }
 }

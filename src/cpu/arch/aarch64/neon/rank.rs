@@ -1,4 +1,5 @@
-//! Ranks of a byte: 64 rows of a column by a search whose pivots are permuted, or by a table of bits.
+//! Finds ranks of one byte for 64 rows of a column: by a search that permutes its pivots, or by a table
+//! of bits.
 
 use std::arch::aarch64::*;
 
@@ -7,15 +8,16 @@ use crate::cpu::{
     cache_line::CacheLine,
     ranking::count::FAN,
     ranking::search::{
-        BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, Search, by_levels, each_level,
-        first_of, lines_of,
+        BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, Search, by_levels, cache_lines_of,
+        each_level, first_pivot,
     },
 };
 
-/// Levels whose pivots are permuted: 32 of the last of them are two tables of four registers. Those below are loaded.
+/// Levels of a search whose pivots are permuted in registers. The last of these levels has 32 pivots,
+/// which are two tables of four registers. Deeper levels load their pivots.
 const NEAR: u32 = 6;
 
-/// Writes how many thresholds are at most each value, a column after the other.
+/// Writes how many thresholds of its column are at most each value, one column after the other.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) fn ranks(
     pivots: &[CacheLine<[f32; FAN]>],
@@ -26,11 +28,13 @@ pub(in crate::cpu) fn ranks(
     by_levels!(columns, pivots, values, out, within);
 }
 
-/// The search of each row, from the root down. A row's place on a level, counted from the left, is in each byte of its word: what
-/// permutes bytes wants it there, and one instruction moves it up and puts the next decision behind it.
+/// Searches the thresholds of one column for 64 rows, from the root of the search down. Every byte of a
+/// row's 32-bit word holds the row's place on the current level, counted from the left. Byte permutes
+/// need the place in every byte, and one instruction (`vsliq_n_u8`) shifts it up and inserts the next
+/// decision.
 #[target_feature(enable = "neon")]
 fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], out: &mut [u8; BLOCK]) {
-    assert!(pivots.len() == const { FAN * lines_of(L) });
+    assert!(pivots.len() == const { FAN * cache_lines_of(L) });
     let stands = vdupq_n_f32(match search.missing {
         Missing::Least => f32::NEG_INFINITY,
         Missing::Most => f32::INFINITY,
@@ -48,7 +52,7 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
             ($level:literal) => {
                 if $level < L {
                     for (at, x) in at.iter_mut().zip(x) {
-                        // No value has reached NaN, which stands past the last threshold.
+                        // No value reaches NaN, which stands in the places past the last threshold.
                         let reached = vcgeq_f32(x, pick::<$level>(pivots, *at));
                         *at = vsliq_n_u8::<1>(vreinterpretq_u8_u32(reached), *at);
                     }
@@ -56,7 +60,7 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
             };
         }
         each_level!(level);
-        // A byte of each word.
+        // Takes one byte of each word.
         let [a, b, c, d] = at.map(|at| vreinterpretq_u16_u8(at));
         let [low, high] = [vuzp1q_u16(a, b), vuzp1q_u16(c, d)].map(|v| vreinterpretq_u8_u16(v));
         let places = veorq_u8(vuzp1q_u8(low, high), rightmost);
@@ -65,18 +69,19 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
     }
 }
 
-/// The pivots of a level at these places. They stand from the greatest down, so the last is the leftmost.
+/// Returns the pivots of level `LEVEL` at the places `at`. Pivots are stored from the greatest down, so
+/// the last pivot is the leftmost.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
     const { assert!(LEVEL < MOST_LEVELS) };
-    let (last, table) = (const { (1usize << LEVEL) - 1 }, &pivots[const { first_of(LEVEL) }..]);
+    let (last, table) = (const { (1usize << LEVEL) - 1 }, &pivots[const { first_pivot(LEVEL) }..]);
     if LEVEL >= NEAR {
         let table = &table[..=last];
         let at = vreinterpretq_u64_u8(at);
         let [low, high] = [vgetq_lane_u64::<0>(at), vgetq_lane_u64::<1>(at)];
         let places = [low, low >> 32, high, high >> 32].map(|place| usize::from(place as u8));
-        // SAFETY: a place has a bit for each level above, so it is at most the last.
+        // SAFETY: `place` has one bit for each level above this one, so it is at most `last`.
         return four(&places.map(|place| unsafe { *table.get_unchecked(last - place) }));
     }
     let register = |i: usize| {
@@ -84,7 +89,7 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
         vreinterpretq_u8_f32(four(values))
     };
     let tables = |i: usize| uint8x16x4_t(register(i), register(i + 1), register(i + 2), register(i + 3));
-    // The bytes of the leftmost pivot, and from there as many pivots back as the place says.
+    // The byte indices of the leftmost pivot, less four for each place to the right.
     let first = vreinterpretq_u8_u32(vdupq_n_u32(0x0302_0100 + 0x0404_0404 * last as u32));
     let bytes = vsubq_u8(first, vshlq_n_u8::<{ LANES.ilog2() as i32 }>(at));
     vreinterpretq_f32_u8(match LEVEL {
@@ -92,7 +97,8 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
         1 | 2 => vqtbl1q_u8(register(0), bytes),
         3 => vqtbl2q_u8(uint8x16x2_t(register(0), register(1)), bytes),
         4 => vqtbl4q_u8(tables(0), bytes),
-        // What one table does not have the other has.
+        // Each byte index falls into one of the two tables, and `vqtbx4q_u8` keeps what the first one
+        // found.
         _ => {
             let low = vqtbl4q_u8(tables(0), bytes);
             vqtbx4q_u8(low, tables(4), vsubq_u8(bytes, vdupq_n_u8(64)))
@@ -100,7 +106,7 @@ fn pick<const LEVEL: u32>(pivots: &[f32], at: uint8x16_t) -> float32x4_t {
     })
 }
 
-/// The bits of a table at 64 codes.
+/// Looks up the bit of each of 64 codes in a table of 256 bits, and writes it as 0 or 1.
 #[target_feature(enable = "neon")]
 pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
     let [low, high] = [0, 1].map(|half| load(&table.as_chunks().0[half]));

@@ -1,7 +1,8 @@
-//! A row through many trees abreast, eight trees a register: what a few rows of any width take.
+//! One row through many trees abreast, eight trees in a register: for a few rows of any number of columns.
 //!
-//! Walks of different trees don't wait for each other, so a row's are as good as those of many rows through one tree. They end
-//! after different numbers of steps; a register whose walks have all ended goes on with the next eight trees.
+//! Walks of different trees don't wait for each other, so one row in many trees advances as fast as many rows
+//! in one tree. Walks end after different numbers of steps. A register whose walks have all ended goes on
+//! with the next eight trees.
 
 use std::arch::x86_64::*;
 
@@ -12,14 +13,17 @@ use crate::cpu::{
     rows::Rows,
 };
 
-// Trees go eight at a time, the last ones with others beside them.
+// Trees are taken eight at a time, and the last register may have fewer.
 const _: () = assert!(MOST_ADDRESSES.is_multiple_of(LANES));
 
-/// Puts the leaves that a row comes to in trees, at most [`MOST_ADDRESSES`] of them side by side, into `found`. Eight registers of eight trees
-/// advance together; whose trees have all come to their leaves goes on with the next eight.
+/// Writes the addresses of the leaves that a row reaches in at most [`MOST_ADDRESSES`] trees to `found`, tree
+/// by tree. Eight registers of eight trees advance together. A register whose walks have all ended goes on
+/// with the next eight trees.
 ///
 /// # Safety
-/// AVX2; [`fits`](crate::cpu::arch::x86::fits); `tree.step` is 1; otherwise as for [`super::block`].
+/// The machine has AVX2. [`fits`](crate::cpu::arch::x86::fits) is true for the rows, and `tree.step` is 1.
+/// Otherwise the conditions of [`super::block`]: the row is in range, it has the forest's columns, and trees
+/// are positions.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu) unsafe fn row<R: WalkRule8>(
     nodes: &Nodes<R>,
@@ -35,13 +39,13 @@ pub(in crate::cpu) unsafe fn row<R: WalkRule8>(
     let leaf = _mm256_set1_epi32(LEAF as i32);
     let zero = _mm256_setzero_si256();
     let (roots, constants) = (&nodes.roots[first..][..count], &nodes.constants[first..][..count]);
-    // Eight from there on; lanes past the last tree walk it again.
+    // Loads eight words from `begin` on. Lanes past the last tree repeat it.
     let eight = |all: &[u32], begin: usize| match all[begin..].first_chunk::<LANES>() {
-        // SAFETY: there are eight words.
+        // SAFETY: `own` has eight words.
         Some(own) => unsafe { _mm256_loadu_si256(own.as_ptr().cast()) },
         None => {
             let own: [u32; LANES] = std::array::from_fn(|l| all[(begin + l).min(count - 1)]);
-            // SAFETY: as above.
+            // SAFETY: `own` has eight words.
             unsafe { _mm256_loadu_si256(own.as_ptr().cast()) }
         }
     };
@@ -58,16 +62,18 @@ pub(in crate::cpu) unsafe fn row<R: WalkRule8>(
             if open >> g & 1 == 0 {
                 continue;
             }
-            // SAFETY: as promised to this function; a leaf, too, is a node that can be read.
+            // SAFETY: walks reach every address in `at`, so `Packed::verify` bounds it. A leaf is a node that
+            // can be read, too.
             let node = unsafe { R::gather8(nodes.nodes.as_ptr(), at[g], constant[g], stride) };
             let inside = _mm256_cmpeq_epi32(_mm256_and_si256(node.meta, leaf), zero);
             if _mm256_movemask_epi8(inside) != 0 {
-                // SAFETY: as promised to this function; what a leaf that does not hold leads to does not count.
+                // SAFETY: the caller upholds that the row has the forest's columns. A step from a leaf that
+                // does not hold may give any address, but the blend below keeps the leaf's.
                 let below = unsafe { step::<&Rows<'_>>(node, lanes) };
-                at[g] = if R::HOLDS { below } else { _mm256_blendv_epi8(at[g], below, inside) };
+                at[g] = if R::LEAVES_HOLD { below } else { _mm256_blendv_epi8(at[g], below, inside) };
                 continue;
             }
-            // SAFETY: trees are eight at a time, and there is room for whole eights.
+            // SAFETY: `begin[g]` is a multiple of eight below `count`, and `found` has room for whole eights.
             unsafe { _mm256_storeu_si256(found.as_mut_ptr().add(begin[g]).cast(), at[g]) };
             if next < count {
                 (at[g], constant[g], begin[g]) = (eight(roots, next), eight(constants, next), next);

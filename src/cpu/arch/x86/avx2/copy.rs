@@ -1,12 +1,15 @@
-//! Rows to columns, eight by eight.
+//! Copies columns of rows in blocks of eight by eight values.
 
 use std::arch::x86_64::*;
 
-use super::super::copy::{LANES, ask, sixteens};
+use super::super::copy::{LANES, prefetch, sixteens};
 use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
 
+/// Copies the wanted columns of column blocks: see [`columns`](super::super::columns).
+///
 /// # Safety
-/// AVX2; otherwise as for [`columns`](super::super::columns).
+/// The machine has AVX2. Otherwise the conditions of [`columns`](super::super::columns): the rows have every
+/// wanted column, and `into` has room for it.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) unsafe fn columns(
     rows: &[*const f32; BLOCK],
@@ -19,7 +22,7 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
     let base = column_blocks[0].first;
     for (begin, rows) in sixteens(rows, count) {
         for column_block in column_blocks {
-            ask(rows, column_block);
+            prefetch(rows, column_block);
             for half in [0, HALF] {
                 let (first, wanted) =
                     (column_block.first as usize + half, column_block.wanted >> half & 0xff);
@@ -31,17 +34,18 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
                 if columns < first + HALF {
                     for c in wanted {
                         for (place, row) in into[c * BLOCK..][..LANES].iter_mut().zip(rows) {
-                            // SAFETY: a wanted column is one of the rows'.
+                            // SAFETY: the caller upholds that the rows have every wanted column.
                             *place = unsafe { *row.add(first + c) };
                         }
                     }
                     continue;
                 }
-                // SAFETY: the rows have these columns.
+                // SAFETY: the caller upholds that the rows have `columns` columns, and all eight from `first`
+                // on are among them.
                 let blocks = unsafe { [eight(rows, 0, first), eight(rows, HALF, first)] };
                 for c in wanted {
                     let into = &mut into[c * BLOCK..][..LANES];
-                    // SAFETY: there is room for sixteen values.
+                    // SAFETY: `into` has just been cut to sixteen values.
                     unsafe {
                         _mm256_storeu_ps(into.as_mut_ptr(), blocks[0][c]);
                         _mm256_storeu_ps(into.as_mut_ptr().add(HALF), blocks[1][c]);
@@ -52,21 +56,23 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
     }
 }
 
-/// Eight rows from `first` on, of eight values from `column_block` on, to columns. Not by closures that `map` calls: nothing of this machine is
-/// compiled into those.
+/// Loads eight rows from row `first` on, eight values each from column `column_block` on, and turns them into
+/// columns. It uses no closures that `map` calls, because those are compiled without this function's
+/// instructions.
 ///
 /// # Safety
-/// AVX2; the rows have eight values there.
+/// The machine has AVX2. The rows have eight values from column `column_block` on.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn eight(row: &[*const f32; LANES], first: usize, column_block: usize) -> [__m256; 8] {
     let mut columns = [_mm256_setzero_ps(); 8];
     for half in 0..2 {
-        // Half of a row each: in the lower half of a register a row's, in the upper one that of the row four on.
+        // A register has four values of row `r` in its lower half, and the same columns of row `r + 4` in its
+        // upper half.
         let mut a = [_mm256_setzero_ps(); 4];
         for (r, a) in a.iter_mut().enumerate() {
             let from = column_block + 4 * half;
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that the rows have eight values from column `column_block` on.
             let (low, high) = unsafe {
                 (_mm_loadu_ps(row[first + r].add(from)), _mm_loadu_ps(row[first + r + 4].add(from)))
             };

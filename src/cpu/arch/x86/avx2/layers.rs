@@ -1,4 +1,4 @@
-//! Sixteen columns of a row with a threshold each, in two compares.
+//! Compares sixteen columns of a row, each with its own threshold, in two compares.
 
 use std::arch::x86_64::*;
 
@@ -11,8 +11,12 @@ use crate::cpu::{
     },
 };
 
+/// Writes which values reach their thresholds in `L` layers: see [`reach`](super::super::layers::reach).
+/// `MOST` says that a missing value reaches every threshold.
+///
 /// # Safety
-/// AVX2; `L` layers; otherwise as for [`reach`](super::super::layers::reach).
+/// The machine has AVX2. Otherwise the conditions of [`reach`](super::super::layers::reach): the column block
+/// begins within the rows, which have `most` of its columns.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
     rows: &[*const f32; BLOCK],
@@ -27,7 +31,7 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
     for half in 0..2 {
         let mut thresholds = [_mm256_setzero_ps(); L];
         for (threshold, layer) in thresholds.iter_mut().zip(layers) {
-            // SAFETY: there are sixteen of them.
+            // SAFETY: a layer has sixteen thresholds, and a half takes eight of them.
             *threshold = unsafe { _mm256_loadu_ps(layer.0.as_ptr().add(half * HALF)) };
         }
         let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -39,9 +43,11 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
             }
             let from = row.wrapping_add(column_block.first as usize + half * HALF);
             let values = match left {
-                // SAFETY: the row has these columns.
+                // SAFETY: the caller upholds that the row has `most` columns of the column block. All eight
+                // of this half are among them.
                 HALF => unsafe { _mm256_loadu_ps(from) },
-                // SAFETY: the mask keeps to the row's columns.
+                // SAFETY: the mask leaves out the columns from `most` on. The caller upholds that the row has
+                // the others.
                 _ => unsafe { _mm256_maskload_ps(from, there) },
             };
             for (reached, threshold) in reached.iter_mut().zip(thresholds) {
@@ -55,7 +61,7 @@ pub(in crate::cpu::arch::x86) unsafe fn reach<const L: usize, const MOST: bool>(
     }
 }
 
-/// Ranks of columns, by the layers that their values reach.
+/// Writes the ranks of columns: in how many of its layers a value reaches the threshold.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) fn add_up(
     columns: &[LayeredColumn],
@@ -69,13 +75,13 @@ pub(in crate::cpu::arch::x86) fn add_up(
         let mut ranks = [_mm256_setzero_si256(); 2];
         for layer in layers {
             for (ranks, layer) in ranks.iter_mut().zip(layer.as_chunks::<32>().0) {
-                // SAFETY: there are 32 of them.
+                // SAFETY: `as_chunks` gives 32 bytes.
                 let layer = unsafe { _mm256_loadu_si256(layer.as_ptr().cast()) };
                 *ranks = _mm256_sub_epi8(*ranks, _mm256_cmpeq_epi8(_mm256_and_si256(layer, bit), bit));
             }
         }
         for (ranks, out) in ranks.into_iter().zip(out.as_chunks_mut::<32>().0) {
-            // SAFETY: 32 bytes have the room of 32 bytes.
+            // SAFETY: `as_chunks_mut` gives room for 32 bytes.
             unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), ranks) };
         }
     }

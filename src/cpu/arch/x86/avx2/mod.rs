@@ -1,8 +1,9 @@
-//! AVX2: eight rows a register, eight registers a tree.
+//! AVX2: eight rows in a register, and eight registers that walk a tree together.
 //!
-//! A walk is a chain of loads, so 64 of them advance together, as many as the registers of AVX-512 hold. A step is a gather of
-//! each word of a node and one of the rows' values. The first three levels of a tree are seven nodes, which fit a register of
-//! thresholds and one of columns: there a step is a permute, and the values of a window's rows are loaded and blended.
+//! A walk is a chain of loads, so 64 walks advance together, as many as in the AVX-512 kernels. A step
+//! gathers each word of a node, and then the rows' values. The first three levels of a tree are seven nodes,
+//! which fit one register of thresholds and one of columns. There a step permutes registers, and the values
+//! of rows in a window are loaded and blended.
 
 pub(in crate::cpu) mod abreast;
 pub(in crate::cpu) mod blend;
@@ -31,38 +32,40 @@ use crate::{
 const LANES: usize = 8;
 /// Registers that advance together.
 const GROUPS: usize = 8;
-/// Rows that do.
+/// Rows that advance together.
 const ALL: usize = LANES * GROUPS;
-/// From a column's number to its place in a block of a window.
+/// Shift from a column's number to its offset in a block of a window.
 const BLOCK_SHIFT: i32 = BLOCK.ilog2() as i32;
 
-/// Eight of 64 rows: where the first of all begins, and each one's offset from there.
+/// Eight of 64 rows: a pointer to the first of the 64 rows, and the offset of each of the eight from there,
+/// in values.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Lanes<T> {
     data: *const T,
     offsets: __m256i,
 }
 
-/// Where rows are read from.
+/// A source of rows for kernels of eight lanes.
 pub(in crate::cpu) trait Source8: RowSpans {
-    /// What rows are made of.
+    /// The type of a row's values.
     type Value8: Copy;
-    /// Whether [`Source8::column8`] loads.
+    /// Whether the values of a column are adjacent, so that [`Source8::column8`] loads them.
     const LOADED: bool;
-    /// Lanes for the rows from `row + begin` on, where `row + last` is the last that counts.
+    /// Returns the lanes of the rows from `row + begin` on. Row `row + last` is the last one that counts.
     ///
     /// # Safety
-    /// AVX2; the rows are there.
+    /// The machine has AVX2. The source holds the rows from `row` to `row + last`.
     unsafe fn lanes8(&self, row: usize, begin: usize, last: usize) -> Lanes<Self::Value8>;
-    /// The rows' values of these columns.
+    /// Returns the value of each lane's row in each lane's column.
     ///
     /// # Safety
-    /// AVX2; the columns are the rows'.
+    /// The machine has AVX2. `rows` are lanes of this source, and every column is one of the rows'.
     unsafe fn values8(column: __m256i, rows: Lanes<Self::Value8>) -> __m256;
-    /// The rows' values of a column, of which one stands there, as far as values of a column follow each other.
+    /// Returns eight adjacent values of a column, the first of them at `at`, where the source is
+    /// [`Source8::LOADED`]. Otherwise the result is of no use.
     ///
     /// # Safety
-    /// AVX2; eight values stand there.
+    /// The machine has AVX2. Eight values can be read from `at` on.
     unsafe fn column8(at: *const Self::Value8) -> __m256;
 }
 
@@ -72,7 +75,7 @@ impl Source8 for &Rows<'_> {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn lanes8(&self, row: usize, begin: usize, last: usize) -> Lanes<f32> {
-        // Lanes past the last row walk it again; what they find is dropped.
+        // Lanes past the last row repeat it. Their results are dropped.
         let own = _mm256_min_epi32(count(begin), _mm256_set1_epi32(last as i32));
         let stride = _mm256_set1_epi32(self.row_stride() as i32);
         Lanes { data: self.from(row).as_ptr(), offsets: _mm256_mullo_epi32(own, stride) }
@@ -80,7 +83,8 @@ impl Source8 for &Rows<'_> {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn values8(column: __m256i, rows: Lanes<f32>) -> __m256 {
-        // SAFETY: the index is a row's offset plus a column.
+        // SAFETY: the index is the offset of a row in the source plus a column, which the caller upholds is
+        // one of the rows'.
         unsafe { _mm256_i32gather_ps::<4>(rows.data, _mm256_add_epi32(rows.offsets, column)) }
     }
     #[inline]
@@ -96,54 +100,57 @@ impl Source8 for Window<'_> {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn lanes8(&self, row: usize, begin: usize, _last: usize) -> Lanes<f32> {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the row is in the window.
         unsafe { lanes(*self, row, begin) }
     }
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn values8(column: __m256i, rows: Lanes<f32>) -> __m256 {
         let index = _mm256_add_epi32(rows.offsets, _mm256_slli_epi32::<BLOCK_SHIFT>(column));
-        // SAFETY: the index is a row's place in a column's block.
+        // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
+        // rows'.
         unsafe { _mm256_i32gather_ps::<4>(rows.data, index) }
     }
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn column8(at: *const f32) -> __m256 {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that eight values can be read from `at` on.
         unsafe { _mm256_loadu_ps(at) }
     }
 }
 
-/// Ranks of a byte, widened as they are read.
+/// Ranks of one byte, which are widened as they are read.
 impl Source8 for Window<'_, u8> {
     type Value8 = u8;
     const LOADED: bool = true;
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn lanes8(&self, row: usize, begin: usize, _last: usize) -> Lanes<u8> {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the row is in the window.
         unsafe { lanes(*self, row, begin) }
     }
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn values8(column: __m256i, rows: Lanes<u8>) -> __m256 {
         let index = _mm256_add_epi32(rows.offsets, _mm256_slli_epi32::<BLOCK_SHIFT>(column));
-        // SAFETY: the index is a row's place in a column's block; a window has room for a word behind its last byte.
+        // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
+        // rows'. The gather reads four bytes there, and a window has room for a word behind its last byte.
         let words = unsafe { _mm256_i32gather_epi32::<1>(rows.data.cast(), index) };
         _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(0xff)))
     }
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn column8(at: *const u8) -> __m256 {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that eight ranks can be read from `at` on.
         _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(unsafe { _mm_loadl_epi64(at.cast()) }))
     }
 }
 
-/// Lanes past the last row read what is beside it, or the room that a window has behind its last column.
+/// Returns the lanes of a window's rows from `row + begin` on. Lanes past the last row read the values beside
+/// it, or the room that a window has behind its last column.
 ///
 /// # Safety
-/// AVX2; the row is in the window.
+/// The machine has AVX2. The row is in the window.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn lanes<T: Row>(window: Window<'_, T>, row: usize, begin: usize) -> Lanes<T> {
@@ -151,44 +158,46 @@ unsafe fn lanes<T: Row>(window: Window<'_, T>, row: usize, begin: usize) -> Lane
     Lanes { data: data.as_ptr().wrapping_add(place), offsets: count(begin) }
 }
 
-/// The numbers from `begin` on.
+/// Returns eight consecutive numbers from `begin` on.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn count(begin: usize) -> __m256i {
     _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(begin as i32))
 }
 
-/// A node a lane.
+/// A node in each lane.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct LaneNodes {
     threshold: __m256,
-    /// Flags.
+    /// The flags, in the highest bits.
     meta: __m256i,
     column: __m256i,
     /// The left child's address.
     left: __m256i,
-    /// From there to the right one.
+    /// The distance from the left child's address to the right child's.
     apart: __m256i,
 }
 
-/// A layout rule with a step of eight lanes.
+/// A layout rule whose nodes are gathered eight at a time.
 pub(in crate::cpu) trait WalkRule8: WalkRule<Compare = f32> {
-    /// Of the nodes from there on those at these addresses, in a tree with this constant, of a layout with this stride.
+    /// Gathers the nodes at the addresses `at`, which count from `nodes`. `constant` is the tree's, `stride`
+    /// the layout's.
     ///
     /// # Safety
-    /// AVX2; addresses are reachable.
+    /// The machine has AVX2. Walks of the packed forest reach the addresses, so `Packed::verify` bounds them.
     unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, stride: __m256i) -> LaneNodes;
 }
 
-/// The words at `base` and behind them, `SCALE x index` bytes on.
+/// Gathers two adjacent words for each lane, `SCALE x index` bytes behind `base`.
 ///
 /// # Safety
-/// AVX2; there are nodes.
+/// The machine has AVX2. Both words of each lane can be read.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn pairs<const SCALE: i32>(base: *const i32, index: __m256i) -> (__m256, __m256i) {
-    // Measured: as many gathers of both words at once, of half the lanes each, are slower by what puts them in order.
-    // SAFETY: as promised to this function.
+    // Measured: two gathers of both words at once, for half of the lanes each, are slower, because their
+    // results have to be put in order.
+    // SAFETY: the caller upholds that both words of each lane can be read.
     unsafe {
         (
             _mm256_i32gather_ps::<SCALE>(base.cast(), index),
@@ -201,7 +210,8 @@ impl WalkRule8 for Node {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, apart: __m256i) -> LaneNodes {
-        // SAFETY: addresses are in range; a node is a threshold and its flags, eight bytes.
+        // SAFETY: the caller upholds that walks reach the addresses, so they are in range. A node is eight
+        // bytes, a threshold and its flags.
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm256_and_si256(meta, _mm256_set1_epi32(FEATURE as i32));
         let left = _mm256_add_epi32(_mm256_add_epi32(at, at), constant);
@@ -213,7 +223,8 @@ impl WalkRule8 for ShortNode {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> LaneNodes {
-        // SAFETY: addresses are in range; a node is eight bytes.
+        // SAFETY: the caller upholds that walks reach the addresses, so they are in range. A node is eight
+        // bytes.
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm256_srli_epi32::<{ SHORT_SHIFT as i32 }>(meta);
         let column = _mm256_and_si256(column, _mm256_set1_epi32(SHORT_FEATURE as i32));
@@ -226,7 +237,8 @@ impl WalkRule8 for RankNode {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> LaneNodes {
-        // SAFETY: addresses are in range; a node is four bytes.
+        // SAFETY: the caller upholds that walks reach the addresses, so they are in range. A node is four
+        // bytes.
         let word = unsafe { _mm256_i32gather_epi32::<4>(nodes.cast(), at) };
         let threshold = _mm256_cvtepi32_ps(_mm256_srli_epi32::<{ RANK_SHIFTS[0] as i32 }>(word));
         let mask = _mm256_set1_epi32(RANK_MASK as i32);
@@ -243,9 +255,9 @@ impl WalkRule8 for LinkedNode {
     #[target_feature(enable = "avx2")]
     unsafe fn gather8(nodes: *const Self, at: __m256i, _constant: __m256i, apart: __m256i) -> LaneNodes {
         let base: *const i32 = nodes.cast();
-        // A node is a threshold, its flags and a link, twelve bytes.
+        // A node is twelve bytes: a threshold, its flags and a link.
         let index = _mm256_add_epi32(_mm256_add_epi32(at, at), at);
-        // SAFETY: addresses are in range.
+        // SAFETY: the caller upholds that walks reach the addresses, so they are in range.
         let ((threshold, meta), left) =
             unsafe { (pairs::<4>(base, index), _mm256_i32gather_epi32::<4>(base.add(2), index)) };
         let column = _mm256_and_si256(meta, _mm256_set1_epi32(FEATURE as i32));
@@ -257,40 +269,42 @@ impl<N: WalkRule8> WalkRule8 for DepthFirstNode<N> {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn gather8(nodes: *const Self, at: __m256i, constant: __m256i, apart: __m256i) -> LaneNodes {
-        // SAFETY: as promised to this function; a `DepthFirstNode` is what it holds.
+        // SAFETY: the caller upholds that walks reach the addresses. A `DepthFirstNode` has the layout of the
+        // node in it.
         let named = unsafe { N::gather8(nodes.cast(), at, constant, apart) };
         let left = _mm256_add_epi32(at, _mm256_set1_epi32(1));
         LaneNodes { left, apart: _mm256_sub_epi32(named.left, left), ..named }
     }
 }
 
-/// All ones in the lanes whose value goes right at a node with this threshold and these flags.
+/// Returns all ones in each lane whose value goes right at a node with this threshold and these flags.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn right(x: __m256, threshold: __m256, meta: __m256i) -> __m256i {
     let reached = _mm256_cmp_ps::<_CMP_GE_OQ>(x, threshold);
     let missing = _mm256_and_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x), _mm256_castsi256_ps(meta));
-    // The highest bit of flags says where a missing value goes.
+    // The highest bit of the flags is set where a missing value goes right.
     _mm256_srai_epi32::<31>(_mm256_castps_si256(_mm256_or_ps(reached, missing)))
 }
 
-/// Addresses after a step from these nodes.
+/// Returns the addresses after one step from these nodes.
 ///
 /// # Safety
-/// AVX2; the columns are the rows'.
+/// The machine has AVX2. `rows` are lanes of the source `F`, and the nodes' columns are the rows'.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn next<F: Source8>(node: LaneNodes, rows: Lanes<F::Value8>) -> __m256i {
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that the nodes' columns are the rows'.
     let x = unsafe { F::values8(node.column, rows) };
     let right = right(x, node.threshold, node.meta);
     _mm256_add_epi32(node.left, _mm256_and_si256(node.apart, right))
 }
 
-/// A block with rows inside, `row.step` 1: each tree against 64 rows at a time.
+/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.step` is 1.
 ///
 /// # Safety
-/// AVX2; otherwise as for [`super::block`].
+/// The machine has AVX2. Otherwise the conditions of [`super::block`]: rows are in range and have the
+/// forest's columns, trees are positions, and the shape's walks stay inside the nodes.
 pub(super) unsafe fn block<R: WalkRule8, F: Source8>(
     nodes: &Nodes<R>,
     rows: F,
@@ -305,7 +319,8 @@ pub(super) unsafe fn block<R: WalkRule8, F: Source8>(
         while done < row.count {
             let first = row.start + done;
             let count = (row.count - done).min(rows.together(first)).min(ALL);
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that rows are in range and have the forest's columns, trees are
+            // positions, and walks stay inside the nodes.
             unsafe { walk::<R, F>(nodes, tree.at(t), rows, (first, count), shape, &mut ends) };
             found[done..done + count].copy_from_slice(&ends[..count]);
             done += count;
@@ -313,10 +328,11 @@ pub(super) unsafe fn block<R: WalkRule8, F: Source8>(
     }
 }
 
-/// Walks a tree on from an address for each of at most 64 rows.
+/// Walks a tree on from one address for each of at most 64 rows, until every row is at a leaf.
 ///
 /// # Safety
-/// AVX2; otherwise as for [`super::walk_on`].
+/// The machine has AVX2. Otherwise the conditions of [`super::walk_on`]: the source holds the rows, and the
+/// 64 addresses are nodes of the tree.
 pub(super) unsafe fn walk_on<R: WalkRule8, F: Source8>(
     nodes: &Nodes<R>,
     rows: F,
@@ -325,12 +341,13 @@ pub(super) unsafe fn walk_on<R: WalkRule8, F: Source8>(
     found: &mut LeafAddresses,
 ) {
     let mut ends: [u32; ALL] = from.addresses.try_into().expect("64 addresses");
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that the source holds the rows and that the 64 addresses are nodes of the
+    // tree.
     unsafe { walk_from::<R, F>(nodes, from.position, rows, (row.start, row.count), &mut ends) };
     found[..row.count].copy_from_slice(&ends[..row.count]);
 }
 
-/// Walks of a tree, 64 at most.
+/// Walks of at most 64 rows through one tree.
 struct Walks<'a, R, T> {
     nodes: &'a Nodes<R>,
     constant: __m256i,
@@ -340,8 +357,10 @@ struct Walks<'a, R, T> {
 }
 
 impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
+    /// Prepares the walks of `count` rows from `first` on.
+    ///
     /// # Safety
-    /// AVX2; the rows, a first and how many, are there.
+    /// The machine has AVX2. The source holds the rows.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn new<F: Source8<Value8 = T>>(
@@ -354,40 +373,50 @@ impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
             nodes,
             constant: _mm256_set1_epi32(nodes.constants[position] as i32),
             stride: _mm256_set1_epi32(nodes.stride as i32),
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that the source holds the rows.
             rows: unsafe { std::array::from_fn(|g| rows.lanes8(first, g * LANES, count - 1)) },
             groups: count.div_ceil(LANES).min(GROUPS),
         }
     }
 
+    /// Gathers the nodes at eight addresses.
+    ///
     /// # Safety
-    /// AVX2; addresses are reachable.
+    /// The machine has AVX2. Walks reach the addresses.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn gather(&self, at: __m256i) -> LaneNodes {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that walks reach the addresses.
         unsafe { R::gather8(self.nodes.nodes.as_ptr(), at, self.constant, self.stride) }
     }
 
+    /// Takes so many steps with all walks, without a test for leaves.
+    ///
     /// # Safety
-    /// AVX2; the columns of the forest are the rows', and so many steps stay inside it.
+    /// The machine has AVX2. The rows have the forest's columns, and so many steps from `at` stay inside the
+    /// nodes.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn steps<F: Source8<Value8 = T>>(&self, steps: u32, at: &mut [__m256i; GROUPS])
     where
         T: Copy,
     {
-        // A number of registers that the compiler knows is a twentieth faster.
+        // The loop is a twentieth faster if the compiler knows the number of registers.
         match self.groups {
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that the rows have the forest's columns and the steps stay inside
+            // the nodes.
             GROUPS => (0..steps).for_each(|_| unsafe { self.step::<F>(GROUPS, at) }),
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that the rows have the forest's columns and the steps stay inside
+            // the nodes.
             groups => (0..steps).for_each(|_| unsafe { self.step::<F>(groups, at) }),
         }
     }
 
+    /// Takes one step with the walks in the first `groups` registers.
+    ///
     /// # Safety
-    /// As for [`Walks::steps`].
+    /// The machine has AVX2. The rows have the forest's columns, and one step from `at` stays inside the
+    /// nodes.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn step<F: Source8<Value8 = T>>(&self, groups: usize, at: &mut [__m256i; GROUPS])
@@ -395,15 +424,16 @@ impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
         T: Copy,
     {
         for (at, rows) in at.iter_mut().zip(self.rows).take(groups) {
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that the rows have the forest's columns and the step stays inside
+            // the nodes.
             *at = unsafe { next::<F>(self.gather(*at), rows) };
         }
     }
 
-    /// Walks on until the leaves. A register whose lanes have all come there takes no further step.
+    /// Walks on until every row is at a leaf. A register whose rows are all at leaves takes no further step.
     ///
     /// # Safety
-    /// As for [`Walks::steps`].
+    /// The machine has AVX2. The rows have the forest's columns, and walks reach the addresses `at`.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn until_leaf<F: Source8<Value8 = T>>(&self, at: &mut [__m256i; GROUPS])
@@ -417,7 +447,8 @@ impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
                 if open >> g & 1 == 0 {
                     continue;
                 }
-                // SAFETY: as promised to this function.
+                // SAFETY: the caller upholds that walks reach the addresses. A leaf is a node that can be
+                // read, too.
                 let node = unsafe { self.gather(*at) };
                 let leaf = _mm256_and_si256(node.meta, _mm256_set1_epi32(LEAF as i32));
                 let inside = _mm256_cmpeq_epi32(leaf, zero);
@@ -425,56 +456,63 @@ impl<'a, R: WalkRule8, T> Walks<'a, R, T> {
                     open &= !(1 << g);
                     continue;
                 }
-                // SAFETY: as promised to this function; what a leaf that does not hold leads to does not count.
+                // SAFETY: the caller upholds that the rows have the forest's columns. A step from a leaf that
+                // does not hold may give any address, but the blend below keeps the leaf's.
                 let next = unsafe { next::<F>(node, rows) };
-                *at = if R::HOLDS { next } else { _mm256_blendv_epi8(*at, next, inside) };
+                *at = if R::LEAVES_HOLD { next } else { _mm256_blendv_epi8(*at, next, inside) };
             }
         }
     }
 }
 
-/// The first nodes of a full tree.
+/// The first three levels of a full tree in registers: seven nodes in level order, and a place that is not
+/// used.
 struct Registers {
     thresholds: __m256,
     metas: __m256i,
-    /// Columns' places in a block of a window.
+    /// For each node, the offset of its column in a block of a window.
     columns: [u32; LANES],
 }
 
 impl Registers {
+    /// Loads eight nodes.
+    ///
     /// # Safety
-    /// AVX2; eight nodes stand there.
+    /// The machine has AVX2. Eight nodes can be read from `nodes` on.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn load(nodes: *const Node) -> Self {
-        // SAFETY: as promised to this function; a node is a threshold and its flags, eight bytes.
+        // SAFETY: the caller upholds that eight nodes can be read. A node is eight bytes, a threshold and its
+        // flags.
         let [a, b] = unsafe { [0, 4].map(|place| _mm256_loadu_ps(nodes.add(place).cast())) };
-        // Thresholds and flags in turns, put apart in pairs, which then stand in the order 0, 2, 1, 3.
+        // Thresholds and flags alternate. The shuffles separate them in pairs, which come out in the order 0,
+        // 2, 1, 3.
         let ordered = |v: __m256| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(v));
         let thresholds = _mm256_castsi256_ps(ordered(_mm256_shuffle_ps::<0b10_00_10_00>(a, b)));
         let metas = ordered(_mm256_shuffle_ps::<0b11_01_11_01>(a, b));
         let column = _mm256_and_si256(metas, _mm256_set1_epi32(FEATURE as i32));
         let mut columns = [0; LANES];
         let place = _mm256_slli_epi32::<BLOCK_SHIFT>(column);
-        // SAFETY: there is room for eight words.
+        // SAFETY: `columns` has room for eight words.
         unsafe { _mm256_storeu_si256(columns.as_mut_ptr().cast(), place) };
         Self { thresholds, metas, columns }
     }
 
-    /// The level-order places of eight rows after `L` levels.
+    /// Returns the places of eight rows after `L` levels, in level order.
     ///
     /// # Safety
-    /// AVX2; the source's columns are loaded, and eight values stand at each from `data` on.
+    /// The machine has AVX2. The source is [`Source8::LOADED`]. Eight values of each node's column can be
+    /// read, with `data` at the first row's place in the block.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn places<F: Source8, const L: u32>(&self, data: *const F::Value8) -> __m256i {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that eight values of each node's column can be read.
         let column = |place: usize| unsafe { F::column8(data.add(self.columns[place] as usize)) };
         let pick = |left: __m256, other: __m256, went: __m256i| {
             _mm256_blendv_ps(left, other, _mm256_castsi256_ps(went))
         };
         let one = _mm256_set1_epi32(1);
-        // What goes right is -1.
+        // `went` is -1 where a row goes right.
         let below = |place: __m256i, went: __m256i| {
             _mm256_sub_epi32(_mm256_add_epi32(_mm256_add_epi32(place, place), one), went)
         };
@@ -496,10 +534,11 @@ impl Registers {
     }
 }
 
-/// Walks the top of a tree in registers, and says how many levels that were.
+/// Walks the first levels of a tree in registers. Returns how many levels that were.
 ///
 /// # Safety
-/// As for [`block`]; the source's columns are loaded.
+/// The machine has AVX2. The source is [`Source8::LOADED`] and holds the rows of `walks`, which have the
+/// forest's columns. The position is a tree's.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn top<R: WalkRule8, F: Source8>(
@@ -513,9 +552,11 @@ unsafe fn top<R: WalkRule8, F: Source8>(
     let own = nodes.tops.get(position);
     let first: *const Node = match own {
         Some(top) => top.nodes.as_ptr(),
-        // Level order with children side by side, and eight nodes to load. A rule whose leaves hold has its tops made.
-        None if !R::HOLDS && nodes.stride == 1 && root as usize + LANES <= nodes.nodes.len() => {
-            // SAFETY: the root is in range; such a rule's nodes are `Node`s.
+        // The nodes are in level order with children side by side, and eight nodes can be loaded. Rules whose
+        // leaves hold have tops made for them instead.
+        None if !R::LEAVES_HOLD && nodes.stride == 1 && root as usize + LANES <= nodes.nodes.len() => {
+            // SAFETY: the guard checks that eight nodes from the root on are in range. A rule whose leaves
+            // don't hold has `Node`s.
             unsafe { nodes.nodes.as_ptr().add(root as usize).cast() }
         }
         None => return 0,
@@ -524,20 +565,22 @@ unsafe fn top<R: WalkRule8, F: Source8>(
     if levels == 0 {
         return 0;
     }
-    // SAFETY: eight nodes from the first on are in range.
+    // SAFETY: eight nodes can be read: a top has 32, and the guard checks a layout's own nodes.
     let registers = unsafe { Registers::load(first) };
     let begin = (1 << levels) - 1;
     let exits = match own {
-        // SAFETY: a top has more than eight exits.
+        // SAFETY: a top has 32 exits.
         Some(top) => unsafe { _mm256_loadu_si256(top.exits.as_ptr().cast()) },
         None => _mm256_add_epi32(count(begin), _mm256_set1_epi32(root as i32)),
     };
-    // A permute looks at a place's lowest three bits: exits stand where those of a level's places point.
+    // A permute reads the lowest three bits of a place. So each exit moves to where these bits of its place
+    // point.
     let exits =
         _mm256_permutevar8x32_epi32(exits, _mm256_sub_epi32(count(0), _mm256_set1_epi32(begin as i32)));
     let data = walks.rows[0].data;
     for (g, at) in at.iter_mut().enumerate().take(walks.groups) {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the source holds the rows by column. Lanes past the last row stay
+        // inside the room that a window has behind its last column.
         let place = unsafe {
             let data = data.add(g * LANES);
             match levels {
@@ -551,10 +594,12 @@ unsafe fn top<R: WalkRule8, F: Source8>(
     levels
 }
 
-/// Puts the leaves that rows, a first and how many, come to into `found`.
+/// Walks rows through the tree at a position, and writes the addresses of their leaves to `found`. `row` is
+/// the first row and the number of rows.
 ///
 /// # Safety
-/// As for [`block`].
+/// The machine has AVX2. The source holds the rows, which have the forest's columns. The position is a
+/// tree's, and the shape's walks stay inside the nodes.
 #[target_feature(enable = "avx2")]
 unsafe fn walk<R: WalkRule8, F: Source8>(
     nodes: &Nodes<R>,
@@ -566,12 +611,13 @@ unsafe fn walk<R: WalkRule8, F: Source8>(
 ) {
     let (steps, rest) = match shape.rest {
         Remainder::Counted => (nodes.depths[position], Remainder::Nothing),
-        // Where leaves hold, the tree's own depth bounds its walks.
-        rest if R::HOLDS => (shape.steps.min(nodes.depths[position]), rest),
+        // Where leaves hold, no walk needs more steps than the tree is deep.
+        rest if R::LEAVES_HOLD => (shape.steps.min(nodes.depths[position]), rest),
         rest => (shape.steps, rest),
     };
     let mut at = [_mm256_set1_epi32(nodes.roots[position] as i32); GROUPS];
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that the source holds the rows, rows have the forest's columns, and walks
+    // stay inside the nodes.
     unsafe {
         let walks = Walks::new(nodes, position, rows, row);
         let taken = if F::LOADED { top::<R, F>(&walks, position, steps, &mut at) } else { 0 };
@@ -583,10 +629,12 @@ unsafe fn walk<R: WalkRule8, F: Source8>(
     store(&at, found);
 }
 
-/// The same from the addresses in `found` on, until the leaves.
+/// Walks on from the addresses in `found` until every row is at a leaf, and writes the leaves' addresses
+/// there.
 ///
 /// # Safety
-/// As for [`walk_on`].
+/// The machine has AVX2. The source holds the rows, which have the forest's columns. The 64 addresses are
+/// nodes of the tree at the position.
 #[target_feature(enable = "avx2")]
 unsafe fn walk_from<R: WalkRule8, F: Source8>(
     nodes: &Nodes<R>,
@@ -595,7 +643,7 @@ unsafe fn walk_from<R: WalkRule8, F: Source8>(
     row: (usize, usize),
     found: &mut [u32; ALL],
 ) {
-    // SAFETY: as promised to this function; there are 64 addresses.
+    // SAFETY: the caller upholds that the source holds the rows and the 64 addresses are nodes of the tree.
     let at = unsafe {
         let mut at = std::array::from_fn(|g| _mm256_loadu_si256(found.as_ptr().add(g * LANES).cast()));
         Walks::new(nodes, position, rows, row).until_leaf::<F>(&mut at);
@@ -608,7 +656,7 @@ unsafe fn walk_from<R: WalkRule8, F: Source8>(
 #[target_feature(enable = "avx2")]
 fn store(at: &[__m256i; GROUPS], found: &mut [u32; ALL]) {
     for (at, found) in at.iter().zip(found.chunks_exact_mut(LANES)) {
-        // SAFETY: eight words of room.
+        // SAFETY: `chunks_exact_mut` gives room for eight words.
         unsafe { _mm256_storeu_si256(found.as_mut_ptr().cast(), *at) };
     }
 }

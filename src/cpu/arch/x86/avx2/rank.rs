@@ -1,4 +1,5 @@
-//! Ranks of a byte: 64 rows of a column in eight registers, whose first pivots are permuted.
+//! Ranks of one byte, for 64 rows of a column in eight registers. The pivots of the first levels are
+//! permuted.
 
 use std::arch::x86_64::*;
 
@@ -8,13 +9,13 @@ use crate::cpu::{
     ranking::{
         count::FAN,
         search::{
-            BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, by_levels, each_level, first_of,
-            lines_of,
+            BLOCK, CategoryBits, ColumnSearch, Columns, Missing, Search, by_levels, cache_lines_of,
+            each_level, first_pivot,
         },
     },
 };
 
-/// Each column's 64 rows.
+/// Ranks 64 rows of each column.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) fn each(
     pivots: &[CacheLine<[f32; FAN]>],
@@ -25,16 +26,17 @@ pub(in crate::cpu::arch::x86) fn each(
     by_levels!(columns, pivots, values, out, within);
 }
 
-/// The search of 64 rows in eight registers. What lies below the first five levels is gathered.
+/// Searches the thresholds of a column for 64 rows, in eight registers. The pivots of the first five levels
+/// are permuted, those of further levels are gathered.
 #[target_feature(enable = "avx2")]
 fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], out: &mut [u8; BLOCK]) {
     const EIGHT: usize = 8;
-    assert!(pivots.len() == const { FAN * lines_of(L) });
+    assert!(pivots.len() == const { FAN * cache_lines_of(L) });
     let mut x = [_mm256_setzero_ps(); BLOCK / EIGHT];
     for (x, values) in x.iter_mut().zip(values.as_chunks::<EIGHT>().0) {
-        // SAFETY: there are eight of them.
+        // SAFETY: `as_chunks` gives eight values.
         let values = unsafe { _mm256_loadu_ps(values.as_ptr()) };
-        // Where one of two is NaN, both give the second.
+        // If one of two operands is NaN, both instructions return the second.
         *x = match search.missing {
             Missing::Least => _mm256_max_ps(values, _mm256_set1_ps(f32::NEG_INFINITY)),
             Missing::Most => _mm256_min_ps(values, _mm256_set1_ps(f32::INFINITY)),
@@ -45,8 +47,9 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
         ($level:literal) => {
             if $level < L {
                 for (at, x) in at.iter_mut().zip(x) {
-                    // SAFETY: a place on a level is below its pivots' number.
-                    let pivot = unsafe { pick::<$level>(&pivots[const { first_of($level) }..], *at) };
+                    // SAFETY: a place has one bit for each level above, so it is below the number of the
+                    // level's pivots.
+                    let pivot = unsafe { pick::<$level>(&pivots[const { first_pivot($level) }..], *at) };
                     let lower = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_NLE_UQ>(pivot, x));
                     *at = in_order(_mm256_sub_epi32(_mm256_add_epi32(*at, *at), lower));
                 }
@@ -58,28 +61,29 @@ fn within<const L: u32>(pivots: &[f32], search: Search, values: &[f32; BLOCK], o
     let [count, double] = search.rank().map(|byte| _mm256_set1_epi8(byte as i8));
     for (at, out) in at.as_chunks::<4>().0.iter().zip(out.as_chunks_mut::<32>().0) {
         let words = [_mm256_packus_epi32(at[0], at[1]), _mm256_packus_epi32(at[2], at[3])];
-        // Packing goes by halves of registers: four rows' of each of the four, twice.
+        // Packing works within the halves of registers, so each half has four rows of each of the four
+        // registers.
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         let places = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
         let ranks = match const { pairs_of(L.saturating_sub(1)) } {
             1 => _mm256_xor_si256(places, turn),
             _ => _mm256_sub_epi8(count, _mm256_min_epu8(places, _mm256_avg_epu8(places, double))),
         };
-        // SAFETY: 32 bytes have the room of 32 bytes.
+        // SAFETY: `as_chunks_mut` gives room for 32 bytes.
         unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), ranks) };
     }
 }
 
-/// The pivots of a level at these places.
+/// Returns the pivots of a level at eight places. `pivots` begins with the level's first pivot.
 ///
 /// # Safety
-/// AVX2; the places are below the number of the level's pivots, which are the first of these.
+/// The machine has AVX2. The places are below the number of the level's pivots.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn pick<const LEVEL: u32>(pivots: &[f32], at: __m256i) -> __m256 {
     let eight = |i: usize| {
         let own: &[f32; 8] = pivots[8 * i..].first_chunk().expect("eight pivots of a line");
-        // SAFETY: there are eight of them.
+        // SAFETY: `own` has eight pivots.
         unsafe { _mm256_loadu_ps(own.as_ptr()) }
     };
     match LEVEL {
@@ -87,29 +91,30 @@ unsafe fn pick<const LEVEL: u32>(pivots: &[f32], at: __m256i) -> __m256 {
         1..=3 => _mm256_permutevar8x32_ps(eight(0), at),
         4 => {
             let [low, high] = [0, 1].map(|i| _mm256_permutevar8x32_ps(eight(i), at));
-            // The fourth bit of a place as its sign.
+            // The fourth bit of a place, moved to the sign bit, selects the upper eight pivots.
             let half = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(at));
             _mm256_blendv_ps(low, high, half)
         }
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the places are below the number of the level's pivots.
         _ => unsafe { _mm256_i32gather_ps::<4>(pivots.as_ptr(), at) },
     }
 }
 
-/// What it is given, where the compiler can't put it elsewhere: see `shifted_in` of AVX-512.
+/// Returns its argument, and keeps the compiler from moving the instructions around it: see `shifted_in` in
+/// the AVX-512 kernel.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn in_order(mut word: __m256i) -> __m256i {
-    // SAFETY: it is no instruction at all.
+    // SAFETY: the assembly is a comment without an instruction.
     unsafe { std::arch::asm!("/* {0} */", inout(ymm_reg) word, options(nomem, nostack, preserves_flags)) };
     word
 }
 
-/// The bits of a table at 64 codes.
+/// Writes for each of 64 codes its bit in a table.
 #[target_feature(enable = "avx2")]
 pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
     for i in 0..2 {
-        // SAFETY: a table is twice sixteen bytes, codes and what is made of them are twice 32.
+        // SAFETY: a table has two halves of sixteen bytes. The codes and `out` have two halves of 32 bytes.
         unsafe {
             let half =
                 |i: usize| _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().add(16 * i).cast()));

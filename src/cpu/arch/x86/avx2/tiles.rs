@@ -1,4 +1,4 @@
-//! Walks of tiles: a tile of eight splits a register.
+//! Walks by tiles: a register holds one tile of eight splits.
 
 use std::arch::x86_64::*;
 
@@ -14,10 +14,11 @@ use crate::{
 
 kernels!("avx2", 8);
 
-/// A bit for each lane whose row goes right.
+/// Returns a bit for each lane, set where the row goes right at the lane's split.
 ///
 /// # Safety
-/// AVX2; there are tiles at these addresses, as many as a register has room for.
+/// The machine has AVX2. `at` has the addresses of as many tiles as a register has room for. Each offset
+/// leads from `data` to a row with the forest's columns.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn outcomes<const P: usize>(
@@ -26,10 +27,11 @@ unsafe fn outcomes<const P: usize>(
     data: *const f32,
     offsets: &[u32; LANES],
 ) -> u32 {
-    // SAFETY: as promised to this function; a node is a threshold and its flags, eight bytes.
+    // SAFETY: the caller upholds that the addresses are those of tiles and the rows have the forest's
+    // columns. A node is eight bytes, a threshold and its flags.
     unsafe {
         let tile = |i: usize| nodes.add(at[i] as usize * P);
-        // The first four splits, and the others.
+        // The first four splits in the register, and the other four.
         let [low, high] = match P {
             8 => [0, 4].map(|place| _mm256_loadu_ps(tile(0).add(place).cast())),
             4 => [0, 1].map(|i| _mm256_loadu_ps(tile(i).cast())),
@@ -38,7 +40,8 @@ unsafe fn outcomes<const P: usize>(
                 _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(a), b)
             }),
         };
-        // Thresholds and flags in turns, put apart in pairs, which then stand in the order 0, 2, 1, 3.
+        // Thresholds and flags alternate. The shuffles separate them in pairs, which come out in the order 0,
+        // 2, 1, 3.
         let ordered =
             |v: __m256| _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(v)));
         let thresholds = ordered(_mm256_shuffle_ps::<0b10_00_10_00>(low, high));
@@ -48,7 +51,7 @@ unsafe fn outcomes<const P: usize>(
         let x = _mm256_i32gather_ps::<4>(data, index);
         let reached = _mm256_cmp_ps::<_CMP_GE_OQ>(x, thresholds);
         let missing = _mm256_and_ps(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x), metas);
-        // The highest bit of each lane, which of flags says where a missing value goes.
+        // The highest bit of each lane counts. In flags it is set where a missing value goes right.
         _mm256_movemask_ps(_mm256_or_ps(reached, missing)) as u32
     }
 }

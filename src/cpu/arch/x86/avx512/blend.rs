@@ -8,54 +8,54 @@ use crate::cpu::{
     isa::{Isa, isa},
 };
 
-/// Whether the machine has what the kernels here need.
+/// Whether the machine has the instructions that the kernels here need.
 pub(in crate::cpu) fn available() -> bool {
     isa() == Isa::Avx512
 }
 
-/// Of each block of rows those that go right.
+/// Returns, for each of `R` row blocks, the rows that go right.
 ///
 /// # Safety
-/// AVX-512 BW; `ranks` have a block of the split's column.
+/// The machine has AVX-512 F and BW. `ranks` have a block for the split's column.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn right<const R: usize>(split: &Split, ranks: &[*const u8; R]) -> [__mmask64; R] {
     let threshold = _mm512_set1_epi32(split.threshold as i32);
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that `ranks` have a block for the split's column.
     std::array::from_fn(|r| unsafe {
         let column = _mm512_loadu_si512(ranks[r].add(split.column as usize).cast());
         _mm512_cmpge_epu8_mask(column, threshold)
     })
 }
 
-/// `b` where a row goes right, otherwise `a`.
+/// Returns `b` where a row goes right, otherwise `a`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn choose<const R: usize>(right: [__mmask64; R], a: [__m512i; R], b: [__m512i; R]) -> [__m512i; R] {
     std::array::from_fn(|r| _mm512_mask_blend_epi8(right[r], a[r], b[r]))
 }
 
-/// A constant that stays in a register: as a constant it would be read from memory wherever it is needed.
+/// Keeps a constant in a register. Otherwise the compiler reads it from memory wherever it is needed.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn kept(mut v: __m512i) -> __m512i {
-    // SAFETY: no instruction, which reads and writes nothing.
+    // SAFETY: the assembly is a comment without an instruction, so it reads and writes nothing.
     unsafe {
         std::arch::asm!("/* {0} */", inout(zmm_reg) v, options(pure, nomem, nostack, preserves_flags));
     }
     v
 }
 
-/// Whether it also permutes bytes.
+/// Whether the machine also has VBMI, which permutes bytes.
 pub(in crate::cpu) fn permutes_bytes() -> bool {
     available() && is_x86_feature_detected!("avx512vbmi")
 }
 
-/// Evaluates a tree's groups for some blocks of rows.
+/// Evaluates a tree's groups for `R` row blocks, and returns the numbers of the leaves.
 ///
 /// # Safety
-/// [`available`]; `ranks` have a block of every column that the tree's splits name, and `values` every block that its
-/// groups do.
+/// [`available`] is true. `ranks` have a block for every column that the tree's splits name. `values` have
+/// every block that its groups name.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn evaluate<const R: usize>(
@@ -66,7 +66,8 @@ unsafe fn evaluate<const R: usize>(
 ) -> [__m512i; R] {
     let numbers = [0, 1, 2, 3, 4, 5, 6, 7].map(|n| _mm512_set1_epi8(n));
     let [zero, one, two, three, four, five, six, seven] = numbers.map(|n| [kept(n); R]);
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that `ranks` have a block for every column of the tree's splits and `values`
+    // every block of its groups.
     unsafe {
         let right = |split: &Split| right(split, &ranks);
         let value = |block: u16| -> [__m512i; R] {
@@ -92,15 +93,15 @@ unsafe fn evaluate<const R: usize>(
             }
             return found;
         }
-        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.0, tree.bottoms[0]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.leaf_groups.0, tree.leaf_groups[0]) {
             store(*out, from(choose(right(&s[0]), zero, one), *first));
         }
-        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.1, tree.bottoms[1]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.leaf_groups.1, tree.leaf_groups[1]) {
             let a = choose(right(&s[1]), zero, one);
             let b = choose(right(&s[2]), two, three);
             store(*out, from(choose(right(&s[0]), a, b), *first));
         }
-        for LeafGroup { splits: s, first, out } in of(&blend.bottoms.2, tree.bottoms[2]) {
+        for LeafGroup { splits: s, first, out } in of(&blend.leaf_groups.2, tree.leaf_groups[2]) {
             let a = choose(right(&s[3]), zero, one);
             let b = choose(right(&s[4]), two, three);
             let l = choose(right(&s[1]), a, b);
@@ -109,32 +110,32 @@ unsafe fn evaluate<const R: usize>(
             let r = choose(right(&s[2]), c, d);
             store(*out, from(choose(right(&s[0]), l, r), *first));
         }
-        for Group { splits: s, children: c, out } in of(&blend.sevens, tree.sevens) {
+        for Group { splits: s, children: c, out } in of(&blend.groups_of_7, tree.groups_of_7) {
             let low = |i: usize| choose(right(&s[3 + i]), value(c[2 * i]), value(c[2 * i + 1]));
             let l = choose(right(&s[1]), low(0), low(1));
             let r = choose(right(&s[2]), low(2), low(3));
             store(*out, choose(right(&s[0]), l, r));
         }
-        for Group { splits: s, children: c, out } in of(&blend.threes, tree.threes) {
+        for Group { splits: s, children: c, out } in of(&blend.groups_of_3, tree.groups_of_3) {
             let l = choose(right(&s[1]), value(c[0]), value(c[1]));
             let r = choose(right(&s[2]), value(c[2]), value(c[3]));
             store(*out, choose(right(&s[0]), l, r));
         }
-        for Group { splits: s, children: c, out } in of(&blend.ones, tree.ones) {
+        for Group { splits: s, children: c, out } in of(&blend.groups_of_1, tree.groups_of_1) {
             store(*out, choose(right(&s[0]), value(c[0]), value(c[1])));
         }
         value(tree.root)
     }
 }
 
-/// The values of these sixteen numbers, all below `16 << HALVINGS`.
+/// Returns the leaf values of sixteen leaf numbers, all below `16 << HALVINGS`.
 ///
 /// # Safety
-/// AVX-512 F; so many values stand there.
+/// The machine has AVX-512 F. `values` points to `16 << HALVINGS` values.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn pick<const HALVINGS: u32>(values: *const f32, numbers: __m512i) -> __m512 {
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that there are `16 << HALVINGS` values.
     unsafe {
         let at = |i: usize| _mm512_loadu_ps(values.add(16 * i));
         let pair = |i: usize| _mm512_permutex2var_ps(at(2 * i), numbers, at(2 * i + 1));
@@ -151,10 +152,11 @@ unsafe fn pick<const HALVINGS: u32>(values: *const f32, numbers: __m512i) -> __m
     }
 }
 
-/// The numbers that [`evaluate`] finds for a block of rows.
+/// Evaluates a tree's groups for one row block, and returns the numbers of the leaves.
 ///
 /// # Safety
-/// As for [`evaluate`].
+/// The conditions of [`evaluate`]: [`available`] is true, `ranks` has a block for every column of the tree's
+/// splits, and `values` every block of its groups.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::cpu) unsafe fn numbers(
     blend: &Blend,
@@ -163,7 +165,8 @@ pub(in crate::cpu) unsafe fn numbers(
     values: *mut CacheLine<[u8; BLOCK]>,
 ) -> [u8; BLOCK] {
     let mut numbers = [0; BLOCK];
-    // SAFETY: as promised to this function; 64 bytes have the room of 64 bytes.
+    // SAFETY: the caller upholds that `ranks` has a block for every column of the tree's splits and `values`
+    // every block of its groups. `numbers` has room for 64 bytes.
     unsafe {
         let [found] = evaluate(blend, tree, [ranks], [values]);
         _mm512_storeu_si512(numbers.as_mut_ptr().cast(), found);
@@ -171,11 +174,14 @@ pub(in crate::cpu) unsafe fn numbers(
     numbers
 }
 
-/// Evaluates a tree for some blocks of rows, and adds to the sum of each row, as many as there are sums, the value of its leaf.
+/// Evaluates a tree for `R` row blocks, and adds the value of each row's leaf to the row's sum. Rows without
+/// a sum are left out.
 ///
 /// # Safety
-/// As for [`evaluate`]; every number that the tree has is one of a value of `own`, padded as [`crate::cpu::engine::blend::evaluate::padded`] says, whose
-/// planes are there only where [`permutes_bytes`].
+/// The conditions of [`evaluate`]: [`available`] is true, `ranks` have a block for every column of the tree's
+/// splits, and `values` every block of its groups. `own` has a value for every leaf number of the tree,
+/// padded as [`crate::cpu::engine::blend::evaluate::padded`] says. It has planes only if [`permutes_bytes`]
+/// is true.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     blend: &Blend,
@@ -185,7 +191,9 @@ pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     own: LeafValues<'_>,
     sums: &mut [f32],
 ) {
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that `ranks` and `values` have every block that the tree names, that `own`
+    // has a value for every leaf number, and that there are planes only on a machine with VBMI. The values
+    // are padded to the 16, 32, 64, 128 or 256 that `add_of` reads.
     unsafe {
         let numbers = evaluate(blend, tree, ranks, values);
         let LeafValues { singles, planes } = own;
@@ -204,12 +212,16 @@ pub(in crate::cpu) unsafe fn add_up<const R: usize>(
     }
 }
 
+/// Adds the value of each row's leaf to the row's sum.
+///
 /// # Safety
-/// As for [`pick`]; `count` sums stand at `sums`, of at most 64.
+/// The machine has AVX-512 F. `values` points to `16 << HALVINGS` values, and `sums` to `count` sums, at most
+/// 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums: *mut f32, count: usize) {
-    // SAFETY: as promised to this function; what the mask leaves out is not touched.
+    // SAFETY: the caller upholds that there are `16 << HALVINGS` values and `count` sums. The mask leaves out
+    // all places past the sums.
     unsafe {
         macro_rules! quarter {
             ($q:literal) => {
@@ -230,11 +242,11 @@ unsafe fn add_of<const HALVINGS: u32>(numbers: __m512i, values: *const f32, sums
     }
 }
 
-/// Adds to each of at most 64 sums the value of its leaf, whose bytes are apart: see
-/// [`LeafValues::planes`](crate::cpu::engine::blend::groups::LeafValues::planes).
+/// Adds the value of each row's leaf to the row's sum, for at most 64 rows. The bytes of the values are
+/// apart: see [`LeafValues::planes`](crate::cpu::engine::blend::groups::LeafValues::planes).
 ///
 /// # Safety
-/// [`permutes_bytes`].
+/// [`permutes_bytes`] is true.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vbmi")]
 unsafe fn add_bytes<const EACH: usize>(
     numbers: __m512i,
@@ -242,12 +254,13 @@ unsafe fn add_bytes<const EACH: usize>(
     sums: &mut [f32],
 ) {
     assert!(planes.len() >= 4 * EACH);
-    // A quarter of a register ends as rows that stand sixteen apart, so they begin there.
+    // Unpacking works within the quarters of a register. This order puts rows 0 to 3, 16 to 19, 32 to 35 and
+    // 48 to 51 into the first quarter, so that each unpacked register has sixteen adjacent rows.
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     let numbers = _mm512_permutexvar_epi32(order, numbers);
     let high = _mm512_movepi8_mask(numbers);
     let byte = |plane: usize| {
-        // SAFETY: a line is 64 bytes.
+        // SAFETY: a cache line of a plane is 64 bytes.
         let table = |i: usize| unsafe { _mm512_loadu_si512(planes[plane * EACH + i].0.as_ptr().cast()) };
         let two = |i: usize| _mm512_permutex2var_epi8(table(i), numbers, table(i + 1));
         match EACH {
@@ -256,7 +269,7 @@ unsafe fn add_bytes<const EACH: usize>(
             _ => _mm512_mask_blend_epi8(high, two(0), two(2)),
         }
     };
-    // Not by `map`, into which nothing of this machine is compiled.
+    // Written out, because closures that `map` calls are compiled without this function's instructions.
     let bytes = [byte(0), byte(1), byte(2), byte(3)];
     let low = [_mm512_unpacklo_epi8(bytes[0], bytes[1]), _mm512_unpacklo_epi8(bytes[2], bytes[3])];
     let upper = [_mm512_unpackhi_epi8(bytes[0], bytes[1]), _mm512_unpackhi_epi8(bytes[2], bytes[3])];
@@ -269,7 +282,7 @@ unsafe fn add_bytes<const EACH: usize>(
     for (value, sums) in values.into_iter().zip(sums.chunks_mut(16)) {
         let mask = (0xffffu32 >> (16 - sums.len())) as __mmask16;
         let value = _mm512_castsi512_ps(value);
-        // SAFETY: what the mask leaves out is not touched.
+        // SAFETY: the mask leaves out all places past the sums.
         unsafe {
             let sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, sums.as_ptr()), value);
             _mm512_mask_storeu_ps(sums.as_mut_ptr(), mask, sum);

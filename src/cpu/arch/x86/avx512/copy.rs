@@ -1,12 +1,15 @@
-//! Rows to columns, sixteen by sixteen.
+//! Copies columns of rows in blocks of sixteen by sixteen values.
 
 use std::arch::x86_64::*;
 
-use super::super::copy::{LANES, ask, sixteens};
+use super::super::copy::{LANES, prefetch, sixteens};
 use crate::cpu::{ranking::column_block::ColumnBlock, window::BLOCK};
 
+/// Copies the wanted columns of column blocks: see [`columns`](super::super::columns).
+///
 /// # Safety
-/// AVX-512 F and DQ; otherwise as for [`columns`](super::super::columns).
+/// The machine has AVX-512 F and DQ. Otherwise the conditions of [`columns`](super::super::columns): the rows
+/// have every wanted column, and `into` has room for it.
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(in crate::cpu::arch::x86) unsafe fn columns(
     rows: &[*const f32; BLOCK],
@@ -18,18 +21,19 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
     let base = column_blocks[0].first;
     for (begin, rows) in sixteens(rows, count) {
         for column_block in column_blocks {
-            ask(rows, column_block);
+            prefetch(rows, column_block);
             let there = (((1u32 << column_block.most(columns)) - 1) & 0xffff) as __mmask16;
             let mut values = [_mm512_setzero_si512(); LANES];
             for (values, row) in values.iter_mut().zip(rows) {
-                // SAFETY: the mask keeps to the row's columns.
+                // SAFETY: the mask leaves out columns that the row lacks. The caller upholds that the row has
+                // `columns` columns.
                 *values =
                     unsafe { _mm512_maskz_loadu_epi32(there, row.add(column_block.first as usize).cast()) };
             }
             let place = (column_block.first - base) as usize * BLOCK + begin;
             for (c, column) in transposed(values).into_iter().enumerate() {
                 if column_block.wanted >> c & 1 == 1 {
-                    // SAFETY: a wanted column has its block.
+                    // SAFETY: the caller upholds that `into` has room for a block of each wanted column.
                     unsafe { _mm512_storeu_si512(into.as_mut_ptr().add(place + c * BLOCK).cast(), column) };
                 }
             }
@@ -37,12 +41,13 @@ pub(in crate::cpu::arch::x86) unsafe fn columns(
     }
 }
 
-/// Sixteen rows of sixteen words to columns.
+/// Turns sixteen rows of sixteen words into sixteen columns.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn transposed(rows: [__m512i; LANES]) -> [__m512i; LANES] {
     let mut a = rows;
-    // Words of neighbouring rows side by side, then pairs of words: four rows' columns in each quarter.
+    // Words of neighbouring rows are put side by side, then pairs of words. Each quarter then has one column
+    // of four rows.
     let mut b = a;
     for i in 0..8 {
         b[2 * i] = _mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]);
@@ -54,7 +59,8 @@ fn transposed(rows: [__m512i; LANES]) -> [__m512i; LANES] {
         a[4 * i + 2] = _mm512_unpacklo_epi64(b[4 * i + 1], b[4 * i + 3]);
         a[4 * i + 3] = _mm512_unpackhi_epi64(b[4 * i + 1], b[4 * i + 3]);
     }
-    // `a[4 i + j]` has in quarter `q` column `4 q + j` of rows `4 i` to `4 i + 3`: a transposition of quarters is left.
+    // Quarter `q` of `a[4 i + j]` has column `4 q + j` of rows `4 i` to `4 i + 3`. What remains is a
+    // transposition of quarters.
     for j in 0..4 {
         let [p, q] = [0, 8].map(|i| _mm512_shuffle_i32x4::<0x88>(a[i + j], a[i + 4 + j]));
         let [r, s] = [0, 8].map(|i| _mm512_shuffle_i32x4::<0xdd>(a[i + j], a[i + 4 + j]));

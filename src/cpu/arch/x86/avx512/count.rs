@@ -1,4 +1,5 @@
-//! Counting thresholds sixteen at a time: the root's against sixteen rows, and below it sixteen against a row.
+//! Counts thresholds sixteen at a time: each threshold of the root against sixteen rows, and below the root
+//! sixteen thresholds against one row.
 
 use std::arch::x86_64::*;
 
@@ -8,10 +9,11 @@ use crate::cpu::{
     ranking::count::FAN,
 };
 
-// A block is a register.
+// A block of thresholds fills a register.
 const _: () = assert!(FAN == LANES);
 
-/// Counts as [`count_at_most`](crate::cpu::ranking::count::count_at_most) does, if the machine is able; otherwise `false`.
+/// Counts as [`count_at_most`](crate::cpu::ranking::count::count_at_most) does, if the machine has the
+/// instructions. Otherwise returns `false`.
 pub(in crate::cpu) fn count<const N: usize>(
     blocks: &[[f32; FAN]],
     levels: &[u32],
@@ -21,7 +23,7 @@ pub(in crate::cpu) fn count<const N: usize>(
 ) -> bool {
     let able = isa() == Isa::Avx512 && is_x86_feature_detected!("popcnt");
     if able {
-        // SAFETY: the machine has just said that it has the instructions.
+        // SAFETY: `isa` has found AVX-512 F and DQ, and POPCNT has been detected.
         unsafe { within(blocks, levels, root, values, found) };
     }
     able
@@ -45,7 +47,7 @@ fn within<const N: usize>(
                 let reached = _mm512_cmp_ps_mask::<_CMP_LE_OQ>(_mm512_set1_ps(*t), values);
                 counts = _mm512_mask_add_epi32(counts, reached, counts, one);
             }
-            // SAFETY: sixteen counts have the room of sixteen counts.
+            // SAFETY: `found` has room for sixteen counts.
             unsafe { _mm512_storeu_si512(std::ptr::from_mut::<[u32; LANES]>(found).cast(), counts) };
         }
         levels = below;
@@ -60,10 +62,10 @@ fn within<const N: usize>(
     }
 }
 
-/// Sixteen values in a register.
+/// Loads sixteen values into a register.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(values: &[f32; LANES]) -> __m512 {
-    // SAFETY: there are sixteen of them.
+    // SAFETY: `values` has sixteen values.
     unsafe { _mm512_loadu_ps(values.as_ptr()) }
 }

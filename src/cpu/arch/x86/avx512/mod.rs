@@ -1,9 +1,9 @@
-//! AVX-512: sixteen rows a register, four registers a tree.
+//! AVX-512: sixteen rows in a register, and four registers that walk a tree together.
 //!
-//! A walk is a chain of loads, so 64 of them advance together. The first five levels of a tree are 31 nodes, which fit
-//! two registers of thresholds and two of columns: there a step is a permute and the rows' values, gathered, or
-//! loaded and blended where a [`Window`] holds them by column. Further down it is two gathers of a node's two words and one
-//! of a value.
+//! A walk is a chain of loads, so 64 walks advance together. The first five levels of a tree are 31 nodes,
+//! which fit two registers of thresholds and two of columns. There a step permutes registers, and the rows'
+//! values are gathered, or loaded and blended where a [`Window`] holds them by column. Further down a step
+//! takes two gathers for the two words of its nodes and one gather for values.
 
 pub(in crate::cpu) mod blend;
 pub(super) mod copy;
@@ -36,31 +36,33 @@ use crate::{
 pub(super) const LANES: usize = 16;
 /// Registers that advance together.
 pub(super) const GROUPS: usize = 4;
-/// From a column's number to its place in a block of a window.
+/// Shift from a column's number to its offset in a block of a window.
 const BLOCK_SHIFT: u32 = BLOCK.ilog2();
 
-/// Sixteen of 64 rows: where the first of all begins, and each one's offset from there.
+/// Sixteen of 64 rows: a pointer to the first of the 64 rows, and the offset of each of the sixteen from
+/// there, in values.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct Lanes<T = f32> {
     data: *const T,
     offsets: __m512i,
 }
 
-/// Where rows are read from.
+/// A source of rows for kernels of sixteen lanes.
 pub(in crate::cpu) trait Source16: RowSpans {
-    /// What rows are made of.
+    /// The type of a row's values.
     type Value: Copy;
-    /// Whether values of a column are `f32` that follow each other.
+    /// Whether values are `f32`, and those of a column are adjacent.
     const BY_COLUMN: bool;
-    /// Lanes for the rows from `row + begin` on, where `row + last` is the last that counts.
+    /// Returns the lanes of the rows from `row + begin` on. Row `row + last` is the last one that counts.
     ///
     /// # Safety
-    /// AVX-512 F and DQ; the rows are there.
+    /// The machine has AVX-512 F and DQ. The source holds the rows from `row` to `row + last`.
     unsafe fn lanes(&self, row: usize, begin: usize, last: usize) -> Lanes<Self::Value>;
-    /// The rows' values of these columns.
+    /// Returns the value of each lane's row in each lane's column.
     ///
     /// # Safety
-    /// AVX-512 F and DQ; the columns are the rows'.
+    /// The machine has AVX-512 F and DQ. `rows` are lanes of this source, and every column is one of the
+    /// rows'.
     unsafe fn values(column: __m512i, rows: Lanes<Self::Value>) -> __m512;
 }
 
@@ -70,7 +72,7 @@ impl Source16 for &Rows<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn lanes(&self, row: usize, begin: usize, last: usize) -> Lanes {
-        // Lanes past the last row walk it again; what they find is dropped.
+        // Lanes past the last row repeat it. Their results are dropped.
         let own = _mm512_add_epi32(count(), _mm512_set1_epi32(begin as i32));
         let own = _mm512_min_epi32(own, _mm512_set1_epi32(last as i32));
         let stride = _mm512_set1_epi32(self.row_stride() as i32);
@@ -79,7 +81,8 @@ impl Source16 for &Rows<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn values(column: __m512i, rows: Lanes) -> __m512 {
-        // SAFETY: the index is a row's offset plus a column.
+        // SAFETY: the index is the offset of a row in the source plus a column, which the caller upholds is
+        // one of the rows'.
         unsafe { _mm512_i32gather_ps::<4>(_mm512_add_epi32(rows.offsets, column), rows.data) }
     }
 }
@@ -90,42 +93,45 @@ impl Source16 for Window<'_> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn lanes(&self, row: usize, begin: usize, _last: usize) -> Lanes {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the row is in the window.
         unsafe { lanes(*self, row, begin) }
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn values(column: __m512i, rows: Lanes) -> __m512 {
         let index = _mm512_add_epi32(rows.offsets, _mm512_slli_epi32::<BLOCK_SHIFT>(column));
-        // SAFETY: the index is a row's place in a column's block.
+        // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
+        // rows'.
         unsafe { _mm512_i32gather_ps::<4>(index, rows.data) }
     }
 }
 
-/// Ranks of a byte, widened as they are read.
+/// Ranks of one byte, which are widened as they are read.
 impl Source16 for Window<'_, u8> {
     type Value = u8;
     const BY_COLUMN: bool = false;
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn lanes(&self, row: usize, begin: usize, _last: usize) -> Lanes<u8> {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that the row is in the window.
         unsafe { lanes(*self, row, begin) }
     }
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn values(column: __m512i, rows: Lanes<u8>) -> __m512 {
         let index = _mm512_add_epi32(rows.offsets, _mm512_slli_epi32::<BLOCK_SHIFT>(column));
-        // SAFETY: the index is a row's place in a column's block; a window has room for a word behind its last byte.
+        // SAFETY: the index is a row's place in the block of a column, which the caller upholds is one of the
+        // rows'. The gather reads four bytes there, and a window has room for a word behind its last byte.
         let words = unsafe { _mm512_i32gather_epi32::<1>(index, rows.data.cast()) };
         _mm512_cvtepi32_ps(_mm512_and_si512(words, _mm512_set1_epi32(0xff)))
     }
 }
 
-/// Lanes past the last row read what is beside it, or the room that a window has behind its last column.
+/// Returns the lanes of a window's rows from `row + begin` on. Lanes past the last row read the values beside
+/// it, or the room that a window has behind its last column.
 ///
 /// # Safety
-/// AVX-512 F; the row is in the window.
+/// The machine has AVX-512 F. The row is in the window.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn lanes<T: Row>(window: Window<'_, T>, row: usize, begin: usize) -> Lanes<T> {
@@ -140,37 +146,39 @@ fn count() -> __m512i {
     _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 }
 
-/// A node a lane.
+/// A node in each lane.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct LaneNodes {
     threshold: __m512,
-    /// Flags.
+    /// The flags, in the highest bits.
     meta: __m512i,
     column: __m512i,
     /// The left child's address.
     left: __m512i,
-    /// From there to the right one.
+    /// The distance from the left child's address to the right child's.
     apart: __m512i,
 }
 
-/// A layout rule with a vector step.
+/// A layout rule whose nodes are gathered sixteen at a time.
 pub(in crate::cpu) trait WalkRule16: WalkRule<Compare = f32> {
-    /// Of the nodes from there on those at these addresses, in a tree with this constant, of a layout with this stride.
+    /// Gathers the nodes at the addresses `at`, which count from `nodes`. `constant` is the tree's, `stride`
+    /// the layout's.
     ///
     /// # Safety
-    /// AVX-512 F and DQ; addresses are reachable.
+    /// The machine has AVX-512 F and DQ. Walks of the packed forest reach the addresses, so `Packed::verify`
+    /// bounds them.
     unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, stride: __m512i) -> LaneNodes;
 }
 
-/// The two words of the nodes at `base`, `SCALE x index` bytes on.
+/// Gathers two adjacent words for each lane, `SCALE x index` bytes behind `base`.
 ///
 /// # Safety
-/// AVX-512 F; there are nodes.
+/// The machine has AVX-512 F and DQ. Both words of each lane can be read.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn pairs<const SCALE: i32>(base: *const i64, index: __m512i) -> (__m512, __m512i) {
-    // Two words at a time: what a gather costs it costs by element.
-    // SAFETY: as promised to this function.
+    // An element of a gather is two words, because a gather costs by element.
+    // SAFETY: the caller upholds that both words of each lane can be read.
     let (low, high) = unsafe {
         (
             _mm512_i32gather_epi64::<SCALE>(_mm512_castsi512_si256(index), base),
@@ -181,7 +189,7 @@ unsafe fn pairs<const SCALE: i32>(base: *const i64, index: __m512i) -> (__m512, 
     (_mm512_castsi512_ps(first), second)
 }
 
-/// The even and the odd words of two registers.
+/// Returns the even and the odd words of two registers.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn words(low: __m512i, high: __m512i) -> (__m512i, __m512i) {
@@ -194,7 +202,8 @@ impl WalkRule16 for Node {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> LaneNodes {
-        // SAFETY: addresses are in range; a node is a threshold and its flags, eight bytes.
+        // SAFETY: the caller upholds that walks reach the addresses, so they are in range. A node is eight
+        // bytes, a threshold and its flags.
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
         let left = _mm512_add_epi32(_mm512_add_epi32(at, at), constant);
@@ -206,7 +215,8 @@ impl WalkRule16 for ShortNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> LaneNodes {
-        // SAFETY: addresses are in range; a node is eight bytes.
+        // SAFETY: the caller upholds that walks reach the addresses, so they are in range. A node is eight
+        // bytes.
         let (threshold, meta) = unsafe { pairs::<8>(nodes.cast(), at) };
         let column = _mm512_srli_epi32::<SHORT_SHIFT>(meta);
         let column = _mm512_and_si512(column, _mm512_set1_epi32(SHORT_FEATURE as i32));
@@ -219,7 +229,8 @@ impl WalkRule16 for RankNode {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> LaneNodes {
-        // SAFETY: addresses are in range; a node is four bytes.
+        // SAFETY: the caller upholds that walks reach the addresses, so they are in range. A node is four
+        // bytes.
         let word = unsafe { _mm512_i32gather_epi32::<4>(at, nodes.cast()) };
         let threshold = _mm512_cvtepi32_ps(_mm512_srli_epi32::<{ RANK_SHIFTS[0] }>(word));
         let mask = _mm512_set1_epi32(RANK_MASK as i32);
@@ -236,9 +247,9 @@ impl WalkRule16 for LinkedNode {
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, _constant: __m512i, apart: __m512i) -> LaneNodes {
         let base: *const i32 = nodes.cast();
-        // A node is a threshold, its flags and a link, twelve bytes.
+        // A node is twelve bytes: a threshold, its flags and a link.
         let index = _mm512_add_epi32(_mm512_add_epi32(at, at), at);
-        // SAFETY: addresses are in range.
+        // SAFETY: the caller upholds that walks reach the addresses, so they are in range.
         let ((threshold, meta), left) =
             unsafe { (pairs::<4>(base.cast(), index), _mm512_i32gather_epi32::<4>(index, base.add(2))) };
         let column = _mm512_and_si512(meta, _mm512_set1_epi32(FEATURE as i32));
@@ -250,14 +261,15 @@ impl<N: WalkRule16> WalkRule16 for DepthFirstNode<N> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn gather(nodes: *const Self, at: __m512i, constant: __m512i, apart: __m512i) -> LaneNodes {
-        // SAFETY: as promised to this function; a `DepthFirstNode` is what it holds.
+        // SAFETY: the caller upholds that walks reach the addresses. A `DepthFirstNode` has the layout of the
+        // node in it.
         let named = unsafe { N::gather(nodes.cast(), at, constant, apart) };
         let left = _mm512_add_epi32(at, _mm512_set1_epi32(1));
         LaneNodes { left, apart: _mm512_sub_epi32(named.left, left), ..named }
     }
 }
 
-/// Lanes whose value goes right at a node with this threshold and these flags.
+/// Returns the lanes whose value goes right at a node with this threshold and these flags.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn right(x: __m512, threshold: __m512, meta: __m512i) -> __mmask16 {
@@ -266,23 +278,25 @@ fn right(x: __m512, threshold: __m512, meta: __m512i) -> __mmask16 {
     ge | (missing & _mm512_movepi32_mask(meta))
 }
 
-/// Addresses after a step from these nodes.
+/// Returns the addresses after one step from these nodes.
 ///
 /// # Safety
-/// AVX-512 F and DQ; the columns are the rows'.
+/// The machine has AVX-512 F and DQ. `rows` are lanes of the source `F`, and the nodes' columns are the
+/// rows'.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn next<F: Source16>(node: LaneNodes, rows: Lanes<F::Value>) -> __m512i {
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that the nodes' columns are the rows'.
     let x = unsafe { F::values(node.column, rows) };
     let right = right(x, node.threshold, node.meta);
     _mm512_mask_add_epi32(node.left, right, node.left, node.apart)
 }
 
-/// A block with rows inside, `row.step` 1: each tree against 64 rows at a time.
+/// Walks a block of rows through a block of trees, 64 rows at a time through each tree. `row.step` is 1.
 ///
 /// # Safety
-/// AVX-512 F and DQ; otherwise as for [`super::block`].
+/// The machine has AVX-512 F and DQ. Otherwise the conditions of [`super::block`]: rows are in range and have
+/// the forest's columns, trees are positions, and the shape's walks stay inside the nodes.
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
@@ -297,11 +311,12 @@ pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
         while done < row.count {
             let first = row.start + done;
             let count = (row.count - done).min(rows.together(first)).min(LANES * GROUPS);
-            // SAFETY: the rows are there.
+            // SAFETY: the caller upholds that the source holds the rows.
             let lanes: [Lanes<F::Value>; GROUPS] =
                 unsafe { std::array::from_fn(|g| rows.lanes(first, g * LANES, count - 1)) };
             let groups = count.div_ceil(LANES);
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that rows have the forest's columns, trees are positions, and walks
+            // stay inside the nodes.
             let ends = unsafe { walk::<R, F>(nodes, tree.at(t), &lanes, groups, shape) };
             store(&ends, &mut found[done..done + count]);
             done += count;
@@ -309,21 +324,22 @@ pub(super) unsafe fn block<R: WalkRule16, F: Source16>(
     }
 }
 
-/// Stores the leaves that rows have come to, at most 64 of them.
+/// Writes the addresses of the leaves that at most 64 rows have reached to `found`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store(ends: &[__m512i; GROUPS], found: &mut [u32]) {
     for (found, ends) in found.chunks_mut(LANES).zip(ends) {
         let rows = ((1u32 << found.len()) - 1) as __mmask16;
-        // SAFETY: there is room for the lanes of the mask.
+        // SAFETY: the mask leaves out all lanes past the end of `found`.
         unsafe { _mm512_mask_storeu_epi32(found.as_mut_ptr().cast(), rows, *ends) };
     }
 }
 
-/// Walks a tree on from an address for each of at most 64 rows.
+/// Walks a tree on from one address for each of at most 64 rows, until every row is at a leaf.
 ///
 /// # Safety
-/// AVX-512 F and DQ; otherwise as for [`super::walk_on`].
+/// The machine has AVX-512 F and DQ. Otherwise the conditions of [`super::walk_on`]: the source holds the
+/// rows, and the 64 addresses are nodes of the tree.
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn walk_on<R: WalkRule16, F: Source16>(
     nodes: &Nodes<R>,
@@ -336,7 +352,8 @@ pub(super) unsafe fn walk_on<R: WalkRule16, F: Source16>(
     let constant = _mm512_set1_epi32(nodes.constants[from.position] as i32);
     let stride = _mm512_set1_epi32(nodes.stride as i32);
     let root = _mm512_set1_epi32(nodes.roots[from.position] as i32);
-    // SAFETY: as promised to this function; there are 64 addresses.
+    // SAFETY: the caller upholds that the source holds the rows and that the addresses are nodes of the tree.
+    // The assertion above checks that there are 64.
     unsafe {
         let lanes: [Lanes<F::Value>; GROUPS] =
             std::array::from_fn(|g| rows.lanes(row.start, g * LANES, row.count - 1));
@@ -348,8 +365,11 @@ pub(super) unsafe fn walk_on<R: WalkRule16, F: Source16>(
     }
 }
 
+/// Walks rows through the tree at a position, and returns the addresses that they reach.
+///
 /// # Safety
-/// As for [`block`].
+/// The machine has AVX-512 F and DQ. `rows` are lanes of the source `F`, and the rows have the forest's
+/// columns. The position is a tree's, and the shape's walks stay inside the nodes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn walk<R: WalkRule16, F: Source16>(
@@ -366,16 +386,16 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
     let base = nodes.nodes.as_ptr();
     let (steps, rest) = match shape.rest {
         Remainder::Counted => (nodes.depths[position], Remainder::Nothing),
-        // Where leaves hold, the tree's own depth bounds its walks.
-        rest if R::HOLDS => (shape.steps.min(nodes.depths[position]), rest),
+        // Where leaves hold, no walk needs more steps than the tree is deep.
+        rest if R::LEAVES_HOLD => (shape.steps.min(nodes.depths[position]), rest),
         rest => (shape.steps, rest),
     };
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that the rows have the forest's columns and walks stay inside the nodes.
     unsafe {
         let taken = top::<R, F>(nodes, position, steps, rows, groups, &mut at);
         if groups == GROUPS {
             for _ in taken..steps {
-                // What does not wait for each other comes first.
+                // The gathers of nodes come first, because they don't wait for each other.
                 let node = [
                     R::gather(base, at[0], constant, stride),
                     R::gather(base, at[1], constant, stride),
@@ -394,7 +414,8 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
             }
         }
         if rest == Remainder::UntilLeaf {
-            // Straight on while most walks are on their way; what stays behind makes no room yet.
+            // While most walks are on their way, lanes at leaves just wait. Open walks don't move together
+            // yet.
             for _ in 0..shape.tested {
                 let open = step_groups::<R, F>(nodes, constant, stride, rows, groups, &mut at);
                 if open == [0; GROUPS] {
@@ -407,10 +428,12 @@ unsafe fn walk<R: WalkRule16, F: Source16>(
     at
 }
 
-/// A step of each group, all node gathers first; says which lanes were not at a leaf before it. Lanes at a leaf stay.
+/// Takes one step with each of `G` registers, after the gathers of all their nodes. Returns the lanes that
+/// were not at a leaf before the step. Lanes at a leaf stay there.
 ///
 /// # Safety
-/// As for [`block`].
+/// The machine has AVX-512 F and DQ. `rows` are lanes of the source `F`, the rows have the forest's columns,
+/// and walks reach the addresses `at`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn step<R: WalkRule16, F: Source16, const G: usize>(
@@ -423,7 +446,9 @@ unsafe fn step<R: WalkRule16, F: Source16, const G: usize>(
     let leaf = _mm512_set1_epi32(LEAF as i32);
     let mut open = [0; GROUPS];
     let base = nodes.nodes.as_ptr();
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that walks reach the addresses and the rows have the forest's columns. A
+    // leaf is a node that can be read, too. The address after a step from a leaf that does not hold is
+    // dropped.
     unsafe {
         let zero = _mm512_setzero_si512();
         let none =
@@ -435,14 +460,17 @@ unsafe fn step<R: WalkRule16, F: Source16, const G: usize>(
         for g in 0..G {
             open[g] = _mm512_testn_epi32_mask(node[g].meta, leaf);
             let next = next::<F>(node[g], rows[g]);
-            at[g] = if R::HOLDS { next } else { _mm512_mask_mov_epi32(at[g], open[g], next) };
+            at[g] = if R::LEAVES_HOLD { next } else { _mm512_mask_mov_epi32(at[g], open[g], next) };
         }
     }
     open
 }
 
+/// Like [`step`], but for a number of registers that is known only when it runs.
+///
 /// # Safety
-/// As for [`block`].
+/// The machine has AVX-512 F and DQ. `rows` are lanes of the source `F`, the rows have the forest's columns,
+/// and walks reach the addresses `at`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn step_groups<R: WalkRule16, F: Source16>(
@@ -453,7 +481,7 @@ unsafe fn step_groups<R: WalkRule16, F: Source16>(
     groups: usize,
     at: &mut [__m512i; GROUPS],
 ) -> [__mmask16; GROUPS] {
-    // SAFETY: as promised to this function.
+    // SAFETY: the caller upholds that walks reach the addresses and the rows have the forest's columns.
     unsafe {
         match groups {
             1 => step::<R, F, 1>(nodes, constant, stride, rows, at),
@@ -464,11 +492,12 @@ unsafe fn step_groups<R: WalkRule16, F: Source16>(
     }
 }
 
-/// Walks on until the leaves. Lanes that have come there make room: what is open moves together as soon as that frees
-/// a register.
+/// Walks on until every row is at a leaf. Walks that have ended make room: the open walks move together as
+/// soon as that frees a register.
 ///
 /// # Safety
-/// As for [`block`].
+/// The machine has AVX-512 F and DQ. `rows` are lanes of the source `F`, the rows have the forest's columns,
+/// and walks reach `root` and the addresses `at`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn until_leaf<R: WalkRule16, F: Source16>(
@@ -482,18 +511,20 @@ unsafe fn until_leaf<R: WalkRule16, F: Source16>(
 ) {
     const ALL: usize = LANES * GROUPS;
     let mut rows = *rows;
-    // Whose walks the lanes are; a lane past the last open one walks for nobody.
-    let mut who: [__m512i; GROUPS] = [count(); GROUPS];
-    for (g, who) in who.iter_mut().enumerate() {
-        *who = _mm512_add_epi32(*who, _mm512_set1_epi32((g * LANES) as i32));
+    // The number of each lane's walk. Lanes past the last open walk have none.
+    let mut walks: [__m512i; GROUPS] = [count(); GROUPS];
+    for (g, walks) in walks.iter_mut().enumerate() {
+        *walks = _mm512_add_epi32(*walks, _mm512_set1_epi32((g * LANES) as i32));
     }
     let started = groups;
     let mut valid = [0xffff as __mmask16; GROUPS];
     let mut moved = false;
-    // Walks that have come to their leaf, in the order in which they did, with room for a whole register behind.
+    // Walks that have ended, in the order in which they did: their numbers, their leaves' addresses, and how
+    // many they are. There is room for a whole register behind them.
     let mut ended = ([0u32; ALL + LANES], [0u32; ALL + LANES], 0usize);
     loop {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller upholds that walks reach the addresses and the rows have the forest's columns.
+        // Lanes without a walk stand where walks reach, too.
         let mut open = unsafe { step_groups::<R, F>(nodes, constant, stride, &rows, groups, at) };
         let mut left = 0;
         for g in 0..groups {
@@ -510,15 +541,16 @@ unsafe fn until_leaf<R: WalkRule16, F: Source16>(
         let mut next = ([0u32; ALL + LANES], [0u32; ALL + LANES], [0u32; ALL + LANES], 0usize);
         for g in 0..groups {
             let done = valid[g] & !open[g];
-            // SAFETY: at most 64 lanes end and at most 64 stay, and there is room for sixteen more.
+            // SAFETY: at most 64 walks end and at most 64 stay, so every place is at most 64, and the arrays
+            // have room for sixteen words from there on.
             unsafe {
                 let put = |to: &mut [u32], place: usize, mask, v| {
                     let to = to.as_mut_ptr().add(place);
                     _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask, v));
                 };
-                put(&mut ended.0, ended.2, done, who[g]);
+                put(&mut ended.0, ended.2, done, walks[g]);
                 put(&mut ended.1, ended.2, done, at[g]);
-                put(&mut next.0, next.3, open[g], who[g]);
+                put(&mut next.0, next.3, open[g], walks[g]);
                 put(&mut next.1, next.3, open[g], at[g]);
                 put(&mut next.2, next.3, open[g], rows[g].offsets);
             }
@@ -532,22 +564,22 @@ unsafe fn until_leaf<R: WalkRule16, F: Source16>(
         for g in 0..groups {
             let begin = g * LANES;
             valid[g] = if left - begin >= LANES { 0xffff } else { (1 << (left - begin)) - 1 };
-            // Lanes for nobody stand at the root, from where every step is one that the forest has.
-            // SAFETY: there is room for sixteen words from each begin on.
+            // Lanes without a walk stand at the root, from where every step stays inside the forest.
+            // SAFETY: `begin` is at most 48, and the arrays have sixteen words from there on.
             unsafe {
                 let load = |from: &[u32]| _mm512_loadu_si512(from.as_ptr().add(begin).cast());
-                who[g] = load(&next.0);
+                walks[g] = load(&next.0);
                 at[g] = _mm512_mask_mov_epi32(root, valid[g], load(&next.1));
                 rows[g].offsets = load(&next.2);
             }
         }
     }
     let mut found = [0u32; ALL];
-    for (who, at) in ended.0.iter().zip(&ended.1).take(ended.2) {
-        found[*who as usize % ALL] = *at;
+    for (walks, at) in ended.0.iter().zip(&ended.1).take(ended.2) {
+        found[*walks as usize % ALL] = *at;
     }
     for (g, at) in at.iter_mut().enumerate().take(started) {
-        // SAFETY: sixteen words from there on.
+        // SAFETY: `g` is below 4, so `found` has sixteen words from there on.
         *at = unsafe { _mm512_loadu_si512(found.as_ptr().add(g * LANES).cast()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Ranks of a byte: 64 rows of a column in four registers, whose pivots are permuted.
+//! Ranks of one byte, for 64 rows of a column in four registers. All pivots are permuted.
 
 use std::arch::x86_64::*;
 
@@ -8,16 +8,20 @@ use crate::cpu::{
     ranking::{
         count::FAN,
         search::{
-            BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, each_level, first_of, lines_of,
+            BLOCK, CategoryBits, ColumnSearch, Columns, MOST_LEVELS, Missing, cache_lines_of, each_level,
+            first_pivot,
         },
     },
 };
 
-// A line of pivots is a register.
+// A cache line of pivots fills a register.
 const _: () = assert!(FAN == LANES);
 
+/// Ranks 64 rows of each column, a run of columns with the same kernel at a time. `SHIFTS` says that the
+/// kernels may use VBMI2.
+///
 /// # Safety
-/// AVX-512 F, DQ and BW, and VBMI2 if it `SHIFTS`.
+/// The machine has AVX-512 F, DQ and BW, and VBMI2 if `SHIFTS` is true.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 pub(in crate::cpu::arch::x86) unsafe fn each<const SHIFTS: bool>(
     pivots: &[CacheLine<[f32; FAN]>],
@@ -27,14 +31,15 @@ pub(in crate::cpu::arch::x86) unsafe fn each<const SHIFTS: bool>(
 ) {
     macro_rules! of {
         ($run:ident, $levels:expr, $pairs:literal) => {
-            // SAFETY: as promised to this function.
+            // SAFETY: the caller upholds that the machine has AVX-512 F, DQ and BW, and VBMI2 if `SHIFTS` is
+            // true.
             unsafe { some::<{ $levels }, $pairs, SHIFTS>(pivots, $run, values, &mut out) }
         };
     }
     let mut columns = columns;
     while let Some(first) = columns.first() {
         let run;
-        (run, columns) = columns.split_at(columns.len().min(first.alike as usize));
+        (run, columns) = columns.split_at(columns.len().min(first.run as usize));
         match first.search.kernel() {
             (0, _) => of!(run, 0, 1),
             (1, _) => of!(run, 1, 1),
@@ -52,10 +57,11 @@ pub(in crate::cpu::arch::x86) unsafe fn each<const SHIFTS: bool>(
     }
 }
 
-/// Two columns at a time: of one alone the registers wait for each other's permutes.
+/// Ranks columns two at a time. With one column at a time, its registers would wait for each other's
+/// permutes.
 ///
 /// # Safety
-/// As for [`each`].
+/// The machine has AVX-512 F, DQ and BW, and VBMI2 if `SHIFTS` is true.
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn some<const L: u32, const T: usize, const SHIFTS: bool>(
     pivots: &[CacheLine<[f32; FAN]>],
@@ -65,25 +71,27 @@ unsafe fn some<const L: u32, const T: usize, const SHIFTS: bool>(
 ) {
     let (twos, one) = columns.as_chunks();
     for two in twos {
-        // SAFETY: as promised to this function; two columns have eight registers.
+        // SAFETY: the caller upholds that the machine has the instructions. Two columns take eight registers.
         unsafe { within::<L, T, SHIFTS, 2, 8>(pivots, two, values, out) };
     }
     if let Ok(one) = one.try_into() {
-        // SAFETY: as above, of one column.
+        // SAFETY: the caller upholds that the machine has the instructions. One column takes four registers.
         unsafe { within::<L, T, SHIFTS, 1, 4>(pivots, one, values, out) };
     }
 }
 
-/// Registers of 64 rows.
+/// Registers that 64 rows of a column take.
 const R: usize = BLOCK / LANES;
 
-/// The search of each row as the signs of what pivots leave of its value: two instructions a level beside the permute, and of
-/// those one that runs beside it. Signs are ones where a value is below its pivot, so places are counted from the right.
+/// Searches the thresholds of `C` columns for 64 rows, in `N` registers. All columns have `L` levels, and the
+/// pivots of the last level are in `T` pairs of cache lines.
 ///
-/// Of `C` columns in `N` registers, all of `L` levels, the last of which has its pivots in `T` pairs of lines.
+/// The sign of a value minus its pivot is the decision of a level. Besides the permute, a level takes two
+/// instructions, and one of them runs beside the permute. A sign is 1 where a value is below its pivot, so
+/// places are counted from the right.
 ///
 /// # Safety
-/// As for [`each`].
+/// The machine has AVX-512 F, DQ and BW, and VBMI2 if `SHIFTS` is true.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usize, const N: usize>(
@@ -96,10 +104,11 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
     let mut of: [&[f32]; C] = [&[]; C];
     let mut x = [_mm512_setzero_ps(); N];
     for (c, column) in columns.iter().enumerate() {
-        of[c] = flat(&pivots[column.search.begin as usize..][..const { lines_of(L) }]);
+        of[c] = flat(&pivots[column.search.begin as usize..][..const { cache_lines_of(L) }]);
         for (x, values) in x[R * c..].iter_mut().zip(values.column(column.from).as_chunks().0) {
             let values = load(values);
-            // Where one of two is NaN, both give the second. `vfixupimmps` would do for both, but on the port of the shifts alone.
+            // If one of two operands is NaN, both instructions return the second. `vfixupimmps` would serve
+            // both cases, but it runs on the port of the shifts alone.
             *x = match column.search.missing {
                 Missing::Least => _mm512_max_ps(values, _mm512_set1_ps(f32::NEG_INFINITY)),
                 Missing::Most => _mm512_min_ps(values, _mm512_set1_ps(f32::INFINITY)),
@@ -107,7 +116,8 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
         }
     }
     let mut at = [_mm512_setzero_si512(); N];
-    // Of the levels above: which half of a level's pivots, and which quarter of the next one's.
+    // The decisions of the first two levels. They say in which half and in which quarter of a later level's
+    // pivots a place is.
     let mut below: [[__mmask16; N]; 2] = [[0; N]; 2];
     macro_rules! level {
         ($level:literal) => {
@@ -120,7 +130,7 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
                         if let Some(below) = below.get_mut($level) {
                             below[r] = _mm512_movepi32_mask(left);
                         }
-                        // SAFETY: as promised to this function.
+                        // SAFETY: `SHIFTS` is true, so the caller upholds that the machine has VBMI2.
                         at[r] = unsafe { shifted_in(at[r], left) };
                     } else {
                         let lower = _mm512_cmp_ps_mask::<_CMP_NLE_UQ>(pivot, x[r]);
@@ -135,7 +145,8 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
         };
     }
     each_level!(level);
-    // Packing goes by quarters of registers: four rows' of each of the four.
+    // Packing works within the quarters of registers, so each quarter has four rows of each of the four
+    // registers.
     let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     for (c, column) in columns.iter().enumerate() {
         let at = &at[R * c..][..R];
@@ -148,23 +159,25 @@ unsafe fn within<const L: u32, const T: usize, const SHIFTS: bool, const C: usiz
             }
             false => _mm512_xor_si512(places, _mm512_set1_epi8(((1u32 << L) - 1) as i8)),
         };
-        // SAFETY: 64 bytes have the room of 64 bytes.
+        // SAFETY: a column of `out` has room for 64 bytes.
         unsafe { _mm512_storeu_si512(out.column(column.to).as_mut_ptr().cast(), ranks) };
     }
 }
 
-/// Each word shifted left by one, and into it the highest bit of another. In the library it would need VBMI2 of whoever it is
-/// compiled into.
+/// Shifts each word left by one, and the highest bit of another word into it. As an intrinsic, it would need
+/// VBMI2 in every function that it is inlined into.
 ///
-/// It is said to have effects, so that these stay in the order in which they are written, a level of all registers after the other. One
-/// register's levels after the other's are as many instructions as the machine looks ahead, and wait for each other.
+/// The assembly is declared to have effects, so the compiler keeps these instructions in the order in which
+/// they are written: one level of all registers, then the next level. In the other order, all levels of one
+/// register are as many instructions as the processor looks ahead, and they wait for each other.
 ///
 /// # Safety
-/// AVX-512 VBMI2.
+/// The machine has AVX-512 VBMI2.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn shifted_in(mut word: __m512i, bits: __m512i) -> __m512i {
-    // SAFETY: as promised to this function; it is one instruction between registers.
+    // SAFETY: the caller upholds that the machine has VBMI2. The assembly is one instruction between
+    // registers.
     unsafe {
         std::arch::asm!(
             "vpshldd {0}, {0}, {1}, 1",
@@ -175,43 +188,44 @@ unsafe fn shifted_in(mut word: __m512i, bits: __m512i) -> __m512i {
     word
 }
 
-/// The pivots of a level, which are in the first pairs of its lines, at these places. What a permute can't reach of a place is in the
-/// masks of the first two levels.
+/// Returns the pivots of a level at sixteen places. They stand in the first `pairs` pairs of the level's
+/// cache lines. A permute reads at most five bits of a place; `below` has the others, the decisions of the
+/// first two levels.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn pick<const LEVEL: u32>(pivots: &[f32], pairs: usize, at: __m512i, below: [__mmask16; 2]) -> __m512 {
-    let own = &pivots[const { first_of(LEVEL) }..];
+    let own = &pivots[const { first_pivot(LEVEL) }..];
     let table = |i: usize| load(own[FAN * i..].first_chunk().expect("a line"));
     let pair = |i: usize| _mm512_permutex2var_ps(table(2 * i), at, table(2 * i + 1));
     let four = |i: usize, m: __mmask16| _mm512_mask_blend_ps(m, pair(2 * i), pair(2 * i + 1));
     match (LEVEL, pairs) {
         (0, _) => _mm512_set1_ps(own[0]),
-        // They share a line, of which eight pivots are left.
+        // These levels share a cache line, in which at least eight pivots follow.
         (1..=3, _) => {
             let own: &[f32; 8] = own.first_chunk().expect("the rest of a line");
-            // SAFETY: there are eight of them.
+            // SAFETY: `own` has eight pivots.
             _mm512_permutexvar_ps(at, _mm512_castps256_ps512(unsafe { _mm256_loadu_ps(own.as_ptr()) }))
         }
         (4, _) => _mm512_permutexvar_ps(at, table(0)),
         (_, 1) => pair(0),
-        // Of a place on a level, all bits but the last five are in the masks.
+        // The masks have all bits of a place but the last five.
         (_, 2) => four(0, below[LEVEL as usize - 6]),
         _ => _mm512_mask_blend_ps(below[0], four(0, below[1]), four(1, below[1])),
     }
 }
 
-/// Sixteen values in a register.
+/// Loads sixteen values into a register.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(values: &[f32; FAN]) -> __m512 {
-    // SAFETY: there are sixteen of them.
+    // SAFETY: `values` has sixteen values.
     unsafe { _mm512_loadu_ps(values.as_ptr()) }
 }
 
-/// The bits of a table at 64 codes.
+/// Writes for each of 64 codes its bit in a table.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::cpu::arch::x86) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) {
-    // SAFETY: a table is twice sixteen bytes, codes and what is made of them are 64.
+    // SAFETY: a table has two halves of sixteen bytes. The codes and `out` have 64 bytes.
     unsafe {
         let half = |i: usize| _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().add(16 * i).cast()));
         let byte = _mm512_loadu_si512(codes.byte.as_ptr().cast());

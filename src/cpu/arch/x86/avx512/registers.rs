@@ -1,4 +1,4 @@
-//! A row's walks by tiles of fifteen splits, its values in registers.
+//! Walks of one row through tiles of fifteen splits, with the row's values in registers.
 
 use std::{arch::x86_64::*, hint::select_unpredictable};
 
@@ -11,10 +11,10 @@ use crate::cpu::{
 
 /// Values in a register.
 const LANES: usize = 16;
-/// Registers of a row.
+/// Registers that a row takes, at most.
 const MOST: usize = MOST_COLUMNS / LANES;
 
-/// The split of a tile's last level that the decisions of its first seven splits lead to.
+/// The place of a split on a tile's last level, 7 to 14, by the decisions of the tile's first seven splits.
 static LAST: [u8; 128] = last();
 
 const fn last() -> [u8; 128] {
@@ -33,13 +33,14 @@ const fn last() -> [u8; 128] {
     table
 }
 
-/// Trees whose leaves are found before they are handed over.
+/// Trees whose leaf slots are found before they go to the sink.
 const TREES: usize = 128;
 
-/// Walks every row of `row` through every tree of `tree`, a row at a time.
+/// Walks every row of `row` through every tree of `tree`, one row at a time, and hands the leaves to `sink`.
 ///
 /// # Safety
-/// AVX-512 F, DQ and BW; rows are in range and have the forest's columns, trees are positions.
+/// The machine has AVX-512 F, DQ and BW. Rows are in range and have the forest's columns. Trees are
+/// positions.
 pub(in crate::cpu) unsafe fn block<T: Row, S: Sink>(
     few: &Registers,
     rows: &Rows<'_, T>,
@@ -50,24 +51,25 @@ pub(in crate::cpu) unsafe fn block<T: Row, S: Sink>(
     let mut slots = [0u32; TREES];
     for r in 0..row.count {
         let row = row.at(r);
-        // SAFETY: as promised to this function.
-        let held = unsafe { load(few, rows, row) };
+        // SAFETY: the caller upholds that the row is in range and has the forest's columns.
+        let row_values = unsafe { load(few, rows, row) };
         let mut sum = S::Value::default();
         let mut done = 0;
         while done < tree.count {
             let count = TREES.min(tree.count - done);
             let these = Span { start: tree.at(done), step: tree.step, count };
-            // SAFETY: as promised to this function.
-            unsafe { held.walks(few, these, &mut slots) };
+            // SAFETY: the caller upholds that trees are positions. `slots` has room for `TREES` trees, and
+            // `these` are no more.
+            unsafe { row_values.walks(few, these, &mut slots) };
             for (t, slot) in slots[..count].iter().enumerate() {
-                match S::ONE_VALUE {
+                match S::TAKES_ROW_SUMS {
                     true => sum += sink.slot_value(*slot as usize),
                     false => sink.slot(row, these.at(t), *slot as usize),
                 }
             }
             done += count;
         }
-        if S::ONE_VALUE {
+        if S::TAKES_ROW_SUMS {
             sink.add(row, sum);
         }
     }
@@ -81,17 +83,18 @@ struct RegisterRow {
     missing: bool,
 }
 
-/// Brings a row into registers.
+/// Loads a row into registers.
 ///
 /// # Safety
-/// As for [`block`].
+/// The machine has AVX-512 F. The row is in range and has the forest's columns.
 #[target_feature(enable = "avx512f")]
 unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> RegisterRow {
     let places = few.places();
     let register = |data: *const f32, i: usize| {
         let here = places.saturating_sub(i * LANES).min(LANES);
         let mask = ((1u32 << here) - 1) as __mmask16;
-        // SAFETY: values that the mask leaves out are not read; the others are the row's.
+        // SAFETY: the mask leaves out values past the row's places. `data` has one value for each place: it
+        // is the array below, or a row that the caller upholds is in range and has the forest's columns.
         unsafe { _mm512_maskz_loadu_ps(mask, data.wrapping_add(i * LANES)) }
     };
     if let (Some(rows), None) = (T::singles(rows).filter(|rows| rows.is_unit()), few.columns()) {
@@ -101,7 +104,7 @@ unsafe fn load<T: Row>(few: &Registers, rows: &Rows<'_, T>, row: usize) -> Regis
     let mut values = [0.0; MOST_COLUMNS];
     for (place, value) in values[..places].iter_mut().enumerate() {
         let column = few.columns().map_or(place, |columns| columns[place] as usize);
-        // SAFETY: the row is in range, and so are the forest's columns.
+        // SAFETY: the caller upholds that the row is in range and has the forest's columns.
         *value = unsafe { rows.get::<false>(row, column) }.read();
     }
     RegisterRow::new(std::array::from_fn(|i| register(values.as_ptr(), i)))
@@ -114,13 +117,15 @@ impl RegisterRow {
         Self { values, missing }
     }
 
-    /// The slots that the row comes to in these trees, into as many places of `slots`.
+    /// Writes the slot of the leaf that the row reaches in each tree to `slots`.
     ///
     /// # Safety
-    /// AVX-512 F, DQ and BW; trees are positions of the forest that the row was loaded for, and not more than places.
+    /// The machine has AVX-512 F, DQ and BW. Trees are positions of the forest that the row was loaded for,
+    /// and at most [`TREES`] of them.
     #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
     unsafe fn walks(&self, few: &Registers, tree: Span, slots: &mut [u32; TREES]) {
-        // SAFETY: as promised to this function; as many registers as the row has places are read.
+        // SAFETY: the caller upholds that trees are positions. Each arm reads at least as many registers as
+        // the row has places for, and has `MISSING` set where a value is missing.
         unsafe {
             match (few.places(), self.missing) {
                 (0..=32, false) => walks::<2, false>(few, &self.values, tree, slots),
@@ -136,30 +141,35 @@ impl RegisterRow {
     }
 }
 
+/// Walks a row through trees: see [`RegisterRow::walks`]. `MISSING` is true if a value of the row is missing.
+///
 /// # Safety
-/// As for [`RegisterRow::walks`]; the row has no more than `16 x R` places, and `MISSING` is said where a value is missing.
+/// The machine has AVX-512 F, DQ and BW. Trees are positions of the forest that the row was loaded for. The
+/// row has at most `16 x R` places.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
 unsafe fn walks<const R: usize, const MISSING: bool>(
     few: &Registers,
-    held: &[__m512; MOST],
+    row_values: &[__m512; MOST],
     tree: Span,
     slots: &mut [u32; TREES],
 ) {
     for (t, slot) in slots[..tree.count].iter_mut().enumerate() {
-        // SAFETY: positions are trees, tiles and exits are the tree's (`build`).
+        // SAFETY: the caller upholds that trees are positions. `build` has made every exit a leaf, or a tile
+        // of the same tree.
         *slot = unsafe {
-            let Tree { root, slots, tiles, even } = *few.trees.get_unchecked(tree.at(t));
+            let Tree { root, slots, tiles, ends_together } = *few.trees.get_unchecked(tree.at(t));
             let root = few.tiles.as_ptr().add(root as usize);
-            let step = |tile: *const Tile| step::<R, MISSING>(&*tile, held);
+            let step = |tile: *const Tile| step::<R, MISSING>(&*tile, row_values);
             let mut exit = step(root);
-            if even {
+            if ends_together {
                 for _ in 1..tiles {
                     exit = step(root.add(usize::from(exit)));
                 }
             } else {
                 for _ in 1..tiles {
-                    // What has ended waits, without a branch that would surprise.
+                    // A walk that has ended keeps its exit. Selecting takes no branch, which the processor
+                    // would mispredict.
                     let ended = exit & LEAF != 0;
                     let next = step(root.add(select_unpredictable(ended, 0, usize::from(exit))));
                     exit = select_unpredictable(ended, exit, next);
@@ -173,17 +183,18 @@ unsafe fn walks<const R: usize, const MISSING: bool>(
     }
 }
 
-/// The exit of a tile that a row takes.
+/// Returns the exit that a row takes from a tile.
 ///
 /// # Safety
-/// As for [`walks`].
+/// The machine has AVX-512 F, DQ and BW. The row has at most `16 x R` places.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512bw")]
-unsafe fn step<const R: usize, const MISSING: bool>(tile: &Tile, held: &[__m512; MOST]) -> u16 {
-    // SAFETY: a tile has sixteen of each; decisions lead to its places and exits.
+unsafe fn step<const R: usize, const MISSING: bool>(tile: &Tile, row_values: &[__m512; MOST]) -> u16 {
+    // SAFETY: a tile has sixteen columns and thresholds. Seven decisions index the 128 places in `LAST`, all
+    // from 7 to 14, so the exit is one of the tile's sixteen.
     unsafe {
         let columns = _mm512_cvtepu8_epi32(_mm_loadu_si128(tile.columns.as_ptr().cast()));
-        let values = pick::<R>(held, columns);
+        let values = pick::<R>(row_values, columns);
         let thresholds = _mm512_loadu_ps(tile.thresholds.as_ptr());
         let mut right = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(values, thresholds);
         if MISSING {
@@ -196,11 +207,11 @@ unsafe fn step<const R: usize, const MISSING: bool>(tile: &Tile, held: &[__m512;
     }
 }
 
-/// A row's values of these columns, which are below `16 x R`.
+/// Returns the row's values in sixteen columns, all below `16 x R`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn pick<const R: usize>(held: &[__m512; MOST], columns: __m512i) -> __m512 {
-    let pair = |i: usize| _mm512_permutex2var_ps(held[2 * i], columns, held[2 * i + 1]);
+fn pick<const R: usize>(row_values: &[__m512; MOST], columns: __m512i) -> __m512 {
+    let pair = |i: usize| _mm512_permutex2var_ps(row_values[2 * i], columns, row_values[2 * i + 1]);
     let bit = |bit: i32| _mm512_test_epi32_mask(columns, _mm512_set1_epi32(bit));
     match R {
         0..=2 => pair(0),

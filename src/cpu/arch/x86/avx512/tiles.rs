@@ -1,4 +1,4 @@
-//! Walks of tiles: two tiles of eight splits a register.
+//! Walks by tiles: a register holds two tiles of eight splits.
 
 use std::arch::x86_64::*;
 
@@ -17,10 +17,11 @@ use crate::{
 
 kernels!("avx512f,avx512dq", 16);
 
-/// A bit for each lane whose row goes right.
+/// Returns a bit for each lane, set where the row goes right at the lane's split.
 ///
 /// # Safety
-/// AVX-512 F and DQ; there are tiles at these addresses, as many as a register has room for.
+/// The machine has AVX-512 F and DQ. `at` has the addresses of as many tiles as a register has room for. Each
+/// offset leads from `data` to a row with the forest's columns.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 unsafe fn outcomes<const P: usize>(
@@ -29,7 +30,8 @@ unsafe fn outcomes<const P: usize>(
     data: *const f32,
     offsets: &[u32; LANES],
 ) -> u32 {
-    // SAFETY: as promised to this function; a node is a threshold and its flags, eight bytes.
+    // SAFETY: the caller upholds that the addresses are those of tiles and the rows have the forest's
+    // columns. A node is eight bytes, a threshold and its flags.
     unsafe {
         let tile = |i: usize| nodes.add(at[i] as usize * P);
         let (thresholds, metas) = match P {
