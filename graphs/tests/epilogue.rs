@@ -161,7 +161,7 @@ fn steps_are_printed_and_refused_by_name() {
     let (name, device) = devices().swap_remove(0);
     let module = bare("softprob", &device);
     let printed = module.clone().with_step(EpilogueStep::Softmax).expect(name).to_string();
-    assert!(printed.contains("then: [Softmax]"), "{printed}");
+    assert!(printed.contains("epilogue: [Softmax]"), "{printed}");
     let three = EpilogueStep::AffineEach { scale: vec![1.0; 3], shift: vec![0.0; 3] };
     let refused = module.clone().with_step(three).expect_err("five outputs").to_string();
     assert!(refused.contains("3 outputs, the forest has 5"), "{refused}");

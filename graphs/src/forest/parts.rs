@@ -156,7 +156,7 @@ impl ModuleDisplay for ForestModule {
             None => content,
         };
         match &self.epilogue {
-            Some(epilogue) => content.add_debug_attribute("then", &epilogue.steps()).optional(),
+            Some(epilogue) => content.add_debug_attribute("epilogue", &epilogue.steps()).optional(),
             None => content.optional(),
         }
     }
