@@ -58,7 +58,7 @@ fn gradients_are_those_of_the_operations_one_by_one() {
         near(&format!("leaves on {name}"), found.0, expected.0);
         near(&format!("the tensor on {name}"), found.1, expected.1);
 
-        // Without a gradient the steps run with the forest.
+        // Without autodiff, the epilogue runs in the forest's operator.
         let inference = followed("softprob", &plain);
         let fused =
             inference.forward_with(s.tensor(&plain), vec![beside(s.count, outputs, &plain)]).expect(name);

@@ -1,4 +1,4 @@
-//! Nothing is read back from the device between rows and loss.
+//! Computing a loss from rows reads nothing back from the device.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn module(model: &str, device: &Device) -> ForestModule {
     config.init(device).expect(model)
 }
 
-/// A device that only records has no value to read. A step that asked for one could not be recorded.
+/// A capture device records operations and computes nothing, so a read on it fails.
 #[test]
 fn rows_to_loss_are_recorded_without_a_value() {
     for model in ["churn", "softprob"] {
@@ -54,7 +54,7 @@ fn a_step_is_issued_while_the_device_is_held() {
             let grads = GradientsParams::from_grads(loss.clone().backward(), &forest);
             (AdamConfig::new().init().step(0.1, forest, grads), loss)
         };
-        // The first step makes the kernels.
+        // The first step compiles the kernels.
         let (expected, loss) = step(module(model, &tracked), x());
         let (expected, expected_loss) = (support::bits(expected.leaf_values.val()), support::bits(loss));
         let (forest, rows) = (module(model, &tracked), x());

@@ -1,9 +1,9 @@
-//! Checks that a plan is consistent. Targets rely on it.
+//! Checks that a plan is consistent. Targets rely on these checks.
 
 use crate::{Dialect, Limit, Map, Op, Plan, Range, RowLoop, Scope, Value};
 
 impl<D: Dialect> Plan<D> {
-    /// Checks the plan: it reads no register before that is set, names no slot and no buffer that does not
+    /// Checks the plan: it reads no register before that is set, names only entries of `sizes` and buffers that
     /// exist, and has no barrier inside a block loop.
     ///
     /// # Errors

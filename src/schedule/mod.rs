@@ -54,7 +54,7 @@ pub enum TreeOrder {
     Depth,
     /// By the depth of the shallowest leaf, then by the depth of the deepest leaf.
     FirstLeaf,
-    /// Trees of one shape side by side: by depth, then by which nodes in level order are leaves.
+    /// By depth, then by the pattern of leaves in level order, so that trees of one shape are side by side.
     Structure,
     /// By the depth at which [`LIKELY_PERCENT`] of the rows of a profile have reached a leaf, then by depth.
     LikelyLeaf,
@@ -75,7 +75,8 @@ impl TreeOrder {
     }
 }
 
-/// Percentage of a profile's rows by which `sort(likely_leaf)` orders trees (Treebeard, section 5.2.3).
+/// `sort(likely_leaf)` orders trees by the depth at which this percentage of a profile's rows has reached a
+/// leaf (Treebeard, section 5.2.3).
 pub const LIKELY_PERCENT: u32 = 90;
 
 /// The rule by which a tree's nodes are gathered into tiles.
@@ -107,8 +108,8 @@ impl Tiler {
 /// Percentage by which `pad` may let a tree grow if the directive gives none.
 pub const PAD_PERCENT: u32 = 10;
 
-/// One line of a schedule. It names variables. A name that a `split` has doubled means every copy, and
-/// `first.name` means the copy inside `first`.
+/// One line of a schedule. It names variables. A `split` copies the loops inside its loop. Afterwards their plain
+/// name means every copy, and `first.name` means the copy inside `first`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Directive {
     /// `tile(v, outer, inner, size)`: walks `v` in tiles of `size` iterations. The last tile may be partial.

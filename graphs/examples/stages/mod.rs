@@ -26,7 +26,7 @@ use burn::tensor::Tensor;
 
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// A pipeline as the stages see it.
+/// What each example's pipeline implements for the stages.
 pub trait Pipeline: Module {
     /// The name by which the script knows the pipeline.
     const NAME: &str;
@@ -36,10 +36,10 @@ pub trait Pipeline: Module {
     /// cache.
     const AT_ONCE: usize = 256;
 
-    /// Trains the pipeline on the script's data. Parts of the result may stay under autodiff.
+    /// Trains the pipeline on the script's data. Parts of the result may still be on an autodiff device.
     fn trained(work: &Work) -> Result<Self>;
 
-    /// Makes a pipeline of the sizes that the file's pipeline has, so that the file can be loaded into it.
+    /// Makes a pipeline with the same tensor shapes as the saved pipeline, so that the file can be loaded into it.
     fn of(saved: &Saved, device: &Device) -> Result<Self>;
 
     /// Returns the predictions of one head for the rows.

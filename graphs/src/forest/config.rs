@@ -58,12 +58,12 @@ impl ForestModuleConfig {
         }
     }
 
-    /// Returns options with the forest that a record holds, for a record whose forest is not at hand
-    /// otherwise. `words` are the elements of the record's tensor `structure`. The leaf values are those with
-    /// which the structure was made. Loading the record replaces them by its own.
+    /// Returns options for the forest that is stored in a record. Use this if you have only the record.
+    /// `words` are the elements of the record's tensor `structure`. The leaf values are those with which
+    /// the structure was made. Loading the record replaces them by its own.
     ///
     /// # Errors
-    /// [`Error::Record`] if the words are no structure.
+    /// [`Error::Record`] if the words do not encode a structure.
     pub fn of_structure(words: &[i32]) -> Result<Self> {
         structure::forest(words).map(Self::new).map_err(Error::Record)
     }
@@ -103,7 +103,7 @@ impl ForestModuleConfig {
         Ok(self)
     }
 
-    /// Sets one schedule for every device. A schedule says how the forest is walked, and is no part of a
+    /// Sets one schedule for every device. A schedule says how the forest is walked, and is not saved in a
     /// record.
     #[must_use]
     pub fn with_schedule(mut self, schedule: Schedule) -> Self {
@@ -111,8 +111,8 @@ impl ForestModuleConfig {
         self
     }
 
-    /// Sets how many rows come to each leaf, for [schedules](Self::with_schedule) that need it. The profile
-    /// is no part of a record. A module that loads a record of another structure drops it.
+    /// Sets how many rows reach each leaf, for [schedules](Self::with_schedule) that need it. The profile is
+    /// not saved in a record. A module that loads a record of another structure drops it.
     #[must_use]
     pub fn with_profile(mut self, profile: Profile) -> Self {
         self.profile = Some(profile);

@@ -8,7 +8,7 @@ use super::at;
 use super::reader::{Reader, Reals};
 use crate::forest::CompareType;
 
-/// The value of `cleft` and `cright` of a leaf.
+/// In a leaf, `cleft` and `cright` hold this value.
 const NONE: i32 = -1;
 
 /// A tree's arrays. Arrays with an entry for each node all have `nodes` entries.
@@ -98,7 +98,7 @@ impl<'b> Columns<'b> {
             length: categories.len(),
             left: categories.len(),
         };
-        // Training statistics, which no prediction needs.
+        // Skips training statistics: predictions do not need them.
         for (values, present) in
             [("data_count", "data_count_present"), ("sum_hess", "sum_hess_present"), ("gain", "gain_present")]
         {

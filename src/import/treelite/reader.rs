@@ -43,7 +43,7 @@ impl<'b> Reader<'b> {
         Self { bytes, at: 0, tree: None }
     }
 
-    /// Says that the fields from here on belong to tree `t`, for messages.
+    /// Makes error messages name tree `t` from here on.
     pub(super) fn enter(&mut self, t: usize) {
         self.tree = Some(t);
     }
@@ -75,7 +75,7 @@ impl<'b> Reader<'b> {
         }
     }
 
-    /// Reads an array of items of `W` bytes, which states its own length.
+    /// Reads a length, and then that many items of `W` bytes.
     pub(super) fn list<const W: usize>(&mut self, field: &str) -> Result<&'b [[u8; W]], ImportError> {
         let begin = self.at;
         let count = self.u64(field)?;

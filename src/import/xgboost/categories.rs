@@ -116,8 +116,8 @@ fn words(names: CategoryNames, version: Version, path: &str) -> Result<Vec<Strin
     let Some(offsets) = names.offsets else {
         return Ok(names.values.iter().map(i64::to_string).collect());
     };
-    // Before 3.4 XGBoost counts characters where it stores bytes. So a name that is not ASCII shifts the cuts
-    // of all names after it, and the end is lost. No name is better than a wrong one.
+    // Before 3.4 XGBoost counts characters where it stores bytes. So a name that is not ASCII shifts the
+    // boundaries of all later names, and truncates the list. No name is better than a wrong one.
     let bytes: Option<Vec<u8>> = names.values.iter().map(|v| byte(*v)).collect();
     let Some(bytes) = bytes.filter(|bytes| version >= (3, 4) || bytes.is_ascii()) else {
         return Ok(Vec::new());

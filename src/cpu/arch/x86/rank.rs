@@ -11,8 +11,8 @@ use crate::cpu::{
     },
 };
 
-/// Writes how many thresholds are at most each value, one column after the other. Returns `false` if the
-/// machine has no kernel for that.
+/// Writes the rank of each value, one column after the other: how many thresholds of its column are at most
+/// the value. Returns `false` if the machine has no kernel for that.
 pub(in crate::cpu) fn ranks(
     pivots: &[CacheLine<[f32; FAN]>],
     columns: &[ColumnSearch],
@@ -38,7 +38,8 @@ pub(super) const fn pairs_of(level: u32) -> usize {
     (1usize << level).div_ceil(2 * FAN)
 }
 
-/// Writes for each of 64 codes its bit in a table. Returns `false` if the machine has no kernel for that.
+/// Looks up 64 category codes in a bit table, and writes the bit of each. Returns `false` if the machine
+/// has no kernel for that.
 pub(in crate::cpu) fn bits(table: &[u8; 32], codes: &CategoryBits, out: &mut [u8; BLOCK]) -> bool {
     match isa() {
         // SAFETY: `isa` has found AVX-512 F and BW.
@@ -57,8 +58,8 @@ mod tests {
 
     type Ranked = unsafe fn(&[CacheLine<[f32; FAN]>], &[ColumnSearch], Columns<&[f32]>, Columns<&mut [u8]>);
 
-    /// Every kernel that this machine can run, even if `ranks` would choose another one, with values in all
-    /// gaps between thresholds.
+    /// Compares every kernel that this machine can run with a plain search, even if `ranks` would choose
+    /// another kernel. The values lie in all gaps between thresholds.
     #[test]
     fn kernels_agree() {
         const COLUMNS: usize = 5;
