@@ -310,6 +310,25 @@ fn soft_splits_of_a_usual_model_fit_every_device() {
     }
 }
 
+#[test]
+fn soft_splits_work_with_gradient_checkpointing_and_steep_splits() {
+    let forest = forest(1);
+    let (columns, values) = (forest.features.len(), rows(&forest, 24, 1));
+    for (name, device) in devices() {
+        let gradient = |device: Device, temperature: f64| {
+            let soft = ForestModuleConfig::new(forest.clone()).with_soft_splits(temperature).init(&device);
+            let x = tensor(&values, columns, &device).require_grad();
+            let margins = soft.expect(name).margins(x.clone()).expect(name);
+            assert!(floats(margins.clone().detach()).iter().all(|m| m.is_finite()), "{name}");
+            floats(x.grad(&margins.sum().backward()).expect("a gradient"))
+        };
+        let expected = gradient(device.clone().autodiff(), 0.25);
+        assert_eq!(gradient(device.clone().autodiff().gradient_checkpointing(), 0.25), expected, "{name}");
+        // Derivatives overflow, and margins stay those of the forest.
+        gradient(device.autodiff(), 2e-38);
+    }
+}
+
 fn forest_has_edges(forest: &Forest) -> bool {
     use fangorn::forest::{Node, Predicate};
     let aside = |node: &Node| {

@@ -15,9 +15,14 @@ pub use fangorn_ir::{
 pub(crate) use fangorn_ir::{Dim, Extents, GpuDim, Size};
 
 pub use crate::{
-    layout::{Packed, PackedNode, Shape},
+    layout::{LayoutError, Packed, PackedNode, Shape},
     mir::{LoopNest, Mode, SharedCodeReason, Unspecialized, Visit},
 };
 pub use lower::{Lowered, Note, Request, check, check_with, lower, lower_with};
 #[cfg(feature = "cube")]
 pub(crate) use to_cube::group_columns;
+
+/// What the loop nests of [`Lowered::loops`] and [`Lowered::legal`] are made of.
+pub mod nest {
+    pub use crate::mir::{BufferId, Case, Cases, Loop, Op, Partial, Private, Reduce, Walk};
+}

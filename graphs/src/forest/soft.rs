@@ -99,8 +99,9 @@ struct LevelTables {
 struct HardSides {
     equal: Tensor<2, Bool>,
     fixed: Tensor<2, Bool>,
+    fixed_left: Tensor<2, Bool>,
     zeros: Tensor<2, Bool>,
-    goes_left: Tensor<2, Bool>,
+    zeros_left: Tensor<2, Bool>,
 }
 
 impl SoftSplits {
@@ -159,19 +160,28 @@ impl SoftSplits {
         let x = if x.dtype() == DType::F32 { x } else { x.cast(DType::F32) };
         let largest = self.chunks.iter().map(|chunk| chunk.nodes).max().unwrap_or(0).max(self.columns);
         let piece = (self.most_elements / largest.max(1)).clamp(1, rows);
-        let zeros = (0..rows).step_by(piece).map(|first| {
-            let x = x.clone().narrow(0, first, piece.min(rows - first)).transpose();
-            let derivatives = self.derivatives(&tables, &x.clone().inner(), &leaves);
-            let missing = x.clone().is_nan();
-            let x = x.mask_fill(missing, 0.0).clamp(-LARGEST, LARGEST);
-            let step = x.clone() - x.detach();
-            let zero = derivatives.into_iter().map(|by_column| match by_column {
-                Some(by_column) => (step.clone() * Tensor::from_inner(by_column)).sum_dim(0),
-                None => step.clone().narrow(0, 0, 1).mul_scalar(0.0),
-            });
-            Tensor::cat(zero.collect(), 0).transpose()
+        let values = x.clone().inner();
+        let mut pieces: Vec<Vec<Tensor<2>>> = vec![Vec::new(); self.outputs];
+        for first in (0..rows).step_by(piece) {
+            let values = values.clone().narrow(0, first, piece.min(rows - first)).transpose();
+            for (pieces, derivative) in pieces.iter_mut().zip(self.derivatives(&tables, &values, &leaves)) {
+                pieces.extend(derivative);
+            }
+        }
+        let missing = x.clone().is_nan();
+        let x = x.mask_fill(missing, 0.0).clamp(-LARGEST, LARGEST);
+        let step = x.clone() - x.detach();
+        let zeros = pieces.into_iter().map(|pieces| {
+            if pieces.is_empty() {
+                return step.clone().narrow(1, 0, 1).mul_scalar(0.0);
+            }
+            let by_column = Tensor::cat(pieces, 1).transpose();
+            // Zero times an infinite derivative would be NaN.
+            let overflown = by_column.clone().is_nan();
+            let by_column = by_column.mask_fill(overflown, 0.0).clamp(f32::MIN, f32::MAX);
+            (step.clone() * by_column).sum_dim(1)
         });
-        Tensor::cat(zeros.collect(), 0)
+        Tensor::cat(zeros.collect(), 1)
     }
 
     /// The derivative of each output's soft margin by each column, `[columns, rows]`. `None` for an output that no tree
@@ -179,9 +189,9 @@ impl SoftSplits {
     fn derivatives(&self, tables: &[Tables], x: &Tensor<2>, leaves: &Tensor<2>) -> Vec<Option<Tensor<2>>> {
         let mut derivatives: Vec<Option<Tensor<2>>> = vec![None; self.outputs];
         for (chunk, tables) in self.chunks.iter().zip(tables).filter(|(chunk, _)| !chunk.splits.is_empty()) {
-            let (left, hard) = tables.left(x, self.temperature);
-            let reached = chunk.reached(tables, &left);
-            let slope = (left.clone() * left.clone().neg().add_scalar(1.0)).mask_fill(hard, 0.0);
+            let (left, right, hard) = tables.sides(x, self.temperature);
+            let reached = chunk.reached(tables, &left, &right);
+            let slope = (left.clone() * right).mask_fill(hard, 0.0);
             let slope = slope.mul_scalar(-1.0 / self.temperature);
             let outputs = match chunk.output {
                 Some(output) => output as usize..output as usize + 1,
@@ -213,37 +223,44 @@ impl SoftSplits {
 }
 
 impl Tables {
-    /// The probability that a row goes left at each split, and whether the side is certain: `[splits, rows]`.
-    fn left(&self, x: &Tensor<2>, temperature: f64) -> (Tensor<2>, Tensor<2, Bool>) {
+    /// The probabilities that a row goes left and right at each split, and whether the side is certain:
+    /// `[splits, rows]`.
+    fn sides(&self, x: &Tensor<2>, temperature: f64) -> (Tensor<2>, Tensor<2>, Tensor<2, Bool>) {
         let x = x.clone().select(0, self.columns.clone());
         let missing = x.clone().is_nan();
-        let x = x.mask_fill(missing.clone(), 0.0).clamp(-LARGEST, LARGEST);
+        let given = x.mask_fill(missing.clone(), 0.0);
+        let x = given.clone().clamp(-LARGEST, LARGEST);
         let all = x.dims();
         let thresholds = self.thresholds.clone().expand(all);
-        let left = activation::sigmoid((thresholds.clone() - x.clone()).div_scalar(temperature));
-        let certain = |left: Tensor<2>, hard: Tensor<2, Bool>, goes_left: Tensor<2, Bool>| {
-            left.mask_where(hard, goes_left.float())
+        let past = (thresholds.clone() - x).div_scalar(temperature);
+        // One minus the left probability would lose the digits of a small right one.
+        let sides = [past.clone(), past.neg()].map(activation::sigmoid);
+        let certain = |[left, right]: [Tensor<2>; 2], hard: &Tensor<2, Bool>, goes_left: Tensor<2, Bool>| {
+            let left = left.mask_where(hard.clone(), goes_left.clone().float());
+            [left, right.mask_where(hard.clone(), goes_left.bool_not().float())]
         };
-        let (left, hard) = match &self.hard_sides {
-            None => (left, missing.clone()),
-            Some(sides) => {
-                let [equal, fixed, zeros, goes_left] =
-                    [&sides.equal, &sides.fixed, &sides.zeros, &sides.goes_left]
-                        .map(|t| t.clone().expand(all));
-                let in_zone = x.clone().abs().lower_equal_elem(ZERO_ZONE);
-                let alike = x.equal(thresholds).bool_and(equal.clone());
-                let hard = in_zone.bool_and(zeros).bool_or(fixed).bool_or(equal);
-                let left = certain(left, hard.clone(), goes_left.bool_or(alike));
-                (left, hard.bool_or(missing.clone()))
+        let (sides, hard) = match &self.hard_sides {
+            None => (sides, missing.clone()),
+            Some(own) => {
+                let [equal, fixed, fixed_left, zeros, zeros_left] =
+                    [&own.equal, &own.fixed, &own.fixed_left, &own.zeros, &own.zeros_left]
+                        .map(|flags| flags.clone().expand(all));
+                let alike = given.clone().equal(thresholds).bool_and(equal.clone());
+                let fixed = fixed.bool_or(equal);
+                let sides = certain(sides, &fixed, fixed_left.bool_or(alike));
+                let zeros = given.abs().lower_equal_elem(ZERO_ZONE).bool_and(zeros);
+                let sides = certain(sides, &zeros, zeros_left);
+                (sides, fixed.bool_or(zeros).bool_or(missing.clone()))
             }
         };
-        (certain(left, missing, self.missing_left.clone().expand(all)), hard)
+        let [left, right] = certain(sides, &missing, self.missing_left.clone().expand(all));
+        (left, right, hard)
     }
 }
 
 impl Chunk {
     /// The probability that a row comes to each split, level by level: `[splits of the level, rows]`.
-    fn reached(&self, tables: &Tables, left: &Tensor<2>) -> Vec<Tensor<2>> {
+    fn reached(&self, tables: &Tables, left: &Tensor<2>, right: &Tensor<2>) -> Vec<Tensor<2>> {
         let [_, rows] = left.dims();
         let roots = self.levels[0].splits + self.levels[0].leaf_slots.len();
         let mut nodes = Tensor::ones([roots, rows], (&left.device(), DType::F32));
@@ -252,7 +269,7 @@ impl Chunk {
         {
             let splits = nodes.narrow(0, 0, level.splits);
             let to_left = splits.clone() * left.clone().narrow(0, first, level.splits);
-            let to_right = splits.clone() - to_left.clone();
+            let to_right = splits.clone() * right.clone().narrow(0, first, level.splits);
             nodes = Tensor::cat(vec![to_left, to_right], 0).select(0, on_device.children.clone());
             reached.push(splits);
             first += level.splits;
@@ -308,8 +325,9 @@ impl Chunk {
         let hard_sides = self.splits.iter().any(is_hard).then(|| HardSides {
             equal: flags(&|split| split.equal),
             fixed: flags(&|split| split.fixed.is_some()),
+            fixed_left: flags(&|split| split.fixed == Some(Side::Left)),
             zeros: flags(&|split| split.zeros.is_some()),
-            goes_left: flags(&|split| split.fixed.or(split.zeros) == Some(Side::Left)),
+            zeros_left: flags(&|split| split.zeros == Some(Side::Left)),
         });
         let thresholds: Vec<f32> = self.splits.iter().map(|split| split.threshold).collect();
         let level = |level: &Level| LevelTables {
