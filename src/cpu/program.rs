@@ -78,23 +78,26 @@ pub struct Program {
 }
 
 impl Program {
-    /// Makes the program of a forest that was lowered for the CPU.
+    /// Makes the program of a forest that was lowered for the CPU. `forest` is the one that was lowered.
     ///
     /// # Errors
-    /// The plan is for another target or has more than 64 run-time sizes, or [`ISA`](crate::cpu::ISA) or
-    /// [`GATHERS`](crate::cpu::GATHERS) has a value that means nothing on this machine.
+    /// The forest does not [verify](Forest::verify), the plan is for another target or has more than 64
+    /// run-time sizes, or [`ISA`](crate::cpu::ISA) or [`GATHERS`](crate::cpu::GATHERS) has a value that means
+    /// nothing on this machine.
     pub fn new(forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
-        Self::with_engines(forest, lowered, threads, Engines::default())
+        forest.verify()?;
+        Self::of_verified(forest, lowered, threads, Engines::default())
     }
 
-    /// Like [`Self::new`], but with no other engines than `engines` allows. An engine for a few rows that the
-    /// schedule asks for is left out if it can't serve the forest or the machine:
-    /// [`Program::few_rows_engine`] says which engine there is.
-    ///
-    /// # Errors
-    /// The plan is for another target or has more than 64 run-time sizes, or [`ISA`](crate::cpu::ISA) or
-    /// [`GATHERS`](crate::cpu::GATHERS) has a value that means nothing on this machine.
-    pub fn with_engines(forest: &Forest, lowered: &Lowered, threads: u32, engines: Engines) -> Result<Self> {
+    /// Like [`Self::new`], but for a forest that the caller has verified, and with no other engines than
+    /// `engines` allows. An engine for a few rows that the schedule asks for is left out if it can't serve
+    /// the forest or the machine: [`Program::few_rows_engine`] says which engine there is.
+    pub(crate) fn of_verified(
+        forest: &Forest,
+        lowered: &Lowered,
+        threads: u32,
+        engines: Engines,
+    ) -> Result<Self> {
         crate::isa::check()?;
         let plan = lowered.cpu_plan()?.clone();
         if plan.sizes.len() > MOST_SLOTS {

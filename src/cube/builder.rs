@@ -83,8 +83,9 @@ impl<'f> ExecutableBuilder<'f> {
     /// Lowers the forest for the device and uploads it.
     ///
     /// # Errors
-    /// A schedule that the device can't carry out; a forest that the layout or the device can't hold; a sum
-    /// that [`FixedPoint`](crate::sum::FixedPoint) can't hold; a profile of another forest.
+    /// A forest that does not [verify](Forest::verify), or that the layout or the device can't hold; a
+    /// schedule that the device can't carry out; a sum that [`FixedPoint`](crate::sum::FixedPoint) can't hold;
+    /// a profile of another forest.
     pub fn build(self) -> Result<Executable> {
         let Self { client, forest, schedule, emit, rows, sum, profile } = self;
         let device = device(&client);

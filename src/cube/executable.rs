@@ -45,8 +45,7 @@ impl std::fmt::Debug for Executable {
 }
 
 impl Executable {
-    /// Returns a builder, which takes options before it lowers the forest for the device behind `client`. The
-    /// forest must pass [`Forest::verify`].
+    /// Returns a builder, which takes options before it lowers the forest for the device behind `client`.
     pub fn builder<'f>(client: &Client, forest: &'f Forest) -> ExecutableBuilder<'f> {
         ExecutableBuilder::new(client, forest)
     }

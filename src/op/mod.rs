@@ -43,7 +43,7 @@ use std::sync::{Arc, OnceLock};
 
 use burn::{
     backend::{Dispatch, DispatchDevice},
-    tensor::{DType, Device, Int, Tensor, TensorData, activation},
+    tensor::{DType, Device, GradientCheckpointingStrategy, Int, Tensor, TensorData, activation},
 };
 
 pub use backend::ForestBackend;
@@ -75,8 +75,9 @@ pub struct ForestOp {
     #[cfg(feature = "cube")]
     warnings: std::sync::Mutex<Vec<Warning>>,
     leaves: Vec<f32>,
-    /// The leaf values as a tensor on each device that has used them.
-    leaves_on: once_list::OnceList<Device, Tensor<1>>,
+    /// The leaf values as a tensor on each device that has used them. Devices compare as hardware, so the
+    /// second part tells an autodiff device from a plain one, and its checkpointing strategy.
+    leaves_on: once_list::OnceList<(Device, Option<GradientCheckpointingStrategy>), Tensor<1>>,
     cpu: OnceLock<Predictor>,
     /// Tensors that are known to hold the forest's own leaf values.
     #[cfg(any(feature = "flex", feature = "ndarray"))]
@@ -169,14 +170,15 @@ impl ForestOp {
     }
 
     /// Returns the leaf values by leaf slot as a tensor of `slots x leaf width` values, which [`forest`]
-    /// takes. They are uploaded once.
+    /// takes. They are uploaded once for each device, autodiff or plain, and checkpointing strategy.
     pub fn leaf_values(&self, device: &Device) -> Tensor<1> {
         let make = || Tensor::from_data(TensorData::new(self.leaves.clone(), [self.leaves.len()]), device);
         if let DispatchDevice::Capture(_) = innermost(device.as_dispatch()) {
             // A recorded tensor ends with its scope, so it is not kept.
             return make();
         }
-        match self.leaves_on.get_or_try_init(device, || Ok::<_, std::convert::Infallible>(make())) {
+        let key = (device.clone(), device.gradient_checkpointing_strategy());
+        match self.leaves_on.get_or_try_init(&key, || Ok::<_, std::convert::Infallible>(make())) {
             Ok(leaves) => leaves.clone(),
             Err(never) => match never {},
         }

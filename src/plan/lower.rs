@@ -148,10 +148,10 @@ impl Lowered {
     }
 }
 
-/// Lowers a forest that verifies. This is a pure function: the same input gives the same plan.
+/// Lowers a forest. This is a pure function: the same input gives the same plan.
 ///
 /// # Errors
-/// A schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
+/// A forest that does not [verify](Forest::verify), a schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
     lower_with(forest, schedule, request, None)
 }
@@ -161,6 +161,17 @@ pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<L
 /// # Errors
 /// The errors of [`lower`], and a profile of another forest.
 pub fn lower_with(
+    forest: &Forest,
+    schedule: &Schedule,
+    request: Request,
+    profile: Option<&Profile>,
+) -> Result<Lowered> {
+    forest.verify()?;
+    lower_verified(forest, schedule, request, profile)
+}
+
+/// Like [`lower_with`], but for a forest that the caller has verified.
+pub(crate) fn lower_verified(
     forest: &Forest,
     schedule: &Schedule,
     request: Request,
@@ -227,6 +238,7 @@ pub fn check_with(
     request: Request,
     profile: Option<&Profile>,
 ) -> Result<()> {
+    forest.verify()?;
     let visits = visits(forest, profile)?;
     let ranks = ranks(forest, schedule)?;
     let (forest, request) = on_ranks(forest, request, ranks.as_ref());

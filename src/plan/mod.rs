@@ -18,6 +18,7 @@ pub use crate::{
     layout::{LayoutError, Packed, PackedNode, Shape},
     mir::{LoopNest, Mode, SharedCodeReason, Unspecialized, Visit},
 };
+pub(crate) use lower::lower_verified;
 pub use lower::{Lowered, Note, Request, check, check_with, lower, lower_with};
 #[cfg(feature = "cube")]
 pub(crate) use to_cube::group_columns;

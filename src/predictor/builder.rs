@@ -8,7 +8,7 @@ use crate::{
     cpu::{Engines, Plans, Program, Summing},
     error::{Error, Result},
     forest::{CompareType, Forest, Profile},
-    plan::{Lowered, Request, lower_with},
+    plan::{Lowered, Request, lower_verified},
     schedule::{Preset, Schedule},
     sum::Contract,
 };
@@ -71,7 +71,7 @@ impl<'f> PredictorBuilder<'f> {
     }
 
     /// Sets the number of worker threads. With 1, every prediction stays on the caller's thread. The default
-    /// is the number of threads of the current rayon pool.
+    /// is the number of threads of the [pool](Self::pool), or of the current rayon pool if none is set.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
@@ -195,11 +195,13 @@ impl<'f> PredictorBuilder<'f> {
         let forest = self.forest;
         forest.verify()?;
         let schedule = self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule(forest, false));
-        let threads = self.threads.unwrap_or_else(rayon::current_num_threads).clamp(1, 1 << 16) as u32;
+        let of_pool =
+            || self.pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
+        let threads = self.threads.unwrap_or_else(of_pool).clamp(1, 1 << 16) as u32;
         let request = Request { threads, sum: self.sum, ..Request::cpu() };
-        let lowered = lower_with(forest, &schedule, request, self.profile)?;
+        let lowered = lower_verified(forest, &schedule, request, self.profile)?;
         let program = |lowered: &Lowered| {
-            let program = Program::with_engines(forest, lowered, threads, self.engines)?;
+            let program = Program::of_verified(forest, lowered, threads, self.engines)?;
             Ok::<_, Error>(match self.types {
                 RowTypes::Both => program.with_doubles(forest, lowered),
                 RowTypes::Singles => program,
@@ -209,7 +211,7 @@ impl<'f> PredictorBuilder<'f> {
         // A batch with too few rows to rank runs a program with the same loops on values.
         let plans = match large.wants_many_rows() {
             true => {
-                let unranked = lower_with(forest, &schedule.unranked(), request, self.profile)?;
+                let unranked = lower_verified(forest, &schedule.unranked(), request, self.profile)?;
                 Plans::of_all(large).with_small(program(&unranked)?)
             }
             false => Plans::of_all(large),

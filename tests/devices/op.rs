@@ -181,6 +181,28 @@ fn leaf_values_have_an_exact_gradient() {
     }
 }
 
+/// Devices compare as hardware: a plain device, and autodiff with and without checkpointing, are equal.
+#[test]
+fn plain_and_autodiff_devices_have_leaf_values_of_their_own() {
+    let s = &support::named("churn");
+    for (name, plain) in devices() {
+        let op = Arc::new(ForestOp::new(s.forest.clone()).expect(name));
+        let autodiff = plain.clone().autodiff();
+        let checkpointing = autodiff.clone().gradient_checkpointing();
+        let mut first = None;
+        for device in [&autodiff, &plain, &checkpointing, &autodiff] {
+            let leaves = op.leaf_values(device);
+            assert_eq!(leaves.is_autodiff(), device.is_autodiff(), "{name}");
+            let margins = floats(forest(rows(s, device), leaves.clone(), &op).expect(name));
+            assert_eq!(*first.get_or_insert_with(|| margins.clone()), margins, "{name}");
+            // Two strategies can't meet in one operation.
+            let other = Tensor::<1>::ones(leaves.dims(), device);
+            let values = (leaves * other).into_data().try_to_vec::<f32>().expect("f32");
+            assert_eq!(values, s.forest.leaf_values.iter().map(|v| v.0 as f32).collect::<Vec<_>>(), "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_forest_is_one_node_between_tensor_operations() {
     let s = support::named("logistic-missing");

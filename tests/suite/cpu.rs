@@ -10,8 +10,9 @@ use std::process::Command;
 use fangorn::cpu::ISA;
 use fangorn::{
     Forest, Predictor,
-    cpu::{GATHERS, Rows},
+    cpu::{GATHERS, Program, Rows},
     forest::reference,
+    plan::{self, Request, lower},
     schedule::Schedule,
 };
 use generate::forest_of;
@@ -181,4 +182,33 @@ fn a_few_wide_rows_give_what_the_reference_gives() {
             }
         }
     }
+}
+
+/// `Forest`'s fields are public, and the kernels rely on its rules.
+#[test]
+fn a_forest_that_does_not_verify_is_lowered_to_nothing() {
+    let sound = forest_of("3 x depth 3; features 4");
+    let mut broken = sound.clone();
+    broken.leaf_values.truncate(2);
+    let refused = |what: Result<(), fangorn::Error>| {
+        let error = what.expect_err("a slot that has no leaf value").to_string();
+        assert!(error.contains("tree 0, node"), "{error}");
+    };
+    let schedule = Schedule::new();
+    refused(lower(&broken, &schedule, Request::cpu()).map(drop));
+    refused(plan::check(&broken, &schedule, Request::cpu()));
+    let lowered = lower(&sound, &schedule, Request::cpu()).expect("a plan");
+    refused(Program::new(&broken, &lowered, 1).map(drop));
+}
+
+#[test]
+fn a_pool_says_how_many_threads_there_are() {
+    let forest = forest_of("3 x depth 3; features 4");
+    let threads = rayon::current_num_threads() + 3;
+    let pool =
+        std::sync::Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool"));
+    let by_pool = Predictor::builder(&forest).pool(pool.clone()).build().expect("a predictor");
+    assert_eq!(by_pool.program().threads() as usize, threads);
+    let stated = Predictor::builder(&forest).pool(pool).threads(2).build().expect("a predictor");
+    assert_eq!(stated.program().threads(), 2);
 }
