@@ -63,6 +63,7 @@ impl Format {
     /// [`ErrorKind::Format`] if the bytes are the start of no format that can be read. If another known
     /// format begins like this, the error names it.
     pub fn of(bytes: &[u8]) -> Result<Self, ImportError> {
+        let bytes = text(bytes);
         let unknown = |cause: &str, remedy: &str| {
             Err(ImportError::new(ErrorKind::Format, Place::File, cause).with_remedy(remedy))
         };

@@ -106,7 +106,7 @@ pub fn parse(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError>
     if size > options.limits.file_bytes {
         return Err(file_too_large(size, options.limits.file_bytes));
     }
-    parse_as(Format::of(format::text(bytes))?, bytes, options)
+    parse_as(Format::of(bytes)?, bytes, options)
 }
 
 /// Like [`parse`], but takes the bytes for this format, whatever they begin with.

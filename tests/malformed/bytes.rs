@@ -261,6 +261,7 @@ fn a_byte_order_mark_before_text_is_skipped() {
         let bytes = std::fs::read(&file).expect(&file);
         let format = Format::of(&bytes).expect(&file);
         let marked = [b"\xef\xbb\xbf", &bytes[..]].concat();
+        assert_eq!(Format::of(&marked), Ok(format), "{model}");
         let told = parse_as(format, &marked, &LoadOptions::default()).expect(&file);
         assert_eq!(told.to_text(), plain.to_text(), "{model}");
     }
