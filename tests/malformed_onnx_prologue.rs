@@ -33,12 +33,12 @@ fn add(bytes: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as isize);
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller keeps the rules of `GlobalAlloc`, and the system asks for the same.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         add(-(layout.size() as isize));
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller keeps the rules of `GlobalAlloc`, and the system asks for the same.
         unsafe { System.dealloc(at, layout) }
     }
 }

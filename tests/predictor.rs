@@ -26,11 +26,11 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller keeps the rules of `GlobalAlloc`, and the system asks for the same.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as promised to this function.
+        // SAFETY: the caller keeps the rules of `GlobalAlloc`, and the system asks for the same.
         unsafe { System.dealloc(at, layout) }
     }
 }

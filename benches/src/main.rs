@@ -200,9 +200,8 @@ fn cache(model: &Path, rows: &Path, batches: &str) -> Result<(), Box<dyn std::er
     let (data, columns) = read(rows)?;
     let batches: Vec<usize> = batches.split(',').map(str::parse).collect::<Result<_, _>>()?;
     for (text, var) in BLOCKS {
-        let compile = |text: &str| {
-            Predictor::builder(&forest).schedule(Schedule::parse(text)?.clone()).threads(1).build()
-        };
+        let compile =
+            |text: &str| Predictor::builder(&forest).schedule(Schedule::parse(text)?).threads(1).build();
         let pair = match (compile(text), compile(&format!("{text}\ncache({var})"))) {
             (Ok(plain), Ok(cached)) => [plain, cached],
             (Err(e), _) | (_, Err(e)) => {

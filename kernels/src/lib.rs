@@ -12,23 +12,21 @@
 mod compile;
 mod device;
 mod double;
+mod epilogue_kernel;
+mod epilogue_launch;
+mod epilogue_steps;
 mod expand;
-
 mod fixed;
 mod gradient;
 mod grid;
 mod keys;
-mod recorded;
-
-mod epilogue_kernel;
-mod epilogue_launch;
-mod epilogue_steps;
 mod launch;
 mod memory;
 mod node;
 mod ordered;
 mod piece;
 mod rank;
+mod recorded;
 mod reduce;
 mod shared;
 mod transform;

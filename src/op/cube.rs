@@ -71,7 +71,7 @@ impl ForestOp {
         }
         let plain = Preset::TahoeDirect.schedule_on(&self.forest, crate::cube::device(client));
         let plain = Executable::builder(client, &self.forest)
-            .schedule(plain.clone())
+            .schedule(plain)
             .emit(emit)
             .rows(rows)
             .sum(self.sum)

@@ -491,7 +491,7 @@ impl Building {
                 self.mark(found, |m| m.reduce.shared = true)
             }
             Directive::VectorReduce { width, .. } if !matches!(width, 1 | 2 | 4 | 8 | 16) => {
-                Err(format!("{width} outputs are not added up together; say 1, 2, 4, 8 or 16"))
+                Err(format!("{width} sums are not added up together; say 1, 2, 4, 8 or 16"))
             }
             Directive::VectorReduce { var, width } => {
                 let found = self.over_trees(var)?;

@@ -99,8 +99,7 @@ fn contracts_hold_with_blends() {
     let forest = forest_of("30 x depth 5, chain 9; features 6; outputs 3");
     let data = generate::rows(&forest, 200, 3);
     let rows = Rows::new(&data, 6).expect("rows");
-    let schedule = schedule(NESTS[1]);
-    let of = |contract| {
+    let margins = |schedule: &Schedule, contract| {
         let predictor = Predictor::builder(&forest)
             .schedule(schedule.clone())
             .threads(1)
@@ -109,18 +108,9 @@ fn contracts_hold_with_blends() {
             .expect("a predictor");
         predictor.margins(&rows).expect("margins")
     };
-    let walked = |contract| {
-        let schedule = Preset::Xgboost.schedule(&forest, false);
-        let predictor = Predictor::builder(&forest)
-            .schedule(schedule.clone())
-            .threads(1)
-            .sum(contract)
-            .build()
-            .expect("a predictor");
-        predictor.margins(&rows).expect("margins")
-    };
+    let (blended, walked) = (schedule(NESTS[1]), Preset::Xgboost.schedule(&forest, false));
     for contract in [Contract::Tree, Contract::Exact] {
-        assert_eq!(of(contract), walked(contract), "{}", contract.name());
+        assert_eq!(margins(&blended, contract), margins(&walked, contract), "{}", contract.name());
     }
 }
 

@@ -131,7 +131,7 @@ fn unreadable_lines_are_named() {
     assert!(refused.contains("9 levels are not blended; say 1 to 8"), "{refused}");
     for width in [0, 3, 32] {
         let refused = Schedule::new().vector_reduce("tree", width).nest().expect_err("no width").to_string();
-        assert!(refused.contains(&format!("{width} outputs are not added up together")), "{refused}");
+        assert!(refused.contains(&format!("{width} sums are not added up together")), "{refused}");
     }
     assert_eq!(
         parse("evaluate(tree, blend( 4 ))"),

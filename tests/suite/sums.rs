@@ -120,9 +120,8 @@ fn check<T: Row + reference::Input>(what: &str, forest: &Forest, rows: &[T]) {
     }
     let fixed = FixedPoint::new(forest).expect("fixed point");
     let margins = |contract| {
-        let schedule = Preset::Default.schedule(forest, false);
         let predictor = Predictor::builder(forest)
-            .schedule(schedule.clone())
+            .schedule(Preset::Default.schedule(forest, false))
             .threads(1)
             .sum(contract)
             .build()
@@ -214,13 +213,12 @@ fn long_batches_give_the_same() {
 
 #[test]
 fn refuses_what_it_cannot_hold() {
-    let schedule = Schedule::new();
     // An order of magnitude past f32 is no reason.
     let mut forest = Forest::builder(1, 1);
     forest.tree(0).leaf(0, &[1e300]);
     let mut forest = forest.build().expect("a forest");
     let predictor = Predictor::builder(&forest)
-        .schedule(schedule.clone())
+        .schedule(Schedule::new())
         .threads(1)
         .sum(Contract::Exact)
         .build()
@@ -228,7 +226,7 @@ fn refuses_what_it_cannot_hold() {
     assert_eq!(predictor.predict(&[0.0f32], 1).expect("a value"), [f32::INFINITY]);
     forest.leaf_values[0] = f64::NAN.into();
     let error = Predictor::builder(&forest)
-        .schedule(schedule.clone())
+        .schedule(Schedule::new())
         .threads(1)
         .sum(Contract::Exact)
         .build()
@@ -337,9 +335,8 @@ const OTHERS: [(&str, &[&str]); 5] = [
 
 /// How many margins under `tree` are not the producer's, rounded to `f32`, bit for bit.
 fn other_margins<T: Row>(s: &Specimen, rows: &[T], margins: &[f64]) -> usize {
-    let schedule = Preset::Default.schedule(&s.forest, false);
     let predictor = Predictor::builder(&s.forest)
-        .schedule(schedule.clone())
+        .schedule(Preset::Default.schedule(&s.forest, false))
         .threads(1)
         .sum(Contract::Tree)
         .build()
