@@ -87,7 +87,7 @@ impl ForestOpBuilder {
         forest.verify()?;
         schedule.as_ref().map(Schedule::nest).transpose()?;
         if sum == Contract::Exact && forest.aggregate == Aggregate::Sum {
-            FixedPoint::new(&forest)?;
+            FixedPoint::of_verified(&forest)?;
         }
         profile.as_ref().map(|profile| profile.check(&forest)).transpose()?;
         let leaves = forest.leaf_values.iter().map(|v| v.0 as f32).collect();

@@ -151,7 +151,8 @@ impl Lowered {
 /// Lowers a forest. This is a pure function: the same input gives the same plan.
 ///
 /// # Errors
-/// A forest that does not [verify](Forest::verify), a schedule that the device can't carry out, or a forest that the layout can't hold, with the remedy.
+/// A forest that does not [verify](Forest::verify) or that the layout can't hold, or a schedule that the
+/// device can't carry out, with the remedy.
 pub fn lower(forest: &Forest, schedule: &Schedule, request: Request) -> Result<Lowered> {
     lower_with(forest, schedule, request, None)
 }

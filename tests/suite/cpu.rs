@@ -186,7 +186,7 @@ fn a_few_wide_rows_give_what_the_reference_gives() {
 
 /// `Forest`'s fields are public, and the kernels rely on its rules.
 #[test]
-fn a_forest_that_does_not_verify_is_lowered_to_nothing() {
+fn a_forest_that_does_not_verify_is_refused() {
     let sound = forest_of("3 x depth 3; features 4");
     let mut broken = sound.clone();
     broken.leaf_values.truncate(2);
@@ -202,7 +202,7 @@ fn a_forest_that_does_not_verify_is_lowered_to_nothing() {
 }
 
 #[test]
-fn a_pool_says_how_many_threads_there_are() {
+fn without_a_number_of_threads_a_predictor_has_those_of_its_pool() {
     let forest = forest_of("3 x depth 3; features 4");
     let threads = rayon::current_num_threads() + 3;
     let pool =
