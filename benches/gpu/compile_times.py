@@ -5,7 +5,7 @@
 
 Without a model: churn and lightgbm-categories of the zoo. Needs a fangorn built with `--features cuda`, and NVIDIA's
 ptxas (Python package nvidia-cuda-nvcc). A unit advances so many walks at once, each by so many straight-line steps. The
-budget of `src/plan/budget.rs` cuts both; to see beyond it, build with larger MOST_LANES, MOST_WALKS and MOST_STEPS.
+limits `CodeLimits::PTX` of `src/schedule/code_limits.rs` cut both; to see beyond them, build with larger ones.
 `cut` says that the kernel holds less than was asked for. Writes Markdown to standard output, the least of three times.
 """
 

@@ -2,7 +2,7 @@
 
 use cubecl::{client::Client, frontend::Scalar};
 
-use crate::schedule::{Device, Gpu};
+use crate::schedule::{CodeLimits, Device, Gpu};
 
 /// Name of an environment variable. Set to 1, it says that the SPIR-V compiler at hand has been corrected, so
 /// that kernels with shared memory may run on a driver without `VK_KHR_workgroup_memory_explicit_layout`. It
@@ -26,6 +26,10 @@ pub fn device(client: &Client) -> Device {
         atomic_add: properties.atomic_type_usage(float).contains(add),
         max_units: hardware.max_units_per_cube,
         max_dim: [x, y, z],
+        code: match client.name() {
+            "cuda" => CodeLimits::PTX,
+            _ => CodeLimits::PORTABLE,
+        },
         units_are_threads: hardware.num_cpu_cores.is_some(),
         shared_bytes: u32::try_from(hardware.max_shared_memory_size).unwrap_or(u32::MAX),
         shared_memory: shared_memory_is_right(&properties.identity.name, &properties.identity.fingerprint),

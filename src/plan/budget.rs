@@ -1,35 +1,25 @@
-//! Limits of what a kernel may be expanded to, because a driver's compile time grows far faster than the
-//! kernel.
+//! Keeps a kernel's code within the limits of the device's compiler, whose time grows faster than the kernel.
 
 use super::{Extents, Note};
 use crate::{
     mir::{Dim, Loop, LoopNest, Mode, Op, Walk},
-    schedule::{Bound, IndexVar, ReduceMarks, Size},
+    schedule::{Bound, CodeLimits, Device, Gpu, IndexVar, ReduceMarks, Size},
 };
 
 /// The most walks that `specialize` may make on the CPU, where a walk is a line of a program and not code.
 pub(super) const MOST_CPU_WALKS: usize = 256;
-/// The most walks that may advance together in a unit.
-const MOST_LANES: u32 = 8;
-/// The most walks that a kernel's text may hold in all, with lanes, unrolled loops and branches multiplied
-/// out.
-const MOST_WALKS: u32 = 24;
-/// The most straight-line steps that a kernel's text may hold in all. Each walk counts for some steps
-/// besides.
-const MOST_STEPS: u32 = 90;
 /// Number of steps that a walk counts for besides those it takes in straight-line code.
 const STEPS_OF_A_WALK: u32 = 3;
-/// Steps through nodes that ask more than thresholds take this many times the code.
-const QUESTIONS: u32 = 4;
 
 /// The number of straight-line steps that a kernel's walks may still take. `None` is no limit.
 pub(super) struct Steps(Option<u32>);
 
 impl Steps {
-    /// Returns the steps of a kernel with `walks` walks. `None` stands for the CPU, where steps are no code.
-    pub(super) fn new(walks: Option<u32>, questions: bool) -> Self {
-        let most = if questions { MOST_STEPS / QUESTIONS } else { MOST_STEPS };
-        Self(walks.map(|n| most.saturating_sub(n.saturating_mul(STEPS_OF_A_WALK))))
+    /// Returns the steps of a kernel with `walks` walks on a device. Steps are no code on the CPU.
+    pub(super) fn new(device: Device, walks: u32, questions: bool) -> Self {
+        let Device::Gpu(Gpu { code, .. }) = device else { return Self(None) };
+        let most = if questions { code.steps / code.question.max(1) } else { code.steps };
+        Self(Some(most.saturating_sub(walks.saturating_mul(STEPS_OF_A_WALK))))
     }
 
     /// Takes as many of `wanted` steps as there is room for in each of `copies` walks, and returns their
@@ -63,11 +53,17 @@ pub(super) fn copies(ops: &[Op], trees: u32, threads: u32) -> Vec<(&Walk, u32)> 
 }
 
 /// Cuts lanes and unrolled loops down to what a kernel may hold, and returns notes on what it cut.
-pub(super) fn within(nest: &mut LoopNest, trees: u32, threads: u32, questions: bool) -> Vec<Note> {
+pub(super) fn within(
+    nest: &mut LoopNest,
+    trees: u32,
+    threads: u32,
+    code: CodeLimits,
+    questions: bool,
+) -> Vec<Note> {
     let mut notes = Vec::new();
-    let most = if questions { MOST_WALKS / QUESTIONS } else { MOST_WALKS };
+    let most = if questions { code.walks / code.question.max(1) } else { code.walks };
     let side_by_side = statements(&nest.body).max(1);
-    let lanes = 1 << (most / side_by_side).clamp(1, MOST_LANES).ilog2();
+    let lanes = 1 << (most / side_by_side).clamp(1, code.lanes.max(1)).ilog2();
     narrow(&mut nest.body, 0, lanes, &mut notes);
     let at = Extents { batch: 1, trees, threads };
     roll(&mut nest.body, at, 1, most, &mut 0, &mut notes);
@@ -154,7 +150,7 @@ fn roll(ops: &mut [Op], at: Extents, times: u32, most: u32, taken: &mut u32, not
                         notes.push(Note {
                             directive: format!("unroll({})", l.var.name),
                             instead: format!(
-                                "the kernel would hold {walks} walks, at most {most} on a GPU; it stays a loop"
+                                "the kernel would hold {walks} walks, at most {most} on this GPU; it stays a loop"
                             ),
                         });
                     } else {

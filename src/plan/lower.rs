@@ -13,7 +13,7 @@ use crate::{
     layout::{self, Layout, LayoutKind, Packed, Sizes},
     mir::{self, LoopNest, SharedCodeReason, Unspecialized},
     ranks::{Ranks, Width},
-    schedule::{Device, Directive, Evaluation, FewRows, MOST_SIBLING_WALKS, Schedule},
+    schedule::{Device, Directive, Evaluation, FewRows, Schedule},
     sum::Contract,
 };
 
@@ -265,7 +265,7 @@ fn settle(
 ) -> Result<LoweredParts> {
     let (target, most) = match request.device {
         Device::Cpu => (Target::Cpu, budget::MOST_CPU_WALKS),
-        Device::Gpu(_) => (Target::Cube, MOST_SIBLING_WALKS),
+        Device::Gpu(gpu) => (Target::Cube, gpu.code.siblings as usize),
     };
     let nest = schedule.verify(request.device)?;
     let mut notes = Vec::new();
@@ -325,8 +325,8 @@ fn settle(
         unblend(&mut loops.body);
         notes.push(Note { directive: "evaluate(…, blend)".into(), instead: instead.into() });
     }
-    if target == Target::Cube {
-        notes.extend(budget::within(&mut loops, count, request.threads, questions));
+    if let Device::Gpu(gpu) = request.device {
+        notes.extend(budget::within(&mut loops, count, request.threads, gpu.code, questions));
     }
     let mut legal = loops.legalise();
     if let Device::Gpu(gpu) = request.device {
@@ -422,8 +422,7 @@ fn walks(
         .collect();
     let copies = budget::copies(&loops.body, order.len() as u32, request.threads);
     let all = copies.iter().map(|(_, copies)| *copies).fold(0, u32::saturating_add);
-    let on_gpu = matches!(request.device, Device::Gpu(_));
-    let mut left = budget::Steps::new(on_gpu.then_some(all), questions);
+    let mut left = budget::Steps::new(request.device, all, questions);
     let mut notes = Vec::new();
     let mut steps = Vec::new();
     for ((walk, copies), visited) in copies.iter().zip(&visited) {
@@ -475,7 +474,7 @@ fn walks(
             (false, true) => Remainder::Counted,
             (false, false) => Remainder::UntilLeaf,
         };
-        let likely = walk.likely.filter(|_| !on_gpu && rest == Remainder::UntilLeaf);
+        let likely = walk.likely.filter(|_| request.device == Device::Cpu && rest == Remainder::UntilLeaf);
         let tested = likely.map_or(0, |percent| trees.likely(visited, percent).saturating_sub(*n));
         walks.push(Steps { plain: *n, tested, rest });
     }

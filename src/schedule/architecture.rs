@@ -1,6 +1,6 @@
 //! The capabilities of GPUs of an architecture, for compilers without such a GPU at hand.
 
-use super::{Device, Gpu};
+use super::{CodeLimits, Device, Gpu};
 
 /// The error of a name that no architecture has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +73,11 @@ impl Architecture {
             plane_ops: true,
             atomic_add: true,
             units_are_threads: false,
+            code: match self {
+                Self::Nvidia(_) => CodeLimits::PTX,
+                // AMD's compiler has not been timed.
+                Self::Amd(_) => CodeLimits::PORTABLE,
+            },
         })
     }
 }

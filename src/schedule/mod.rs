@@ -19,6 +19,7 @@
 //! ```
 
 mod architecture;
+mod code_limits;
 mod nest;
 mod parse;
 mod presets;
@@ -29,12 +30,13 @@ mod verify;
 use std::fmt;
 
 pub use architecture::{Architecture, UnknownArchitecture};
+pub use code_limits::CodeLimits;
 pub(crate) use nest::MOST_DEPTH;
 pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;
 pub use presets::Preset;
 pub use template::Template;
-pub use verify::{Device, Gpu, MOST_SIBLING_WALKS, ScheduleError};
+pub use verify::{Device, Gpu, ScheduleError};
 
 pub use fangorn_ir::{Axis, Dim, Extents, GpuDim, LayoutKind, Size};
 

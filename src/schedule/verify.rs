@@ -1,6 +1,6 @@
 //! Checks whether a schedule can run on a device. A refusal names the directive to change and the remedy.
 
-use super::{Dim, Directive, Mapping, Nest, NestLoop, Schedule};
+use super::{CodeLimits, Dim, Directive, Mapping, Nest, NestLoop, Schedule};
 
 /// The error of a directive that can't be carried out, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +50,8 @@ pub struct Gpu {
     pub atomic_add: bool,
     /// Whether units are threads of a processor. Each spins at a barrier until all others have reached it.
     pub units_are_threads: bool,
+    /// How much code the device's compiler can take.
+    pub code: CodeLimits,
 }
 
 impl Gpu {
@@ -63,6 +65,7 @@ impl Gpu {
         plane_ops: false,
         atomic_add: false,
         units_are_threads: false,
+        code: CodeLimits::PORTABLE,
     };
 }
 
@@ -71,9 +74,6 @@ impl Device {
     pub const PORTABLE_GPU: Self = Self::Gpu(Gpu::PORTABLE);
 }
 
-/// The greatest number of innermost loops side by side in a GPU kernel. Compile time grows far faster than
-/// the kernel.
-pub const MOST_SIBLING_WALKS: usize = 8;
 impl Schedule {
     /// Checks the schedule against a device, and returns its loops.
     ///
@@ -109,9 +109,10 @@ impl Schedule {
             ));
         }
         let walks = loops.iter().filter(|l| l.body.is_empty()).count();
-        if walks > MOST_SIBLING_WALKS {
+        let most = gpu.code.siblings;
+        if walks > most as usize {
             return Err(ScheduleError::whole(format!(
-                "{walks} innermost loops, at most {MOST_SIBLING_WALKS} on a GPU; split less"
+                "{walks} innermost loops, at most {most} on this GPU; split less"
             )));
         }
         Ok(nest)

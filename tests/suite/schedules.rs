@@ -5,7 +5,9 @@ use crate::generate;
 use fangorn::{
     Error, Forest,
     plan::{Request, lower},
-    schedule::{Axis, Device, Directive, Evaluation, Gpu, GpuDim, LayoutKind, Schedule, Size, TreeOrder},
+    schedule::{
+        Architecture, Axis, Device, Directive, Evaluation, Gpu, GpuDim, LayoutKind, Schedule, Size, TreeOrder,
+    },
 };
 use generate::{Kind, forest_of};
 use proptest::{prelude::*, test_runner::Config};
@@ -330,7 +332,7 @@ fn what_a_gpu_cannot_do_is_named_with_a_remedy() {
     );
     let many: String = (0..8).map(|i| format!("split(t{i}, u{i}, t{}, 1)\n", i + 1)).collect();
     let many = format!("tile(tree, t0, x, 1)\n{many}gpuDimension(batch, grid.x)");
-    gpu(&many, &["9 innermost loops, at most 8 on a GPU", "split less"]);
+    gpu(&many, &["9 innermost loops, at most 8 on this GPU", "split less"]);
 }
 
 /// Directives that a device, or the rest of the schedule, leaves no room for: carried out otherwise, and said so.
@@ -398,7 +400,7 @@ fn what_is_carried_out_otherwise_is_said() {
     // Nested, they multiply; the inner alone fits.
     noted(
         "tile(tree, t0, t1, 40)\ntile(t1, t2, t3, 8)\ngpuDimension(batch, grid.x)\nunroll(t2)\nunroll(t3)",
-        &["unroll(t3)", "the kernel would hold 40 walks, at most 24 on a GPU; it stays a loop"],
+        &["unroll(t3)", "the kernel would hold 40 walks, at most 24 on this GPU; it stays a loop"],
     );
     let atomic = "gpuDimension(batch, grid.x)\ngpuDimension(tree, block.x)\natomicReduce(tree)";
     noted(atomic, &["atomicReduce(tree)", "does not add to f32 in buffers atomically", "added up in stages"]);
@@ -413,6 +415,26 @@ fn what_is_carried_out_otherwise_is_said() {
     noted_on(two, rows, &[&format!("gpuDimension(b1, block.x): {cut}")]);
     // As many as there are, of a loop that only the call knows.
     noted_on(two, "gpuDimension(batch, block.x)", &[]);
+    // NVIDIA's compilers have room where Mesa's has none.
+    let hopper = "sm_90a".parse::<Architecture>().expect("known").device();
+    for (lanes, portable, cuda) in [
+        (8, None, None),
+        (16, Some("16 walks at once, at most 8 in this kernel"), None),
+        (64, Some("at most 8 in this kernel"), Some("64 walks at once, at most 32 in this kernel")),
+    ] {
+        let text = format!(
+            "tile(tree, t0, t1, {lanes})\ngpuDimension(batch, grid.x)\ninterleave(t1)\nunrollWalk(t1)"
+        );
+        for (device, note) in [(Device::PORTABLE_GPU, portable), (hopper, cuda)] {
+            match note {
+                Some(note) => noted_on(device, &text, &["interleave(t1)", note]),
+                None => noted_on(device, &text, &[]),
+            }
+        }
+    }
+    let unrolled = "tile(tree, t0, t1, 30)\ngpuDimension(batch, grid.x)\nunroll(t1)";
+    noted(unrolled, &["unroll(t1)", "the kernel would hold 30 walks, at most 24 on this GPU"]);
+    noted_on(hopper, unrolled, &[]);
     let chains = forest_of(
         "2 x depth 1, 2 x depth 2, 2 x depth 3, 2 x depth 4, 2 x depth 5, chain 6, chain 7, chain 8, chain 9",
     );

@@ -1,0 +1,29 @@
+//! How much code a kernel may hold, by the compiler that turns it into machine code.
+
+/// The most code that a kernel may hold. A compiler's time grows faster than the kernel, and each compiler has
+/// a pace of its own.
+///
+/// The limits are such that a kernel at their edge compiles in at most three seconds on a core of the
+/// machine that `benches/NOTEBOOK.md` names. `benches/gpu/compile_times.py` measures NVIDIA's compilers again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeLimits {
+    /// The most innermost loops side by side, each of which is a walk of its own.
+    pub siblings: u32,
+    /// The most walks that may advance together in a unit.
+    pub lanes: u32,
+    /// The most walks in the kernel's text, with lanes, unrolled loops and branches multiplied out.
+    pub walks: u32,
+    /// The most straight-line steps in the kernel's text. Each walk counts as three steps besides.
+    pub steps: u32,
+    /// How many times the code of a step through thresholds a step takes if nodes ask for categories, missing
+    /// values or the like. `walks` and `steps` are divided by it then.
+    pub question: u32,
+}
+
+impl CodeLimits {
+    /// The limits for an unknown compiler. They are those of the slowest that was timed, Mesa's software
+    /// driver.
+    pub const PORTABLE: Self = Self { siblings: 8, lanes: 8, walks: 24, steps: 90, question: 4 };
+    /// The limits for LLVM's PTX and NVIDIA's assembler. 32 walks of six steps are at their edge.
+    pub const PTX: Self = Self { siblings: 16, lanes: 32, walks: 32, steps: 288, question: 4 };
+}
