@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-use crate::{Cpu, Cube, Op, Plan, Walk};
+use crate::{Op, Plan, Walk, cpu::Cpu, cube::Cube};
 
 /// The target that a plan runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -45,8 +45,6 @@ mod transform;
 mod verify;
 
 pub use axis::{Axis, GpuDim};
-pub use cpu::Cpu;
-pub use cube::{Cube, EpiloguePlace, Facts, NodeFormat, PlanRef};
 pub use dialect::{Dialect, PlanPart, Scope, Target, TargetPlan};
 pub use epilogue::{EpilogueOp, EpiloguePlan, Number};
 pub use key::{MISSING, key};

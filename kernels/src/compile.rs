@@ -9,7 +9,10 @@ use super::{
     expand::forest,
     memory::{BuffersCompilationArg, CallCompilationArg},
 };
-use fangorn_ir::{Combine, EpiloguePlace, EpiloguePlan, Number, PlanRef};
+use fangorn_ir::{
+    Combine, EpiloguePlan, Number,
+    cube::{EpiloguePlace, PlanRef},
+};
 
 /// Compiles the kernel of a plan to WGSL, SPIR-V, PTX or a code object, as `compiler` does for a launch.
 ///

@@ -1,7 +1,7 @@
 //! The buffers in a device's memory, and the size of launches with one unit for each value.
 
 use cubecl::{client::Client, prelude::*, server::Handle};
-use fangorn_ir::PlanRef;
+use fangorn_ir::cube::PlanRef;
 
 /// The most cubes that a grid axis may have on any device.
 pub(crate) const MOST_CUBES: u32 = 65_535;

@@ -23,8 +23,8 @@ use super::{
     walk,
 };
 use fangorn_ir::{
-    Axis, Combine, Cube, Dim, Emit, EpiloguePlace, GpuDim, Limit, Loop, Map, Op, PlanRef, Value,
-    cube::{MappedLoop, Statement, Sum},
+    Axis, Combine, Dim, Emit, GpuDim, Limit, Loop, Map, Op, Value,
+    cube::{Cube, EpiloguePlace, MappedLoop, PlanRef, Statement, Sum},
 };
 
 /// The state of the enclosing loops at a statement.

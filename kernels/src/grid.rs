@@ -1,6 +1,9 @@
 //! The number of cubes of a launch, and the most rows that a launch can have.
 
-use fangorn_ir::{Extents, GpuDim, PlanRef, cube::Partial};
+use fangorn_ir::{
+    Extents, GpuDim,
+    cube::{Partial, PlanRef},
+};
 
 use super::device::{MOST_CUBES, Rows};
 

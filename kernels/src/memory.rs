@@ -5,7 +5,10 @@
 use cubecl::prelude::*;
 
 use super::epilogue_steps::EpilogueOperands;
-use fangorn_ir::{Combine, PlanRef, cube::CachedTrees};
+use fangorn_ir::{
+    Combine,
+    cube::{CachedTrees, PlanRef},
+};
 
 /// Number of words of a tree's record: root, constant, output, producer's index, depth.
 pub const TREE_WORDS: u32 = 5;

@@ -12,7 +12,7 @@
 //! 0 of a leaf is 0 and `MISSING_LEFT` is not set, so everything goes right, to the leaf itself.
 //!
 //! A node of one word has the threshold's key in its high bits. The key's low bits, of which
-//! [`NodeFormat::spare_bits`](fangorn_ir::NodeFormat) are zero, hold the column, a bit that marks a leaf, and
+//! [`NodeFormat::spare_bits`](fangorn_ir::cube::NodeFormat) are zero, hold the column, a bit that marks a leaf, and
 //! a bit that sends a missing value left. Keys are then compared without their low bits. This decides the
 //! same, since a key below the threshold is below it in its high bits.
 //!
@@ -27,7 +27,7 @@
 use cubecl::prelude::*;
 
 use super::memory::Context;
-use fangorn_ir::{Children, MISSING, PlanRef, key as key_of, question};
+use fangorn_ir::{Children, MISSING, cube::PlanRef, key as key_of, question};
 
 /// Flag: a missing value goes left.
 pub const MISSING_LEFT: u32 = 1 << 31;

@@ -3,8 +3,8 @@
 
 use cubecl::prelude::*;
 use fangorn_ir::{
-    Combine, Emit, EpiloguePlace, EpiloguePlan, Extents, Facts,
-    cube::{Adders, Partial},
+    Combine, Emit, EpiloguePlan, Extents,
+    cube::{Adders, EpiloguePlace, Facts, Partial},
 };
 
 use super::{

@@ -19,8 +19,8 @@ use super::{
     rank::{COLUMN_WORDS, rank},
 };
 use fangorn_ir::{
-    Children, Combine, Dim, EpiloguePlace, GpuDim, PlanRef, Range, RowLoop,
-    cube::{Adders, Sum},
+    Children, Combine, Dim, GpuDim, Range, RowLoop,
+    cube::{Adders, EpiloguePlace, PlanRef, Sum},
 };
 
 /// Number of values of a patch, a rectangle of some rows and columns that adjacent units load together.

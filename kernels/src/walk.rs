@@ -12,7 +12,7 @@ use super::{
     node::{self, NodePlace},
     shared,
 };
-use fangorn_ir::{Children, Cube, Dim, Lanes, Remainder, Value, Walk};
+use fangorn_ir::{Children, Dim, Lanes, Remainder, Value, Walk, cube::Cube};
 
 /// The start of a walk: the root's address, and the constant of its tree's steps.
 #[derive(CubeType, Clone)]

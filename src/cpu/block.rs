@@ -8,8 +8,8 @@ use super::{
     engine::walk::Shape,
 };
 use crate::plan::{
-    Cpu, Dim, Limit, Loop, Map, Op, Range, RowLoop, Value, Walk,
-    cpu::{Parallel, Statement, Sum},
+    Dim, Limit, Loop, Map, Op, Range, RowLoop, Value, Walk,
+    cpu::{Cpu, Parallel, Statement, Sum},
 };
 
 /// A loop of a block.

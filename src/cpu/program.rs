@@ -27,8 +27,8 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest, Targets},
     plan::{
-        Cpu, Dim, Extents, Lowered, Map, Note, Op, Plan, RowType, Value,
-        cpu::{CopyDim, Parallel, Statement},
+        Dim, Extents, Lowered, Map, Note, Op, Plan, RowType, Value,
+        cpu::{CopyDim, Cpu, Parallel, Statement},
     },
     schedule::FewRows,
 };

@@ -10,7 +10,10 @@ use super::{ExecutableBuilder, words};
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
-    plan::{Combine, Emit, EpiloguePlace, EpiloguePlan, Extents, Lowered, Number, PlanRef},
+    plan::{
+        Combine, Emit, EpiloguePlan, Extents, Lowered, Number,
+        cube::{EpiloguePlace, PlanRef},
+    },
     sum::{Accumulator, Contract, FixedPoint},
 };
 

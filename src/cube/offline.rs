@@ -31,7 +31,7 @@ use cubecl::{
 
 use crate::{
     error::{Error, Result},
-    plan::{Lowered, PlanRef},
+    plan::{Lowered, cube::PlanRef},
     schedule::{Architecture, Device},
 };
 

@@ -5,7 +5,7 @@ use fangorn_kernels::{COLUMN_WORDS, LEAF, MISSING_LEFT, NAMED_RIGHT, QUESTION, T
 use crate::{
     forest::{Aggregate, Forest, Predicate, Side, Targets, least_f32_not_below},
     layout::{Children, PackedNode, Questions},
-    plan::{Cube, Lowered, MISSING, Plan, group_columns, key},
+    plan::{Lowered, MISSING, Plan, cube::Cube, group_columns, key},
     ranks::{ColumnKind, Ranks},
     sum::FixedPoint,
 };

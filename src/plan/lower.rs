@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    Combine, Cpu, Cube, Dialect, Emit, Extents, Map, Plan, Remainder, RowType, Size, Target, TargetPlan,
-    Value, Walk, budget, cpu, cube,
+    Combine, Dialect, Emit, Extents, Map, Plan, Remainder, RowType, Size, Target, TargetPlan, Value, Walk,
+    budget,
+    cpu::{self, Cpu},
+    cube::{self, Cube},
     trees::{Trees, wants_profile},
 };
 use crate::{

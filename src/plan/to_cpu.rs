@@ -2,8 +2,8 @@
 //! statements.
 
 use super::{
-    Cpu, Dialect, Dim, Extents, Loop, Map, Op, RowLoop, Size,
-    cpu::{CopyDim, Parallel, Statement, Sum, Walk},
+    Dialect, Dim, Extents, Loop, Map, Op, RowLoop, Size,
+    cpu::{CopyDim, Cpu, Parallel, Statement, Sum, Walk},
     lower::Builder,
 };
 use crate::{

@@ -9,8 +9,8 @@
 //! directive, the plan is built again without it, and a [`Note`](super::Note) says what is done instead.
 
 use super::{
-    Cube, Extents, GpuDim, Loop, Map, Op, Size, Value,
-    cube::{Adders, CachedTrees, MappedLoop, Partial, SharedSums, Statement, Sum, Walk},
+    Extents, GpuDim, Loop, Map, Op, Size, Value,
+    cube::{Adders, CachedTrees, Cube, MappedLoop, Partial, SharedSums, Statement, Sum, Walk},
     lower::Builder,
 };
 use crate::{

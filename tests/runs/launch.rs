@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use fangorn::{
     plan::{
-        Cube, Emit, Limit, Map, Op, Plan, Range, Remainder, RowLoop, Walk,
-        cube::{MappedLoop, Statement, Sum},
+        Emit, Limit, Map, Op, Plan, Range, Remainder, RowLoop, Walk,
+        cube::{Cube, MappedLoop, Statement, Sum},
     },
     schedule::{Axis, Dim, Extents, GpuDim},
 };

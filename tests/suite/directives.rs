@@ -9,8 +9,9 @@ use fangorn::{
     cpu::Rows,
     forest::{Node, Tree},
     plan::{
-        Cpu, Cube, Dialect, Lowered, Map, Op, PackedNode, Plan, Remainder, Request, Walk,
-        cpu::{Statement, Sum},
+        Dialect, Lowered, Map, Op, PackedNode, Plan, Remainder, Request, Walk,
+        cpu::{Cpu, Statement, Sum},
+        cube::Cube,
         lower,
     },
     schedule::{Device, Gpu, Schedule},

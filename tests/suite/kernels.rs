@@ -10,7 +10,7 @@ use std::{cell::Cell, collections::BTreeMap};
 use fangorn::{
     Error,
     forest::reference,
-    plan::{Cube, Emit, Lowered, Plan, Request, lower, lower_with},
+    plan::{Emit, Lowered, Plan, Request, cube::Cube, lower, lower_with},
     schedule::{Device, Extents, Gpu, GpuDim, Preset, Schedule},
 };
 use generate::{Case, Kind};

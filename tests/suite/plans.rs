@@ -7,9 +7,8 @@ use fangorn::{
     cpu::Program,
     forest::Transform,
     plan::{
-        Cube, Emit, EpilogueOp, EpiloguePlace, EpiloguePlan, Map, Number, Op, Plan, Request, RowType, Target,
-        Value,
-        cube::{Adders, MappedLoop, SharedSums, Statement, Sum},
+        Emit, EpilogueOp, EpiloguePlan, Map, Number, Op, Plan, Request, RowType, Target, Value,
+        cube::{Adders, Cube, EpiloguePlace, MappedLoop, SharedSums, Statement, Sum},
         lower,
     },
     schedule::{Axis, Device, Gpu, GpuDim, Preset, Schedule, Size},

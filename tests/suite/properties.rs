@@ -10,8 +10,8 @@ use fangorn::{
     cpu::Rows,
     forest::reference,
     plan::{
-        Cube, Op, Request,
-        cube::{Statement, Sum},
+        Op, Request,
+        cube::{Cube, Statement, Sum},
         lower,
     },
     schedule::{Device, Preset, Schedule},

@@ -35,7 +35,7 @@ use super::{
 use crate::{
     forest::Forest,
     layout::Packed,
-    plan::{Cpu, Plan},
+    plan::{Plan, cpu::Cpu},
     schedule::FewRows,
 };
 use walk::{LeafAddresses, MOST_ADDRESSES, Shape, Span};

@@ -15,7 +15,7 @@ use crate::{
         rows::{Row, Rows},
         sink::Sink,
     },
-    plan::{Cpu, Plan},
+    plan::{Plan, cpu::Cpu},
 };
 
 /// The engine that walks in vectors. It has no tables besides the nodes and their tops.

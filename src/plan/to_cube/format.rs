@@ -1,7 +1,12 @@
 //! The format of a node's words and the size of the caches: the numbers of a model that a kernel's shape
 //! depends on.
 
-use super::super::{Cube, NodeFormat, Plan, key, lower::Builder};
+use super::super::{
+    Plan,
+    cube::{Cube, NodeFormat},
+    key,
+    lower::Builder,
+};
 use crate::{
     forest::{Forest, Node, Predicate, least_f32_not_below},
     layout::Sizes,
