@@ -49,6 +49,9 @@ pub enum Error {
     /// A forest whose sum can't keep the contract.
     #[error("sum: {0}")]
     Sum(#[from] crate::sum::SumError),
+    /// A plan that can't be read or that is for another model.
+    #[error("plan: {0}")]
+    Plan(#[from] crate::auto::PlanFileError),
     /// A stage handed over data that breaks its rules: a defect of Fangorn, not of the input.
     #[error("internal: {0}; this is a defect of fangorn, please report it with the model and the schedule")]
     Internal(String),

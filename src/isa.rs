@@ -25,6 +25,18 @@ pub(crate) enum Isa {
     Avx512,
 }
 
+impl Isa {
+    /// Returns the name, which [`ISA`] takes.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Neon => "neon",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
 /// Returns the instruction sets that [`ISA`] may name on this architecture, by name.
 fn sets() -> impl Iterator<Item = (&'static str, Isa)> + Clone {
     let all =

@@ -5,6 +5,7 @@
 //!                         HIR      (what)      (how)       MIR      reductions            LIR    cube | cpu
 //! ```
 
+pub mod auto;
 pub mod check;
 pub mod cost;
 pub mod cpu;

@@ -34,7 +34,7 @@ use crate::isa;
 pub use crate::isa::{GATHERS, ISA};
 pub use engines::{Engine, Engines, Ranking};
 pub use plans::NamedPlan;
-pub(crate) use plans::Plans;
+pub(crate) use plans::{Plans, SchedulePrograms};
 pub use program::{Program, worker};
 pub use ranking::{Rank, Ranker};
 pub use rows::{Read, Row, Rows};

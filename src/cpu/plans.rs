@@ -4,18 +4,27 @@ use std::ops::RangeInclusive;
 
 use super::Program;
 
-/// The programs of a forest: one for all batches, or one for batches too small to fill a block of blends and
-/// another for larger ones.
+/// The programs of a forest, by the number of rows in a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Plans {
-    small: Option<Program>,
+    /// The programs of all batches but the largest ones, in ascending order. Each has the number of rows from
+    /// which on the next one serves.
+    smaller: Vec<(usize, Program)>,
+    largest: Program,
+}
+
+/// The programs of one schedule: the program that it asks for, and another one, if any, for the batches that
+/// are too small to fill a block of the first one's blends.
+#[derive(Clone, Debug)]
+pub(crate) struct SchedulePrograms {
     large: Program,
+    small: Option<Program>,
 }
 
 /// A program and the batches that it serves.
 #[derive(Clone, Debug)]
 pub struct NamedPlan<'a> {
-    /// The name: `all batches`, `small batches` or `large batches`.
+    /// The name: `all batches`, `small batches`, `medium batches` or `large batches`.
     pub name: &'static str,
     /// Rows of the batches that it serves.
     pub rows: RangeInclusive<usize>,
@@ -23,35 +32,85 @@ pub struct NamedPlan<'a> {
     pub program: &'a Program,
 }
 
-impl Plans {
-    /// Makes plans with one program for all batches.
-    pub(crate) fn of_all(large: Program) -> Self {
-        Self { small: None, large }
+impl SchedulePrograms {
+    /// Makes the programs of a schedule. `small` runs the batches that it runs faster than `large` does.
+    pub(crate) fn new(large: Program, small: Option<Program>) -> Self {
+        let small = small.map(|small| small.for_small_batches_of(&large)).filter(|p| p.few_rows() > 1);
+        Self { large, small }
     }
 
-    /// Adds a program for the small batches that it runs faster than the large one does.
-    pub(crate) fn with_small(self, small: Program) -> Self {
-        Self { small: Some(small.for_small_batches_of(&self.large)), ..self }
+    /// Returns about how many seconds a batch of `rows` rows takes on one thread.
+    fn seconds(&self, rows: usize) -> f64 {
+        match &self.small {
+            Some(small) if rows < small.few_rows() => small.seconds(rows),
+            _ => self.large.seconds(rows),
+        }
+    }
+
+    /// Returns the least number of rows above `below` from which on batches of fewer than `rows` rows take
+    /// less time by these programs than by `others`. At most some hundreds of sizes are compared.
+    fn faster_from(&self, others: &Self, below: usize, rows: usize) -> usize {
+        let step = rows.saturating_sub(below).div_ceil(MOST_COMPARED).max(1);
+        let between = (below.saturating_add(1)..rows).step_by(step);
+        let slower = between.rev().find(|rows| self.seconds(*rows) > others.seconds(*rows));
+        slower.map_or(below + 1, |slower| (slower + step).min(rows))
+    }
+}
+
+/// The most numbers of rows between two buckets at which their programs are compared.
+const MOST_COMPARED: usize = 512;
+
+impl Plans {
+    /// Makes plans of the programs of some schedules. Each schedule was chosen for batches of one size, and
+    /// the sizes ascend. A batch between two sizes goes to the programs that take less time by their costs.
+    /// Returns `None` if there is no schedule.
+    pub(crate) fn new(buckets: Vec<(usize, SchedulePrograms)>) -> Option<Self> {
+        let pairs = buckets.windows(2);
+        let between = pairs.map(|pair| pair[1].1.faster_from(&pair[0].1, pair[0].0, pair[1].0));
+        let mut ends: Vec<usize> = between.collect();
+        ends.push(usize::MAX);
+        let mut from = 1;
+        let mut smaller = Vec::new();
+        for ((_, programs), end) in buckets.into_iter().zip(ends) {
+            if let Some(small) = programs.small
+                && small.few_rows() > from
+            {
+                smaller.push((small.few_rows().min(end), small));
+            }
+            // A program whose batches all go to the small one has no batch left.
+            if smaller.last().is_none_or(|(last, _)| *last < end) {
+                smaller.push((end, programs.large));
+            }
+            from = end;
+        }
+        smaller.pop().map(|(_, largest)| Self { smaller, largest })
     }
 
     /// Returns the program of the largest batches.
     pub(crate) fn large(&self) -> &Program {
-        &self.large
+        &self.largest
     }
 
     /// Returns the program for a batch of `rows` rows. This is the one place that decides it.
     pub(crate) fn of(&self, rows: usize) -> &Program {
-        self.small.as_ref().filter(|small| rows < small.few_rows()).unwrap_or(&self.large)
+        let smaller = self.smaller.iter().find(|(end, _)| rows < *end);
+        smaller.map_or(&self.largest, |(_, program)| program)
     }
 
     /// Returns all programs, the one for the smallest batches first.
     pub(crate) fn named(&self) -> Vec<NamedPlan<'_>> {
-        let Self { small, large } = self;
-        let from = small.as_ref().map_or(1, Program::few_rows);
-        let name = if small.is_some() { "large batches" } else { "all batches" };
-        let mut named = vec![NamedPlan { name, rows: from..=usize::MAX, program: large }];
-        if let Some(program) = small.as_ref().filter(|_| from > 1) {
-            named.insert(0, NamedPlan { name: "small batches", rows: 1..=from - 1, program });
+        let all = self.smaller.iter().map(|(end, program)| (end - 1, program));
+        let mut from = 1;
+        let mut named = Vec::new();
+        for (last, program) in all.chain([(usize::MAX, &self.largest)]) {
+            let name = match (from, last) {
+                (1, usize::MAX) => "all batches",
+                (1, _) => "small batches",
+                (_, usize::MAX) => "large batches",
+                _ => "medium batches",
+            };
+            named.push(NamedPlan { name, rows: from..=last, program });
+            from = last.saturating_add(1);
         }
         named
     }

@@ -197,6 +197,11 @@ impl Program {
         self
     }
 
+    /// Returns about how many seconds a batch of `rows` rows takes on one thread.
+    pub(crate) fn seconds(&self, rows: usize) -> f64 {
+        self.engines.seconds(rows)
+    }
+
     /// Returns whether a batch of `rows` rows keeps more than one thread busy.
     pub(crate) fn uses_several_threads(&self, rows: usize) -> bool {
         let tasks = self.rows_a_task.is_none_or(|of_task| rows > of_task as usize);

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
-    plan::{Extents, Lowered},
+    plan::Extents,
     sum::{Accumulator, Contract, FixedPoint},
 };
 
@@ -50,12 +50,13 @@ pub enum Order {
 }
 
 impl Summing {
-    /// Returns how to add by a contract, for a verified forest and a plan on `threads` threads.
+    /// Returns how to add by a contract, for a verified forest and plans whose walks all come in the
+    /// producer's order, or do not.
     ///
     /// # Errors
     /// The contract is `exact`, trees are added up, and [`FixedPoint::new`] refuses the forest.
-    pub(crate) fn new(contract: Contract, forest: &Forest, lowered: &Lowered, threads: u32) -> Result<Self> {
-        let order = || match (lowered.keeps_tree_order(threads), &forest.targets) {
+    pub(crate) fn new(contract: Contract, forest: &Forest, ordered: bool) -> Result<Self> {
+        let order = || match (ordered, &forest.targets) {
             (true, _) => Order::Walks,
             (false, Targets::One(outputs)) => Order::Slots(Some(outputs.clone())),
             (false, Targets::All) => Order::Slots(None),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{Predictor, RowTypes};
 use crate::{
     check::{Check, Difference, SelfCheck, Strictness, Warning},
-    cpu::{Engines, Plans, Program, Summing},
+    cpu::{Engines, Plans, Program, SchedulePrograms, Summing},
     error::{Error, Result},
     forest::{CompareType, Forest, Profile},
     plan::{Lowered, Request, lower_verified},
-    schedule::{Preset, Schedule},
+    schedule::{BatchSchedules, Preset, Schedule},
     sum::Contract,
 };
 
@@ -39,7 +39,7 @@ use crate::{
 #[must_use = "call `build` to compile the forest"]
 pub struct PredictorBuilder<'f> {
     forest: &'f Forest,
-    schedule: Option<Schedule>,
+    schedules: Option<BatchSchedules>,
     threads: Option<usize>,
     sum: Contract,
     profile: Option<&'f Profile>,
@@ -53,7 +53,7 @@ impl<'f> PredictorBuilder<'f> {
     pub(super) fn new(forest: &'f Forest) -> Self {
         Self {
             forest,
-            schedule: None,
+            schedules: None,
             threads: None,
             sum: Contract::Any,
             profile: None,
@@ -66,7 +66,30 @@ impl<'f> PredictorBuilder<'f> {
 
     /// Sets how the forest is walked. The default is [`Preset::Default`] of the CPU.
     pub fn schedule(mut self, schedule: impl Into<Option<Schedule>>) -> Self {
-        self.schedule = schedule.into();
+        self.schedules = schedule.into().map(BatchSchedules::from);
+        self
+    }
+
+    /// Sets how the forest is walked, by the number of rows in a batch. A batch whose size lies between two
+    /// buckets runs by the schedule that takes less time by the [costs](crate::cost).
+    ///
+    /// ```
+    /// use fangorn::{
+    ///     Predictor, cpu::Rows, import,
+    ///     schedule::{BatchSchedules, FewRows, Preset},
+    /// };
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let one = Preset::TreebeardOneRow.schedule(&forest, false).few_rows(FewRows::Rows);
+    /// let many = Preset::Xgboost.schedule(&forest, false);
+    /// let schedules = BatchSchedules::new([(1, one), (1024, many)]).expect("two sizes");
+    /// let predictor = Predictor::builder(&forest).schedules(schedules).threads(1).build()?;
+    /// assert_eq!(predictor.plans().len(), 2);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    pub fn schedules(mut self, schedules: impl Into<Option<BatchSchedules>>) -> Self {
+        self.schedules = schedules.into();
         self
     }
 
@@ -170,8 +193,8 @@ impl<'f> PredictorBuilder<'f> {
         if strictness == Strictness::Strict {
             return Err(wrong(difference));
         }
-        let schedule = Some(Schedule::default());
-        let plain = Self { schedule, profile: None, engines: Engines::PLAIN, ..self.clone() };
+        let schedules = Some(Schedule::default().into());
+        let plain = Self { schedules, profile: None, engines: Engines::PLAIN, ..self.clone() };
         let mut plain = plain.compile()?;
         if let Some(difference) = check(&plain, extent) {
             return Err(wrong(difference));
@@ -194,12 +217,10 @@ impl<'f> PredictorBuilder<'f> {
     fn compile(&self) -> Result<Predictor> {
         let forest = self.forest;
         forest.verify()?;
-        let schedule = self.schedule.clone().unwrap_or_else(|| Preset::Default.schedule(forest, false));
         let of_pool =
             || self.pool.as_ref().map_or_else(rayon::current_num_threads, |p| p.current_num_threads());
         let threads = self.threads.unwrap_or_else(of_pool).clamp(1, 1 << 16) as u32;
         let request = Request { threads, sum: self.sum, ..Request::cpu() };
-        let lowered = lower_verified(forest, &schedule, request, self.profile)?;
         let program = |lowered: &Lowered| {
             let program = Program::of_verified(forest, lowered, threads, self.engines)?;
             Ok::<_, Error>(match self.types {
@@ -207,15 +228,33 @@ impl<'f> PredictorBuilder<'f> {
                 RowTypes::Singles => program,
             })
         };
-        let large = program(&lowered)?;
-        // A batch with too few rows to rank runs a program with the same loops on values.
-        let plans = match large.wants_many_rows() {
-            true => {
+        let mut ordered = true;
+        let mut programs = |schedule: &Schedule| {
+            let lowered = lower_verified(forest, schedule, request, self.profile)?;
+            ordered &= lowered.keeps_tree_order(threads);
+            let large = program(&lowered)?;
+            // A batch with too few rows to rank runs a program with the same loops on values.
+            let small = large.wants_many_rows().then(|| {
                 let unranked = lower_verified(forest, &schedule.unranked(), request, self.profile)?;
-                Plans::of_all(large).with_small(program(&unranked)?)
-            }
-            false => Plans::of_all(large),
+                program(&unranked)
+            });
+            Ok::<_, Error>(SchedulePrograms::new(large, small.transpose()?))
         };
+        let schedules = match &self.schedules {
+            Some(schedules) => schedules.clone(),
+            None => Preset::Default.schedule(forest, false).into(),
+        };
+        let mut buckets = Vec::new();
+        let mut last = None;
+        for (rows, schedule) in schedules.buckets() {
+            match last.replace(schedule) {
+                // The bucket before serves these batches as well.
+                Some(last) if last == schedule => {}
+                _ => buckets.push((rows, programs(schedule)?)),
+            }
+        }
+        let plans =
+            Plans::new(buckets).ok_or_else(|| Error::Internal("schedules without a bucket".into()))?;
         let mut ids = vec![0; forest.leaf_count()];
         for tree in &forest.trees {
             for (node, id) in tree.nodes.iter().zip(&tree.ids) {
@@ -227,7 +266,7 @@ impl<'f> PredictorBuilder<'f> {
         Ok(Predictor {
             plans,
             sum: self.sum,
-            summing: Summing::new(self.sum, forest, &lowered, threads)?,
+            summing: Summing::new(self.sum, forest, ordered)?,
             leaf_width: forest.leaf_width(),
             scale: forest.scale.0 as f32,
             transform: forest.transform,

@@ -19,6 +19,7 @@
 //! ```
 
 mod architecture;
+mod by_batch;
 mod code_limits;
 mod nest;
 mod parse;
@@ -30,6 +31,7 @@ mod verify;
 use std::fmt;
 
 pub use architecture::{Architecture, UnknownArchitecture};
+pub use by_batch::BatchSchedules;
 pub use code_limits::CodeLimits;
 pub(crate) use nest::MOST_DEPTH;
 pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};

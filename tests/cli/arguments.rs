@@ -72,7 +72,7 @@ fn a_reader_that_has_enough_ends_it_quietly() {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in [&[][..], &["predict"], &["inspect"], &["lower"], &["bench"]] {
+    for command in [&[][..], &["predict"], &["inspect"], &["lower"], &["bench"], &["tune"]] {
         let help = prints(&[command, &["--help"]].concat());
         assert!(help.contains("Example:\n  fangorn "), "{help}");
     }

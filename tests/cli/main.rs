@@ -11,6 +11,7 @@ mod predict;
 mod rows;
 mod schedules;
 mod tables;
+mod tune;
 mod verify;
 
 use std::{

@@ -28,6 +28,7 @@ mod ties;
 mod tiles;
 mod tiling;
 mod trace;
+mod tuning;
 mod zoo;
 
 #[path = "../generate/mod.rs"]

@@ -1,6 +1,6 @@
 //! Backends that run a forest: the reference interpreter, the native CPU target, or one of burn's devices.
 
-use fangorn::{Forest, Predictor, cpu, forest::reference, schedule::Device, sum::Contract};
+use fangorn::{Forest, Predictor, auto::RowPool, cpu, forest::reference, schedule::Device, sum::Contract};
 
 use crate::{
     error::{Error, Result, say},
@@ -241,25 +241,26 @@ impl<'f> Engine<'f> {
     ///
     /// # Errors
     /// The backend refuses the rows or the forest.
-    pub fn rerun<'a>(&'a self, rows: &'a Matrix<f32>) -> Result<Rerun<'a>> {
+    pub fn rerun<'a>(&'a self, pool: &'a RowPool) -> Result<Rerun<'a>> {
+        let mut batches = (0..pool.batches()).cycle().map(|n| pool.batch(n));
+        let mut next = move || batches.next().unwrap_or_default();
         match &self.runs {
-            Runs::Reference => Ok(Box::new(|| {
-                for r in 0..rows.rows {
-                    std::hint::black_box(reference::margins(self.forest, rows.row(r)));
+            Runs::Reference => Ok(Box::new(move || {
+                for row in next().chunks_exact(pool.columns()) {
+                    std::hint::black_box(reference::margins(self.forest, row));
                 }
                 Ok(())
             })),
             Runs::Cpu(p) => {
-                let mut out = vec![0.0; rows.rows * self.forest.outputs as usize];
-                let rows = view(rows)?;
+                let mut out = vec![0.0; pool.rows() * self.forest.outputs as usize];
                 Ok(Box::new(move || {
-                    p.margins_into(&rows, &mut out)?;
+                    p.margins_into(&cpu::Rows::new(next(), pool.columns())?, &mut out)?;
                     std::hint::black_box(&out);
                     Ok(())
                 }))
             }
             #[cfg(feature = "burn")]
-            Runs::Burn(op) => op.rerun(rows, &self.choice),
+            Runs::Burn(op) => op.rerun(pool, &self.choice),
         }
     }
 }
@@ -291,7 +292,7 @@ mod on_burn {
     use std::sync::Arc;
 
     use burn::tensor::{Device, Tensor, TensorData};
-    use fangorn::{Forest, op::ForestOp, sum::Contract};
+    use fangorn::{Forest, auto::RowPool, op::ForestOp, sum::Contract};
 
     use super::{Backend, Rerun};
     use crate::{
@@ -368,7 +369,7 @@ mod on_burn {
 
     impl Op {
         pub fn open(backend: Backend, forest: &Forest, choice: &Choice, sum: Contract) -> Result<Self> {
-            let schedule = (!choice.is_default).then(|| choice.schedule.clone());
+            let schedule = (!choice.is_default).then(|| choice.schedule(None).clone());
             let builder =
                 ForestOp::builder(forest.clone()).schedule(schedule).profile(choice.profile.clone());
             let op = Arc::new(builder.sum(sum).build().map_err(|e| choice.blame(e))?);
@@ -400,13 +401,13 @@ mod on_burn {
         }
 
         /// Copies the rows to the device, as tensors of at most [`ROWS_A_TENSOR`] rows.
-        fn tensors(&self, rows: &Matrix<f32>) -> Vec<Tensor<2>> {
+        fn tensors(&self, values: &[f32], [rows, columns]: [usize; 2]) -> Vec<Tensor<2>> {
             let tensor = |first: usize| {
-                let count = ROWS_A_TENSOR.min(rows.rows - first);
-                let values = rows.values[first * rows.columns..][..count * rows.columns].to_vec();
-                Tensor::from_data(TensorData::new(values, [count, rows.columns]), &self.device)
+                let count = ROWS_A_TENSOR.min(rows - first);
+                let values = values[first * columns..][..count * columns].to_vec();
+                Tensor::from_data(TensorData::new(values, [count, columns]), &self.device)
             };
-            (0..rows.rows).step_by(ROWS_A_TENSOR).map(tensor).collect()
+            (0..rows).step_by(ROWS_A_TENSOR).map(tensor).collect()
         }
 
         pub fn margins(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<f32>> {
@@ -424,7 +425,7 @@ mod on_burn {
         ) -> Result<Vec<f32>> {
             guard(self.backend, || {
                 let mut out = Vec::new();
-                for x in self.tensors(rows) {
+                for x in self.tensors(&rows.values, [rows.rows, rows.columns]) {
                     out.extend(run(x)?.into_data().try_to_vec::<f32>().map_err(|e| self.error(&e))?);
                 }
                 Ok(out)
@@ -434,7 +435,7 @@ mod on_burn {
         pub fn leaf_slots(&self, rows: &Matrix<f32>, choice: &Choice) -> Result<Vec<u32>> {
             guard(self.backend, || {
                 let mut out = Vec::new();
-                for x in self.tensors(rows) {
+                for x in self.tensors(&rows.values, [rows.rows, rows.columns]) {
                     let data =
                         self.op.leaf_slots(x).map_err(|e| choice.blame(e))?.into_data().convert::<i32>();
                     let slots = data.try_to_vec::<i32>().map_err(|e| self.error(&e))?;
@@ -444,9 +445,14 @@ mod on_burn {
             })
         }
 
-        pub fn rerun<'a>(&'a self, rows: &Matrix<f32>, choice: &'a Choice) -> Result<Rerun<'a>> {
-            let tensors = guard(self.backend, || Ok(self.tensors(rows)))?;
+        pub fn rerun<'a>(&'a self, pool: &RowPool, choice: &'a Choice) -> Result<Rerun<'a>> {
+            let batches =
+                (0..pool.batches()).map(|n| self.tensors(pool.batch(n), [pool.rows(), pool.columns()]));
+            let batches: Vec<_> = guard(self.backend, || Ok(batches.collect()))?;
+            let mut next = 0;
             Ok(Box::new(move || {
+                let tensors = &batches[next];
+                next = (next + 1) % batches.len();
                 guard(self.backend, || {
                     let run = |x: &Tensor<2>| self.op.margins(x.clone()).map_err(|e| choice.blame(e));
                     // Keep the results until the device is done, so that it does not skip a run as unused.

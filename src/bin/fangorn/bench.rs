@@ -1,7 +1,6 @@
 //! `fangorn bench`: measures the time for each row, by batch size.
 
 use std::{
-    collections::TryReserveError,
     fmt::Write,
     io::IsTerminal,
     path::PathBuf,
@@ -10,10 +9,7 @@ use std::{
 
 use clap::{Args, value_parser};
 use cpu_time::{ProcessTime, ThreadTime};
-use fangorn::{
-    Forest,
-    forest::{Node, Predicate},
-};
+use fangorn::{Forest, auto::RowPool};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -35,7 +31,8 @@ use crate::{
 pub struct Bench {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows, .npy or .csv. They are repeated with a small jitter to fill a batch
+    /// The rows, .npy or .csv. Each call gets the next ones of at least 16384; they are repeated with a small
+    /// jitter where the file has fewer
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// Rows of one call; separate several batch sizes with commas
@@ -151,13 +148,11 @@ fn time_all(
     let mut results = Vec::new();
     for batch in &args.batch {
         bar.set_message(format!("batch {batch}"));
-        let too_large =
-            |_| Error::Request(format!("--batch {batch}: the memory is not enough; ask for fewer rows"));
         if let Some(text) = announcement(*batch, rows.columns) {
             bar.suspend(|| say(&text));
         }
-        let rows = fill_batch(forest, rows, *batch as usize).map_err(too_large)?;
-        let timed = time(engine.rerun(&rows)?, clock, args.seconds, &bar)?;
+        let pool = RowPool::of_rows(forest, &rows.values, *batch as usize)?;
+        let timed = time(engine.rerun(&pool)?, clock, args.seconds, &bar)?;
         let [cpu, wall] = timed.map(|mut calls| {
             calls.sort_unstable_by(f64::total_cmp);
             [calls[0], calls[calls.len() / 2]].map(|seconds| seconds * 1e6 / f64::from(*batch))
@@ -168,7 +163,7 @@ fn time_all(
             cpu_us_per_row_median: cpu[1],
             wall_us_per_row_min: wall[0],
             wall_us_per_row_median: wall[1],
-            schedule: choice.line(),
+            schedule: choice.line(*batch as usize),
         });
     }
     bar.finish_and_clear();
@@ -243,41 +238,6 @@ fn time(mut rerun: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> 
     }
     bar.inc(((seconds * 1e3) as u64).saturating_sub(shown));
     Ok(times)
-}
-
-/// Repeats the rows until they fill a batch. Changes each value, except categories, by up to one part in a
-/// thousand, so that a batch larger than the file does not hold the same rows again.
-fn fill_batch(forest: &Forest, rows: &Matrix<f32>, batch: usize) -> Result<Matrix<f32>, TryReserveError> {
-    let mut categories = vec![false; rows.columns];
-    for node in forest.trees.iter().flat_map(|t| &t.nodes) {
-        if let Node::Split { feature, predicate: Predicate::InSet { .. }, .. } = *node {
-            categories[feature as usize] = true;
-        }
-    }
-    let mut random = SplitMix(0x5EED);
-    let mut values = Vec::new();
-    values.try_reserve_exact(batch.saturating_mul(rows.columns))?;
-    for r in 0..batch {
-        let row = rows.row(r % rows.rows).iter().zip(&categories);
-        values
-            .extend(row.map(|(v, category)| if *category { *v } else { v * (1.0 + 0.001 * random.unit()) }));
-    }
-    Ok(Matrix { rows: batch, columns: rows.columns, values })
-}
-
-/// Vigna's splitmix64. Its seed is fixed, so every run gets the same rows.
-struct SplitMix(u64);
-
-impl SplitMix {
-    /// Returns a number that is uniform in `[-1, 1)`.
-    fn unit(&mut self) -> f32 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
-        (z >> 40) as f32 / (1u32 << 23) as f32 - 1.0
-    }
 }
 
 fn table(report: &Report) -> String {

@@ -20,6 +20,7 @@ mod profile;
 mod rows;
 mod schedule;
 mod sum;
+mod tune;
 mod usage;
 mod verify;
 
@@ -64,6 +65,8 @@ enum Command {
     Profile(profile::Count),
     /// Time predictions by batch size
     Bench(bench::Bench),
+    /// Find a fast schedule for each batch size
+    Tune(tune::Tune),
     /// Check every engine that can serve a model on this machine
     Verify(verify::Verify),
 }
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Lower(args) => lower::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Verify(args) => verify::run(args),
     };
     let outcome = error::catch_panic(run).unwrap_or_else(|panic| Err(Error::Defect(panic)));

@@ -1,21 +1,22 @@
-//! Finds the schedule that `--schedule` names.
+//! Finds the schedules that `--schedule` names.
 
 use std::path::{Path, PathBuf};
 
 use fangorn::{
     Forest, Predictor,
+    auto::PlanFile,
     forest::Profile,
-    schedule::{Device, Preset, Schedule},
+    schedule::{BatchSchedules, Device, Preset, Schedule},
     sum::Contract,
 };
 
 use crate::error::{Error, Result};
 
-/// A schedule and where it came from.
+/// Schedules and where they came from.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The schedule.
-    pub schedule: Schedule,
+    /// The schedules by batch size: one for all, unless they came from a plan.
+    pub schedules: BatchSchedules,
     /// Whether the schedule is the default preset, which differs by device.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "only burn's backends are told"))]
     pub is_default: bool,
@@ -25,16 +26,17 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns the preset with the name, made for the device, or else the schedule in the file with that
-    /// path.
+    /// Returns the preset with the name, made for the device, or else what is in the file with that path: a
+    /// plan of `fangorn tune` if the name ends in `.toml`, otherwise a schedule.
     ///
     /// # Errors
-    /// The name is neither a preset's nor a file's, or the file's text is not a schedule.
+    /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan, or the plan
+    /// is for another model or another device.
     pub fn new(name: &str, forest: &Forest, device: Device) -> Result<Self> {
         if let Some(preset) = Preset::parse(name) {
             let is_default = preset == Preset::Default;
             return Ok(Self {
-                schedule: preset.schedule_on(forest, device),
+                schedules: preset.schedule_on(forest, device).into(),
                 is_default,
                 profile: None,
                 file: None,
@@ -53,8 +55,17 @@ impl Choice {
                 format!("{e}; give a preset's name or a text file with one directive a line"),
             ),
         })?;
-        let schedule = Schedule::parse(&text).map_err(|e| Error::file(path, e.to_string()))?;
-        Ok(Self { schedule, is_default: false, profile: None, file: Some(path.to_path_buf()) })
+        let schedules = match path.extension().is_some_and(|e| e == "toml") {
+            true if device != Device::Cpu => {
+                let what = "plans are for the CPU; give a schedule, or leave --schedule out";
+                return Err(Error::file(path, what.to_owned()));
+            }
+            true => PlanFile::parse(&text)
+                .and_then(|plan| plan.schedules(forest))
+                .map_err(|e| Error::file(path, e.to_string()))?,
+            false => Schedule::parse(&text).map_err(|e| Error::file(path, e.to_string()))?.into(),
+        };
+        Ok(Self { schedules, is_default: false, profile: None, file: Some(path.to_path_buf()) })
     }
 
     /// Returns this choice with a profile.
@@ -69,7 +80,7 @@ impl Choice {
     pub fn predictor(&self, forest: &Forest, sum: Contract) -> Result<Predictor> {
         let threads = rayon::current_num_threads();
         let made = Predictor::builder(forest)
-            .schedule(self.schedule.clone())
+            .schedules(self.schedules.clone())
             .threads(threads)
             .sum(sum)
             .profile(self.profile.as_ref())
@@ -88,8 +99,19 @@ impl Choice {
         }
     }
 
-    /// Returns the schedule on one line.
-    pub fn line(&self) -> String {
-        self.schedule.to_string().lines().collect::<Vec<_>>().join("; ")
+    /// Returns the schedule of the bucket nearest to batches of `rows` rows; without a number, that of the
+    /// largest.
+    pub fn schedule(&self, rows: Option<usize>) -> &Schedule {
+        self.schedules.nearest(rows.unwrap_or(usize::MAX))
     }
+
+    /// Returns the schedule for batches of `rows` rows on one line.
+    pub fn line(&self, rows: usize) -> String {
+        line(self.schedule(Some(rows)))
+    }
+}
+
+/// Returns a schedule on one line.
+pub fn line(schedule: &Schedule) -> String {
+    schedule.to_string().lines().collect::<Vec<_>>().join("; ")
 }

@@ -1,0 +1,27 @@
+//! Finds a fast schedule: the candidates of a space, ordered by a cost model, timed on rows, and kept in a
+//! plan.
+//!
+//! What may come in: a forest, rows, the costs of the machine, and [`Predictor`](crate::Predictor) to time
+//! candidates with. A schedule never changes a result, so nothing here does.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use fangorn::{Predictor, auto::Tuner, import};
+//!
+//! let forest = import::load("model.ubj".as_ref(), &Default::default())?;
+//! let tuned = Tuner::new(&forest).batches([1, 64, 4096]).budget(Duration::from_secs(5)).run(|_| ())?;
+//! let plan = tuned.plan(&forest);
+//! std::fs::write("plan.toml", plan.to_string())?;
+//! let predictor = Predictor::builder(&forest).schedules(plan.schedules(&forest)?).build()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod plan_file;
+mod rows;
+mod space;
+mod tuner;
+
+pub use plan_file::{PlanFile, PlanFileBucket, PlanFileError};
+pub use rows::{LEAST_ROWS, RowPool};
+pub use space::{CpuPoint, Evaluate, MOST_CPU_POINTS, cpu_space};
+pub use tuner::{Miss, Progress, TimedSchedule, Tuned, TunedBatch, Tuner};

@@ -1,0 +1,487 @@
+//! Times the points of a space on rows, and keeps the fastest.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use super::{
+    plan_file::{PlanFile, PlanFileBucket},
+    rows::RowPool,
+    space::{CpuPoint, cpu_space},
+};
+use crate::{
+    Predictor,
+    check::SelfCheck,
+    cpu::Rows,
+    error::{Error, Result},
+    forest::Forest,
+    schedule::{Preset, Schedule},
+    sum::Contract,
+};
+
+/// Seconds that the calls of one measurement take at least, so that reading the clock does not show.
+const MEASUREMENT: f64 = 200e-6;
+/// Pairs of measurements, one of the default schedule and one of the candidate, before a candidate is kept
+/// or dropped.
+const SCREENED: usize = 3;
+/// Candidates that are kept for the rounds after the screening.
+const KEPT: usize = 8;
+/// Pairs of measurements in the first round after the screening. Each round has twice as many for half of
+/// the candidates.
+const FIRST_ROUND: usize = 6;
+/// Pairs of measurements that decide between the default schedule and the fastest candidate.
+const LAST_ROUND: usize = 25;
+/// A candidate that takes this many times as long in its first measurement gets no other one.
+const HOPELESS: f64 = 2.0;
+/// The winner has to take less than this part of the default schedule's time; otherwise noise may have
+/// chosen it.
+const GAIN: f64 = 0.98;
+/// The part of a batch's time budget in which candidates are screened.
+const SCREENING: f64 = 0.6;
+
+/// Finds fast schedules for a forest on this machine's CPU, by batch size.
+///
+/// Candidates are the points of [`cpu_space`]. Each is compiled, then timed beside the default schedule: both
+/// take the same rows in turns, and the median of the ratios counts, so that a change of the machine's speed
+/// hits both. The best candidates go through rounds of successive halving (Jamieson and Talwalkar, 2016,
+/// section 3): each round times half as many candidates twice as long. A candidate that this machine or this
+/// forest refuses is a [`Miss`].
+///
+/// ```
+/// use std::time::Duration;
+/// use fangorn::{Predictor, auto::Tuner, import};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let tuned = Tuner::new(&forest).batches([16]).budget(Duration::from_millis(50)).threads(1).run(|_| ())?;
+/// let [batch] = &tuned.batches[..] else { unreachable!() };
+/// assert!(!batch.screened.is_empty() && batch.tuned.seconds > 0.0);
+/// let predictor = Predictor::builder(&forest).schedules(tuned.plan(&forest).schedules(&forest)?).build()?;
+/// assert_eq!(predictor.plan_for(16).program.trees(), 100);
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "call `run` to tune"]
+pub struct Tuner<'f> {
+    forest: &'f Forest,
+    rows: Option<&'f [f32]>,
+    batches: Vec<usize>,
+    budget: Duration,
+    exhaustive: bool,
+    threads: usize,
+    sum: Contract,
+}
+
+/// What a tuner has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuned {
+    /// Number of threads that predictions ran on.
+    pub threads: usize,
+    /// What was found for each batch size, in ascending order.
+    pub batches: Vec<TunedBatch>,
+}
+
+/// What a tuner has found for batches of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TunedBatch {
+    /// Number of rows of a batch.
+    pub rows: usize,
+    /// The default schedule.
+    pub auto: TimedSchedule,
+    /// The schedule that the tuner takes within its budget. It is the default schedule if no candidate is
+    /// faster by more than noise.
+    pub tuned: TimedSchedule,
+    /// The fastest schedule of all candidates, of an exhaustive search.
+    pub best: Option<TimedSchedule>,
+    /// Number of candidates of the space.
+    pub points: usize,
+    /// The candidates that were timed, in the order of the search. Their seconds are the default schedule's
+    /// times the ratio of a few pairs of measurements, so they say less than those of the winners.
+    pub screened: Vec<TimedSchedule>,
+    /// The candidates that could not be timed.
+    pub missed: Vec<Miss>,
+}
+
+/// A schedule and the time that it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimedSchedule {
+    /// The schedule.
+    pub schedule: Schedule,
+    /// Seconds of a row: the median of measurements.
+    pub seconds: f64,
+}
+
+/// A candidate that could not be timed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Miss {
+    /// The candidate.
+    pub schedule: Schedule,
+    /// Why it could not.
+    pub why: String,
+}
+
+/// How far a tuner has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Number of rows of the batches that are being tuned.
+    pub rows: usize,
+    /// Number of candidates that were compiled so far for this batch size, misses among them.
+    pub seen: usize,
+    /// Number of candidates for this batch size.
+    pub points: usize,
+    /// The time of the best candidate so far, as a part of the default schedule's; 1 where none is faster.
+    pub best: f64,
+    /// The time since the tuner began.
+    pub elapsed: Duration,
+}
+
+/// A compiled candidate.
+struct Candidate {
+    schedule: Schedule,
+    predictor: Predictor,
+    /// Its time as a part of the default schedule's.
+    ratio: f64,
+}
+
+/// What times candidates at one batch size.
+struct Stopwatch {
+    pool: RowPool,
+    out: Vec<f32>,
+    /// Calls of a measurement.
+    calls: usize,
+    /// The batch that the next measurement begins with.
+    next: usize,
+}
+
+impl<'f> Tuner<'f> {
+    /// Makes a tuner for batches of 1, 64 and 4096 rows, with a budget of ten seconds, for the threads of the
+    /// current rayon pool and [`Contract::Any`].
+    pub fn new(forest: &'f Forest) -> Self {
+        Self {
+            forest,
+            rows: None,
+            batches: vec![1, 64, 4096],
+            budget: Duration::from_secs(10),
+            exhaustive: false,
+            threads: rayon::current_num_threads(),
+            sum: Contract::Any,
+        }
+    }
+
+    /// Sets rows to time with, row by row, of the forest's columns. By default, rows are drawn between the
+    /// forest's thresholds.
+    pub fn rows(mut self, rows: impl Into<Option<&'f [f32]>>) -> Self {
+        self.rows = rows.into();
+        self
+    }
+
+    /// Sets the batch sizes.
+    pub fn batches(mut self, batches: impl IntoIterator<Item = usize>) -> Self {
+        self.batches = batches.into_iter().collect();
+        self.batches.sort_unstable();
+        self.batches.dedup();
+        self
+    }
+
+    /// Sets the time that tuning takes in all. A measurement that has begun is ended, so it takes a little
+    /// longer. An exhaustive search has no budget.
+    pub fn budget(mut self, budget: Duration) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Sets whether all candidates are timed after the search within the budget.
+    pub fn exhaustive(mut self, exhaustive: bool) -> Self {
+        self.exhaustive = exhaustive;
+        self
+    }
+
+    /// Sets the number of threads of predictions. They run in the current rayon pool.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads.max(1);
+        self
+    }
+
+    /// Sets what sums promise.
+    pub fn sum(mut self, sum: Contract) -> Self {
+        self.sum = sum;
+        self
+    }
+
+    /// Tunes. Calls `progress` after each candidate and each round.
+    ///
+    /// # Errors
+    /// The forest does not verify or has no columns, the rows are not of its columns, a batch has no rows,
+    /// or there is no memory.
+    pub fn run(&self, mut progress: impl FnMut(Progress)) -> Result<Tuned> {
+        if self.batches.is_empty() {
+            return Err(Error::Rows("no batch size to tune for; name at least one".into()));
+        }
+        self.forest.verify()?;
+        let begin = Instant::now();
+        let each = self.budget.as_secs_f64() / self.batches.len() as f64;
+        let points = cpu_space(self.threads);
+        let mut batches = Vec::new();
+        for (at, rows) in self.batches.iter().enumerate() {
+            let mut tell = |seen, best| {
+                let (points, elapsed) = (points.len(), begin.elapsed());
+                progress(Progress { rows: *rows, seen, points, best, elapsed });
+            };
+            // A batch that ends early leaves its time to the next ones.
+            let end = each * (at + 1) as f64 - begin.elapsed().as_secs_f64();
+            batches.push(self.tune(*rows, &points, end, &mut tell)?);
+        }
+        Ok(Tuned { threads: self.threads, batches })
+    }
+
+    /// Tunes for batches of `rows` rows in `budget` seconds.
+    fn tune(
+        &self,
+        rows: usize,
+        points: &[CpuPoint],
+        budget: f64,
+        tell: &mut dyn FnMut(usize, f64),
+    ) -> Result<TunedBatch> {
+        let pool = match self.rows {
+            Some(values) => RowPool::of_rows(self.forest, values, rows)?,
+            None => RowPool::drawn(self.forest, rows)?,
+        };
+        let begin = Instant::now();
+        let auto = Candidate {
+            schedule: Preset::Default.schedule(self.forest, false),
+            predictor: self.build(None)?,
+            ratio: 1.0,
+        };
+        let mut watch = Stopwatch::new(pool, rows, &auto)?;
+        let until = |seconds: f64| move || begin.elapsed().as_secs_f64() < seconds;
+        let mut search = Search {
+            tuner: self,
+            auto: &auto,
+            watch: &mut watch,
+            tell,
+            missed: Vec::new(),
+            ratios: Vec::new(),
+        };
+        let kept = search.screen(points, until(budget * SCREENING))?;
+        let kept = search.halve(kept, until(budget))?;
+        let tuned = search.winner(kept)?;
+        let mut best = None;
+        if self.exhaustive {
+            (search.missed, search.ratios) = Default::default();
+            let kept = search.screen(points, || true)?;
+            let kept = search.halve(kept, || true)?;
+            best = search.winner(kept)?;
+        }
+        let Search { missed, ratios, .. } = search;
+        // All three in turns, so that their times can be compared.
+        let mut last: Vec<&Candidate> = vec![&auto];
+        last.extend(tuned.iter().chain(&best));
+        let times = watch.turns(&last, LAST_ROUND)?;
+        let timed: Vec<_> = last.iter().zip(&times).map(|(c, times)| c.timed(median(times), rows)).collect();
+        let of = |candidate: &Option<Candidate>| match candidate {
+            Some(candidate) => timed.iter().find(|timed| timed.schedule == candidate.schedule),
+            None => None,
+        };
+        let (of_tuned, of_best) = (of(&tuned), of(&best));
+        Ok(TunedBatch {
+            rows,
+            auto: timed[0].clone(),
+            tuned: of_tuned.unwrap_or(&timed[0]).clone(),
+            best: self.exhaustive.then(|| {
+                let all = [Some(&timed[0]), of_tuned, of_best].into_iter().flatten();
+                all.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap_or(&timed[0]).clone()
+            }),
+            points: points.len(),
+            screened: ratios
+                .into_iter()
+                .map(|(schedule, ratio)| TimedSchedule { schedule, seconds: ratio * timed[0].seconds })
+                .collect(),
+            missed,
+        })
+    }
+
+    fn build(&self, schedule: Option<Schedule>) -> Result<Predictor> {
+        let builder = Predictor::builder(self.forest).schedule(schedule).threads(self.threads);
+        builder.sum(self.sum).check(SelfCheck::Off).build()
+    }
+}
+
+impl Candidate {
+    fn timed(&self, call: f64, rows: usize) -> TimedSchedule {
+        TimedSchedule { schedule: self.schedule.clone(), seconds: call / rows as f64 }
+    }
+}
+
+/// A search at one batch size.
+struct Search<'s, 'f> {
+    tuner: &'s Tuner<'f>,
+    auto: &'s Candidate,
+    watch: &'s mut Stopwatch,
+    /// Takes the number of candidates seen, and the least ratio so far.
+    tell: &'s mut dyn FnMut(usize, f64),
+    missed: Vec<Miss>,
+    /// The candidates timed so far, each with its first ratio.
+    ratios: Vec<(Schedule, f64)>,
+}
+
+impl Search<'_, '_> {
+    /// Compiles and times candidates in their order while `goes_on` holds. Returns the best of them, the
+    /// fastest first.
+    fn screen(&mut self, points: &[CpuPoint], goes_on: impl Fn() -> bool) -> Result<Vec<Candidate>> {
+        let mut kept: Vec<Candidate> = Vec::new();
+        for point in points {
+            if !self.ratios.is_empty() && !goes_on() {
+                break;
+            }
+            let schedule = point.schedule();
+            match self.candidate(schedule.clone()) {
+                Err(why) => self.missed.push(Miss { schedule, why }),
+                Ok(mut candidate) => {
+                    let first = self.watch.ratio(self.auto, &candidate, 1)?;
+                    candidate.ratio = match first < HOPELESS {
+                        true => self.watch.ratio(self.auto, &candidate, SCREENED)?,
+                        false => first,
+                    };
+                    self.ratios.push((schedule, candidate.ratio));
+                    let at = kept.partition_point(|better| better.ratio <= candidate.ratio);
+                    kept.insert(at, candidate);
+                    kept.truncate(KEPT);
+                }
+            }
+            let best = kept.first().map_or(1.0, |best| best.ratio.min(1.0));
+            let seen = self.seen();
+            (self.tell)(seen, best);
+        }
+        Ok(kept)
+    }
+
+    /// Returns the number of candidates that were compiled so far.
+    fn seen(&self) -> usize {
+        self.ratios.len() + self.missed.len()
+    }
+
+    /// Compiles a candidate, or says why it can't be timed.
+    fn candidate(&self, schedule: Schedule) -> Result<Candidate, String> {
+        let predictor = self.tuner.build(Some(schedule.clone())).map_err(|e| e.to_string())?;
+        match predictor.plans().iter().flat_map(|plan| plan.program.notes()).next() {
+            // Another candidate is what this one would become.
+            Some(note) => Err(note.to_string()),
+            None => Ok(Candidate { schedule, predictor, ratio: f64::INFINITY }),
+        }
+    }
+
+    /// Drops the slower half of the candidates round by round until one is left or `goes_on` no longer holds.
+    fn halve(&mut self, mut kept: Vec<Candidate>, goes_on: impl Fn() -> bool) -> Result<Vec<Candidate>> {
+        let mut pairs = FIRST_ROUND;
+        while kept.len() > 1 && goes_on() {
+            let mut all: Vec<&Candidate> = vec![self.auto];
+            all.extend(&kept);
+            let times = self.watch.turns(&all, pairs)?;
+            let ratios: Vec<f64> = times[1..].iter().map(|times_of| ratio(&times[0], times_of)).collect();
+            kept.iter_mut().zip(ratios).for_each(|(candidate, ratio)| candidate.ratio = ratio);
+            kept.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+            kept.truncate(kept.len().div_ceil(2));
+            pairs *= 2;
+            let seen = self.seen();
+            (self.tell)(seen, kept[0].ratio.min(1.0));
+        }
+        Ok(kept)
+    }
+
+    /// Returns the fastest candidate if it is faster than the default schedule and proves its leaves.
+    fn winner(&mut self, kept: Vec<Candidate>) -> Result<Option<Candidate>> {
+        for mut candidate in kept {
+            candidate.ratio = self.watch.ratio(self.auto, &candidate, LAST_ROUND)?;
+            if candidate.ratio >= GAIN || candidate.schedule == self.auto.schedule {
+                return Ok(None);
+            }
+            match candidate.predictor.run_check(self.tuner.forest, SelfCheck::Quick, |_, _| ()) {
+                None => return Ok(Some(candidate)),
+                Some(difference) => {
+                    let (schedule, why) = (candidate.schedule, format!("self-check: {difference}"));
+                    self.missed.push(Miss { schedule, why });
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Stopwatch {
+    fn new(pool: RowPool, rows: usize, auto: &Candidate) -> Result<Self> {
+        let values = rows.checked_mul(auto.predictor.program().outputs());
+        let mut out = Vec::new();
+        let room = values.filter(|n| out.try_reserve_exact(*n).is_ok());
+        out.resize(
+            room.ok_or_else(|| Error::Rows("no memory for the results; ask for fewer rows".into()))?,
+            0.0,
+        );
+        let mut watch = Self { pool, out, calls: 1, next: 0 };
+        // The first call touches memory that later calls find.
+        watch.seconds(auto, 0)?;
+        let call = (0..3)
+            .map(|n| watch.seconds(auto, n))
+            .try_fold(f64::INFINITY, |least, seconds| Ok::<_, Error>(least.min(seconds?)))?;
+        watch.calls = (MEASUREMENT / call.max(1e-9)).ceil().clamp(1.0, 1e5) as usize;
+        Ok(watch)
+    }
+
+    /// Returns the seconds of a call, an average of a measurement that begins with batch `from`.
+    fn seconds(&mut self, candidate: &Candidate, from: usize) -> Result<f64> {
+        let columns = self.pool.columns();
+        let begin = Instant::now();
+        for call in 0..self.calls {
+            let rows = Rows::new(self.pool.batch(from + call), columns)?;
+            candidate.predictor.margins_into(black_box(&rows), black_box(&mut self.out))?;
+        }
+        Ok(begin.elapsed().as_secs_f64() / self.calls as f64)
+    }
+
+    /// Measures candidates in turns, each turn with other rows and another one first. Returns the seconds of
+    /// a call in each turn, for each candidate.
+    fn turns(&mut self, candidates: &[&Candidate], turns: usize) -> Result<Vec<Vec<f64>>> {
+        let mut times = vec![Vec::with_capacity(turns); candidates.len()];
+        for turn in 0..turns {
+            for at in 0..candidates.len() {
+                let at = (at + turn) % candidates.len();
+                let seconds = self.seconds(candidates[at], self.next)?;
+                times[at].push(seconds);
+            }
+            self.next = (self.next + self.calls) % self.pool.batches();
+        }
+        Ok(times)
+    }
+
+    /// Returns the candidate's time as a part of the default schedule's, measured in pairs.
+    fn ratio(&mut self, auto: &Candidate, candidate: &Candidate, pairs: usize) -> Result<f64> {
+        let times = self.turns(&[auto, candidate], pairs)?;
+        Ok(ratio(&times[0], &times[1]))
+    }
+}
+
+impl Tuned {
+    /// Returns the plan of the tuned schedules.
+    pub fn plan(&self, forest: &Forest) -> PlanFile {
+        let bucket = |batch: &TunedBatch| PlanFileBucket {
+            rows: batch.rows,
+            schedule: batch.tuned.schedule.clone(),
+            us_per_row: Some(batch.tuned.seconds * 1e6),
+            auto_us_per_row: Some(batch.auto.seconds * 1e6),
+        };
+        let buckets = self.batches.iter().map(bucket).collect();
+        PlanFile::new(forest, crate::isa::isa().name(), self.threads, buckets)
+    }
+}
+
+/// Returns the median of the ratios of two lists of times, taken pair by pair.
+fn ratio(base: &[f64], times: &[f64]) -> f64 {
+    let ratios: Vec<f64> = base.iter().zip(times).map(|(base, time)| time / base.max(1e-12)).collect();
+    median(&ratios)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::INFINITY)
+}

@@ -1,0 +1,268 @@
+//! `fangorn tune`: finds a fast schedule for each batch size.
+
+use std::{
+    fmt::Write as _,
+    io::{IsTerminal, Write as _},
+    path::PathBuf,
+    time::Duration,
+};
+
+use clap::{Args, value_parser};
+use fangorn::auto::{Progress, TimedSchedule, Tuned, Tuner};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    atomic_file::AtomicFile,
+    backend::Backend,
+    error::{Error, Result, one_line},
+    library_error,
+    limits::LimitsChoice,
+    load_model, output,
+    rows::{self, TableChoice},
+    schedule::line,
+    sum::SumChoice,
+};
+
+/// Find a fast schedule for each batch size
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  fangorn tune model.ubj --rows rows.npy --batch 1,64,4096 --budget 10s -o plan.toml
+  fangorn predict model.ubj --rows rows.npy --schedule plan.toml")]
+pub struct Tune {
+    /// The model file, in any format that fangorn reads
+    model: PathBuf,
+    /// Rows like those to come, .npy or .csv; read as f32. Without it, rows are drawn from the model's
+    /// thresholds
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
+    /// What to tune for: cpu, or auto, which is the CPU too
+    #[arg(long, default_value = "auto")]
+    backend: String,
+    /// Rows of one call; separate several batch sizes with commas
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,64,4096",
+          value_parser = value_parser!(u32).range(1..=1 << 24))]
+    batch: Vec<u32>,
+    /// How long to tune in all: 10s, 500ms or 2m
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    budget: Duration,
+    /// Time every candidate after the search within the budget, and say which one is the best
+    #[arg(long)]
+    exhaustive: bool,
+    /// Worker threads; with 1 everything runs on the calling thread
+    #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
+    threads: u16,
+    /// Write the schedules to a plan, which `--schedule` takes
+    #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    sum: SumChoice,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    backend: &'static str,
+    threads: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
+    results: Vec<BatchReport>,
+}
+
+#[derive(Serialize)]
+struct BatchReport {
+    batch: usize,
+    auto: Timing,
+    tuned: Timing,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best: Option<Timing>,
+    points: usize,
+    tried: usize,
+    missed: usize,
+    misses: Vec<MissReport>,
+}
+
+#[derive(Serialize)]
+struct Timing {
+    schedule: String,
+    us_per_row: f64,
+}
+
+#[derive(Serialize)]
+struct MissReport {
+    schedule: String,
+    why: String,
+}
+
+/// Reads a time such as `10s`, `500ms` or `2m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
+    let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let seconds = found.and_then(|(number, seconds)| Some(number.trim().parse::<f64>().ok()? * seconds));
+    let bounded = seconds.filter(|seconds| *seconds > 0.0 && *seconds <= 86_400.0);
+    bounded
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "give a time above 0 and up to a day, such as 10s, 500ms or 2m".into())
+}
+
+/// Reads the path of a plan, by whose name `--schedule` knows it for one.
+fn toml_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension().is_some_and(|extension| extension == "toml") {
+        true => Ok(path),
+        false => Err("a plan's name ends in .toml; --schedule knows it by that".into()),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The options, the model or the rows are wrong.
+pub fn run(args: &Tune) -> Result<Outcome> {
+    if args.backend != "auto" && Backend::parse(&args.backend)? != Backend::Cpu {
+        return Err(Error::Request(format!(
+            "--backend {}: schedules are tuned for the CPU; give cpu or auto, and choose among presets with `fangorn bench \
+             --backend {0}`",
+            args.backend
+        )));
+    }
+    if let Some(path) = &args.output {
+        AtomicFile::check(path)?;
+    }
+    let forest = load_model(&args.model, &args.limits)?;
+    let rows =
+        args.rows.as_ref().map(|path| rows::read_rows::<f32>(path, &forest, args.table)).transpose()?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(args.threads)).build();
+    let pool = pool.map_err(|e| Error::Request(format!("--threads {}: {e}; ask for fewer", args.threads)))?;
+    let bar = bar(args);
+    let tuner = Tuner::new(&forest)
+        .rows(rows.as_ref().map(|rows| &rows.values[..]))
+        .batches(args.batch.iter().map(|rows| *rows as usize))
+        .budget(args.budget)
+        .exhaustive(args.exhaustive)
+        .threads(usize::from(args.threads))
+        .sum(args.sum.sum);
+    let tuned = pool.install(|| tuner.run(|progress| show(&bar, args, progress))).map_err(library_error)?;
+    bar.finish_and_clear();
+    if let Some(path) = &args.output {
+        let plan = tuned.plan(&forest).to_string();
+        AtomicFile::write(path, |out| out.write_all(plan.as_bytes()))?;
+    }
+    let report = report(args, &tuned);
+    let text = match args.json {
+        true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
+        false => table(&report),
+    };
+    output::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+fn bar(args: &Tune) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let length = if args.exhaustive { None } else { Some(args.budget.as_millis() as u64) };
+    let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
+    let style = if args.exhaustive { "{spinner} {msg}" } else { "{bar:40} {percent:>3}% {msg}" };
+    // The template is a constant; a style that does not parse falls back to the default one.
+    match ProgressStyle::with_template(style) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn show(bar: &ProgressBar, args: &Tune, progress: Progress) {
+    let Progress { rows, seen, points, best, elapsed } = progress;
+    bar.set_message(format!(
+        "batch {rows}: {seen} of {points} candidates, the best takes {:.0}% of auto's time",
+        100.0 * best
+    ));
+    if !args.exhaustive {
+        bar.set_position(elapsed.min(args.budget).as_millis() as u64);
+    }
+}
+
+fn report(args: &Tune, tuned: &Tuned) -> Report {
+    let timing =
+        |timed: &TimedSchedule| Timing { schedule: line(&timed.schedule), us_per_row: timed.seconds * 1e6 };
+    let results = tuned.batches.iter().map(|batch| BatchReport {
+        batch: batch.rows,
+        auto: timing(&batch.auto),
+        tuned: timing(&batch.tuned),
+        best: batch.best.as_ref().map(timing),
+        points: batch.points,
+        tried: batch.screened.len(),
+        missed: batch.missed.len(),
+        misses: batch
+            .missed
+            .iter()
+            .map(|miss| MissReport { schedule: line(&miss.schedule), why: miss.why.clone() })
+            .collect(),
+    });
+    Report {
+        model: args.model.display().to_string(),
+        backend: "cpu",
+        threads: tuned.threads,
+        plan: args.output.as_ref().map(|path| path.display().to_string()),
+        results: results.collect(),
+    }
+}
+
+fn table(report: &Report) -> String {
+    let mut text = format!(
+        "model     {}\nbackend   {}, {} thread(s)\n\nµs a row\n{:>8}  {:>10}  {:>10}{}  {:>5}  {:>6}\n",
+        one_line(&report.model),
+        report.backend,
+        report.threads,
+        "batch",
+        "auto",
+        "tuned",
+        if report.results.iter().any(|batch| batch.best.is_some()) { "        best" } else { "" },
+        "tried",
+        "missed",
+    );
+    for batch in &report.results {
+        let best = batch.best.as_ref().map_or(String::new(), |best| format!("  {:>10.4}", best.us_per_row));
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "{:>8}  {:>10.4}  {:>10.4}{best}  {:>5}  {:>6}",
+            batch.batch, batch.auto.us_per_row, batch.tuned.us_per_row, batch.tried, batch.missed
+        );
+    }
+    for batch in &report.results {
+        let _ = writeln!(text, "\nbatch {}\n  auto   {}", batch.batch, batch.auto.schedule);
+        let _ = writeln!(text, "  tuned  {}", batch.tuned.schedule);
+        if let Some(best) = &batch.best {
+            let _ = writeln!(text, "  best   {}", best.schedule);
+        }
+    }
+    if let Some(plan) = &report.plan {
+        let _ = writeln!(text, "\nplan      {}, which --schedule takes", one_line(plan));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        for wrong in ["10", "s", "-1s", "0s", "1e9s", "nans", "infs", "10 h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert!(toml_path("plan.toml").is_ok() && toml_path("plan.txt").is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! Schedules by batch size, and what the tuner finds: which program serves which batch, and that none changes a result.
+
+use std::time::Duration;
+
+use crate::support::{assert_margins, named, reference_margins};
+
+use fangorn::{
+    Predictor,
+    auto::{Tuner, cpu_space},
+    cpu::Rows,
+    schedule::{BatchSchedules, Preset, Schedule},
+    sum::Contract,
+};
+
+/// Schedules whose walks come in different orders, two of them with ranks.
+fn mixed() -> BatchSchedules {
+    let parse = |text: &str| Schedule::parse(text).expect("a schedule");
+    let block = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nparallel(b0)\ncache(b0)";
+    BatchSchedules::new([
+        (1, parse("fewRows(rows)\nlayout(sparse)")),
+        (16, parse(&format!("{block}\nlayout(array)"))),
+        (64, parse(&format!("ranks(u8)\n{block}\nevaluate(b1, blend)\nlayout(sparse)"))),
+        (300, parse("sort(structure)\nranks(u16)\nreorder(tree, batch)\nlayout(sparse)")),
+    ])
+    .expect("four sizes")
+}
+
+#[test]
+fn every_batch_is_served_and_a_buckets_batch_by_its_own_schedule() {
+    for model in ["churn", "softprob", "lightgbm-categories", "deep-lossguide"] {
+        let s = named(model);
+        let columns = s.columns();
+        let rows = |n: usize| -> Vec<f32> { s.rows.iter().copied().cycle().take(n * columns).collect() };
+        for threads in [1, 2] {
+            let builder = || Predictor::builder(&s.forest).threads(threads).sum(Contract::Exact);
+            let predictor = builder().schedules(mixed()).build().expect("compiled");
+            let plain = builder().build().expect("compiled");
+            let plans = predictor.plans();
+            let mut next = 1;
+            for plan in &plans {
+                assert_eq!(*plan.rows.start(), next, "{model}: {plan}");
+                assert!(plan.rows.end() >= plan.rows.start(), "{model}: {plan}");
+                next = plan.rows.end().saturating_add(1);
+            }
+            assert_eq!(next, usize::MAX, "{model}");
+            for (bucket, schedule) in mixed().buckets() {
+                let alone = builder().schedule(schedule.clone()).build().expect("compiled");
+                let (found, expected) = (predictor.plan_for(bucket), alone.plan_for(bucket));
+                assert_eq!(
+                    found.program.to_string(),
+                    expected.program.to_string(),
+                    "{model}, {bucket} rows: {found}"
+                );
+            }
+            for n in (1..70).chain([127, 128, 129, 255, 299, 300, 301, 1000]) {
+                let rows = rows(n);
+                let rows = Rows::new(&rows, columns).expect("rows");
+                assert_eq!(
+                    predictor.margins(&rows).expect("margins"),
+                    plain.margins(&rows).expect("margins"),
+                    "{model}, {n} rows, {threads} threads"
+                );
+                assert_eq!(
+                    predictor.leaf_ids(&rows).expect("leaves"),
+                    plain.leaf_ids(&rows).expect("leaves"),
+                    "{model}, {n} rows, {threads} threads"
+                );
+            }
+        }
+    }
+}
+
+/// One of the schedules sorts trees, so no batch may add in the order of its walks.
+#[test]
+fn sums_in_the_producers_order_stay_so_where_one_schedule_has_another_order() {
+    let s = named("churn");
+    let builder = || Predictor::builder(&s.forest).threads(1).sum(Contract::Tree);
+    let (mixed, plain) =
+        (builder().schedules(mixed()).build().expect("compiled"), builder().build().expect("compiled"));
+    for n in [1, 5, 16, 40, 64, 100, 300, 450] {
+        let rows: Vec<f32> = s.rows.iter().copied().cycle().take(n * s.columns()).collect();
+        let rows = Rows::new(&rows, s.columns()).expect("rows");
+        assert_eq!(
+            mixed.margins(&rows).expect("margins"),
+            plain.margins(&rows).expect("margins"),
+            "{n} rows"
+        );
+    }
+}
+
+#[test]
+fn sizes_between_two_equal_schedules_need_no_program_of_their_own() {
+    let s = named("churn");
+    let schedule = Preset::Xgboost.schedule(&s.forest, false);
+    let twice = BatchSchedules::new([(1, schedule.clone()), (512, schedule)]).expect("two sizes");
+    let predictor = Predictor::builder(&s.forest).schedules(twice).build().expect("compiled");
+    let plans: Vec<String> = predictor.plans().iter().map(ToString::to_string).collect();
+    assert_eq!(plans, ["all batches"]);
+}
+
+#[test]
+fn a_tuned_plan_predicts_what_the_model_says() {
+    for model in ["churn", "lightgbm-categories", "onnx-doubles", "targets", "only-leaves"] {
+        let s = named(model);
+        let mut steps = 0;
+        let tuner = Tuner::new(&s.forest).rows(&s.rows[..]).batches([70, 1]).threads(1);
+        let tuned = tuner.budget(Duration::from_millis(100)).run(|progress| {
+            steps += 1;
+            assert!(progress.seen <= progress.points && progress.best <= 1.0);
+        });
+        let tuned = tuned.unwrap_or_else(|e| panic!("{model}: {e}"));
+        assert!(steps > 0);
+        assert_eq!(tuned.batches.iter().map(|b| b.rows).collect::<Vec<_>>(), [1, 70]);
+        for batch in &tuned.batches {
+            assert!(batch.auto.seconds > 0.0 && batch.tuned.seconds > 0.0 && batch.best.is_none());
+            assert!(!batch.screened.is_empty());
+        }
+        let schedules = tuned.plan(&s.forest).schedules(&s.forest).expect("a plan of the forest");
+        let predictor =
+            Predictor::builder(&s.forest).schedules(schedules).threads(1).build().expect("compiled");
+        let rows = Rows::new(&s.rows, s.columns()).expect("rows");
+        assert_margins(model, &s.forest, &predictor.margins(&rows).expect("margins"), reference_margins(&s));
+    }
+}
+
+#[test]
+fn an_exhaustive_search_times_or_misses_every_candidate() {
+    let s = named("churn");
+    let tuner = Tuner::new(&s.forest).batches([8]).threads(1).budget(Duration::from_millis(1));
+    let tuned = tuner.exhaustive(true).run(|_| ()).expect("tuned");
+    let batch = &tuned.batches[0];
+    assert_eq!(batch.points, cpu_space(1).len());
+    assert_eq!(batch.screened.len() + batch.missed.len(), batch.points);
+    let best = batch.best.as_ref().expect("a best one").seconds;
+    assert!(best <= batch.auto.seconds && best <= batch.tuned.seconds);
+    for miss in &batch.missed {
+        assert!(!miss.why.is_empty() && !miss.why.contains('\n'), "{}: {}", miss.schedule, miss.why);
+    }
+}
+
+#[test]
+fn what_can_not_be_tuned_is_refused() {
+    let s = named("churn");
+    let tuner = || Tuner::new(&s.forest).budget(Duration::from_millis(1));
+    for (refused, part) in [
+        (tuner().batches([]).run(|_| ()), "at least one"),
+        (tuner().batches([0]).run(|_| ()), "a batch of 0 rows"),
+        (tuner().rows(&s.rows[1..]).run(|_| ()), "no whole number of rows"),
+        (tuner().rows(&[][..]).run(|_| ()), "at least one row"),
+        (tuner().batches([usize::MAX / 2]).run(|_| ()), "no memory"),
+    ] {
+        let error = refused.expect_err(part).to_string();
+        assert!(error.contains(part), "`{part}` is not in {error}");
+    }
+}
