@@ -19,9 +19,11 @@
 mod plan_file;
 mod rows;
 mod space;
+mod store;
 mod tuner;
 
 pub use plan_file::{PlanFile, PlanFileBucket, PlanFileError};
 pub use rows::{LEAST_ROWS, RowPool};
 pub use space::{CpuPoint, Evaluate, MOST_CPU_POINTS, cpu_space};
+pub use store::{CACHE, KeptBatch, KeptPlan, PlanKey, PlanStore};
 pub use tuner::{Miss, Progress, TimedSchedule, Tuned, TunedBatch, Tuner};

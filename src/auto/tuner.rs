@@ -1,14 +1,18 @@
 //! Times the points of a space on rows, and keeps the fastest.
 
 use std::{
+    collections::HashSet,
     hint::black_box,
     time::{Duration, Instant},
 };
+
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     plan_file::{PlanFile, PlanFileBucket},
     rows::RowPool,
     space::{CpuPoint, cpu_space},
+    store::{KeptBatch, PlanKey, PlanStore},
 };
 use crate::{
     Predictor,
@@ -42,9 +46,8 @@ const SCREENING: f64 = 0.6;
 
 /// Finds fast schedules for a forest on this machine's CPU, by batch size.
 ///
-/// Candidates are the points of [`cpu_space`]. Each is compiled, then timed beside the default schedule: both
-/// take the same rows in turns, and the median of the ratios counts, so that a change of the machine's speed
-/// hits both. The best candidates go through rounds of successive halving (Jamieson and Talwalkar, 2016,
+/// Candidates are the points of [`cpu_space`]. Each is compiled, then timed beside the default schedule, in
+/// turns. The median of the ratios counts, so that a change of the machine's speed hits both. The best candidates go through rounds of successive halving (Jamieson and Talwalkar, 2016,
 /// section 3): each round times half as many candidates twice as long. A candidate that this machine or this
 /// forest refuses is a [`Miss`].
 ///
@@ -71,6 +74,8 @@ pub struct Tuner<'f> {
     exhaustive: bool,
     threads: usize,
     sum: Contract,
+    store: Option<&'f PlanStore>,
+    fresh: bool,
 }
 
 /// What a tuner has found.
@@ -166,6 +171,8 @@ impl<'f> Tuner<'f> {
             exhaustive: false,
             threads: rayon::current_num_threads(),
             sum: Contract::Any,
+            store: None,
+            fresh: false,
         }
     }
 
@@ -209,11 +216,25 @@ impl<'f> Tuner<'f> {
         self
     }
 
+    /// Sets where to keep what is found, and to look first. What was found there for the same rows within as
+    /// much time is taken as it is. With more time, the search goes on with the candidates that it did not
+    /// come to. By default nothing is kept.
+    pub fn store(mut self, store: impl Into<Option<&'f PlanStore>>) -> Self {
+        self.store = store.into();
+        self
+    }
+
+    /// Sets whether to search anew and to replace what is kept in the store.
+    pub fn fresh(mut self, fresh: bool) -> Self {
+        self.fresh = fresh;
+        self
+    }
+
     /// Tunes. Calls `progress` after each candidate and each round.
     ///
     /// # Errors
     /// The forest does not verify or has no columns, the rows are not of its columns, a batch has no rows,
-    /// or there is no memory.
+    /// there is no memory, or the store can't be read or written.
     pub fn run(&self, mut progress: impl FnMut(Progress)) -> Result<Tuned> {
         if self.batches.is_empty() {
             return Err(Error::Rows("no batch size to tune for; name at least one".into()));
@@ -222,7 +243,16 @@ impl<'f> Tuner<'f> {
         let begin = Instant::now();
         let each = self.budget.as_secs_f64() / self.batches.len() as f64;
         let points = cpu_space(self.threads);
-        let mut batches = Vec::new();
+        let key = self.store.map(|_| PlanKey::here(self.forest, self.threads, self.sum));
+        let kept = match (self.store, &key) {
+            (Some(store), Some(key)) if !self.fresh => {
+                store.load(key)?.map_or(Vec::new(), |kept| kept.batches)
+            }
+            _ => Vec::new(),
+        };
+        let rows_hash = self.rows.map_or(0, hash);
+        let auto = Preset::Default.schedule(self.forest, false);
+        let (mut batches, mut new) = (Vec::new(), Vec::new());
         for (at, rows) in self.batches.iter().enumerate() {
             let mut tell = |seen, best| {
                 let (points, elapsed) = (points.len(), begin.elapsed());
@@ -230,17 +260,39 @@ impl<'f> Tuner<'f> {
             };
             // A batch that ends early leaves its time to the next ones.
             let end = each * (at + 1) as f64 - begin.elapsed().as_secs_f64();
-            batches.push(self.tune(*rows, &points, end, &mut tell)?);
+            let mut kept = kept.iter().filter(|kept| kept.found.rows == *rows && kept.rows_hash == rows_hash);
+            let kept = kept.find(|kept| kept.found.auto.schedule == auto);
+            if let Some(kept) = kept.filter(|kept| self.is_enough(kept, &points, each)) {
+                batches.push(kept.found.clone());
+                continue;
+            }
+            let found = self.tune(*rows, &points, end, kept.map(|kept| &kept.found), &mut tell)?;
+            let budget = Duration::from_secs_f64(each).max(kept.map_or(Duration::ZERO, |kept| kept.budget));
+            new.push(KeptBatch { rows_hash, budget, found: found.clone() });
+            batches.push(found);
+        }
+        if let (Some(store), Some(key), false) = (self.store, &key, new.is_empty()) {
+            store.add(key, new)?;
         }
         Ok(Tuned { threads: self.threads, batches })
     }
 
-    /// Tunes for batches of `rows` rows in `budget` seconds.
+    /// Returns whether what is kept is as much as a search of `seconds` would find.
+    fn is_enough(&self, kept: &KeptBatch, points: &[CpuPoint], seconds: f64) -> bool {
+        let seen = seen_schedules(&kept.found);
+        let all = points.iter().all(|point| seen.contains(&point.schedule()));
+        // The store rounds to microseconds.
+        let as_long = kept.budget.as_secs_f64() + 1e-5 >= seconds;
+        (all || as_long) && (!self.exhaustive || kept.found.best.is_some() && all)
+    }
+
+    /// Tunes for batches of `rows` rows in `budget` seconds. `kept` is what an earlier search has found.
     fn tune(
         &self,
         rows: usize,
         points: &[CpuPoint],
         budget: f64,
+        kept: Option<&TunedBatch>,
         tell: &mut dyn FnMut(usize, f64),
     ) -> Result<TunedBatch> {
         let pool = match self.rows {
@@ -263,15 +315,31 @@ impl<'f> Tuner<'f> {
             missed: Vec::new(),
             ratios: Vec::new(),
         };
-        let kept = search.screen(points, until(budget * SCREENING))?;
-        let kept = search.halve(kept, until(budget))?;
-        let tuned = search.winner(kept)?;
+        // The winner of an earlier search competes with the candidates that it did not come to.
+        let before = match kept {
+            Some(found) => {
+                search.ratios = found
+                    .screened
+                    .iter()
+                    .map(|t| (t.schedule.clone(), t.seconds / found.auto.seconds))
+                    .collect();
+                search.missed.clone_from(&found.missed);
+                search.candidate(found.tuned.schedule.clone()).ok()
+            }
+            None => None,
+        };
+        let seen = kept.map(seen_schedules).unwrap_or_default();
+        let unseen: Vec<_> = points.iter().filter(|p| !seen.contains(&p.schedule())).copied().collect();
+        let mut finalists = search.screen(&unseen, until(budget * SCREENING))?;
+        finalists.extend(before);
+        let finalists = search.halve(finalists, until(budget))?;
+        let tuned = search.winner(finalists)?;
         let mut best = None;
         if self.exhaustive {
             (search.missed, search.ratios) = Default::default();
-            let kept = search.screen(points, || true)?;
-            let kept = search.halve(kept, || true)?;
-            best = search.winner(kept)?;
+            let finalists = search.screen(points, || true)?;
+            let finalists = search.halve(finalists, || true)?;
+            best = search.winner(finalists)?;
         }
         let Search { missed, ratios, .. } = search;
         // All three in turns, so that their times can be compared.
@@ -331,7 +399,7 @@ impl Search<'_, '_> {
     fn screen(&mut self, points: &[CpuPoint], goes_on: impl Fn() -> bool) -> Result<Vec<Candidate>> {
         let mut kept: Vec<Candidate> = Vec::new();
         for point in points {
-            if !self.ratios.is_empty() && !goes_on() {
+            if !kept.is_empty() && !goes_on() {
                 break;
             }
             let schedule = point.schedule();
@@ -419,36 +487,38 @@ impl Stopwatch {
         );
         let mut watch = Self { pool, out, calls: 1, next: 0 };
         // The first call touches memory that later calls find.
-        watch.seconds(auto, 0)?;
+        watch.seconds(auto)?;
         let call = (0..3)
-            .map(|n| watch.seconds(auto, n))
+            .map(|_| watch.seconds(auto))
             .try_fold(f64::INFINITY, |least, seconds| Ok::<_, Error>(least.min(seconds?)))?;
         watch.calls = (MEASUREMENT / call.max(1e-9)).ceil().clamp(1.0, 1e5) as usize;
         Ok(watch)
     }
 
-    /// Returns the seconds of a call, an average of a measurement that begins with batch `from`.
-    fn seconds(&mut self, candidate: &Candidate, from: usize) -> Result<f64> {
+    /// Returns the seconds of a call, an average of a measurement. Each measurement goes on with the next
+    /// batches, so that no candidate finds its rows in a cache because another one has just read them.
+    fn seconds(&mut self, candidate: &Candidate) -> Result<f64> {
         let columns = self.pool.columns();
         let begin = Instant::now();
         for call in 0..self.calls {
-            let rows = Rows::new(self.pool.batch(from + call), columns)?;
+            let rows = Rows::new(self.pool.batch(self.next + call), columns)?;
             candidate.predictor.margins_into(black_box(&rows), black_box(&mut self.out))?;
         }
-        Ok(begin.elapsed().as_secs_f64() / self.calls as f64)
+        let seconds = begin.elapsed().as_secs_f64() / self.calls as f64;
+        self.next = (self.next + self.calls) % self.pool.batches();
+        Ok(seconds)
     }
 
-    /// Measures candidates in turns, each turn with other rows and another one first. Returns the seconds of
-    /// a call in each turn, for each candidate.
+    /// Measures candidates in turns, each turn with another one first. Returns the seconds of a call in each
+    /// turn, for each candidate.
     fn turns(&mut self, candidates: &[&Candidate], turns: usize) -> Result<Vec<Vec<f64>>> {
         let mut times = vec![Vec::with_capacity(turns); candidates.len()];
         for turn in 0..turns {
             for at in 0..candidates.len() {
                 let at = (at + turn) % candidates.len();
-                let seconds = self.seconds(candidates[at], self.next)?;
+                let seconds = self.seconds(candidates[at])?;
                 times[at].push(seconds);
             }
-            self.next = (self.next + self.calls) % self.pool.batches();
         }
         Ok(times)
     }
@@ -472,6 +542,19 @@ impl Tuned {
         let buckets = self.batches.iter().map(bucket).collect();
         PlanFile::new(forest, crate::isa::isa().name(), self.threads, buckets)
     }
+}
+
+/// Returns the schedules that a search has come to.
+fn seen_schedules(found: &TunedBatch) -> HashSet<Schedule> {
+    let timed = found.screened.iter().map(|timed| &timed.schedule);
+    timed.chain(found.missed.iter().map(|miss| &miss.schedule)).cloned().collect()
+}
+
+/// Returns a hash of rows; never 0, which stands for drawn rows.
+fn hash(rows: &[f32]) -> u64 {
+    let mut hasher = Xxh3::new();
+    rows.iter().for_each(|value| hasher.update(&value.to_le_bytes()));
+    hasher.digest().max(1)
 }
 
 /// Returns the median of the ratios of two lists of times, taken pair by pair.

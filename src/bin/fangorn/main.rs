@@ -7,6 +7,7 @@ mod answer;
 mod atomic_file;
 mod backend;
 mod bench;
+mod cache;
 mod compare;
 mod convert;
 mod diff;
@@ -67,6 +68,8 @@ enum Command {
     Bench(bench::Bench),
     /// Find a fast schedule for each batch size
     Tune(tune::Tune),
+    /// List, clear or export the schedules that tune keeps
+    Cache(cache::Cache),
     /// Check every engine that can serve a model on this machine
     Verify(verify::Verify),
 }
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::Lower(args) => lower::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Cache(args) => cache::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Verify(args) => verify::run(args),
     };

@@ -4,13 +4,19 @@ use std::path::{Path, PathBuf};
 
 use fangorn::{
     Forest, Predictor,
-    auto::PlanFile,
+    auto::{PlanFile, PlanKey, PlanStore},
     forest::Profile,
     schedule::{BatchSchedules, Device, Preset, Schedule},
     sum::Contract,
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    library_error,
+};
+
+/// The name of the schedules that are kept for a model.
+pub const TUNED: &str = "tuned";
 
 /// Schedules and where they came from.
 #[derive(Clone, Debug)]
@@ -26,8 +32,9 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns the preset with the name, made for the device, or else what is in the file with that path: a
-    /// plan of `fangorn tune` if the name ends in `.toml`, otherwise a schedule.
+    /// Returns the preset with the name, made for the device; what `fangorn tune` keeps for the model if the
+    /// name is `tuned`; or else what is in the file with that path: a plan of `fangorn tune` if the name ends
+    /// in `.toml`, otherwise a schedule.
     ///
     /// # Errors
     /// The name is neither a preset's nor a file's, the file's text is not a schedule or a plan, or the plan
@@ -42,12 +49,15 @@ impl Choice {
                 file: None,
             });
         }
+        if name == TUNED {
+            return Self::kept(forest, device);
+        }
         let path = Path::new(name);
         let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => {
                 let presets = Preset::ALL.map(Preset::name).join(", ");
                 Error::Request(format!(
-                    "unknown schedule {name}: there is no such file, and the presets are {presets}"
+                    "unknown schedule {name}: there is no such file, and the names are {presets}, {TUNED}"
                 ))
             }
             _ => Error::file(
@@ -66,6 +76,23 @@ impl Choice {
             false => Schedule::parse(&text).map_err(|e| Error::file(path, e.to_string()))?.into(),
         };
         Ok(Self { schedules, is_default: false, profile: None, file: Some(path.to_path_buf()) })
+    }
+
+    /// Returns what is kept for the model and this machine.
+    fn kept(forest: &Forest, device: Device) -> Result<Self> {
+        if device != Device::Cpu {
+            let what =
+                "--schedule tuned: schedules are tuned for the CPU; take --backend cpu or another schedule";
+            return Err(Error::Request(what.into()));
+        }
+        let key = PlanKey::here(forest, rayon::current_num_threads(), Contract::Any);
+        let kept = PlanStore::user().map(|store| store.nearest(&key)).transpose().map_err(library_error)?;
+        let schedules = kept.flatten().and_then(|kept| kept.schedules()).ok_or_else(|| {
+            Error::Request(
+                "--schedule tuned: nothing is kept for this model on this machine; run `fangorn tune MODEL` first".into(),
+            )
+        })?;
+        Ok(Self { schedules, is_default: false, profile: None, file: None })
     }
 
     /// Returns this choice with a profile.

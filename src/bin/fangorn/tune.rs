@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, value_parser};
-use fangorn::auto::{Progress, TimedSchedule, Tuned, Tuner};
+use fangorn::auto::{PlanStore, Progress, TimedSchedule, Tuned, Tuner};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -56,6 +56,9 @@ pub struct Tune {
     /// Write the schedules to a plan, which `--schedule` takes
     #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
     output: Option<PathBuf>,
+    /// Search anew, and replace what is kept from before
+    #[arg(long)]
+    fresh: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -114,7 +117,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads the path of a plan, by whose name `--schedule` knows it for one.
-fn toml_path(text: &str) -> Result<PathBuf, String> {
+pub fn toml_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().is_some_and(|extension| extension == "toml") {
         true => Ok(path),
@@ -143,7 +146,10 @@ pub fn run(args: &Tune) -> Result<Outcome> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(args.threads)).build();
     let pool = pool.map_err(|e| Error::Request(format!("--threads {}: {e}; ask for fewer", args.threads)))?;
     let bar = bar(args);
+    let store = PlanStore::user();
     let tuner = Tuner::new(&forest)
+        .store(store.as_ref())
+        .fresh(args.fresh)
         .rows(rows.as_ref().map(|rows| &rows.values[..]))
         .batches(args.batch.iter().map(|rows| *rows as usize))
         .budget(args.budget)

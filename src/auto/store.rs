@@ -1,0 +1,470 @@
+//! What tuning has found, kept in the user's cache folder, so that no machine tunes a model twice.
+//!
+//! There is one file for each model, instruction set, number of threads and contract of sums, and in it an
+//! entry for each candidate at each batch size: when the space of candidates changes, what was timed before
+//! still counts. A file is replaced as a whole by a rename, and processes that add to it take turns by a
+//! lock, which the system gives back when a process ends. So a file is whole at any time.
+
+use std::{
+    env, fmt,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::tuner::{Miss, TimedSchedule, TunedBatch};
+use crate::{
+    error::{Error, Result},
+    forest::{Forest, ModelHash},
+    schedule::{BatchSchedules, Schedule},
+    sum::Contract,
+};
+
+/// The environment variable that names the folder of kept plans. An empty value is as if it were unset.
+pub const CACHE: &str = "FANGORN_CACHE";
+
+/// The version of the files. Files of another version are not read.
+const FORMAT: u32 = 1;
+/// The most bytes of a file that is read.
+const MOST_BYTES: u64 = 1 << 26;
+
+/// What kept plans are found by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PlanKey {
+    /// The hash of the model.
+    pub model: ModelHash,
+    /// The instruction set that predictions run by.
+    pub instructions: String,
+    /// The number of threads that predictions run on.
+    pub threads: usize,
+    /// The contract of sums.
+    pub sum: Contract,
+}
+
+impl PlanKey {
+    /// Returns the key of a forest on this machine.
+    pub fn here(forest: &Forest, threads: usize, sum: Contract) -> Self {
+        let instructions = crate::isa::isa().name().to_owned();
+        Self { model: forest.model_hash(), instructions, threads, sum }
+    }
+}
+
+impl fmt::Display for PlanKey {
+    /// Writes the name of the key's file, without its extension.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { model, instructions, threads, sum } = self;
+        write!(f, "{model}-{instructions}-{threads}-{}", sum.name())
+    }
+}
+
+/// What tuning has found for batches of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptBatch {
+    /// A hash of the rows that candidates were timed on.
+    pub rows_hash: u64,
+    /// The time that the search was allowed to take.
+    pub budget: Duration,
+    /// What was found.
+    pub found: TunedBatch,
+}
+
+/// What is kept for one key: batches in ascending order of rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptPlan {
+    /// The key.
+    pub key: PlanKey,
+    /// What was found for each batch size.
+    pub batches: Vec<KeptBatch>,
+}
+
+impl KeptPlan {
+    /// Returns the tuned schedules; `None` if there are no batches.
+    pub fn schedules(&self) -> Option<BatchSchedules> {
+        let bucket = |batch: &KeptBatch| (batch.found.rows, batch.found.tuned.schedule.clone());
+        BatchSchedules::new(self.batches.iter().map(bucket))
+    }
+}
+
+/// A folder of kept plans.
+///
+/// ```
+/// use std::time::Duration;
+/// use fangorn::{auto::{PlanKey, PlanStore, Tuner}, import, sum::Contract};
+///
+/// # let scratch = std::env::temp_dir().join(format!("fangorn-doc-{}", std::process::id()));
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let store = PlanStore::at(&scratch);
+/// let tuner = Tuner::new(&forest).batches([64]).threads(1).budget(Duration::from_millis(20));
+/// let tuned = tuner.clone().store(&store).run(|_| ())?;
+/// let kept = store.load(&PlanKey::here(&forest, 1, Contract::Any))?.expect("a plan");
+/// assert_eq!(kept.batches[0].found, tuned.batches[0]);
+/// // A second time takes what is kept.
+/// assert_eq!(tuner.store(&store).run(|_| ())?, tuned);
+/// # std::fs::remove_dir_all(&scratch).ok();
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanStore {
+    folder: PathBuf,
+}
+
+impl PlanStore {
+    /// Returns the store in a folder, which is made when something is kept.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Returns the user's store: in the folder that the variable [`CACHE`] names, else in `fangorn/plans` in
+    /// the user's cache folder. Returns `None` where the environment names none of them.
+    pub fn user() -> Option<Self> {
+        let folder = |variable: &str| env::var_os(variable).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let cache = || {
+            if cfg!(windows) {
+                return folder("LOCALAPPDATA");
+            }
+            let below = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
+            folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(below)))
+        };
+        folder(CACHE).or_else(|| Some(cache()?.join("fangorn/plans"))).map(Self::at)
+    }
+
+    /// Returns the folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn path(&self, key: &PlanKey) -> PathBuf {
+        self.folder.join(format!("{key}.toml"))
+    }
+
+    /// Returns what is kept for a key. A file of another version, or one that was damaged, counts as absent.
+    ///
+    /// # Errors
+    /// The system can't read the file.
+    pub fn load(&self, key: &PlanKey) -> Result<Option<KeptPlan>> {
+        let path = self.path(key);
+        match read(&path) {
+            Ok(text) => Ok(text.and_then(|text| parse(&text)).filter(|kept| kept.key == *key)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Io { path, source }),
+        }
+    }
+
+    /// Returns what is kept for a key, or else for the model and the instruction set with another contract or
+    /// another number of threads, the nearest.
+    ///
+    /// # Errors
+    /// The system can't read the folder or a file.
+    pub fn nearest(&self, key: &PlanKey) -> Result<Option<KeptPlan>> {
+        if let Some(kept) = self.load(key)? {
+            return Ok(Some(kept));
+        }
+        let begin = format!("{}-{}-", key.model, key.instructions);
+        let named =
+            |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin));
+        let files = self.files()?.into_iter().filter(named);
+        let plans = files.filter_map(|path| parse(&read(&path).ok()??));
+        let other = |kept: &KeptPlan| (kept.key.sum != key.sum, kept.key.threads.abs_diff(key.threads));
+        Ok(plans.min_by_key(other))
+    }
+
+    /// Adds what was found for batches of some sizes, in the place of what was kept for these sizes.
+    ///
+    /// # Errors
+    /// The system can't write the file.
+    pub fn add(&self, key: &PlanKey, batches: Vec<KeptBatch>) -> Result<()> {
+        let path = self.path(key);
+        self.replace(key, &path, batches).map_err(|source| Error::Io { path, source })
+    }
+
+    fn replace(&self, key: &PlanKey, path: &Path, batches: Vec<KeptBatch>) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let lock =
+            OpenOptions::new().create(true).truncate(false).write(true).open(self.folder.join("lock"))?;
+        match lock.lock() {
+            // Some file systems have no locks. A rename is whole there too, but one of two may be lost.
+            Err(e) if e.kind() != io::ErrorKind::Unsupported => return Err(e),
+            _ => {}
+        }
+        let kept = match read(path) {
+            Ok(text) => text.and_then(|text| parse(&text)).filter(|kept| kept.key == *key),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        let mut all = kept.map_or(Vec::new(), |kept| kept.batches);
+        all.retain(|old| batches.iter().all(|new| new.found.rows != old.found.rows));
+        all.extend(batches);
+        all.sort_by_key(|batch| batch.found.rows);
+        let text = text_of(&KeptPlan { key: key.clone(), batches: all })?;
+        // Only the holder of the lock writes, so the temporary file of a process that was killed is free.
+        let part = self.folder.join("part");
+        let mut file = File::create(&part)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&part, path)
+    }
+
+    /// Returns all that is kept, in the order of the keys.
+    ///
+    /// # Errors
+    /// The system can't read the folder.
+    pub fn list(&self) -> Result<Vec<KeptPlan>> {
+        let plans = self.files()?.into_iter().filter_map(|path| parse(&read(&path).ok()??));
+        let mut plans: Vec<_> = plans.collect();
+        plans.sort_by_cached_key(|plan: &KeptPlan| plan.key.to_string());
+        Ok(plans)
+    }
+
+    /// Removes all that is kept, and returns the number of files.
+    ///
+    /// # Errors
+    /// The system can't read the folder or remove a file.
+    pub fn clear(&self) -> Result<usize> {
+        let files = self.files()?;
+        for path in &files {
+            match fs::remove_file(path) {
+                // Another process may have been faster.
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::Io { path: path.clone(), source: e });
+                }
+                _ => {}
+            }
+        }
+        Ok(files.len())
+    }
+
+    /// Returns the files of plans, not of the lock.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        let wrong = |source| Error::Io { path: self.folder.clone(), source };
+        let entries = match fs::read_dir(&self.folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(wrong)?,
+        };
+        let paths: Vec<_> =
+            entries.map(|entry| entry.map(|e| e.path())).collect::<io::Result<_>>().map_err(wrong)?;
+        Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == "toml")).collect())
+    }
+}
+
+/// Reads a file; `None` if it is larger than any that was written, or no text.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8(bytes).ok().filter(|text| text.len() as u64 <= MOST_BYTES))
+}
+
+/// The keys of a file.
+#[derive(Serialize, Deserialize)]
+struct Keys {
+    format: u32,
+    fangorn: String,
+    model: String,
+    instructions: String,
+    threads: usize,
+    sum: String,
+    #[serde(default)]
+    batch: Vec<BatchKeys>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BatchKeys {
+    rows: usize,
+    rows_hash: String,
+    budget_us: u64,
+    points: usize,
+    auto: (String, f64),
+    tuned: (String, f64),
+    best: Option<(String, f64)>,
+    candidates: Vec<(String, f64)>,
+    misses: Vec<(String, String)>,
+}
+
+fn text_of(kept: &KeptPlan) -> io::Result<String> {
+    let timed = |timed: &TimedSchedule| (timed.schedule.to_string(), timed.seconds);
+    let batch = |batch: &KeptBatch| BatchKeys {
+        rows: batch.found.rows,
+        rows_hash: format!("{:016x}", batch.rows_hash),
+        budget_us: batch.budget.as_micros() as u64,
+        points: batch.found.points,
+        auto: timed(&batch.found.auto),
+        tuned: timed(&batch.found.tuned),
+        best: batch.found.best.as_ref().map(timed),
+        candidates: batch.found.screened.iter().map(timed).collect(),
+        misses: batch.found.missed.iter().map(|m| (m.schedule.to_string(), m.why.clone())).collect(),
+    };
+    let keys = Keys {
+        format: FORMAT,
+        fangorn: env!("CARGO_PKG_VERSION").to_owned(),
+        model: kept.key.model.to_string(),
+        instructions: kept.key.instructions.clone(),
+        threads: kept.key.threads,
+        sum: kept.key.sum.name().to_owned(),
+        batch: kept.batches.iter().map(batch).collect(),
+    };
+    toml::to_string(&keys).map_err(io::Error::other)
+}
+
+/// Reads a file's text; `None` if it is of another version or damaged.
+fn parse(text: &str) -> Option<KeptPlan> {
+    let keys: Keys = toml::from_str(text).ok()?;
+    if keys.format != FORMAT || keys.fangorn != env!("CARGO_PKG_VERSION") {
+        return None;
+    }
+    let key = PlanKey {
+        model: ModelHash(u128::from_str_radix(&keys.model, 16).ok()?),
+        instructions: keys.instructions,
+        threads: keys.threads,
+        sum: Contract::parse(&keys.sum)?,
+    };
+    let timed = |(schedule, seconds): (String, f64)| {
+        Some(TimedSchedule { schedule: Schedule::parse(&schedule).ok()?, seconds })
+    };
+    let missed =
+        |(schedule, why): (String, String)| Some(Miss { schedule: Schedule::parse(&schedule).ok()?, why });
+    let batch = |keys: BatchKeys| {
+        Some(KeptBatch {
+            rows_hash: u64::from_str_radix(&keys.rows_hash, 16).ok()?,
+            budget: Duration::from_micros(keys.budget_us),
+            found: TunedBatch {
+                rows: keys.rows,
+                auto: timed(keys.auto)?,
+                tuned: timed(keys.tuned)?,
+                best: match keys.best {
+                    Some(best) => Some(timed(best)?),
+                    None => None,
+                },
+                points: keys.points,
+                screened: keys.candidates.into_iter().map(timed).collect::<Option<_>>()?,
+                missed: keys.misses.into_iter().map(missed).collect::<Option<_>>()?,
+            },
+        })
+    };
+    let kept = KeptPlan { key, batches: keys.batch.into_iter().map(batch).collect::<Option<_>>()? };
+    // A number of rows comes once, or something else has written the file.
+    kept.schedules().is_some().then_some(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = env::temp_dir().join(format!("fangorn-store-{}-{name}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            Self(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn key(model: u128) -> PlanKey {
+        PlanKey { model: ModelHash(model), instructions: "avx2".into(), threads: 2, sum: Contract::Exact }
+    }
+
+    fn batch(rows: usize) -> KeptBatch {
+        let timed = |text: &str| TimedSchedule {
+            schedule: Schedule::parse(text).expect("a schedule"),
+            seconds: 0.1 + rows as f64 * 1e-9,
+        };
+        let (auto, tuned) = (timed("fewRows(auto)"), timed("tile(batch, b0, b1, 64)\nlayout(sparse)"));
+        let missed = Miss { schedule: auto.schedule.clone(), why: "a \"reason\"\twith\\signs".into() };
+        KeptBatch {
+            rows_hash: u64::MAX - rows as u64,
+            budget: Duration::from_micros(1234),
+            found: TunedBatch {
+                rows,
+                best: (rows == 1).then(|| tuned.clone()),
+                points: 7,
+                screened: vec![auto.clone(), tuned.clone()],
+                missed: vec![missed],
+                auto,
+                tuned,
+            },
+        }
+    }
+
+    #[test]
+    fn what_is_kept_reads_back_and_sizes_add_up() {
+        let folder = Folder::new("add");
+        let store = PlanStore::at(&folder.0);
+        assert_eq!(store.load(&key(1)).expect("no folder"), None);
+        assert_eq!(store.list().expect("no folder"), []);
+        store.add(&key(1), vec![batch(64)]).expect("written");
+        store.add(&key(1), vec![batch(1)]).expect("written");
+        store.add(&key(2), vec![batch(8)]).expect("written");
+        let first = KeptPlan { key: key(1), batches: vec![batch(1), batch(64)] };
+        assert_eq!(store.load(&key(1)).expect("read"), Some(first.clone()));
+        let again = KeptBatch { budget: Duration::from_secs(9), ..batch(64) };
+        store.add(&key(1), vec![again.clone()]).expect("written");
+        let second = KeptPlan { batches: vec![batch(1), again], ..first };
+        let third = KeptPlan { key: key(2), batches: vec![batch(8)] };
+        let nearest = |key: PlanKey| store.nearest(&key).expect("read").map(|kept| kept.key);
+        assert_eq!(nearest(PlanKey { threads: 1, sum: Contract::Any, ..key(2) }), Some(key(2)));
+        assert_eq!(nearest(PlanKey { instructions: "avx512".into(), ..key(2) }), None);
+        store.add(&PlanKey { threads: 9, ..key(2) }, vec![batch(8)]).expect("written");
+        assert_eq!(nearest(PlanKey { threads: 6, ..key(2) }).map(|key| key.threads), Some(9));
+        fs::remove_file(store.path(&PlanKey { threads: 9, ..key(2) })).expect("removed");
+        assert_eq!(store.list().expect("read"), [second, third]);
+        assert_eq!(store.load(&PlanKey { threads: 1, ..key(1) }).expect("read"), None);
+        assert_eq!(store.clear().expect("removed"), 2);
+        assert_eq!(store.list().expect("read"), []);
+    }
+
+    #[test]
+    fn damaged_files_and_those_of_other_versions_count_as_absent() {
+        let folder = Folder::new("damaged");
+        let store = PlanStore::at(&folder.0);
+        store.add(&key(1), vec![batch(64), batch(1)]).expect("written");
+        let path = store.path(&key(1));
+        let text = fs::read_to_string(&path).expect("text");
+        for (from, to) in [
+            ("format = 1", "format = 2"),
+            (env!("CARGO_PKG_VERSION"), "0.0.0"),
+            ("rows = 64", "rows = 1"),
+            ("fewRows(auto)", "fewRows(other)"),
+            ("sum = \"exact\"", "sum = \"none\""),
+            ("threads = 2", "threads = 3"),
+        ] {
+            assert!(text.contains(from), "{from} is not in {text}");
+            fs::write(&path, text.replace(from, to)).expect("written");
+            assert_eq!(store.load(&key(1)).expect("read"), None, "{to}");
+        }
+        for bytes in [&text.as_bytes()[..text.len() / 2], b"", b"\xff\xfe"] {
+            fs::write(&path, bytes).expect("written");
+            assert_eq!(store.load(&key(1)).expect("read"), None);
+        }
+        // What is damaged is replaced.
+        store.add(&key(1), vec![batch(8)]).expect("written");
+        assert_eq!(store.load(&key(1)).expect("read").map(|kept| kept.batches), Some(vec![batch(8)]));
+    }
+
+    #[test]
+    fn threads_that_add_at_once_lose_nothing() {
+        let folder = Folder::new("threads");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let store = PlanStore::at(&folder.0);
+                scope.spawn(move || {
+                    for n in 0..5 {
+                        store.add(&key(1), vec![batch(1 + thread * 5 + n)]).expect("written");
+                        assert!(store.load(&key(1)).expect("read").is_some());
+                    }
+                });
+            }
+        });
+        let kept = PlanStore::at(&folder.0).load(&key(1)).expect("read").expect("a plan");
+        assert_eq!(kept.batches.iter().map(|b| b.found.rows).collect::<Vec<_>>(), Vec::from_iter(1..=20));
+    }
+}

@@ -1,0 +1,168 @@
+//! `fangorn cache`: what tuning keeps in the user's cache folder.
+
+use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+
+use clap::{Args, Subcommand, value_parser};
+use fangorn::{
+    auto::{CACHE, KeptPlan, PlanFile, PlanFileBucket, PlanKey, PlanStore},
+    sum::Contract,
+};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    atomic_file::AtomicFile,
+    error::{Error, Result},
+    library_error,
+    limits::LimitsChoice,
+    load_model, output,
+    schedule::line,
+    tune::toml_path,
+};
+
+/// List, clear or export the schedules that `fangorn tune` keeps
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  fangorn cache list
+  fangorn cache export model.ubj -o plan.toml")]
+pub struct Cache {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List what is kept, by model, instruction set, threads and contract of sums
+    #[command(after_help = "Example:\n  fangorn cache list --json")]
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove all that is kept
+    #[command(after_help = "Example:\n  fangorn cache clear")]
+    Clear,
+    /// Write what is kept for a model on this machine to a plan, which `--schedule` takes
+    #[command(after_help = "Example:\n  fangorn cache export model.ubj -o plan.toml")]
+    Export(Export),
+}
+
+#[derive(Debug, Args)]
+struct Export {
+    /// The model file, in any format that fangorn reads
+    model: PathBuf,
+    /// The plan
+    #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
+    output: PathBuf,
+    /// The number of worker threads that it was tuned for
+    #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u16).range(1..=4096))]
+    threads: u16,
+    #[command(flatten)]
+    limits: LimitsChoice,
+}
+
+#[derive(Serialize)]
+struct PlanReport {
+    model: String,
+    instructions: String,
+    threads: usize,
+    sum: &'static str,
+    batches: Vec<BatchReport>,
+}
+
+#[derive(Serialize)]
+struct BatchReport {
+    batch: usize,
+    schedule: String,
+    us_per_row: f64,
+    auto_us_per_row: f64,
+    candidates: usize,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The environment names no cache folder, a file can't be read or written, or nothing is kept for a model.
+pub fn run(args: &Cache) -> Result<Outcome> {
+    let store = PlanStore::user().ok_or_else(|| {
+        Error::Request(format!("the environment names no cache folder; set {CACHE} to a folder"))
+    })?;
+    match &args.command {
+        Command::List { json } => {
+            let kept: Vec<_> = store.list().map_err(library_error)?.iter().map(report).collect();
+            let text = match json {
+                true => serde_json::to_string(&kept).map_err(|e| Error::Defect(e.to_string()))? + "\n",
+                false => table(&store, &kept),
+            };
+            output::print(&text)?;
+        }
+        Command::Clear => {
+            let files = store.clear().map_err(library_error)?;
+            output::print(&format!("removed {files} plan(s) in {}\n", store.folder().display()))?;
+        }
+        Command::Export(export) => write(&store, export)?,
+    }
+    Ok(Outcome::Done)
+}
+
+fn write(store: &PlanStore, args: &Export) -> Result<()> {
+    AtomicFile::check(&args.output)?;
+    let forest = load_model(&args.model, &args.limits)?;
+    let key = PlanKey::here(&forest, usize::from(args.threads), Contract::Any);
+    let kept = store.nearest(&key).map_err(library_error)?.ok_or_else(|| {
+        let what = "nothing is kept for this model on this machine; run `fangorn tune` on it first";
+        Error::file(&args.model, what.to_owned())
+    })?;
+    let buckets = kept.batches.iter().map(|batch| PlanFileBucket {
+        rows: batch.found.rows,
+        schedule: batch.found.tuned.schedule.clone(),
+        us_per_row: Some(batch.found.tuned.seconds * 1e6),
+        auto_us_per_row: Some(batch.found.auto.seconds * 1e6),
+    });
+    let plan = PlanFile::new(&forest, &*kept.key.instructions, kept.key.threads, buckets.collect());
+    AtomicFile::write(&args.output, |out| out.write_all(plan.to_string().as_bytes()))
+}
+
+fn report(kept: &KeptPlan) -> PlanReport {
+    let batches = kept.batches.iter().map(|batch| BatchReport {
+        batch: batch.found.rows,
+        schedule: line(&batch.found.tuned.schedule),
+        us_per_row: batch.found.tuned.seconds * 1e6,
+        auto_us_per_row: batch.found.auto.seconds * 1e6,
+        candidates: batch.found.screened.len(),
+    });
+    PlanReport {
+        model: kept.key.model.to_string(),
+        instructions: kept.key.instructions.clone(),
+        threads: kept.key.threads,
+        sum: kept.key.sum.name(),
+        batches: batches.collect(),
+    }
+}
+
+fn table(store: &PlanStore, kept: &[PlanReport]) -> String {
+    let mut text = format!("{} plan(s) in {}\n", kept.len(), store.folder().display());
+    for plan in kept {
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "\nmodel {}, {}, {} thread(s), sum {}\n{:>8}  {:>12}  {:>12}  {:>10}",
+            plan.model,
+            plan.instructions,
+            plan.threads,
+            plan.sum,
+            "batch",
+            "auto, µs/row",
+            "tuned",
+            "candidates"
+        );
+        for batch in &plan.batches {
+            let _ = writeln!(
+                text,
+                "{:>8}  {:>12.4}  {:>12.4}  {:>10}",
+                batch.batch, batch.auto_us_per_row, batch.us_per_row, batch.candidates
+            );
+        }
+    }
+    text
+}
