@@ -122,7 +122,7 @@ pub fn cpu_space(threads: usize) -> Vec<CpuPoint> {
             }
         }
     }
-    for layout in [LayoutKind::Sparse, LayoutKind::DepthFirst] {
+    for layout in [LayoutKind::Sparse, LayoutKind::Array] {
         for nodes in [2, 4, 8] {
             for rows in [64, 256] {
                 points.push(CpuPoint { evaluate: Evaluate::Tiles(nodes), layout, rows, ..point });

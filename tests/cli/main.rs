@@ -64,7 +64,9 @@ impl Drop for Scratch {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fangorn"));
-    command.args(arguments).stdin(Stdio::null());
+    // Nothing is kept in the user's cache.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("plans-{}", std::process::id()));
+    command.args(arguments).stdin(Stdio::null()).env("FANGORN_CACHE", cache);
     command
 }
 

@@ -2,7 +2,13 @@
 
 use serde_json::Value;
 
-use crate::{Scratch, model, prints, refuses, text, zoo};
+use std::{
+    process::{Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use crate::{Scratch, assert_refused, command, model, prints, refuses, text, zoo};
 
 #[test]
 fn a_plan_is_written_and_taken_wherever_a_schedule_is() {
@@ -82,4 +88,85 @@ fn what_can_not_be_tuned_is_refused() {
     refuses(&["tune", &model, "-o", "plan.txt"], &["plan.txt", ".toml"]);
     refuses(&["tune", &model, "-o", "/no/such/folder/plan.toml"], &["plan.toml", "folder"]);
     refuses(&["tune", &model, "--batch", "0"], &["--batch"]);
+}
+
+/// A command with a cache of its own.
+fn with_cache(cache: &str, arguments: &[&str]) -> Command {
+    let mut command = command(arguments);
+    command.env("FANGORN_CACHE", cache);
+    command
+}
+
+fn printed(mut command: Command) -> String {
+    let output = command.output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn what_was_tuned_is_kept_taken_listed_exported_and_cleared() {
+    let scratch = Scratch::new("kept");
+    let (model, other, rows) = (model("churn"), model("softprob"), zoo("churn", "rows.npy"));
+    let (cache, plan) = (scratch.path("cache"), scratch.path("plan.toml"));
+    let run = |arguments: &[&str]| printed(with_cache(&cache, arguments));
+    let tune = ["tune", &model, "--rows", &rows, "--batch", "1,64", "--budget", "200ms", "--json"];
+    let first = run(&tune);
+    // Times differ from run to run, so equal ones were kept.
+    assert_eq!(run(&tune), first);
+    assert_ne!(run(&[&tune[..], &["--fresh"]].concat()), first);
+    let kept = run(&tune);
+    assert_ne!(kept, first, "--fresh replaces what is kept");
+    // Other rows, other threads and other sums are timed anew.
+    let drawn = ["tune", &model, "--batch", "64", "--budget", "50ms", "--json"];
+    assert_ne!(run(&drawn), kept);
+    run(&[&drawn[..], &["--sum", "exact"]].concat());
+    let listed: Value = serde_json::from_str(&run(&["cache", "list", "--json"])).expect("JSON");
+    let sums: Vec<_> = listed.as_array().expect("plans").iter().map(|plan| plan["sum"].as_str()).collect();
+    assert_eq!(sums, [Some("any"), Some("exact")]);
+    assert_eq!(listed[0]["batches"].as_array().map(Vec::len), Some(2));
+    assert!(run(&["cache", "list"]).starts_with("2 plan(s) in "));
+    let predict =
+        |schedule: &str| run(&["predict", &model, "--rows", &rows, "--sum", "exact", "--schedule", schedule]);
+    assert_eq!(predict("tuned"), predict("default"));
+    run(&["cache", "export", &model, "-o", &plan]);
+    assert_eq!(predict(&plan), predict("default"));
+    let refused = |arguments: &[&str], parts: &[&str]| {
+        assert_refused(&with_cache(&cache, arguments).output().expect("the program runs"), parts);
+    };
+    refused(&["predict", &other, "--rows", &rows, "--schedule", "tuned"], &["tuned", "fangorn tune"]);
+    refused(&["cache", "export", &other, "-o", &plan], &[&other, "fangorn tune"]);
+    assert!(run(&["cache", "clear"]).starts_with("removed 2 plan(s)"));
+    refused(&["predict", &model, "--rows", &rows, "--schedule", "tuned"], &["tuned", "fangorn tune"]);
+    assert!(run(&["cache", "list"]).starts_with("0 plan(s) in "));
+}
+
+/// Whatever is killed, what is kept stays whole, and a process that comes later is not held up.
+#[test]
+fn processes_that_tune_at_once_and_are_killed_leave_whole_plans() {
+    let scratch = Scratch::new("killed");
+    let (cache, model) = (scratch.path("cache"), model("churn"));
+    let tune = |batch: usize| {
+        let batch = batch.to_string();
+        let arguments = ["tune", &model, "--batch", &batch, "--budget", "10ms", "--fresh"];
+        with_cache(&cache, &arguments).stdout(Stdio::null()).spawn().expect("the program runs")
+    };
+    for mut process in (1..5).map(tune).collect::<Vec<_>>() {
+        assert!(process.wait().expect("it ends").success());
+    }
+    for moment in 0..20 {
+        let mut process = tune(5 + moment);
+        sleep(Duration::from_millis(2 * moment as u64));
+        process.kill().expect("killed");
+        process.wait().expect("it ends");
+    }
+    let listed: Value =
+        serde_json::from_str(&printed(with_cache(&cache, &["cache", "list", "--json"]))).expect("JSON");
+    let batches: Vec<u64> = listed[0]["batches"]
+        .as_array()
+        .expect("batches")
+        .iter()
+        .filter_map(|b| b["batch"].as_u64())
+        .collect();
+    assert_eq!(batches[..4], [1, 2, 3, 4], "four at once lose nothing: {batches:?}");
+    assert!(tune(99).wait().expect("it ends").success());
 }

@@ -90,6 +90,7 @@ struct BatchReport {
     points: usize,
     tried: usize,
     missed: usize,
+    candidates: Vec<Timing>,
     misses: Vec<MissReport>,
 }
 
@@ -207,6 +208,7 @@ fn report(args: &Tune, tuned: &Tuned) -> Report {
         points: batch.points,
         tried: batch.screened.len(),
         missed: batch.missed.len(),
+        candidates: batch.screened.iter().map(timing).collect(),
         misses: batch
             .missed
             .iter()
