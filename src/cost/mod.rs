@@ -16,12 +16,15 @@
 //! `FANGORN_ISA` chooses the instruction set. Seconds, sizes and the sums of them come in here. Forests,
 //! schedules, plans and engines stay out.
 
+mod estimate;
 #[cfg(target_arch = "x86_64")]
 mod gather;
 mod shipped;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use gather::gathers;
+
+pub use estimate::{Estimate, ForestFacts, Term, Work};
 
 use crate::isa::{Isa, isa};
 

@@ -2,7 +2,7 @@
 
 use super::{Axis, Device, Evaluation, FewRows, GpuDim, LayoutKind, Schedule, Size, Tiler};
 use crate::{
-    cost::{BLOCK, Machine},
+    cost::{BLOCK, ForestFacts, Machine, Work},
     forest::{Forest, ForestStats, Targets},
     ranks::{Choice, Ranks, Width},
 };
@@ -197,43 +197,56 @@ fn one_tree(gpu: bool) -> Schedule {
     mapped.interleave("b3")
 }
 
-/// Returns the schedule that evaluates every split of a tree for a block of rows at once, if this costs less
-/// than walks, including the ranks that it needs. Otherwise returns a schedule of walks.
+/// Returns the schedule for a CPU. It evaluates a forest in the way that takes the least time for a row block
+/// by its [estimate](crate::cost::Estimate).
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
-    let splits = stats.leaves.saturating_sub(stats.trees);
-    let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
-    let mean_depth = steps as f64 / stats.leaves.max(1) as f64;
-    let columns = Ranks::columns_of(forest, Width::U8).unwrap_or((usize::MAX, 0));
-    let costs = Machine::here();
-    let blends = costs.blend.block(splits, stats.trees) + costs.ranking.block(columns);
-    let walks = BLOCK as f64 * costs.walk.many * stats.trees as f64 * mean_depth;
-    let fits = forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES);
-    if !fits || stats.trees == 0 || blends >= walks {
-        return default_walks(stats);
+    let machine = Machine::here();
+    let facts = facts(forest, stats);
+    let seconds = |work| machine.estimate(&facts, work, BLOCK).map(|estimate| estimate.seconds());
+    let [untested, tested] =
+        [Work::UntestedWalks, Work::TestedWalks].map(|work| seconds(work).unwrap_or(f64::INFINITY));
+    match seconds(Work::Blends) {
+        Some(blends) if stats.trees > 0 && blends < untested.min(tested) => blended(256),
+        _ => walked(stats, untested <= tested),
     }
-    let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", 256u32);
-    let near = ranked.reorder(["b0", "tree", "b1"]).parallel("b0").cache("b0");
-    near.evaluate("b1", Evaluation::Blend).layout(LayoutKind::Sparse)
 }
 
 /// The greatest number of leaves of a tree that is evaluated by blends.
 const MOST_BLENDED_LEAVES: usize = 256;
 
-/// Returns a schedule that takes one tree for 64 rows at a time, with the columns in use cached, and walks
-/// without leaf tests where most leaves lie deep. It was the fastest of the orders, layouts and caches
-/// measured on trained models (`benches/NOTEBOOK.md`).
-fn default_walks(stats: &ForestStats) -> Schedule {
+/// Returns the numbers that describe a forest to the cost model.
+pub(crate) fn facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
     let mean = |counts: &[usize]| {
         let (sum, all) = counts.iter().enumerate().fold((0, 0), |(sum, all), (d, n)| (sum + d * n, all + n));
         sum as f64 / all.max(1) as f64
     };
+    let columns = Ranks::columns_of(forest, Width::U8).ok();
+    ForestFacts {
+        trees: stats.trees,
+        splits: stats.leaves.saturating_sub(stats.trees),
+        leaf_depth: mean(&stats.leaf_depths),
+        tree_depth: mean(&stats.depths),
+        rank_columns: columns.unwrap_or_default(),
+        blends: columns.is_some() && forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES),
+    }
+}
+
+/// Returns the schedule that evaluates every split of a tree for row blocks at once, `rows` rows a task.
+fn blended(rows: u32) -> Schedule {
+    let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", rows);
+    let near = ranked.reorder(["b0", "tree", "b1"]).parallel("b0").cache("b0");
+    near.evaluate("b1", Evaluation::Blend).layout(LayoutKind::Sparse)
+}
+
+/// Returns a schedule that takes one tree for 64 rows at a time, with the columns in use cached, and walks
+/// with or without leaf tests. It was the fastest of the orders, layouts and caches measured on trained
+/// models (`benches/NOTEBOOK.md`).
+fn walked(stats: &ForestStats, untested: bool) -> Schedule {
     let walk = &Machine::here().walk;
     let depth = stats.depths.len().saturating_sub(1) as i32;
     let nearly_full = 2f64.powi(depth) * stats.trees as f64 <= walk.places * stats.leaves as f64;
     let ordered = Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]);
     let near = ordered.parallel("b0").cache("b0");
-    // Without leaf tests, a walk takes as many steps as its tree has levels.
-    let untested = walk.many / walk.tested * mean(&stats.depths) <= mean(&stats.leaf_depths);
     let walked = if untested { near.unroll_walk("b1", None) } else { near };
     walked.layout(if nearly_full { LayoutKind::Array } else { LayoutKind::Sparse })
 }
