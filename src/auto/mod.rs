@@ -16,12 +16,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod explain;
 mod plan_file;
 mod rows;
 mod space;
 mod store;
 mod tuner;
 
+pub use explain::{Explanation, Way};
 pub use plan_file::{PlanFile, PlanFileBucket, PlanFileError};
 pub use rows::{LEAST_ROWS, RowPool};
 pub use space::{CpuPoint, Evaluate, MOST_CPU_POINTS, cpu_space};

@@ -11,16 +11,17 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{
     plan_file::{PlanFile, PlanFileBucket},
     rows::RowPool,
-    space::{CpuPoint, cpu_space},
+    space::{CpuPoint, Evaluate, cpu_space},
     store::{KeptBatch, PlanKey, PlanStore},
 };
 use crate::{
     Predictor,
     check::SelfCheck,
+    cost::{BLOCK, ForestFacts, Machine, Work},
     cpu::Rows,
     error::{Error, Result},
     forest::Forest,
-    schedule::{Preset, Schedule},
+    schedule::{FewRows, Preset, Schedule, cpu_facts},
     sum::Contract,
 };
 
@@ -46,7 +47,7 @@ const SCREENING: f64 = 0.6;
 
 /// Finds fast schedules for a forest on this machine's CPU, by batch size.
 ///
-/// Candidates are the points of [`cpu_space`]. Each is compiled, then timed beside the default schedule, in
+/// Candidates are the points of [`cpu_space`], in the order of their [estimates](crate::cost::Estimate). Each is compiled, then timed beside the default schedule, in
 /// turns. The median of the ratios counts, so that a change of the machine's speed hits both. The best candidates go through rounds of successive halving (Jamieson and Talwalkar, 2016,
 /// section 3): each round times half as many candidates twice as long. A candidate that this machine or this
 /// forest refuses is a [`Miss`].
@@ -252,8 +253,10 @@ impl<'f> Tuner<'f> {
         };
         let rows_hash = self.rows.map_or(0, hash);
         let auto = Preset::Default.schedule(self.forest, false);
+        let facts = cpu_facts(self.forest, &self.forest.stats());
         let (mut batches, mut new) = (Vec::new(), Vec::new());
         for (at, rows) in self.batches.iter().enumerate() {
+            let points = ordered(&points, &facts, *rows);
             let mut tell = |seen, best| {
                 let (points, elapsed) = (points.len(), begin.elapsed());
                 progress(Progress { rows: *rows, seen, points, best, elapsed });
@@ -542,6 +545,25 @@ impl Tuned {
         let buckets = self.batches.iter().map(bucket).collect();
         PlanFile::new(forest, crate::isa::isa().name(), self.threads, buckets)
     }
+}
+
+/// Returns the points in the order of their estimates, so that a short search comes to the best ones.
+fn ordered(points: &[CpuPoint], facts: &ForestFacts, rows: usize) -> Vec<CpuPoint> {
+    let seconds = |point: &CpuPoint| {
+        let work = match point.evaluate {
+            // Blends leave a few rows to the engine for a few rows, too.
+            _ if rows < BLOCK && point.few_rows != FewRows::Walk => Work::RowWalks,
+            Evaluate::Blend => Work::Blends,
+            Evaluate::Walk | Evaluate::WalkRows(_) if point.unroll_walks => Work::UntestedWalks,
+            Evaluate::Walk | Evaluate::WalkRows(_) => Work::TestedWalks,
+            Evaluate::WalkTrees(_) | Evaluate::Tiles(_) => Work::RowWalks,
+        };
+        let estimate = Machine::here().estimate(facts, work, rows);
+        estimate.map_or(f64::INFINITY, |estimate| estimate.seconds())
+    };
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+    points
 }
 
 /// Returns the schedules that a search has come to.

@@ -112,7 +112,7 @@ impl Machine {
                 0 => 0.0,
                 rest => (rest as f64 * each).max(self.walk.block),
             };
-            full + part
+            (full + part) / blocks.max(1.0)
         };
         let terms = match work {
             Work::Blends if !facts.blends => return None,
@@ -131,12 +131,14 @@ impl Machine {
                 Term { what: "trees of row blocks", count: blocks * trees, each: self.blend.tree },
             ],
             Work::UntestedWalks => {
-                vec![Term { what: "steps", count: trees * facts.tree_depth, each: step(self.walk.many) }]
+                let count = blocks * trees * facts.tree_depth;
+                vec![Term { what: "steps of row blocks", count, each: step(self.walk.many) }]
             }
             Work::TestedWalks => {
+                let count = blocks * trees * facts.leaf_depth;
                 vec![Term {
-                    what: "steps with a leaf test",
-                    count: trees * facts.leaf_depth,
+                    what: "steps of row blocks with a leaf test",
+                    count,
                     each: step(self.walk.tested),
                 }]
             }

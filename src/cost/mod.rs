@@ -191,4 +191,9 @@ impl Machine {
             Isa::Neon | Isa::Portable => &shipped::PORTABLE,
         }
     }
+
+    /// Returns all machines that there are costs for, the one with the widest instructions first.
+    pub fn shipped() -> [&'static Self; 3] {
+        [&shipped::AVX512, &shipped::AVX2, &shipped::PORTABLE]
+    }
 }

@@ -37,6 +37,7 @@ pub(crate) use nest::MOST_DEPTH;
 pub use nest::{Bound, IndexVar, Mapping, Marks, Nest, NestLoop, ReduceMarks};
 pub use parse::ParseError;
 pub use presets::Preset;
+pub(crate) use presets::{cpu_facts, cpu_schedule};
 pub use template::Template;
 pub use verify::{Device, Gpu, ScheduleError};
 

@@ -117,7 +117,7 @@ impl Preset {
         };
         match self {
             Self::Default if gpu => default_gpu(forest, &stats).layout(layout),
-            Self::Default => default_cpu(forest, &stats).few_rows(FewRows::Auto),
+            Self::Default => default_cpu(forest, &stats),
             Self::Xgboost => {
                 chunks(Schedule::new().tile("batch", "b0", "b1", 64u32).reorder(["b0", "tree", "b1"]))
                     .layout(LayoutKind::Sparse)
@@ -201,13 +201,23 @@ fn one_tree(gpu: bool) -> Schedule {
 /// by its [estimate](crate::cost::Estimate).
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let machine = Machine::here();
-    let facts = facts(forest, stats);
+    let facts = cpu_facts(forest, stats);
     let seconds = |work| machine.estimate(&facts, work, BLOCK).map(|estimate| estimate.seconds());
     let [untested, tested] =
         [Work::UntestedWalks, Work::TestedWalks].map(|work| seconds(work).unwrap_or(f64::INFINITY));
-    match seconds(Work::Blends) {
-        Some(blends) if stats.trees > 0 && blends < untested.min(tested) => blended(256),
-        _ => walked(stats, untested <= tested),
+    let walks = if untested <= tested { Work::UntestedWalks } else { Work::TestedWalks };
+    let blends = seconds(Work::Blends).filter(|blends| stats.trees > 0 && *blends < untested.min(tested));
+    cpu_schedule(if blends.is_some() { Work::Blends } else { walks }, stats)
+}
+
+/// Returns a schedule that evaluates row blocks in this way. The one for walks row by row has them for blocks
+/// of any size.
+pub(crate) fn cpu_schedule(work: Work, stats: &ForestStats) -> Schedule {
+    match work {
+        Work::Blends => blended(256).few_rows(FewRows::Auto),
+        Work::UntestedWalks => walked(stats, true).few_rows(FewRows::Auto),
+        Work::TestedWalks => walked(stats, false).few_rows(FewRows::Auto),
+        Work::RowWalks => walked(stats, false).few_rows(FewRows::Rows),
     }
 }
 
@@ -215,7 +225,7 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
 const MOST_BLENDED_LEAVES: usize = 256;
 
 /// Returns the numbers that describe a forest to the cost model.
-pub(crate) fn facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
+pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
     let mean = |counts: &[usize]| {
         let (sum, all) = counts.iter().enumerate().fold((0, 0), |(sum, all), (d, n)| (sum + d * n, all + n));
         sum as f64 / all.max(1) as f64

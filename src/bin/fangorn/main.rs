@@ -12,6 +12,7 @@ mod compare;
 mod convert;
 mod diff;
 mod error;
+mod explain;
 mod inspect;
 mod limits;
 mod lower;
@@ -68,6 +69,8 @@ enum Command {
     Bench(bench::Bench),
     /// Find a fast schedule for each batch size
     Tune(tune::Tune),
+    /// Say why the default schedule is what it is, and what would change it
+    Explain(explain::Explain),
     /// List, clear or export the schedules that tune keeps
     Cache(cache::Cache),
     /// Check every engine that can serve a model on this machine
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Lower(args) => lower::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Explain(args) => explain::run(args),
         Command::Cache(args) => cache::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Verify(args) => verify::run(args),

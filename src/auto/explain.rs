@@ -1,0 +1,116 @@
+//! Why the default schedule is what it is: the estimates that it was chosen by, and what would change them.
+
+use crate::{
+    cost::{BLOCK, Estimate, ForestFacts, Machine, Work},
+    forest::Forest,
+    schedule::{Preset, Schedule, cpu_facts, cpu_schedule},
+};
+
+/// The ways that the default schedule is chosen among.
+const CHOSEN_AMONG: [Work; 3] = [Work::Blends, Work::UntestedWalks, Work::TestedWalks];
+/// The batch sizes at which [`Explanation::by_batch`] looks, in powers of two up to this one.
+const LARGEST: usize = 1 << 16;
+
+/// Why the default schedule of a forest is what it is on this machine's CPU.
+///
+/// ```
+/// use fangorn::{auto::Explanation, cost::Work, import};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let why = Explanation::new(&forest, 64);
+/// assert!(why.options.is_sorted_by(|a, b| a.seconds <= b.seconds));
+/// assert_eq!(why.options[0].schedule, why.schedule);
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// Number of rows of the batch that was asked about.
+    pub rows: usize,
+    /// The numbers that describe the forest.
+    pub facts: ForestFacts,
+    /// The default schedule.
+    pub schedule: Schedule,
+    /// The ways that it was chosen among, for a whole row block, the fastest first.
+    pub options: Vec<Way>,
+    /// The ways to evaluate a batch of [`Explanation::rows`] rows, the fastest first.
+    pub of_batch: Vec<Way>,
+    /// The fastest way by batch size: the number of rows from which on it is the fastest, in ascending order.
+    pub by_batch: Vec<(usize, Work)>,
+    /// The least number of columns of ranks with which walks would take less time than blends, if blends were
+    /// chosen; the greatest with which blends would, if walks were. `None` if no number would change that.
+    pub rank_columns: Option<usize>,
+    /// The way that would be chosen with the costs of each machine that there are costs for, by name.
+    pub by_machine: Vec<(&'static str, Work)>,
+}
+
+/// A way to evaluate a batch, with its estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// The way.
+    pub work: Work,
+    /// The estimate.
+    pub estimate: Estimate,
+    /// The sum of the estimate's terms: seconds of the batch on one thread.
+    pub seconds: f64,
+    /// A schedule that evaluates batches in this way.
+    pub schedule: Schedule,
+}
+
+impl Explanation {
+    /// Explains the default schedule for a forest that verifies, and how it serves a batch of `rows` rows.
+    pub fn new(forest: &Forest, rows: usize) -> Self {
+        let machine = Machine::here();
+        let stats = forest.stats();
+        let facts = cpu_facts(forest, &stats);
+        let ways = |among: &[Work], rows: usize| {
+            let way = |work: &Work| {
+                let estimate = machine.estimate(&facts, *work, rows)?;
+                let (seconds, schedule) = (estimate.seconds(), cpu_schedule(*work, &stats));
+                Some(Way { work: *work, estimate, seconds, schedule })
+            };
+            let mut ways: Vec<_> = among.iter().filter_map(way).collect();
+            ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+            ways
+        };
+        let mut by_batch: Vec<(usize, Work)> = Vec::new();
+        for rows in (0..=LARGEST.ilog2()).map(|power| 1usize << power) {
+            let Some(work) = fastest(machine, &facts, &Work::ALL, rows) else { continue };
+            if by_batch.last().is_none_or(|(_, last)| *last != work) {
+                by_batch.push((rows, work));
+            }
+        }
+        let by_machine = Machine::shipped()
+            .into_iter()
+            .filter_map(|machine| Some((machine.name, fastest(machine, &facts, &CHOSEN_AMONG, BLOCK)?)));
+        Self {
+            rows,
+            schedule: Preset::Default.schedule(forest, false),
+            options: ways(&CHOSEN_AMONG, BLOCK),
+            of_batch: ways(&Work::ALL, rows),
+            by_batch,
+            rank_columns: other_columns(machine, &facts),
+            by_machine: by_machine.collect(),
+            facts,
+        }
+    }
+}
+
+/// Returns the way with the least estimate.
+fn fastest(machine: &Machine, facts: &ForestFacts, among: &[Work], rows: usize) -> Option<Work> {
+    let seconds = |work: &Work| machine.estimate(facts, *work, rows).map(|e| (e.seconds(), *work));
+    among.iter().filter_map(seconds).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
+}
+
+/// Returns the number of columns of thresholds at which blends and walks change places.
+fn other_columns(machine: &Machine, facts: &ForestFacts) -> Option<usize> {
+    let seconds = |work| machine.estimate(facts, work, BLOCK).map(|e| e.seconds());
+    let walks = seconds(Work::UntestedWalks)?.min(seconds(Work::TestedWalks)?);
+    let blends = seconds(Work::Blends)?;
+    let now = facts.rank_columns.0;
+    let between = (walks - blends) / machine.ranking.thresholds;
+    match between > 0.0 {
+        true => Some(now + between.ceil() as usize),
+        false => now.checked_sub((-between).ceil() as usize),
+    }
+}

@@ -1,0 +1,177 @@
+//! `fangorn explain`: says why the default schedule is what it is.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use clap::Args;
+use fangorn::{
+    Predictor,
+    auto::{Explanation, Way},
+    cost::{BLOCK, Machine},
+};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    error::{Error, Result, one_line},
+    library_error,
+    limits::LimitsChoice,
+    load_model, output,
+    schedule::line,
+};
+
+/// Say why the default schedule is what it is, and what would change it
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  fangorn explain model.ubj --batch 64")]
+pub struct Explain {
+    /// The model file, in any format that fangorn reads
+    model: PathBuf,
+    /// Rows of the batch to explain
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    batch: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    limits: LimitsChoice,
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    machine: &'static str,
+    batch: usize,
+    schedule: String,
+    plan: String,
+    engines: Vec<String>,
+    chosen_among: Vec<WayReport>,
+    estimates: Vec<WayReport>,
+    fastest_from: Vec<(usize, &'static str)>,
+    columns_of_thresholds: usize,
+    other_choice_at_columns: Option<usize>,
+    choice_by_machine: Vec<(&'static str, &'static str)>,
+}
+
+#[derive(Serialize)]
+struct WayReport {
+    way: &'static str,
+    us_per_row: f64,
+    schedule: String,
+    terms: Vec<TermReport>,
+}
+
+#[derive(Serialize)]
+struct TermReport {
+    what: &'static str,
+    count: f64,
+    us_each: f64,
+    us_per_row: f64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The options or the model are wrong.
+pub fn run(args: &Explain) -> Result<Outcome> {
+    let forest = load_model(&args.model, &args.limits)?;
+    let rows = args.batch as usize;
+    let why = Explanation::new(&forest, rows);
+    let predictor = Predictor::builder(&forest).threads(1).build().map_err(library_error)?;
+    // Larger batches repeat what some thousands of rows do.
+    let engines = predictor.engines(rows.min(4096)).map_err(library_error)?;
+    let way = |way: &Way, rows: usize| WayReport {
+        way: way.work.name(),
+        us_per_row: way.seconds * 1e6 / rows as f64,
+        schedule: line(&way.schedule),
+        terms: way
+            .estimate
+            .terms
+            .iter()
+            .map(|term| TermReport {
+                what: term.what,
+                count: term.count,
+                us_each: term.each * 1e6,
+                us_per_row: term.seconds() * 1e6 / rows as f64,
+            })
+            .collect(),
+    };
+    let report = Report {
+        model: args.model.display().to_string(),
+        machine: Machine::here().name,
+        batch: rows,
+        schedule: line(&why.schedule),
+        plan: predictor.plan_for(rows).to_string(),
+        engines: engines.iter().map(|(engine, _)| engine.to_string()).collect(),
+        chosen_among: why.options.iter().map(|of| way(of, BLOCK)).collect(),
+        estimates: why.of_batch.iter().map(|of| way(of, rows)).collect(),
+        fastest_from: why.by_batch.iter().map(|(rows, work)| (*rows, work.name())).collect(),
+        columns_of_thresholds: why.facts.rank_columns.0,
+        other_choice_at_columns: why.rank_columns,
+        choice_by_machine: why.by_machine.iter().map(|(name, work)| (*name, work.name())).collect(),
+    };
+    let text = match args.json {
+        true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
+        false => table(&report),
+    };
+    output::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+fn table(report: &Report) -> String {
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = write_table(&mut text, report);
+    text
+}
+
+fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
+    writeln!(out, "model     {}", one_line(&report.model))?;
+    writeln!(out, "costs     {}", report.machine)?;
+    writeln!(out, "schedule  {}", report.schedule)?;
+    writeln!(
+        out,
+        "runs      a batch of {}: plan of {}, {}",
+        report.batch,
+        report.plan,
+        report.engines.join(" and ")
+    )?;
+    writeln!(out, "\nThe schedule is the way with the least estimate for {BLOCK} rows, on one thread:\n")?;
+    ways(out, &report.chosen_among)?;
+    writeln!(out, "\nEstimates for a batch of {}:\n", report.batch)?;
+    ways(out, &report.estimates)?;
+    if let Some(second) = report.chosen_among.get(1) {
+        let times = second.us_per_row / report.chosen_among[0].us_per_row.max(1e-12);
+        writeln!(out, "\nThe runner-up, {}, takes {times:.2} times as long by its estimate:", second.way)?;
+        writeln!(out, "  {}", second.schedule)?;
+    }
+    writeln!(out, "\nWhat would change the fastest way:")?;
+    let by_batch: Vec<_> =
+        report.fastest_from.iter().map(|(rows, way)| format!("{way} from {rows}")).collect();
+    writeln!(out, "  batch    {} rows", by_batch.join(", "))?;
+    let columns = match report.other_choice_at_columns {
+        Some(columns) => format!("the choice changes at {columns}"),
+        None => "no other number changes the choice".to_owned(),
+    };
+    writeln!(out, "  columns  {} of thresholds; {columns}", report.columns_of_thresholds)?;
+    for (machine, way) in &report.choice_by_machine {
+        writeln!(out, "  machine  {machine}: {way}")?;
+    }
+    Ok(())
+}
+
+fn ways(out: &mut String, ways: &[WayReport]) -> std::fmt::Result {
+    for way in ways {
+        writeln!(out, "{:>10.4} µs a row  {}", way.us_per_row, way.way)?;
+        for term in way.terms.iter().filter(|term| term.count > 0.0) {
+            writeln!(
+                out,
+                "{:>10.4}             {:.0} {} at {:.1} ns",
+                term.us_per_row,
+                term.count,
+                term.what,
+                term.us_each * 1e3
+            )?;
+        }
+    }
+    Ok(())
+}
