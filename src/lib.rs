@@ -45,6 +45,11 @@ struct BookOnModels;
 #[doc = include_str!("../book/src/checks.md")]
 struct BookOnChecks;
 
+/// The book's example of tuning.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/tuning.md")]
+struct BookOnTuning;
+
 /// The book's example of ranks.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/ranks.md")]
