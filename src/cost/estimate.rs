@@ -16,7 +16,7 @@ pub struct ForestFacts {
     pub tree_depth: f64,
     /// Columns of ranks of one byte: columns of thresholds, and columns that answer a question.
     pub rank_columns: (usize, usize),
-    /// Whether every tree has few enough leaves to be blended.
+    /// Whether there are trees, and every tree has few enough leaves to be blended.
     pub blends: bool,
 }
 

@@ -206,7 +206,7 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let [untested, tested] =
         [Work::UntestedWalks, Work::TestedWalks].map(|work| seconds(work).unwrap_or(f64::INFINITY));
     let walks = if untested <= tested { Work::UntestedWalks } else { Work::TestedWalks };
-    let blends = seconds(Work::Blends).filter(|blends| stats.trees > 0 && *blends < untested.min(tested));
+    let blends = seconds(Work::Blends).filter(|blends| *blends < untested.min(tested));
     cpu_schedule(if blends.is_some() { Work::Blends } else { walks }, stats)
 }
 
@@ -237,7 +237,9 @@ pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
         leaf_depth: mean(&stats.leaf_depths),
         tree_depth: mean(&stats.depths),
         rank_columns: columns.unwrap_or_default(),
-        blends: columns.is_some() && forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES),
+        blends: stats.trees > 0
+            && columns.is_some()
+            && forest.trees.iter().all(|t| t.nodes.len() < 2 * MOST_BLENDED_LEAVES),
     }
 }
 

@@ -72,7 +72,17 @@ fn a_reader_that_has_enough_ends_it_quietly() {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in [&[][..], &["predict"], &["inspect"], &["lower"], &["bench"], &["tune"]] {
+    for command in [
+        &[][..],
+        &["predict"],
+        &["inspect"],
+        &["lower"],
+        &["bench"],
+        &["tune"],
+        &["explain"],
+        &["cache"],
+        &["cache", "list"],
+    ] {
         let help = prints(&[command, &["--help"]].concat());
         assert!(help.contains("Example:\n  fangorn "), "{help}");
     }

@@ -170,3 +170,26 @@ fn processes_that_tune_at_once_and_are_killed_leave_whole_plans() {
     assert_eq!(batches[..4], [1, 2, 3, 4], "four at once lose nothing: {batches:?}");
     assert!(tune(99).wait().expect("it ends").success());
 }
+
+#[test]
+fn explain_names_the_schedule_its_terms_and_the_runner_up() {
+    let model = model("churn");
+    let schedule = prints(&["lower", &model, "--emit", "schedule"]).trim().replace('\n', "; ");
+    for batch in ["1", "64", "100000"] {
+        let text = prints(&["explain", &model, "--batch", batch]);
+        let runs = format!("a batch of {batch}: plan of ");
+        for part in [&*schedule, &runs, "walks with leaf tests", "The runner-up, ", "What would change"] {
+            assert!(text.contains(part), "`{part}` is not in {text}");
+        }
+        let report: Value =
+            serde_json::from_str(&prints(&["explain", &model, "--batch", batch, "--json"])).expect("JSON");
+        assert_eq!(report["schedule"].as_str(), Some(&*schedule));
+        let first = &report["chosen_among"][0];
+        assert_eq!(first["schedule"].as_str(), Some(&*schedule));
+        let terms = first["terms"].as_array().expect("terms").iter();
+        let sum: f64 = terms.filter_map(|term| term["us_per_row"].as_f64()).sum();
+        assert!((sum / first["us_per_row"].as_f64().expect("a time") - 1.0).abs() < 1e-9);
+    }
+    prints(&["explain", &self::model("no-trees")]);
+    refuses(&["explain", &model, "--batch", "0"], &["--batch"]);
+}

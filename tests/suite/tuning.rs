@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::support::{assert_margins, named, reference_margins};
+use crate::support::{assert_margins, for_each_specimen, named, reference_margins};
 
 use fangorn::{
     Predictor,
-    auto::{Tuner, cpu_space},
+    auto::{Explanation, Tuner, cpu_space},
+    cost::{BLOCK, ForestFacts, Machine, Work},
     cpu::Rows,
     schedule::{BatchSchedules, Preset, Schedule},
     sum::Contract,
@@ -152,4 +153,41 @@ fn what_can_not_be_tuned_is_refused() {
         let error = refused.expect_err(part).to_string();
         assert!(error.contains(part), "`{part}` is not in {error}");
     }
+}
+
+/// What an explanation says of the choice is what the costs say, and what would change the choice changes it.
+#[test]
+fn explanations_say_what_the_default_schedule_goes_by() {
+    let machine = Machine::here();
+    let fastest = |facts: &ForestFacts| {
+        let seconds = |work| machine.estimate(facts, work, BLOCK).map(|estimate| (estimate.seconds(), work));
+        let ways = [Work::Blends, Work::UntestedWalks, Work::TestedWalks].into_iter().filter_map(seconds);
+        ways.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
+    };
+    for_each_specimen(|s| {
+        let why = Explanation::new(&s.forest, 100);
+        let default = Preset::Default.schedule(&s.forest, false);
+        assert_eq!(why.schedule, default);
+        assert_eq!(why.options[0].schedule, default);
+        assert_eq!(Some(why.options[0].work), fastest(&why.facts));
+        assert_eq!(default.blends(), why.options[0].work == Work::Blends);
+        for way in why.options.iter().chain(&why.of_batch) {
+            let sum: f64 = way.estimate.terms.iter().map(|term| term.count * term.each).sum();
+            assert!((sum - way.seconds).abs() <= 1e-12 && way.seconds >= 0.0, "{way:?}");
+        }
+        assert!(why.by_batch.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 != pair[1].1));
+        assert_eq!(why.by_batch[0].0, 1);
+        if let Some(columns) = why.rank_columns {
+            let with = |columns| {
+                let facts = ForestFacts { rank_columns: (columns, why.facts.rank_columns.1), ..why.facts };
+                fastest(&facts) == Some(Work::Blends)
+            };
+            assert_eq!(with(columns), !default.blends(), "{columns} columns");
+            // One column nearer to what the forest has, the choice is as it was.
+            let nearer = if default.blends() { columns - 1 } else { columns + 1 };
+            assert_eq!(with(nearer), default.blends(), "{columns} columns");
+        }
+        let here = why.by_machine.iter().find(|(name, _)| *name == machine.name);
+        assert_eq!(here.map(|(_, work)| *work), Some(why.options[0].work));
+    });
 }
