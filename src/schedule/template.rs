@@ -84,6 +84,46 @@ impl Template {
         })
     }
 
+    /// Returns the 36 templates that SilvanForge's heuristic times first for batches of `rows` rows of
+    /// `features` columns, in the order of its listing (section 8.2, Algorithm 1, lines 1 to 20). It then times
+    /// the fastest three [with shared sums](Template::with_shared_sums) (lines 25 to 28) and takes the fastest
+    /// of all 39.
+    ///
+    /// ```
+    /// use fangorn::schedule::Template;
+    ///
+    /// let small: Vec<Template> = Template::heuristic(512, 28).collect();
+    /// assert_eq!(small.len(), 36);
+    /// assert!(small.iter().all(|t| [8, 32].contains(&t.rows_per_block) && !t.shared_reduce));
+    /// ```
+    pub fn heuristic(rows: usize, features: usize) -> impl Iterator<Item = Self> {
+        const ROWS: usize = 2048;
+        const FEATURES: usize = 128;
+        let (blocks, units) = match rows <= ROWS || features > FEATURES {
+            true => ([8, 32], [20, 50]),
+            false => ([32, 64], [2, 10]),
+        };
+        let sizes = blocks.into_iter().flat_map(move |block| units.map(|units| (block, units)));
+        let lanes = sizes.flat_map(|size| [1, 2, 4].map(|interleave| (size, interleave)));
+        let all = lanes.flat_map(|lanes| LAYOUTS.map(|layout| (lanes, layout)));
+        all.map(|(((rows_per_block, tree_units), interleave), layout)| Self {
+            rows_per_block,
+            rows_per_unit: 1,
+            tree_units,
+            cache_rows: true,
+            cache_trees: false,
+            unroll_walks: interleave != 1,
+            interleave,
+            shared_reduce: false,
+            layout,
+        })
+    }
+
+    /// Returns the template with partial sums in shared memory.
+    pub fn with_shared_sums(self) -> Self {
+        Self { shared_reduce: true, ..self }
+    }
+
     /// Returns the schedule. A cube has `rows_per_block` rows and all trees. Each of its units has
     /// `rows_per_unit` of the rows, and one tree of every `tree_units` trees.
     pub fn schedule(&self) -> Schedule {

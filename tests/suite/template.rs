@@ -1,6 +1,8 @@
 //! SilvanForge's template: every combination of the paper's values is a schedule that a portable GPU carries out, and that
 //! gives on the CPU what the reference gives.
 
+use std::collections::HashSet;
+
 use crate::generate;
 
 use fangorn::{
@@ -8,7 +10,7 @@ use fangorn::{
     cpu::Rows,
     forest::reference,
     plan::{Request, check},
-    schedule::{Device, Template},
+    schedule::{Device, LayoutKind, Template},
 };
 use generate::forest_of;
 
@@ -16,7 +18,7 @@ use generate::forest_of;
 fn every_combination_is_carried_out() {
     let forest = forest_of("40 x depth 3, 20 x chain 5; features 6");
     let request = Request { device: Device::PORTABLE_GPU, threads: 1, ..Request::cpu() };
-    let mut distinct = std::collections::HashSet::new();
+    let mut distinct = HashSet::new();
     for template in Template::all() {
         let schedule = template.schedule();
         check(&forest, &schedule, request).unwrap_or_else(|e| panic!("{template:?}: {e}\n{schedule}"));
@@ -38,5 +40,46 @@ fn a_share_of_them_gives_what_the_reference_gives() {
             .build()
             .expect("a predictor");
         assert_eq!(predictor.leaf_slots(&rows).expect("slots"), expected, "{template:?}");
+    }
+}
+
+/// Algorithm 1, line by line.
+#[test]
+fn the_heuristic_is_the_papers() {
+    let all: HashSet<Template> = Template::all().collect();
+    for (rows, features, blocks, units) in [
+        (1, 1, [8, 32], [20, 50]),
+        (2048, 128, [8, 32], [20, 50]),
+        (2049, 128, [32, 64], [2, 10]),
+        (2049, 129, [8, 32], [20, 50]),
+        (1 << 20, 28, [32, 64], [2, 10]),
+        (1 << 20, 2000, [8, 32], [20, 50]),
+    ] {
+        let found: Vec<Template> = Template::heuristic(rows, features).collect();
+        let mut expected = Vec::new();
+        for rows_per_block in blocks {
+            for tree_units in units {
+                for interleave in [1, 2, 4] {
+                    for layout in [LayoutKind::Array, LayoutKind::Sparse, LayoutKind::Reorg] {
+                        expected.push(Template {
+                            rows_per_block,
+                            rows_per_unit: 1,
+                            tree_units,
+                            cache_rows: true,
+                            cache_trees: false,
+                            unroll_walks: interleave != 1,
+                            interleave,
+                            shared_reduce: false,
+                            layout,
+                        });
+                    }
+                }
+            }
+        }
+        assert_eq!(found, expected, "{rows} rows of {features} columns");
+        assert_eq!(found.len(), 36);
+        for template in found {
+            assert!(all.contains(&template) && all.contains(&template.with_shared_sums()), "{template:?}");
+        }
     }
 }
