@@ -80,10 +80,7 @@ fn rows_are_drawn_where_none_are_given() {
 #[test]
 fn what_can_not_be_tuned_is_refused() {
     let model = model("churn");
-    refuses(
-        &["tune", &model, "--backend", "wgpu"],
-        &["--backend wgpu", "tuned for the CPU", "fangorn bench"],
-    );
+    refuses(&["tune", &model, "--backend", "reference"], &["--backend reference", "tuned for the CPU"]);
     refuses(&["tune", &model, "--budget", "ten"], &["--budget", "10s"]);
     refuses(&["tune", &model, "-o", "plan.txt"], &["plan.txt", ".toml"]);
     refuses(&["tune", &model, "-o", "/no/such/folder/plan.toml"], &["plan.toml", "folder"]);
@@ -192,4 +189,53 @@ fn explain_names_the_schedule_its_terms_and_the_runner_up() {
     }
     prints(&["explain", &self::model("no-trees")]);
     refuses(&["explain", &model, "--batch", "0"], &["--batch"]);
+}
+
+/// SilvanForge's search in a process of its own, on whatever device answers.
+#[test]
+#[cfg(feature = "wgpu")]
+fn a_gpu_is_tuned_in_a_process_of_its_own() {
+    let (model, rows) = (model("churn"), zoo("churn", "rows.npy"));
+    let tune =
+        ["tune", &model, "--rows", &rows, "--backend", "wgpu", "--batch", "64", "--budget", "1s", "--json"];
+    let output = command(&tune).output().expect("the program runs");
+    if output.status.code() == Some(2) && std::env::var_os("FANGORN_REQUIRE_GPU").is_none() {
+        println!("skipped: no GPU driver answers");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let result = &report["results"][0];
+    assert_eq!((report["backend"].as_str(), result["points"].as_u64()), (Some("wgpu"), Some(39)), "{report}");
+    assert!(result["tried"].as_u64() > Some(0), "{result}");
+    assert!(result["auto"]["schedule"].as_str().expect("a schedule").contains("gpuDimension"), "{result}");
+    refuses(
+        &["tune", &model, "--backend", "wgpu", "-o", "plan.toml"],
+        &["plan.toml", "plans are for the CPU"],
+    );
+}
+
+/// What the process that times schedules is asked, and what it answers: on the CPU here.
+#[test]
+fn schedules_are_timed_one_a_line_and_a_wrong_one_does_not_end_it() {
+    use std::io::Write;
+    let mut process = command(&["measure", &model("churn"), "--backend", "cpu", "--batch", "8"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let questions = "{\"schedule\": null, \"seconds\": 0.01}\n\
+                     {\"schedule\": \"interleave(batch)\", \"seconds\": 0.01}\n\
+                     {\"schedule\": \"layout(array)\", \"seconds\": 0.01}\n";
+    process.stdin.take().expect("a pipe").write_all(questions.as_bytes()).expect("it reads");
+    let output = process.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    let answers: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(answers.len(), 3);
+    for (answer, timed) in answers.iter().zip([true, false, true]) {
+        assert_eq!(answer["call"].as_f64().is_some_and(|seconds| seconds > 0.0), timed, "{answer}");
+        assert_eq!(answer["error"].is_string(), !timed, "{answer}");
+    }
+    assert!(answers[1]["error"].as_str().expect("why").contains("interleave(batch)"));
 }

@@ -1,6 +1,8 @@
 //! Backends that run a forest: the reference interpreter, the native CPU target, or one of burn's devices.
 
-use fangorn::{Forest, Predictor, auto::RowPool, cpu, forest::reference, schedule::Device, sum::Contract};
+use fangorn::{
+    Forest, Predictor, auto::RowPool, check::Warning, cpu, forest::reference, schedule::Device, sum::Contract,
+};
 
 use crate::{
     error::{Error, Result, say},
@@ -187,13 +189,17 @@ impl<'f> Engine<'f> {
     /// Prints the forest's warnings on standard error: that its self-check failed on this backend, and what
     /// serves in its place. burn's operator checks itself at its first run, so call this after a run.
     pub fn say_warnings(&self) {
-        let warnings = match &self.runs {
+        self.warnings().iter().for_each(|warning| say(&warning.to_string()));
+    }
+
+    /// Returns the forest's warnings, as far as it has checked itself.
+    pub fn warnings(&self) -> Vec<Warning> {
+        match &self.runs {
             Runs::Reference => Vec::new(),
             Runs::Cpu(predictor) => predictor.warnings().to_vec(),
             #[cfg(feature = "burn")]
             Runs::Burn(op) => op.warnings(),
-        };
-        warnings.iter().for_each(|warning| say(&warning.to_string()));
+        }
     }
 
     /// Returns margins, `rows x outputs`.

@@ -1,5 +1,7 @@
 //! Flags that limit what a model file may ask for. Each is named after a field of [`Limits`].
 
+use std::ffi::OsString;
+
 use clap::Args;
 use fangorn::import::Limits;
 
@@ -52,6 +54,28 @@ impl LimitsChoice {
             memory_bytes: self.max_memory_bytes.unwrap_or(usual.memory_bytes),
             string_bytes: self.max_string_bytes.unwrap_or(usual.string_bytes),
         }
+    }
+}
+
+impl LimitsChoice {
+    /// Returns the flags as arguments for another command.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let sizes = [
+            ("trees", self.max_trees),
+            ("nodes", self.max_nodes),
+            ("features", self.max_features),
+            ("outputs", self.max_outputs),
+            ("category_words", self.max_category_words),
+            ("string_bytes", self.max_string_bytes),
+        ];
+        let sizes = sizes.map(|(field, value)| (field, value.map(|n| n as u64)));
+        let others = [
+            ("file_bytes", self.max_file_bytes),
+            ("memory_bytes", self.max_memory_bytes),
+            ("depth", self.max_depth.map(u64::from)),
+        ];
+        let given = sizes.into_iter().chain(others).filter_map(|(field, value)| Some((field, value?)));
+        given.flat_map(|(field, value)| [flag(field).into(), value.to_string().into()]).collect()
     }
 }
 

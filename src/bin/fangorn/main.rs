@@ -16,6 +16,7 @@ mod explain;
 mod inspect;
 mod limits;
 mod lower;
+mod measure;
 mod output;
 mod predict;
 mod profile;
@@ -23,6 +24,7 @@ mod rows;
 mod schedule;
 mod sum;
 mod tune;
+mod tune_device;
 mod usage;
 mod verify;
 
@@ -69,6 +71,9 @@ enum Command {
     Bench(bench::Bench),
     /// Find a fast schedule for each batch size
     Tune(tune::Tune),
+    /// Time the schedules that standard input names, for tune
+    #[command(hide = true)]
+    Measure(measure::Measure),
     /// Say why the default schedule is what it is, and what would change it
     Explain(explain::Explain),
     /// List, clear or export the schedules that tune keeps
@@ -105,6 +110,7 @@ fn main() -> ExitCode {
         Command::Lower(args) => lower::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Measure(args) => measure::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Cache(args) => cache::run(args),
         Command::Tune(args) => tune::run(args),

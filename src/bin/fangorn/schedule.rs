@@ -57,7 +57,7 @@ impl Choice {
             std::io::ErrorKind::NotFound => {
                 let presets = Preset::ALL.map(Preset::name).join(", ");
                 Error::Request(format!(
-                    "unknown schedule {name}: there is no such file, and the names are {presets}, {TUNED}"
+                    "unknown schedule {name}: there is no such file, {TUNED} is what `fangorn tune` keeps, and the presets are {presets}"
                 ))
             }
             _ => Error::file(
@@ -76,6 +76,11 @@ impl Choice {
             false => Schedule::parse(&text).map_err(|e| Error::file(path, e.to_string()))?.into(),
         };
         Ok(Self { schedules, is_default: false, profile: None, file: Some(path.to_path_buf()) })
+    }
+
+    /// Returns the choice of this very schedule.
+    pub fn of(schedule: Schedule) -> Self {
+        Self { schedules: schedule.into(), is_default: false, profile: None, file: None }
     }
 
     /// Returns what is kept for the model and this machine.

@@ -1,6 +1,7 @@
 //! `fangorn tune`: finds a fast schedule for each batch size.
 
 use std::{
+    ffi::OsString,
     fmt::Write as _,
     io::{IsTerminal, Write as _},
     path::PathBuf,
@@ -23,6 +24,7 @@ use crate::{
     rows::{self, TableChoice},
     schedule::line,
     sum::SumChoice,
+    tune_device,
 };
 
 /// Find a fast schedule for each batch size
@@ -37,7 +39,7 @@ pub struct Tune {
     /// thresholds
     #[arg(long, value_name = "FILE")]
     rows: Option<PathBuf>,
-    /// What to tune for: cpu, or auto, which is the CPU too
+    /// What to tune for: cpu, or a GPU's backend, by its name in `fangorn predict`; auto is the CPU
     #[arg(long, default_value = "auto")]
     backend: String,
     /// Rows of one call; separate several batch sizes with commas
@@ -131,11 +133,17 @@ pub fn toml_path(text: &str) -> Result<PathBuf, String> {
 /// # Errors
 /// The options, the model or the rows are wrong.
 pub fn run(args: &Tune) -> Result<Outcome> {
-    if args.backend != "auto" && Backend::parse(&args.backend)? != Backend::Cpu {
+    let backend = match args.backend.as_str() {
+        "auto" => Backend::Cpu,
+        name => Backend::parse(name)?,
+    };
+    if backend.is_gpu() {
+        return on_device(args, backend);
+    }
+    if backend != Backend::Cpu {
         return Err(Error::Request(format!(
-            "--backend {}: schedules are tuned for the CPU; give cpu or auto, and choose among presets with `fangorn bench \
-             --backend {0}`",
-            args.backend
+            "--backend {}: schedules are tuned for the CPU and for GPUs; give cpu, auto or a GPU's backend",
+            backend.name()
         )));
     }
     if let Some(path) = &args.output {
@@ -163,13 +171,53 @@ pub fn run(args: &Tune) -> Result<Outcome> {
         let plan = tuned.plan(&forest).to_string();
         AtomicFile::write(path, |out| out.write_all(plan.as_bytes()))?;
     }
-    let report = report(args, &tuned);
+    print(args, backend, &tuned)
+}
+
+fn print(args: &Tune, backend: Backend, tuned: &Tuned) -> Result<Outcome> {
+    let report = report(args, backend, tuned);
     let text = match args.json {
         true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
         false => table(&report),
     };
     output::print(&text)?;
     Ok(Outcome::Done)
+}
+
+/// Tunes for a device. What may bring it down runs in a process of its own.
+fn on_device(args: &Tune, backend: Backend) -> Result<Outcome> {
+    backend.require()?;
+    backend.require_sum(args.sum.sum)?;
+    if let Some(path) = &args.output {
+        let what = "plans are for the CPU; leave --output out, and save the schedule that is printed, one directive a line";
+        return Err(Error::file(path, what));
+    }
+    let features = load_model(&args.model, &args.limits)?.features.len();
+    // The process gets this program's options of the model, the rows and the sums.
+    let mut arguments: Vec<OsString> =
+        vec![args.model.clone().into(), "--backend".into(), backend.name().into()];
+    if let Some(rows) = &args.rows {
+        arguments.extend(["--rows".into(), rows.clone().into()]);
+    }
+    arguments.extend(["--sum".into(), args.sum.sum.name().into()]);
+    arguments.extend(args.table.arguments());
+    arguments.extend(args.limits.arguments());
+    let mut batches: Vec<usize> = args.batch.iter().map(|rows| *rows as usize).collect();
+    batches.sort_unstable();
+    batches.dedup();
+    let bar = bar(args);
+    let request = tune_device::Request {
+        arguments,
+        features,
+        batches: &batches,
+        budget: args.budget,
+        exhaustive: args.exhaustive,
+    };
+    let tuned = tune_device::run(&request, &|rows, seen, points, best, elapsed| {
+        show(&bar, args, Progress { rows, seen, points, best, elapsed });
+    })?;
+    bar.finish_and_clear();
+    print(args, backend, &tuned)
 }
 
 fn bar(args: &Tune) -> ProgressBar {
@@ -197,7 +245,7 @@ fn show(bar: &ProgressBar, args: &Tune, progress: Progress) {
     }
 }
 
-fn report(args: &Tune, tuned: &Tuned) -> Report {
+fn report(args: &Tune, backend: Backend, tuned: &Tuned) -> Report {
     let timing =
         |timed: &TimedSchedule| Timing { schedule: line(&timed.schedule), us_per_row: timed.seconds * 1e6 };
     let results = tuned.batches.iter().map(|batch| BatchReport {
@@ -217,7 +265,7 @@ fn report(args: &Tune, tuned: &Tuned) -> Report {
     });
     Report {
         model: args.model.display().to_string(),
-        backend: "cpu",
+        backend: backend.name(),
         threads: tuned.threads,
         plan: args.output.as_ref().map(|path| path.display().to_string()),
         results: results.collect(),

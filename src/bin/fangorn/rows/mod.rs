@@ -88,6 +88,13 @@ pub struct TableChoice {
     by_position: bool,
 }
 
+impl TableChoice {
+    /// Returns the flags as arguments for another command.
+    pub fn arguments(self) -> Option<std::ffi::OsString> {
+        self.by_position.then(|| "--by-position".into())
+    }
+}
+
 /// The kind of a file's content.
 #[derive(Clone, Copy, Debug)]
 enum FileContents<'a> {

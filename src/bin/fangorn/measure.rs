@@ -1,0 +1,144 @@
+//! `fangorn measure`: times schedules on a device, one after the other, for `fangorn tune`. A schedule may
+//! end the device or the process, so `tune` runs this command as a process of its own.
+//!
+//! The command reads one JSON object a line from standard input and answers each with one on standard output.
+
+use std::{
+    io::{BufRead, Write},
+    path::PathBuf,
+    time::Instant,
+};
+
+use clap::Args;
+use fangorn::{
+    Forest,
+    auto::RowPool,
+    schedule::{Preset, Schedule},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Outcome,
+    backend::{Backend, Engine},
+    error::{Error, Result, catch_panic},
+    limits::LimitsChoice,
+    load_model,
+    rows::{self, TableChoice},
+    schedule::Choice,
+    sum::SumChoice,
+};
+
+/// Time the schedules that standard input names, for `fangorn tune`
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  echo '{\"schedule\": null, \"seconds\": 0.1}' | fangorn measure model.ubj --backend wgpu --batch 1024")]
+pub struct Measure {
+    /// The model file, in any format that fangorn reads
+    model: PathBuf,
+    /// The rows, .npy or .csv; without it, rows are drawn from the model's thresholds
+    #[arg(long, value_name = "FILE")]
+    rows: Option<PathBuf>,
+    /// The backend
+    #[arg(long)]
+    backend: String,
+    /// Rows of one call
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    batch: u32,
+    #[command(flatten)]
+    sum: SumChoice,
+    #[command(flatten)]
+    table: TableChoice,
+    #[command(flatten)]
+    limits: LimitsChoice,
+}
+
+/// A line of standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Question {
+    /// The schedule's text; `None` for the device's default schedule.
+    pub schedule: Option<String>,
+    /// How many seconds to time it.
+    pub seconds: f64,
+}
+
+/// A line of standard output.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The schedule's text.
+    pub schedule: String,
+    /// The median of the seconds of a call; `None` if the schedule could not be timed.
+    pub call: Option<f64>,
+    /// Why it could not.
+    pub error: Option<String>,
+}
+
+/// The least number of calls that are timed.
+const LEAST_CALLS: usize = 5;
+
+/// Runs the command.
+///
+/// # Errors
+/// The options, the model, the rows or a line of standard input are wrong, or the backend is not there.
+pub fn run(args: &Measure) -> Result<Outcome> {
+    let backend = Backend::parse(&args.backend)?;
+    let device = backend.open_device()?;
+    let forest = load_model(&args.model, &args.limits)?;
+    let batch = args.batch as usize;
+    let pool = match &args.rows {
+        Some(path) => {
+            let rows = rows::read_rows::<f32>(path, &forest, args.table)?;
+            RowPool::of_rows(&forest, &rows.values, batch)?
+        }
+        None => RowPool::drawn(&forest, batch)?,
+    };
+    let default = Preset::Default.schedule_on(&forest, device);
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(|e| Error::Request(format!("standard input: {e}")))?;
+        let question: Question = serde_json::from_str(&line)
+            .map_err(|e| Error::Request(format!("standard input: {e}; give one JSON object a line")))?;
+        let schedule = match &question.schedule {
+            None => default.clone(),
+            Some(text) => Schedule::parse(text).map_err(fangorn::Error::from)?,
+        };
+        let text = schedule.to_string();
+        let timed = catch_panic(|| call(backend, &forest, schedule, &pool, args, question.seconds));
+        let (call, error) = match timed {
+            Ok(Ok(seconds)) => (Some(seconds), None),
+            Ok(Err(e)) => (None, Some(e.to_string())),
+            Err(panic) => (None, Some(panic)),
+        };
+        let answer = serde_json::to_string(&Answer { schedule: text, call, error });
+        let answer = answer.map_err(|e| Error::Defect(e.to_string()))?;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{answer}").and_then(|()| out.flush()).map_err(Error::Output)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Returns the median of the seconds of a call.
+fn call(
+    backend: Backend,
+    forest: &Forest,
+    schedule: Schedule,
+    pool: &RowPool,
+    args: &Measure,
+    seconds: f64,
+) -> Result<f64> {
+    let engine = Engine::open(backend, forest, &Choice::of(schedule), args.sum.sum)?;
+    let mut rerun = engine.rerun(pool)?;
+    // The first call compiles the kernel and checks it, the second finds it.
+    rerun()?;
+    if let Some(warning) = engine.warnings().first() {
+        return Err(Error::Request(warning.to_string()));
+    }
+    rerun()?;
+    let mut calls = Vec::new();
+    let begin = Instant::now();
+    while calls.len() < LEAST_CALLS || begin.elapsed().as_secs_f64() < seconds {
+        let start = Instant::now();
+        rerun()?;
+        calls.push(start.elapsed().as_secs_f64());
+    }
+    calls.sort_unstable_by(f64::total_cmp);
+    Ok(calls[calls.len() / 2])
+}
