@@ -1,6 +1,7 @@
 //! Times the points of a space on rows, and keeps the fastest.
 
 use std::{
+    cell::OnceCell,
     collections::HashSet,
     hint::black_box,
     time::{Duration, Instant},
@@ -252,23 +253,23 @@ impl<'f> Tuner<'f> {
             _ => Vec::new(),
         };
         let rows_hash = self.rows.map_or(0, hash);
-        let auto = Preset::Default.schedule(self.forest, false);
-        let facts = cpu_facts(self.forest, &self.forest.stats());
+        // What is kept needs no facts.
+        let facts = OnceCell::new();
         let (mut batches, mut new) = (Vec::new(), Vec::new());
         for (at, rows) in self.batches.iter().enumerate() {
-            let points = ordered(&points, &facts, *rows);
             let mut tell = |seen, best| {
                 let (points, elapsed) = (points.len(), begin.elapsed());
                 progress(Progress { rows: *rows, seen, points, best, elapsed });
             };
             // A batch that ends early leaves its time to the next ones.
             let end = each * (at + 1) as f64 - begin.elapsed().as_secs_f64();
-            let mut kept = kept.iter().filter(|kept| kept.found.rows == *rows && kept.rows_hash == rows_hash);
-            let kept = kept.find(|kept| kept.found.auto.schedule == auto);
+            let kept = kept.iter().find(|kept| kept.found.rows == *rows && kept.rows_hash == rows_hash);
             if let Some(kept) = kept.filter(|kept| self.is_enough(kept, &points, each)) {
                 batches.push(kept.found.clone());
                 continue;
             }
+            let facts = facts.get_or_init(|| cpu_facts(self.forest, &self.forest.stats()));
+            let points = ordered(&points, facts, *rows);
             let found = self.tune(*rows, &points, end, kept.map(|kept| &kept.found), &mut tell)?;
             let budget = Duration::from_secs_f64(each).max(kept.map_or(Duration::ZERO, |kept| kept.budget));
             new.push(KeptBatch { rows_hash, budget, found: found.clone() });
@@ -282,11 +283,14 @@ impl<'f> Tuner<'f> {
 
     /// Returns whether what is kept is as much as a search of `seconds` would find.
     fn is_enough(&self, kept: &KeptBatch, points: &[CpuPoint], seconds: f64) -> bool {
-        let seen = seen_schedules(&kept.found);
-        let all = points.iter().all(|point| seen.contains(&point.schedule()));
         // The store rounds to microseconds.
         let as_long = kept.budget.as_secs_f64() + 1e-5 >= seconds;
-        (all || as_long) && (!self.exhaustive || kept.found.best.is_some() && all)
+        if as_long && !self.exhaustive {
+            return true;
+        }
+        let seen = seen_schedules(&kept.found);
+        let all = points.iter().all(|point| seen.contains(&point.schedule()));
+        all && (!self.exhaustive || kept.found.best.is_some())
     }
 
     /// Tunes for batches of `rows` rows in `budget` seconds. `kept` is what an earlier search has found.
