@@ -11,6 +11,8 @@ pub(crate) struct Plans {
     /// which on the next one serves.
     smaller: Vec<(usize, Program)>,
     largest: Program,
+    /// Whether the programs are those of several schedules.
+    several: bool,
 }
 
 /// The programs of one schedule: the program that it asks for, and another one, if any, for the batches that
@@ -65,6 +67,7 @@ impl Plans {
     /// the sizes ascend. A batch between two sizes goes to the programs that take less time by their costs.
     /// Returns `None` if there is no schedule.
     pub(crate) fn new(buckets: Vec<(usize, SchedulePrograms)>) -> Option<Self> {
+        let several = buckets.len() > 1;
         let pairs = buckets.windows(2);
         let between = pairs.map(|pair| pair[1].1.faster_from(&pair[0].1, pair[0].0, pair[1].0));
         let mut ends: Vec<usize> = between.collect();
@@ -83,7 +86,12 @@ impl Plans {
             }
             from = end;
         }
-        smaller.pop().map(|(_, largest)| Self { smaller, largest })
+        smaller.pop().map(|(_, largest)| Self { smaller, largest, several })
+    }
+
+    /// Returns whether the programs are those of several schedules.
+    pub(crate) fn of_several_schedules(&self) -> bool {
+        self.several
     }
 
     /// Returns the program of the largest batches.

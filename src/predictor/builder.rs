@@ -210,8 +210,8 @@ impl<'f> PredictorBuilder<'f> {
         let doubles = self.types == RowTypes::Both && self.forest.compare == CompareType::F64;
         let check = Check::new(self.forest, check);
         let mut ignored = |_, _| {};
-        let found = check.run::<f32>(predictor, &mut ignored);
-        found.or_else(|| doubles.then(|| check.run::<f64>(predictor, &mut ignored)).flatten())
+        let found = predictor.difference::<f32>(&check, &mut ignored);
+        found.or_else(|| doubles.then(|| predictor.difference::<f64>(&check, &mut ignored)).flatten())
     }
 
     fn compile(&self) -> Result<Predictor> {
@@ -286,10 +286,15 @@ mod tests {
     };
 
     fn forest() -> Forest {
+        stumps(0.0)
+    }
+
+    /// Stumps whose thresholds begin with this one.
+    fn stumps(first: f64) -> Forest {
         let mut builder = Forest::builder(2, 1);
         for t in 0..20 {
             let mut tree = builder.tree(0);
-            tree.split(t % 2, Predicate::Less { threshold: Real(f64::from(t)) }, Side::Left, 1, 2);
+            tree.split(t % 2, Predicate::Less { threshold: Real(first + f64::from(t)) }, Side::Left, 1, 2);
             tree.leaf(1, &[1.0]);
             tree.leaf(2, &[-0.5]);
         }
@@ -337,6 +342,24 @@ mod tests {
         assert!(unchecked.expect("unchecked").warnings().is_empty());
         let unchecked = builder.check(SelfCheck::Off).build_checked_by(Strictness::Strict, check);
         assert!(unchecked.expect("unchecked").warnings().is_empty());
+    }
+
+    /// The check's batches have up to some hundred rows, which only the first of these plans serves.
+    #[test]
+    fn plans_for_large_batches_are_checked_too() {
+        let forest = forest();
+        let builder = Predictor::builder(&forest).threads(1);
+        let mut predictor = builder.clone().compile().expect("a predictor");
+        let wrong = Predictor::builder(&stumps(1.0)).threads(1).compile().expect("a predictor");
+        let programs = |of: &Predictor| SchedulePrograms::new(of.plans.large().clone(), None);
+        let right = programs(&predictor);
+        predictor.plans = Plans::new(vec![(1, right.clone()), (4096, right.clone())]).expect("two sizes");
+        assert_eq!(builder.first_difference(&predictor, SelfCheck::Quick), None);
+        let from = predictor.plans.named()[1].rows.clone();
+        assert!(*from.start() > 1);
+        predictor.plans = Plans::new(vec![(1, right), (1 << 20, programs(&wrong))]).expect("two sizes");
+        assert!(builder.first_difference(&predictor, SelfCheck::Quick).is_some());
+        assert!(predictor.run_check(&forest, SelfCheck::Quick, |_, _| ()).is_some());
     }
 
     #[test]

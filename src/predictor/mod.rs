@@ -93,11 +93,27 @@ impl Predictor {
         mut progress: impl FnMut(usize, usize),
     ) -> Option<Difference> {
         let check = Check::new(forest, check);
-        let found = check.run::<f32>(self, &mut progress);
+        let found = self.difference::<f32>(&check, &mut progress);
         match forest.compare {
-            CompareType::F64 => found.or_else(|| check.run::<f64>(self, &mut progress)),
+            CompareType::F64 => found.or_else(|| self.difference::<f64>(&check, &mut progress)),
             CompareType::F32 => found,
         }
+    }
+
+    /// Runs a check. Its batches are small, so of several schedules each plan is checked by itself, whatever
+    /// batches it serves.
+    fn difference<T: Row + check::Cell>(
+        &self,
+        check: &Check<'_>,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Option<Difference> {
+        if !self.plans.of_several_schedules() {
+            return check.run::<T>(self, progress);
+        }
+        let plans = self.plans.named();
+        plans
+            .iter()
+            .find_map(|plan| check.run::<T>(&PlanRunner { predictor: self, program: plan.program }, progress))
     }
 
     /// Returns the predictor's plans by the number of rows in a batch, the one for the smallest batches
@@ -423,6 +439,31 @@ fn room<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
 fn no_room(rows: usize, width: usize) -> Error {
     let what = format!("{rows} rows of {width} results each are more than there is memory for");
     Error::Rows(format!("{what}; predict fewer rows at a time"))
+}
+
+/// Runs every batch by one of a predictor's programs.
+struct PlanRunner<'p> {
+    predictor: &'p Predictor,
+    program: &'p Program,
+}
+
+impl<T: Row> check::Runner<T> for PlanRunner<'_> {
+    fn leaf_slots(&self, rows: &[T]) -> Option<check::RunResult<u32>> {
+        let run = |rows: &Rows<'_, T>| {
+            let mut out = room(rows.len(), self.program.trees())?;
+            self.program.slots(rows, &mut out).map(|()| out)
+        };
+        Some(Rows::new(rows, self.program.features()).and_then(|rows| run(&rows)).map_err(Into::into))
+    }
+
+    fn margins(&self, rows: &[T]) -> Option<check::RunResult<f32>> {
+        let run = |rows: &Rows<'_, T>| {
+            let mut out = room(rows.len(), self.program.outputs())?;
+            let leaves = self.program.leaves();
+            self.program.margins_by(&self.predictor.summing, rows, leaves, &mut out).map(|()| out)
+        };
+        Some(Rows::new(rows, self.program.features()).and_then(|rows| run(&rows)).map_err(Into::into))
+    }
 }
 
 impl<T: Row> check::Runner<T> for Predictor {
