@@ -61,6 +61,18 @@ fn a_plan_is_written_and_taken_wherever_a_schedule_is() {
         &["lower", &model, "--schedule", &plan, "--backend", "wgpu", "--portable", "--emit", "plan"],
         &["plan.toml", "plans are for the CPU"],
     );
+    // Where one schedule serves all batches, a plan with two is refused, and one with a single batch is not.
+    refuses(&["lower", &model, "--schedule", &plan, "--emit", "schedule"], &["2 schedules", "--batch"]);
+    let converted = scratch.path("churn.fangorn");
+    refuses(&["convert", &model, "-o", &converted, "--schedule", &plan], &["2 schedules"]);
+    #[cfg(feature = "ndarray")]
+    refuses(
+        &["predict", &model, "--rows", &rows, "--backend", "ndarray", "--schedule", &plan],
+        &["2 schedules"],
+    );
+    let single = scratch.path("single.toml");
+    prints(&["tune", &model, "--rows", &rows, "--batch", "64", "--budget", "50ms", "-o", &single]);
+    assert!(prints(&["lower", &model, "--schedule", &single, "--emit", "schedule"]).contains("layout("));
     let wrong = text(&std::fs::read(&plan).expect("a plan")).replacen("rows = 64", "rows = none", 1);
     let wrong = scratch.file("wrong.toml", wrong);
     refuses(

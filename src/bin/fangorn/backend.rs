@@ -375,7 +375,7 @@ mod on_burn {
 
     impl Op {
         pub fn open(backend: Backend, forest: &Forest, choice: &Choice, sum: Contract) -> Result<Self> {
-            let schedule = (!choice.is_default).then(|| choice.schedule(None).clone());
+            let schedule = if choice.is_default { None } else { Some(choice.only()?.clone()) };
             let builder =
                 ForestOp::builder(forest.clone()).schedule(schedule).profile(choice.profile.clone());
             let op = Arc::new(builder.sum(sum).build().map_err(|e| choice.blame(e))?);

@@ -112,7 +112,7 @@ pub fn run(args: &Lower) -> Result<Outcome> {
     }
     let text = match args.emit {
         Stage::Forest => forest.to_text(),
-        Stage::Schedule => choice.schedule(None).to_string(),
+        Stage::Schedule => choice.only()?.to_string(),
         Stage::Loops => {
             let lowered = lowered(forest, backend, device, &choice)?;
             format!(
@@ -247,8 +247,7 @@ fn lowered(forest: &Forest, backend: Backend, device: Device, choice: &Choice) -
     refuse_reference(backend)?;
     let threads = if backend.is_gpu() { 1 } else { Request::cpu().threads };
     let request = Request { device, threads, ..Request::cpu() };
-    plan::lower_with(forest, choice.schedule(None), request, choice.profile.as_ref())
-        .map_err(|e| choice.blame(e))
+    plan::lower_with(forest, choice.only()?, request, choice.profile.as_ref()).map_err(|e| choice.blame(e))
 }
 
 /// Returns the code that the backend runs, as text.

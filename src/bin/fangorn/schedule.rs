@@ -131,15 +131,26 @@ impl Choice {
         }
     }
 
-    /// Returns the schedule of the bucket nearest to batches of `rows` rows; without a number, that of the
-    /// largest.
-    pub fn schedule(&self, rows: Option<usize>) -> &Schedule {
-        self.schedules.nearest(rows.unwrap_or(usize::MAX))
+    /// Returns the schedule for all batches.
+    ///
+    /// # Errors
+    /// There are several, by batch size.
+    pub fn only(&self) -> Result<&Schedule> {
+        match self.schedules.buckets().len() {
+            1 => Ok(self.schedules.nearest(1)),
+            buckets => {
+                let what = format!(
+                    "--schedule: {buckets} schedules, by batch size, where one is needed; give one schedule, or a plan of \
+                     one batch size, or, to `fangorn lower`, --batch"
+                );
+                Err(Error::Request(what))
+            }
+        }
     }
 
     /// Returns the schedule for batches of `rows` rows on one line.
     pub fn line(&self, rows: usize) -> String {
-        line(self.schedule(Some(rows)))
+        line(self.schedules.nearest(rows))
     }
 }
 

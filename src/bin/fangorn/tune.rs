@@ -213,9 +213,7 @@ fn on_device(args: &Tune, backend: Backend) -> Result<Outcome> {
         budget: args.budget,
         exhaustive: args.exhaustive,
     };
-    let tuned = tune_device::run(&request, &|rows, seen, points, best, elapsed| {
-        show(&bar, args, Progress { rows, seen, points, best, elapsed });
-    })?;
+    let tuned = tune_device::run(&request, &|progress| show(&bar, args, progress))?;
     bar.finish_and_clear();
     print(args, backend, &tuned)
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fangorn::{
-    auto::{Miss, TimedSchedule, Tuned, TunedBatch},
+    auto::{Miss, Progress, TimedSchedule, Tuned, TunedBatch},
     schedule::{Schedule, Template},
 };
 
@@ -42,15 +42,11 @@ pub struct Request<'a> {
     pub exhaustive: bool,
 }
 
-/// How far the search has come: rows of the batch, schedules that were tried, schedules in all, the best
-/// one's part of the default schedule's time, and the time since the beginning.
-pub type Progress<'p> = &'p dyn Fn(usize, usize, usize, f64, Duration);
-
-/// Tunes.
+/// Tunes. Calls `tell` after each schedule.
 ///
 /// # Errors
 /// The process that times schedules does not start, or the default schedule can't be timed.
-pub fn run(request: &Request<'_>, progress: Progress<'_>) -> Result<Tuned> {
+pub fn run(request: &Request<'_>, tell: &dyn Fn(Progress)) -> Result<Tuned> {
     let begin = Instant::now();
     let each = request.budget / request.batches.len().max(1) as u32;
     let mut batches = Vec::new();
@@ -62,7 +58,9 @@ pub fn run(request: &Request<'_>, progress: Progress<'_>) -> Result<Tuned> {
             auto: None,
             timed: Vec::new(),
             missed: Vec::new(),
-            progress: &|tried, points, best| progress(*rows, tried, points, best, begin.elapsed()),
+            tell: &|seen, points, best| {
+                tell(Progress { rows: *rows, seen, points, best, elapsed: begin.elapsed() });
+            },
         };
         batches.push(search.run(request, &|| begin.elapsed() < end)?);
     }
@@ -77,7 +75,8 @@ struct Search<'s> {
     /// Schedules with the seconds of a call.
     timed: Vec<(Template, f64)>,
     missed: Vec<Miss>,
-    progress: &'s dyn Fn(usize, usize, f64),
+    /// Takes the number of schedules tried, the number of all, and the least part of the default's time.
+    tell: &'s dyn Fn(usize, usize, f64),
 }
 
 impl Search<'_> {
@@ -135,7 +134,7 @@ impl Search<'_> {
             }
             let auto = self.auto.as_ref().map_or(f64::INFINITY, |(_, call)| *call);
             let least = self.timed.iter().map(|(_, call)| call / auto).fold(1.0, f64::min);
-            (self.progress)(self.timed.len() + self.missed.len(), points, least);
+            (self.tell)(self.timed.len() + self.missed.len(), points, least);
         }
     }
 
@@ -211,11 +210,11 @@ impl<'a> Timer<'a> {
 
     /// Times a schedule, or the default one. Returns it with the seconds of a call, or why it can't be timed.
     fn time(&mut self, schedule: Option<&Schedule>) -> Result<(Schedule, f64), String> {
-        if self.process.is_none() {
-            self.process =
-                Some(self.start().map_err(|e| format!("the process that times does not start: {e}"))?);
-        }
-        let Some(process) = &mut self.process else { unreachable!("it was started") };
+        let process = match self.process.take() {
+            Some(process) => process,
+            None => self.start().map_err(|e| format!("the process that times does not start: {e}"))?,
+        };
+        let process = self.process.insert(process);
         let question = Question { schedule: schedule.map(ToString::to_string), seconds: SECONDS };
         let line = serde_json::to_string(&question).map_err(|e| e.to_string())?;
         let asked = writeln!(process.questions, "{line}").and_then(|()| process.questions.flush());
@@ -224,8 +223,8 @@ impl<'a> Timer<'a> {
             Err(e) => Err(e.to_string()),
         };
         let Ok(answer) = answer else {
-            let Some(process) = self.process.take() else { unreachable!("it was started") };
-            return Err(process.last_words());
+            let ended = self.process.take().map(Process::last_words);
+            return Err(ended.unwrap_or_default());
         };
         let answer: Answer = serde_json::from_str(&answer).map_err(|e| e.to_string())?;
         match (answer.call, answer.error) {
