@@ -39,8 +39,7 @@ impl Isa {
 
 /// Returns the instruction sets that [`ISA`] may name on this architecture, by name.
 fn sets() -> impl Iterator<Item = (&'static str, Isa)> + Clone {
-    let all =
-        [("portable", Isa::Portable), ("neon", Isa::Neon), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
+    let all = [Isa::Portable, Isa::Neon, Isa::Avx2, Isa::Avx512].map(|isa| (isa.name(), isa));
     all.into_iter().filter(|(_, isa)| match isa {
         Isa::Portable => true,
         Isa::Neon => cfg!(target_arch = "aarch64"),

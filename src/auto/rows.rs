@@ -1,6 +1,7 @@
 //! Rows to time predictions with: so many that neither caches nor branch predictors remember them.
 
 use crate::{
+    check::Random,
     error::{Error, Result},
     forest::{Forest, Node, Predicate},
 };
@@ -166,29 +167,6 @@ impl Column {
 
 /// The most categories that are taken from one split.
 const MOST_CATEGORIES: usize = 1 << 10;
-
-/// A generator of random numbers: Vigna's splitmix64.
-#[derive(Clone, Debug)]
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number from 0 up to 1.
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 24) as f32
-    }
-
-    /// Returns a number below `end`, which is at least 1.
-    fn below(&mut self, end: usize) -> usize {
-        ((u128::from(self.next()) * end as u128) >> 64) as usize
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -166,7 +166,7 @@ impl PlanStore {
         let begin = format!("{}-{}-", key.model, key.instructions);
         let named =
             |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin));
-        let files = self.files()?.into_iter().filter(named);
+        let files = self.files("toml")?.into_iter().filter(named);
         let plans = files.filter_map(|path| parse(&read(&path).ok()??));
         let other = |kept: &KeptPlan| (kept.key.sum != key.sum, kept.key.threads.abs_diff(key.threads));
         Ok(plans.min_by_key(other))
@@ -200,8 +200,8 @@ impl PlanStore {
         all.extend(batches);
         all.sort_by_key(|batch| batch.found.rows);
         let text = text_of(&KeptPlan { key: key.clone(), batches: all })?;
-        // Only the holder of the lock writes, so the temporary file of a process that was killed is free.
-        let part = self.folder.join("part");
+        // Without locks, two processes write at once, each a file of its own.
+        let part = self.folder.join(format!("{}.part", std::process::id()));
         let mut file = File::create(&part)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -214,7 +214,7 @@ impl PlanStore {
     /// # Errors
     /// The system can't read the folder.
     pub fn list(&self) -> Result<Vec<KeptPlan>> {
-        let plans = self.files()?.into_iter().filter_map(|path| parse(&read(&path).ok()??));
+        let plans = self.files("toml")?.into_iter().filter_map(|path| parse(&read(&path).ok()??));
         let mut plans: Vec<_> = plans.collect();
         plans.sort_by_cached_key(|plan: &KeptPlan| plan.key.to_string());
         Ok(plans)
@@ -225,8 +225,9 @@ impl PlanStore {
     /// # Errors
     /// The system can't read the folder or remove a file.
     pub fn clear(&self) -> Result<usize> {
-        let files = self.files()?;
-        for path in &files {
+        let files = self.files("toml")?;
+        // Processes that were killed may have left parts.
+        for path in files.iter().chain(&self.files("part")?) {
             match fs::remove_file(path) {
                 // Another process may have been faster.
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -238,8 +239,8 @@ impl PlanStore {
         Ok(files.len())
     }
 
-    /// Returns the files of plans, not of the lock.
-    fn files(&self) -> Result<Vec<PathBuf>> {
+    /// Returns the files with this extension.
+    fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
         let wrong = |source| Error::Io { path: self.folder.clone(), source };
         let entries = match fs::read_dir(&self.folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -247,7 +248,7 @@ impl PlanStore {
         };
         let paths: Vec<_> =
             entries.map(|entry| entry.map(|e| e.path())).collect::<io::Result<_>>().map_err(wrong)?;
-        Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == "toml")).collect())
+        Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == extension)).collect())
     }
 }
 

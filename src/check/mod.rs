@@ -14,6 +14,7 @@
 mod probes;
 mod run;
 
+pub(crate) use probes::Random;
 pub use probes::{Cell, Probes};
 
 pub use run::{Check, Failure, RunResult, Runner};

@@ -210,11 +210,11 @@ fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     cpu_schedule(if blends.is_some() { Work::Blends } else { walks }, stats)
 }
 
-/// Returns a schedule that evaluates row blocks in this way. The one for walks row by row has them for blocks
-/// of any size.
+/// Returns a schedule that evaluates row blocks in this way. The engine for a few rows may be any, but for walks
+/// row by row it is those walks.
 pub(crate) fn cpu_schedule(work: Work, stats: &ForestStats) -> Schedule {
     match work {
-        Work::Blends => blended(256).few_rows(FewRows::Auto),
+        Work::Blends => blended().few_rows(FewRows::Auto),
         Work::UntestedWalks => walked(stats, true).few_rows(FewRows::Auto),
         Work::TestedWalks => walked(stats, false).few_rows(FewRows::Auto),
         Work::RowWalks => walked(stats, false).few_rows(FewRows::Rows),
@@ -243,9 +243,9 @@ pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
     }
 }
 
-/// Returns the schedule that evaluates every split of a tree for row blocks at once, `rows` rows a task.
-fn blended(rows: u32) -> Schedule {
-    let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", rows);
+/// Returns the schedule that evaluates every split of a tree for row blocks at once.
+fn blended() -> Schedule {
+    let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", 256u32);
     let near = ranked.reorder(["b0", "tree", "b1"]).parallel("b0").cache("b0");
     near.evaluate("b1", Evaluation::Blend).layout(LayoutKind::Sparse)
 }
