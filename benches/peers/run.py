@@ -34,6 +34,8 @@ import sys
 import threading
 import time
 
+import xgboost_inplace
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 OURS = "fangorn"
@@ -63,9 +65,6 @@ COLUMNS = (
     "date commit machine threads engine version model trees features outputs batch setting metric unit "
     "median least samples check"
 ).split()
-# Calls go through so many bytes of rows: few enough to be as warm as rows that a caller has just made, and no branch
-# predictor learns a single one.
-AROUND = 256 << 10
 
 
 def note(text):
@@ -319,20 +318,11 @@ def models_of(args):
 
 
 def write_rows(np, convert, file, rows, args, out):
-    """Writes the rows that all engines get, repeated with a jitter; gives how many there are."""
-    import xgboost_inplace
-
+    """Writes the pool of rows that all engines go through."""
     categories = convert.categories(file)
     kinds = ["c" if column in categories else "q" for column in range(rows.shape[1])]
-    around = min(4096, AROUND // (4 * rows.shape[1]))
-    count = max(max(args.batch), around)
-    np.save(out, xgboost_inplace.batch_of(np, rows, count, kinds, 1))
-    return count
-
-
-def batches_of(count, batch, features):
-    """How many batches calls go through."""
-    return max(1, min(count // batch, AROUND // (4 * features * batch)))
+    count = max(batch * xgboost_inplace.batches_of_pool(batch) for batch in args.batch)
+    np.save(out, xgboost_inplace.rows_of_pool(np, rows, count, kinds, 1))
 
 
 # ---------------------------------------------------------------- checks
@@ -412,7 +402,7 @@ class Run:
         programs, left = {}, {}
         try:
             try:
-                count = write_rows(np, self.convert, file, rows, args, scratch / "rows.npy")
+                write_rows(np, self.convert, file, rows, args, scratch / "rows.npy")
             except Exception as error:  # one model that can't be read should not end all
                 why = f"no rows can be made: {' '.join(str(error).split())[:300]}"
                 note(f"{folder.name}: {why}; left out")
@@ -428,8 +418,7 @@ class Run:
             for why, names in left.items():
                 note(f"{folder.name}: left out: {', '.join(names)}: {why}")
             for batch in args.batch:
-                around = batches_of(count, batch, rows.shape[1])
-                self.batch(batch, around, rows, facts, programs)
+                self.batch(batch, rows, facts, programs)
             for program, _ in programs.values():
                 program.stop()
         except BaseException:  # an interruption waits for no answer
@@ -471,15 +460,16 @@ class Run:
             table.row(**{**facts, "setting": refused["schedule"]}, metric="refused", check=refused["error"])
         return more if engine == OURS else {}
 
-    def batch(self, batch, around, rows, facts, programs):
+    def batch(self, batch, rows, facts, programs):
         args, table = self.args, self.table
+        batches = xgboost_inplace.batches_of_pool(batch)
         name = facts["model"]
         opened, reference = {}, None
         for engine in list(programs):
             program, hello = programs[engine]
             own = {**facts, "engine": engine, "version": hello["version"], "batch": batch, "setting": hello["setting"]}
             self.progress.show(f"{name}, batch {batch}: {engine} warms up")
-            trials, answer = self.open(program, f"open {batch} {around} {args.trial}")
+            trials, answer = self.open(program, f"open {batch} {batches} {args.trial}")
             for trial in trials:
                 self.times(
                     {**own, "setting": trial["schedule"]},
