@@ -1,5 +1,6 @@
-//! `fangorn-benches fit`: measures the costs of `fangorn::cost` again on this machine. Each measurement draws
-//! forests in which one cost shows, and times one engine alone.
+//! `fangorn-benches fit`: measures the costs of `fangorn::cost` again on this machine, except for those of
+//! estimates, which `benches/experiments/fit_estimates.py` fits. Each measurement draws forests in which one cost
+//! shows, and times one engine alone.
 
 use std::{error::Error, hint::black_box, time::Instant};
 
@@ -9,10 +10,12 @@ use fangorn::{
     check::SelfCheck,
     cost::{BLOCK, Blend, ColumnBlock, Hardware, Machine, Ranking, Registers, Walk},
     cpu::{Engine, Ranker, Rows},
-    forest::{CategoryRule, ForestBuilder, Predicate, Real, Side},
+    forest::{ForestBuilder, Predicate, Real, Side},
     ranks::{Choice, Ranks},
     schedule::{FewRows, Schedule},
 };
+
+use crate::drawn::{Shape, THRESHOLDS, forest, share, values};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -22,8 +25,6 @@ const ROWS: usize = 2048;
 const SECONDS: f64 = 0.4;
 /// Trees of a drawn forest. Some measurements draw a multiple.
 const TREES: usize = 128;
-/// Different thresholds of a column.
-const THRESHOLDS: u32 = 60;
 /// Columns of a column block.
 const COLUMN_BLOCK: usize = 16;
 /// Column blocks of a forest whose ranking is timed.
@@ -33,122 +34,12 @@ const WALKS: &str =
     "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\ncache(b0)\nunrollWalk(b1)\nlayout(sparse)";
 const BLENDS: &str = "ranks(u8)\ntile(batch, b0, b1, 256)\nreorder(b0, tree, b1)\ncache(b0)\nevaluate(b1, blend)\nlayout(sparse)";
 
-/// A generator of random numbers: splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u32) -> u32 {
-        (((self.next() >> 32) * u64::from(end)) >> 32) as u32
-    }
-}
-
-/// The shape of a drawn tree.
-#[derive(Clone, Copy)]
-enum Shape {
-    /// All leaves at this depth.
-    Full(u32),
-    /// This many full levels. The first place below them has three more full levels, the other places are
-    /// leaves.
-    OneSided(u32),
-    /// About this many leaves, with splits at random places, and another number in each tree. Trees of
-    /// boosting look like this.
-    Grown(u32),
-    /// Half of the rows end after eight levels, the other half after nine. Only two leaves lie at the ninth
-    /// level, so counts of leaves hide this.
-    Surprising,
-}
-
-/// A drawn tree: a leaf, or a split with its threshold, its column and its two subtrees.
-enum Plan {
-    Leaf,
-    Split(f64, u32, Box<[Plan; 2]>),
-}
-
-/// Returns `k / n`, rounded to `f32`.
-fn share(k: u32, n: u32) -> f64 {
-    f64::from(k as f32 / n as f32)
-}
-
-/// Draws a tree of a shape over `columns` columns.
-fn plan(shape: Shape, columns: u32, random: &mut Random) -> Plan {
-    let threshold = |random: &mut Random| share(1 + random.below(THRESHOLDS), THRESHOLDS + 1);
-    match shape {
-        Shape::Full(0) | Shape::Grown(0 | 1) => Plan::Leaf,
-        Shape::Grown(leaves) => {
-            let left = 1 + random.below(leaves - 1);
-            let below = [left, leaves - left].map(|leaves| plan(Shape::Grown(leaves), columns, random));
-            Plan::Split(threshold(random), random.below(columns), Box::new(below))
-        }
-        Shape::Full(depth) => {
-            let below = [(); 2].map(|()| plan(Shape::Full(depth - 1), columns, random));
-            Plan::Split(threshold(random), random.below(columns), Box::new(below))
-        }
-        Shape::OneSided(0) => plan(Shape::Full(3), columns, random),
-        Shape::OneSided(top) => {
-            let below =
-                [Shape::OneSided(top - 1), Shape::Full(top - 1)].map(|shape| plan(shape, columns, random));
-            Plan::Split(threshold(random), random.below(columns), Box::new(below))
-        }
-        Shape::Surprising => {
-            // Every value is below 2, so every row goes down this chain.
-            let mut chain = plan(Shape::Full(1), columns, random);
-            for _ in 0..7 {
-                chain = Plan::Split(2.0, random.below(columns), Box::new([chain, Plan::Leaf]));
-            }
-            let below = [plan(Shape::Full(7), columns, random), chain];
-            Plan::Split(0.5, random.below(columns), Box::new(below))
-        }
-    }
-}
-
-/// Draws a forest of `trees` trees.
-fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
-    let mut random = Random(7);
-    let mut builder = Forest::builder(columns as usize, 1);
-    for _ in 0..trees {
-        let shape = match shape {
-            Shape::Grown(leaves) => Shape::Grown(1 + random.below(2 * leaves - 1)),
-            even => even,
-        };
-        let plan = plan(shape, columns, &mut random);
-        // Nodes are added level by level: a node's children come after all nodes that were met before.
-        let mut tree = builder.tree(0);
-        let (mut open, mut done) = (vec![&plan], 0);
-        while let Some(node) = open.get(done).copied() {
-            done += 1;
-            match node {
-                Plan::Leaf => tree.leaf(done as u32 - 1, &[share(random.below(1000), 1000)]),
-                Plan::Split(threshold, feature, below) => {
-                    let left = open.len() as u32;
-                    open.extend(below.iter());
-                    let predicate = Predicate::Less { threshold: Real(*threshold) };
-                    tree.split(*feature, predicate, Side::Left, left, left + 1)
-                }
-            };
-        }
-    }
-    Ok(builder.build()?)
-}
-
 /// Returns the steps of a row's walks as the default schedule counts them: the mean depth of a leaf, times
 /// the trees.
 fn steps_of(forest: &Forest) -> f64 {
     let stats = forest.stats();
     let steps: usize = stats.leaf_depths.iter().enumerate().map(|(depth, leaves)| depth * leaves).sum();
     steps as f64 * stats.trees as f64 / stats.leaves as f64
-}
-
-/// Returns `rows x columns` random numbers between 0 and 1.
-fn values(rows: usize, columns: usize) -> Vec<f32> {
-    let mut random = Random(11);
-    (0..rows * columns).map(|_| random.below(1 << 24) as f32 / (1 << 24) as f32).collect()
 }
 
 /// Returns the seconds of one call: the median of the fastest third of many calls, which take about
@@ -208,35 +99,20 @@ fn walk(shipped: &Walk) -> Result<Walk> {
     let tested = WALKS.replace("unrollWalk(b1)\n", "");
     let walks = format!("{tested}\nfewRows(walk)");
     let steps_of_all = steps_of(&forest);
-    let each = |batch| {
-        let by = |engine| row(&forest, &walks, batch, engine);
-        let row = match by(Engine::Vectors)? {
-            Some(row) => Some(row),
-            None => by(Engine::Walks)?,
-        };
-        Ok::<_, Box<dyn Error>>(row.map(|row| row / steps_of_all))
-    };
-    let full_trees = self::forest(TREES, COLUMNS, Shape::Full(DEPTH))?;
     // The fewest rows that vectors take.
     let least = (shipped.block / shipped.one).round().clamp(1.0, BLOCK as f64) as usize;
-    let many = each(ROWS)?.unwrap_or(shipped.many);
+    let by_vectors = match row(&forest, &walks, least, Engine::Vectors)? {
+        Some(row) => Some(row),
+        None => row(&forest, &walks, least, Engine::Walks)?,
+    };
     Ok(Walk {
         one: by(FewRows::Rows, Engine::WalksByRow, shipped.one)?,
-        many,
-        tested: many * leaf_tests(&full_trees, &tested)?.unwrap_or(shipped.tested / shipped.many),
-        block: each(least)?.map_or(shipped.block, |step| step * least as f64),
+        block: by_vectors.map_or(shipped.block, |row| row / steps_of_all * least as f64),
         abreast: by(FewRows::Abreast, Engine::Abreast, shipped.abreast)?,
         full: by(FewRows::Full, Engine::FullTrees, shipped.full)?,
         tiled_rows: tiled_rows(shipped)?,
         places: shipped.places,
     })
-}
-
-/// Returns how many times as long walks of many rows take by the schedule `tested`, with leaf tests, as
-/// without the tests.
-fn leaf_tests(forest: &Forest, tested: &str) -> Result<Option<f64>> {
-    let many = |schedule| row(forest, schedule, ROWS, Engine::Vectors);
-    Ok(many(tested)?.zip(many(WALKS)?).map(|(tested, without)| tested / without))
 }
 
 /// Returns how many rows, each alone through tiles, take as long as the smallest block of rows through tiles.
@@ -299,19 +175,7 @@ fn blend() -> Result<Blend> {
     let top = [over(1)?, over(2)?, over(3)?];
     let bottom = (six - three - top[2]) / 7.0;
     let rest = three - bottom;
-    // Grown trees have groups of every kind, and more groups than a first-level cache holds.
-    let grown = |leaves: u32| {
-        let of = |trees| {
-            let row = row(&forest(trees, 4 * COLUMNS, Shape::Grown(leaves))?, BLENDS, ROWS, Engine::Blends)?;
-            row.ok_or_else(|| Box::<dyn Error>::from("trees are not blended"))
-        };
-        Ok::<_, Box<dyn Error>>((of(9 * TREES)? - of(TREES)?) * BLOCK as f64 / (8 * TREES) as f64)
-    };
-    let (small, large) = (grown(16)?, grown(128)?);
-    let split = (large - small) / 112.0;
     Ok(Blend {
-        split,
-        tree: small - split * 15.0,
         bottom: [(one - rest).max(0.0), (two - rest).max(0.0), bottom],
         seven: top[2],
         three: top[1],
@@ -361,23 +225,10 @@ fn ranking(shipped: &Ranking) -> Result<Ranking> {
         Ok::<_, Box<dyn Error>>(all / COLUMN_BLOCKS as f64)
     };
     let column_block = |columns, thresholds| of(BLOCK, columns, thresholds);
-    // Seconds where each column answers `each` questions. Questions of one column share its code, so a
-    // difference of two counts shows what one question adds.
-    let sets = |each: u32| {
-        ranks(BLOCK, COLUMN_BLOCKS * COLUMN_BLOCK, |builder| {
-            for feature in 0..COLUMN_BLOCKS * COLUMN_BLOCK {
-                for category in 0..each {
-                    let set = builder.set([category, category + 3], CategoryRule::NotNegative);
-                    stump(builder, feature, Predicate::InSet { set, inside: Side::Left });
-                }
-            }
-        })
-    };
-    let question = (sets(17)? - sets(1)?) / (16 * COLUMN_BLOCKS * COLUMN_BLOCK) as f64;
     let (six, four) = (column_block(COLUMN_BLOCK, 63)?, column_block(COLUMN_BLOCK, 15)?);
     let (block, alone) = (column_block(COLUMN_BLOCK, THRESHOLDS)?, of(1, COLUMN_BLOCK, THRESHOLDS)?);
     let rows = rows_of(block, alone);
-    let new = Ranking { thresholds: block / COLUMN_BLOCK as f64, question, rows, column_block: None };
+    let new = Ranking { rows, column_block: None };
     let Some(_) = shipped.column_block else { return Ok(new) };
     let level = (six - four) / (2 * COLUMN_BLOCK) as f64;
     let search = (six - column_block(1, 63)?) / (COLUMN_BLOCK - 1) as f64 - 6.0 * level;
@@ -446,6 +297,7 @@ pub fn fit() -> Result<()> {
     let new = Machine {
         name: "NAME, INSTRUCTION SET",
         hardware: hardware(&shipped.hardware),
+        ways: shipped.ways,
         walk: walk(&shipped.walk)?,
         registers: registers(&shipped.registers)?,
         blend: blend()?,
@@ -484,8 +336,6 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("cycle", 1.0 / hardware.clock),
         ("byte of memory", 1.0 / hardware.bandwidth),
         ("walk.one", walk.one),
-        ("walk.many", walk.many),
-        ("walk.tested", walk.tested),
         ("walk.block", walk.block),
         ("walk.abreast", walk.abreast),
         ("walk.full", walk.full),
@@ -495,16 +345,12 @@ fn costs(machine: &Machine) -> Vec<(&'static str, f64)> {
         ("registers.tile 128", registers.tile[3]),
         ("registers.tree", registers.tree),
         ("registers.surprise", registers.misprediction),
-        ("blend.split", blend.split),
-        ("blend.tree", blend.tree),
         ("blend.bottom 1", blend.bottom[0]),
         ("blend.bottom 2", blend.bottom[1]),
         ("blend.bottom 3", blend.bottom[2]),
         ("blend.seven", blend.seven),
         ("blend.three", blend.three),
         ("blend.one", blend.one),
-        ("ranking.thresholds", ranking.thresholds),
-        ("ranking.question", ranking.question),
     ];
     if let Some(column_block) = &ranking.column_block {
         all.extend([

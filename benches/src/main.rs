@@ -7,6 +7,7 @@
 //! cargo run --release -p fangorn-benches -- engines MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! cargo run --release -p fangorn-benches -- fit
+//! cargo run --release -p fangorn-benches -- synthetic RECORDS.jsonl [--quick]
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches --features operator -- operator MODEL ROWS.npy [BATCH,BATCH,…]
@@ -24,6 +25,8 @@
 //! - `engines` times the default schedule with each engine of the CPU and without it.
 //! - `load` times reading models, each also as a `.fangorn` file, to compare with `benches/peers/load.py`.
 //! - `fit` measures the costs that choices read (`fangorn::cost`) again on this machine.
+//! - `synthetic` times each way to evaluate a forest on random models and writes records, from which
+//!   `benches/experiments/fit_estimates.py` fits the costs of estimates.
 //! - `cpu` times every schedule on the CPU target (`cpu --help`). `benches/peers` compares it with other
 //!   engines.
 //! - `gpu` times a device (`gpu --help`). `benches/gpu` compares it with other engines.
@@ -37,6 +40,7 @@ mod bounds;
 mod cpu;
 #[cfg(feature = "device")]
 mod devices;
+mod drawn;
 mod engines;
 mod error;
 mod fit;
@@ -50,6 +54,7 @@ mod npy;
 mod operator;
 mod ranking;
 mod schedules;
+mod synthetic;
 mod time;
 
 use std::{hint::black_box, path::Path, process::ExitCode, time::Instant};
@@ -71,6 +76,12 @@ fn main() -> ExitCode {
     }
     if arguments == ["fit"] {
         return done(fit::fit());
+    }
+    if let [first, path, rest @ ..] = &arguments[..]
+        && first == "synthetic"
+        && (rest.is_empty() || rest == ["--quick"])
+    {
+        return done(synthetic::records(Path::new(path), !rest.is_empty()));
     }
     if let [first, rest @ ..] = &arguments[..]
         && first == "gpu"
@@ -121,7 +132,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | backend --help | cpu --help | gpu --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help"
         );
         return ExitCode::from(2);
     };

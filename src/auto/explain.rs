@@ -1,7 +1,7 @@
 //! Why the default schedule is what it is: the estimates that it was chosen by, and what would change them.
 
 use crate::{
-    cost::{BLOCK, Estimate, ForestFacts, Machine, Work},
+    cost::{BLENDED_ROWS, BLOCK, Estimate, ForestFacts, Machine, Work},
     forest::Forest,
     schedule::{Preset, Schedule, cpu_facts, cpu_schedule},
 };
@@ -31,7 +31,7 @@ pub struct Explanation {
     pub facts: ForestFacts,
     /// The default schedule.
     pub schedule: Schedule,
-    /// The ways that it was chosen among, for a whole row block, the fastest first.
+    /// The ways that it was chosen among, for [`BLENDED_ROWS`] rows, the fastest first.
     pub options: Vec<Way>,
     /// The ways to evaluate a batch of [`Explanation::rows`] rows, the fastest first.
     pub of_batch: Vec<Way>,
@@ -80,13 +80,13 @@ impl Explanation {
                 by_batch.push((rows, work));
             }
         }
-        let by_machine = Machine::shipped()
-            .into_iter()
-            .filter_map(|machine| Some((machine.name, fastest(machine, &facts, &CHOSEN_AMONG, BLOCK)?)));
+        let by_machine = Machine::shipped().into_iter().filter_map(|machine| {
+            Some((machine.name, fastest(machine, &facts, &CHOSEN_AMONG, BLENDED_ROWS)?))
+        });
         Self {
             rows,
             schedule: Preset::Default.schedule(forest, false),
-            options: ways(&CHOSEN_AMONG, BLOCK),
+            options: ways(&CHOSEN_AMONG, BLENDED_ROWS),
             of_batch: ways(&Work::ALL, rows),
             by_batch,
             rank_columns: other_columns(machine, &facts),
@@ -102,15 +102,19 @@ fn fastest(machine: &Machine, facts: &ForestFacts, among: &[Work], rows: usize) 
     among.iter().filter_map(seconds).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
 }
 
-/// Returns the number of columns of thresholds at which blends and walks change places.
+/// Returns the number of columns of thresholds at which blends and walks change places. A column that is added or
+/// taken away costs blends its ranks, and walks its copy.
 fn other_columns(machine: &Machine, facts: &ForestFacts) -> Option<usize> {
-    let seconds = |work| machine.estimate(facts, work, BLOCK).map(|e| e.seconds());
+    let seconds = |work| machine.estimate(facts, work, BLENDED_ROWS).map(|e| e.seconds());
     let walks = seconds(Work::UntestedWalks)?.min(seconds(Work::TestedWalks)?);
     let blends = seconds(Work::Blends)?;
-    let now = facts.rank_columns.0;
-    let between = (walks - blends) / machine.ranking.thresholds;
+    let of_column = (BLENDED_ROWS / BLOCK) as f64 * (machine.ways.thresholds - machine.ways.column);
+    let (now, between) = (facts.rank_columns.0, (walks - blends) / of_column);
     match between > 0.0 {
         true => Some(now + between.ceil() as usize),
-        false => now.checked_sub((-between).ceil() as usize),
+        false => {
+            let fewer = (-between).ceil() as usize;
+            (fewer <= now.min(facts.columns)).then(|| now - fewer)
+        }
     }
 }

@@ -18,6 +18,7 @@
 
 mod explain;
 mod plan_file;
+mod record;
 mod rows;
 mod space;
 mod store;
@@ -25,6 +26,7 @@ mod tuner;
 
 pub use explain::{Explanation, Way};
 pub use plan_file::{PlanFile, PlanFileBucket, PlanFileError};
+pub use record::TimingRecord;
 pub use rows::{LEAST_ROWS, RowPool};
 pub use space::{CpuPoint, Evaluate, MOST_CPU_POINTS, cpu_space};
 pub use store::{CACHE, KeptBatch, KeptPlan, PlanKey, PlanStore};

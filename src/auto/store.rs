@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tuner::{Miss, TimedSchedule, TunedBatch};
 use crate::{
+    cost::Work,
     error::{Error, Result},
     forest::{Forest, ModelHash},
     schedule::{BatchSchedules, Schedule},
@@ -27,7 +28,7 @@ use crate::{
 pub const CACHE: &str = "FANGORN_CACHE";
 
 /// The version of the files. Files of another version are not read.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The most bytes of a file that is read.
 const MOST_BYTES: u64 = 1 << 26;
 
@@ -278,15 +279,20 @@ struct BatchKeys {
     rows_hash: String,
     budget_us: u64,
     points: usize,
-    auto: (String, f64),
-    tuned: (String, f64),
-    best: Option<(String, f64)>,
-    candidates: Vec<(String, f64)>,
+    auto: TimedKeys,
+    tuned: TimedKeys,
+    best: Option<TimedKeys>,
+    candidates: Vec<TimedKeys>,
     misses: Vec<(String, String)>,
 }
 
+/// A schedule's text, its seconds, and the name of its way, which is empty if it has none.
+type TimedKeys = (String, f64, String);
+
 fn text_of(kept: &KeptPlan) -> io::Result<String> {
-    let timed = |timed: &TimedSchedule| (timed.schedule.to_string(), timed.seconds);
+    let timed = |timed: &TimedSchedule| {
+        (timed.schedule.to_string(), timed.seconds, timed.work.map_or("", Work::name).to_owned())
+    };
     let batch = |batch: &KeptBatch| BatchKeys {
         rows: batch.found.rows,
         rows_hash: format!("{:016x}", batch.rows_hash),
@@ -322,8 +328,12 @@ fn parse(text: &str) -> Option<KeptPlan> {
         threads: keys.threads,
         sum: Contract::parse(&keys.sum)?,
     };
-    let timed = |(schedule, seconds): (String, f64)| {
-        Some(TimedSchedule { schedule: Schedule::parse(&schedule).ok()?, seconds })
+    let timed = |(schedule, seconds, work): TimedKeys| {
+        let work = match &work[..] {
+            "" => None,
+            name => Some(Work::ALL.into_iter().find(|work| work.name() == name)?),
+        };
+        Some(TimedSchedule { schedule: Schedule::parse(&schedule).ok()?, work, seconds })
     };
     let missed =
         |(schedule, why): (String, String)| Some(Miss { schedule: Schedule::parse(&schedule).ok()?, why });
@@ -377,6 +387,7 @@ mod tests {
     fn batch(rows: usize) -> KeptBatch {
         let timed = |text: &str| TimedSchedule {
             schedule: Schedule::parse(text).expect("a schedule"),
+            work: text.contains("tile").then_some(Work::TestedWalks),
             seconds: 0.1 + rows as f64 * 1e-9,
         };
         let (auto, tuned) = (timed("fewRows(auto)"), timed("tile(batch, b0, b1, 64)\nlayout(sparse)"));

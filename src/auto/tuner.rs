@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{
     plan_file::{PlanFile, PlanFileBucket},
+    record::work_of,
     rows::RowPool,
     space::{CpuPoint, Evaluate, cpu_space},
     store::{KeptBatch, PlanKey, PlanStore},
@@ -115,6 +116,9 @@ pub struct TunedBatch {
 pub struct TimedSchedule {
     /// The schedule.
     pub schedule: Schedule,
+    /// The way of the [cost model](crate::cost::Work) by which it evaluates a batch of this size; `None` if
+    /// the model has no estimate of what it runs.
+    pub work: Option<Work>,
     /// Seconds of a row: the median of measurements.
     pub seconds: f64,
 }
@@ -147,6 +151,7 @@ pub struct Progress {
 struct Candidate {
     schedule: Schedule,
     predictor: Predictor,
+    work: Option<Work>,
     /// Its time as a part of the default schedule's.
     ratio: f64,
 }
@@ -307,29 +312,28 @@ impl<'f> Tuner<'f> {
             None => RowPool::drawn(self.forest, rows)?,
         };
         let begin = Instant::now();
-        let auto = Candidate {
-            schedule: Preset::Default.schedule(self.forest, false),
-            predictor: self.build(None)?,
-            ratio: 1.0,
-        };
+        let (schedule, predictor) = (Preset::Default.schedule(self.forest, false), self.build(None)?);
+        let work = work_of(&predictor, &schedule, rows)?;
+        let auto = Candidate { schedule, predictor, work, ratio: 1.0 };
         let mut watch = Stopwatch::new(pool, rows, &auto)?;
         let until = |seconds: f64| move || begin.elapsed().as_secs_f64() < seconds;
         let mut search = Search {
             tuner: self,
+            rows,
             auto: &auto,
             watch: &mut watch,
             tell,
             missed: Vec::new(),
-            ratios: Vec::new(),
+            screened: Vec::new(),
         };
         // The winner of an earlier search competes with the candidates that it did not come to.
         let before = match kept {
             Some(found) => {
-                search.ratios = found
-                    .screened
-                    .iter()
-                    .map(|t| (t.schedule.clone(), t.seconds / found.auto.seconds))
-                    .collect();
+                let part = |timed: &TimedSchedule| TimedSchedule {
+                    seconds: timed.seconds / found.auto.seconds,
+                    ..timed.clone()
+                };
+                search.screened = found.screened.iter().map(part).collect();
                 search.missed.clone_from(&found.missed);
                 search.candidate(found.tuned.schedule.clone()).ok()
             }
@@ -343,12 +347,12 @@ impl<'f> Tuner<'f> {
         let tuned = search.winner(finalists)?;
         let mut best = None;
         if self.exhaustive {
-            (search.missed, search.ratios) = Default::default();
+            (search.missed, search.screened) = Default::default();
             let finalists = search.screen(points, || true)?;
             let finalists = search.halve(finalists, || true)?;
             best = search.winner(finalists)?;
         }
-        let Search { missed, ratios, .. } = search;
+        let Search { missed, screened, .. } = search;
         // All three in turns, so that their times can be compared.
         let mut last: Vec<&Candidate> = vec![&auto];
         last.extend(tuned.iter().chain(&best));
@@ -368,9 +372,9 @@ impl<'f> Tuner<'f> {
                 all.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap_or(&timed[0]).clone()
             }),
             points: points.len(),
-            screened: ratios
+            screened: screened
                 .into_iter()
-                .map(|(schedule, ratio)| TimedSchedule { schedule, seconds: ratio * timed[0].seconds })
+                .map(|part| TimedSchedule { seconds: part.seconds * timed[0].seconds, ..part })
                 .collect(),
             missed,
         })
@@ -384,20 +388,22 @@ impl<'f> Tuner<'f> {
 
 impl Candidate {
     fn timed(&self, call: f64, rows: usize) -> TimedSchedule {
-        TimedSchedule { schedule: self.schedule.clone(), seconds: call / rows as f64 }
+        TimedSchedule { schedule: self.schedule.clone(), work: self.work, seconds: call / rows as f64 }
     }
 }
 
 /// A search at one batch size.
 struct Search<'s, 'f> {
     tuner: &'s Tuner<'f>,
+    /// Number of rows of a batch.
+    rows: usize,
     auto: &'s Candidate,
     watch: &'s mut Stopwatch,
     /// Takes the number of candidates seen, and the least ratio so far.
     tell: &'s mut dyn FnMut(usize, f64),
     missed: Vec<Miss>,
-    /// The candidates timed so far, each with its first ratio.
-    ratios: Vec<(Schedule, f64)>,
+    /// The candidates timed so far. Their seconds are parts of the default schedule's.
+    screened: Vec<TimedSchedule>,
 }
 
 impl Search<'_, '_> {
@@ -418,7 +424,8 @@ impl Search<'_, '_> {
                         true => self.watch.ratio(self.auto, &candidate, SCREENED)?,
                         false => first,
                     };
-                    self.ratios.push((schedule, candidate.ratio));
+                    let work = candidate.work;
+                    self.screened.push(TimedSchedule { schedule, work, seconds: candidate.ratio });
                     let at = kept.partition_point(|better| better.ratio <= candidate.ratio);
                     kept.insert(at, candidate);
                     kept.truncate(KEPT);
@@ -433,7 +440,7 @@ impl Search<'_, '_> {
 
     /// Returns the number of candidates that were compiled so far.
     fn seen(&self) -> usize {
-        self.ratios.len() + self.missed.len()
+        self.screened.len() + self.missed.len()
     }
 
     /// Compiles a candidate, or says why it can't be timed.
@@ -442,7 +449,10 @@ impl Search<'_, '_> {
         match predictor.plans().iter().flat_map(|plan| plan.program.notes()).next() {
             // Another candidate is what this one would become.
             Some(note) => Err(note.to_string()),
-            None => Ok(Candidate { schedule, predictor, ratio: f64::INFINITY }),
+            None => {
+                let work = work_of(&predictor, &schedule, self.rows).map_err(|e| e.to_string())?;
+                Ok(Candidate { schedule, predictor, work, ratio: f64::INFINITY })
+            }
         }
     }
 

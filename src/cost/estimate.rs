@@ -1,19 +1,25 @@
 //! Estimates of what a batch takes, term by term, from numbers that describe the forest. Nothing is compiled
 //! or run.
 
-use super::{BLOCK, Machine};
+use serde::Serialize;
+
+use super::{BLENDED_ROWS, BLOCK, Machine};
 
 /// What a forest asks of an engine, in numbers.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ForestFacts {
     /// Number of trees.
     pub trees: usize,
     /// Number of splits.
     pub splits: usize,
+    /// Number of splits that ask whether a category is in a set.
+    pub set_splits: usize,
     /// Steps of a row to its leaf, on average over the leaves.
     pub leaf_depth: f64,
     /// Levels of a tree, on average over the trees.
     pub tree_depth: f64,
+    /// Columns that some split reads.
+    pub columns: usize,
     /// Columns of ranks of one byte: columns of thresholds, and columns that answer a question.
     pub rank_columns: (usize, usize),
     /// Whether there are trees, and every tree has few enough leaves to be blended.
@@ -53,6 +59,8 @@ impl Work {
 pub struct Term {
     /// What takes the time.
     pub what: &'static str,
+    /// The name of the constant of [`Ways`](super::Ways) that `each` is.
+    pub cost: &'static str,
     /// How often, in a batch: the count that `each` is multiplied by.
     pub count: f64,
     /// Seconds of each.
@@ -84,8 +92,8 @@ impl Machine {
     /// Estimates the time of a batch of `rows` rows; `None` if the forest can't be evaluated in this way.
     ///
     /// A row block is worked on as a whole, so a part of a block costs as much as a block. Walks of a whole
-    /// block through one tree wait for their loads, so a step of a block takes [`Walk::block`](super::Walk)
-    /// at least.
+    /// block through one tree wait for their loads, so a step of a block takes
+    /// [`Ways::waiting_step`](super::Ways) at least. A constant's name and its count are in each term.
     ///
     /// ```
     /// use fangorn::cost::{ForestFacts, Machine, Work};
@@ -93,8 +101,10 @@ impl Machine {
     /// let facts = ForestFacts {
     ///     trees: 100,
     ///     splits: 6300,
+    ///     set_splits: 0,
     ///     leaf_depth: 6.0,
     ///     tree_depth: 6.0,
+    ///     columns: 10,
     ///     rank_columns: (10, 0),
     ///     blends: true,
     /// };
@@ -103,48 +113,77 @@ impl Machine {
     /// assert!(seconds(Work::RowWalks, 1) < seconds(Work::UntestedWalks, 1));
     /// ```
     pub fn estimate(&self, facts: &ForestFacts, work: Work, rows: usize) -> Option<Estimate> {
+        let ways = &self.ways;
         let blocks = rows.div_ceil(BLOCK) as f64;
         let (trees, splits) = (facts.trees as f64, facts.splits as f64);
         // A step of a block takes as long as its rows do, or as a load does.
-        let step = |each: f64| {
-            let full = (rows / BLOCK) as f64 * (BLOCK as f64 * each).max(self.walk.block);
-            let part = match rows % BLOCK {
-                0 => 0.0,
-                rest => (rest as f64 * each).max(self.walk.block),
-            };
-            (full + part) / blocks.max(1.0)
+        let walks = |steps: f64, what, cost, each: f64| {
+            let waits = |of_block: usize| of_block as f64 * each < ways.waiting_step;
+            let (full, part) = (rows / BLOCK, rows % BLOCK);
+            let waiting = [(full, BLOCK), (usize::from(part > 0), part)].into_iter().filter(|b| waits(b.1));
+            let waiting: usize = waiting.map(|(blocks, _)| blocks).sum();
+            let working = if waits(BLOCK) { 0 } else { full * BLOCK } + if waits(part) { 0 } else { part };
+            vec![
+                Term { what, cost, count: working as f64 * steps, each },
+                Term {
+                    what: "steps of row blocks that wait for loads",
+                    cost: "waiting_step",
+                    count: waiting as f64 * steps,
+                    each: ways.waiting_step,
+                },
+                Term {
+                    what: "steps of a row that ask for a category",
+                    cost: "set_step",
+                    count: rows as f64 * steps * facts.set_splits as f64 / splits.max(1.0),
+                    each: ways.set_step,
+                },
+                Term {
+                    what: "copying columns",
+                    cost: "column",
+                    count: blocks * facts.columns as f64,
+                    each: ways.column,
+                },
+            ]
         };
         let terms = match work {
             Work::Blends if !facts.blends => return None,
             Work::Blends => vec![
                 Term {
                     what: "ranking columns of thresholds",
+                    cost: "thresholds",
                     count: blocks * facts.rank_columns.0 as f64,
-                    each: self.ranking.thresholds,
+                    each: ways.thresholds,
                 },
                 Term {
                     what: "ranking columns of questions",
+                    cost: "question",
                     count: blocks * facts.rank_columns.1 as f64,
-                    each: self.ranking.question,
+                    each: ways.question,
                 },
-                Term { what: "splits of row blocks", count: blocks * splits, each: self.blend.split },
-                Term { what: "trees of row blocks", count: blocks * trees, each: self.blend.tree },
+                Term {
+                    what: "splits of row blocks",
+                    cost: "split",
+                    count: blocks * splits,
+                    each: ways.split,
+                },
+                Term {
+                    what: "loading splits",
+                    cost: "load",
+                    count: rows.div_ceil(BLENDED_ROWS) as f64 * splits,
+                    each: ways.load,
+                },
+                Term { what: "trees of row blocks", cost: "tree", count: blocks * trees, each: ways.tree },
             ],
             Work::UntestedWalks => {
-                let count = blocks * trees * facts.tree_depth;
-                vec![Term { what: "steps of row blocks", count, each: step(self.walk.many) }]
+                walks(trees * facts.tree_depth, "steps of a row in vectors", "step", ways.step)
             }
             Work::TestedWalks => {
-                let count = blocks * trees * facts.leaf_depth;
-                vec![Term {
-                    what: "steps of row blocks with a leaf test",
-                    count,
-                    each: step(self.walk.tested),
-                }]
+                let what = "steps of a row in vectors with a leaf test";
+                walks(trees * facts.leaf_depth, what, "tested_step", ways.tested_step)
             }
             Work::RowWalks => {
                 let count = rows as f64 * trees * facts.leaf_depth;
-                vec![Term { what: "steps of a row", count, each: self.walk.one }]
+                vec![Term { what: "steps of a row", cost: "row_step", count, each: ways.row_step }]
             }
         };
         Some(Estimate { terms })

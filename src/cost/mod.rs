@@ -11,9 +11,10 @@
 //! A choice never changes a result, only the time that the result takes. A limit of a kernel, such as its
 //! number of columns, stands beside the kernel.
 //!
-//! There is one [`Machine`] for each instruction set. `cargo run --release -p fangorn-benches -- fit`
-//! measures its numbers again on the machine at hand and prints the shipped numbers beside them.
-//! `FANGORN_ISA` chooses the instruction set. Seconds, sizes and the sums of them come in here. Forests,
+//! There is one [`Machine`] for each instruction set. Two commands find its numbers again on the machine at
+//! hand: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
+//! `cargo run --release -p fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction
+//! set. Seconds, sizes and the sums of them come in here. Forests,
 //! schedules, plans and engines stay out.
 
 mod estimate;
@@ -35,6 +36,8 @@ pub(crate) fn picoseconds(seconds: f64) -> u64 {
 
 /// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
 pub const BLOCK: usize = 64;
+/// Rows that the default schedule blends with one tree before it goes on to the next one.
+pub const BLENDED_ROWS: usize = 256;
 
 /// The costs of one machine with one instruction set, in seconds of one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +46,8 @@ pub struct Machine {
     pub name: &'static str,
     /// Clock, cache and memory of the machine.
     pub hardware: Hardware,
+    /// Costs of the ways that the default schedule is chosen among.
+    pub ways: Ways,
     /// Costs of walks that take one split a step.
     pub walk: Walk,
     /// Costs of walks with one row in registers.
@@ -72,16 +77,55 @@ pub struct Hardware {
     pub gather: f64,
 }
 
-/// Costs of walks: mostly seconds of one step, from a node to its child.
+/// Costs of the ways to evaluate many rows, in seconds: the constants of [estimates](Estimate).
+///
+/// `fangorn-benches synthetic` times random models, and `benches/experiments/fit_estimates.py` fits these numbers
+/// to the times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ways {
+    /// Seconds of a split that is blended for a [row block](BLOCK).
+    pub split: f64,
+    /// Seconds of bringing a split's blend near, once for each [`BLENDED_ROWS`] rows.
+    pub load: f64,
+    /// Seconds of a tree that is blended for a row block, besides its splits.
+    pub tree: f64,
+    /// Seconds of ranking a column of thresholds of a row block.
+    pub thresholds: f64,
+    /// Seconds of ranking a column of a row block that answers one question.
+    pub question: f64,
+    /// Seconds of copying a column of a row block that walks read.
+    pub column: f64,
+    /// Seconds of a step of one row, in a whole row block that is walked through one tree.
+    pub step: f64,
+    /// Seconds of a step of one row with a leaf test before it, in a whole row block that is walked through one
+    /// tree.
+    pub tested_step: f64,
+    /// Seconds of a step of a whole row block that is walked through one tree, however few of its rows there
+    /// are: the walks wait for their loads.
+    pub waiting_step: f64,
+    /// Seconds that a step adds that asks whether a category is in a set, in a row block.
+    pub set_step: f64,
+    /// Seconds of a step of one row, beside steps of the row in other trees.
+    pub row_step: f64,
+}
+
+impl Ways {
+    /// Returns the seconds of blending a row block, alone, with this many splits in this many trees.
+    pub(crate) fn blended(&self, splits: usize, trees: usize) -> f64 {
+        (self.split + self.load) * splits as f64 + self.tree * trees as f64
+    }
+
+    /// Returns the seconds of ranking a row block: columns of thresholds, and columns that answer a question.
+    pub(crate) fn ranked(&self, (thresholds, questions): (usize, usize)) -> f64 {
+        self.thresholds * thresholds as f64 + self.question * questions as f64
+    }
+}
+
+/// Costs of walks of few rows: mostly seconds of one step, from a node to its child.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Walk {
     /// Seconds of a step of one row, beside steps of the row in other trees.
     pub one: f64,
-    /// Seconds of a step of one row, in a whole row block that is walked through one tree.
-    pub many: f64,
-    /// Seconds of a step of one row with a leaf test before it, in a whole row block that is walked
-    /// through one tree.
-    pub tested: f64,
     /// Seconds of a step of a whole row block that is walked through one tree, however few of its rows
     /// there are: the walks wait for their loads.
     pub block: f64,
@@ -119,13 +163,9 @@ pub struct Registers {
     pub rows: usize,
 }
 
-/// Seconds of a [row block](BLOCK) through every split of a tree.
+/// Seconds of a [row block](BLOCK) through the groups that blends make of a tree's splits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Blend {
-    /// Seconds of a split, before it is known how splits are grouped.
-    pub split: f64,
-    /// Seconds of a tree besides its splits, before it is known how splits are grouped.
-    pub tree: f64,
     /// Seconds of a group that has only leaves below it, of one, two and three levels.
     pub bottom: [f64; 3],
     /// Seconds of a group of three levels whose children are not all leaves.
@@ -136,32 +176,13 @@ pub struct Blend {
     pub one: f64,
 }
 
-impl Blend {
-    /// Returns the seconds of a row block through this many splits in this many trees.
-    pub(crate) fn block(&self, splits: usize, trees: usize) -> f64 {
-        self.split * splits as f64 + self.tree * trees as f64
-    }
-}
-
 /// Seconds of turning a [row block](BLOCK) into ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranking {
-    /// Seconds of a column of thresholds, before it is known how it is ranked.
-    pub thresholds: f64,
-    /// Seconds of a column that answers one question.
-    pub question: f64,
     /// Fewer rows than this take less time when they are ranked one by one than as a row block.
     pub rows: usize,
     /// Costs of the parts of a column block, where the machine has kernels for them.
     pub column_block: Option<ColumnBlock>,
-}
-
-impl Ranking {
-    /// Returns the seconds of ranking a row block: columns of thresholds, and columns that answer a
-    /// question.
-    pub(crate) fn block(&self, (thresholds, questions): (usize, usize)) -> f64 {
-        self.thresholds * thresholds as f64 + self.question * questions as f64
-    }
 }
 
 /// Seconds of ranking a [row block](BLOCK) of one column block, sixteen adjacent columns.

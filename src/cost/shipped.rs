@@ -1,12 +1,12 @@
-//! The costs that choices read, by instruction set. They were found as cycles on trained models, on
-//! Intel Xeons and AMD's Zen 4 (`benches/NOTEBOOK.md`). They are seconds at one clock rate here,
-//! because choices compare them with each other.
+//! The costs that choices read, by instruction set.
 //!
-//! `fangorn-benches fit` measures each cost in forests that are drawn for it. Most measured costs are
-//! within a factor of two of the shipped ones. Where they differ, the shipped costs chose better on
-//! trained models: see "One unit for costs" in the notebook.
+//! The costs of estimates were fitted to times of random models. The others were found as cycles on trained
+//! models, on Intel Xeons and AMD's Zen 4 (`benches/NOTEBOOK.md`). They are seconds at one clock rate here,
+//! because choices compare them with each other. `fangorn-benches fit` measures each of them in forests that are
+//! drawn for it. Most measured costs are within a factor of two of the shipped ones. Where they differ, the
+//! shipped costs chose better on trained models: see "One unit for costs" in the notebook.
 
-use super::{Blend, ColumnBlock, Hardware, Machine, Ranking, Registers, Walk};
+use super::{Blend, ColumnBlock, Hardware, Machine, Ranking, Registers, Walk, Ways};
 
 /// Seconds of a cycle. They are whole picoseconds, because sums of the costs of blend groups have to
 /// tie.
@@ -20,6 +20,50 @@ const fn cycles(n: f64) -> f64 {
 const XEON: Hardware =
     Hardware { clock: 1.0 / CYCLE, cache: 1 << 20, bandwidth: 1e10, prefetched: 16, gather: cycles(6.0) };
 
+// Fitted by `benches/experiments/fit_estimates.py` to times of random models on an AMD EPYC (Zen 4),
+// 24 November 2026.
+const WAYS_AVX512: Ways = Ways {
+    split: 6.45e-10,
+    load: 6.28e-10,
+    tree: 1.15e-8,
+    thresholds: 4.28e-8,
+    question: 3.07e-8,
+    column: 2.09e-8,
+    step: 6.12e-10,
+    tested_step: 8.85e-10,
+    waiting_step: 3.27e-8,
+    set_step: 1.36e-8,
+    row_step: 2.43e-9,
+};
+
+const WAYS_AVX2: Ways = Ways {
+    split: 1.67e-9,
+    load: 2.69e-10,
+    tree: 6.24e-9,
+    thresholds: 5.93e-8,
+    question: 3.58e-8,
+    column: 2.07e-8,
+    step: 8.75e-10,
+    tested_step: 1.14e-9,
+    waiting_step: 3.51e-8,
+    set_step: 1.30e-8,
+    row_step: 2.48e-9,
+};
+
+const WAYS_PORTABLE: Ways = Ways {
+    split: 3e-9,
+    load: 0.0,
+    tree: 4.19e-8,
+    thresholds: 2.61e-7,
+    question: 6.58e-8,
+    column: 6.73e-8,
+    step: 1.47e-9,
+    tested_step: 1.75e-9,
+    waiting_step: 4.81e-8,
+    set_step: 1e-8,
+    row_step: 2.41e-9,
+};
+
 /// Costs of a row in registers. Only AVX-512 has a kernel for that.
 const REGISTERS: Registers = Registers {
     tile: [cycles(5.5), cycles(6.5), cycles(7.5), cycles(9.0)],
@@ -31,8 +75,6 @@ const REGISTERS: Registers = Registers {
 /// Returns the costs of blends whose instructions take this many times as long as those of AVX-512.
 const fn blend(times: f64) -> Blend {
     Blend {
-        split: times * cycles(1.3),
-        tree: times * cycles(80.0),
         bottom: [times * cycles(3.0), times * cycles(6.0), times * cycles(10.0)],
         seven: times * cycles(15.0),
         three: times * cycles(9.0),
@@ -40,18 +82,16 @@ const fn blend(times: f64) -> Blend {
     }
 }
 
-/// Returns the costs of ranking whose instructions take this many times as long as those of AVX-512.
-const fn ranking(times: f64, column_block: Option<ColumnBlock>) -> Ranking {
-    Ranking { thresholds: times * cycles(75.0), question: times * cycles(8.0), rows: 16, column_block }
+const fn ranking(column_block: Option<ColumnBlock>) -> Ranking {
+    Ranking { rows: 16, column_block }
 }
 
 pub(super) const AVX512: Machine = Machine {
     name: "Intel Xeon at 3.5 GHz, AVX-512",
     hardware: XEON,
+    ways: WAYS_AVX512,
     walk: Walk {
         one: cycles(4.0),
-        many: cycles(2.03125),
-        tested: cycles(2.03125 / 0.75),
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
@@ -60,26 +100,22 @@ pub(super) const AVX512: Machine = Machine {
     },
     registers: REGISTERS,
     blend: blend(1.0),
-    ranking: ranking(
-        1.0,
-        Some(ColumnBlock {
-            copy: cycles(300.0),
-            layer: cycles(200.0),
-            threshold: cycles(4.0),
-            search: cycles(9.0),
-            level: cycles(6.0),
-        }),
-    ),
+    ranking: ranking(Some(ColumnBlock {
+        copy: cycles(300.0),
+        layer: cycles(200.0),
+        threshold: cycles(4.0),
+        search: cycles(9.0),
+        level: cycles(6.0),
+    })),
     thread: cycles(50000.0),
 };
 
 pub(super) const AVX2: Machine = Machine {
     name: "Intel Xeon at 3.5 GHz, AVX2",
     hardware: XEON,
+    ways: WAYS_AVX2,
     walk: Walk {
         one: cycles(4.0),
-        many: cycles(2.03125),
-        tested: cycles(2.03125 / 0.75),
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
@@ -88,26 +124,22 @@ pub(super) const AVX2: Machine = Machine {
     },
     registers: REGISTERS,
     blend: blend(1.5),
-    ranking: ranking(
-        1.5,
-        Some(ColumnBlock {
-            copy: cycles(400.0),
-            layer: cycles(400.0),
-            threshold: cycles(6.0),
-            search: cycles(15.0),
-            level: cycles(16.0),
-        }),
-    ),
+    ranking: ranking(Some(ColumnBlock {
+        copy: cycles(400.0),
+        layer: cycles(400.0),
+        threshold: cycles(6.0),
+        search: cycles(15.0),
+        level: cycles(16.0),
+    })),
     thread: cycles(50000.0),
 };
 
 pub(super) const PORTABLE: Machine = Machine {
     name: "Intel Xeon at 3.5 GHz, portable",
     hardware: XEON,
+    ways: WAYS_PORTABLE,
     walk: Walk {
         one: cycles(4.0),
-        many: cycles(4.0625),
-        tested: cycles(4.0625 / 0.75),
         block: cycles(96.0),
         abreast: cycles(2.5),
         full: cycles(2.2),
@@ -116,7 +148,7 @@ pub(super) const PORTABLE: Machine = Machine {
     },
     registers: REGISTERS,
     blend: blend(6.0),
-    ranking: ranking(6.0, None),
+    ranking: ranking(None),
     thread: cycles(50000.0),
 };
 

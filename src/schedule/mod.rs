@@ -585,6 +585,11 @@ impl Schedule {
         self.directives.iter().any(|d| matches!(d, Directive::Evaluate { how, .. } if how.blends()))
     }
 
+    /// Returns whether the walks of some loop are unrolled.
+    pub fn unrolls_walks(&self) -> bool {
+        self.directives.iter().any(|d| matches!(d, Directive::UnrollWalk { .. }))
+    }
+
     /// Returns whether some loop is mapped to a GPU dimension.
     pub fn is_mapped(&self) -> bool {
         self.directives.iter().any(|d| matches!(d, Directive::GpuDimension { .. }))

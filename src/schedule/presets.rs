@@ -2,7 +2,7 @@
 
 use super::{Axis, Device, Evaluation, FewRows, GpuDim, LayoutKind, Schedule, Size, Tiler};
 use crate::{
-    cost::{BLOCK, ForestFacts, Machine, Work},
+    cost::{BLENDED_ROWS, ForestFacts, Machine, Work},
     forest::{Forest, ForestStats, Targets},
     ranks::{Choice, Ranks, Width},
 };
@@ -197,12 +197,12 @@ fn one_tree(gpu: bool) -> Schedule {
     mapped.interleave("b3")
 }
 
-/// Returns the schedule for a CPU. It evaluates a forest in the way that takes the least time for a row block
-/// by its [estimate](crate::cost::Estimate).
+/// Returns the schedule for a CPU. It evaluates a forest in the way that takes the least time
+/// by its [estimate](crate::cost::Estimate), for a row block of blends.
 fn default_cpu(forest: &Forest, stats: &ForestStats) -> Schedule {
     let machine = Machine::here();
     let facts = cpu_facts(forest, stats);
-    let seconds = |work| machine.estimate(&facts, work, BLOCK).map(|estimate| estimate.seconds());
+    let seconds = |work| machine.estimate(&facts, work, BLENDED_ROWS).map(|estimate| estimate.seconds());
     let [untested, tested] =
         [Work::UntestedWalks, Work::TestedWalks].map(|work| seconds(work).unwrap_or(f64::INFINITY));
     let walks = if untested <= tested { Work::UntestedWalks } else { Work::TestedWalks };
@@ -234,8 +234,10 @@ pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
     ForestFacts {
         trees: stats.trees,
         splits: stats.leaves.saturating_sub(stats.trees),
+        set_splits: stats.features.iter().map(|feature| feature.category_splits).sum(),
         leaf_depth: mean(&stats.leaf_depths),
         tree_depth: mean(&stats.depths),
+        columns: stats.features.len(),
         rank_columns: columns.unwrap_or_default(),
         blends: stats.trees > 0
             && columns.is_some()
@@ -245,7 +247,7 @@ pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
 
 /// Returns the schedule that evaluates every split of a tree for row blocks at once.
 fn blended() -> Schedule {
-    let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", 256u32);
+    let ranked = Schedule::new().ranks(Some(Choice::U8)).tile("batch", "b0", "b1", BLENDED_ROWS as u32);
     let near = ranked.reorder(["b0", "tree", "b1"]).parallel("b0").cache("b0");
     near.evaluate("b1", Evaluation::Blend).layout(LayoutKind::Sparse)
 }

@@ -82,6 +82,44 @@ fn a_plan_is_written_and_taken_wherever_a_schedule_is() {
 }
 
 #[test]
+fn candidates_are_plotted_and_recorded() {
+    let scratch = Scratch::new("records");
+    let (model, plot, records) = (model("churn"), scratch.path("times.svg"), scratch.path("times.jsonl"));
+    let cache = scratch.path("cache");
+    let tune =
+        ["tune", &model, "--batch", "1,64", "--budget", "100ms", "--plot", &plot, "--records", &records];
+    let report: Value =
+        serde_json::from_str(&printed(with_cache(&cache, &[&tune[..], &["--json"]].concat()))).expect("JSON");
+    let tried = |batch: usize| report["results"][batch]["tried"].as_u64().expect("a count");
+    let read = |path: &str| std::fs::read_to_string(path).expect("a file");
+    let svg = read(&plot);
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    for part in ["model.ubj, cpu, 1 thread(s), batches of 1", "batches of 64", "default: ", "tuned: "] {
+        assert!(svg.contains(part), "`{part}` is not in {svg}");
+    }
+    assert!(svg.matches("<circle").count() as u64 >= tried(0) + tried(1), "a circle for each candidate");
+    let lines = read(&records);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    // The default schedule comes first, for each batch size.
+    assert_eq!(lines.len() as u64, tried(0) + tried(1) + 2);
+    for line in &lines {
+        assert!(line["seconds"].as_f64() > Some(0.0) && line["facts"]["trees"] == 100, "{line}");
+        let terms = line["terms"].as_object().expect("terms");
+        assert_eq!(terms.is_empty(), line["way"].is_null(), "{line}");
+    }
+    let blends = lines.iter().filter(|line| line["way"] == "blends" && line["rows"] == 64).count();
+    assert!(blends > 0, "a batch of 64 is blended");
+    // Another run adds its lines.
+    printed(with_cache(&cache, &tune));
+    assert_eq!(read(&records).lines().count(), 2 * lines.len());
+    refuses(&["tune", &model, "--plot", "/no/such/folder/plot.svg"], &["plot.svg", "folder"]);
+    refuses(
+        &["tune", &model, "--budget", "1ms", "--records", "/no/such/folder/times.jsonl"],
+        &["times.jsonl"],
+    );
+}
+
+#[test]
 fn rows_are_drawn_where_none_are_given() {
     let tuned = prints(&["tune", &model("churn"), "--batch", "32", "--budget", "100ms", "--threads", "2"]);
     for part in ["auto", "tuned", "tried", "missed", "batch 32", "2 thread(s)"] {

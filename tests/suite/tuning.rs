@@ -6,9 +6,9 @@ use crate::support::{assert_margins, for_each_specimen, named, reference_margins
 
 use fangorn::{
     Predictor,
-    auto::{Explanation, Tuner, cpu_space},
-    cost::{BLOCK, ForestFacts, Machine, Work},
-    cpu::Rows,
+    auto::{Explanation, TimingRecord, Tuner, cpu_space},
+    cost::{BLENDED_ROWS, ForestFacts, Machine, Work},
+    cpu::{Engine, Rows},
     schedule::{BatchSchedules, Preset, Schedule},
     sum::Contract,
 };
@@ -160,7 +160,8 @@ fn what_can_not_be_tuned_is_refused() {
 fn explanations_say_what_the_default_schedule_goes_by() {
     let machine = Machine::here();
     let fastest = |facts: &ForestFacts| {
-        let seconds = |work| machine.estimate(facts, work, BLOCK).map(|estimate| (estimate.seconds(), work));
+        let seconds =
+            |work| machine.estimate(facts, work, BLENDED_ROWS).map(|estimate| (estimate.seconds(), work));
         let ways = [Work::Blends, Work::UntestedWalks, Work::TestedWalks].into_iter().filter_map(seconds);
         ways.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, work)| work)
     };
@@ -179,7 +180,12 @@ fn explanations_say_what_the_default_schedule_goes_by() {
         assert_eq!(why.by_batch[0].0, 1);
         if let Some(columns) = why.rank_columns {
             let with = |columns| {
-                let facts = ForestFacts { rank_columns: (columns, why.facts.rank_columns.1), ..why.facts };
+                let now = why.facts.rank_columns;
+                let facts = ForestFacts {
+                    rank_columns: (columns, now.1),
+                    columns: why.facts.columns + columns - now.0,
+                    ..why.facts
+                };
                 fastest(&facts) == Some(Work::Blends)
             };
             assert_eq!(with(columns), !default.blends(), "{columns} columns");
@@ -190,4 +196,54 @@ fn explanations_say_what_the_default_schedule_goes_by() {
         let here = why.by_machine.iter().find(|(name, _)| *name == machine.name);
         assert_eq!(here.map(|(_, work)| *work), Some(why.options[0].work));
     });
+}
+
+/// A record's counts and the costs of this machine make up its estimate, and its way is what ran.
+#[test]
+fn records_hold_the_terms_of_their_estimates() {
+    let ways = Machine::here().ways;
+    let costs = [
+        ("split", ways.split),
+        ("load", ways.load),
+        ("tree", ways.tree),
+        ("thresholds", ways.thresholds),
+        ("question", ways.question),
+        ("column", ways.column),
+        ("step", ways.step),
+        ("tested_step", ways.tested_step),
+        ("waiting_step", ways.waiting_step),
+        ("set_step", ways.set_step),
+        ("row_step", ways.row_step),
+    ];
+    let used = std::sync::Mutex::new(std::collections::BTreeSet::new());
+    for_each_specimen(|s| {
+        for rows in [1, 40, 64, 300] {
+            for way in Explanation::new(&s.forest, rows).of_batch {
+                let builder = Predictor::builder(&s.forest).schedule(way.schedule.clone()).threads(1);
+                let predictor = builder.build().expect("compiled");
+                let record = TimingRecord::new(&s.forest, &way.schedule, &predictor, (rows, 1.0));
+                let record = record.expect("a record");
+                assert_eq!((record.rows, record.threads, record.seconds), (rows, 1, 1.0));
+                assert_eq!(record.way.is_none(), record.estimate.is_none());
+                let sum: f64 = record
+                    .terms
+                    .iter()
+                    .map(|(name, count)| {
+                        let cost = costs.iter().find(|(cost, _)| cost == name).expect("a cost").1;
+                        used.lock().expect("no panic").insert(*name);
+                        cost * count
+                    })
+                    .sum();
+                let estimate = record.estimate.unwrap_or_default();
+                assert!((sum - estimate).abs() <= 1e-9 * estimate, "{record:?}");
+                let engines = predictor.engines(rows).expect("engines");
+                let blended = matches!(engines[..], [(Engine::Blends, _)]);
+                assert_eq!(record.way == Some("blends"), blended, "{engines:?}");
+            }
+        }
+    });
+    let used = used.into_inner().expect("no panic");
+    for (name, _) in costs {
+        assert!(used.contains(name), "no specimen has {name}");
+    }
 }

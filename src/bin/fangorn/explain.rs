@@ -6,7 +6,7 @@ use clap::Args;
 use fangorn::{
     Predictor,
     auto::{Explanation, Way},
-    cost::{BLOCK, Machine},
+    cost::{BLENDED_ROWS, Machine},
 };
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         schedule: line(&why.schedule),
         plan: predictor.plan_for(rows).to_string(),
         engines: engines.iter().map(|(engine, _)| engine.to_string()).collect(),
-        chosen_among: why.options.iter().map(|of| way(of, BLOCK)).collect(),
+        chosen_among: why.options.iter().map(|of| way(of, BLENDED_ROWS)).collect(),
         estimates: why.of_batch.iter().map(|of| way(of, rows)).collect(),
         fastest_from: why.by_batch.iter().map(|(rows, work)| (*rows, work.name())).collect(),
         columns_of_thresholds: why.facts.rank_columns.0,
@@ -135,7 +135,10 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
         report.plan,
         report.engines.join(" and ")
     )?;
-    writeln!(out, "\nThe schedule is the way with the least estimate for {BLOCK} rows, on one thread:\n")?;
+    writeln!(
+        out,
+        "\nThe schedule is the way with the least estimate for {BLENDED_ROWS} rows, on one thread:\n"
+    )?;
     ways(out, &report.chosen_among)?;
     writeln!(out, "\nEstimates for a batch of {}:\n", report.batch)?;
     ways(out, &report.estimates)?;

@@ -25,6 +25,7 @@ mod schedule;
 mod sum;
 mod tune;
 mod tune_device;
+mod tune_plot;
 mod usage;
 mod verify;
 

@@ -3,13 +3,14 @@
 use std::{
     ffi::OsString,
     fmt::Write as _,
+    fs::OpenOptions,
     io::{IsTerminal, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::{Args, value_parser};
-use fangorn::auto::{PlanStore, Progress, TimedSchedule, Tuned, Tuner};
+use fangorn::auto::{PlanStore, Progress, TimedSchedule, TimingRecord, Tuned, Tuner};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ use crate::{
     rows::{self, TableChoice},
     schedule::line,
     sum::SumChoice,
-    tune_device,
+    tune_device, tune_plot,
 };
 
 /// Find a fast schedule for each batch size
@@ -58,6 +59,13 @@ pub struct Tune {
     /// Write the schedules to a plan, which `--schedule` takes
     #[arg(long, short, value_name = "FILE.toml", value_parser = toml_path)]
     output: Option<PathBuf>,
+    /// Plot the times of all candidates
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Add what each candidate took to a file, one JSON object a line, from which costs are fitted (see the
+    /// book's chapter on tuning)
+    #[arg(long, value_name = "FILE.jsonl")]
+    records: Option<PathBuf>,
     /// Search anew, and replace what is kept from before
     #[arg(long)]
     fresh: bool,
@@ -146,7 +154,7 @@ pub fn run(args: &Tune) -> Result<Outcome> {
             backend.name()
         )));
     }
-    if let Some(path) = &args.output {
+    for path in args.output.iter().chain(&args.plot) {
         AtomicFile::check(path)?;
     }
     let forest = load_model(&args.model, &args.limits)?;
@@ -171,10 +179,32 @@ pub fn run(args: &Tune) -> Result<Outcome> {
         let plan = tuned.plan(&forest).to_string();
         AtomicFile::write(path, |out| out.write_all(plan.as_bytes()))?;
     }
+    if let Some(path) = &args.records {
+        add_records(path, &tuned.records(&forest))?;
+    }
     print(args, backend, &tuned)
 }
 
+/// Adds records to the end of a file.
+fn add_records(path: &Path, records: &[TimingRecord]) -> Result<()> {
+    let mut text = String::new();
+    for record in records {
+        text += &serde_json::to_string(record).map_err(|e| Error::Defect(e.to_string()))?;
+        text.push('\n');
+    }
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    // One write, so that processes that add to a file at once don't mix their lines.
+    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|e| Error::file(path, &e.to_string()))
+}
+
 fn print(args: &Tune, backend: Backend, tuned: &Tuned) -> Result<Outcome> {
+    if let Some(path) = &args.plot {
+        let model = args.model.file_name().unwrap_or_default().to_string_lossy();
+        let title = format!("{}, {}, {} thread(s)", one_line(&model), backend.name(), tuned.threads);
+        let svg = tune_plot::svg(&title, &tuned.batches)?;
+        AtomicFile::write(path, |out| out.write_all(svg.as_bytes()))?;
+    }
     let report = report(args, backend, tuned);
     let text = match args.json {
         true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
@@ -188,6 +218,9 @@ fn print(args: &Tune, backend: Backend, tuned: &Tuned) -> Result<Outcome> {
 fn on_device(args: &Tune, backend: Backend) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
+    if let Some(path) = &args.records {
+        return Err(Error::file(path, "costs are fitted for the CPU only; leave --records out"));
+    }
     if let Some(path) = &args.output {
         let what = "plans are for the CPU; leave --output out, and save the schedule that is printed, one directive a line";
         return Err(Error::file(path, what));

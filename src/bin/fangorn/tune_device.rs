@@ -107,10 +107,7 @@ impl Search<'_> {
             tuned.1 = tuned.0.clone();
         }
         let rows = self.rows as f64;
-        let screened = self
-            .timed
-            .iter()
-            .map(|(template, call)| TimedSchedule { schedule: template.schedule(), seconds: call / rows });
+        let screened = self.timed.iter().map(|(template, call)| timed(&template.schedule(), call / rows));
         Ok(TunedBatch {
             rows: self.rows,
             auto: tuned.0,
@@ -158,7 +155,6 @@ impl Search<'_> {
             times.sort_unstable_by(f64::total_cmp);
             times[times.len() / 2] / self.rows as f64
         });
-        let timed = |schedule: &Schedule, seconds| TimedSchedule { schedule: schedule.clone(), seconds };
         Ok((timed(first, first_call), timed(&other, other_call)))
     }
 }
@@ -255,4 +251,9 @@ impl<'a> Timer<'a> {
         });
         Ok(Process { child, questions, answers })
     }
+}
+
+/// Returns a schedule of a device with its seconds a row. No device has estimates.
+fn timed(schedule: &Schedule, seconds: f64) -> TimedSchedule {
+    TimedSchedule { schedule: schedule.clone(), work: None, seconds }
 }

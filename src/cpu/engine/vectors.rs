@@ -58,7 +58,7 @@ pub(in crate::cpu) fn fits(rows: &Rows<'_>) -> bool {
 impl BlockEngine for Vectors {
     fn build(wanted: &EngineRequest<'_>) -> Option<Self> {
         Self::can_serve(wanted.plan, wanted.forest.features.len(), wanted.scalar)
-            .then(|| Self { row: Machine::here().walk.many * wanted.nodes.steps() as f64 })
+            .then(|| Self { row: Machine::here().ways.step * wanted.nodes.steps() as f64 })
     }
 
     fn serves<T: Row>(&self, trees: &Trees<'_>, source: Source<'_, '_, T>, block: &Block) -> bool {

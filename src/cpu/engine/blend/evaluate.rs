@@ -110,8 +110,8 @@ impl Blend {
             levels => levels as usize,
         };
         let splits = self.trees.iter().flatten().map(splits).sum();
-        let costs = Machine::here();
-        costs.blend.block(splits, self.trees.len()) + costs.ranking.block(columns)
+        let ways = &Machine::here().ways;
+        ways.blended(splits, self.trees.len()) + ways.ranked(columns)
     }
 
     pub(in crate::cpu) fn bytes(&self) -> usize {

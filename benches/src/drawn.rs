@@ -1,0 +1,156 @@
+//! Forests and rows that are drawn at random, with seeds.
+
+use std::error::Error;
+
+use fangorn::{
+    Forest,
+    forest::{CategoryRule, Predicate, Real, Side},
+};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Different thresholds of a column.
+pub const THRESHOLDS: u32 = 60;
+/// Different thresholds of a column of a random model: XGBoost's histograms have 256 bins.
+const RANDOM_THRESHOLDS: u32 = 254;
+/// Sets of categories that a random model asks for.
+const SETS: u32 = 8;
+
+/// A generator of random numbers: splitmix64.
+pub struct Random(pub u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Returns a number below `end`.
+    pub fn below(&mut self, end: u32) -> u32 {
+        (((self.next() >> 32) * u64::from(end)) >> 32) as u32
+    }
+}
+
+/// The shape of a drawn tree.
+#[derive(Clone, Copy)]
+pub enum Shape {
+    /// All leaves at this depth.
+    Full(u32),
+    /// This many full levels. The first place below them has three more full levels, the other places are
+    /// leaves.
+    OneSided(u32),
+    /// About this many leaves, with splits at random places, and another number in each tree. Trees of
+    /// boosting look like this.
+    Grown(u32),
+    /// Half of the rows end after eight levels, the other half after nine. Only two leaves lie at the ninth
+    /// level, so counts of leaves hide this.
+    Surprising,
+    /// A node at this level of a tree whose leaves lie at depths from 2 to `deepest`, as those of SilvanForge's
+    /// random models (section 10). A node between those depths is a leaf once in five times.
+    Random {
+        /// The node's level. A root has level 0.
+        level: u32,
+        /// The deepest level of a leaf.
+        deepest: u32,
+        /// Whether a quarter of the columns have categories.
+        categories: bool,
+    },
+}
+
+/// A drawn tree: a leaf, or a split with its threshold, its column and its two subtrees.
+enum DrawnTree {
+    Leaf,
+    Split(f64, u32, Box<[DrawnTree; 2]>),
+}
+
+/// Returns `k / n`, rounded to `f32`.
+pub fn share(k: u32, n: u32) -> f64 {
+    f64::from(k as f32 / n as f32)
+}
+
+/// Draws a tree of a shape over `columns` columns.
+fn draw(shape: Shape, columns: u32, random: &mut Random) -> DrawnTree {
+    let thresholds = if let Shape::Random { .. } = shape { RANDOM_THRESHOLDS } else { THRESHOLDS };
+    let threshold = |random: &mut Random| share(1 + random.below(thresholds), thresholds + 1);
+    match shape {
+        Shape::Random { level, deepest, .. } if level == deepest || (level >= 2 && random.below(5) == 0) => {
+            DrawnTree::Leaf
+        }
+        Shape::Random { level, deepest, categories } => {
+            let shape = Shape::Random { level: level + 1, deepest, categories };
+            let below = [(); 2].map(|()| draw(shape, columns, random));
+            DrawnTree::Split(threshold(random), random.below(columns), Box::new(below))
+        }
+        Shape::Full(0) | Shape::Grown(0 | 1) => DrawnTree::Leaf,
+        Shape::Grown(leaves) => {
+            let left = 1 + random.below(leaves - 1);
+            let below = [left, leaves - left].map(|leaves| draw(Shape::Grown(leaves), columns, random));
+            DrawnTree::Split(threshold(random), random.below(columns), Box::new(below))
+        }
+        Shape::Full(depth) => {
+            let below = [(); 2].map(|()| draw(Shape::Full(depth - 1), columns, random));
+            DrawnTree::Split(threshold(random), random.below(columns), Box::new(below))
+        }
+        Shape::OneSided(0) => draw(Shape::Full(3), columns, random),
+        Shape::OneSided(top) => {
+            let below =
+                [Shape::OneSided(top - 1), Shape::Full(top - 1)].map(|shape| draw(shape, columns, random));
+            DrawnTree::Split(threshold(random), random.below(columns), Box::new(below))
+        }
+        Shape::Surprising => {
+            // Every value is below 2, so every row goes down this chain.
+            let mut chain = draw(Shape::Full(1), columns, random);
+            for _ in 0..7 {
+                chain = DrawnTree::Split(2.0, random.below(columns), Box::new([chain, DrawnTree::Leaf]));
+            }
+            let below = [draw(Shape::Full(7), columns, random), chain];
+            DrawnTree::Split(0.5, random.below(columns), Box::new(below))
+        }
+    }
+}
+
+/// Draws a forest of `trees` trees.
+pub fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
+    let mut random = Random(7);
+    let mut builder = Forest::builder(columns as usize, 1);
+    // The sets of categories that splits ask for. Columns share them.
+    let categories = matches!(shape, Shape::Random { categories: true, .. });
+    let sets: Vec<u32> = match categories {
+        true => (0..SETS).map(|k| builder.set([k, k + 3], CategoryRule::NotNegative)).collect(),
+        false => Vec::new(),
+    };
+    for _ in 0..trees {
+        let shape = match shape {
+            Shape::Grown(leaves) => Shape::Grown(1 + random.below(2 * leaves - 1)),
+            even => even,
+        };
+        let drawn = draw(shape, columns, &mut random);
+        // Nodes are added level by level: a node's children come after all nodes that were met before.
+        let mut tree = builder.tree(0);
+        let (mut open, mut done) = (vec![&drawn], 0);
+        while let Some(node) = open.get(done).copied() {
+            done += 1;
+            match node {
+                DrawnTree::Leaf => tree.leaf(done as u32 - 1, &[share(random.below(1000), 1000)]),
+                DrawnTree::Split(threshold, feature, below) => {
+                    let left = open.len() as u32;
+                    open.extend(below.iter());
+                    let predicate = match sets.get((threshold * f64::from(SETS)) as usize) {
+                        Some(set) if feature % 4 == 3 => Predicate::InSet { set: *set, inside: Side::Left },
+                        _ => Predicate::Less { threshold: Real(*threshold) },
+                    };
+                    tree.split(*feature, predicate, Side::Left, left, left + 1)
+                }
+            };
+        }
+    }
+    Ok(builder.build()?)
+}
+
+/// Returns `rows x columns` random numbers between 0 and 1.
+pub fn values(rows: usize, columns: usize) -> Vec<f32> {
+    let mut random = Random(11);
+    (0..rows * columns).map(|_| random.below(1 << 24) as f32 / (1 << 24) as f32).collect()
+}

@@ -1,0 +1,117 @@
+//! `fangorn-benches synthetic`: times each way to evaluate a forest on random models, and writes records that
+//! the costs of estimates are fitted from.
+
+use std::{
+    error::Error,
+    fs::File,
+    hint::black_box,
+    io::{BufWriter, IsTerminal, Write},
+    path::Path,
+};
+
+use cpu_time::ThreadTime;
+use fangorn::{
+    Forest, Predictor,
+    auto::{Explanation, RowPool, TimingRecord},
+    check::SelfCheck,
+    cpu::Rows,
+    schedule::Schedule,
+};
+
+use crate::drawn::{Shape, forest};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Numbers of trees, numbers of columns, depths of the deepest leaves, and whether columns have categories. There is
+/// a model for each combination.
+type Grid = (&'static [usize], &'static [u32], &'static [u32], bool);
+
+/// The models of SilvanForge's section 10, and some with categories.
+const MODELS: [Grid; 2] = [
+    (&[100, 200, 400, 700, 1000], &[8, 32, 128, 512, 1024], &[6, 7, 8], false),
+    (&[100, 400], &[8, 32, 128, 512], &[6], true),
+];
+/// The models of `--quick`.
+const QUICK: [Grid; 2] = [(&[100], &[8, 128], &[6], false), (&[100], &[32], &[6], true)];
+/// Rows of a batch.
+const BATCHES: [usize; 7] = [1, 16, 32, 64, 256, 1024, 4096];
+/// Rounds in which each way has a turn.
+const ROUNDS: usize = 5;
+/// Seconds of a turn.
+const TURN: f64 = 4e-3;
+
+/// A way to evaluate a forest that is timed.
+struct Timed {
+    schedule: Schedule,
+    predictor: Predictor,
+    /// Seconds of a call, one number for each round.
+    times: Vec<f64>,
+}
+
+/// Writes records of all models, or of a few, to a file, one JSON object a line.
+pub fn records(path: &Path, quick: bool) -> Result<()> {
+    let mut models = Vec::new();
+    for (trees, columns, depths, categories) in if quick { QUICK } else { MODELS } {
+        for (trees, columns, deepest) in trees
+            .iter()
+            .flat_map(|t| columns.iter().flat_map(move |c| depths.iter().map(move |d| (*t, *c, *d))))
+        {
+            models.push((trees, columns, Shape::Random { level: 0, deepest, categories }));
+        }
+    }
+    let mut out = BufWriter::new(File::create(path)?);
+    let all = models.len();
+    for (done, (trees, columns, shape)) in models.into_iter().enumerate() {
+        let forest = forest(trees, columns, shape)?;
+        for rows in BATCHES {
+            for record in of_batch(&forest, rows)? {
+                writeln!(out, "{}", serde_json::to_string(&record)?)?;
+            }
+        }
+        if std::io::stderr().is_terminal() {
+            eprint!("\r{} of {all} models", done + 1);
+        }
+    }
+    out.flush()?;
+    eprintln!("\r{all} models, in {}", path.display());
+    Ok(())
+}
+
+/// Times each way of the cost model that serves a batch of this size, in turns.
+fn of_batch(forest: &Forest, rows: usize) -> Result<Vec<TimingRecord>> {
+    let pool = RowPool::drawn(forest, rows)?;
+    let mut out = vec![0.0; rows];
+    let mut ways = Vec::new();
+    for way in Explanation::new(forest, rows).of_batch {
+        let builder = Predictor::builder(forest).schedule(way.schedule.clone()).threads(1);
+        let predictor = builder.check(SelfCheck::Off).build()?;
+        ways.push(Timed { schedule: way.schedule, predictor, times: Vec::new() });
+    }
+    let mut next = 0;
+    for _ in 0..ROUNDS {
+        for way in &mut ways {
+            let (mut calls, begin) = (0, ThreadTime::now());
+            let seconds = loop {
+                let batch = Rows::new(pool.batch(next), pool.columns())?;
+                way.predictor.margins_into(black_box(&batch), black_box(&mut out))?;
+                (calls, next) = (calls + 1, (next + 1) % pool.batches());
+                let seconds = begin.elapsed().as_secs_f64();
+                if seconds > TURN {
+                    break seconds;
+                }
+            };
+            way.times.push(seconds / f64::from(calls));
+        }
+    }
+    let mut records = Vec::new();
+    for mut way in ways {
+        way.times.sort_unstable_by(f64::total_cmp);
+        let median = way.times[way.times.len() / 2];
+        let record = TimingRecord::new(forest, &way.schedule, &way.predictor, (rows, median))?;
+        // Several schedules may leave a few rows to the same engine.
+        if record.way.is_some() && records.iter().all(|other: &TimingRecord| other.way != record.way) {
+            records.push(record);
+        }
+    }
+    Ok(records)
+}
