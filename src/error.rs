@@ -49,6 +49,9 @@ pub enum Error {
     /// A forest whose sum can't keep the contract.
     #[error("sum: {0}")]
     Sum(#[from] crate::sum::SumError),
+    /// A graph that is not whole, or that does not take its inputs.
+    #[error("graph: {0}")]
+    Graph(#[from] crate::graph::GraphError),
     /// A plan that can't be read or that is for another model.
     #[error("plan: {0}")]
     Plan(#[from] crate::auto::PlanFileError),

@@ -14,6 +14,7 @@ pub mod cube;
 mod error;
 pub mod file;
 pub mod forest;
+pub mod graph;
 pub mod import;
 mod isa;
 mod layout;

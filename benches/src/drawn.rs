@@ -13,8 +13,6 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 pub const THRESHOLDS: u32 = 60;
 /// Different thresholds of a column of a random model: XGBoost's histograms have 256 bins.
 const RANDOM_THRESHOLDS: u32 = 254;
-/// Sets of categories that a random model asks for.
-const SETS: u32 = 8;
 
 /// A generator of random numbers: splitmix64.
 pub struct Random(pub u64);
@@ -54,8 +52,8 @@ pub enum Shape {
         level: u32,
         /// The deepest level of a leaf.
         deepest: u32,
-        /// Whether a quarter of the columns have categories.
-        categories: bool,
+        /// Sets of categories that a quarter of the columns ask for; 0 for columns without categories.
+        sets: u32,
     },
 }
 
@@ -78,8 +76,8 @@ fn draw(shape: Shape, columns: u32, random: &mut Random) -> DrawnTree {
         Shape::Random { level, deepest, .. } if level == deepest || (level >= 2 && random.below(5) == 0) => {
             DrawnTree::Leaf
         }
-        Shape::Random { level, deepest, categories } => {
-            let shape = Shape::Random { level: level + 1, deepest, categories };
+        Shape::Random { level, deepest, sets } => {
+            let shape = Shape::Random { level: level + 1, deepest, sets };
             let below = [(); 2].map(|()| draw(shape, columns, random));
             DrawnTree::Split(threshold(random), random.below(columns), Box::new(below))
         }
@@ -116,11 +114,8 @@ pub fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
     let mut random = Random(7);
     let mut builder = Forest::builder(columns as usize, 1);
     // The sets of categories that splits ask for. Columns share them.
-    let categories = matches!(shape, Shape::Random { categories: true, .. });
-    let sets: Vec<u32> = match categories {
-        true => (0..SETS).map(|k| builder.set([k, k + 3], CategoryRule::NotNegative)).collect(),
-        false => Vec::new(),
-    };
+    let count = if let Shape::Random { sets, .. } = shape { sets } else { 0 };
+    let sets: Vec<u32> = (0..count).map(|k| builder.set([k, k + 3], CategoryRule::NotNegative)).collect();
     for _ in 0..trees {
         let shape = match shape {
             Shape::Grown(leaves) => Shape::Grown(1 + random.below(2 * leaves - 1)),
@@ -137,7 +132,7 @@ pub fn forest(trees: usize, columns: u32, shape: Shape) -> Result<Forest> {
                 DrawnTree::Split(threshold, feature, below) => {
                     let left = open.len() as u32;
                     open.extend(below.iter());
-                    let predicate = match sets.get((threshold * f64::from(SETS)) as usize) {
+                    let predicate = match sets.get((threshold * f64::from(count)) as usize) {
                         Some(set) if feature % 4 == 3 => Predicate::InSet { set: *set, inside: Side::Left },
                         _ => Predicate::Less { threshold: Real(*threshold) },
                     };

@@ -22,17 +22,17 @@ use crate::drawn::{Shape, forest};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Numbers of trees, numbers of columns, depths of the deepest leaves, and whether columns have categories. There is
-/// a model for each combination.
-type Grid = (&'static [usize], &'static [u32], &'static [u32], bool);
+/// Numbers of trees, numbers of columns, depths of the deepest leaves, and numbers of sets of categories that a column
+/// asks for. There is a model for each combination.
+type Grid = (&'static [usize], &'static [u32], &'static [u32], &'static [u32]);
 
 /// The models of SilvanForge's section 10, and some with categories.
 const MODELS: [Grid; 2] = [
-    (&[100, 200, 400, 700, 1000], &[8, 32, 128, 512, 1024], &[6, 7, 8], false),
-    (&[100, 400], &[8, 32, 128, 512], &[6], true),
+    (&[100, 200, 400, 700, 1000], &[8, 32, 128, 512, 1024], &[6, 7, 8], &[0]),
+    (&[100, 400], &[8, 32, 128, 512], &[6], &[4, 64]),
 ];
 /// The models of `--quick`.
-const QUICK: [Grid; 2] = [(&[100], &[8, 128], &[6], false), (&[100], &[32], &[6], true)];
+const QUICK: [Grid; 2] = [(&[100], &[8, 128], &[6], &[0]), (&[100], &[32], &[6], &[64])];
 /// Rows of a batch.
 const BATCHES: [usize; 7] = [1, 16, 32, 64, 256, 1024, 4096];
 /// Rounds in which each way has a turn.
@@ -51,12 +51,14 @@ struct Timed {
 /// Writes records of all models, or of a few, to a file, one JSON object a line.
 pub fn records(path: &Path, quick: bool) -> Result<()> {
     let mut models = Vec::new();
-    for (trees, columns, depths, categories) in if quick { QUICK } else { MODELS } {
-        for (trees, columns, deepest) in trees
-            .iter()
-            .flat_map(|t| columns.iter().flat_map(move |c| depths.iter().map(move |d| (*t, *c, *d))))
-        {
-            models.push((trees, columns, Shape::Random { level: 0, deepest, categories }));
+    for (trees, columns, depths, sets) in if quick { QUICK } else { MODELS } {
+        for trees in trees {
+            for columns in columns {
+                for deepest in depths {
+                    let shape = |sets: &u32| Shape::Random { level: 0, deepest: *deepest, sets: *sets };
+                    models.extend(sets.iter().map(|sets| (*trees, *columns, shape(sets))));
+                }
+            }
         }
     }
     let mut out = BufWriter::new(File::create(path)?);

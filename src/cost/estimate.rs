@@ -20,6 +20,8 @@ pub struct ForestFacts {
     pub tree_depth: f64,
     /// Columns that some split reads.
     pub columns: usize,
+    /// Columns of categories among them.
+    pub category_columns: usize,
     /// Columns of ranks of one byte: columns of thresholds, and columns that answer a question.
     pub rank_columns: (usize, usize),
     /// Whether there are trees, and every tree has few enough leaves to be blended.
@@ -105,6 +107,7 @@ impl Machine {
     ///     leaf_depth: 6.0,
     ///     tree_depth: 6.0,
     ///     columns: 10,
+    ///     category_columns: 0,
     ///     rank_columns: (10, 0),
     ///     blends: true,
     /// };
@@ -153,6 +156,12 @@ impl Machine {
                     cost: "thresholds",
                     count: blocks * facts.rank_columns.0 as f64,
                     each: ways.thresholds,
+                },
+                Term {
+                    what: "reading columns of categories",
+                    cost: "codes",
+                    count: blocks * facts.category_columns as f64,
+                    each: ways.codes,
                 },
                 Term {
                     what: "ranking columns of questions",

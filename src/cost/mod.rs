@@ -42,7 +42,7 @@ pub const BLENDED_ROWS: usize = 256;
 /// The costs of one machine with one instruction set, in seconds of one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Name of the machine and of the instruction set.
+    /// Name of the instruction set.
     pub name: &'static str,
     /// Clock, cache and memory of the machine.
     pub hardware: Hardware,
@@ -93,6 +93,8 @@ pub struct Ways {
     pub thresholds: f64,
     /// Seconds of ranking a column of a row block that answers one question.
     pub question: f64,
+    /// Seconds of reading a column of categories of a row block, besides its questions.
+    pub codes: f64,
     /// Seconds of copying a column of a row block that walks read.
     pub column: f64,
     /// Seconds of a step of one row, in a whole row block that is walked through one tree.
@@ -116,6 +118,7 @@ impl Ways {
     }
 
     /// Returns the seconds of ranking a row block: columns of thresholds, and columns that answer a question.
+    /// It leaves out the reading of categories.
     pub(crate) fn ranked(&self, (thresholds, questions): (usize, usize)) -> f64 {
         self.thresholds * thresholds as f64 + self.question * questions as f64
     }

@@ -43,7 +43,7 @@ pub use error::{ErrorKind, ImportError, Place};
 pub use format::Format;
 pub use limits::Limits;
 
-use crate::{Error, Forest};
+use crate::{Error, Forest, graph::Graph};
 
 /// Options for reading a model file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +72,35 @@ const RAW_CATEGORIES: &str = "predict rows that are CSV; in Rust set `LoadOption
 /// [`parse`] refuses.
 pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
     load_with(path, options, |bytes| parse(bytes, options))
+}
+
+/// Reads an ONNX file of classical operators as a graph.
+///
+/// [`load`] reads a file of one tree ensemble as a forest, which is faster and has more ways to be predicted. This
+/// function reads graphs with other operators, or with several ensembles.
+///
+/// # Errors
+/// As [`load`]. An operator that is not supported is named, with its place.
+pub fn load_graph(path: &Path, options: &LoadOptions) -> Result<Graph, Error> {
+    load_with(path, options, |bytes| parse_graph(bytes, options))
+}
+
+/// Reads a graph of classical operators from the bytes of an ONNX file.
+///
+/// # Errors
+/// As [`parse`]. A file of another format is refused.
+pub fn parse_graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportError> {
+    let size = bytes.len() as u64;
+    if size > options.limits.file_bytes {
+        return Err(file_too_large(size, options.limits.file_bytes));
+    }
+    match Format::of(bytes)? {
+        Format::Onnx => onnx::classical_graph(bytes, options),
+        other => {
+            let cause = format!("a file of {other:?} is a forest and no graph");
+            Err(ImportError::new(ErrorKind::Format, Place::Byte(0), cause).with_remedy("load it as a forest"))
+        }
+    }
 }
 
 /// Reads a file's bytes, as many as the limit allows, and passes them to `parse`.

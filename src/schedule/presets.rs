@@ -238,6 +238,7 @@ pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
         leaf_depth: mean(&stats.leaf_depths),
         tree_depth: mean(&stats.depths),
         columns: stats.features.len(),
+        category_columns: stats.features.iter().filter(|feature| feature.category_splits > 0).count(),
         rank_columns: columns.unwrap_or_default(),
         blends: stats.trees > 0
             && columns.is_some()

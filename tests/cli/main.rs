@@ -5,6 +5,7 @@
 mod answers;
 mod arguments;
 mod book;
+mod graphs;
 mod models;
 mod outputs;
 mod predict;

@@ -4,6 +4,7 @@
 mod bytes;
 mod catboost;
 mod fields;
+mod graphs;
 mod lightgbm;
 mod onnx;
 mod sklearn;

@@ -10,6 +10,7 @@ mod equivalence;
 mod file;
 mod filetests;
 mod fixed_point;
+mod graphs;
 mod guard;
 mod kernels;
 mod papers;

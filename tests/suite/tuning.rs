@@ -208,6 +208,7 @@ fn records_hold_the_terms_of_their_estimates() {
         ("tree", ways.tree),
         ("thresholds", ways.thresholds),
         ("question", ways.question),
+        ("codes", ways.codes),
         ("column", ways.column),
         ("step", ways.step),
         ("tested_step", ways.tested_step),

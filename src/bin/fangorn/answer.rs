@@ -116,6 +116,11 @@ impl PredictionArgs {
         }
     }
 
+    /// Returns whether an option is given.
+    pub fn is_given(&self) -> bool {
+        self.iterations.is_some() || self.missing.is_some() || self.base_margin.is_some()
+    }
+
     /// Checks that `--base-margin` fits the model and the other options. Refuses it for a producer that takes
     /// no margins, for an output that is not made of `sums`, and with the contract [`Contract::Exact`].
     ///

@@ -19,6 +19,7 @@ mod lower;
 mod measure;
 mod output;
 mod predict;
+mod predict_graph;
 mod profile;
 mod rows;
 mod schedule;

@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 use fangorn::{
     Forest,
     forest::{ClassRule, Classes, CompareType, reference},
+    graph::Graph,
+    sum::Contract,
 };
 
 use crate::{
@@ -16,6 +18,7 @@ use crate::{
     error::{Error, Result},
     limits::LimitsChoice,
     output::{self, Sink, Table, Values},
+    predict_graph,
     profile::ProfileChoice,
     rows::{self, Cell, Matrix, TableChoice},
     schedule::Choice,
@@ -84,7 +87,13 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
     let sink = Sink::new(args.o.as_deref())?;
-    let contents = args.answer.load(&args.model, &args.limits)?;
+    let contents = match args.answer.load(&args.model, &args.limits) {
+        Ok(contents) => contents,
+        Err(error) => match predict_graph::load(&args.model, &args.limits) {
+            Some(graph) => return run_graph(args, backend, graph?, &sink),
+            None => return Err(error),
+        },
+    };
     let forest = &contents.forest;
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
@@ -101,15 +110,51 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         true => read_and_predict::<f64>(args, forest, engine)?,
         false => read_and_predict::<f32>(args, forest, engine)?,
     };
+    finish(args, &table, &sink)
+}
+
+/// Writes a prediction, or compares it with what is expected.
+fn finish(args: &Predict, table: &Table, sink: &Sink) -> Result<Outcome> {
     let Some(expected) = &args.expect else {
-        output::write(&table, &sink)?;
+        output::write(table, sink)?;
         return Ok(Outcome::Done);
     };
     let expected = rows::read_expected(expected, table.rows, table.columns)?;
     if !matches!(sink, Sink::Stdout) {
-        output::write(&table, &sink)?;
+        output::write(table, sink)?;
     }
-    compare::report(&table, &expected)
+    compare::report(table, &expected)
+}
+
+/// Predicts by a graph, which is no forest alone. Options that are about a forest are refused.
+fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Result<Outcome> {
+    let of_forest = [
+        (backend != Backend::Cpu, "--backend: the file is a graph, which runs on the CPU; leave it out"),
+        (
+            args.schedule != "default",
+            "--schedule: the file is a graph, which no schedule is for; leave it out",
+        ),
+        (
+            !matches!(args.output, Output::Value | Output::Class),
+            "--output: the file is a graph, which has values and classes; use value or class",
+        ),
+        (
+            args.answer.is_given(),
+            "the file is a graph, which takes no --iterations, --missing or --base-margin",
+        ),
+        (
+            args.sum.sum != Contract::Any,
+            "--sum: the file is a graph, whose sums keep no contract; leave it out",
+        ),
+    ];
+    if let Some((_, what)) = of_forest.iter().find(|(given, _)| *given) {
+        return Err(Error::file(&args.model, *what));
+    }
+    let class = args.output == Output::Class;
+    sink.check(false)?;
+    let columns = predict_graph::columns(&graph).map_err(|what| Error::file(&args.model, what))?;
+    let rows = rows::read_columns::<f64>(&args.rows, columns, args.table)?;
+    finish(args, &predict_graph::predict(&args.model, graph, &rows, class)?, sink)
 }
 
 /// Reads the rows as `T` and predicts them.

@@ -37,6 +37,14 @@ impl Attributes {
         Ok(Self { place, all })
     }
 
+    /// Decodes all attributes.
+    pub(super) fn all(raw: &[Bytes], place: String) -> Result<Self, ImportError> {
+        let decode =
+            |(i, bytes): (usize, &Bytes)| proto::decode(bytes.clone(), &format!("{place}.attribute[{i}]"));
+        let all = raw.iter().enumerate().map(decode).collect::<Result<_, _>>()?;
+        Ok(Self { place, all })
+    }
+
     /// Returns the path of an attribute.
     pub(super) fn path(&self, name: &str) -> String {
         format!("{}.{name}", self.place)
@@ -55,6 +63,21 @@ impl Attributes {
     /// Returns an integer, or `None` where the attribute is absent.
     pub(super) fn int(&mut self, name: &str) -> Option<i64> {
         self.take(name).map(|a| a.i)
+    }
+
+    /// Returns a float, or `None` where the attribute is absent.
+    pub(super) fn float(&mut self, name: &str) -> Option<f32> {
+        self.take(name).map(|a| a.f)
+    }
+
+    /// Returns the message of a tensor, or `None` where the attribute is absent.
+    pub(super) fn message(&mut self, name: &str) -> Option<Bytes> {
+        self.take(name).map(|a| a.t)
+    }
+
+    /// Returns the number of floats of an attribute.
+    pub(super) fn count(&self, name: &str) -> usize {
+        self.all.iter().find(|a| a.name == name).map_or(0, |a| a.floats.len())
     }
 
     /// Returns a list of strings; empty where the attribute is absent.

@@ -17,10 +17,10 @@ use super::steps::{Label, Names, ScoreOperation, Sign, Step, Steps};
 const LONGEST_CHAIN: usize = 64;
 
 /// The domain of ONNX's machine learning operators.
-const ML: &str = "ai.onnx.ml";
+pub(super) const ML: &str = "ai.onnx.ml";
 
 /// The newest version of the domain [`ML`] whose operators have the meaning that is read here.
-const NEWEST_ML: i64 = 5;
+pub(super) const NEWEST_ML: i64 = 5;
 
 #[derive(Clone, Debug)]
 enum Value {
@@ -359,7 +359,7 @@ impl GraphReader {
 }
 
 /// Returns an operator's type and its name, for a message.
-fn named(node: &NodeProto) -> String {
+pub(super) fn named(node: &NodeProto) -> String {
     match node.name.is_empty() {
         true => node.op_type.clone(),
         false => format!("{} `{}`", node.op_type, node.name),

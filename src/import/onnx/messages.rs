@@ -54,6 +54,8 @@ pub struct NodeProto {
 pub struct AttributeProto {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
+    #[prost(float, tag = "2")]
+    pub f: f32,
     #[prost(int64, tag = "3")]
     pub i: i64,
     #[prost(bytes = "bytes", tag = "4")]

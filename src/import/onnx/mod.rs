@@ -9,6 +9,7 @@
 //! | `classic`, `trees`, `votes`, `labels` | `TreeEnsembleRegressor` and `TreeEnsembleClassifier` |
 //! | `unified` | `TreeEnsemble` |
 //! | `ensemble` | the common form of the three tree operators |
+//! | `classical` | whole graphs of classical operators |
 //! | `walk`, `leaves` | the trees from their roots, and facts about the leaves that rows can reach |
 //! | `scores` | outputs, values and classes, as ONNX Runtime computes them |
 //!
@@ -17,6 +18,7 @@
 
 mod attributes;
 mod classic;
+mod classical;
 mod ensemble;
 mod graph;
 mod labels;
@@ -52,6 +54,8 @@ use walk::Walk;
 
 /// The remedy for a damaged file.
 const CONVERT_AGAIN: &str = "the file is damaged or incomplete: convert the model to ONNX again";
+
+pub(super) use classical::graph as classical_graph;
 
 /// Returns an error at a field of the file.
 fn at(kind: ErrorKind, path: impl Into<String>, cause: impl AsRef<str>) -> ImportError {

@@ -164,6 +164,17 @@ pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) ->
     })
 }
 
+/// Reads rows of this many columns for a graph. The path `-` stands for CSV from standard input.
+///
+/// # Errors
+/// The file can't be read, is no matrix of numbers, or has another number of columns.
+pub fn read_columns<T: Number>(path: &Path, columns: usize, table: TableChoice) -> Result<Matrix<T>> {
+    let rule = ["the graph takes", "hand over all its columns in order"];
+    let nameless = Forest::builder(columns, 1).build();
+    let nameless = nameless.map_err(|e| Error::Defect(e.to_string()))?;
+    read(&MatrixRequest { path, what: FileContents::Rows(&nameless, table), columns, rule })
+}
+
 /// Reads the expected predictions, `rows x columns`.
 ///
 /// # Errors

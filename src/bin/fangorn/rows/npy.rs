@@ -5,7 +5,7 @@ use std::{io::Read, path::Path};
 use half::f16;
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
 
-use super::{FileContents, Matrix, MatrixRequest, Number};
+use super::{Matrix, MatrixRequest, Number};
 use crate::error::{Error, Result, catch_panic};
 
 /// The most opening brackets in the header of a matrix: the header's own, and the shape's. npyz's parser
@@ -51,7 +51,7 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
         header.shape().iter().map(|n| usize::try_from(*n).unwrap_or(usize::MAX)).collect();
     let [rows, columns] = match (&shape[..], wanted.what) {
         (&[0], _) => [0, wanted.columns],
-        (&[n], FileContents::Expected) if wanted.columns == 1 => [n, 1],
+        (&[n], _) if wanted.columns == 1 => [n, 1],
         (&[n], _) if n == wanted.columns => [1, n],
         (&[0, 0], _) => [0, wanted.columns],
         (&[n], _) => {

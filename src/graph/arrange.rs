@@ -1,0 +1,192 @@
+//! Operators that change the order or the shape of elements.
+
+use super::{
+    reduce::axis_of,
+    tensor::{Elements, Tensor, count},
+};
+
+fn whole(shape: Vec<usize>, elements: Elements) -> Result<Tensor, String> {
+    Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
+}
+
+/// Returns integers as numbers of any size.
+pub(super) fn integers(x: &Tensor) -> Result<Vec<i64>, String> {
+    match x.elements() {
+        Elements::I64(values) => Ok(values.clone()),
+        Elements::I32(values) => Ok(values.iter().map(|v| i64::from(*v)).collect()),
+        _ => Err(format!("places are integers, not {}", x.dtype())),
+    }
+}
+
+/// Returns slices of an axis, each at a place.
+pub(super) fn gather(axis: i64, x: &Tensor, places: &Tensor) -> Result<Tensor, String> {
+    let axis = axis_of(axis, x.shape().len())?;
+    let length = x.shape()[axis];
+    let wanted = integers(places)?.into_iter().map(|place| axis_of(place, length));
+    let wanted = wanted
+        .collect::<Result<Vec<usize>, _>>()
+        .map_err(|_| format!("a place is not among the {length} of axis {axis}"))?;
+    let (before, after): (usize, usize) =
+        (x.shape()[..axis].iter().product(), x.shape()[axis + 1..].iter().product());
+    let shape = [&x.shape()[..axis], places.shape(), &x.shape()[axis + 1..]].concat();
+    count(&shape).ok_or("the shape is too large")?;
+    let wanted = &wanted;
+    let from = (0..before).flat_map(|b| {
+        wanted.iter().flat_map(move |place| (0..after).map(move |a| (b * length + place) * after + a))
+    });
+    whole(shape, x.elements().at(from))
+}
+
+/// Returns tensors one after the other along an axis.
+pub(super) fn concat(axis: i64, all: &[&Tensor]) -> Result<Tensor, String> {
+    let first = all.first().ok_or("it has no operand")?;
+    let axis = axis_of(axis, first.shape().len())?;
+    let mut shape = first.shape().to_vec();
+    for other in &all[1..] {
+        let fits = other.dtype() == first.dtype()
+            && other.shape().len() == shape.len()
+            && other.shape().iter().zip(&shape).enumerate().all(|(at, (a, b))| at == axis || a == b);
+        if !fits {
+            let (a, b) = ((first.dtype(), first.shape()), (other.dtype(), other.shape()));
+            return Err(format!("{a:?} and {b:?} don't join along axis {axis}"));
+        }
+        shape[axis] = shape[axis].checked_add(other.shape()[axis]).ok_or("the shape is too large")?;
+    }
+    let before: usize = shape[..axis].iter().product();
+    macro_rules! joined {
+        ($variant:ident) => {{
+            let mut out = Vec::new();
+            for b in 0..before {
+                for tensor in all {
+                    if let Elements::$variant(values) = tensor.elements() {
+                        let length: usize = tensor.shape()[axis..].iter().product();
+                        out.extend_from_slice(&values[b * length..][..length]);
+                    }
+                }
+            }
+            Elements::$variant(out)
+        }};
+    }
+    let elements = match first.elements() {
+        Elements::Bool(_) => joined!(Bool),
+        Elements::I32(_) => joined!(I32),
+        Elements::I64(_) => joined!(I64),
+        Elements::F32(_) => joined!(F32),
+        Elements::F64(_) => joined!(F64),
+        Elements::Text(_) => joined!(Text),
+    };
+    whole(shape, elements)
+}
+
+/// Returns the same elements in another shape.
+pub(super) fn reshape(lengths: &[i64], x: &Tensor) -> Result<Tensor, String> {
+    let cannot = || format!("shape {:?} does not become {lengths:?}", x.shape());
+    let (mut shape, mut open) = (Vec::new(), None);
+    for (at, length) in lengths.iter().enumerate() {
+        shape.push(match length {
+            0 => *x.shape().get(at).ok_or_else(cannot)?,
+            -1 if open.is_none() => {
+                open = Some(at);
+                1
+            }
+            other => usize::try_from(*other).map_err(|_| cannot())?,
+        });
+    }
+    if let Some(at) = open {
+        let others = count(&shape).filter(|others| *others > 0).ok_or_else(cannot)?;
+        shape[at] = x.elements().len() / others;
+    }
+    Tensor::new(shape, x.elements().clone()).ok_or_else(cannot)
+}
+
+/// Returns the dimensions in another order.
+pub(super) fn transpose(order: &[usize], x: &Tensor) -> Result<Tensor, String> {
+    let dimensions = x.shape().len();
+    let mut seen = vec![false; dimensions];
+    order.iter().for_each(|at| {
+        if let Some(seen) = seen.get_mut(*at) {
+            *seen = true;
+        }
+    });
+    if order.len() != dimensions || seen.contains(&false) {
+        return Err(format!("{order:?} is no order of {dimensions} dimensions"));
+    }
+    let strides: Vec<usize> = (0..dimensions).map(|at| x.shape()[at + 1..].iter().product()).collect();
+    let shape: Vec<usize> = order.iter().map(|at| x.shape()[*at]).collect();
+    let from = (0..x.elements().len()).map(|mut at| {
+        let mut place = 0;
+        for (length, dimension) in shape.iter().zip(order).rev() {
+            place += at % length * strides[*dimension];
+            at /= length;
+        }
+        place
+    });
+    let elements = x.elements().at(from);
+    whole(shape, elements)
+}
+
+/// Returns every `step`th slice of an axis from `start` up to `end`.
+pub(super) fn slice(axis: i64, start: i64, end: i64, step: i64, x: &Tensor) -> Result<Tensor, String> {
+    let axis = axis_of(axis, x.shape().len())?;
+    let length = x.shape()[axis] as i64;
+    let from_front = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
+    let (start, end) = (from_front(start), from_front(end));
+    let places: Vec<i64> = match step {
+        0 => return Err("a step of 0 slices nothing".into()),
+        1.. => {
+            let (start, end) = (start.clamp(0, length), end.clamp(0, length));
+            (start..end).step_by(usize::try_from(step).unwrap_or(usize::MAX)).collect()
+        }
+        _ => {
+            let (start, end) = (start.clamp(-1, length - 1), end.clamp(-1, length - 1));
+            let step = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+            (end + 1..=start).rev().step_by(step).collect()
+        }
+    };
+    let wanted = Tensor::new([places.len()], Elements::I64(places)).expect("a list");
+    gather(axis as i64, x, &wanted)
+}
+
+/// Returns the tensor with dimensions of length 1 at these places of the result.
+pub(super) fn unsqueeze(axes: &[i64], x: &Tensor) -> Result<Tensor, String> {
+    let dimensions = x.shape().len() + axes.len();
+    let mut new = vec![false; dimensions];
+    for axis in axes {
+        let at = axis_of(*axis, dimensions)?;
+        if std::mem::replace(&mut new[at], true) {
+            return Err(format!("axis {axis} is there twice"));
+        }
+    }
+    let mut old = x.shape().iter();
+    let shape = new.iter().map(|new| if *new { Some(1) } else { old.next().copied() });
+    let shape = shape.collect::<Option<Vec<usize>>>().ok_or("an axis is there twice")?;
+    whole(shape, x.elements().clone())
+}
+
+/// Returns the tensor without these dimensions of length 1.
+pub(super) fn squeeze(axes: &[i64], x: &Tensor) -> Result<Tensor, String> {
+    let dimensions = x.shape().len();
+    let mut gone = vec![false; dimensions];
+    for axis in axes {
+        let at = axis_of(*axis, dimensions)?;
+        if x.shape()[at] != 1 {
+            return Err(format!("axis {axis} has length {}, not 1", x.shape()[at]));
+        }
+        gone[at] = true;
+    }
+    let keeps = |(at, length): &(usize, &usize)| !(gone[*at] || axes.is_empty() && **length == 1);
+    let shape: Vec<usize> = x.shape().iter().enumerate().filter(keeps).map(|(_, length)| *length).collect();
+    whole(shape, x.elements().clone())
+}
+
+/// Returns a tensor of the shape that `x` names, of one repeated element.
+pub(super) fn fill(with: &Elements, x: &Tensor, most: usize) -> Result<Tensor, String> {
+    let lengths = integers(x)?.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
+    let shape = lengths.map_err(|_| "a length is below 0")?;
+    let all = count(&shape).filter(|all| *all <= most);
+    let all = all.ok_or_else(|| format!("a tensor of shape {shape:?} is too large"))?;
+    if with.len() != 1 {
+        return Err(format!("it is filled with {} elements, not with one", with.len()));
+    }
+    whole(shape, with.at((0..all).map(|_| 0)))
+}

@@ -1,0 +1,253 @@
+//! The interpreter: what a graph means.
+
+use std::{borrow::Cow, fmt};
+
+use super::{
+    arrange, elementwise,
+    model::{Graph, Operand},
+    operator::Operator,
+    reduce,
+    tensor::{Dtype, Elements, Tensor},
+};
+use crate::forest::{Forest, reference};
+
+/// The most elements of a tensor. A batch whose tensors would be larger is refused.
+pub(super) const MOST_ELEMENTS: usize = 1 << 28;
+
+/// The error of a graph that is not whole, or that does not take its inputs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct GraphError {
+    /// The node, the input or the output.
+    pub place: String,
+    /// What is wrong.
+    pub cause: String,
+}
+
+impl fmt::Display for GraphError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.cause)
+    }
+}
+
+impl GraphError {
+    pub(super) fn at(place: &str, cause: impl Into<String>) -> Self {
+        Self { place: place.to_owned(), cause: cause.into() }
+    }
+}
+
+/// What evaluates the forests of a graph.
+pub(super) trait EvaluateForest {
+    /// Returns the values of rows, `rows x width`, and the class of each row as a place among the labels if
+    /// `classes` is set.
+    fn evaluate(&self, forest: &Forest, rows: &Tensor, classes: bool)
+    -> Result<(Vec<f32>, Vec<u32>), String>;
+}
+
+/// The interpreter of forests.
+struct Reference;
+
+impl EvaluateForest for Reference {
+    fn evaluate(&self, forest: &Forest, rows: &Tensor, _: bool) -> Result<(Vec<f32>, Vec<u32>), String> {
+        fn all<T: reference::Input>(forest: &Forest, rows: &[T], columns: usize) -> (Vec<f32>, Vec<u32>) {
+            let (mut values, mut classes) = (Vec::new(), Vec::new());
+            for row in rows.chunks_exact(columns.max(1)) {
+                let sums = reference::margins(forest, row);
+                values.extend(reference::values_of_sums(forest, &sums).into_iter().map(|v| v as f32));
+                classes.extend(reference::classes_of_sums(forest, &sums));
+            }
+            (values, classes)
+        }
+        let columns = forest.features.len();
+        match rows.elements() {
+            Elements::F64(values) => Ok(all(forest, values, columns)),
+            Elements::F32(values) => Ok(all(forest, values, columns)),
+            others => match others.doubles() {
+                Some(values) => Ok(all(forest, &values, columns)),
+                None => Err("a forest takes no texts".into()),
+            },
+        }
+    }
+}
+
+impl Graph {
+    /// Evaluates the graph by the definition of its operators, with the reference interpreter for its forests.
+    /// It takes a tensor for each input and returns one for each output.
+    ///
+    /// Sums of floats, products of matrices and functions such as exponentials are computed in doubles and
+    /// rounded to the type of the result.
+    ///
+    /// # Errors
+    /// The graph does not verify, an input has another type or shape, or an operator does not take its
+    /// operands. The error names the node.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GraphError> {
+        self.verify()?;
+        self.run_with(inputs, &Reference)
+    }
+
+    /// Evaluates a graph that verifies.
+    pub(super) fn run_with(
+        &self,
+        inputs: &[Tensor],
+        forests: &impl EvaluateForest,
+    ) -> Result<Vec<Tensor>, GraphError> {
+        self.check_inputs(inputs)?;
+        let (mut last_use, mut second_uses) = (vec![0; self.nodes.len()], vec![false; self.nodes.len()]);
+        let of_nodes = self
+            .nodes
+            .iter()
+            .enumerate()
+            .flat_map(|(at, node)| node.operands.iter().map(move |operand| (at, *operand)));
+        let of_outputs = self.outputs.iter().map(|output| (usize::MAX, output.operand));
+        for (at, operand) in of_nodes.chain(of_outputs) {
+            if let Operand::Node(of, result) = operand {
+                last_use[of as usize] = at;
+                second_uses[of as usize] |= result == 1;
+            }
+        }
+        let mut results: Vec<Vec<Tensor>> = Vec::with_capacity(self.nodes.len());
+        for (at, node) in self.nodes.iter().enumerate() {
+            let operands: Vec<&Tensor> =
+                node.operands.iter().map(|operand| self.tensor(*operand, inputs, &results)).collect();
+            let wants_second = second_uses[at];
+            let found = evaluate(&node.operator, &operands, (forests, wants_second))
+                .map_err(|cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator)))?;
+            results.push(found);
+            // What no later node reads gives its memory back.
+            for operand in &node.operands {
+                if let Operand::Node(of, _) = operand
+                    && last_use[*of as usize] == at
+                {
+                    results[*of as usize].clear();
+                }
+            }
+        }
+        let output = |operand| self.tensor(operand, inputs, &results).clone();
+        Ok(self.outputs.iter().map(|out| output(out.operand)).collect())
+    }
+
+    fn tensor<'t>(
+        &'t self,
+        operand: Operand,
+        inputs: &'t [Tensor],
+        results: &'t [Vec<Tensor>],
+    ) -> &'t Tensor {
+        match operand {
+            Operand::Input(at) => &inputs[at as usize],
+            Operand::Weight(at) => &self.weights[at as usize],
+            Operand::Node(at, result) => &results[at as usize][result as usize],
+        }
+    }
+
+    fn check_inputs(&self, inputs: &[Tensor]) -> Result<(), GraphError> {
+        if inputs.len() != self.inputs.len() {
+            let cause = format!("it takes {} inputs, not {}", self.inputs.len(), inputs.len());
+            return Err(GraphError::at("the graph", cause));
+        }
+        for (input, given) in self.inputs.iter().zip(inputs) {
+            let fits = input.shape.len() == given.shape().len()
+                && input.shape.iter().zip(given.shape()).all(|(a, b)| a.is_none_or(|a| a == *b));
+            if input.dtype != given.dtype() || !fits {
+                let cause = format!(
+                    "it takes {} of shape {:?}, not {} of shape {:?}",
+                    input.dtype,
+                    input.shape,
+                    given.dtype(),
+                    given.shape()
+                );
+                return Err(GraphError::at(&input.name, cause));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Evaluates an operator with as many operands as it takes.
+fn evaluate(
+    operator: &Operator,
+    operands: &[&Tensor],
+    (forests, classes): (&impl EvaluateForest, bool),
+) -> Result<Vec<Tensor>, String> {
+    let x = operands[0];
+    let room = |lengths: &[usize]| match super::tensor::count(lengths).filter(|all| *all <= MOST_ELEMENTS) {
+        Some(_) => Ok(()),
+        None => Err(format!("a tensor of shape {lengths:?} is too large; predict fewer rows at a time")),
+    };
+    // Only these operators make more elements than they take.
+    match (operator, operands) {
+        (Operator::Binary(_) | Operator::Compare(_), [a, b]) => {
+            room(&super::tensor::broadcast(a.shape(), b.shape()).unwrap_or_default())?;
+        }
+        (Operator::Where, [condition, a, b]) => {
+            let both = super::tensor::broadcast(a.shape(), b.shape()).unwrap_or_default();
+            room(&super::tensor::broadcast(&both, condition.shape()).unwrap_or_default())?;
+        }
+        (Operator::MatMul, [a, b]) => {
+            let many = |t: &Tensor| t.elements().len() / t.shape().last().copied().unwrap_or(1).max(1);
+            room(&[
+                many(a),
+                b.elements().len() / b.shape().iter().rev().nth(1).copied().unwrap_or(1).max(1),
+            ])?;
+        }
+        (Operator::Distances(_), [a, b]) => {
+            room(&[a.shape().first().copied().unwrap_or(1), b.shape().first().copied().unwrap_or(1)])?;
+        }
+        (Operator::Gather { .. }, [x, places]) => room(&[x.elements().len(), places.elements().len()])?,
+        _ => {}
+    }
+    let one = |found: Result<Tensor, String>| found.map(|tensor| vec![tensor]);
+    match (operator, operands) {
+        (Operator::Unary(how), _) => one(elementwise::unary(*how, x)),
+        (Operator::Binary(how), [a, b]) => one(elementwise::binary(*how, a, b)),
+        (Operator::Compare(how), [a, b]) => one(elementwise::compare(*how, a, b)),
+        (Operator::Where, [condition, yes, no]) => one(elementwise::choose(condition, yes, no)),
+        (Operator::Cast(to), _) => one(elementwise::cast(*to, x)),
+        (Operator::Lookup { keys, values, other }, _) => one(elementwise::lookup(x, keys, values, other)),
+        (Operator::MatMul, [a, b]) => one(reduce::matmul(a, b)),
+        (Operator::Distances(how), [a, b]) => one(reduce::distances(*how, a, b)),
+        (Operator::Reduce { how, axes, keep }, _) => one(reduce::reduce(*how, axes, *keep, x)),
+        (Operator::Softmax { axis }, _) => one(reduce::softmax(*axis, x)),
+        (Operator::ArgExtreme { axis, keep, greatest, last }, _) => {
+            one(reduce::arg_extreme(*axis, *keep, (*greatest, *last), x))
+        }
+        (Operator::TopK { axis, k, greatest }, _) => reduce::top(*axis, *k, *greatest, x).map(Vec::from),
+        (Operator::Gather { axis }, [x, places]) => one(arrange::gather(*axis, x, places)),
+        (Operator::Concat { axis }, all) => one(arrange::concat(*axis, all)),
+        (Operator::Reshape(lengths), _) => one(arrange::reshape(lengths, x)),
+        (Operator::ReshapeAs, [x, lengths]) => {
+            one(arrange::integers(lengths).and_then(|lengths| arrange::reshape(&lengths, x)))
+        }
+        (Operator::CumulativeSum { axis }, _) => one(reduce::cumulative_sum(*axis, x)),
+        (Operator::Transpose(order), _) => one(arrange::transpose(order, x)),
+        (Operator::Slice { axis, start, end, step }, _) => one(arrange::slice(*axis, *start, *end, *step, x)),
+        (Operator::Unsqueeze(axes), _) => one(arrange::unsqueeze(axes, x)),
+        (Operator::Squeeze(axes), _) => one(arrange::squeeze(axes, x)),
+        (Operator::Fill(with), _) => one(arrange::fill(with, x, MOST_ELEMENTS)),
+        (Operator::Shape, _) => {
+            let lengths: Vec<i64> = x.shape().iter().map(|length| *length as i64).collect();
+            Ok(vec![Tensor::new([lengths.len()], Elements::I64(lengths)).expect("a list")])
+        }
+        (Operator::Forest(forest), _) => {
+            let [rows, columns] = x.shape() else {
+                return Err(format!("a forest takes rows, not a tensor of shape {:?}", x.shape()));
+            };
+            if *columns != forest.features.len() {
+                return Err(format!("it takes rows of {} columns, not {columns}", forest.features.len()));
+            }
+            // Integers and truth values are numbers here.
+            let x = match x.dtype() {
+                Dtype::F32 | Dtype::F64 => Cow::Borrowed(x),
+                _ => Cow::Owned(elementwise::cast(Dtype::F64, x)?),
+            };
+            let (values, classes) = forests.evaluate(forest, &x, classes)?;
+            let width = values.len().checked_div(*rows).unwrap_or(forest.outputs as usize);
+            let classes: Vec<i64> = classes.into_iter().take(*rows).map(i64::from).collect();
+            let classes = if classes.len() == *rows { classes } else { vec![0; *rows] };
+            let tensors = [
+                Tensor::new([*rows, width], Elements::F32(values)),
+                Tensor::new([*rows], Elements::I64(classes)),
+            ];
+            tensors.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| "its values don't fit".into())
+        }
+        _ => Err("it has another number of operands".into()),
+    }
+}

@@ -1,0 +1,355 @@
+//! Operators of a graph, and the five kinds of them that rewrites go by.
+
+use std::{fmt, sync::Arc};
+
+use super::tensor::{Dtype, Elements};
+use crate::forest::Forest;
+
+/// The kind of an operator (CMLCompiler, table 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Compares elements and gives truth values.
+    Comparison,
+    /// Gives places of elements.
+    Indices,
+    /// Keeps the order of elements.
+    Monotonic,
+    /// Makes one element of many.
+    Reduction,
+    /// Everything else.
+    Arithmetic,
+}
+
+impl Kind {
+    /// Returns the name in a graph's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Comparison => "comparison",
+            Self::Indices => "indices",
+            Self::Monotonic => "monotonic",
+            Self::Reduction => "reduction",
+            Self::Arithmetic => "arithmetic",
+        }
+    }
+}
+
+/// An operator of one operand, element by element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Unary {
+    Abs,
+    Ceil,
+    Erf,
+    Exp,
+    Floor,
+    IsNan,
+    Log,
+    Negate,
+    Not,
+    Reciprocal,
+    Relu,
+    /// Rounds half to even.
+    Round,
+    Sigmoid,
+    Sign,
+    Sqrt,
+    Tanh,
+}
+
+/// An operator of two operands, element by element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Binary {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Power,
+    Minimum,
+    Maximum,
+    /// The remainder, with the sign of the divisor.
+    Modulo,
+    And,
+    Or,
+    Xor,
+}
+
+/// A comparison of two operands, element by element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Compare {
+    Equal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// What a reduction makes of the elements along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Reduction {
+    Sum,
+    Mean,
+    Product,
+    Minimum,
+    Maximum,
+    /// The sum of absolute values.
+    L1,
+    /// The root of the sum of squares.
+    L2,
+    SumOfSquares,
+    LogSumExp,
+}
+
+/// A distance between two rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Distance {
+    /// The sum of squares of differences.
+    SquaredEuclidean,
+    /// Its root.
+    Euclidean,
+    /// The sum of absolute differences.
+    Manhattan,
+    /// The greatest absolute difference.
+    Chebyshev,
+}
+
+/// An operator. Axes count from the first dimension; a negative one counts from the last.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operator {
+    /// Each element by itself.
+    Unary(Unary),
+    /// Two tensors, broadcast against each other.
+    Binary(Binary),
+    /// Two tensors, broadcast against each other.
+    Compare(Compare),
+    /// The second operand where the first is true, and the third elsewhere.
+    Where,
+    /// Another type of elements.
+    Cast(Dtype),
+    /// The product of matrices: of the last two dimensions.
+    MatMul,
+    /// Elements along an axis become one. The axis stays with length 1 if `keep` is set.
+    Reduce {
+        /// What they become.
+        how: Reduction,
+        /// The axes; empty for all.
+        axes: Vec<i64>,
+        /// Whether the axes stay.
+        keep: bool,
+    },
+    /// Exponentials along an axis, divided by their sum.
+    Softmax {
+        /// The axis.
+        axis: i64,
+    },
+    /// The place of the greatest or the least element along an axis; of equal ones the first or the last.
+    ArgExtreme {
+        /// The axis.
+        axis: i64,
+        /// Whether the axis stays.
+        keep: bool,
+        /// Whether the greatest is meant.
+        greatest: bool,
+        /// Whether the last of equal ones is meant.
+        last: bool,
+    },
+    /// The greatest or the least `k` elements along an axis in order, and their places.
+    TopK {
+        /// The axis.
+        axis: i64,
+        /// How many.
+        k: usize,
+        /// Whether the greatest are meant.
+        greatest: bool,
+    },
+    /// Slices at these places of an axis. Places are the second operand.
+    Gather {
+        /// The axis.
+        axis: i64,
+    },
+    /// Tensors one after the other along an axis.
+    Concat {
+        /// The axis.
+        axis: i64,
+    },
+    /// Another shape of the same elements: -1 for what is left, 0 for the length at the same place.
+    Reshape(Vec<i64>),
+    /// The shape that the second operand names, as [`Operator::Reshape`] has it.
+    ReshapeAs,
+    /// Sums of the elements along an axis up to each place.
+    CumulativeSum {
+        /// The axis.
+        axis: i64,
+    },
+    /// Dimensions in another order.
+    Transpose(Vec<usize>),
+    /// Every `step`th slice of an axis from `start` up to `end`.
+    Slice {
+        /// The axis.
+        axis: i64,
+        /// The first slice.
+        start: i64,
+        /// The slice after the last one.
+        end: i64,
+        /// The distance between slices; not 0.
+        step: i64,
+    },
+    /// Dimensions of length 1 at these places of the result.
+    Unsqueeze(Vec<i64>),
+    /// The shape without these dimensions of length 1; without all such where none are named.
+    Squeeze(Vec<i64>),
+    /// The lengths of dimensions, as integers.
+    Shape,
+    /// A tensor of the shape that the operand names, of one repeated element.
+    Fill(Elements),
+    /// Each element, looked up in `keys`, gives the value at the same place. An element that is no key gives
+    /// `other`.
+    Lookup {
+        /// The keys, all different.
+        keys: Elements,
+        /// As many values.
+        values: Elements,
+        /// One value.
+        other: Elements,
+    },
+    /// Distances of each row of the first operand to each row of the second.
+    Distances(Distance),
+    /// A forest on rows: its values, `rows x width`, and its class as a place among its labels, `rows`.
+    Forest(Arc<Forest>),
+}
+
+impl Operator {
+    /// Returns the kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Compare(_) | Self::Unary(Unary::IsNan | Unary::Not) => Kind::Comparison,
+            Self::ArgExtreme { .. } | Self::TopK { .. } => Kind::Indices,
+            Self::Softmax { .. }
+            | Self::Unary(
+                Unary::Sigmoid
+                | Unary::Relu
+                | Unary::Tanh
+                | Unary::Exp
+                | Unary::Log
+                | Unary::Sqrt
+                | Unary::Floor
+                | Unary::Ceil
+                | Unary::Round
+                | Unary::Erf
+                | Unary::Sign,
+            ) => Kind::Monotonic,
+            Self::Reduce { .. } => Kind::Reduction,
+            _ => Kind::Arithmetic,
+        }
+    }
+
+    /// Returns the number of operands, at least and at most.
+    pub fn operands(&self) -> (usize, usize) {
+        match self {
+            Self::Binary(_) | Self::Compare(_) | Self::MatMul | Self::Gather { .. } | Self::Distances(_) => {
+                (2, 2)
+            }
+            Self::ReshapeAs => (2, 2),
+            Self::Where => (3, 3),
+            Self::Concat { .. } => (1, usize::MAX),
+            _ => (1, 1),
+        }
+    }
+
+    /// Returns the number of results.
+    pub fn results(&self) -> usize {
+        match self {
+            Self::TopK { .. } | Self::Forest(_) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Returns the name in a graph's text.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Unary(unary) => match unary {
+                Unary::Abs => "abs",
+                Unary::Ceil => "ceil",
+                Unary::Erf => "erf",
+                Unary::Exp => "exp",
+                Unary::Floor => "floor",
+                Unary::IsNan => "isNan",
+                Unary::Log => "log",
+                Unary::Negate => "negate",
+                Unary::Not => "not",
+                Unary::Reciprocal => "reciprocal",
+                Unary::Relu => "relu",
+                Unary::Round => "round",
+                Unary::Sigmoid => "sigmoid",
+                Unary::Sign => "sign",
+                Unary::Sqrt => "sqrt",
+                Unary::Tanh => "tanh",
+            },
+            Self::Binary(binary) => match binary {
+                Binary::Add => "add",
+                Binary::Subtract => "subtract",
+                Binary::Multiply => "multiply",
+                Binary::Divide => "divide",
+                Binary::Power => "power",
+                Binary::Minimum => "minimum",
+                Binary::Maximum => "maximum",
+                Binary::Modulo => "modulo",
+                Binary::And => "and",
+                Binary::Or => "or",
+                Binary::Xor => "xor",
+            },
+            Self::Compare(compare) => match compare {
+                Compare::Equal => "equal",
+                Compare::Less => "less",
+                Compare::LessOrEqual => "lessOrEqual",
+                Compare::Greater => "greater",
+                Compare::GreaterOrEqual => "greaterOrEqual",
+            },
+            Self::Reduce { how, .. } => match how {
+                Reduction::Sum => "reduceSum",
+                Reduction::Mean => "reduceMean",
+                Reduction::Product => "reduceProduct",
+                Reduction::Minimum => "reduceMin",
+                Reduction::Maximum => "reduceMax",
+                Reduction::L1 => "reduceL1",
+                Reduction::L2 => "reduceL2",
+                Reduction::SumOfSquares => "reduceSumOfSquares",
+                Reduction::LogSumExp => "reduceLogSumExp",
+            },
+            Self::Distances(distance) => match distance {
+                Distance::SquaredEuclidean => "squaredEuclideanDistances",
+                Distance::Euclidean => "euclideanDistances",
+                Distance::Manhattan => "manhattanDistances",
+                Distance::Chebyshev => "chebyshevDistances",
+            },
+            Self::Where => "where",
+            Self::Cast(_) => "cast",
+            Self::MatMul => "matmul",
+            Self::Softmax { .. } => "softmax",
+            Self::ArgExtreme { greatest: true, .. } => "argMax",
+            Self::ArgExtreme { greatest: false, .. } => "argMin",
+            Self::TopK { .. } => "topK",
+            Self::Gather { .. } => "gather",
+            Self::Concat { .. } => "concat",
+            Self::Reshape(_) => "reshape",
+            Self::ReshapeAs => "reshapeAs",
+            Self::CumulativeSum { .. } => "cumulativeSum",
+            Self::Transpose(_) => "transpose",
+            Self::Slice { .. } => "slice",
+            Self::Unsqueeze(_) => "unsqueeze",
+            Self::Squeeze(_) => "squeeze",
+            Self::Shape => "shape",
+            Self::Fill(_) => "fill",
+            Self::Lookup { .. } => "lookup",
+            Self::Forest(_) => "forest",
+        }
+    }
+}
+
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

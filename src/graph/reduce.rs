@@ -1,0 +1,275 @@
+//! Operators that make one element of many: reductions, places of extremes, products of matrices, distances.
+//!
+//! Sums of floats are in doubles, and are rounded once.
+
+use super::{
+    operator::{Distance, Reduction},
+    tensor::{Dtype, Elements, Tensor, broadcast, count, places},
+};
+
+/// Returns an axis as the number of its dimension.
+pub(super) fn axis_of(axis: i64, dimensions: usize) -> Result<usize, String> {
+    let from_front = if axis < 0 { axis.checked_add(dimensions as i64) } else { Some(axis) };
+    let found = from_front.and_then(|axis| usize::try_from(axis).ok()).filter(|axis| *axis < dimensions);
+    found.ok_or_else(|| format!("there is no axis {axis} among {dimensions} dimensions"))
+}
+
+/// A tensor as an axis with what lies before it and after it: lengths.
+struct Split {
+    before: usize,
+    length: usize,
+    after: usize,
+}
+
+impl Split {
+    fn of(x: &Tensor, axis: i64) -> Result<(usize, Self), String> {
+        let axis = axis_of(axis, x.shape().len())?;
+        let product = |lengths: &[usize]| lengths.iter().product();
+        let (before, rest) = x.shape().split_at(axis);
+        Ok((axis, Self { before: product(before), length: rest[0], after: product(&rest[1..]) }))
+    }
+
+    /// Returns the places of the elements along the axis, for each place before and after it.
+    fn lines(&self) -> impl Iterator<Item = impl Iterator<Item = usize> + Clone + use<'_>> {
+        let Self { before, length, after } = *self;
+        (0..before).flat_map(move |b| {
+            (0..after).map(move |a| (0..length).map(move |at| (b * length + at) * after + a))
+        })
+    }
+}
+
+fn doubles(x: &Tensor) -> Result<Vec<f64>, String> {
+    x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()))
+}
+
+fn made(shape: Vec<usize>, dtype: Dtype, values: Vec<f64>) -> Result<Tensor, String> {
+    let elements = Elements::of_doubles(dtype, values).ok_or_else(|| format!("it does not take {dtype}"))?;
+    Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
+}
+
+/// Returns the elements along axes as one.
+pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: &Tensor) -> Result<Tensor, String> {
+    let dimensions = x.shape().len();
+    let mut dropped = vec![axes.is_empty(); dimensions];
+    for axis in axes {
+        dropped[axis_of(*axis, dimensions)?] = true;
+    }
+    let kept: Vec<usize> =
+        x.shape().iter().zip(&dropped).map(|(length, dropped)| if *dropped { 1 } else { *length }).collect();
+    let shape: Vec<usize> = match keep {
+        true => kept.clone(),
+        false => kept.iter().zip(&dropped).filter(|(_, d)| !**d).map(|(length, _)| *length).collect(),
+    };
+    let groups = count(&kept).ok_or("the shape is too large")?;
+    let reduced = x.elements().len() / groups.max(1);
+    if reduced == 0 && matches!(how, Reduction::Minimum | Reduction::Maximum) {
+        return Err("there is no extreme of no elements".into());
+    }
+    let start = match how {
+        Reduction::Product => 1.0,
+        Reduction::Minimum => f64::INFINITY,
+        Reduction::Maximum | Reduction::LogSumExp => f64::NEG_INFINITY,
+        _ => 0.0,
+    };
+    let values = doubles(x)?;
+    let of_group = || places(&kept, x.shape());
+    let mut found = vec![start; groups];
+    for (value, group) in values.iter().zip(of_group()) {
+        let so_far = found[group];
+        found[group] = match how {
+            Reduction::Sum | Reduction::Mean => so_far + value,
+            Reduction::Product => so_far * value,
+            Reduction::L1 => so_far + value.abs(),
+            Reduction::L2 | Reduction::SumOfSquares => so_far + value * value,
+            // A NaN stays.
+            Reduction::Minimum if so_far.is_nan() || so_far < *value => so_far,
+            Reduction::Maximum | Reduction::LogSumExp if so_far.is_nan() || so_far > *value => so_far,
+            _ => *value,
+        };
+    }
+    match how {
+        Reduction::Mean => found.iter_mut().for_each(|v| *v /= reduced as f64),
+        Reduction::L2 => found.iter_mut().for_each(|v| *v = v.sqrt()),
+        Reduction::LogSumExp => {
+            // The greatest element goes out of the sum, so that no exponential overflows.
+            let mut sums = vec![0.0; groups];
+            for (value, group) in values.iter().zip(of_group()) {
+                let greatest = if found[group].is_finite() { found[group] } else { 0.0 };
+                sums[group] += (value - greatest).exp();
+            }
+            for (greatest, sum) in found.iter_mut().zip(sums) {
+                *greatest = if greatest.is_finite() { *greatest + sum.ln() } else { sum.ln() };
+            }
+        }
+        _ => {}
+    }
+    made(shape, x.dtype(), found)
+}
+
+/// Returns exponentials along an axis, divided by their sum.
+pub(super) fn softmax(axis: i64, x: &Tensor) -> Result<Tensor, String> {
+    let (_, split) = Split::of(x, axis)?;
+    let mut values = doubles(x)?;
+    for line in split.lines() {
+        let greatest = line.clone().map(|at| values[at]).fold(f64::NEG_INFINITY, f64::max);
+        let mut sum = 0.0;
+        for at in line.clone() {
+            values[at] = (values[at] - greatest).exp();
+            sum += values[at];
+        }
+        line.for_each(|at| values[at] /= sum);
+    }
+    made(x.shape().to_vec(), x.dtype(), values)
+}
+
+/// Returns sums along an axis up to each place.
+pub(super) fn cumulative_sum(axis: i64, x: &Tensor) -> Result<Tensor, String> {
+    let (_, split) = Split::of(x, axis)?;
+    let mut values = doubles(x)?;
+    for line in split.lines() {
+        let mut sum = 0.0;
+        for at in line {
+            sum += values[at];
+            values[at] = sum;
+        }
+    }
+    made(x.shape().to_vec(), x.dtype(), values)
+}
+
+/// Returns the place of the greatest or the least element along an axis.
+pub(super) fn arg_extreme(
+    axis: i64,
+    keep: bool,
+    (greatest, last): (bool, bool),
+    x: &Tensor,
+) -> Result<Tensor, String> {
+    let (axis, split) = Split::of(x, axis)?;
+    if split.length == 0 {
+        return Err("there is no extreme of no elements".into());
+    }
+    let values = doubles(x)?;
+    let place = |line: &mut dyn Iterator<Item = usize>| {
+        let mut best = (0, f64::NAN);
+        for (place, at) in line.enumerate() {
+            let value = values[at];
+            let better = if greatest { value > best.1 } else { value < best.1 };
+            // The first NaN is the extreme, as numpy has it.
+            if place == 0 || (!best.1.is_nan() && (better || value.is_nan() || last && value == best.1)) {
+                best = (place as i64, value);
+            }
+        }
+        best.0
+    };
+    let found: Vec<i64> = split.lines().map(|mut line| place(&mut line)).collect();
+    let mut shape = x.shape().to_vec();
+    match keep {
+        true => shape[axis] = 1,
+        false => drop(shape.remove(axis)),
+    }
+    Tensor::new(shape, Elements::I64(found)).ok_or_else(|| "the shape is too large".into())
+}
+
+/// Returns the greatest or the least `k` elements along an axis in order, and their places. Of equal ones the
+/// first comes first.
+pub(super) fn top(axis: i64, k: usize, greatest: bool, x: &Tensor) -> Result<[Tensor; 2], String> {
+    let (axis, split) = Split::of(x, axis)?;
+    if k > split.length {
+        return Err(format!("it asks for {k} of {} elements", split.length));
+    }
+    let values = doubles(x)?;
+    let mut shape = x.shape().to_vec();
+    shape[axis] = k;
+    let all = count(&shape).ok_or("the shape is too large")?;
+    let (mut from, mut chosen) = (vec![0usize; all], vec![0i64; all]);
+    for (line, which) in split.lines().zip(0usize..) {
+        let mut order: Vec<(usize, usize)> = line.enumerate().collect();
+        order.sort_by(|a, b| {
+            let ascending = values[a.1].total_cmp(&values[b.1]);
+            if greatest { ascending.reverse() } else { ascending }
+        });
+        let (before, after) = (which / split.after, which % split.after);
+        for (rank, (place, at)) in order.into_iter().take(k).enumerate() {
+            let to = (before * k + rank) * split.after + after;
+            (from[to], chosen[to]) = (at, place as i64);
+        }
+    }
+    let elements = x.elements().at(from.into_iter());
+    let tensors = [Tensor::new(shape.clone(), elements), Tensor::new(shape, Elements::I64(chosen))];
+    let [Some(values), Some(places)] = tensors else { return Err("the shape is too large".into()) };
+    Ok([values, places])
+}
+
+/// Returns the product of the matrices in the last two dimensions.
+pub(super) fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
+    if a.dtype() != b.dtype() {
+        return Err(format!("it does not take {} and {}", a.dtype(), b.dtype()));
+    }
+    // A vector is a row on the left and a column on the right, and its dimension goes away.
+    let (mut of_a, mut of_b) = (a.shape().to_vec(), b.shape().to_vec());
+    let (row, column) = (of_a.len() == 1, of_b.len() == 1);
+    if row {
+        of_a.insert(0, 1);
+    }
+    if column {
+        of_b.push(1);
+    }
+    let ([.., m, k], [.., other, n]) = (&of_a[..], &of_b[..]) else {
+        return Err("a scalar has no product of matrices".into());
+    };
+    let (m, k, n) = (*m, *k, *n);
+    if k != *other {
+        return Err(format!("matrices of shapes {:?} and {:?} have no product", a.shape(), b.shape()));
+    }
+    let (many_a, many_b) = (&of_a[..of_a.len() - 2], &of_b[..of_b.len() - 2]);
+    let many = broadcast(many_a, many_b)
+        .ok_or_else(|| format!("shapes {:?} and {:?} don't broadcast", a.shape(), b.shape()))?;
+    let mut shape = many.clone();
+    shape.extend([m, n]);
+    let all = count(&shape).ok_or("the shape is too large")?;
+    let (va, vb) = (doubles(a)?, doubles(b)?);
+    let mut out = vec![0.0f64; all];
+    let products = out.chunks_exact_mut((m * n).max(1));
+    for ((from_a, from_b), product) in places(many_a, &many).zip(places(many_b, &many)).zip(products) {
+        let (va, vb) = (&va[from_a * m * k..][..m * k], &vb[from_b * k * n..][..k * n]);
+        for (row, sums) in va.chunks_exact(k.max(1)).zip(product.chunks_exact_mut(n.max(1))) {
+            for (value, column) in row.iter().zip(vb.chunks_exact(n.max(1))) {
+                sums.iter_mut().zip(column).for_each(|(sum, weight)| *sum += value * weight);
+            }
+        }
+    }
+    if row {
+        shape.remove(shape.len() - 2);
+    }
+    if column {
+        shape.pop();
+    }
+    made(shape, a.dtype(), out)
+}
+
+/// Returns the distance of each row of `a` to each row of `b`.
+pub(super) fn distances(how: Distance, a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
+    let ([rows, columns], [others, width]) = (a.shape(), b.shape()) else {
+        return Err("distances are between rows of matrices".into());
+    };
+    if columns != width || a.dtype() != b.dtype() {
+        let (a, b) = ((a.dtype(), a.shape()), (b.dtype(), b.shape()));
+        return Err(format!("rows of {a:?} and {b:?} have no distance"));
+    }
+    let (va, vb) = (doubles(a)?, doubles(b)?);
+    let all = rows.checked_mul(*others).ok_or("the shape is too large")?;
+    let mut found = Vec::with_capacity(all);
+    let row = |values: &[f64], at: usize| values[at * columns..][..*columns].to_vec();
+    for at in 0..*rows {
+        let x = row(&va, at);
+        for other in 0..*others {
+            let differences = x.iter().zip(&vb[other * columns..][..*columns]).map(|(x, y)| x - y);
+            found.push(match how {
+                Distance::SquaredEuclidean => differences.map(|d| d * d).sum(),
+                Distance::Euclidean => differences.map(|d| d * d).sum::<f64>().sqrt(),
+                Distance::Manhattan => differences.map(f64::abs).sum(),
+                Distance::Chebyshev => differences.map(f64::abs).fold(0.0, f64::max),
+            });
+        }
+    }
+    made(vec![*rows, *others], a.dtype(), found)
+}

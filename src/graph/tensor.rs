@@ -1,0 +1,255 @@
+//! Tensors: values of any number of dimensions, row-major.
+
+use std::{fmt, sync::Arc};
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// Truth values.
+    Bool,
+    /// Signed integers of 32 bits.
+    I32,
+    /// Signed integers of 64 bits.
+    I64,
+    /// Floats of 32 bits.
+    F32,
+    /// Floats of 64 bits.
+    F64,
+    /// Texts.
+    Text,
+}
+
+impl Dtype {
+    /// All types.
+    pub const ALL: [Self; 6] = [Self::Bool, Self::I32, Self::I64, Self::F32, Self::F64, Self::Text];
+
+    /// Returns the name in a graph's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::Text => "text",
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A tensor's elements.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elements {
+    /// Truth values.
+    Bool(Vec<bool>),
+    /// Signed integers of 32 bits.
+    I32(Vec<i32>),
+    /// Signed integers of 64 bits.
+    I64(Vec<i64>),
+    /// Floats of 32 bits.
+    F32(Vec<f32>),
+    /// Floats of 64 bits.
+    F64(Vec<f64>),
+    /// Texts.
+    Text(Vec<Arc<str>>),
+}
+
+/// Calls a generic expression on the elements of whatever type.
+macro_rules! each {
+    ($elements:expr, $values:ident => $then:expr) => {
+        match $elements {
+            $crate::graph::Elements::Bool($values) => $then,
+            $crate::graph::Elements::I32($values) => $then,
+            $crate::graph::Elements::I64($values) => $then,
+            $crate::graph::Elements::F32($values) => $then,
+            $crate::graph::Elements::F64($values) => $then,
+            $crate::graph::Elements::Text($values) => $then,
+        }
+    };
+}
+
+impl Elements {
+    /// Returns the type.
+    pub fn dtype(&self) -> Dtype {
+        match self {
+            Self::Bool(_) => Dtype::Bool,
+            Self::I32(_) => Dtype::I32,
+            Self::I64(_) => Dtype::I64,
+            Self::F32(_) => Dtype::F32,
+            Self::F64(_) => Dtype::F64,
+            Self::Text(_) => Dtype::Text,
+        }
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        each!(self, values => values.len())
+    }
+
+    /// Returns whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the elements as doubles: truth values as 0 and 1; `None` for texts.
+    pub fn doubles(&self) -> Option<Vec<f64>> {
+        Some(match self {
+            Self::Bool(values) => values.iter().map(|v| f64::from(u8::from(*v))).collect(),
+            Self::I32(values) => values.iter().map(|v| f64::from(*v)).collect(),
+            Self::I64(values) => values.iter().map(|v| *v as f64).collect(),
+            Self::F32(values) => values.iter().map(|v| f64::from(*v)).collect(),
+            Self::F64(values) => values.clone(),
+            Self::Text(_) => return None,
+        })
+    }
+
+    /// Returns doubles as elements of a type, converted as a cast does: floats are rounded to nearest, and
+    /// integers towards zero. `None` for texts.
+    pub fn of_doubles(dtype: Dtype, values: Vec<f64>) -> Option<Self> {
+        Some(match dtype {
+            Dtype::Bool => Self::Bool(values.into_iter().map(|v| v != 0.0).collect()),
+            Dtype::I32 => Self::I32(values.into_iter().map(|v| v as i32).collect()),
+            Dtype::I64 => Self::I64(values.into_iter().map(|v| v as i64).collect()),
+            Dtype::F32 => Self::F32(values.into_iter().map(|v| v as f32).collect()),
+            Dtype::F64 => Self::F64(values),
+            Dtype::Text => return None,
+        })
+    }
+
+    /// Returns the elements at these places, in their order.
+    ///
+    /// # Panics
+    /// A place is past the end.
+    pub(super) fn at(&self, places: impl Iterator<Item = usize>) -> Self {
+        match self {
+            Self::Bool(values) => Self::Bool(places.map(|at| values[at]).collect()),
+            Self::I32(values) => Self::I32(places.map(|at| values[at]).collect()),
+            Self::I64(values) => Self::I64(places.map(|at| values[at]).collect()),
+            Self::F32(values) => Self::F32(places.map(|at| values[at]).collect()),
+            Self::F64(values) => Self::F64(places.map(|at| values[at]).collect()),
+            Self::Text(values) => Self::Text(places.map(|at| values[at].clone()).collect()),
+        }
+    }
+}
+
+/// A tensor, row-major. A scalar has no dimensions and one element.
+///
+/// ```
+/// use fangorn::graph::{Dtype, Elements, Tensor};
+///
+/// let tensor = Tensor::new([2, 3], Elements::F32(vec![1.0; 6])).expect("six elements");
+/// assert_eq!((tensor.shape(), tensor.elements().dtype()), (&[2, 3][..], Dtype::F32));
+/// assert!(Tensor::new([2, 3], Elements::F32(vec![1.0; 5])).is_none());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    shape: Vec<usize>,
+    elements: Elements,
+}
+
+impl Tensor {
+    /// Makes a tensor; `None` if the shape has another number of elements.
+    pub fn new(shape: impl Into<Vec<usize>>, elements: Elements) -> Option<Self> {
+        let shape = shape.into();
+        (count(&shape)? == elements.len()).then_some(Self { shape, elements })
+    }
+
+    /// Returns the length of each dimension.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Returns the elements.
+    pub fn elements(&self) -> &Elements {
+        &self.elements
+    }
+
+    /// Returns the elements, and gives up the shape.
+    pub fn into_elements(self) -> Elements {
+        self.elements
+    }
+
+    /// Returns the type of the elements.
+    pub fn dtype(&self) -> Dtype {
+        self.elements.dtype()
+    }
+
+    /// Returns the part of the elements that are not 0, `false` or empty.
+    pub fn density(&self) -> f64 {
+        let filled = match &self.elements {
+            Elements::Text(texts) => texts.iter().filter(|text| !text.is_empty()).count(),
+            others => others.doubles().unwrap_or_default().iter().filter(|v| **v != 0.0).count(),
+        };
+        filled as f64 / self.elements.len().max(1) as f64
+    }
+
+    /// Returns the smallest type that holds every element exactly. The order is bool, i32, f32, i64, f64.
+    pub fn smallest_dtype(&self) -> Dtype {
+        let Some(values) = self.elements.doubles() else { return Dtype::Text };
+        if let Elements::I64(integers) = &self.elements
+            && integers.iter().any(|v| *v as f64 as i64 != *v)
+        {
+            return Dtype::I64;
+        }
+        let holds = |dtype: &Dtype| {
+            let there = Elements::of_doubles(*dtype, values.clone()).and_then(|elements| elements.doubles());
+            // Bits are compared, so that -0.0 and NaN are no integers.
+            there.is_some_and(|there| there.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits()))
+        };
+        let order = [Dtype::Bool, Dtype::I32, Dtype::F32, Dtype::I64];
+        order.into_iter().find(holds).unwrap_or(Dtype::F64)
+    }
+}
+
+/// Returns the number of elements of a shape; `None` if it does not fit.
+pub(super) fn count(shape: &[usize]) -> Option<usize> {
+    shape.iter().try_fold(1usize, |count, length| count.checked_mul(*length))
+}
+
+/// Returns the shape that two shapes broadcast to, aligned at their last dimensions; `None` if they don't.
+pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let dimensions = a.len().max(b.len());
+    let of = |shape: &[usize], at: usize| match (at + shape.len()).checked_sub(dimensions) {
+        Some(at) => shape[at],
+        None => 1,
+    };
+    (0..dimensions)
+        .map(|at| match (of(a, at), of(b, at)) {
+            (a, b) if a == b => Some(a),
+            (1, other) | (other, 1) => Some(other),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Returns, for each element of a tensor of shape `to`, the place of the element of a tensor of shape `from`
+/// that is broadcast there.
+pub(super) fn places<'s>(from: &'s [usize], to: &'s [usize]) -> impl Iterator<Item = usize> + 's {
+    let mut strides = vec![0; to.len()];
+    let mut stride = 1;
+    for (length, own) in from.iter().zip(&mut strides[to.len() - from.len()..]).rev() {
+        *own = if *length == 1 { 0 } else { stride };
+        stride *= length;
+    }
+    let mut index = vec![0usize; to.len()];
+    let (mut place, mut left) = (0, to.iter().product::<usize>());
+    std::iter::from_fn(move || {
+        left = left.checked_sub(1)?;
+        let found = place;
+        for (at, length) in to.iter().enumerate().rev() {
+            index[at] += 1;
+            place += strides[at];
+            if index[at] < *length {
+                break;
+            }
+            place -= strides[at] * length;
+            index[at] = 0;
+        }
+        Some(found)
+    })
+}

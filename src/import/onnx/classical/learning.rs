@@ -1,0 +1,504 @@
+//! The operators of `ai.onnx.ml`, as ONNX Runtime computes them.
+
+use std::sync::Arc;
+
+use super::super::super::budget::Budget;
+use super::super::super::{ErrorKind, ImportError};
+use super::super::{
+    at,
+    graph::{GraphParts, Rows},
+    prepare::PreparationSteps,
+    proto::ElementType,
+    steps::{Label, Steps},
+};
+use super::standard::second;
+use super::{Reader, Source, Value, tensors};
+use crate::graph::{Binary, Compare, Dtype, Elements, Operator, Reduction, Tensor, Unary};
+
+/// What is done with scores.
+#[derive(Clone, Copy, PartialEq)]
+enum PostTransform {
+    None,
+    Logistic,
+    Softmax,
+}
+
+impl Reader<'_> {
+    /// Adds an operator of the domain `ai.onnx.ml`, and returns its results.
+    pub(super) fn learning(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
+        let found = match &source.node.op_type[..] {
+            "ArrayFeatureExtractor" => self.columns(source)?,
+            "Binarizer" => {
+                let threshold = source.attributes.float("threshold").unwrap_or(0.0);
+                let x = self.single(source)?;
+                let threshold = self.floats(vec![threshold]);
+                let above = self.compare(source, Compare::Greater, x, threshold);
+                self.cast(source, above, Dtype::F32)
+            }
+            "FeatureVectorizer" => {
+                let operands = source.operands.clone();
+                let all: Vec<Value> =
+                    operands.into_iter().map(|value| self.cast(source, value, Dtype::F32)).collect();
+                self.add(source, Operator::Concat { axis: 1 }, &all, Dtype::F32)
+            }
+            "Imputer" => self.imputer(source)?,
+            "LabelEncoder" => self.label_encoder(source)?,
+            "LinearClassifier" => return self.linear_classifier(source),
+            "LinearRegressor" => self.linear_regressor(source)?,
+            "Normalizer" => self.normalizer(source)?,
+            "OneHotEncoder" => self.one_hot(source)?,
+            "Scaler" => {
+                let (offset, scale) = (source.attributes.floats("offset"), source.attributes.floats("scale"));
+                let mut x = self.single(source)?;
+                for (values, how) in [(offset, Binary::Subtract), (scale, Binary::Multiply)] {
+                    if !values.is_empty() {
+                        let values = self.floats(values.into_iter().map(|v| v as f32).collect());
+                        x = self.binary(source, how, x, values);
+                    }
+                }
+                x
+            }
+            "SVMRegressor" => self.svm_regressor(source)?,
+            "TreeEnsembleClassifier" => return self.forest(source, true),
+            "TreeEnsembleRegressor" | "TreeEnsemble" => return self.forest(source, false),
+            // Probabilities by label hold the same numbers, in the labels' order.
+            "ZipMap" => source.operand(0)?,
+            _ => return Err(source.unsupported("")),
+        };
+        Ok(vec![found])
+    }
+
+    fn floats(&mut self, values: Vec<f32>) -> Value {
+        self.weight(tensors::list(Elements::F32(values)))
+    }
+
+    fn binary(&mut self, source: &Source<'_>, how: Binary, a: Value, b: Value) -> Value {
+        self.add(source, Operator::Binary(how), &[a, b], a.dtype)
+    }
+
+    fn compare(&mut self, source: &Source<'_>, how: Compare, a: Value, b: Value) -> Value {
+        self.add(source, Operator::Compare(how), &[a, b], Dtype::Bool)
+    }
+
+    fn choose(&mut self, source: &Source<'_>, condition: Value, yes: Value, no: Value) -> Value {
+        self.add(source, Operator::Where, &[condition, yes, no], yes.dtype)
+    }
+
+    /// Returns the first operand as `f32`.
+    fn single(&mut self, source: &Source<'_>) -> Result<Value, ImportError> {
+        let x = source.operand(0)?;
+        if x.dtype == Dtype::Text {
+            return Err(source.unsupported(" on texts"));
+        }
+        Ok(self.cast(source, x, Dtype::F32))
+    }
+
+    /// Columns at places. Places of `[1, k]` are a list; so is a result of one dimension, with a dimension before it.
+    fn columns(&mut self, source: &Source<'_>) -> Result<Value, ImportError> {
+        let (x, places) = (source.operand(0)?, source.operand(1)?);
+        let places = self.add(source, Operator::Reshape(vec![-1]), &[places], places.dtype);
+        let found = self.add(source, Operator::Gather { axis: -1 }, &[x, places], x.dtype);
+        // A list of `n` gives a row.
+        match self.graph.weight_of(x.operand).is_some_and(|weight| weight.shape().len() == 1) {
+            true => Ok(self.add(source, Operator::Reshape(vec![1, -1]), &[found], x.dtype)),
+            false => Ok(found),
+        }
+    }
+
+    fn imputer(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let x = source.operand(0)?;
+        let replaced = source.attributes.float("replaced_value_float");
+        let replaced_integer = source.attributes.int("replaced_value_int64");
+        let (floats, integers) = (
+            source.attributes.floats("imputed_value_floats"),
+            source.attributes.ints("imputed_value_int64s"),
+        );
+        let values = match x.dtype {
+            Dtype::I64 if !integers.is_empty() => Elements::I64(integers),
+            Dtype::F32 | Dtype::F64 if !floats.is_empty() => {
+                Elements::of_doubles(x.dtype, floats).ok_or_else(|| source.unsupported(" on texts"))?
+            }
+            _ => return Err(source.unsupported(&format!(" without values for {}", x.dtype))),
+        };
+        let missing = match (x.dtype, replaced, replaced_integer) {
+            (Dtype::I64, _, integer) => {
+                let integer = self.weight(tensors::list(Elements::I64(vec![integer.unwrap_or(0)])));
+                self.compare(source, Compare::Equal, x, integer)
+            }
+            (_, Some(value), _) if !value.is_nan() => {
+                let value = Elements::of_doubles(x.dtype, vec![f64::from(value)]);
+                let value = self.weight(tensors::list(value.ok_or_else(|| source.unsupported(" on texts"))?));
+                self.compare(source, Compare::Equal, x, value)
+            }
+            _ => self.add(source, Operator::Unary(Unary::IsNan), &[x], Dtype::Bool),
+        };
+        let values = self.weight(tensors::list(values));
+        Ok(self.choose(source, missing, values, x))
+    }
+
+    fn label_encoder(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let mut x = source.operand(0)?;
+        let classes = source.attributes.strings("classes_strings");
+        let (keys, values) = match classes.is_empty() {
+            // The first version has names of classes alone, and goes from texts to integers or back.
+            false => {
+                let (texts, places) =
+                    (texts(&classes), Elements::I64((0..).take(classes.len()).collect::<Vec<_>>()));
+                if x.dtype == Dtype::Text { (texts, places) } else { (places, texts) }
+            }
+            true => (self.elements(source, "keys")?, self.elements(source, "values")?),
+        };
+        let default = match values {
+            Elements::Text(_) => {
+                let text = source.attributes.string("default_string").unwrap_or_else(|| "_Unused".into());
+                Elements::Text(vec![text.into()])
+            }
+            Elements::I64(_) => Elements::I64(vec![source.attributes.int("default_int64").unwrap_or(-1)]),
+            _ => Elements::F32(vec![source.attributes.float("default_float").unwrap_or(-0.0)]),
+        };
+        let other = match source.attributes.message("default_tensor") {
+            Some(bytes) => {
+                let tensor = super::proto::decode(bytes, source.place)?;
+                tensors::tensor(&tensor, source.place)?.into_elements()
+            }
+            None => default,
+        };
+        if keys.len() != values.len() || keys.is_empty() {
+            let cause = format!("{} keys and {} values", keys.len(), values.len());
+            return Err(at(ErrorKind::Structure, source.place, cause));
+        }
+        if x.dtype != keys.dtype() && x.dtype != Dtype::Text && keys.dtype() != Dtype::Text {
+            x = self.cast(source, x, keys.dtype());
+        }
+        let dtype = values.dtype();
+        Ok(self.add(source, Operator::Lookup { keys, values, other }, &[x], dtype))
+    }
+
+    /// Reads the keys or the values of a label encoder.
+    fn elements(&self, source: &mut Source<'_>, of: &str) -> Result<Elements, ImportError> {
+        let strings = source.attributes.strings(&format!("{of}_strings"));
+        if !strings.is_empty() {
+            return Ok(texts(&strings));
+        }
+        let integers = source.attributes.ints(&format!("{of}_int64s"));
+        if !integers.is_empty() {
+            return Ok(Elements::I64(integers));
+        }
+        let floats = source.attributes.floats(&format!("{of}_floats"));
+        if !floats.is_empty() {
+            return Ok(Elements::F32(floats.into_iter().map(|v| v as f32).collect()));
+        }
+        match source.attributes.message(&format!("{of}_tensor")) {
+            Some(bytes) => {
+                let tensor = super::proto::decode(bytes, source.place)?;
+                Ok(tensors::tensor(&tensor, source.place)?.into_elements())
+            }
+            None => Err(at(ErrorKind::Schema, format!("{}.{of}", source.place), "missing field")),
+        }
+    }
+
+    fn one_hot(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let mut x = source.operand(0)?;
+        let (integers, strings) =
+            (source.attributes.ints("cats_int64s"), source.attributes.strings("cats_strings"));
+        if source.attributes.int("zeros") == Some(0) {
+            return Err(source.unsupported(" that refuses unknown categories"));
+        }
+        let categories = if strings.is_empty() { Elements::I64(integers) } else { texts(&strings) };
+        if categories.is_empty() || (categories.dtype() == Dtype::Text) != (x.dtype == Dtype::Text) {
+            return Err(source.unsupported(&format!(" on {} without categories of that type", x.dtype)));
+        }
+        if x.dtype != Dtype::Text {
+            x = self.cast(source, x, Dtype::I64);
+        }
+        let x = self.add(source, Operator::Unsqueeze(vec![-1]), &[x], x.dtype);
+        let categories = self.weight(tensors::list(categories));
+        let equal = self.compare(source, Compare::Equal, x, categories);
+        Ok(self.cast(source, equal, Dtype::F32))
+    }
+
+    fn normalizer(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let how = match source.attributes.string("norm").as_deref() {
+            None | Some("MAX") => Reduction::Maximum,
+            Some("L1") => Reduction::L1,
+            Some("L2") => Reduction::L2,
+            Some(other) => return Err(source.unsupported(&format!(" with the norm {other:?}"))),
+        };
+        let x = self.single(source)?;
+        self.normalized(source, x, how, -1)
+    }
+
+    /// Divides the elements along an axis by their norm. Elements that are all 0 stay.
+    pub(super) fn normalized(
+        &mut self,
+        source: &Source<'_>,
+        x: Value,
+        how: Reduction,
+        axis: i64,
+    ) -> Result<Value, ImportError> {
+        let norm = self.add(source, Operator::Reduce { how, axes: vec![axis], keep: true }, &[x], x.dtype);
+        let number = |value: f64| Elements::of_doubles(x.dtype, vec![value]).map(tensors::list);
+        let (Some(zero), Some(one)) = (number(0.0), number(1.0)) else {
+            return Err(source.unsupported(" on texts"));
+        };
+        let (zero, one) = (self.weight(zero), self.weight(one));
+        let nothing = self.compare(source, Compare::Equal, norm, zero);
+        let norm = self.choose(source, nothing, one, norm);
+        Ok(self.binary(source, Binary::Divide, x, norm))
+    }
+
+    /// Products with rows of coefficients, and intercepts.
+    fn linear(&mut self, source: &mut Source<'_>, outputs: usize) -> Result<Value, ImportError> {
+        let coefficients = source.attributes.floats("coefficients");
+        let intercepts = source.attributes.floats("intercepts");
+        let columns = coefficients.len().checked_div(outputs).unwrap_or(0);
+        if columns * outputs != coefficients.len() || columns == 0 {
+            let cause = format!("{} coefficients for {outputs} outputs", coefficients.len());
+            return Err(at(ErrorKind::Structure, format!("{}.coefficients", source.place), cause));
+        }
+        let by_column = (0..columns).flat_map(|column| (0..outputs).map(move |o| o * columns + column));
+        let elements = by_column.map(|at| coefficients[at] as f32).collect();
+        let weights = Tensor::new([columns, outputs], Elements::F32(elements)).expect("all coefficients");
+        let weights = self.weight(weights);
+        let x = self.single(source)?;
+        let scores = self.add(source, Operator::MatMul, &[x, weights], Dtype::F32);
+        if intercepts.is_empty() {
+            return Ok(scores);
+        }
+        if intercepts.len() != outputs {
+            let cause = format!("{} intercepts for {outputs} outputs", intercepts.len());
+            return Err(at(ErrorKind::Structure, format!("{}.intercepts", source.place), cause));
+        }
+        let intercepts = self.floats(intercepts.into_iter().map(|v| v as f32).collect());
+        Ok(self.binary(source, Binary::Add, scores, intercepts))
+    }
+
+    fn post_transform(&self, source: &mut Source<'_>) -> Result<PostTransform, ImportError> {
+        match source.attributes.string("post_transform").as_deref() {
+            None | Some("NONE") => Ok(PostTransform::None),
+            Some("LOGISTIC") => Ok(PostTransform::Logistic),
+            Some("SOFTMAX") => Ok(PostTransform::Softmax),
+            Some(other) => Err(source.unsupported(&format!(" with the transform {other}"))),
+        }
+    }
+
+    fn transformed(&mut self, source: &Source<'_>, scores: Value, how: PostTransform) -> Value {
+        match how {
+            PostTransform::None => scores,
+            PostTransform::Logistic => {
+                self.add(source, Operator::Unary(Unary::Sigmoid), &[scores], scores.dtype)
+            }
+            PostTransform::Softmax => {
+                self.add(source, Operator::Softmax { axis: -1 }, &[scores], scores.dtype)
+            }
+        }
+    }
+
+    fn linear_regressor(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let targets = usize::try_from(source.attributes.int("targets").unwrap_or(1)).unwrap_or(0);
+        let how = self.post_transform(source)?;
+        let scores = self.linear(source, targets)?;
+        Ok(self.transformed(source, scores, how))
+    }
+
+    fn linear_classifier(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
+        let labels = self.labels(source)?;
+        let how = self.post_transform(source)?;
+        // Each output has an intercept. Without intercepts there is an output for each label.
+        let outputs = match source.attributes.count("intercepts") {
+            0 => labels.len(),
+            intercepts => intercepts,
+        };
+        let scores = self.linear(source, outputs)?;
+        let two = outputs == 1 && labels.len() == 2;
+        if !two && outputs != labels.len() {
+            let cause = format!("{outputs} outputs for {} labels", labels.len());
+            return Err(at(ErrorKind::Structure, source.place, cause));
+        }
+        let class = match two {
+            true => {
+                let zero = self.floats(vec![0.0]);
+                let above = self.compare(source, Compare::Greater, scores, zero);
+                let class = self.cast(source, above, Dtype::I64);
+                self.add(source, Operator::Reshape(vec![-1]), &[class], Dtype::I64)
+            }
+            false => {
+                let greatest = Operator::ArgExtreme { axis: -1, keep: false, greatest: true, last: false };
+                self.add(source, greatest, &[scores], Dtype::I64)
+            }
+        };
+        let label = self.label(source, class, labels);
+        let mut values = self.transformed(source, scores, how);
+        if two {
+            let one = self.floats(vec![1.0]);
+            let other = self.binary(source, Binary::Subtract, one, values);
+            values = self.add(source, Operator::Concat { axis: 1 }, &[other, values], Dtype::F32);
+        }
+        Ok(vec![label, values])
+    }
+
+    /// Reads the labels of a classifier.
+    fn labels(&self, source: &mut Source<'_>) -> Result<Elements, ImportError> {
+        let names =
+            [("classlabels_ints", "classlabels_strings"), ("classlabels_int64s", "classlabels_strings")];
+        for (integers, strings) in names {
+            let integers = source.attributes.ints(integers);
+            if !integers.is_empty() {
+                return Ok(Elements::I64(integers));
+            }
+            let strings = source.attributes.strings(strings);
+            if !strings.is_empty() {
+                return Ok(texts(&strings));
+            }
+        }
+        Err(at(
+            ErrorKind::Schema,
+            format!("{}.classlabels_ints", source.place),
+            "a classifier without labels",
+        ))
+    }
+
+    /// Returns the label of each class.
+    fn label(&mut self, source: &Source<'_>, class: Value, labels: Elements) -> Value {
+        let dtype = labels.dtype();
+        let labels = self.weight(tensors::list(labels));
+        self.add(source, Operator::Gather { axis: 0 }, &[labels, class], dtype)
+    }
+
+    fn svm_regressor(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let kernel = source.attributes.string("kernel_type").unwrap_or_else(|| "LINEAR".into());
+        let parameters = source.attributes.floats("kernel_params");
+        let coefficients = source.attributes.floats("coefficients");
+        let vectors = source.attributes.floats("support_vectors");
+        let rho = source.attributes.floats("rho").first().copied().unwrap_or(0.0);
+        let count = usize::try_from(source.attributes.int("n_supports").unwrap_or(0)).unwrap_or(0);
+        let one_class = source.attributes.int("one_class").unwrap_or(0) != 0;
+        let how = self.post_transform(source)?;
+        let column = |values: &[f64]| {
+            let elements = Elements::F32(values.iter().map(|v| *v as f32).collect());
+            Tensor::new([values.len(), 1], elements).expect("a column")
+        };
+        let x = self.single(source)?;
+        let products = match count {
+            // Without support vectors, coefficients are those of columns.
+            0 => x,
+            _ => {
+                let columns = vectors.len() / count;
+                if columns * count != vectors.len() || columns == 0 || coefficients.len() != count {
+                    let cause = format!(
+                        "{} numbers of {count} support vectors, and {} coefficients",
+                        vectors.len(),
+                        coefficients.len()
+                    );
+                    return Err(at(ErrorKind::Structure, source.place, cause));
+                }
+                self.kernel(source, x, &kernel, &parameters, (&vectors, count))?
+            }
+        };
+        let weights = self.weight(column(&coefficients));
+        let sums = self.add(source, Operator::MatMul, &[products, weights], Dtype::F32);
+        let rho = self.floats(vec![rho as f32]);
+        let sums = self.binary(source, Binary::Add, sums, rho);
+        if one_class {
+            let (zero, inside, outside) =
+                (self.floats(vec![0.0]), self.floats(vec![1.0]), self.floats(vec![-1.0]));
+            let above = self.compare(source, Compare::Greater, sums, zero);
+            return Ok(self.choose(source, above, inside, outside));
+        }
+        Ok(self.transformed(source, sums, how))
+    }
+
+    /// Returns the kernel of each row with each support vector.
+    fn kernel(
+        &mut self,
+        source: &Source<'_>,
+        x: Value,
+        kernel: &str,
+        parameters: &[f64],
+        (vectors, count): (&[f64], usize),
+    ) -> Result<Value, ImportError> {
+        let [gamma, offset, degree] = [0, 1, 2].map(|at| parameters.get(at).copied().unwrap_or(0.0) as f32);
+        let columns = vectors.len() / count;
+        let scaled = |reader: &mut Self, x: Value, by: f32, plus: Option<f32>| {
+            let by = reader.floats(vec![by]);
+            let x = reader.binary(source, Binary::Multiply, x, by);
+            match plus {
+                Some(plus) => {
+                    let plus = reader.floats(vec![plus]);
+                    reader.binary(source, Binary::Add, x, plus)
+                }
+                None => x,
+            }
+        };
+        if kernel == "RBF" {
+            let elements = Elements::F32(vectors.iter().map(|v| *v as f32).collect());
+            let vectors = self.weight(Tensor::new([count, columns], elements).expect("all vectors"));
+            let squared = Operator::Distances(crate::graph::Distance::SquaredEuclidean);
+            let distances = self.add(source, squared, &[x, vectors], Dtype::F32);
+            let scaled = scaled(self, distances, -gamma, None);
+            return Ok(self.add(source, Operator::Unary(Unary::Exp), &[scaled], Dtype::F32));
+        }
+        let by_column = (0..columns).flat_map(|column| (0..count).map(move |v| v * columns + column));
+        let elements = Elements::F32(by_column.map(|at| vectors[at] as f32).collect());
+        let vectors = self.weight(Tensor::new([columns, count], elements).expect("all vectors"));
+        let products = self.add(source, Operator::MatMul, &[x, vectors], Dtype::F32);
+        match kernel {
+            "LINEAR" => Ok(products),
+            "POLY" => {
+                let base = scaled(self, products, gamma, Some(offset));
+                let degree = self.floats(vec![degree]);
+                Ok(self.binary(source, Binary::Power, base, degree))
+            }
+            "SIGMOID" => {
+                let base = scaled(self, products, gamma, Some(offset));
+                Ok(self.add(source, Operator::Unary(Unary::Tanh), &[base], Dtype::F32))
+            }
+            other => Err(source.unsupported(&format!(" with the kernel {other:?}"))),
+        }
+    }
+
+    /// Adds a forest. A classifier gives its labels and its scores, a regressor its values.
+    fn forest(&mut self, source: &mut Source<'_>, classifier: bool) -> Result<Vec<Value>, ImportError> {
+        let mut x = source.operand(0)?;
+        let given = match x.dtype {
+            Dtype::F32 => ElementType::Float,
+            Dtype::F64 => ElementType::Double,
+            Dtype::Text => return Err(source.unsupported(" on texts")),
+            _ => {
+                x = self.cast(source, x, Dtype::F32);
+                ElementType::Float
+            }
+        };
+        let rows = Rows {
+            given,
+            single: given == ElementType::Float,
+            columns: None,
+            raw: (given, None),
+            prepared: PreparationSteps::default(),
+        };
+        let parts = GraphParts {
+            operator: source.node.clone(),
+            place: source.place.to_owned(),
+            rows,
+            scores: Some(Steps::default()),
+            label: classifier.then_some(Label { largest_after: None, names: None }),
+        };
+        let labels = if classifier { Some(self.labels(source)?) } else { None };
+        let forest = super::super::followed(parts, "", Budget::new(&self.options.limits))?;
+        // Rows may be wider than the columns that the trees read.
+        let width = forest.features.len() as i64;
+        let x = self.add(source, Operator::Slice { axis: 1, start: 0, end: width, step: 1 }, &[x], x.dtype);
+        let values = self.add(source, Operator::Forest(Arc::new(forest)), &[x], Dtype::F32);
+        match labels {
+            Some(labels) => {
+                let label = self.label(source, second(values, Dtype::I64), labels);
+                Ok(vec![label, values])
+            }
+            None => Ok(vec![values]),
+        }
+    }
+}
+
+fn texts(strings: &[super::super::proto::Bytes]) -> Elements {
+    Elements::Text(strings.iter().map(|text| tensors::words(text)).collect())
+}

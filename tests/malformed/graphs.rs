@@ -1,0 +1,82 @@
+//! Graphs of classical operators that are damaged or hostile: refused on one line, or graphs that run without a panic.
+
+use std::path::Path;
+
+use fangorn::{
+    graph::{Elements, Graph, Tensor},
+    import::{ErrorKind, Format, LoadOptions, parse_graph},
+};
+
+use crate::mutate::{Random, mutate_bytes};
+
+fn models() -> Vec<(String, Vec<u8>)> {
+    let zoo = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo-classical");
+    let folders =
+        std::fs::read_dir(zoo).expect("the classical models").filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found: Vec<_> = folders
+        .filter_map(|folder| {
+            let name = folder.file_name()?.to_string_lossy().into_owned();
+            Some((name, std::fs::read(folder.join("model.onnx")).ok()?))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Runs a graph on three rows of zeros, however wide it says that its inputs are. An error is fine.
+fn run(graph: &Graph) {
+    let inputs: Option<Vec<Tensor>> = graph
+        .inputs
+        .iter()
+        .map(|input| {
+            let shape: Vec<usize> = input.shape.iter().map(|length| length.unwrap_or(3)).collect();
+            let all = shape
+                .iter()
+                .try_fold(1usize, |all, length| all.checked_mul(*length))
+                .filter(|n| *n < 1 << 16)?;
+            Tensor::new(shape, Elements::of_doubles(input.dtype, vec![0.0; all])?)
+        })
+        .collect();
+    if let Some(inputs) = inputs {
+        let _ = graph.run(&inputs);
+    }
+}
+
+#[test]
+fn damaged_graphs_are_refused_or_run() {
+    let (mut loaded, mut refused) = (0, 0);
+    for (name, bytes) in models() {
+        let mut random = Random(u64::from(crc32fast::hash(name.as_bytes())));
+        for case in 0..150 {
+            let mut bytes = bytes.clone();
+            mutate_bytes(&mut bytes, case % 6, &mut random);
+            match parse_graph(&bytes, &LoadOptions::default()) {
+                Ok(graph) => {
+                    loaded += 1;
+                    graph.verify().unwrap_or_else(|e| panic!("{name}, case {case}: {e}"));
+                    run(&graph);
+                }
+                Err(error) => {
+                    refused += 1;
+                    let line = error.to_string();
+                    let one = !line.chars().any(char::is_control) && !line.is_empty();
+                    assert!(one, "{name}, case {case}: {line:?}");
+                }
+            }
+        }
+    }
+    assert!(loaded > 100 && refused > 1000, "{loaded} loaded, {refused} refused");
+}
+
+#[test]
+fn another_format_is_no_graph() {
+    let error = parse_graph(b"{}", &LoadOptions::default()).expect_err("JSON");
+    assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+    let (_, bytes) = models().swap_remove(0);
+    assert_eq!(Format::of(&bytes).expect("a format"), Format::Onnx);
+    let options = LoadOptions {
+        limits: fangorn::import::Limits { file_bytes: 10, ..Default::default() },
+        ..Default::default()
+    };
+    assert_eq!(parse_graph(&bytes, &options).expect_err("too large").kind(), ErrorKind::Limit);
+}

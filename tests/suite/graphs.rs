@@ -1,0 +1,336 @@
+//! Classical models as graphs: what the interpreter and the predictor make of the models of scikit-learn, and what
+//! each operator means in its corners.
+
+use std::path::{Path, PathBuf};
+
+use fangorn::{
+    graph::{
+        Binary, Compare, Distance, Dtype, Elements, Graph, GraphPredictor, Operator, Reduction, Tensor, Unary,
+    },
+    import::load_graph,
+};
+
+/// The folders of classical models: the project's own, and the shared ones where they lie beside the checkout.
+fn folders() -> Vec<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let zoos = [here.join("tests/zoo-classical"), here.join("../shared/zoo-classical")];
+    let inside = zoos.iter().filter_map(|zoo| std::fs::read_dir(zoo).ok()).flatten();
+    let mut found: Vec<PathBuf> = inside.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    found.retain(|path| path.join("model.onnx").is_file());
+    found.sort();
+    found
+}
+
+/// An array of any type of numbers, with its shape.
+fn read(path: &Path) -> Option<(Vec<usize>, Vec<f64>)> {
+    let bytes = std::fs::read(path).ok()?;
+    let open = || npyz::NpyFile::new(&bytes[..]).expect("a npy file");
+    let shape: Vec<usize> = open().shape().iter().map(|length| *length as usize).collect();
+    let fortran = open().order() == npyz::Order::Fortran;
+    let values: Vec<f64> = match open().dtype().descr() {
+        text if text.contains("f4") => {
+            open().into_vec::<f32>().expect("f32").into_iter().map(f64::from).collect()
+        }
+        text if text.contains("f8") => open().into_vec::<f64>().expect("f64"),
+        text if text.contains("i4") => {
+            open().into_vec::<i32>().expect("i32").into_iter().map(f64::from).collect()
+        }
+        _ => open().into_vec::<i64>().expect("i64").into_iter().map(|v| v as f64).collect(),
+    };
+    match (fortran, &shape[..]) {
+        (true, &[rows, columns]) => {
+            let by_row = (0..rows).flat_map(|row| (0..columns).map(move |column| column * rows + row));
+            let values = by_row.map(|at| values[at]).collect();
+            Some((shape, values))
+        }
+        _ => Some((shape, values)),
+    }
+}
+
+/// The rows as the tensors that the graph's inputs take, columns side by side.
+fn inputs(graph: &Graph, shape: &[usize], values: &[f64]) -> Vec<Tensor> {
+    let (rows, columns) = (shape[0], shape.get(1).copied().unwrap_or(1));
+    let mut first = 0;
+    let input = |input: &fangorn::graph::GraphInput| {
+        let width = input.shape.get(1).map_or(1, |length| length.expect("a fixed number of columns"));
+        let of_row = |row: usize| values[row * columns + first..][..width].iter().copied();
+        let values: Vec<f64> = (0..rows).flat_map(of_row).collect();
+        first += width;
+        let shape = if input.shape.len() == 1 { vec![rows] } else { vec![rows, width] };
+        Tensor::new(shape, Elements::of_doubles(input.dtype, values).expect("numbers")).expect("rows")
+    };
+    graph.inputs.iter().map(input).collect()
+}
+
+/// Whether all numbers are within 1e-5 of what is expected, relative to 1 or to the number.
+fn agrees(found: &Tensor, expected: &[f64]) -> bool {
+    let found = found.elements().doubles().expect("numbers");
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-5 * b.abs().max(1.0) || a.is_nan() && b.is_nan();
+    found.len() == expected.len() && found.iter().zip(expected).all(near)
+}
+
+#[test]
+fn classical_models_predict_what_scikit_learn_predicts() {
+    let folders = folders();
+    assert!(folders.len() >= 14, "{} models", folders.len());
+    let mut wrong = Vec::new();
+    for folder in &folders {
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let graph = load_graph(&folder.join("model.onnx"), &Default::default());
+        let graph = graph.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (shape, rows) = read(&folder.join("rows.npy")).expect("rows");
+        let inputs = inputs(&graph, &shape, &rows);
+        let interpreted = graph.run(&inputs).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let predictor = GraphPredictor::new(graph.clone(), 2).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let predicted = predictor.predict(&inputs).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (a, b) in interpreted.iter().zip(&predicted) {
+            let same = a.dtype() == b.dtype()
+                && a.shape() == b.shape()
+                && match (a.dtype(), b.elements().doubles()) {
+                    (Dtype::F32 | Dtype::F64, Some(b)) => agrees(a, &b),
+                    _ => a == b,
+                };
+            assert!(same, "{name}: the interpreter and the predictor differ");
+        }
+        // A classifier's label comes first, and its probabilities or scores after it.
+        let files = ["output", "proba", "decision"].map(|file| read(&folder.join(format!("{file}.npy"))));
+        let [output, proba, decision] = files;
+        let (_, output) = output.expect("an output");
+        let mut fine = agrees(&predicted[0], &output);
+        for (_, scores) in proba.iter().chain(&decision) {
+            // Of two classes, a file may hold the second one's score alone.
+            let scores_of = predicted.get(1).filter(|found| found.elements().len() == scores.len());
+            fine &= scores_of.is_none_or(|found| agrees(found, scores));
+        }
+        if !fine {
+            wrong.push(name);
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} models differ: {wrong:?}", wrong.len(), folders.len());
+}
+
+/// Batches of any size give each row what it gets alone, across the parts that a batch is evaluated in.
+#[test]
+fn rows_do_not_depend_on_their_batch() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo-classical/Pipeline");
+    let graph = load_graph(&folder.join("model.onnx"), &Default::default()).expect("a graph");
+    let (shape, rows) = read(&folder.join("rows.npy")).expect("rows");
+    let predictor = GraphPredictor::new(graph.clone(), 1).expect("compiled");
+    let one = predictor.predict(&inputs(&graph, &shape, &rows)).expect("values");
+    for count in [0, 1, 4095, 4096, 4097, 9000] {
+        let many: Vec<f64> = rows.iter().copied().cycle().take(count * shape[1]).collect();
+        let found = predictor.predict(&inputs(&graph, &[count, shape[1]], &many)).expect("values");
+        for (found, of_few) in found.iter().zip(&one) {
+            let (found, of_few) =
+                (found.elements().doubles().expect("numbers"), of_few.elements().doubles().expect("numbers"));
+            let expected: Vec<f64> =
+                of_few.iter().copied().cycle().take(of_few.len() / shape[0] * count).collect();
+            assert_eq!(found, expected, "{count} rows");
+        }
+    }
+}
+
+fn floats(shape: &[usize], values: &[f32]) -> Tensor {
+    Tensor::new(shape, Elements::F32(values.to_vec())).expect("as many as the shape has")
+}
+
+fn integers(shape: &[usize], values: &[i64]) -> Tensor {
+    Tensor::new(shape, Elements::I64(values.to_vec())).expect("as many as the shape has")
+}
+
+/// Runs one operator on tensors.
+fn run(operator: Operator, operands: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let mut graph = Graph::default();
+    let inputs: Vec<_> =
+        operands.iter().map(|t| graph.input("x", t.dtype(), vec![None; t.shape().len()])).collect();
+    let results = operator.results();
+    let first = graph.node("it", operator, inputs);
+    for result in 0..results {
+        let fangorn::graph::Operand::Node(at, _) = first else { unreachable!("a node") };
+        graph.output("y", fangorn::graph::Operand::Node(at, result as u32));
+    }
+    graph.run(operands).map_err(|e| e.to_string())
+}
+
+#[track_caller]
+fn gives(operator: Operator, operands: &[Tensor], expected: &Tensor) {
+    let found = run(operator, operands).expect("a result");
+    assert_eq!((found[0].shape(), found[0].dtype()), (expected.shape(), expected.dtype()));
+    let same = |a: &f64, b: &f64| a == b || a.is_nan() && b.is_nan();
+    match (found[0].elements().doubles(), expected.elements().doubles()) {
+        (Some(a), Some(b)) => assert!(a.iter().zip(&b).all(|(a, b)| same(a, b)), "{a:?} and not {b:?}"),
+        _ => assert_eq!(&found[0], expected),
+    }
+}
+
+/// Values as numpy gives them.
+#[test]
+fn operators_mean_what_numpy_means() {
+    const NAN: f32 = f32::NAN;
+    let x = floats(&[2, 3], &[1.0, -2.0, 3.0, 4.0, NAN, -6.0]);
+    let row = floats(&[3], &[10.0, 20.0, 30.0]);
+    let column = floats(&[2, 1], &[1.0, -1.0]);
+    let bools = |values: &[bool]| Tensor::new([2, 3], Elements::Bool(values.to_vec())).expect("six");
+    gives(
+        Operator::Binary(Binary::Add),
+        &[x.clone(), row.clone()],
+        &floats(&[2, 3], &[11.0, 18.0, 33.0, 14.0, NAN, 24.0]),
+    );
+    gives(
+        Operator::Binary(Binary::Multiply),
+        &[column.clone(), row],
+        &floats(&[2, 3], &[10.0, 20.0, 30.0, -10.0, -20.0, -30.0]),
+    );
+    gives(
+        Operator::Binary(Binary::Maximum),
+        &[x.clone(), column],
+        &floats(&[2, 3], &[1.0, 1.0, 3.0, 4.0, NAN, -1.0]),
+    );
+    gives(
+        Operator::Compare(Compare::Less),
+        &[x.clone(), floats(&[], &[2.0])],
+        &bools(&[true, true, false, false, false, true]),
+    );
+    gives(Operator::Unary(Unary::IsNan), &[x.clone()], &bools(&[false, false, false, false, true, false]));
+    gives(
+        Operator::Unary(Unary::Round),
+        &[floats(&[4], &[0.5, 1.5, -2.5, 2.6])],
+        &floats(&[4], &[0.0, 2.0, -2.0, 3.0]),
+    );
+    gives(
+        Operator::Unary(Unary::Sigmoid),
+        &[floats(&[3], &[-1000.0, 0.0, 1000.0])],
+        &floats(&[3], &[0.0, 0.5, 1.0]),
+    );
+    let erf = |x: f64| {
+        let found =
+            run(Operator::Unary(Unary::Erf), &[Tensor::new([1], Elements::F64(vec![x])).expect("a number")]);
+        found.expect("a result")[0].elements().doubles().expect("a number")[0]
+    };
+    // Values of Abramowitz and Stegun's table 7.1, to its ten digits and beyond.
+    for (x, expected) in [
+        (0.0, 0.0),
+        (0.5, 0.520_499_877_813_046_5),
+        (1.0, 0.842_700_792_949_714_9),
+        (2.0, 0.995_322_265_018_952_7),
+        (2.999, 0.999_977_769_831_400),
+        (3.0, 0.999_977_909_503_001_4),
+        (6.0, 1.0),
+    ] {
+        assert!((erf(x) - expected).abs() < 1e-10 && erf(-x) == -erf(x), "erf {x} is {}", erf(x));
+    }
+    // Of equal elements the first, or the last; a NaN is the extreme.
+    let ties = floats(&[2, 4], &[3.0, 1.0, 3.0, 1.0, 0.0, NAN, 9.0, NAN]);
+    for (greatest, last, expected) in
+        [(true, false, [0, 1]), (true, true, [2, 1]), (false, false, [1, 1]), (false, true, [3, 1])]
+    {
+        let operator = Operator::ArgExtreme { axis: -1, keep: false, greatest, last };
+        gives(operator, &[ties.clone()], &integers(&[2], &expected));
+    }
+    let reduce = |how, axes: &[i64], keep| Operator::Reduce { how, axes: axes.to_vec(), keep };
+    let small = floats(&[2, 2], &[3.0, 4.0, -6.0, 8.0]);
+    gives(reduce(Reduction::L2, &[1], true), &[small.clone()], &floats(&[2, 1], &[5.0, 10.0]));
+    gives(reduce(Reduction::Product, &[], false), &[small.clone()], &floats(&[], &[-576.0]));
+    gives(reduce(Reduction::Mean, &[0], false), &[small.clone()], &floats(&[2], &[-1.5, 6.0]));
+    gives(
+        reduce(Reduction::LogSumExp, &[1], false),
+        &[floats(&[1, 2], &[1000.0, 1000.0])],
+        &floats(&[1], &[1000.693_147_2]),
+    );
+    gives(
+        Operator::Softmax { axis: 1 },
+        &[floats(&[1, 2], &[1000.0, 1000.0])],
+        &floats(&[1, 2], &[0.5, 0.5]),
+    );
+    gives(Operator::MatMul, &[small.clone(), floats(&[2], &[1.0, 2.0])], &floats(&[2], &[11.0, 10.0]));
+    gives(
+        Operator::MatMul,
+        &[floats(&[2, 1, 2], &[1.0, 2.0, 3.0, 4.0]), floats(&[2, 1], &[1.0, 10.0])],
+        &floats(&[2, 1, 1], &[21.0, 43.0]),
+    );
+    gives(
+        Operator::Distances(Distance::Manhattan),
+        &[small.clone(), floats(&[1, 2], &[0.0, 0.0])],
+        &floats(&[2, 1], &[7.0, 14.0]),
+    );
+    gives(
+        Operator::Gather { axis: -1 },
+        &[small.clone(), integers(&[1, 3], &[1, -2, 0])],
+        &floats(&[2, 1, 3], &[4.0, 3.0, 3.0, 8.0, -6.0, -6.0]),
+    );
+    gives(
+        Operator::Slice { axis: 1, start: -1, end: i64::MIN, step: -2 },
+        &[floats(&[1, 5], &[0.0, 1.0, 2.0, 3.0, 4.0])],
+        &floats(&[1, 3], &[4.0, 2.0, 0.0]),
+    );
+    gives(
+        Operator::Transpose(vec![2, 0, 1]),
+        &[integers(&[1, 2, 3], &[1, 2, 3, 4, 5, 6])],
+        &integers(&[3, 1, 2], &[1, 4, 2, 5, 3, 6]),
+    );
+    gives(Operator::Reshape(vec![0, -1, 1]), &[small.clone()], &floats(&[2, 2, 1], &[3.0, 4.0, -6.0, 8.0]));
+    gives(Operator::CumulativeSum { axis: 0 }, &[small.clone()], &floats(&[2, 2], &[3.0, 4.0, -3.0, 12.0]));
+    let top = run(Operator::TopK { axis: 1, k: 2, greatest: false }, &[floats(&[1, 3], &[2.0, 1.0, 2.0])]);
+    assert_eq!(top.expect("two"), [floats(&[1, 2], &[1.0, 2.0]), integers(&[1, 2], &[1, 0])]);
+    let lookup = Operator::Lookup {
+        keys: Elements::F32(vec![NAN, 0.0]),
+        values: Elements::Text(vec!["none".into(), "zero".into()]),
+        other: Elements::Text(vec!["other".into()]),
+    };
+    let words = Elements::Text(["none", "zero", "other"].map(Into::into).to_vec());
+    let expected = Tensor::new([3], words).expect("three");
+    gives(lookup, &[floats(&[3], &[NAN, -0.0, 7.0])], &expected);
+    gives(
+        Operator::Binary(Binary::Divide),
+        &[integers(&[2], &[7, i64::MIN]), integers(&[2], &[0, -1])],
+        &integers(&[2], &[0, 0]),
+    );
+}
+
+/// What does not fit is an error that names the node, and no panic.
+#[test]
+fn operands_that_do_not_fit_are_refused() {
+    let (x, y) = (floats(&[2, 3], &[0.0; 6]), floats(&[2, 2], &[0.0; 4]));
+    for (operator, operands, part) in [
+        (Operator::Binary(Binary::Add), vec![x.clone(), y.clone()], "don't broadcast"),
+        (Operator::Binary(Binary::And), vec![x.clone(), x.clone()], "does not take f32"),
+        (Operator::MatMul, vec![x.clone(), x.clone()], "have no product"),
+        (Operator::Gather { axis: 1 }, vec![x.clone(), integers(&[1], &[3])], "not among the 3"),
+        (Operator::Softmax { axis: 2 }, vec![x.clone()], "no axis 2"),
+        (Operator::Reshape(vec![4, 2]), vec![x.clone()], "does not become"),
+        (Operator::Concat { axis: 0 }, vec![x.clone(), y], "don't join"),
+        (Operator::TopK { axis: 1, k: 4, greatest: true }, vec![x.clone()], "4 of 3"),
+        (Operator::Fill(Elements::F32(vec![0.0])), vec![integers(&[2], &[1 << 40, 1 << 40])], "too large"),
+        (Operator::Binary(Binary::Add), vec![x.clone()], "takes 2 operands"),
+    ] {
+        let error = run(operator, &operands).expect_err(part);
+        assert!(error.starts_with("it: ") && error.contains(part), "`{part}` is not in {error}");
+    }
+    let error = Graph::default().run(&[]).expect_err("no output").to_string();
+    assert!(error.contains("no output"), "{error}");
+}
+
+/// The text of a graph says each weight's density and the smallest type that holds it.
+#[test]
+fn a_graphs_text_names_its_operators_and_weights() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo-classical/Pipeline");
+    let text = load_graph(&folder.join("model.onnx"), &Default::default()).expect("a graph").to_string();
+    for part in
+        ["input %in0 `X`: f32[rows, 6]", "% filled, exact in ", "matmul(", "// indices, ", "output `label`"]
+    {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+    let dtypes = [
+        (Elements::F32(vec![0.0, 1.0]), Dtype::Bool),
+        (Elements::F32(vec![0.0, -7.0]), Dtype::I32),
+        (Elements::F64(vec![0.5, 1e9]), Dtype::F32),
+        (Elements::F32(vec![-0.0]), Dtype::F32),
+        (Elements::I64(vec![1 << 40]), Dtype::F32),
+        (Elements::I64(vec![(1 << 53) + 1]), Dtype::I64),
+        (Elements::F64(vec![0.1]), Dtype::F64),
+    ];
+    for (elements, expected) in dtypes {
+        let tensor = Tensor::new([elements.len()], elements).expect("a list");
+        assert_eq!(tensor.smallest_dtype(), expected, "{tensor:?}");
+    }
+}
