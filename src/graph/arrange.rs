@@ -2,11 +2,17 @@
 
 use super::{
     reduce::axis_of,
-    tensor::{Elements, Tensor, count},
+    tensor::{Elements, MOST_ELEMENTS, Tensor, count},
 };
 
 fn whole(shape: Vec<usize>, elements: Elements) -> Result<Tensor, String> {
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
+}
+
+/// Returns the number of elements of a shape that an operator is about to make.
+fn room(shape: &[usize]) -> Result<usize, String> {
+    let all = count(shape).filter(|all| *all <= MOST_ELEMENTS);
+    all.ok_or_else(|| format!("a tensor of shape {shape:?} is too large; predict fewer rows at a time"))
 }
 
 /// Returns integers as numbers of any size.
@@ -29,7 +35,7 @@ pub(super) fn gather(axis: i64, x: &Tensor, places: &Tensor) -> Result<Tensor, S
     let (before, after): (usize, usize) =
         (x.shape()[..axis].iter().product(), x.shape()[axis + 1..].iter().product());
     let shape = [&x.shape()[..axis], places.shape(), &x.shape()[axis + 1..]].concat();
-    count(&shape).ok_or("the shape is too large")?;
+    room(&shape)?;
     let wanted = &wanted;
     let from = (0..before).flat_map(|b| {
         wanted.iter().flat_map(move |place| (0..after).map(move |a| (b * length + place) * after + a))
@@ -180,11 +186,10 @@ pub(super) fn squeeze(axes: &[i64], x: &Tensor) -> Result<Tensor, String> {
 }
 
 /// Returns a tensor of the shape that `x` names, of one repeated element.
-pub(super) fn fill(with: &Elements, x: &Tensor, most: usize) -> Result<Tensor, String> {
+pub(super) fn fill(with: &Elements, x: &Tensor) -> Result<Tensor, String> {
     let lengths = integers(x)?.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
     let shape = lengths.map_err(|_| "a length is below 0")?;
-    let all = count(&shape).filter(|all| *all <= most);
-    let all = all.ok_or_else(|| format!("a tensor of shape {shape:?} is too large"))?;
+    let all = room(&shape)?;
     if with.len() != 1 {
         return Err(format!("it is filled with {} elements, not with one", with.len()));
     }

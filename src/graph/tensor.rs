@@ -206,6 +206,9 @@ impl Tensor {
     }
 }
 
+/// The most elements of a tensor. A batch whose tensors would be larger is refused.
+pub(super) const MOST_ELEMENTS: usize = 1 << 28;
+
 /// Returns the number of elements of a shape; `None` if it does not fit.
 pub(super) fn count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |count, length| count.checked_mul(*length))

@@ -1,7 +1,10 @@
 //! Classical models as graphs: what the interpreter and the predictor make of the models of scikit-learn, and what
 //! each operator means in its corners.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    slice::from_ref,
+};
 
 use fangorn::{
     graph::{
@@ -191,7 +194,7 @@ fn operators_mean_what_numpy_means() {
         &[x.clone(), floats(&[], &[2.0])],
         &bools(&[true, true, false, false, false, true]),
     );
-    gives(Operator::Unary(Unary::IsNan), &[x.clone()], &bools(&[false, false, false, false, true, false]));
+    gives(Operator::Unary(Unary::IsNan), from_ref(&x), &bools(&[false, false, false, false, true, false]));
     gives(
         Operator::Unary(Unary::Round),
         &[floats(&[4], &[0.5, 1.5, -2.5, 2.6])],
@@ -225,17 +228,17 @@ fn operators_mean_what_numpy_means() {
         [(true, false, [0, 1]), (true, true, [2, 1]), (false, false, [1, 1]), (false, true, [3, 1])]
     {
         let operator = Operator::ArgExtreme { axis: -1, keep: false, greatest, last };
-        gives(operator, &[ties.clone()], &integers(&[2], &expected));
+        gives(operator, from_ref(&ties), &integers(&[2], &expected));
     }
     let reduce = |how, axes: &[i64], keep| Operator::Reduce { how, axes: axes.to_vec(), keep };
     let small = floats(&[2, 2], &[3.0, 4.0, -6.0, 8.0]);
-    gives(reduce(Reduction::L2, &[1], true), &[small.clone()], &floats(&[2, 1], &[5.0, 10.0]));
-    gives(reduce(Reduction::Product, &[], false), &[small.clone()], &floats(&[], &[-576.0]));
-    gives(reduce(Reduction::Mean, &[0], false), &[small.clone()], &floats(&[2], &[-1.5, 6.0]));
+    gives(reduce(Reduction::L2, &[1], true), from_ref(&small), &floats(&[2, 1], &[5.0, 10.0]));
+    gives(reduce(Reduction::Product, &[], false), from_ref(&small), &floats(&[], &[-576.0]));
+    gives(reduce(Reduction::Mean, &[0], false), from_ref(&small), &floats(&[2], &[-1.5, 6.0]));
     gives(
         reduce(Reduction::LogSumExp, &[1], false),
         &[floats(&[1, 2], &[1000.0, 1000.0])],
-        &floats(&[1], &[1000.693_147_2]),
+        &floats(&[1], &[1_000.693_2]),
     );
     gives(
         Operator::Softmax { axis: 1 },
@@ -268,8 +271,8 @@ fn operators_mean_what_numpy_means() {
         &[integers(&[1, 2, 3], &[1, 2, 3, 4, 5, 6])],
         &integers(&[3, 1, 2], &[1, 4, 2, 5, 3, 6]),
     );
-    gives(Operator::Reshape(vec![0, -1, 1]), &[small.clone()], &floats(&[2, 2, 1], &[3.0, 4.0, -6.0, 8.0]));
-    gives(Operator::CumulativeSum { axis: 0 }, &[small.clone()], &floats(&[2, 2], &[3.0, 4.0, -3.0, 12.0]));
+    gives(Operator::Reshape(vec![0, -1, 1]), from_ref(&small), &floats(&[2, 2, 1], &[3.0, 4.0, -6.0, 8.0]));
+    gives(Operator::CumulativeSum { axis: 0 }, from_ref(&small), &floats(&[2, 2], &[3.0, 4.0, -3.0, 12.0]));
     let top = run(Operator::TopK { axis: 1, k: 2, greatest: false }, &[floats(&[1, 3], &[2.0, 1.0, 2.0])]);
     assert_eq!(top.expect("two"), [floats(&[1, 2], &[1.0, 2.0]), integers(&[1, 2], &[1, 0])]);
     let lookup = Operator::Lookup {

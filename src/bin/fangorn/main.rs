@@ -13,6 +13,7 @@ mod convert;
 mod diff;
 mod error;
 mod explain;
+mod graph;
 mod inspect;
 mod limits;
 mod lower;
@@ -78,6 +79,7 @@ enum Command {
     Measure(measure::Measure),
     /// Say why the default schedule is what it is, and what would change it
     Explain(explain::Explain),
+    Graph(graph::Graph),
     /// List, clear or export the schedules that tune keeps
     Cache(cache::Cache),
     /// Check every engine that can serve a model on this machine
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Measure(args) => measure::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Graph(args) => graph::run(args),
         Command::Cache(args) => cache::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Verify(args) => verify::run(args),

@@ -195,7 +195,7 @@ fn add_records(path: &Path, records: &[TimingRecord]) -> Result<()> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     // One write, so that processes that add to a file at once don't mix their lines.
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|e| Error::file(path, &e.to_string()))
+    written.map_err(|e| Error::file(path, e.to_string()))
 }
 
 fn print(args: &Tune, backend: Backend, tuned: &Tuned) -> Result<Outcome> {

@@ -72,14 +72,14 @@ fn panel<B: DrawingBackend>(
         .x_label_formatter(&|x| format!("{x:.0}"))
         .y_label_formatter(&|y| format!("{y:.3}"))
         .draw()?;
-    let kinds: [(&str, RGBColor, fn(&TimedSchedule) -> bool); 3] = [
-        ("blends", BLENDS, |timed| timed.schedule.blends()),
-        ("walks on ranks", RANKS, |timed| !timed.schedule.blends() && reads_ranks(timed)),
-        ("walks on values", VALUES, |timed| !timed.schedule.blends() && !reads_ranks(timed)),
-    ];
-    for (name, color, is_of_kind) in kinds {
-        let points = all.iter().zip(1..).filter(|(timed, _)| is_of_kind(timed));
+    let kind_of = |timed: &TimedSchedule| match timed.schedule.blends() {
+        true => "blends",
+        false if timed.schedule != timed.schedule.unranked() => "walks on ranks",
+        false => "walks on values",
+    };
+    for (name, color) in [("blends", BLENDS), ("walks on ranks", RANKS), ("walks on values", VALUES)] {
         let style: ShapeStyle = color.filled();
+        let points = all.iter().zip(1..).filter(|(timed, _)| kind_of(timed) == name);
         let series = points.map(|(timed, place)| Circle::new((f64::from(place), micros(timed)), 3, style));
         let series: Vec<_> = series.collect();
         if !series.is_empty() {
@@ -103,8 +103,4 @@ fn panel<B: DrawingBackend>(
         .border_style(BLACK.mix(0.3))
         .label_font(("sans-serif", 13))
         .draw()
-}
-
-fn reads_ranks(timed: &TimedSchedule) -> bool {
-    timed.schedule != timed.schedule.unranked()
 }

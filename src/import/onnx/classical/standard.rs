@@ -88,7 +88,7 @@ impl Reader<'_> {
             if !matches!(name, "Sum" | "Min" | "Max") {
                 source.operand(1)?;
             }
-            for other in source.operands[1..].to_vec() {
+            for other in source.operands[1..].iter().copied() {
                 so_far = self.add(source, Operator::Binary(how), &[so_far, other], so_far.dtype);
             }
             return Ok(vec![so_far]);
@@ -129,7 +129,7 @@ impl Reader<'_> {
                 let mut x = source.operand(0)?;
                 let bounds = [source.attributes.float("min"), source.attributes.float("max")];
                 // An operand that is left out has an empty name, so operands are counted by their names.
-                let mut given = source.operands[1..].to_vec().into_iter();
+                let mut given = source.operands[1..].iter().copied();
                 for (at, how) in [(0, Binary::Maximum), (1, Binary::Minimum)] {
                     let named = source.node.input.get(at + 1).is_some_and(|name| !name.is_empty());
                     let bound = match bounds[at] {
@@ -262,7 +262,7 @@ impl Reader<'_> {
             }
             "Mean" => {
                 let mut so_far = source.operand(0)?;
-                for other in source.operands[1..].to_vec() {
+                for other in source.operands[1..].iter().copied() {
                     so_far = self.add(source, Operator::Binary(Binary::Add), &[so_far, other], so_far.dtype);
                 }
                 let count = Elements::of_doubles(so_far.dtype, vec![source.operands.len() as f64]);
