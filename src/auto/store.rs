@@ -442,7 +442,7 @@ mod tests {
         let path = store.path(&key(1));
         let text = fs::read_to_string(&path).expect("text");
         for (from, to) in [
-            ("format = 1", "format = 2"),
+            ("format = 2", "format = 9"),
             (env!("CARGO_PKG_VERSION"), "0.0.0"),
             ("rows = 64", "rows = 1"),
             ("fewRows(auto)", "fewRows(other)"),

@@ -43,6 +43,32 @@ pub(super) fn gather(axis: i64, x: &Tensor, places: &Tensor) -> Result<Tensor, S
     whole(shape, x.elements().at(from))
 }
 
+/// Returns the elements of `x` along an axis at the places that `places` names, in the shape of `places`.
+pub(super) fn gather_elements(axis: i64, x: &Tensor, places: &Tensor) -> Result<Tensor, String> {
+    let axis = axis_of(axis, x.shape().len())?;
+    let length = x.shape()[axis];
+    let shape = places.shape();
+    let inside = |(at, (own, other)): (usize, (&usize, &usize))| at == axis || other <= own;
+    if shape.len() != x.shape().len() || !x.shape().iter().zip(shape).enumerate().all(inside) {
+        return Err(format!("places of shape {shape:?} are not inside a tensor of shape {:?}", x.shape()));
+    }
+    let strides: Vec<usize> = (0..shape.len()).map(|at| x.shape()[at + 1..].iter().product()).collect();
+    let mut from = Vec::with_capacity(places.elements().len());
+    for (mut at, place) in integers(places)?.into_iter().enumerate() {
+        let place = axis_of(place, length)
+            .map_err(|_| format!("a place is not among the {length} of axis {axis}"))?;
+        let mut found = place * strides[axis];
+        for (dimension, lengths) in shape.iter().enumerate().rev() {
+            if dimension != axis {
+                found += at % lengths * strides[dimension];
+            }
+            at /= lengths;
+        }
+        from.push(found);
+    }
+    whole(shape.to_vec(), x.elements().at(from.into_iter()))
+}
+
 /// Returns tensors one after the other along an axis.
 pub(super) fn concat(axis: i64, all: &[&Tensor]) -> Result<Tensor, String> {
     let first = all.first().ok_or("it has no operand")?;

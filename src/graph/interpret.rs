@@ -207,6 +207,8 @@ fn evaluate(
         }
         (Operator::TopK { axis, k, greatest }, _) => reduce::top(*axis, *k, *greatest, x).map(Vec::from),
         (Operator::Gather { axis }, [x, places]) => one(arrange::gather(*axis, x, places)),
+        (Operator::GatherElements { axis }, [x, places]) => one(arrange::gather_elements(*axis, x, places)),
+        (Operator::CouplePairs { classes }, _) => one(reduce::couple_pairs(*classes, x)),
         (Operator::Concat { axis }, all) => one(arrange::concat(*axis, all)),
         (Operator::Reshape(lengths), _) => one(arrange::reshape(lengths, x)),
         (Operator::ReshapeAs, [x, lengths]) => {

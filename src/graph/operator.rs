@@ -169,6 +169,11 @@ pub enum Operator {
         /// The axis.
         axis: i64,
     },
+    /// Elements along an axis, at the place that each element of the second operand names.
+    GatherElements {
+        /// The axis.
+        axis: i64,
+    },
     /// Tensors one after the other along an axis.
     Concat {
         /// The axis.
@@ -216,6 +221,13 @@ pub enum Operator {
     },
     /// Distances of each row of the first operand to each row of the second.
     Distances(Distance),
+    /// The probability of each class, `rows x classes`, from that of the first class of each pair, `rows x pairs`:
+    /// the second method of Wu, Lin and Weng (Probability estimates for multi-class classification by pairwise
+    /// coupling, 2004, section 4), with the number of steps and the tolerance of LIBSVM.
+    CouplePairs {
+        /// Number of classes. Pairs come in the order (0, 1), (0, 2), …, (1, 2), ….
+        classes: usize,
+    },
     /// A forest on rows: its values, `rows x width`, and its class as a place among its labels, `rows`.
     Forest(Arc<Forest>),
 }
@@ -251,7 +263,7 @@ impl Operator {
             Self::Binary(_) | Self::Compare(_) | Self::MatMul | Self::Gather { .. } | Self::Distances(_) => {
                 (2, 2)
             }
-            Self::ReshapeAs => (2, 2),
+            Self::ReshapeAs | Self::GatherElements { .. } => (2, 2),
             Self::Where => (3, 3),
             Self::Concat { .. } => (1, usize::MAX),
             _ => (1, 1),
@@ -332,6 +344,8 @@ impl Operator {
             Self::ArgExtreme { greatest: false, .. } => "argMin",
             Self::TopK { .. } => "topK",
             Self::Gather { .. } => "gather",
+            Self::GatherElements { .. } => "gatherElements",
+            Self::CouplePairs { .. } => "couplePairs",
             Self::Concat { .. } => "concat",
             Self::Reshape(_) => "reshape",
             Self::ReshapeAs => "reshapeAs",

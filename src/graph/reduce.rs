@@ -246,6 +246,56 @@ pub(super) fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
     made(shape, a.dtype(), out)
 }
 
+/// Returns the probabilities of classes from those of their pairs.
+pub(super) fn couple_pairs(classes: usize, x: &Tensor) -> Result<Tensor, String> {
+    let pairs = classes.saturating_mul(classes.saturating_sub(1)) / 2;
+    let [rows, columns] = x.shape() else { return Err("pairs are the columns of rows".into()) };
+    if *columns != pairs || classes < 2 {
+        return Err(format!("{classes} classes have {pairs} pairs, not {columns}"));
+    }
+    let values = doubles(x)?;
+    let mut found = Vec::with_capacity(rows * classes);
+    for row in values.chunks_exact(pairs) {
+        found.extend(coupled(classes, row));
+    }
+    made(vec![*rows, classes], x.dtype(), found)
+}
+
+/// Returns the probabilities of classes of a row.
+fn coupled(classes: usize, pairs: &[f64]) -> Vec<f64> {
+    // r[i][j] is the probability of class i against class j.
+    let mut r = vec![vec![0.0; classes]; classes];
+    let all = (0..classes).flat_map(|i| (i + 1..classes).map(move |j| (i, j)));
+    for ((i, j), p) in all.zip(pairs) {
+        (r[i][j], r[j][i]) = (*p, 1.0 - p);
+    }
+    let q = |t: usize, j: usize| match t == j {
+        true => (0..classes).filter(|other| *other != t).map(|other| r[other][t] * r[other][t]).sum::<f64>(),
+        false => -r[j][t] * r[t][j],
+    };
+    let q: Vec<Vec<f64>> = (0..classes).map(|t| (0..classes).map(|j| q(t, j)).collect()).collect();
+    let mut p = vec![1.0 / classes as f64; classes];
+    let tolerance = 0.005 / classes as f64;
+    for _ in 0..classes.max(100) {
+        let mut qp: Vec<f64> = q.iter().map(|row| row.iter().zip(&p).map(|(q, p)| q * p).sum()).collect();
+        let mut pqp: f64 = p.iter().zip(&qp).map(|(p, qp)| p * qp).sum();
+        let apart = qp.iter().map(|qp| (qp - pqp).abs()).fold(0.0, f64::max);
+        if apart < tolerance {
+            break;
+        }
+        for t in 0..classes {
+            let step = (pqp - qp[t]) / q[t][t];
+            p[t] += step;
+            pqp = (pqp + step * (step * q[t][t] + 2.0 * qp[t])) / (1.0 + step) / (1.0 + step);
+            for j in 0..classes {
+                qp[j] = (qp[j] + step * q[t][j]) / (1.0 + step);
+                p[j] /= 1.0 + step;
+            }
+        }
+    }
+    p
+}
+
 /// Returns the distance of each row of `a` to each row of `b`.
 pub(super) fn distances(how: Distance, a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
     let ([rows, columns], [others, width]) = (a.shape(), b.shape()) else {

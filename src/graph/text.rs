@@ -54,6 +54,7 @@ impl fmt::Display for Graph {
                 Operator::Softmax { axis }
                 | Operator::Gather { axis }
                 | Operator::Concat { axis }
+                | Operator::GatherElements { axis }
                 | Operator::CumulativeSum { axis } => {
                     write!(f, " axis {axis}")?;
                 }
@@ -65,6 +66,7 @@ impl fmt::Display for Graph {
                     write!(f, " axis {axis} from {start} to {end} by {step}")?;
                 }
                 Operator::Unsqueeze(axes) | Operator::Squeeze(axes) => write!(f, " axes {axes:?}")?,
+                Operator::CouplePairs { classes } => write!(f, " of {classes} classes")?,
                 Operator::Lookup { keys, .. } => write!(f, " of {} keys", keys.len())?,
                 Operator::Forest(forest) => {
                     write!(f, " of {} trees, {} outputs", forest.trees.len(), forest.outputs)?;

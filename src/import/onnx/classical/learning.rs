@@ -58,6 +58,7 @@ impl Reader<'_> {
                 }
                 x
             }
+            "SVMClassifier" => return self.svm_classifier(source),
             "SVMRegressor" => self.svm_regressor(source)?,
             "TreeEnsembleClassifier" => return self.forest(source, true),
             "TreeEnsembleRegressor" | "TreeEnsemble" => return self.forest(source, false),
@@ -406,6 +407,104 @@ impl Reader<'_> {
             return Ok(self.choose(source, above, inside, outside));
         }
         Ok(self.transformed(source, sums, how))
+    }
+
+    /// A support vector classifier, as LIBSVM has it: a sum of kernels for each pair of classes, and a vote of each
+    /// pair for the class. The scores are the pairs' sums, or the classes' probabilities where the file has them.
+    fn svm_classifier(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
+        let labels = self.labels(source)?;
+        let kernel = source.attributes.string("kernel_type").unwrap_or_else(|| "LINEAR".into());
+        let parameters = source.attributes.floats("kernel_params");
+        let coefficients = source.attributes.floats("coefficients");
+        let vectors = source.attributes.floats("support_vectors");
+        let (a, b) = (source.attributes.floats("prob_a"), source.attributes.floats("prob_b"));
+        let rho = source.attributes.floats("rho");
+        let counts = source.attributes.ints("vectors_per_class");
+        if self.post_transform(source)? != PostTransform::None {
+            return Err(source.unsupported(" with a transform of its scores"));
+        }
+        let classes = labels.len();
+        let pairs = classes.saturating_mul(classes.saturating_sub(1)) / 2;
+        let counts =
+            counts.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+        let count = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count)).unwrap_or(0);
+        if count == 0 {
+            return Err(source.unsupported(" without support vectors"));
+        }
+        let columns = vectors.len() / count;
+        let whole = counts.len() == classes
+            && classes >= 2
+            && columns * count == vectors.len()
+            && columns > 0
+            && Some(coefficients.len()) == count.checked_mul(classes - 1)
+            && rho.len() == pairs
+            && (a.is_empty() || a.len() == pairs)
+            && a.len() == b.len();
+        if !whole {
+            let cause = format!(
+                "{count} support vectors of {classes} classes with {} numbers, {} coefficients and {} intercepts",
+                vectors.len(),
+                coefficients.len(),
+                rho.len()
+            );
+            return Err(at(ErrorKind::Structure, source.place, cause));
+        }
+        let class_of: Vec<usize> =
+            counts.iter().enumerate().flat_map(|(class, count)| std::iter::repeat_n(class, *count)).collect();
+        let all_pairs = || (0..classes).flat_map(move |i| (i + 1..classes).map(move |j| (i, j)));
+        // A support vector has a coefficient for each pair that its class is in.
+        let mut weights = Vec::with_capacity(count.saturating_mul(pairs));
+        for (vector, class) in class_of.iter().enumerate() {
+            weights.extend(all_pairs().map(|(i, j)| match *class {
+                class if class == i => coefficients[(j - 1) * count + vector] as f32,
+                class if class == j => coefficients[i * count + vector] as f32,
+                _ => 0.0,
+            }));
+        }
+        // A pair votes for its first class if its sum is above 0, and else for its second one.
+        let vote = |class: usize, (i, j)| f32::from(i8::from(class == i) - i8::from(class == j));
+        let votes = all_pairs().flat_map(|pair| (0..classes).map(move |class| vote(class, pair))).collect();
+        let against =
+            (0..classes).map(|class| all_pairs().filter(|(_, j)| *j == class).count() as f32).collect();
+        let matrix = |rows, columns, values| {
+            Tensor::new([rows, columns], Elements::F32(values)).expect("a number for each pair")
+        };
+        let x = self.single(source)?;
+        let kernels = self.kernel(source, x, &kernel, &parameters, (&vectors, count))?;
+        let weights = self.weight(matrix(count, pairs, weights));
+        let sums = self.add(source, Operator::MatMul, &[kernels, weights], Dtype::F32);
+        let rho = self.floats(rho.into_iter().map(|v| v as f32).collect());
+        let sums = self.binary(source, Binary::Add, sums, rho);
+        let zero = self.floats(vec![0.0]);
+        let above = self.compare(source, Compare::Greater, sums, zero);
+        let above = self.cast(source, above, Dtype::F32);
+        let (votes, against) = (self.weight(matrix(pairs, classes, votes)), self.floats(against));
+        let votes = self.add(source, Operator::MatMul, &[above, votes], Dtype::F32);
+        let votes = self.binary(source, Binary::Add, votes, against);
+        let greatest = Operator::ArgExtreme { axis: -1, keep: false, greatest: true, last: false };
+        let class = self.add(source, greatest, &[votes], Dtype::I64);
+        let label = self.label(source, class, labels);
+        if a.is_empty() {
+            if classes == 2 {
+                return Err(source.unsupported(" of two classes without probabilities"));
+            }
+            return Ok(vec![label, sums]);
+        }
+        // The probability of a pair's first class is 1 / (1 + exp(a x + b)), kept away from 0 and 1.
+        let (a, b) = (self.negated(&a), self.negated(&b));
+        let scaled = self.binary(source, Binary::Multiply, sums, a);
+        let scaled = self.binary(source, Binary::Add, scaled, b);
+        let first = self.add(source, Operator::Unary(Unary::Sigmoid), &[scaled], Dtype::F32);
+        let (least, most) = (self.floats(vec![1e-7]), self.floats(vec![1.0 - 1e-7]));
+        let first = self.binary(source, Binary::Maximum, first, least);
+        let first = self.binary(source, Binary::Minimum, first, most);
+        // scikit-learn's LIBSVM couples the pair of two classes as well.
+        let values = self.add(source, Operator::CouplePairs { classes }, &[first], Dtype::F32);
+        Ok(vec![label, values])
+    }
+
+    fn negated(&mut self, values: &[f64]) -> Value {
+        self.floats(values.iter().map(|v| -*v as f32).collect())
     }
 
     /// Returns the kernel of each row with each support vector.

@@ -178,6 +178,11 @@ impl Reader<'_> {
                 let (x, places) = (source.operand(0)?, source.operand(1)?);
                 self.add(source, Operator::Gather { axis: axis.unwrap_or(0) }, &[x, places], x.dtype)
             }
+            "GatherElements" => {
+                let (x, places) = (source.operand(0)?, source.operand(1)?);
+                let operator = Operator::GatherElements { axis: axis.unwrap_or(0) };
+                self.add(source, operator, &[x, places], x.dtype)
+            }
             "Concat" => {
                 let all = source.operands.clone();
                 let dtype = source.operand(0)?.dtype;
