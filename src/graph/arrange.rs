@@ -84,6 +84,7 @@ pub(super) fn concat(axis: i64, all: &[&Tensor]) -> Result<Tensor, String> {
         }
         shape[axis] = shape[axis].checked_add(other.shape()[axis]).ok_or("the shape is too large")?;
     }
+    room(&shape)?;
     let before: usize = shape[..axis].iter().product();
     macro_rules! joined {
         ($variant:ident) => {{

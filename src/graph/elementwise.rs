@@ -196,7 +196,7 @@ pub(super) fn unary(how: Unary, x: &Tensor) -> Result<Tensor, String> {
     Ok(Tensor::new(x.shape(), elements).expect("one element for each"))
 }
 
-/// Returns elements of another type. Texts become numbers where they are some, and NaN for floats where not.
+/// Returns elements of another type. A text that is no number is refused.
 pub(super) fn cast(to: Dtype, x: &Tensor) -> Result<Tensor, String> {
     if x.dtype() == to {
         return Ok(x.clone());

@@ -53,8 +53,7 @@ pub struct Node {
 /// A graph of tensor operators.
 ///
 /// ```
-/// use std::sync::Arc;
-/// use fangorn::graph::{Binary, Dtype, Elements, Graph, Operand, Operator, Tensor};
+/// use fangorn::graph::{Binary, Dtype, Elements, Graph, Operator, Tensor};
 ///
 /// let mut graph = Graph::default();
 /// let x = graph.input("x", Dtype::F32, [None, Some(2)]);

@@ -23,7 +23,6 @@ const ROWS_AT_A_TIME: usize = 4096;
 /// Each row's outputs depend on that row alone, so a batch is evaluated in parts.
 ///
 /// ```
-/// use std::sync::Arc;
 /// use fangorn::graph::{Dtype, Elements, Graph, GraphPredictor, Operator, Tensor, Unary};
 ///
 /// let mut graph = Graph::default();

@@ -309,6 +309,16 @@ fn operands_that_do_not_fit_are_refused() {
         let error = run(operator, &operands).expect_err(part);
         assert!(error.starts_with("it: ") && error.contains(part), "`{part}` is not in {error}");
     }
+    // Each tensor is twice as long as the one before it.
+    let mut graph = Graph::default();
+    let mut so_far = graph.input("x", Dtype::Bool, [None]);
+    for _ in 0..40 {
+        so_far = graph.node("twice", Operator::Concat { axis: 0 }, [so_far, so_far]);
+    }
+    graph.output("y", so_far);
+    let one = Tensor::new([1 << 16], Elements::Bool(vec![true; 1 << 16])).expect("a list");
+    let error = graph.run(from_ref(&one)).expect_err("too large").to_string();
+    assert!(error.contains("twice: concat") && error.contains("too large"), "{error}");
     let error = Graph::default().run(&[]).expect_err("no output").to_string();
     assert!(error.contains("no output"), "{error}");
 }

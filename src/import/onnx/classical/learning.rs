@@ -23,6 +23,9 @@ enum PostTransform {
     Softmax,
 }
 
+/// The most numbers of a support vector classifier's weights: a number for each support vector and pair of classes.
+const MOST_PAIRED: usize = 1 << 26;
+
 impl Reader<'_> {
     /// Adds an operator of the domain `ai.onnx.ml`, and returns its results.
     pub(super) fn learning(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
@@ -448,6 +451,10 @@ impl Reader<'_> {
                 rho.len()
             );
             return Err(at(ErrorKind::Structure, source.place, cause));
+        }
+        let numbers = count.max(classes).checked_mul(pairs).filter(|numbers| *numbers <= MOST_PAIRED);
+        if numbers.is_none() {
+            return Err(source.unsupported(&format!(" with {count} support vectors of {classes} classes")));
         }
         let class_of: Vec<usize> =
             counts.iter().enumerate().flat_map(|(class, count)| std::iter::repeat_n(class, *count)).collect();
