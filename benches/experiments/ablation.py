@@ -22,7 +22,7 @@ WALKS = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nparallel(b0)\n"
 # Each variant lacks one part more than the one before it.
 VARIANTS = {
     "default": None,
-    "no blends: walks on ranks": "ranks(u8)\n" + WALKS + "cache(b0)\nlayout(sparse)\n",
+    "no blends: walks on ranks": "ranks(u8)\n" + WALKS + "cache(b0)\nunrollWalk(b1)\nlayout(sparse)\n",
     "no ranks: walks on values": WALKS + "cache(b0)\nunrollWalk(b1)\nlayout(sparse)\n",
     "no unrolled walks": WALKS + "cache(b0)\nlayout(sparse)\n",
     "no copy of columns": WALKS + "layout(sparse)\n",
