@@ -67,6 +67,8 @@ fn panel<B: DrawingBackend>(
         .build_cartesian_2d(0.0..right, (0.8 * least..1.25 * most).log_scale())?;
     chart
         .configure_mesh()
+        .light_line_style(WHITE)
+        .bold_line_style(BLACK.mix(0.15))
         .x_desc("candidates, the fastest first")
         .y_desc("µs a row")
         .x_label_formatter(&|x| format!("{x:.0}"))
