@@ -25,7 +25,9 @@ pub mod plan;
 mod predictor;
 pub mod ranks;
 pub mod schedule;
+pub mod sparse;
 pub mod sum;
+mod text;
 
 pub use error::{Error, Result};
 pub use forest::model::Forest;

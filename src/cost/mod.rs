@@ -36,6 +36,10 @@ pub(crate) fn picoseconds(seconds: f64) -> u64 {
 
 /// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
 pub const BLOCK: usize = 64;
+/// The greatest part of a weight's elements that are not 0 with which a product that skips the others pays.
+///
+/// `fangorn-benches products` measures both products on this machine.
+pub const SPARSE_DENSITY: f64 = 0.1;
 /// Rows that the default schedule blends with one tree before it goes on to the next one.
 pub const BLENDED_ROWS: usize = 256;
 

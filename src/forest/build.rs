@@ -41,7 +41,13 @@ impl Forest {
     /// is told otherwise, base scores are 0, leaf values are summed, values are compared in `f32`, and there
     /// is no transform.
     pub fn builder(features: usize, outputs: u32) -> ForestBuilder {
-        let forest = Self {
+        let forest = Self::empty(features, outputs);
+        ForestBuilder { forest, targets: Vec::new(), vector_leaves: false }
+    }
+
+    /// Returns a forest without trees.
+    pub(super) fn empty(features: usize, outputs: u32) -> Self {
+        Self {
             producer: Producer { library: "custom".into(), ..Producer::default() },
             features: vec![Feature::default(); features],
             outputs,
@@ -55,8 +61,7 @@ impl Forest {
             scale: Real(1.0),
             transform: Transform::Identity,
             classes: Classes::default(),
-        };
-        ForestBuilder { forest, targets: Vec::new(), vector_leaves: false }
+        }
     }
 }
 

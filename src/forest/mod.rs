@@ -10,6 +10,7 @@ mod build;
 mod compare;
 mod fold;
 mod model_hash;
+mod parse;
 mod profile;
 mod prologue;
 mod raw;
@@ -28,6 +29,7 @@ pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_
 pub use fangorn_ir::Transform;
 pub(crate) use model::Forest;
 pub use model_hash::ModelHash;
+pub use parse::ForestTextError;
 pub use profile::{Profile, ProfileError};
 pub use prologue::{Operation, Prologue, PrologueError};
 pub(crate) use raw::hash as category_hash;

@@ -158,24 +158,25 @@ pub(super) fn transpose(order: &[usize], x: &Tensor) -> Result<Tensor, String> {
     whole(shape, elements)
 }
 
+/// Returns the first of every `step`th slice of an axis of this length, from `start` up to `end`, and how many
+/// there are.
+pub(super) fn sliced(start: i64, end: i64, step: i64, length: usize) -> Result<(i64, usize), String> {
+    let length = i64::try_from(length).map_err(|_| "the shape is too large")?;
+    let from_front = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
+    let (least, most) = if step < 0 { (-1, length - 1) } else { (0, length) };
+    let (start, end) = (from_front(start).clamp(least, most), from_front(end).clamp(least, most));
+    let span = if step < 0 { start - end } else { end - start }.max(0) as u64;
+    match step.unsigned_abs() {
+        0 => Err("a step of 0 slices nothing".into()),
+        step => Ok((start, span.div_ceil(step) as usize)),
+    }
+}
+
 /// Returns every `step`th slice of an axis from `start` up to `end`.
 pub(super) fn slice(axis: i64, start: i64, end: i64, step: i64, x: &Tensor) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
-    let length = x.shape()[axis] as i64;
-    let from_front = |at: i64| if at < 0 { at.saturating_add(length) } else { at };
-    let (start, end) = (from_front(start), from_front(end));
-    let places: Vec<i64> = match step {
-        0 => return Err("a step of 0 slices nothing".into()),
-        1.. => {
-            let (start, end) = (start.clamp(0, length), end.clamp(0, length));
-            (start..end).step_by(usize::try_from(step).unwrap_or(usize::MAX)).collect()
-        }
-        _ => {
-            let (start, end) = (start.clamp(-1, length - 1), end.clamp(-1, length - 1));
-            let step = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
-            (end + 1..=start).rev().step_by(step).collect()
-        }
-    };
+    let (first, count) = sliced(start, end, step, x.shape()[axis])?;
+    let places: Vec<i64> = (0..count as i64).map(|at| first + at * step).collect();
     let wanted = Tensor::new([places.len()], Elements::I64(places)).expect("a list");
     gather(axis as i64, x, &wanted)
 }

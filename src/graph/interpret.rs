@@ -32,19 +32,23 @@ impl GraphError {
     }
 }
 
-/// What evaluates the forests of a graph.
-pub(super) trait EvaluateForest {
+/// What evaluates the forests and the products of a graph.
+pub(super) trait Engine {
+    /// Computes a product of matrices of doubles: see [`reduce::Product`].
+    fn product(&self, a: &[f64], b: &[f64], out: &mut [f64], lengths: [usize; 3]) {
+        reduce::product_in_order(a, b, out, lengths);
+    }
+
     /// Returns the values of rows, `rows x width`, and the class of each row as a place among the labels if
     /// `classes` is set.
-    fn evaluate(&self, forest: &Forest, rows: &Tensor, classes: bool)
-    -> Result<(Vec<f32>, Vec<u32>), String>;
+    fn forest(&self, forest: &Forest, rows: &Tensor, classes: bool) -> Result<(Vec<f32>, Vec<u32>), String>;
 }
 
-/// The interpreter of forests.
+/// The interpreter of forests, and products in order.
 struct Reference;
 
-impl EvaluateForest for Reference {
-    fn evaluate(&self, forest: &Forest, rows: &Tensor, _: bool) -> Result<(Vec<f32>, Vec<u32>), String> {
+impl Engine for Reference {
+    fn forest(&self, forest: &Forest, rows: &Tensor, _: bool) -> Result<(Vec<f32>, Vec<u32>), String> {
         fn all<T: reference::Input>(forest: &Forest, rows: &[T], columns: usize) -> (Vec<f32>, Vec<u32>) {
             let (mut values, mut classes) = (Vec::new(), Vec::new());
             for row in rows.chunks_exact(columns.max(1)) {
@@ -85,7 +89,7 @@ impl Graph {
     pub(super) fn run_with(
         &self,
         inputs: &[Tensor],
-        forests: &impl EvaluateForest,
+        engine: &impl Engine,
     ) -> Result<Vec<Tensor>, GraphError> {
         self.check_inputs(inputs)?;
         let (mut last_use, mut second_uses) = (vec![0; self.nodes.len()], vec![false; self.nodes.len()]);
@@ -106,7 +110,7 @@ impl Graph {
             let operands: Vec<&Tensor> =
                 node.operands.iter().map(|operand| self.tensor(*operand, inputs, &results)).collect();
             let wants_second = second_uses[at];
-            let found = evaluate(&node.operator, &operands, (forests, wants_second))
+            let found = evaluate(&node.operator, &operands, (engine, wants_second))
                 .map_err(|cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator)))?;
             results.push(found);
             // What no later node reads gives its memory back.
@@ -158,11 +162,16 @@ impl Graph {
     }
 }
 
+/// Returns the results of an operator on constants, or `None` if it does not take them.
+pub(super) fn constant(operator: &Operator, operands: &[&Tensor]) -> Option<Vec<Tensor>> {
+    evaluate(operator, operands, (&Reference, false)).ok()
+}
+
 /// Evaluates an operator with as many operands as it takes.
 fn evaluate(
     operator: &Operator,
     operands: &[&Tensor],
-    (forests, classes): (&impl EvaluateForest, bool),
+    (engine, classes): (&impl Engine, bool),
 ) -> Result<Vec<Tensor>, String> {
     let x = operands[0];
     let room = |lengths: &[usize]| match super::tensor::count(lengths).filter(|all| *all <= MOST_ELEMENTS) {
@@ -185,6 +194,9 @@ fn evaluate(
                 b.elements().len() / b.shape().iter().rev().nth(1).copied().unwrap_or(1).max(1),
             ])?;
         }
+        (Operator::SparseMatMul(weights), [a]) => {
+            room(&[a.elements().len() / weights.shape().0.max(1), weights.shape().1])?;
+        }
         (Operator::Distances(_), [a, b]) => {
             room(&[a.shape().first().copied().unwrap_or(1), b.shape().first().copied().unwrap_or(1)])?;
         }
@@ -198,7 +210,10 @@ fn evaluate(
         (Operator::Where, [condition, yes, no]) => one(elementwise::choose(condition, yes, no)),
         (Operator::Cast(to), _) => one(elementwise::cast(*to, x)),
         (Operator::Lookup { keys, values, other }, _) => one(elementwise::lookup(x, keys, values, other)),
-        (Operator::MatMul, [a, b]) => one(reduce::matmul(a, b)),
+        (Operator::MatMul, [a, b]) => {
+            one(reduce::matmul(a, b, &|a, b, out, lengths| engine.product(a, b, out, lengths)))
+        }
+        (Operator::SparseMatMul(weights), _) => one(reduce::sparse_matmul(x, weights)),
         (Operator::Distances(how), [a, b]) => one(reduce::distances(*how, a, b)),
         (Operator::Reduce { how, axes, keep }, _) => one(reduce::reduce(*how, axes, *keep, x)),
         (Operator::Softmax { axis }, _) => one(reduce::softmax(*axis, x)),
@@ -236,7 +251,7 @@ fn evaluate(
                 Dtype::F32 | Dtype::F64 => Cow::Borrowed(x),
                 _ => Cow::Owned(elementwise::cast(Dtype::F64, x)?),
             };
-            let (values, classes) = forests.evaluate(forest, &x, classes)?;
+            let (values, classes) = engine.forest(forest, &x, classes)?;
             let width = values.len().checked_div(*rows).unwrap_or(forest.outputs as usize);
             let classes: Vec<i64> = classes.into_iter().take(*rows).map(i64::from).collect();
             let classes = if classes.len() == *rows { classes } else { vec![0; *rows] };

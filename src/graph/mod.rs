@@ -10,23 +10,32 @@
 //! | `tensor` | tensors and their types |
 //! | `operator` | operators and their kinds |
 //! | `model` | graphs, and whether one is whole |
-//! | `text` | the text of a graph |
+//! | `types` | the type and the shape of each tensor, before rows are there |
+//! | `text`, `parse` | the text of a graph, and its reader |
+//! | `dot` | the picture of a graph, for Graphviz |
+//! | `passes` | rewrites that keep what a graph computes |
 //! | `interpret` | the interpreter, which defines what a graph means |
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
 //! | `elementwise`, `reduce`, `arrange` | what the interpreter does for each group of operators |
 
 mod arrange;
+mod dot;
 mod elementwise;
 mod interpret;
 mod model;
 mod operator;
+mod parse;
+pub mod passes;
 mod predictor;
 mod reduce;
 mod tensor;
 mod text;
+mod types;
 
 pub use interpret::GraphError;
 pub use model::{Graph, GraphInput, GraphOutput, Node, Operand};
 pub use operator::{Binary, Compare, Distance, Kind, Operator, Reduction, Unary};
+pub use passes::{Pass, PassChange, Passes};
 pub use predictor::GraphPredictor;
 pub use tensor::{Dtype, Elements, Tensor};
+pub use types::{GraphTypes, TensorType};

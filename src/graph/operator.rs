@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::tensor::{Dtype, Elements};
-use crate::forest::Forest;
+use crate::{forest::Forest, sparse::SparseMatrix};
 
 /// The kind of an operator (CMLCompiler, table 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,28 @@ pub enum Unary {
     Tanh,
 }
 
+impl Unary {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::Abs,
+        Self::Ceil,
+        Self::Erf,
+        Self::Exp,
+        Self::Floor,
+        Self::IsNan,
+        Self::Log,
+        Self::Negate,
+        Self::Not,
+        Self::Reciprocal,
+        Self::Relu,
+        Self::Round,
+        Self::Sigmoid,
+        Self::Sign,
+        Self::Sqrt,
+        Self::Tanh,
+    ];
+}
+
 /// An operator of two operands, element by element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -74,6 +96,23 @@ pub enum Binary {
     Xor,
 }
 
+impl Binary {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Add,
+        Self::Subtract,
+        Self::Multiply,
+        Self::Divide,
+        Self::Power,
+        Self::Minimum,
+        Self::Maximum,
+        Self::Modulo,
+        Self::And,
+        Self::Or,
+        Self::Xor,
+    ];
+}
+
 /// A comparison of two operands, element by element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -83,6 +122,12 @@ pub enum Compare {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
+}
+
+impl Compare {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Equal, Self::Less, Self::LessOrEqual, Self::Greater, Self::GreaterOrEqual];
 }
 
 /// What a reduction makes of the elements along an axis.
@@ -102,6 +147,21 @@ pub enum Reduction {
     LogSumExp,
 }
 
+impl Reduction {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Sum,
+        Self::Mean,
+        Self::Product,
+        Self::Minimum,
+        Self::Maximum,
+        Self::L1,
+        Self::L2,
+        Self::SumOfSquares,
+        Self::LogSumExp,
+    ];
+}
+
 /// A distance between two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Distance {
@@ -113,6 +173,11 @@ pub enum Distance {
     Manhattan,
     /// The greatest absolute difference.
     Chebyshev,
+}
+
+impl Distance {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::SquaredEuclidean, Self::Euclidean, Self::Manhattan, Self::Chebyshev];
 }
 
 /// An operator. Axes count from the first dimension; a negative one counts from the last.
@@ -130,6 +195,9 @@ pub enum Operator {
     Cast(Dtype),
     /// The product of matrices: of the last two dimensions.
     MatMul,
+    /// The product with a weight of which most elements are 0. It gives what the product of matrices gives, for
+    /// rows with NaN and infinities too.
+    SparseMatMul(Arc<SparseMatrix<f64>>),
     /// Elements along an axis become one. The axis stays with length 1 if `keep` is set.
     Reduce {
         /// What they become.
@@ -339,6 +407,7 @@ impl Operator {
             Self::Where => "where",
             Self::Cast(_) => "cast",
             Self::MatMul => "matmul",
+            Self::SparseMatMul(_) => "sparseMatmul",
             Self::Softmax { .. } => "softmax",
             Self::ArgExtreme { greatest: true, .. } => "argMax",
             Self::ArgExtreme { greatest: false, .. } => "argMin",

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    interpret::{EvaluateForest, GraphError},
+    interpret::{Engine, GraphError},
     model::Graph,
-    operator::Operator,
+    passes::{PassChange, Passes},
     tensor::{Elements, Tensor},
 };
 use crate::{
-    cpu::{Row, Rows},
+    cpu::{Row, Rows, product},
     error::Result,
     forest::{Forest, reference},
     predictor::Predictor,
@@ -18,7 +18,7 @@ use crate::{
 /// Rows that a graph is evaluated on at a time.
 const ROWS_AT_A_TIME: usize = 4096;
 
-/// A graph whose forests are compiled for this machine's CPU.
+/// A graph that is rewritten by [`Passes`], and whose forests are compiled for this machine's CPU.
 ///
 /// Each row's outputs depend on that row alone, so a batch is evaluated in parts.
 ///
@@ -37,30 +37,42 @@ const ROWS_AT_A_TIME: usize = 4096;
 #[derive(Debug)]
 pub struct GraphPredictor {
     graph: Graph,
+    changes: Vec<PassChange>,
     forests: Vec<(Arc<Forest>, Predictor)>,
 }
 
 impl GraphPredictor {
-    /// Compiles a graph for this many threads.
+    /// Rewrites a graph by the passes that are on by default, and compiles it for this many threads.
     ///
     /// # Errors
     /// The graph does not verify, or a forest can't be compiled.
     pub fn new(graph: Graph, threads: usize) -> Result<Self> {
-        graph.verify()?;
-        let mut forests: Vec<(Arc<Forest>, Predictor)> = Vec::new();
-        for node in &graph.nodes {
-            if let Operator::Forest(forest) = &node.operator
-                && !forests.iter().any(|(known, _)| Arc::ptr_eq(known, forest))
-            {
-                forests.push((Arc::clone(forest), Predictor::builder(forest).threads(threads).build()?));
-            }
-        }
-        Ok(Self { graph, forests })
+        Self::with_passes(&graph, threads, &Passes::default())
     }
 
-    /// Returns the graph.
+    /// Rewrites a graph by these passes, and compiles it for this many threads.
+    ///
+    /// # Errors
+    /// The graph does not verify, or a forest can't be compiled.
+    pub fn with_passes(graph: &Graph, threads: usize, passes: &Passes) -> Result<Self> {
+        graph.verify()?;
+        let (graph, changes) = passes.apply(graph)?;
+        let compiled = |forest: Arc<Forest>| {
+            let predictor = Predictor::builder(&forest).threads(threads).build()?;
+            Ok((forest, predictor))
+        };
+        let forests = graph.forests().into_iter().map(compiled).collect::<Result<_>>()?;
+        Ok(Self { graph, changes, forests })
+    }
+
+    /// Returns the rewritten graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// Returns what each pass did.
+    pub fn changes(&self) -> &[PassChange] {
+        &self.changes
     }
 
     /// Evaluates the graph. It takes a tensor for each input, rows in the first dimension, and returns one for
@@ -103,8 +115,12 @@ fn rows_of(tensor: &Tensor, first: usize, count: usize) -> Tensor {
     Tensor::new(shape, elements).expect("rows of the tensor")
 }
 
-impl EvaluateForest for GraphPredictor {
-    fn evaluate(
+impl Engine for GraphPredictor {
+    fn product(&self, a: &[f64], b: &[f64], out: &mut [f64], lengths: [usize; 3]) {
+        product(a, b, out, lengths);
+    }
+
+    fn forest(
         &self,
         forest: &Forest,
         rows: &Tensor,

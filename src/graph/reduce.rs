@@ -6,6 +6,7 @@ use super::{
     operator::{Distance, Reduction},
     tensor::{Dtype, Elements, Tensor, broadcast, count, places},
 };
+use crate::sparse::SparseMatrix;
 
 /// Returns an axis as the number of its dimension.
 pub(super) fn axis_of(axis: i64, dimensions: usize) -> Result<usize, String> {
@@ -199,8 +200,20 @@ pub(super) fn top(axis: i64, k: usize, greatest: bool, x: &Tensor) -> Result<[Te
     Ok([values, places])
 }
 
+/// A product of two matrices of doubles, row-major: `m x k`, `k x n`, the result `m x n` of zeros, and `[m, k, n]`.
+pub(super) type Product<'p> = &'p dyn Fn(&[f64], &[f64], &mut [f64], [usize; 3]);
+
+/// Adds the products of each row of `a` with `b`, in the order of the columns of `a`.
+pub(super) fn product_in_order(a: &[f64], b: &[f64], out: &mut [f64], [_, k, n]: [usize; 3]) {
+    for (row, sums) in a.chunks_exact(k.max(1)).zip(out.chunks_exact_mut(n.max(1))) {
+        for (value, column) in row.iter().zip(b.chunks_exact(n.max(1))) {
+            sums.iter_mut().zip(column).for_each(|(sum, weight)| *sum += value * weight);
+        }
+    }
+}
+
 /// Returns the product of the matrices in the last two dimensions.
-pub(super) fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
+pub(super) fn matmul(a: &Tensor, b: &Tensor, product: Product<'_>) -> Result<Tensor, String> {
     if a.dtype() != b.dtype() {
         return Err(format!("it does not take {} and {}", a.dtype(), b.dtype()));
     }
@@ -229,13 +242,9 @@ pub(super) fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
     let (va, vb) = (doubles(a)?, doubles(b)?);
     let mut out = vec![0.0f64; all];
     let products = out.chunks_exact_mut((m * n).max(1));
-    for ((from_a, from_b), product) in places(many_a, &many).zip(places(many_b, &many)).zip(products) {
+    for ((from_a, from_b), found) in places(many_a, &many).zip(places(many_b, &many)).zip(products) {
         let (va, vb) = (&va[from_a * m * k..][..m * k], &vb[from_b * k * n..][..k * n]);
-        for (row, sums) in va.chunks_exact(k.max(1)).zip(product.chunks_exact_mut(n.max(1))) {
-            for (value, column) in row.iter().zip(vb.chunks_exact(n.max(1))) {
-                sums.iter_mut().zip(column).for_each(|(sum, weight)| *sum += value * weight);
-            }
-        }
+        product(va, vb, found, [m, k, n]);
     }
     if row {
         shape.remove(shape.len() - 2);
@@ -244,6 +253,33 @@ pub(super) fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
         shape.pop();
     }
     made(shape, a.dtype(), out)
+}
+
+/// Returns the product of rows with a weight of which most elements are 0.
+pub(super) fn sparse_matmul(x: &Tensor, weights: &SparseMatrix<f64>) -> Result<Tensor, String> {
+    let (inner, width) = weights.shape();
+    let mut shape = x.shape().to_vec();
+    if shape.last() != Some(&inner) {
+        return Err(format!("rows of shape {shape:?} have no product with {inner} rows of weights"));
+    }
+    shape.pop();
+    shape.push(width);
+    let values = doubles(x)?;
+    let rows = count(&shape[..shape.len() - 1]).ok_or("the shape is too large")?;
+    let mut out = vec![0.0f64; count(&shape).ok_or("the shape is too large")?];
+    if width > 0 && inner > 0 {
+        debug_assert_eq!(values.len(), rows * inner);
+        for (row, sums) in values.chunks_exact(inner).zip(out.chunks_exact_mut(width)) {
+            for (at, value) in row.iter().enumerate() {
+                // NaN and infinities times 0 are NaN.
+                if !value.is_finite() {
+                    sums.iter_mut().for_each(|sum| *sum += value * 0.0);
+                }
+                weights.row(at).for_each(|(column, weight)| sums[column] += value * weight);
+            }
+        }
+    }
+    made(shape, x.dtype(), out)
 }
 
 /// Returns the probabilities of classes from those of their pairs.

@@ -1,12 +1,24 @@
-//! The text of a graph: a line for each input, weight, node and output.
+//! The text of a graph: a line for each input, weight, node and output, and the text of each forest.
+//!
+//! ```text
+//! input %in0 "X": f32[rows, 2]
+//! weight %w0: f32[2] = [10.0, 20.0]  // 100.0% filled, exact in i32
+//! %0 "Scaler" = subtract(%in0, %w0)  // arithmetic
+//! %1 "ArgMax" = argMax(%0, axis=1, keep=false, last=false)  // indices
+//! output "label": %1
+//! ```
 
-use std::fmt;
+use std::{
+    fmt::{self, Write},
+    sync::Arc,
+};
 
 use super::{
     model::{Graph, Operand},
     operator::Operator,
-    tensor::Tensor,
+    tensor::{Elements, Tensor},
 };
+use crate::forest::Forest;
 
 impl fmt::Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,64 +32,168 @@ impl fmt::Display for Operand {
 }
 
 /// Writes a shape; `rows` stands for a length that may differ from batch to batch.
-fn shape(lengths: impl IntoIterator<Item = Option<usize>>) -> String {
+pub(super) fn shape(lengths: impl IntoIterator<Item = Option<usize>>) -> String {
     let text = |length: Option<usize>| length.map_or("rows".to_owned(), |length| length.to_string());
     let all: Vec<_> = lengths.into_iter().map(text).collect();
     format!("[{}]", all.join(", "))
 }
 
-/// Writes what a graph's text says of a weight.
-fn weight(tensor: &Tensor) -> String {
-    let lengths = shape(tensor.shape().iter().map(|length| Some(*length)));
-    let (density, smallest) = (100.0 * tensor.density(), tensor.smallest_dtype());
-    format!("{}{lengths}, {density:.1}% filled, exact in {smallest}", tensor.dtype())
+/// Writes elements as a list.
+fn list(elements: &Elements) -> String {
+    match elements {
+        Elements::Bool(values) => format!("{values:?}"),
+        Elements::I32(values) => format!("{values:?}"),
+        Elements::I64(values) => format!("{values:?}"),
+        Elements::F32(values) => format!("{values:?}"),
+        Elements::F64(values) => format!("{values:?}"),
+        Elements::Text(values) => format!("{values:?}"),
+    }
+}
+
+/// Writes elements with their type.
+fn typed(elements: &Elements) -> String {
+    format!("{}{}", elements.dtype(), list(elements))
+}
+
+/// Returns what a graph's text says of an operator after its operands.
+fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
+    match operator {
+        Operator::Cast(dtype) => vec![format!("to={dtype}")],
+        Operator::Reduce { axes, keep, .. } => vec![format!("axes={axes:?}"), format!("keep={keep}")],
+        Operator::Softmax { axis }
+        | Operator::Gather { axis }
+        | Operator::Concat { axis }
+        | Operator::GatherElements { axis }
+        | Operator::CumulativeSum { axis } => vec![format!("axis={axis}")],
+        Operator::ArgExtreme { axis, keep, last, .. } => {
+            vec![format!("axis={axis}"), format!("keep={keep}"), format!("last={last}")]
+        }
+        Operator::TopK { axis, k, greatest } => {
+            vec![format!("axis={axis}"), format!("k={k}"), format!("greatest={greatest}")]
+        }
+        Operator::Reshape(lengths) => vec![format!("to={lengths:?}")],
+        Operator::Transpose(order) => vec![format!("order={order:?}")],
+        Operator::Slice { axis, start, end, step } => {
+            vec![
+                format!("axis={axis}"),
+                format!("start={start}"),
+                format!("end={end}"),
+                format!("step={step}"),
+            ]
+        }
+        Operator::Unsqueeze(axes) | Operator::Squeeze(axes) => vec![format!("axes={axes:?}")],
+        Operator::CouplePairs { classes } => vec![format!("classes={classes}")],
+        Operator::Fill(with) => vec![format!("with={}", typed(with))],
+        Operator::Lookup { keys, values, other } => vec![
+            format!("keys={}", typed(keys)),
+            format!("values={}", typed(values)),
+            format!("other={}", typed(other)),
+        ],
+        Operator::SparseMatMul(weights) => {
+            let (rows, columns) = weights.shape();
+            let row = |row| {
+                let elements: Vec<String> =
+                    weights.row(row).map(|(column, value)| format!("{column}:{value:?}")).collect();
+                format!("[{}]", elements.join(", "))
+            };
+            let all: Vec<String> = (0..rows).map(row).collect();
+            vec![format!("columns={columns}"), format!("rows=[{}]", all.join(", "))]
+        }
+        Operator::Forest(forest) => {
+            let at = forests.iter().position(|known| Arc::ptr_eq(known, forest)).unwrap_or(0);
+            vec![format!("trees=%f{at}")]
+        }
+        Operator::Unary(_)
+        | Operator::Binary(_)
+        | Operator::Compare(_)
+        | Operator::Where
+        | Operator::MatMul
+        | Operator::ReshapeAs
+        | Operator::Shape
+        | Operator::Distances(_) => Vec::new(),
+    }
+}
+
+/// Writes a list that has more characters than `most` as its first elements and `…`.
+fn shortened(text: String, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => {
+            let whole = text[..end].rfind(", ").unwrap_or(end);
+            format!("{}, …", &text[..whole])
+        }
+        None => text,
+    }
+}
+
+impl Graph {
+    /// Returns the forests of the graph, each once.
+    pub fn forests(&self) -> Vec<Arc<Forest>> {
+        let mut found: Vec<Arc<Forest>> = Vec::new();
+        for node in &self.nodes {
+            if let Operator::Forest(forest) = &node.operator
+                && !found.iter().any(|known| Arc::ptr_eq(known, forest))
+            {
+                found.push(Arc::clone(forest));
+            }
+        }
+        found
+    }
+
+    /// Returns the text without trees, and with the beginnings of long lists of numbers, for people.
+    pub fn summary(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = self.write(&mut text, false);
+        text
+    }
+
+    fn write(&self, f: &mut impl Write, whole: bool) -> fmt::Result {
+        let most = if whole { usize::MAX } else { 40 };
+        for (at, input) in self.inputs.iter().enumerate() {
+            let lengths = shape(input.shape.iter().copied());
+            writeln!(f, "input %in{at} {:?}: {}{lengths}", input.name, input.dtype)?;
+        }
+        for (at, tensor) in self.weights.iter().enumerate() {
+            let lengths = shape(tensor.shape().iter().map(|length| Some(*length)));
+            let elements = shortened(list(tensor.elements()), most);
+            write!(f, "weight %w{at}: {}{lengths} = {elements}", tensor.dtype())?;
+            let (density, smallest) = (100.0 * tensor.density(), tensor.smallest_dtype());
+            writeln!(f, "  // {density:.1}% filled, exact in {smallest}")?;
+        }
+        let forests = self.forests();
+        for (at, forest) in forests.iter().enumerate() {
+            let text = forest.to_text();
+            let lines = if whole { usize::MAX } else { 1 };
+            writeln!(f, "%f{at}:")?;
+            text.lines().take(lines).try_for_each(|line| writeln!(f, "  {line}"))?;
+        }
+        for (at, node) in self.nodes.iter().enumerate() {
+            let mut operands: Vec<_> = node.operands.iter().map(Operand::to_string).collect();
+            let attributes = attributes(&node.operator, &forests);
+            operands.extend(attributes.into_iter().map(|attribute| shortened(attribute, most)));
+            let (operator, kind) = (&node.operator, node.operator.kind().name());
+            writeln!(f, "%{at} {:?} = {operator}({})  // {kind}", node.name, operands.join(", "))?;
+        }
+        for output in &self.outputs {
+            writeln!(f, "output {:?}: {}", output.name, output.operand)?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Graph {
-    /// Writes the graph without the elements of its weights: for each weight its type and shape, the part of
-    /// elements that are not 0, and the smallest type that holds them exactly.
+    /// Writes the whole graph, with all elements of its weights and the nodes of its trees, as [`Graph::parse`]
+    /// reads it. A comment gives for each weight the part of elements that are not 0 and the smallest type that
+    /// holds them exactly, and for each node its kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, input) in self.inputs.iter().enumerate() {
-            let lengths = shape(input.shape.iter().copied());
-            writeln!(f, "input %in{at} `{}`: {}{lengths}", input.name, input.dtype)?;
-        }
-        for (at, tensor) in self.weights.iter().enumerate() {
-            writeln!(f, "weight %w{at}: {}", weight(tensor))?;
-        }
-        for (at, node) in self.nodes.iter().enumerate() {
-            let operands: Vec<_> = node.operands.iter().map(Operand::to_string).collect();
-            let operator = &node.operator;
-            write!(f, "%{at} = {operator}({})", operands.join(", "))?;
-            match operator {
-                Operator::Cast(dtype) => write!(f, " to {dtype}")?,
-                Operator::Reduce { axes, keep, .. } => write!(f, " axes {axes:?} keep {keep}")?,
-                Operator::Softmax { axis }
-                | Operator::Gather { axis }
-                | Operator::Concat { axis }
-                | Operator::GatherElements { axis }
-                | Operator::CumulativeSum { axis } => {
-                    write!(f, " axis {axis}")?;
-                }
-                Operator::ArgExtreme { axis, keep, .. } => write!(f, " axis {axis} keep {keep}")?,
-                Operator::TopK { axis, k, .. } => write!(f, " axis {axis} k {k}")?,
-                Operator::Reshape(lengths) => write!(f, " to {lengths:?}")?,
-                Operator::Transpose(order) => write!(f, " order {order:?}")?,
-                Operator::Slice { axis, start, end, step } => {
-                    write!(f, " axis {axis} from {start} to {end} by {step}")?;
-                }
-                Operator::Unsqueeze(axes) | Operator::Squeeze(axes) => write!(f, " axes {axes:?}")?,
-                Operator::CouplePairs { classes } => write!(f, " of {classes} classes")?,
-                Operator::Lookup { keys, .. } => write!(f, " of {} keys", keys.len())?,
-                Operator::Forest(forest) => {
-                    write!(f, " of {} trees, {} outputs", forest.trees.len(), forest.outputs)?;
-                }
-                _ => {}
-            }
-            writeln!(f, "  // {}, {}", operator.kind().name(), node.name)?;
-        }
-        for output in &self.outputs {
-            writeln!(f, "output `{}`: {}", output.name, output.operand)?;
-        }
-        Ok(())
+        self.write(f, true)
+    }
+}
+
+/// Returns a tensor's text, for messages and tests.
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lengths = shape(self.shape().iter().map(|length| Some(*length)));
+        write!(f, "{}{lengths} = {}", self.dtype(), list(self.elements()))
     }
 }

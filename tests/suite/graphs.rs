@@ -14,7 +14,7 @@ use fangorn::{
 };
 
 /// The folders of classical models: the project's own, and the shared ones where they lie beside the checkout.
-fn folders() -> Vec<PathBuf> {
+pub fn folders() -> Vec<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let zoos = [here.join("tests/zoo-classical"), here.join("../shared/zoo-classical")];
     let inside = zoos.iter().filter_map(|zoo| std::fs::read_dir(zoo).ok()).flatten();
@@ -25,7 +25,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// An array of any type of numbers, with its shape.
-fn read(path: &Path) -> Option<(Vec<usize>, Vec<f64>)> {
+pub fn read(path: &Path) -> Option<(Vec<usize>, Vec<f64>)> {
     let bytes = std::fs::read(path).ok()?;
     let open = || npyz::NpyFile::new(&bytes[..]).expect("a npy file");
     let shape: Vec<usize> = open().shape().iter().map(|length| *length as usize).collect();
@@ -51,7 +51,7 @@ fn read(path: &Path) -> Option<(Vec<usize>, Vec<f64>)> {
 }
 
 /// The rows as the tensors that the graph's inputs take, columns side by side.
-fn inputs(graph: &Graph, shape: &[usize], values: &[f64]) -> Vec<Tensor> {
+pub fn inputs(graph: &Graph, shape: &[usize], values: &[f64]) -> Vec<Tensor> {
     let (rows, columns) = (shape[0], shape.get(1).copied().unwrap_or(1));
     let mut first = 0;
     let input = |input: &fangorn::graph::GraphInput| {
@@ -328,9 +328,14 @@ fn operands_that_do_not_fit_are_refused() {
 fn a_graphs_text_names_its_operators_and_weights() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo-classical/Pipeline");
     let text = load_graph(&folder.join("model.onnx"), &Default::default()).expect("a graph").to_string();
-    for part in
-        ["input %in0 `X`: f32[rows, 6]", "% filled, exact in ", "matmul(", "// indices, ", "output `label`"]
-    {
+    let parts = [
+        "input %in0 \"X\": f32[rows, 6]",
+        "% filled, exact in ",
+        "matmul(",
+        "  // indices",
+        "output \"label\"",
+    ];
+    for part in parts {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
     let dtypes = [

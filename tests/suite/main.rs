@@ -10,6 +10,7 @@ mod equivalence;
 mod file;
 mod filetests;
 mod fixed_point;
+mod graph_passes;
 mod graphs;
 mod guard;
 mod kernels;

@@ -46,6 +46,11 @@ OPTIONS = {
     "RFE": {"estimator": None},
     "RFECV": {"estimator": None},
     "GaussianRandomProjection": {"n_components": 3},
+    "SelectPercentile": {"percentile": 50},
+    "GenericUnivariateSelect": {"mode": "k_best", "param": 3},
+    "GridSearchCV": {"param_grid": {"C": [0.1, 1.0]}},
+    "LocalOutlierFactor": {"novelty": True},
+    "VotingClassifier": {"voting": "soft", "flatten_transform": False},
     "HistGradientBoostingClassifier": {"max_iter": 10},
     "HistGradientBoostingRegressor": {"max_iter": 10},
 }
@@ -54,6 +59,10 @@ SMALL = {"n_estimators": 8, "max_depth": 4, "random_state": 0}
 POSITIVE = "MultinomialNB ComplementNB PoissonRegressor GammaRegressor TweedieRegressor NMF SelectKBest".split()
 WHOLE = "CategoricalNB OneHotEncoder OrdinalEncoder".split()
 LABELS = "LabelEncoder LabelBinarizer".split()
+# What is converted for two classes alone.
+BINARY = "GaussianProcessClassifier TargetEncoder TunedThresholdClassifierCV".split()
+# Operators of ONNX that a converter asks for and that are newer than others need.
+OPSETS = {"KNNImputer": 18}
 
 
 def linear():
@@ -79,7 +88,10 @@ def data(name):
     y = (x[:, 0] * 1.5 - x[:, 1] + np.sin(x[:, 2]) + 0.1 * random.normal(size=ROWS)).astype(np.float32)
     if name in POSITIVE:
         y = np.abs(y) + 0.1
-    return x, y, np.digitize(y, np.quantile(y, [0.3, 0.7])).astype(np.int64)
+    if name == "KNNImputer":
+        x[random.uniform(size=x.shape) < 0.1] = np.nan
+    cuts = [0.5] if name in BINARY else [0.3, 0.7]
+    return x, y, np.digitize(y, np.quantile(y, cuts)).astype(np.int64)
 
 
 def make(estimator):
@@ -97,6 +109,8 @@ def make(estimator):
             if regression and key != "regressor":
                 one = linear().LinearRegression()
                 options[key] = [("a", one), ("b", linear().Ridge())] if key == "estimators" else one
+    if name in ("GridSearchCV", "TunedThresholdClassifierCV"):
+        options["estimator"] = linear().LogisticRegression(max_iter=500)
     if name == "ColumnTransformer":
         from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
@@ -126,6 +140,12 @@ def fitted(estimator):
         return model.fit(x, np.stack([y, -y], axis=1)), x
     if name in ("MultiOutputClassifier", "ClassifierChain"):
         return model.fit(x, np.stack([classes > 0, classes > 1], axis=1).astype(np.int64)), x
+    if name == "KernelCenterer":
+        kernel = x @ x.T
+        return model.fit(kernel), kernel
+    if name == "TargetEncoder":
+        whole = np.floor(x).astype(np.int64)
+        return model.fit(whole, classes), whole
     if name == "IsotonicRegression":
         return model.fit(x[:, :1], y), x[:, :1]
     target = classes if is_classifier(model) or not hasattr(model, "predict") else y
@@ -143,10 +163,11 @@ def write(out, estimator):
     shape = [None, x.shape[1]] if x.ndim == 2 else [None]
     # ZipMap makes maps of probabilities, which no tensor holds.
     options = {id(model): {"zipmap": False}} if hasattr(model, "predict_proba") else None
+    opset = {"": OPSETS.get(estimator.__name__, 17), "ai.onnx.ml": 3}
     try:
-        graph = to_onnx(model, initial_types=[("X", kind(shape))], options=options, target_opset={"": 17, "ai.onnx.ml": 3})
+        graph = to_onnx(model, initial_types=[("X", kind(shape))], options=options, target_opset=opset)
     except NameError:
-        graph = to_onnx(model, initial_types=[("X", kind(shape))], target_opset={"": 17, "ai.onnx.ml": 3})
+        graph = to_onnx(model, initial_types=[("X", kind(shape))], target_opset=opset)
     rows = x[:KEPT]
     folder = out / estimator.__name__
     folder.mkdir(parents=True, exist_ok=True)

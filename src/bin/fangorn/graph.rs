@@ -1,29 +1,123 @@
 //! `fangorn graph`: prints the graph that a classical model becomes.
 
-use std::path::PathBuf;
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
-use fangorn::import::{self, LoadOptions};
+use fangorn::{
+    graph::{self, Pass, PassChange, Passes},
+    import::{self, LoadOptions},
+};
+use layout::{
+    backends::svg::SVGWriter,
+    gv::{DotParser, GraphBuilder},
+};
 
-use crate::{Outcome, error::Result, library_error, limits::LimitsChoice, output};
+use crate::{
+    Outcome,
+    atomic_file::AtomicFile,
+    error::{Error, Result},
+    library_error,
+    limits::LimitsChoice,
+    output,
+};
 
-/// Print the graph of a classical model
+/// The most nodes of a picture: the layout takes time with the square of them.
+const MOST_IN_A_PICTURE: usize = 2000;
+
+/// Print the graph of a classical model, and what each pass does to it
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  fangorn graph pipeline.onnx")]
+#[command(after_help = "Examples:
+  fangorn graph pipeline.onnx                      what is computed, and what each pass did
+  fangorn graph pipeline.onnx --before             what the file says
+  fangorn graph pipeline.onnx --passes redundant   one pass alone
+  fangorn graph pipeline.onnx --svg pipeline.svg   a picture")]
 pub struct Graph {
     /// The model file, an ONNX graph
     model: PathBuf,
+    /// Print the graph before the passes
+    #[arg(long, conflicts_with_all = ["after", "passes"])]
+    before: bool,
+    /// Print the graph after the passes [default]
+    #[arg(long)]
+    after: bool,
+    /// Passes to run, in place of the default ones: names with commas between them, `all` or `none`
+    #[arg(long, value_name = "PASS,…", value_parser = passes)]
+    passes: Option<Passes>,
+    /// Print all weights and trees, as `Graph::parse` reads them
+    #[arg(long)]
+    whole: bool,
+    /// Print the picture in Graphviz's language
+    #[arg(long, conflicts_with_all = ["whole", "svg"])]
+    dot: bool,
+    /// Draw the graph into an SVG file
+    #[arg(long, value_name = "FILE", conflicts_with = "whole")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     limits: LimitsChoice,
+}
+
+/// Reads a list of passes.
+fn passes(text: &str) -> std::result::Result<Passes, String> {
+    match text {
+        "none" => return Ok(Passes::none()),
+        "all" => return Ok(Passes::none().with(Pass::ALL)),
+        _ => {}
+    }
+    let known = || Pass::ALL.map(Pass::name).join(", ");
+    let named = |name: &str| {
+        Pass::named(name).ok_or_else(|| format!("there is no pass `{name}`; the passes are {}", known()))
+    };
+    let all = text.split(',').map(named).collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok(Passes::none().with(all))
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// The file can't be read, or an operator in it is not supported.
+/// The file can't be read, an operator in it is not supported, or the picture can't be written.
 pub fn run(args: &Graph) -> Result<Outcome> {
     let options = LoadOptions { limits: args.limits.limits(), ..LoadOptions::default() };
-    let graph = import::load_graph(&args.model, &options).map_err(library_error)?;
-    output::print(&graph.to_string())?;
+    let mut graph = import::load_graph(&args.model, &options).map_err(library_error)?;
+    let mut changes = Vec::new();
+    if !args.before {
+        let passes = args.passes.clone().unwrap_or_default();
+        (graph, changes) = passes.apply(&graph).map_err(|e| Error::file(&args.model, e.to_string()))?;
+    }
+    if let Some(path) = &args.svg {
+        draw(&args.model, &graph, path)?;
+        return Ok(Outcome::Done);
+    }
+    let text = match (args.dot, args.whole) {
+        (true, _) => graph.to_dot(),
+        (_, true) => comment(&changes) + &graph.to_string(),
+        _ => comment(&changes) + &graph.summary(),
+    };
+    output::print(&text)?;
     Ok(Outcome::Done)
+}
+
+/// Says what each pass did, as comments of the graph's text.
+fn comment(changes: &[PassChange]) -> String {
+    changes.iter().map(|change| format!("// {change}\n")).collect()
+}
+
+fn draw(model: &Path, graph: &graph::Graph, path: &Path) -> Result<()> {
+    if graph.nodes.len() > MOST_IN_A_PICTURE {
+        let what = format!(
+            "a picture of {} nodes is too large to be drawn here; use --dot and Graphviz",
+            graph.nodes.len()
+        );
+        return Err(Error::file(model, what));
+    }
+    let dot = graph.to_dot();
+    let parsed = DotParser::new(&dot).process().map_err(|e| Error::file(model, e))?;
+    let mut builder = GraphBuilder::new();
+    builder.visit_graph(&parsed);
+    let mut svg = SVGWriter::new();
+    builder.get().do_it(false, false, false, &mut svg);
+    let picture = svg.finalize();
+    AtomicFile::write(path, |out| out.write_all(picture.as_bytes()))
 }

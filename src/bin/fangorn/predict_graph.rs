@@ -66,12 +66,13 @@ pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, class: bool) -> Re
         })?);
         first += columns;
     }
+    let mut graph = graph;
+    let kept = chosen(&graph, class).map_err(|what| Error::file(path, what))?;
+    // What the other outputs alone need is not computed.
+    graph.outputs = vec![graph.outputs.swap_remove(kept)];
     let predictor = GraphPredictor::new(graph, 1).map_err(library_error)?;
     let found = predictor.predict(&inputs).map_err(library_error)?;
-    let output = chosen(&found, class).ok_or_else(|| {
-        let what = if class { "no classes; use --output value" } else { "no values; use --output class" };
-        Error::file(path, format!("the graph gives {what}"))
-    })?;
+    let [output] = &found[..] else { unreachable!("a graph of one output") };
     let (rows, columns) = (rows.rows, output.elements().len().checked_div(rows.rows).unwrap_or(1).max(1));
     let values = match output.elements() {
         Elements::Text(texts) => Values::Words(texts.iter().map(|text| text.to_string()).collect()),
@@ -87,14 +88,16 @@ pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, class: bool) -> Re
     Ok(Table { rows, columns, values })
 }
 
-/// Returns the output that is meant. A classifier gives its labels before its probabilities; a graph of one output
-/// gives values.
-fn chosen(outputs: &[Tensor], class: bool) -> Option<&Tensor> {
-    match (outputs, class) {
-        ([only], false) => Some(only),
-        ([only], true) => (!matches!(only.dtype(), Dtype::F32 | Dtype::F64)).then_some(only),
-        ([label, ..], true) => Some(label),
-        ([_, values, ..], false) => Some(values),
-        ([], _) => None,
+/// Returns the place of the output that is meant. A classifier gives its labels before its probabilities; a graph of
+/// one output gives values.
+fn chosen(graph: &Graph, class: bool) -> Result<usize, String> {
+    let types = graph.types().map_err(|e| e.to_string())?;
+    let floats = |at: usize| matches!(types.of(graph.outputs[at].operand).dtype, Dtype::F32 | Dtype::F64);
+    match (graph.outputs.len(), class) {
+        (1, false) => Ok(0),
+        (1, true) if floats(0) => Err("the graph gives no classes; use --output value".into()),
+        (0, _) => Err("the graph has no outputs".into()),
+        (_, true) => Ok(0),
+        (_, false) => Ok(1),
     }
 }

@@ -75,6 +75,11 @@ impl Attributes {
         self.take(name).map(|a| a.t)
     }
 
+    /// Returns the message of a graph, or `None` where the attribute is absent.
+    pub(super) fn graph(&mut self, name: &str) -> Option<Bytes> {
+        self.take(name).map(|a| a.g)
+    }
+
     /// Returns the number of floats of an attribute.
     pub(super) fn count(&self, name: &str) -> usize {
         self.all.iter().find(|a| a.name == name).map_or(0, |a| a.floats.len())

@@ -63,6 +63,9 @@ pub struct AttributeProto {
     /// TensorProto
     #[prost(bytes = "bytes", tag = "5")]
     pub t: ::prost::bytes::Bytes,
+    /// GraphProto
+    #[prost(bytes = "bytes", tag = "6")]
+    pub g: ::prost::bytes::Bytes,
     #[prost(float, repeated, tag = "7")]
     pub floats: ::prost::alloc::vec::Vec<f32>,
     #[prost(int64, repeated, tag = "8")]

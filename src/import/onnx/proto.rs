@@ -6,7 +6,9 @@ pub(super) use prost::bytes::Bytes;
 use super::super::{ErrorKind, ImportError, Place};
 use super::{CONVERT_AGAIN, at};
 
-pub(super) use super::messages::{AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+pub(super) use super::messages::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
+};
 
 /// The element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

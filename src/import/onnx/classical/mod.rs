@@ -8,8 +8,10 @@
 //! | `tensors` | tensors of the file |
 //! | `standard` | ONNX's own operators |
 //! | `learning` | the operators of `ai.onnx.ml` |
+//! | `scan` | loops over rows that compute distances |
 
 mod learning;
+mod scan;
 mod standard;
 mod tensors;
 
@@ -50,7 +52,8 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     let Some(graph) = model.graph else {
         return Err(at(ErrorKind::Schema, "graph", "missing field"));
     };
-    let mut reader = Reader { graph: Graph::default(), values: HashMap::new(), options };
+    let mut reader =
+        Reader { graph: Graph::default(), values: HashMap::new(), sequences: HashMap::new(), options };
     for (i, bytes) in graph.initializer.iter().enumerate() {
         let place = format!("graph.initializer[{i}]");
         let tensor: TensorProto = proto::decode(bytes.clone(), &place)?;
@@ -73,6 +76,13 @@ pub(in super::super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Gra
     for (i, bytes) in graph.output.iter().enumerate() {
         let place = format!("graph.output[{i}]");
         let output: ValueInfoProto = proto::decode(bytes.clone(), &place)?;
+        // The tensors of a sequence are outputs of their own.
+        if let Some(parts) = reader.sequences.get(&output.name) {
+            for (part, value) in parts.iter().enumerate() {
+                reader.graph.output(&format!("{}[{part}]", output.name), value.operand);
+            }
+            continue;
+        }
         let value = reader.value(&output.name, &place)?;
         reader.graph.output(&output.name, value.operand);
     }
@@ -91,6 +101,8 @@ struct Value {
 struct Reader<'o> {
     graph: Graph,
     values: HashMap<String, Value>,
+    /// Lists of tensors, which a file may give as one output.
+    sequences: HashMap<String, Vec<Value>>,
     options: &'o LoadOptions,
 }
 
@@ -161,7 +173,13 @@ impl Reader<'_> {
             operands: operands.collect::<Result<_, _>>()?,
             attributes: Attributes::all(&node.attribute, place.into())?,
         };
+        if own && node.op_type == "SequenceConstruct" {
+            let name = node.output.first().cloned().unwrap_or_default();
+            self.sequences.insert(name, source.operands);
+            return Ok(());
+        }
         let found = match own {
+            true if node.op_type == "Scan" => self.scan(&mut source)?,
             true => self.standard(&mut source)?,
             false if node.domain == ML => self.learning(&mut source)?,
             false => self.contributed(&mut source)?,

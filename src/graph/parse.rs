@@ -1,0 +1,305 @@
+//! Reads the text of a graph.
+
+use std::{collections::HashMap, str::FromStr, sync::Arc};
+
+use super::{
+    interpret::GraphError,
+    model::{Graph, GraphInput, GraphOutput, Node, Operand},
+    operator::{Binary, Compare, Distance, Operator, Reduction, Unary},
+    tensor::{Dtype, Elements, Tensor},
+};
+use crate::{forest::Forest, sparse::SparseMatrix, text::Cursor};
+
+impl Graph {
+    /// Reads the text that `to_string` writes. Comments after `//` and blank lines are left out.
+    ///
+    /// ```
+    /// use fangorn::graph::Graph;
+    ///
+    /// let text = "input %in0 \"X\": f32[rows, 2]
+    /// weight %w0: f32[2] = [10.0, 20.0]
+    /// %0 \"Scaler\" = subtract(%in0, %w0)
+    /// output \"scaled\": %0
+    /// ";
+    /// let graph = Graph::parse(text)?;
+    /// assert_eq!(Graph::parse(&graph.to_string())?, graph);
+    /// # Ok::<(), fangorn::graph::GraphError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A line is not as `to_string` writes it, or the graph does not verify.
+    pub fn parse(text: &str) -> Result<Self, GraphError> {
+        let mut graph = Self::default();
+        let mut forests: Vec<Arc<Forest>> = Vec::new();
+        let mut lines = text.lines().enumerate().peekable();
+        while let Some((at, line)) = lines.next() {
+            let refused = |cause| GraphError::at(&format!("line {}", at + 1), cause);
+            let line = without_comment(line);
+            if line.trim().is_empty() {
+                continue;
+            }
+            if line.trim_end() == format!("%f{}:", forests.len()) {
+                // A forest's lines are indented.
+                let mut block = String::new();
+                while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with(' ')) {
+                    block.push_str(line);
+                    block.push('\n');
+                }
+                let forest = Forest::from_text(&block).map_err(|e| refused(format!("in the forest, {e}")))?;
+                forests.push(Arc::new(forest));
+                continue;
+            }
+            graph.read(line, &forests).map_err(refused)?;
+        }
+        graph.verify()?;
+        Ok(graph)
+    }
+
+    fn read(&mut self, line: &str, forests: &[Arc<Forest>]) -> Result<(), String> {
+        let mut cursor = Cursor::new(line);
+        if cursor.take("input ") {
+            cursor.expect(&Operand::Input(self.inputs.len() as u32).to_string())?;
+            let name = cursor.string()?;
+            cursor.expect(":")?;
+            let dtype = dtype(&mut cursor)?;
+            let shape = cursor.list(|cursor| match cursor.take("rows") {
+                true => Ok(None),
+                false => cursor.parse().map(Some),
+            })?;
+            self.inputs.push(GraphInput { name, dtype, shape });
+        } else if cursor.take("weight ") {
+            cursor.expect(&Operand::Weight(self.weights.len() as u32).to_string())?;
+            cursor.expect(":")?;
+            let dtype = dtype(&mut cursor)?;
+            let shape = cursor.list(Cursor::parse::<usize>)?;
+            cursor.expect("=")?;
+            let elements = elements(&mut cursor, dtype)?;
+            let count = elements.len();
+            let tensor = Tensor::new(shape.clone(), elements);
+            let tensor =
+                tensor.ok_or_else(|| format!("{count} elements are no tensor of shape {shape:?}"))?;
+            self.weights.push(Arc::new(tensor));
+        } else if cursor.take("output ") {
+            let name = cursor.string()?;
+            cursor.expect(":")?;
+            let operand = operand(&mut cursor)?;
+            self.outputs.push(GraphOutput { name, operand });
+        } else {
+            cursor.expect(&Operand::Node(self.nodes.len() as u32, 0).to_string())?;
+            let name = cursor.string()?;
+            cursor.expect("=")?;
+            let (operator, operands) = operation(&mut cursor, forests)?;
+            self.nodes.push(Node { name, operator, operands });
+        }
+        cursor.end()
+    }
+}
+
+/// Returns a line without its comment. `//` in quotation marks is no comment.
+fn without_comment(line: &str) -> &str {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'/' if !quoted && line.as_bytes().get(at + 1) == Some(&b'/') => return &line[..at],
+            _ => {}
+        }
+    }
+    line
+}
+
+fn dtype(cursor: &mut Cursor<'_>) -> Result<Dtype, String> {
+    let name = cursor.word();
+    let known = Dtype::ALL.into_iter().find(|dtype| dtype.name() == name);
+    known.ok_or_else(|| format!("`{name}` is no type of elements"))
+}
+
+fn elements(cursor: &mut Cursor<'_>, dtype: Dtype) -> Result<Elements, String> {
+    Ok(match dtype {
+        Dtype::Bool => Elements::Bool(cursor.list(Cursor::parse)?),
+        Dtype::I32 => Elements::I32(cursor.list(Cursor::parse)?),
+        Dtype::I64 => Elements::I64(cursor.list(Cursor::parse)?),
+        Dtype::F32 => Elements::F32(cursor.list(Cursor::parse)?),
+        Dtype::F64 => Elements::F64(cursor.list(Cursor::parse)?),
+        Dtype::Text => Elements::Text(cursor.list(|cursor| cursor.string().map(Into::into))?),
+    })
+}
+
+fn operand(cursor: &mut Cursor<'_>) -> Result<Operand, String> {
+    cursor.expect("%")?;
+    if cursor.take("in") {
+        return cursor.parse().map(Operand::Input);
+    }
+    if cursor.take("w") {
+        return cursor.parse().map(Operand::Weight);
+    }
+    let word = cursor.word();
+    let (node, result) = word.split_once('.').unwrap_or((word, "0"));
+    match (node.parse(), result.parse()) {
+        (Ok(node), Ok(result)) => Ok(Operand::Node(node, result)),
+        _ => Err(format!("`%{word}` is no operand")),
+    }
+}
+
+/// The attributes of a node, by name.
+struct Attributes<'t> {
+    values: HashMap<&'t str, Cursor<'t>>,
+}
+
+impl<'t> Attributes<'t> {
+    fn cursor(&mut self, name: &str) -> Result<Cursor<'t>, String> {
+        self.values.remove(name).ok_or_else(|| format!("the attribute {name} is missing"))
+    }
+
+    fn parse<T: FromStr>(&mut self, name: &str) -> Result<T, String> {
+        self.cursor(name)?.parse()
+    }
+
+    fn list<T: FromStr>(&mut self, name: &str) -> Result<Vec<T>, String> {
+        self.cursor(name)?.list(Cursor::parse)
+    }
+
+    fn elements(&mut self, name: &str) -> Result<Elements, String> {
+        let mut cursor = self.cursor(name)?;
+        let dtype = dtype(&mut cursor)?;
+        elements(&mut cursor, dtype)
+    }
+}
+
+/// Reads an operator with its operands.
+fn operation(cursor: &mut Cursor<'_>, forests: &[Arc<Forest>]) -> Result<(Operator, Vec<Operand>), String> {
+    let name = cursor.word();
+    cursor.expect("(")?;
+    let mut operands = Vec::new();
+    let mut attributes = Attributes { values: HashMap::new() };
+    while !cursor.take(")") {
+        if !(operands.is_empty() && attributes.values.is_empty()) {
+            cursor.expect(",")?;
+        }
+        let mut ahead = *cursor;
+        if ahead.take("%") {
+            operands.push(operand(cursor)?);
+            continue;
+        }
+        let attribute = cursor.word();
+        cursor.expect("=")?;
+        attributes.values.insert(attribute, *cursor);
+        skip(cursor)?;
+    }
+    let operator = operator(name, &mut attributes, forests)?;
+    match attributes.values.keys().next() {
+        Some(other) => Err(format!("{name} has no attribute {other}")),
+        None => Ok((operator, operands)),
+    }
+}
+
+/// Passes over an attribute's value: up to a comma or a bracket that the value does not hold.
+fn skip(cursor: &mut Cursor<'_>) -> Result<(), String> {
+    let mut depth = 0usize;
+    loop {
+        let mut ahead = *cursor;
+        if ahead.take("\"") {
+            cursor.string()?;
+        } else if cursor.take("[") {
+            depth += 1;
+        } else if depth == 0 && (ahead.rest().trim_start().starts_with([',', ')'])) {
+            return Ok(());
+        } else if cursor.take("]") {
+            depth = depth.checked_sub(1).ok_or("`]` closes nothing")?;
+        } else if !(cursor.take(",") || cursor.take(":") || cursor.take("%")) && cursor.word().is_empty() {
+            return Err("an attribute has no end".into());
+        }
+    }
+}
+
+fn operator(
+    name: &str,
+    attributes: &mut Attributes<'_>,
+    forests: &[Arc<Forest>],
+) -> Result<Operator, String> {
+    let plain = Unary::ALL
+        .into_iter()
+        .map(Operator::Unary)
+        .chain(Binary::ALL.into_iter().map(Operator::Binary))
+        .chain(Compare::ALL.into_iter().map(Operator::Compare))
+        .chain(Distance::ALL.into_iter().map(Operator::Distances))
+        .chain([Operator::Where, Operator::MatMul, Operator::ReshapeAs, Operator::Shape])
+        .find(|operator| operator.name() == name);
+    if let Some(operator) = plain {
+        return Ok(operator);
+    }
+    for how in Reduction::ALL {
+        if (Operator::Reduce { how, axes: Vec::new(), keep: false }).name() == name {
+            return Ok(Operator::Reduce {
+                how,
+                axes: attributes.list("axes")?,
+                keep: attributes.parse("keep")?,
+            });
+        }
+    }
+    Ok(match name {
+        "cast" => Operator::Cast(dtype(&mut attributes.cursor("to")?)?),
+        "softmax" => Operator::Softmax { axis: attributes.parse("axis")? },
+        "argMax" | "argMin" => Operator::ArgExtreme {
+            axis: attributes.parse("axis")?,
+            keep: attributes.parse("keep")?,
+            greatest: name == "argMax",
+            last: attributes.parse("last")?,
+        },
+        "topK" => Operator::TopK {
+            axis: attributes.parse("axis")?,
+            k: attributes.parse("k")?,
+            greatest: attributes.parse("greatest")?,
+        },
+        "gather" => Operator::Gather { axis: attributes.parse("axis")? },
+        "gatherElements" => Operator::GatherElements { axis: attributes.parse("axis")? },
+        "concat" => Operator::Concat { axis: attributes.parse("axis")? },
+        "cumulativeSum" => Operator::CumulativeSum { axis: attributes.parse("axis")? },
+        "reshape" => Operator::Reshape(attributes.list("to")?),
+        "transpose" => Operator::Transpose(attributes.list("order")?),
+        "slice" => Operator::Slice {
+            axis: attributes.parse("axis")?,
+            start: attributes.parse("start")?,
+            end: attributes.parse("end")?,
+            step: attributes.parse("step")?,
+        },
+        "unsqueeze" => Operator::Unsqueeze(attributes.list("axes")?),
+        "squeeze" => Operator::Squeeze(attributes.list("axes")?),
+        "fill" => Operator::Fill(attributes.elements("with")?),
+        "lookup" => Operator::Lookup {
+            keys: attributes.elements("keys")?,
+            values: attributes.elements("values")?,
+            other: attributes.elements("other")?,
+        },
+        "couplePairs" => Operator::CouplePairs { classes: attributes.parse("classes")? },
+        "sparseMatmul" => Operator::SparseMatMul(Arc::new(sparse(attributes)?)),
+        "forest" => {
+            let mut cursor = attributes.cursor("trees")?;
+            cursor.expect("%f")?;
+            let at: usize = cursor.parse()?;
+            let forest =
+                forests.get(at).ok_or_else(|| format!("there is no forest %f{at} before this line"))?;
+            Operator::Forest(Arc::clone(forest))
+        }
+        _ => return Err(format!("there is no operator {name:?}")),
+    })
+}
+
+fn sparse(attributes: &mut Attributes<'_>) -> Result<SparseMatrix<f64>, String> {
+    let columns: usize = attributes.parse("columns")?;
+    let element = |cursor: &mut Cursor<'_>| {
+        let column: u32 = cursor.parse()?;
+        cursor.expect(":")?;
+        Ok((column, cursor.parse::<f64>()?))
+    };
+    let rows = attributes.cursor("rows")?.list(|cursor| cursor.list(element))?;
+    let mut offsets = vec![0];
+    for row in &rows {
+        offsets.push(offsets.last().copied().unwrap_or(0) + row.len());
+    }
+    let (places, values) = rows.iter().flatten().copied().unzip();
+    let matrix = SparseMatrix::new([rows.len(), columns], offsets, places, values);
+    matrix.ok_or_else(|| "columns of a row ascend and are below the number of columns".into())
+}

@@ -1,0 +1,466 @@
+//! Folds what comes before a forest into the questions of its splits.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::super::{
+    interpret::GraphError,
+    model::{Graph, Operand},
+    operator::{Binary, Compare, Operator, Unary},
+    tensor::{Dtype, Elements, Tensor},
+};
+use super::{rebuild::Rebuild, selections::selection};
+use crate::forest::{
+    CategoryRule, CategorySet, CompareType, Feature, Forest, MOST_CATEGORIES, Node, Operation, Predicate,
+    Prologue, Side, reference,
+};
+
+/// The most columns of a folded forest.
+const MOST_COLUMNS: usize = 1 << 16;
+/// The most steps that are folded into one forest.
+const MOST_STEPS: usize = 256;
+
+/// Folds what comes before each forest.
+pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
+    let mut new = Rebuild::of(old);
+    for node in &old.nodes {
+        let Operator::Forest(forest) = &node.operator else {
+            new.keep(node)?;
+            continue;
+        };
+        let x = new.operand(node.operands[0]);
+        let width = forest.features.len();
+        let mut rows = Rows { forest: Forest::clone(forest), pieces: vec![Piece { operand: x, width }] };
+        let mut folded = false;
+        for _ in 0..MOST_STEPS {
+            if !rows.step(&mut new)? {
+                break;
+            }
+            folded = true;
+        }
+        if !folded {
+            new.keep(node)?;
+            continue;
+        }
+        let operands: Vec<Operand> = rows.pieces.iter().map(|piece| piece.operand).collect();
+        let operand = match &operands[..] {
+            [only] => *only,
+            _ => new.node(&node.name, Operator::Concat { axis: 1 }, operands)?[0],
+        };
+        new.replace(&node.name, Operator::Forest(Arc::new(rows.forest)), vec![operand])?;
+    }
+    Ok(new.finish(old))
+}
+
+/// Columns side by side that come from one tensor.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    operand: Operand,
+    width: usize,
+}
+
+/// A forest, and the tensors whose columns, side by side, are its rows.
+struct Rows {
+    forest: Forest,
+    pieces: Vec<Piece>,
+}
+
+impl Rows {
+    /// Folds one step into the forest. Returns whether there was one.
+    fn step(&mut self, new: &mut Rebuild) -> Result<bool, GraphError> {
+        if self.join(new) {
+            return Ok(true);
+        }
+        for at in 0..self.pieces.len() {
+            if self.split(new, at) || self.piece_step(new, at) || self.one_hot(new, at)? {
+                return Ok(true);
+            }
+        }
+        Ok(self.joint_cast(new))
+    }
+
+    fn columns_before(&self, piece: usize) -> usize {
+        self.pieces[..piece].iter().map(|piece| piece.width).sum()
+    }
+
+    fn width(&self) -> usize {
+        self.columns_before(self.pieces.len())
+    }
+
+    /// The type in which rows of a tensor are compared: integers and truth values are doubles.
+    fn compare(dtype: Dtype) -> Option<CompareType> {
+        match dtype {
+            Dtype::F32 => Some(CompareType::F32),
+            Dtype::Text => None,
+            _ => Some(CompareType::F64),
+        }
+    }
+
+    /// Puts a forest in place of this one if the prologue can be folded.
+    fn after(&mut self, step: Prologue, dtype: Dtype) -> bool {
+        let Some(rows) = Self::compare(dtype) else { return false };
+        match self.forest.after(&[step], rows) {
+            Ok(forest) => {
+                self.forest = forest;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Pieces that are selections of one tensor become that tensor.
+    fn join(&mut self, new: &Rebuild) -> bool {
+        let mut columns: Vec<u32> = Vec::with_capacity(self.width());
+        let mut source = None;
+        for piece in &self.pieces {
+            let (from, chosen) = selection(new, piece.operand)
+                .unwrap_or_else(|| (piece.operand, (0..piece.width).collect::<Vec<_>>()));
+            if *source.get_or_insert(from) != from {
+                return false;
+            }
+            columns.extend(chosen.into_iter().map(|column| column as u32));
+        }
+        let Some(source) = source else { return false };
+        let Some(width) = new.type_of(source).width().filter(|width| *width <= MOST_COLUMNS) else {
+            return false;
+        };
+        let is_itself = self.pieces.len() == 1 && self.pieces[0].operand == source;
+        // Columns that a node computes are chosen before they are computed, by another pass.
+        let pays = self.pieces.len() > 1 || matches!(source, Operand::Input(_)) || self.can_step(new, source);
+        if is_itself || !pays {
+            return false;
+        }
+        let dtype = new.type_of(source).dtype;
+        if Self::compare(dtype).is_none() || !self.after(Prologue::Columns { columns, width }, dtype) {
+            return false;
+        }
+        self.pieces = vec![Piece { operand: source, width }];
+        true
+    }
+
+    /// Whether a node is of a kind that is folded.
+    fn can_step(&self, new: &Rebuild, operand: Operand) -> bool {
+        new.node_of(operand).is_some_and(|node| match &node.operator {
+            Operator::Cast(_) | Operator::Where => true,
+            Operator::Binary(_) => {
+                node.operands.iter().any(|operand| new.graph.weight_of(*operand).is_some())
+            }
+            _ => selection(new, operand).is_some(),
+        })
+    }
+
+    /// A piece that is tensors side by side becomes a piece for each.
+    fn split(&mut self, new: &Rebuild, at: usize) -> bool {
+        let piece = self.pieces[at];
+        let Some(mut node) = new.node_of(piece.operand) else { return false };
+        // `[rows, 1, k]` becomes `[rows, k]`.
+        let mut middle = false;
+        if let Operator::Reshape(lengths) = &node.operator {
+            let before = new.type_of(node.operands[0]).shape.as_deref();
+            let is_flat = matches!((before, &lengths[..]), (Some([_, Some(1), Some(k)]), [-1 | 0, to]) if *to == *k as i64 || *to == -1);
+            let Some(concat) = new.node_of(node.operands[0]).filter(|_| is_flat) else { return false };
+            (node, middle) = (concat, true);
+        }
+        let last = if middle { 2 } else { 1 };
+        let Operator::Concat { axis } = &node.operator else { return false };
+        if *axis != -1 && *axis != last {
+            return false;
+        }
+        let wide = |operand: &Operand| {
+            let found = new.type_of(*operand);
+            let fits = found.dimensions() == Some(last as usize + 1)
+                && (!middle || one_hot(new, *operand).is_some());
+            Some(Piece { operand: *operand, width: found.width().filter(|_| fits)? })
+        };
+        let Some(pieces) = node.operands.iter().map(wide).collect::<Option<Vec<_>>>() else { return false };
+        self.pieces.splice(at..=at, pieces);
+        true
+    }
+
+    /// Folds arithmetic, an imputer or a selection before a piece, and a cast where there is one piece.
+    fn piece_step(&mut self, new: &Rebuild, at: usize) -> bool {
+        let piece = self.pieces[at];
+        let Some(node) = new.node_of(piece.operand) else { return false };
+        let dtype = new.type_of(piece.operand).dtype;
+        let first = self.columns_before(at);
+        match (&node.operator, &node.operands[..]) {
+            (Operator::Cast(to), [x]) if self.pieces.len() == 1 => {
+                let compare = match to {
+                    Dtype::F32 => CompareType::F32,
+                    Dtype::F64 => CompareType::F64,
+                    _ => return false,
+                };
+                let from = new.type_of(*x).dtype;
+                let done = self.after(Prologue::Cast(compare), from);
+                if done {
+                    self.pieces[at].operand = *x;
+                }
+                done
+            }
+            (Operator::Binary(how), [a, b]) => {
+                let Some((x, steps)) = arithmetic(new, *how, *a, *b, piece.width) else { return false };
+                let precision = match dtype {
+                    Dtype::F32 => CompareType::F32,
+                    Dtype::F64 => CompareType::F64,
+                    _ => return false,
+                };
+                if new.type_of(x).width() != Some(piece.width) || new.type_of(x).dimensions() != Some(2) {
+                    return false;
+                }
+                let before = self.forest.clone();
+                // The last step is the nearest to the forest.
+                for (operation, numbers) in steps.into_iter().rev() {
+                    let neutral = match operation {
+                        Operation::Add | Operation::Subtract => 0.0,
+                        Operation::Multiply | Operation::Divide => 1.0,
+                    };
+                    let mut all = vec![neutral; self.width()];
+                    all[first..first + piece.width].copy_from_slice(&numbers);
+                    let step = Prologue::Arithmetic { operation, numbers: all, precision };
+                    if !self.after(step, dtype) {
+                        self.forest = before;
+                        return false;
+                    }
+                }
+                self.pieces[at].operand = x;
+                true
+            }
+            (Operator::Where, [condition, yes, no]) => {
+                let Some(values) = imputed(new, *condition, *yes, *no, piece.width) else { return false };
+                self.impute(first, &values);
+                self.pieces[at].operand = *no;
+                true
+            }
+            _ => {
+                // A selection is folded if a step before it is, so that it does not come back.
+                let Some((source, chosen)) = selection(new, piece.operand) else { return false };
+                let Some(width) = new.type_of(source).width() else { return false };
+                let total = self.width() - piece.width + width;
+                if !self.can_step(new, source) || total > MOST_COLUMNS {
+                    return false;
+                }
+                let columns = (0..first)
+                    .chain(chosen.into_iter().map(|column| first + column))
+                    .chain(first + width..total)
+                    .map(|column| column as u32)
+                    .collect();
+                let done = self.after(Prologue::Columns { columns, width: total }, dtype);
+                if done {
+                    self.pieces[at] = Piece { operand: source, width };
+                }
+                done
+            }
+        }
+    }
+
+    /// A cast of every piece from one type to another.
+    fn joint_cast(&mut self, new: &Rebuild) -> bool {
+        let cast = |piece: &Piece| match new.node_of(piece.operand) {
+            Some(node) => match node.operator {
+                Operator::Cast(to @ (Dtype::F32 | Dtype::F64)) => {
+                    Some((node.operands[0], to, new.type_of(node.operands[0]).dtype))
+                }
+                _ => None,
+            },
+            None => None,
+        };
+        let Some(casts) = self.pieces.iter().map(cast).collect::<Option<Vec<_>>>() else { return false };
+        let (_, to, from) = casts[0];
+        let compare = if to == Dtype::F32 { CompareType::F32 } else { CompareType::F64 };
+        let alike = casts.iter().all(|(_, other, before)| (*other, *before) == (to, from));
+        if self.pieces.len() == 1 || !alike || !self.after(Prologue::Cast(compare), from) {
+            return false;
+        }
+        self.pieces.iter_mut().zip(casts).for_each(|(piece, (operand, ..))| piece.operand = operand);
+        true
+    }
+
+    /// Missing values of the columns from `first` on take the side of the value that replaces them. A value
+    /// that is itself missing replaces nothing.
+    fn impute(&mut self, first: usize, values: &[f64]) {
+        let Forest { trees, sets, compare, .. } = &mut self.forest;
+        for node in trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
+            if let Node::Split { feature, predicate, missing, .. } = node
+                && let Some(value) =
+                    (*feature as usize).checked_sub(first).and_then(|column| values.get(column))
+            {
+                *missing = reference::side_of_cast(sets, *predicate, *missing, compare.cast(*value));
+            }
+        }
+    }
+
+    /// Folds a one-hot encoder: a split on a column of 0 and 1 asks whether the category is the column's.
+    fn one_hot(&mut self, new: &mut Rebuild, at: usize) -> Result<bool, GraphError> {
+        let piece = self.pieces[at];
+        let Some(encoder) = one_hot(new, piece.operand) else { return Ok(false) };
+        let others = self.pieces.iter().enumerate().filter(|(other, _)| *other != at);
+        let dtype = new.type_of(piece.operand).dtype;
+        // Other pieces keep their type, and this one must have it.
+        let column_dtype = new.type_of(encoder.column).dtype;
+        let is_alone = self.pieces.len() == 1;
+        let others_fit = others.into_iter().all(|(_, other)| new.type_of(other.operand).dtype == dtype);
+        if !others_fit || encoder.categories.len() != piece.width {
+            return Ok(false);
+        }
+        let operand = match column_dtype {
+            Dtype::F32 | Dtype::F64 if column_dtype == dtype || is_alone => encoder.column,
+            // Every category is below 2^24, so a cast to `f32` makes no other integer one of them.
+            Dtype::I32 | Dtype::I64 => new.node("encode", Operator::Cast(dtype), vec![encoder.column])?[0],
+            _ => return Ok(false),
+        };
+        let first = self.columns_before(at);
+        let forest = &mut self.forest;
+        let mut sets: HashMap<u32, u32> = HashMap::new();
+        let compare = forest.compare;
+        for node in forest.trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
+            let Node::Split { feature, predicate, missing, left, right } = node else { continue };
+            let Some(at) = (*feature as usize).checked_sub(first) else { continue };
+            let Some(category) = encoder.categories.get(at) else {
+                // Columns after the encoder's move up.
+                *feature -= piece.width as u32 - 1;
+                continue;
+            };
+            let side =
+                |value: f64| reference::side_of_cast(&forest.sets, *predicate, *missing, compare.cast(value));
+            let (without, with) = (side(0.0), side(1.0));
+            let of_missing = if encoder.truncates && *category == 0.0 { with } else { without };
+            *feature = first as u32;
+            *predicate = match (without == with, encoder.truncates) {
+                (true, _) => Predicate::Always,
+                (false, false) => Predicate::Equal { value: (*category).into() },
+                (false, true) => {
+                    let next = (forest.sets.len() + sets.len()) as u32;
+                    let set = *sets.entry(*category as u32).or_insert(next);
+                    Predicate::InSet { set, inside: Side::Left }
+                }
+            };
+            // What goes left is the category, or everything.
+            if with == Side::Right {
+                std::mem::swap(left, right);
+            }
+            *missing = if of_missing == with { Side::Left } else { Side::Right };
+        }
+        let mut added: Vec<(u32, u32)> = sets.into_iter().map(|(category, set)| (set, category)).collect();
+        added.sort_unstable();
+        let set = |(_, category): (u32, u32)| CategorySet::new([category], CategoryRule::Truncated);
+        forest.sets.extend(added.into_iter().map(set));
+        forest.features.splice(first..first + piece.width, [Feature::default()]);
+        // Thresholds are numbers of the other columns' type, or those that are alone are of the column's.
+        if is_alone && column_dtype == Dtype::F64 {
+            forest.compare = CompareType::F64;
+        }
+        self.pieces[at] = Piece { operand, width: 1 };
+        Ok(true)
+    }
+}
+
+/// Returns the numbers of a weight for `width` columns: one for all, or one for each.
+fn numbers(weight: &Tensor, width: usize) -> Option<Vec<f64>> {
+    let values = weight.elements().doubles()?;
+    let outer: usize = weight.shape().iter().rev().skip(1).product();
+    match values.len() {
+        1 if weight.shape().len() <= 2 => Some(vec![values[0]; width]),
+        count if count == width && outer == 1 && weight.shape().len() <= 2 => Some(values),
+        _ => None,
+    }
+}
+
+/// Returns the tensor that arithmetic with a weight changes, and the steps in their order.
+#[allow(clippy::type_complexity, reason = "a tensor, and operations with their numbers")]
+fn arithmetic(
+    new: &Rebuild,
+    how: Binary,
+    a: Operand,
+    b: Operand,
+    width: usize,
+) -> Option<(Operand, Vec<(Operation, Vec<f64>)>)> {
+    let weight = |operand| new.graph.weight_of(operand).and_then(|weight| numbers(weight, width));
+    if let Some(numbers) = weight(b) {
+        let operation = match how {
+            Binary::Add => Operation::Add,
+            Binary::Subtract => Operation::Subtract,
+            Binary::Multiply => Operation::Multiply,
+            Binary::Divide => Operation::Divide,
+            _ => return None,
+        };
+        return Some((a, vec![(operation, numbers)]));
+    }
+    let numbers = weight(a)?;
+    match how {
+        Binary::Add => Some((b, vec![(Operation::Add, numbers)])),
+        Binary::Multiply => Some((b, vec![(Operation::Multiply, numbers)])),
+        // `w - x` is `-(x - w)` to the bit, but for the sign of zero, which no split asks for.
+        Binary::Subtract => {
+            let negated = (Operation::Multiply, vec![-1.0; width]);
+            Some((b, vec![(Operation::Subtract, numbers), negated]))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the values that replace missing ones, if that is what a choice does.
+fn imputed(new: &Rebuild, condition: Operand, yes: Operand, no: Operand, width: usize) -> Option<Vec<f64>> {
+    let is_nan = new.node_of(condition)?;
+    let asks = is_nan.operator == Operator::Unary(Unary::IsNan) && is_nan.operands[0] == no;
+    let fits = new.type_of(no).width() == Some(width) && new.type_of(no).dimensions() == Some(2);
+    numbers(new.graph.weight_of(yes)?, width).filter(|_| asks && fits)
+}
+
+/// A one-hot encoder of one column.
+struct OneHot {
+    /// The column, `rows x 1`.
+    column: Operand,
+    categories: Vec<f64>,
+    /// Whether the column is truncated to integers first.
+    truncates: bool,
+}
+
+/// Returns the encoder that gives a tensor, `rows x categories` or `rows x 1 x categories`.
+fn one_hot(new: &Rebuild, operand: Operand) -> Option<OneHot> {
+    let mut node = new.node_of(operand)?;
+    if let Operator::Reshape(lengths) = &node.operator {
+        let before = new.type_of(node.operands[0]).shape.as_deref()?;
+        let [-1 | 0, to] = lengths[..] else { return None };
+        let flat = matches!(before, [_, Some(1), Some(k)] if to == *k as i64 || to == -1);
+        node = new.node_of(node.operands[0]).filter(|_| flat)?;
+    }
+    let Operator::Cast(Dtype::F32 | Dtype::F64) = node.operator else { return None };
+    let equal =
+        new.node_of(node.operands[0]).filter(|node| node.operator == Operator::Compare(Compare::Equal))?;
+    let [a, b] = equal.operands[..] else { return None };
+    let (x, categories) = match (new.graph.weight_of(a), new.graph.weight_of(b)) {
+        (None, Some(categories)) => (a, categories),
+        (Some(categories), None) => (b, categories),
+        _ => return None,
+    };
+    if categories.shape().len() != 1 || matches!(categories.elements(), Elements::Bool(_)) {
+        return None;
+    }
+    let mut column = x;
+    if let Some(node) = new.node_of(x)
+        && let Operator::Unsqueeze(axes) = &node.operator
+        && matches!(axes[..], [-1 | 2])
+    {
+        column = node.operands[0];
+    }
+    let is_column =
+        |operand| new.type_of(operand).dimensions() == Some(2) && new.type_of(operand).width() == Some(1);
+    if !is_column(column) {
+        return None;
+    }
+    let categories = categories.elements().doubles()?;
+    let whole = |v: &f64| v.trunc() == *v && *v >= 0.0 && *v < f64::from(MOST_CATEGORIES);
+    let mut encoder = OneHot { column, categories, truncates: false };
+    let integers = matches!(new.type_of(column).dtype, Dtype::I32 | Dtype::I64);
+    if integers && !encoder.categories.iter().all(whole) {
+        return None;
+    }
+    if let Some(cast) = new.node_of(column)
+        && cast.operator == Operator::Cast(Dtype::I64)
+        && matches!(new.type_of(cast.operands[0]).dtype, Dtype::F32 | Dtype::F64)
+    {
+        encoder.column = cast.operands[0];
+        encoder.truncates = true;
+    }
+    // A category that is NaN equals nothing, and no split asks for it.
+    encoder.categories.iter().all(|v| !v.is_nan()).then_some(encoder)
+}

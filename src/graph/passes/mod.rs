@@ -1,0 +1,219 @@
+//! Passes that rewrite a graph into one that computes the same with less.
+//!
+//! Each pass is a function from a graph to a graph, has a switch, and a file of examples in
+//! `tests/filetests/graphs`. [`Pass::ALL`] has them in the order in which they run. After each of them, nodes and
+//! weights that no output needs are dropped.
+//!
+//! | file | passes |
+//! |---|---|
+//! | `simple` | constant folding, common subexpressions, redundant operators |
+//! | `selections` | columns: chains of selections, columns that nothing reads |
+//! | `forests` | what comes before a forest, folded into its splits |
+//! | `linear` | linear models of one input, merged into one product |
+//! | `sparse` | products with weights that are mostly 0 |
+//! | `matrices` | small forests as three products of matrices |
+//! | `rebuild` | how a pass makes its graph |
+
+mod forests;
+mod linear;
+mod matrices;
+mod rebuild;
+mod selections;
+mod simple;
+mod sparse;
+
+use std::fmt;
+
+use super::{interpret::GraphError, model::Graph};
+
+/// A pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// An operator whose operands are all weights becomes a weight.
+    Constants,
+    /// Of equal weights and of nodes that compute the same, one stays.
+    Duplicates,
+    /// Operators that change nothing or that cancel go (redundant elimination, CMLCompiler, section 4.3): casts
+    /// of what has the type already, chains of casts and of reshapes, pairs of transposes, and functions that
+    /// keep the order before the place of the extreme.
+    Redundant,
+    /// Chains of selections become one, and a selection moves before operators that go element by element, so
+    /// that no column is computed that nothing reads.
+    Columns,
+    /// Scalers, casts, imputers, selections and one-hot encoders before a forest go into the questions of its
+    /// splits. Every row reaches the leaves that it reached before.
+    Forests,
+    /// Products of one tensor with several weights become one product, and slices of it.
+    Products,
+    /// Products with weights that are mostly 0 skip them (sparse operator replacing, CMLCompiler, section 4.2).
+    Sparse,
+    /// Small forests become three products of matrices (CMLCompiler, section 3.3). Margins keep the contract of
+    /// their sums. It is off by default: [`Passes::default`].
+    Matrices,
+}
+
+impl Pass {
+    /// All passes, in the order in which they run.
+    pub const ALL: [Self; 8] = [
+        Self::Constants,
+        Self::Redundant,
+        Self::Duplicates,
+        Self::Columns,
+        Self::Forests,
+        Self::Matrices,
+        Self::Products,
+        Self::Sparse,
+    ];
+
+    /// Returns the name on the command line and in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Constants => "constants",
+            Self::Duplicates => "duplicates",
+            Self::Redundant => "redundant",
+            Self::Columns => "columns",
+            Self::Forests => "forests",
+            Self::Products => "products",
+            Self::Sparse => "sparse",
+            Self::Matrices => "matrices",
+        }
+    }
+
+    /// Returns the pass with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pass| pass.name() == name)
+    }
+
+    /// Returns the graph after this pass alone, without what no output needs any more.
+    ///
+    /// # Errors
+    /// The graph does not verify.
+    pub fn apply(self, graph: &Graph) -> Result<Graph, GraphError> {
+        graph.verify()?;
+        let rewritten = match self {
+            Self::Constants => simple::constants(graph),
+            Self::Duplicates => simple::duplicates(graph),
+            Self::Redundant => simple::redundant(graph),
+            Self::Columns => selections::columns(graph),
+            Self::Forests => forests::fold(graph),
+            Self::Products => linear::merge(graph),
+            Self::Sparse => sparse::replace(graph),
+            Self::Matrices => matrices::of_forests(graph),
+        };
+        Ok(rewritten?.used())
+    }
+}
+
+impl fmt::Display for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The passes that are on.
+///
+/// ```
+/// use fangorn::graph::{Graph, Pass, Passes};
+///
+/// let graph = Graph::parse(
+///     "input %in0 \"X\": f32[rows, 2]
+/// %0 \"widen\" = cast(%in0, to=f64)
+/// %1 \"narrow\" = cast(%0, to=f32)
+/// %2 \"class\" = argMax(%1, axis=1, keep=false, last=false)
+/// output \"label\": %2
+/// ",
+/// )?;
+/// let (rewritten, changes) = Passes::default().apply(&graph)?;
+/// assert_eq!(rewritten.nodes.len(), 1);
+/// assert_eq!(changes[0].pass, Pass::Redundant);
+/// assert_eq!(Passes::none().apply(&graph)?.0, graph);
+/// # Ok::<(), fangorn::graph::GraphError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passes {
+    on: Vec<Pass>,
+}
+
+impl Default for Passes {
+    /// All passes but [`Pass::Matrices`], since walks are faster than products on the CPUs that were measured.
+    fn default() -> Self {
+        Self::none().with(Pass::ALL.into_iter().filter(|pass| *pass != Pass::Matrices))
+    }
+}
+
+/// What a pass did to a graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PassChange {
+    /// The pass.
+    pub pass: Pass,
+    /// Number of nodes before and after it.
+    pub nodes: (usize, usize),
+    /// Number of elements of all weights before and after it.
+    pub weights: (usize, usize),
+}
+
+impl fmt::Display for PassChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pass, nodes, weights } = self;
+        write!(f, "{pass}: {} nodes become {}, {} weights become {}", nodes.0, nodes.1, weights.0, weights.1)
+    }
+}
+
+impl Passes {
+    /// Returns no pass.
+    pub fn none() -> Self {
+        Self { on: Vec::new() }
+    }
+
+    /// Switches passes on.
+    #[must_use]
+    pub fn with(mut self, passes: impl IntoIterator<Item = Pass>) -> Self {
+        self.on.extend(passes);
+        self
+    }
+
+    /// Switches a pass off.
+    #[must_use]
+    pub fn without(mut self, pass: Pass) -> Self {
+        self.on.retain(|on| *on != pass);
+        self
+    }
+
+    /// Returns whether a pass is on.
+    pub fn has(&self, pass: Pass) -> bool {
+        self.on.contains(&pass)
+    }
+
+    /// Returns the graph after the passes that are on, and what each one that changed it did. All passes run
+    /// again until none changes the graph, at most [`ROUNDS`] times.
+    ///
+    /// # Errors
+    /// The graph does not verify.
+    pub fn apply(&self, graph: &Graph) -> Result<(Graph, Vec<PassChange>), GraphError> {
+        let mut graph = graph.clone();
+        let mut changes = Vec::new();
+        for _ in 0..ROUNDS {
+            let before = changes.len();
+            for pass in Pass::ALL.into_iter().filter(|pass| self.has(*pass)) {
+                let rewritten = pass.apply(&graph)?;
+                if rewritten != graph {
+                    let elements = |graph: &Graph| graph.weights.iter().map(|w| w.elements().len()).sum();
+                    let nodes = (graph.nodes.len(), rewritten.nodes.len());
+                    changes.push(PassChange {
+                        pass,
+                        nodes,
+                        weights: (elements(&graph), elements(&rewritten)),
+                    });
+                    graph = rewritten;
+                }
+            }
+            if changes.len() == before {
+                break;
+            }
+        }
+        Ok((graph, changes))
+    }
+}
+
+/// The most times that all passes run.
+pub const ROUNDS: usize = 8;

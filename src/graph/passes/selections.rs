@@ -1,0 +1,231 @@
+//! Selections of columns: chains of them, and selections before what is computed element by element.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::super::{
+    interpret::GraphError,
+    model::{Graph, Operand},
+    operator::Operator,
+    reduce::axis_of,
+    tensor::{Elements, Tensor},
+};
+use super::rebuild::Rebuild;
+use crate::forest::{Forest, Node};
+
+/// How many operators a selection moves before.
+const MOST_STEPS: usize = 64;
+
+/// Returns the tensor of rows and the columns of it that an operand chooses, if that is all it does.
+pub(super) fn selection(new: &Rebuild, operand: Operand) -> Option<(Operand, Vec<usize>)> {
+    let node = new.node_of(operand)?;
+    let source = node.operands[0];
+    let read = new.type_of(source);
+    if read.dimensions() != Some(2) {
+        return None;
+    }
+    let width = read.width()?;
+    match &node.operator {
+        Operator::Gather { axis: -1 | 1 } => {
+            let places = new.graph.weight_of(node.operands[1]).filter(|weight| weight.shape().len() == 1)?;
+            let places = super::super::arrange::integers(places).ok()?;
+            let columns: Option<Vec<usize>> =
+                places.into_iter().map(|place| axis_of(place, width).ok()).collect();
+            Some((source, columns?))
+        }
+        Operator::Slice { axis: -1 | 1, start, end, step } => {
+            let (first, count) = super::super::arrange::sliced(*start, *end, *step, width).ok()?;
+            let place = |at: usize| usize::try_from(first + at as i64 * step).ok();
+            Some((source, (0..count).map(place).collect::<Option<_>>()?))
+        }
+        _ => None,
+    }
+}
+
+/// Moves selections before what is computed element by element.
+pub(super) fn columns(old: &Graph) -> Result<Graph, GraphError> {
+    let mut uses: HashMap<Operand, usize> = HashMap::new();
+    let of_outputs = old.outputs.iter().map(|output| output.operand);
+    for operand in old.nodes.iter().flat_map(|node| node.operands.iter().copied()).chain(of_outputs) {
+        *uses.entry(operand).or_default() += 1;
+    }
+    let mut selections = Selections { new: Rebuild::of(old), uses: HashMap::new() };
+    for (at, node) in old.nodes.iter().enumerate() {
+        if !selections.forest(node)? && !selections.chosen(node)? {
+            selections.new.keep(node)?;
+        }
+        for result in 0..node.operator.results() as u32 {
+            let (old, found) =
+                (Operand::Node(at as u32, result), selections.new.operand(Operand::Node(at as u32, result)));
+            *selections.uses.entry(found).or_default() += uses.get(&old).copied().unwrap_or(0);
+        }
+    }
+    Ok(selections.new.finish(old))
+}
+
+struct Selections {
+    new: Rebuild,
+    /// How many old nodes and outputs read an operand of the new graph.
+    uses: HashMap<Operand, usize>,
+}
+
+impl Selections {
+    /// A node that chooses columns chooses them as early as it can.
+    fn chosen(&mut self, node: &super::super::model::Node) -> Result<bool, GraphError> {
+        if !matches!(node.operator, Operator::Gather { .. } | Operator::Slice { .. }) {
+            return Ok(false);
+        }
+        // The node in the new graph is dropped again if nothing comes of it.
+        let operands = self.new.operands(node);
+        let as_it_is = self.new.node(&node.name, node.operator.clone(), operands)?;
+        let found = match selection(&self.new, as_it_is[0]) {
+            Some((source, columns)) => self.select(source, &columns, MOST_STEPS)?,
+            None => None,
+        };
+        self.new.becomes(found.map_or(as_it_is, |operand| vec![operand]));
+        Ok(true)
+    }
+
+    /// A forest that reads some columns of what is computed gets those alone.
+    fn forest(&mut self, node: &super::super::model::Node) -> Result<bool, GraphError> {
+        let Operator::Forest(forest) = &node.operator else { return Ok(false) };
+        let mut used = vec![false; forest.features.len()];
+        for split in forest.trees.iter().flat_map(|tree| &tree.nodes) {
+            if let Node::Split { feature, .. } = split {
+                used[*feature as usize] = true;
+            }
+        }
+        let columns: Vec<usize> = (0..used.len()).filter(|column| used[*column]).collect();
+        let x = self.new.operand(node.operands[0]);
+        if columns.len() == used.len() || columns.is_empty() || selection(&self.new, x).is_some() {
+            return Ok(false);
+        }
+        let Some(chosen) = self.select(x, &columns, MOST_STEPS)? else { return Ok(false) };
+        let mut narrow = Forest::clone(forest);
+        narrow.features = columns.iter().map(|column| forest.features[*column].clone()).collect();
+        let place: HashMap<u32, u32> = columns.iter().map(|column| *column as u32).zip(0..).collect();
+        for split in narrow.trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
+            if let Node::Split { feature, .. } = split {
+                *feature = place[&*feature];
+            }
+        }
+        self.new.replace(&node.name, Operator::Forest(Arc::new(narrow)), vec![chosen])?;
+        Ok(true)
+    }
+
+    /// Returns columns of a tensor of rows, chosen before what computes them; `None` where nothing is gained by
+    /// it.
+    fn select(
+        &mut self,
+        source: Operand,
+        columns: &[usize],
+        steps: usize,
+    ) -> Result<Option<Operand>, GraphError> {
+        let Some(width) = self.new.type_of(source).width() else { return Ok(None) };
+        if columns.iter().copied().eq(0..width) {
+            return Ok(Some(source));
+        }
+        if steps == 0 {
+            return Ok(None);
+        }
+        if let Some((earlier, chosen)) = selection(&self.new, source) {
+            let columns: Vec<usize> = columns.iter().map(|column| chosen[*column]).collect();
+            return match self.select(earlier, &columns, steps - 1)? {
+                Some(found) => Ok(Some(found)),
+                None => self.gather(earlier, &columns).map(Some),
+            };
+        }
+        // What others read too is computed anyway, and more columns than there are cost more.
+        if self.uses.get(&source).copied().unwrap_or(0) > 1 || columns.len() > width {
+            return Ok(None);
+        }
+        let Some(node) = self.new.node_of(source).cloned() else { return Ok(None) };
+        match &node.operator {
+            Operator::Unary(_)
+            | Operator::Binary(_)
+            | Operator::Compare(_)
+            | Operator::Cast(_)
+            | Operator::Where => {
+                let wide = |operand: &Operand| {
+                    let found = self.new.type_of(*operand);
+                    match (found.dimensions()?, found.width()) {
+                        (1..=2, Some(length)) if length == width => Some(true),
+                        (0, _) | (1..=2, Some(1)) => Some(false),
+                        _ => None,
+                    }
+                };
+                let Some(wide) = node.operands.iter().map(wide).collect::<Option<Vec<bool>>>() else {
+                    return Ok(None);
+                };
+                let mut operands = Vec::with_capacity(wide.len());
+                for (operand, wide) in node.operands.iter().zip(wide) {
+                    operands.push(if wide {
+                        self.columns_of(*operand, columns, steps - 1)?
+                    } else {
+                        *operand
+                    });
+                }
+                Ok(self.new.node(&node.name, node.operator.clone(), operands)?.first().copied())
+            }
+            Operator::Concat { axis: -1 | 1 } => {
+                let mut pieces: Vec<(Operand, Vec<usize>)> = Vec::new();
+                let mut first = 0;
+                let mut rest = columns;
+                for operand in &node.operands {
+                    let Some(width) = self.new.type_of(*operand).width() else { return Ok(None) };
+                    let here =
+                        rest.iter().take_while(|column| (first..first + width).contains(*column)).count();
+                    let (own, others) = rest.split_at(here);
+                    if here > 0 {
+                        pieces.push((*operand, own.iter().map(|column| column - first).collect()));
+                    }
+                    (rest, first) = (others, first + width);
+                }
+                // Columns in another order than the pieces stay together.
+                if !rest.is_empty() || pieces.is_empty() {
+                    return Ok(None);
+                }
+                let mut operands = Vec::with_capacity(pieces.len());
+                for (operand, columns) in pieces {
+                    operands.push(self.columns_of(operand, &columns, steps - 1)?);
+                }
+                match operands[..] {
+                    [only] => Ok(Some(only)),
+                    _ => Ok(self.new.node(&node.name, node.operator.clone(), operands)?.first().copied()),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns columns of a tensor or of a weight, one way or another.
+    fn columns_of(
+        &mut self,
+        source: Operand,
+        columns: &[usize],
+        steps: usize,
+    ) -> Result<Operand, GraphError> {
+        if let Some(weight) = self.new.graph.weight_of(source) {
+            let width = weight.shape().last().copied().unwrap_or(1);
+            let rows = weight.elements().len().checked_div(width).unwrap_or(0);
+            let places = (0..rows).flat_map(|row| columns.iter().map(move |column| row * width + column));
+            let elements = weight.elements().at(places);
+            let mut shape = weight.shape().to_vec();
+            shape.pop();
+            shape.push(columns.len());
+            if let Some(tensor) = Tensor::new(shape, elements) {
+                return Ok(self.new.weight(tensor));
+            }
+        }
+        match self.select(source, columns, steps)? {
+            Some(found) => Ok(found),
+            None => self.gather(source, columns),
+        }
+    }
+
+    fn gather(&mut self, source: Operand, columns: &[usize]) -> Result<Operand, GraphError> {
+        let places = Elements::I64(columns.iter().map(|column| *column as i64).collect());
+        let places = Tensor::new([columns.len()], places).expect("a list");
+        let places = self.new.weight(places);
+        Ok(self.new.node("columns", Operator::Gather { axis: 1 }, vec![source, places])?[0])
+    }
+}

@@ -1,0 +1,192 @@
+//! Constant folding, common subexpressions, and operators that change nothing or cancel.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::super::{
+    interpret::{self, GraphError},
+    model::{Graph, Node, Operand},
+    operator::{Operator, Unary},
+    reduce::axis_of,
+    tensor::{Dtype, Elements, Tensor},
+    types::TensorType,
+};
+use super::rebuild::Rebuild;
+
+/// The most elements that a folded constant may have beyond those that it is made of.
+const MOST_NEW_ELEMENTS: usize = 1 << 16;
+
+/// An operator whose operands are all weights becomes a weight.
+pub(super) fn constants(old: &Graph) -> Result<Graph, GraphError> {
+    let mut new = Rebuild::of(old);
+    for node in &old.nodes {
+        match folded(&new, node) {
+            Some(results) => {
+                let results = results.into_iter().map(|tensor| new.weight(tensor)).collect();
+                new.becomes(results);
+            }
+            None => new.keep(node)?,
+        }
+    }
+    Ok(new.finish(old))
+}
+
+/// Returns the results of a node whose operands are all weights.
+fn folded(new: &Rebuild, node: &Node) -> Option<Vec<Tensor>> {
+    if let Operator::Forest(_) = node.operator {
+        return None;
+    }
+    let operands = new.operands(node);
+    let weights: Vec<&Tensor> =
+        operands.iter().map(|operand| new.graph.weight_of(*operand)).collect::<Option<_>>()?;
+    let given: usize = weights.iter().map(|weight| weight.elements().len()).sum();
+    // What can't be evaluated stays, and is an error when the graph runs.
+    let results = interpret::constant(&node.operator, &weights)?;
+    let made: usize = results.iter().map(|result| result.elements().len()).sum();
+    (made <= given + MOST_NEW_ELEMENTS).then_some(results)
+}
+
+/// Of equal weights and of nodes that compute the same, one stays.
+pub(super) fn duplicates(old: &Graph) -> Result<Graph, GraphError> {
+    let mut new = Rebuild::of(old);
+    let mut weights: HashMap<(Dtype, Vec<usize>, Vec<u64>), u32> = HashMap::new();
+    let same: Vec<u32> = (0u32..)
+        .zip(&old.weights)
+        .map(|(at, weight)| {
+            *weights.entry((weight.dtype(), weight.shape().to_vec(), bits(weight))).or_insert(at)
+        })
+        .collect();
+    let mut nodes: HashMap<(&'static str, Vec<Operand>), Vec<usize>> = HashMap::new();
+    for node in &old.nodes {
+        let operands: Vec<Operand> = node
+            .operands
+            .iter()
+            .map(|operand| match new.operand(*operand) {
+                Operand::Weight(at) => Operand::Weight(same[at as usize]),
+                other => other,
+            })
+            .collect();
+        let alike = nodes.entry((node.operator.name(), operands.clone())).or_default();
+        let known = alike.iter().copied().find(|at| new.graph.nodes[*at].operator == node.operator);
+        match known {
+            Some(at) => {
+                let results = 0..node.operator.results() as u32;
+                new.becomes(results.map(|result| Operand::Node(at as u32, result)).collect());
+            }
+            None => {
+                alike.push(new.graph.nodes.len());
+                new.replace(&node.name, node.operator.clone(), operands)?;
+            }
+        }
+    }
+    Ok(new.finish(old))
+}
+
+/// Returns the elements of a tensor as numbers that are equal where the elements are, to the bit.
+fn bits(tensor: &Tensor) -> Vec<u64> {
+    match tensor.elements() {
+        Elements::Bool(values) => values.iter().map(|v| u64::from(*v)).collect(),
+        Elements::I32(values) => values.iter().map(|v| i64::from(*v) as u64).collect(),
+        Elements::I64(values) => values.iter().map(|v| *v as u64).collect(),
+        Elements::F32(values) => values.iter().map(|v| u64::from(v.to_bits())).collect(),
+        Elements::F64(values) => values.iter().map(|v| v.to_bits()).collect(),
+        Elements::Text(values) => {
+            // A length before each text, so that no two lists have the same bytes.
+            let of = |text: &Arc<str>| {
+                let bytes = text.bytes().map(u64::from).collect::<Vec<_>>();
+                std::iter::once(text.len() as u64).chain(bytes).collect::<Vec<_>>()
+            };
+            values.iter().flat_map(of).collect()
+        }
+    }
+}
+
+/// Operators that change nothing or that cancel go.
+pub(super) fn redundant(old: &Graph) -> Result<Graph, GraphError> {
+    let mut new = Rebuild::of(old);
+    for node in &old.nodes {
+        let operands = new.operands(node);
+        match simpler(&new, &node.operator, &operands) {
+            Some(Simpler::Operand(operand)) => new.becomes(vec![operand]),
+            Some(Simpler::Node(operator, operand)) => new.replace(&node.name, operator, vec![operand])?,
+            None => new.keep(node)?,
+        }
+    }
+    Ok(new.finish(old))
+}
+
+/// What a node of one operand becomes.
+enum Simpler {
+    /// What is there already.
+    Operand(Operand),
+    /// Another operator of one operand.
+    Node(Operator, Operand),
+}
+
+fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand]) -> Option<Simpler> {
+    let x = operands[0];
+    let read = new.type_of(x);
+    let same_axis = |a: i64, b: i64| {
+        let dimensions = read.dimensions()?;
+        Some(axis_of(a, dimensions).ok()? == axis_of(b, dimensions).ok()?)
+    };
+    let in_order = |order: &[usize]| order.iter().copied().eq(0..order.len());
+    let before = new.node_of(x).map(|node| (&node.operator, node.operands[0]));
+    match (operator, before) {
+        (Operator::Cast(to), _) if read.dtype == *to => Some(Simpler::Operand(x)),
+        (Operator::Cast(to), Some((Operator::Cast(through), first))) => {
+            let from = new.type_of(first).dtype;
+            match widens(from, *through) {
+                true if from == *to => Some(Simpler::Operand(first)),
+                true => Some(Simpler::Node(Operator::Cast(*to), first)),
+                false => None,
+            }
+        }
+        (Operator::Reshape(lengths), Some((Operator::Reshape(_), first))) if !lengths.contains(&0) => {
+            Some(Simpler::Node(Operator::Reshape(lengths.clone()), first))
+        }
+        (Operator::Reshape(lengths), _) if keeps_shape(read, lengths) => Some(Simpler::Operand(x)),
+        (Operator::Transpose(order), _) if in_order(order) => Some(Simpler::Operand(x)),
+        (Operator::Transpose(order), Some((Operator::Transpose(earlier), first))) => {
+            let order: Option<Vec<usize>> = order.iter().map(|at| earlier.get(*at).copied()).collect();
+            Some(Simpler::Node(Operator::Transpose(order?), first))
+        }
+        (Operator::Unary(how), Some((Operator::Unary(earlier), first))) if how == earlier => match how {
+            Unary::Not | Unary::Negate => Some(Simpler::Operand(first)),
+            // What these functions give, they leave as it is.
+            Unary::Abs | Unary::Relu | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Sign => {
+                Some(Simpler::Operand(x))
+            }
+            _ => None,
+        },
+        // A slice of the whole axis.
+        (Operator::Slice { axis, start: 0, end, step: 1 }, _) => {
+            let shape = read.shape.as_ref()?;
+            let length = shape[axis_of(*axis, shape.len()).ok()?]?;
+            usize::try_from(*end).is_ok_and(|end| end >= length).then_some(Simpler::Operand(x))
+        }
+        (Operator::Concat { .. }, _) if operands.len() == 1 => Some(Simpler::Operand(x)),
+        // The greatest probability has the greatest score. Scores that a softmax rounds to one probability differ
+        // by less than 2^-23.
+        (
+            Operator::ArgExtreme { axis, greatest: true, .. },
+            Some((Operator::Softmax { axis: along }, first)),
+        ) if same_axis(*axis, *along) == Some(true) => Some(Simpler::Node(operator.clone(), first)),
+        _ => None,
+    }
+}
+
+/// Returns whether lengths are those of a tensor that differs from batch to batch in its first one at most.
+fn keeps_shape(x: &TensorType, lengths: &[i64]) -> bool {
+    let same = |(at, (length, to)): (usize, (&Option<usize>, &i64))| match length {
+        Some(length) => usize::try_from(*to) == Ok(*length) && *length > 0 || at == 0 && *to == 0,
+        None => at == 0 && matches!(to, -1 | 0),
+    };
+    let Some(shape) = &x.shape else { return false };
+    shape.len() == lengths.len() && shape.iter().zip(lengths).enumerate().all(same)
+}
+
+/// Returns whether a cast keeps every value.
+fn widens(from: Dtype, to: Dtype) -> bool {
+    use Dtype::{Bool, F32, F64, I32, I64};
+    matches!((from, to), (Bool, I32 | I64 | F32 | F64) | (I32, I64 | F64) | (F32, F64)) || from == to
+}

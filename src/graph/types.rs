@@ -1,0 +1,350 @@
+//! The type and the shape of each tensor of a graph, found without running it.
+
+use super::{
+    interpret::GraphError,
+    model::{Graph, GraphInput, Node, Operand},
+    operator::{Binary, Operator, Unary},
+    reduce::axis_of,
+    tensor::{Dtype, Tensor},
+};
+use crate::forest::reference;
+
+/// The type of a tensor's elements, and what is known of its shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorType {
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// The lengths of its dimensions: `None` for a length that the rows decide. The whole is `None` where the
+    /// number of dimensions is not known.
+    pub shape: Option<Vec<Option<usize>>>,
+}
+
+impl TensorType {
+    /// Returns the type of a tensor.
+    pub fn of(tensor: &Tensor) -> Self {
+        let shape = tensor.shape().iter().map(|length| Some(*length)).collect();
+        Self { dtype: tensor.dtype(), shape: Some(shape) }
+    }
+
+    fn new(dtype: Dtype, shape: Option<Vec<Option<usize>>>) -> Self {
+        Self { dtype, shape }
+    }
+
+    /// Returns the length of the last dimension.
+    pub fn width(&self) -> Option<usize> {
+        self.shape.as_ref()?.last().copied().flatten()
+    }
+
+    /// Returns the number of dimensions.
+    pub fn dimensions(&self) -> Option<usize> {
+        self.shape.as_ref().map(Vec::len)
+    }
+}
+
+/// The types of all tensors of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphTypes {
+    inputs: Vec<TensorType>,
+    weights: Vec<TensorType>,
+    nodes: Vec<Vec<TensorType>>,
+}
+
+impl GraphTypes {
+    /// Returns the types of a graph's inputs and weights.
+    pub(super) fn of_leaves(graph: &Graph) -> Self {
+        let input = |input: &GraphInput| TensorType::new(input.dtype, Some(input.shape.clone()));
+        Self {
+            inputs: graph.inputs.iter().map(input).collect(),
+            weights: graph.weights.iter().map(|weight| TensorType::of(weight)).collect(),
+            nodes: Vec::with_capacity(graph.nodes.len()),
+        }
+    }
+
+    /// Adds the types of the next node.
+    pub(super) fn push_node(&mut self, node: &Node) -> Result<(), GraphError> {
+        let operands: Vec<&TensorType> = node.operands.iter().map(|operand| self.of(*operand)).collect();
+        let found = results(&node.operator, &operands)
+            .map_err(|cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator)))?;
+        self.nodes.push(found);
+        Ok(())
+    }
+
+    /// Adds the type of the next weight.
+    pub(super) fn push_weight(&mut self, weight: &Tensor) {
+        self.weights.push(TensorType::of(weight));
+    }
+
+    /// Returns the type of an operand of the graph.
+    pub fn of(&self, operand: Operand) -> &TensorType {
+        match operand {
+            Operand::Input(at) => &self.inputs[at as usize],
+            Operand::Weight(at) => &self.weights[at as usize],
+            Operand::Node(at, result) => &self.nodes[at as usize][result as usize],
+        }
+    }
+}
+
+impl Graph {
+    /// Returns the type of each tensor, and what is known of its shape before rows are there.
+    ///
+    /// # Errors
+    /// The graph is not whole, or an operator does not take operands of these types or shapes. The error names
+    /// the node.
+    pub fn types(&self) -> Result<GraphTypes, GraphError> {
+        self.verify_structure()?;
+        let mut types = GraphTypes::of_leaves(self);
+        self.nodes.iter().try_for_each(|node| types.push_node(node))?;
+        Ok(types)
+    }
+}
+
+type Shape = Option<Vec<Option<usize>>>;
+
+fn same_dtype(a: &TensorType, b: &TensorType) -> Result<Dtype, String> {
+    if a.dtype == b.dtype {
+        Ok(a.dtype)
+    } else {
+        Err(format!("it does not take {} and {}", a.dtype, b.dtype))
+    }
+}
+
+fn number(x: &TensorType) -> Result<Dtype, String> {
+    if x.dtype == Dtype::Text { Err("it does not take text".into()) } else { Ok(x.dtype) }
+}
+
+/// Returns the shape that two shapes broadcast to.
+fn broadcast(a: &Shape, b: &Shape) -> Result<Shape, String> {
+    let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
+    let dimensions = a.len().max(b.len());
+    let length = |shape: &[Option<usize>], at: usize| match (at + shape.len()).checked_sub(dimensions) {
+        Some(at) => shape[at],
+        None => Some(1),
+    };
+    let both = |at| match (length(a, at), length(b, at)) {
+        (Some(1), other) | (other, Some(1)) => Ok(other),
+        (Some(a), Some(b)) if a != b => Err(()),
+        (Some(known), _) | (_, Some(known)) => Ok(Some(known)),
+        (None, None) => Ok(None),
+    };
+    let shape: Result<Vec<_>, ()> = (0..dimensions).map(both).collect();
+    shape.map(Some).map_err(|()| format!("shapes {a:?} and {b:?} don't broadcast"))
+}
+
+/// Returns the types of an operator's results.
+fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorType>, String> {
+    let x = operands[0];
+    let second = || operands.get(1).copied().ok_or_else(|| "it has another number of operands".to_owned());
+    let of_axis = |axis: i64, f: &dyn Fn(Option<usize>) -> Option<usize>| -> Result<Shape, String> {
+        let Some(mut shape) = x.shape.clone() else { return Ok(None) };
+        let at = axis_of(axis, shape.len())?;
+        shape[at] = f(shape[at]);
+        Ok(Some(shape))
+    };
+    let without = |axes: &[i64], keep: bool| -> Result<Shape, String> {
+        let Some(shape) = &x.shape else { return Ok(None) };
+        let mut gone = vec![axes.is_empty(); shape.len()];
+        for axis in axes {
+            gone[axis_of(*axis, shape.len())?] = true;
+        }
+        let lengths = shape.iter().zip(gone).filter(|(_, gone)| keep || !gone);
+        Ok(Some(lengths.map(|(length, gone)| if gone { Some(1) } else { *length }).collect()))
+    };
+    let one = |dtype, shape| Ok(vec![TensorType::new(dtype, shape)]);
+    match operator {
+        Operator::Unary(Unary::IsNan) => one(Dtype::Bool, x.shape.clone()),
+        Operator::Unary(Unary::Not) if x.dtype != Dtype::Bool => Err(format!("it does not take {}", x.dtype)),
+        Operator::Unary(_) | Operator::Softmax { .. } | Operator::CumulativeSum { .. } => {
+            one(number(x)?, x.shape.clone())
+        }
+        // A power's exponent may have a type of its own.
+        Operator::Binary(Binary::Power) => one(number(x)?, broadcast(&x.shape, &second()?.shape)?),
+        Operator::Binary(_) => {
+            let y = second()?;
+            number(x)?;
+            one(same_dtype(x, y)?, broadcast(&x.shape, &y.shape)?)
+        }
+        Operator::Compare(_) => {
+            let y = second()?;
+            same_dtype(x, y)?;
+            one(Dtype::Bool, broadcast(&x.shape, &y.shape)?)
+        }
+        Operator::Where => {
+            let [condition, yes, no] = operands else { return Err("it takes three operands".into()) };
+            if condition.dtype != Dtype::Bool {
+                return Err(format!("its condition is of {}, not of truth values", condition.dtype));
+            }
+            one(same_dtype(yes, no)?, broadcast(&broadcast(&yes.shape, &no.shape)?, &condition.shape)?)
+        }
+        Operator::Cast(to) => one(*to, x.shape.clone()),
+        Operator::MatMul => {
+            let y = second()?;
+            number(x)?;
+            one(same_dtype(x, y)?, product(&x.shape, &y.shape)?)
+        }
+        Operator::SparseMatMul(weights) => {
+            number(x)?;
+            let (rows, columns) = weights.shape();
+            let weights = Some(vec![Some(rows), Some(columns)]);
+            one(x.dtype, product(&x.shape, &weights)?)
+        }
+        Operator::Reduce { axes, keep, .. } => one(number(x)?, without(axes, *keep)?),
+        Operator::ArgExtreme { axis, keep, .. } => one(Dtype::I64, without(&[*axis], *keep)?),
+        Operator::TopK { axis, k, .. } => {
+            let shape = of_axis(*axis, &|_| Some(*k))?;
+            Ok(vec![TensorType::new(number(x)?, shape.clone()), TensorType::new(Dtype::I64, shape)])
+        }
+        Operator::Gather { axis } => {
+            let places = second()?;
+            let (Some(shape), Some(places)) = (&x.shape, &places.shape) else { return one(x.dtype, None) };
+            let axis = axis_of(*axis, shape.len())?;
+            one(x.dtype, Some([&shape[..axis], places, &shape[axis + 1..]].concat()))
+        }
+        Operator::GatherElements { .. } => one(x.dtype, second()?.shape.clone()),
+        Operator::Concat { axis } => {
+            let mut so_far = x.clone();
+            for other in &operands[1..] {
+                same_dtype(&so_far, other)?;
+                let (Some(a), Some(b)) = (&so_far.shape, &other.shape) else {
+                    so_far.shape = None;
+                    continue;
+                };
+                let at = axis_of(*axis, a.len())?;
+                if a.len() != b.len() {
+                    return Err(format!("shapes {a:?} and {b:?} don't join along axis {axis}"));
+                }
+                let mut joined = Vec::with_capacity(a.len());
+                for (dimension, lengths) in a.iter().zip(b).enumerate() {
+                    joined.push(match lengths {
+                        (Some(a), Some(b)) if dimension == at => a.checked_add(*b),
+                        _ if dimension == at => None,
+                        (Some(a), Some(b)) if a != b => {
+                            return Err(format!("lengths {a} and {b} don't join along axis {axis}"));
+                        }
+                        (a, b) => a.or(*b),
+                    });
+                }
+                so_far.shape = Some(joined);
+            }
+            Ok(vec![so_far])
+        }
+        Operator::Reshape(lengths) => one(x.dtype, Some(reshaped(&x.shape, lengths)?)),
+        Operator::ReshapeAs | Operator::Fill(_) => {
+            // Only the number of lengths is known.
+            let lengths = if matches!(operator, Operator::Fill(_)) { x } else { second()? };
+            let dtype = if let Operator::Fill(with) = operator { with.dtype() } else { x.dtype };
+            let dimensions = lengths.shape.as_ref().and_then(|shape| shape.first().copied().flatten());
+            one(
+                dtype,
+                dimensions.filter(|dimensions| *dimensions <= 64).map(|dimensions| vec![None; dimensions]),
+            )
+        }
+        Operator::Transpose(order) => {
+            let Some(shape) = &x.shape else { return one(x.dtype, None) };
+            let lengths: Option<Vec<_>> = order.iter().map(|at| shape.get(*at).copied()).collect();
+            let lengths = lengths.filter(|lengths| lengths.len() == shape.len());
+            let cause = || format!("{order:?} is no order of {} dimensions", shape.len());
+            one(x.dtype, Some(lengths.ok_or_else(cause)?))
+        }
+        Operator::Slice { axis, start, end, step } => {
+            let length = |length: Option<usize>| {
+                let length = length?;
+                super::arrange::sliced(*start, *end, *step, length).map(|(_, count)| count).ok()
+            };
+            one(x.dtype, of_axis(*axis, &length)?)
+        }
+        Operator::Unsqueeze(axes) => {
+            let Some(shape) = &x.shape else { return one(x.dtype, None) };
+            let dimensions = shape.len() + axes.len();
+            let mut new = vec![false; dimensions];
+            for axis in axes {
+                new[axis_of(*axis, dimensions)?] = true;
+            }
+            let mut old = shape.iter().copied();
+            let lengths = new.iter().map(|new| if *new { Some(Some(1)) } else { old.next() });
+            one(x.dtype, Some(lengths.collect::<Option<Vec<_>>>().ok_or("an axis is there twice")?))
+        }
+        // Without axes, what is left depends on every length.
+        Operator::Squeeze(axes) if axes.is_empty() => match &x.shape {
+            Some(shape) if shape.iter().all(Option::is_some) => {
+                one(x.dtype, Some(shape.iter().copied().filter(|length| *length != Some(1)).collect()))
+            }
+            _ => one(x.dtype, None),
+        },
+        Operator::Squeeze(axes) => one(x.dtype, without(axes, false)?),
+        Operator::Shape => one(Dtype::I64, x.dimensions().map(|dimensions| vec![Some(dimensions)])),
+        Operator::Lookup { values, .. } => one(values.dtype(), x.shape.clone()),
+        Operator::Distances(_) => {
+            let y = second()?;
+            number(x)?;
+            let first = |shape: &Shape| shape.as_ref().and_then(|shape| shape.first().copied().flatten());
+            one(same_dtype(x, y)?, Some(vec![first(&x.shape), first(&y.shape)]))
+        }
+        Operator::CouplePairs { classes } => one(number(x)?, of_axis(-1, &|_| Some(*classes))?),
+        Operator::Forest(forest) => {
+            number(x)?;
+            let rows = x.shape.as_ref().and_then(|shape| shape.first().copied().flatten());
+            let columns = forest.features.len();
+            if x.dimensions().is_some_and(|dimensions| dimensions != 2)
+                || x.width().is_some_and(|width| width != columns)
+            {
+                return Err(format!("it takes rows of {columns} columns, not shape {:?}", x.shape));
+            }
+            let margins = vec![0.0; forest.outputs as usize];
+            let width = reference::values_of_sums(forest, &margins).len();
+            Ok(vec![
+                TensorType::new(Dtype::F32, Some(vec![rows, Some(width)])),
+                TensorType::new(Dtype::I64, Some(vec![rows])),
+            ])
+        }
+    }
+}
+
+/// Returns the shape of a product of matrices.
+fn product(a: &Shape, b: &Shape) -> Result<Shape, String> {
+    let (Some(a), Some(b)) = (a, b) else { return Ok(None) };
+    let refused = || format!("shapes {a:?} and {b:?} have no product");
+    let (Some(inner), Some(_)) = (a.last(), b.last()) else { return Err(refused()) };
+    let other = if b.len() == 1 { b[0] } else { b[b.len() - 2] };
+    if inner.zip(other).is_some_and(|(inner, other)| inner != other) {
+        return Err(refused());
+    }
+    let (of_a, of_b) = (a.len().saturating_sub(2), b.len().saturating_sub(2));
+    let outside = broadcast(&Some(a[..of_a].to_vec()), &Some(b[..of_b].to_vec())).map_err(|_| refused())?;
+    let mut shape = outside.unwrap_or_default();
+    if a.len() > 1 {
+        shape.push(a[a.len() - 2]);
+    }
+    if b.len() > 1 {
+        shape.push(b[b.len() - 1]);
+    }
+    Ok(Some(shape))
+}
+
+/// Returns the shape that lengths, -1 and 0 among them, make of a shape.
+fn reshaped(shape: &Shape, lengths: &[i64]) -> Result<Vec<Option<usize>>, String> {
+    let all = shape.as_ref().and_then(|shape| product_of(shape.iter().copied()));
+    let cannot = || format!("shape {shape:?} does not become {lengths:?}");
+    let mut found = Vec::with_capacity(lengths.len());
+    for (at, length) in lengths.iter().enumerate() {
+        found.push(match length {
+            0 => match shape {
+                Some(shape) => *shape.get(at).ok_or_else(cannot)?,
+                None => None,
+            },
+            -1 => None,
+            other => Some(usize::try_from(*other).map_err(|_| cannot())?),
+        });
+    }
+    if let (Some(at), Some(all)) = (lengths.iter().position(|length| *length == -1), all) {
+        let others = found.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, length)| *length);
+        if let Some(others) = product_of(others).filter(|others| *others > 0) {
+            found[at] = Some(all / others);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the product of lengths, if all are known and it fits.
+fn product_of(mut lengths: impl Iterator<Item = Option<usize>>) -> Option<usize> {
+    lengths.try_fold(1usize, |product, length| product.checked_mul(length?))
+}

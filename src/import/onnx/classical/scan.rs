@@ -1,0 +1,141 @@
+//! `Scan`, a loop over rows. scikit-learn's converter writes the distances of each row to each other row as one.
+
+use std::collections::HashMap;
+
+use super::super::super::ImportError;
+use super::super::{
+    attributes::Attributes,
+    proto::{self, GraphProto, NodeProto, TensorProto, ValueInfoProto},
+};
+use super::{Reader, Source, Value, tensors};
+use crate::graph::{Distance, Elements, Operator};
+
+impl Reader<'_> {
+    /// A loop whose body is a distance of the row at hand to all rows of a matrix.
+    pub(super) fn scan(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
+        let other = |source: &Source<'_>| source.unsupported(" but for distances between rows");
+        let axes = ["scan_input_axes", "scan_output_axes", "scan_input_directions", "scan_output_directions"];
+        let forwards = axes.iter().all(|name| source.attributes.ints(name).iter().all(|axis| *axis == 0));
+        let scanned = source.attributes.int("num_scan_inputs");
+        let (Some(body), true, Some(1), [matrix, rows]) =
+            (source.attributes.graph("body"), forwards, scanned, &source.operands[..])
+        else {
+            return Err(other(source));
+        };
+        let (matrix, rows) = (*matrix, *rows);
+        let body: GraphProto = proto::decode(body, source.place)?;
+        let body = Body::read(&body, source.place)?;
+        let how = body.distance().ok_or_else(|| other(source))?;
+        let distances = self.add(source, Operator::Distances(how), &[rows, matrix], rows.dtype);
+        Ok(vec![matrix, distances])
+    }
+}
+
+/// The body of a loop: its nodes by what they give.
+struct Body {
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    nodes: HashMap<String, NodeProto>,
+    constants: HashMap<String, TensorProto>,
+    place: String,
+}
+
+impl Body {
+    fn read(body: &GraphProto, place: &str) -> Result<Self, ImportError> {
+        let place = format!("{place}.body");
+        let mut found = Self {
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            nodes: HashMap::new(),
+            constants: HashMap::new(),
+            place: place.clone(),
+        };
+        for (list, names) in [(&body.input, &mut found.inputs), (&body.output, &mut found.outputs)] {
+            for bytes in list {
+                names.push(proto::decode::<ValueInfoProto>(bytes.clone(), &place)?.name);
+            }
+        }
+        for bytes in &body.initializer {
+            let tensor: TensorProto = proto::decode(bytes.clone(), &place)?;
+            found.constants.insert(tensor.name.clone(), tensor);
+        }
+        for bytes in &body.node {
+            let node: NodeProto = proto::decode(bytes.clone(), &place)?;
+            if let Some(output) = node.output.first() {
+                found.nodes.insert(output.clone(), node);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns where a value comes from, past nodes that hand it on.
+    fn source<'b>(&'b self, name: &'b str) -> &'b str {
+        let mut name = name;
+        // Each step goes to another node unless the body turns in a circle.
+        for _ in 0..=self.nodes.len() {
+            match self.nodes.get(name) {
+                Some(node) if node.op_type == "Identity" && node.input.len() == 1 => name = &node.input[0],
+                _ => break,
+            }
+        }
+        name
+    }
+
+    fn node(&self, name: &str) -> Option<&NodeProto> {
+        self.nodes.get(self.source(name))
+    }
+
+    /// Returns the distance that the second output is.
+    fn distance(&self) -> Option<Distance> {
+        let ([matrix, row], [matrix_out, distance]) = (&self.inputs[..], &self.outputs[..]) else {
+            return None;
+        };
+        let reduced = self.node(distance)?;
+        let differences = |name: &str| {
+            let node = self.node(name).filter(|node| node.op_type == "Sub")?;
+            let [a, b] = &node.input[..] else { return None };
+            let both = [self.source(a), self.source(b)];
+            (both == [matrix, row] || both == [row, matrix]).then_some(())
+        };
+        let magnitudes = |name: &str| {
+            let node = self.node(name).filter(|node| node.op_type == "Abs")?;
+            differences(node.input.first()?)
+        };
+        if self.source(matrix_out) != matrix || !self.reduces_columns(reduced)? {
+            return None;
+        }
+        let x = reduced.input.first()?;
+        match &reduced.op_type[..] {
+            "ReduceSumSquare" => differences(x).map(|()| Distance::SquaredEuclidean),
+            "ReduceL2" => differences(x).map(|()| Distance::Euclidean),
+            "ReduceL1" => differences(x).map(|()| Distance::Manhattan),
+            "ReduceSum" => magnitudes(x).map(|()| Distance::Manhattan),
+            "ReduceMax" => magnitudes(x).map(|()| Distance::Chebyshev),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a reduction is along columns, and leaves none.
+    fn reduces_columns(&self, node: &NodeProto) -> Option<bool> {
+        let mut attributes =
+            Attributes::read(&node.attribute, self.place.clone(), &["axes", "keepdims"]).ok()?;
+        let mut axes = attributes.ints("axes");
+        if let Some(name) = node.input.get(1) {
+            axes = match tensors::tensor(&self.constant(name)?, &self.place).ok()?.into_elements() {
+                Elements::I64(axes) => axes,
+                _ => return None,
+            };
+        }
+        Some(attributes.int("keepdims") == Some(0) && matches!(axes[..], [1 | -1]))
+    }
+
+    fn constant(&self, name: &str) -> Option<TensorProto> {
+        let name = self.source(name);
+        if let Some(tensor) = self.constants.get(name) {
+            return Some(tensor.clone());
+        }
+        let node = self.nodes.get(name).filter(|node| node.op_type == "Constant")?;
+        let mut attributes = Attributes::read(&node.attribute, self.place.clone(), &["value"]).ok()?;
+        proto::decode(attributes.message("value")?, &self.place).ok()
+    }
+}

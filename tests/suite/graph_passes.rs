@@ -1,0 +1,337 @@
+//! Passes over graphs: what each one makes of a text, and that none of them changes what a graph computes.
+//!
+//! A file in `tests/filetests/graphs` holds a graph, then `== PASS` and the graph that the pass makes of it. Run with
+//! `FANGORN_BLESS=1` to write what is found into the files, and read it before it is kept.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use fangorn::{
+    Forest,
+    forest::{CategoryRule, CompareType, Predicate, Side},
+    graph::{Binary, Compare, Dtype, Elements, Graph, Operand, Operator, Pass, Passes, Tensor, Unary},
+    import::load_graph,
+};
+
+use crate::{
+    generate::Seeded,
+    graphs::{folders, inputs, read},
+};
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/graphs");
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).expect("the files").flatten().map(|e| e.path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn passes_make_of_graphs_what_the_files_say() {
+    let bless = std::env::var_os("FANGORN_BLESS").is_some();
+    let mut wrong = String::new();
+    let mut seen = Vec::new();
+    for file in files() {
+        let expected = std::fs::read_to_string(&file).expect("a text file");
+        let head_length = expected.find("\n== ").map_or(expected.len(), |at| at + 1);
+        let (head, rest) = expected.split_at(head_length);
+        let graph = Graph::parse(head).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let mut found = head.to_owned();
+        for title in rest.lines().filter_map(|line| line.strip_prefix("== ")) {
+            let pass = Pass::named(title).unwrap_or_else(|| panic!("{}: no pass {title}", file.display()));
+            let made = pass.apply(&graph).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+            seen.push(pass);
+            let _ = write!(found, "== {title}\n{made}");
+        }
+        if bless {
+            std::fs::write(&file, &found).expect("the file is written");
+        } else if found != expected {
+            let _ = writeln!(wrong, "{}:\n{found}", file.display());
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    for pass in Pass::ALL {
+        assert!(seen.contains(&pass), "no file has the pass {pass}");
+    }
+}
+
+/// Tensors that are equal: NaN is NaN, and zeros of both signs are zero.
+fn equal(a: &Tensor, b: &Tensor) -> bool {
+    let same = |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan();
+    (a.dtype(), a.shape()) == (b.dtype(), b.shape())
+        && match (a.elements().doubles(), b.elements().doubles()) {
+            (Some(a), Some(b)) => a.iter().zip(&b).all(same),
+            _ => a == b,
+        }
+}
+
+/// Values within what sums in another order may give.
+fn near(a: &Tensor, b: &Tensor) -> bool {
+    let within =
+        |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-5 * b.abs().max(1.0);
+    (a.dtype(), a.shape()) == (b.dtype(), b.shape())
+        && match (a.elements().doubles(), b.elements().doubles()) {
+            (Some(a), Some(b)) => a.iter().zip(&b).all(within),
+            _ => a == b,
+        }
+}
+
+/// The rows of a model, and rows with missing values, infinities, zeros of both signs and numbers between them.
+fn messy(values: &[f64], seed: u64) -> Vec<f64> {
+    let mut random = Seeded(seed);
+    let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e30, -1e-40, 3.7, -0.5, 1e9];
+    values
+        .iter()
+        .map(|value| match random.below(12) {
+            0 => odd[random.below(odd.len())],
+            1 => value + 0.5,
+            2 => f64::from(*value as f32).next_up(),
+            _ => *value,
+        })
+        .collect()
+}
+
+/// Each pass alone and all of them give the same outputs on a model's rows, and on messy ones.
+#[test]
+fn passes_keep_what_models_compute() {
+    let sets: Vec<(String, Passes)> = Pass::ALL
+        .into_iter()
+        .map(|pass| (pass.to_string(), Passes::none().with([pass])))
+        .chain([
+            ("the default ones".to_owned(), Passes::default()),
+            ("all".to_owned(), Passes::none().with(Pass::ALL)),
+        ])
+        .collect();
+    let (mut changed, mut names) = (vec![0; sets.len()], Vec::new());
+    for folder in folders() {
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let graph = load_graph(&folder.join("model.onnx"), &Default::default()).expect(&name);
+        let (shape, rows) = read(&folder.join("rows.npy")).expect("rows");
+        let rows_of = |values: &[f64]| inputs(&graph, &shape, values);
+        let batches = [rows_of(&rows), rows_of(&messy(&rows, rows.len() as u64))];
+        let expected = batches.each_ref().map(|batch| graph.run(batch));
+        for (at, (title, passes)) in sets.iter().enumerate() {
+            let (rewritten, changes) =
+                passes.apply(&graph).unwrap_or_else(|e| panic!("{name}, {title}: {e}"));
+            if changes.is_empty() {
+                assert_eq!(rewritten.to_string(), graph.to_string(), "{name}, {title}");
+                continue;
+            }
+            changed[at] += 1;
+            for (batch, expected) in batches.iter().zip(&expected) {
+                let found = rewritten.run(batch);
+                let (Ok(expected), Ok(found)) = (expected, &found) else {
+                    assert_eq!(expected.is_err(), found.is_err(), "{name}, {title}: {found:?}");
+                    continue;
+                };
+                for (output, (a, b)) in graph.outputs.iter().zip(expected.iter().zip(found)) {
+                    let fine = if passes.has(Pass::Matrices) { near(b, a) } else { equal(a, b) };
+                    assert!(fine, "{name}, {title}, output {:?}:\n{changes:?}\n{rewritten}", output.name);
+                }
+            }
+        }
+        names.push(name);
+    }
+    for ((title, _), count) in sets.iter().zip(changed) {
+        assert!(count > 0, "{title} changed none of {names:?}");
+    }
+}
+
+/// A graph's text parses back to the same graph, for every model.
+#[test]
+fn texts_of_graphs_parse_back() {
+    for folder in folders() {
+        let graph = load_graph(&folder.join("model.onnx"), &Default::default()).expect("a graph");
+        let text = graph.to_string();
+        let parsed = Graph::parse(&text).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        assert!(parsed.to_string() == text, "{}", folder.display());
+        assert!(graph.summary().len() <= text.len());
+    }
+}
+
+/// Text that is damaged is an error that names its line, or a graph.
+#[test]
+fn damaged_texts_are_refused() {
+    let mut random = Seeded(7);
+    let (mut refused, mut read) = (0, 0);
+    for file in files() {
+        let text = std::fs::read_to_string(&file).expect("a text file");
+        let head: Vec<char> = text.split("\n== ").next().expect("a graph").chars().collect();
+        for _ in 0..400 {
+            let mut damaged = head.clone();
+            for _ in 0..=random.below(3) {
+                let at = random.below(damaged.len());
+                match random.below(4) {
+                    0 => drop(damaged.remove(at)),
+                    1 => damaged.insert(at, ['(', ']', '"', '9', '-', '%', '\n', 'e'][random.below(8)]),
+                    2 => damaged[at] = ['0', '9', ',', '[', 'x', ' ', '=', '\\'][random.below(8)],
+                    _ => damaged.truncate(at.max(1)),
+                }
+            }
+            match Graph::parse(&damaged.iter().collect::<String>()) {
+                Ok(graph) => {
+                    read += 1;
+                    assert_eq!(
+                        Graph::parse(&graph.to_string()).expect("its own text").to_string(),
+                        graph.to_string()
+                    );
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(!error.to_string().contains('\n'), "{error}");
+                }
+            }
+        }
+    }
+    assert!(refused > 500 && read > 100, "{refused} refused, {read} read");
+}
+
+fn list(values: Vec<f32>) -> Tensor {
+    Tensor::new([values.len()], Elements::F32(values)).expect("a list")
+}
+
+/// A forest on `columns` columns whose leaves all have values of their own, so that equal values are equal leaves.
+fn forest(random: &mut Seeded, columns: usize, thresholds: &[f64], categories: bool) -> Forest {
+    let mut forest = Forest::builder(columns, 1).compare(CompareType::F32);
+    if categories {
+        forest.set([1, 3, 4], CategoryRule::NotNegative);
+    }
+    for tree in 0..1 + random.below(6) {
+        let mut building = forest.tree(0);
+        let depth = 1 + random.below(3);
+        let splits = (1 << depth) - 1;
+        for at in 0..splits {
+            let threshold = thresholds[random.below(thresholds.len())] as f32;
+            let predicate = match random.below(if categories { 6 } else { 5 }) {
+                0 => Predicate::Equal { value: threshold.into() },
+                1 => CompareType::F32.at_most(threshold.into()),
+                5 => Predicate::InSet { set: 0, inside: Side::Left },
+                _ => Predicate::Less { threshold: threshold.into() },
+            };
+            let missing = if random.below(2) == 0 { Side::Left } else { Side::Right };
+            let (left, right) = (2 * at as u32 + 1, 2 * at as u32 + 2);
+            building.split(random.below(columns) as u32, predicate, missing, left, right);
+        }
+        for leaf in splits..2 * splits + 1 {
+            building
+                .leaf(leaf as u32, &[f64::from((1u32 << (4 * tree)) * (leaf as u32 + 1 - splits as u32))]);
+        }
+    }
+    forest.build().expect("a forest")
+}
+
+/// Columns that are prepared in a random way: what a column transformer does to some of the columns.
+fn prepared(graph: &mut Graph, random: &mut Seeded, x: Operand, columns: usize) -> (Operand, usize) {
+    let count = 1 + random.below(columns);
+    let places: Vec<i64> = (0..count).map(|_| random.below(columns) as i64).collect();
+    let (mut found, mut width) = (x, columns);
+    if random.below(5) > 0 {
+        let places = graph.weight(Tensor::new([count], Elements::I64(places)).expect("a list"));
+        (found, width) = (graph.node("columns", Operator::Gather { axis: 1 }, [x, places]), count);
+    }
+    let number = |random: &mut Seeded| [0.5, -2.0, 3.0, 1e-3, 0.1, -7.25, 1.0][random.below(7)];
+    for _ in 0..random.below(4) {
+        let values: Vec<f32> = (0..width).map(|_| number(random)).collect();
+        match random.below(6) {
+            0 => {
+                let missing = graph.node("missing", Operator::Unary(Unary::IsNan), [found]);
+                let values = graph.weight(list(values));
+                found = graph.node("imputed", Operator::Where, [missing, values, found]);
+            }
+            1 => {
+                let wide = graph.node("wide", Operator::Cast(Dtype::F64), [found]);
+                let by = graph.weight(Tensor::new([1], Elements::F64(vec![0.1])).expect("a number"));
+                let scaled = graph.node("scaled", Operator::Binary(Binary::Multiply), [wide, by]);
+                found = graph.node("narrow", Operator::Cast(Dtype::F32), [scaled]);
+            }
+            2 => {
+                let values = graph.weight(list(values));
+                found = graph.node("from", Operator::Binary(Binary::Subtract), [values, found]);
+            }
+            how => {
+                let how = [Binary::Add, Binary::Multiply, Binary::Divide][how - 3];
+                let values = graph.weight(list(values));
+                found = graph.node("arithmetic", Operator::Binary(how), [found, values]);
+            }
+        }
+    }
+    (found, width)
+}
+
+/// A one-hot encoder of one column.
+fn encoded(graph: &mut Graph, random: &mut Seeded, x: Operand, columns: usize) -> (Operand, usize) {
+    let place = Tensor::new([1], Elements::I64(vec![random.below(columns) as i64])).expect("a number");
+    let place = graph.weight(place);
+    let column = graph.node("column", Operator::Gather { axis: 1 }, [x, place]);
+    let truncated = random.below(2) == 0;
+    let (column, categories) = match truncated {
+        true => {
+            let column = graph.node("integers", Operator::Cast(Dtype::I64), [column]);
+            (column, Tensor::new([4], Elements::I64(vec![0, 1, 3, 9])).expect("a list"))
+        }
+        false => (column, list(vec![0.0, 1.0, 3.0, 3.5])),
+    };
+    let column = graph.node("unsqueezed", Operator::Unsqueeze(vec![-1]), [column]);
+    let categories = graph.weight(categories);
+    let equal = graph.node("equal", Operator::Compare(Compare::Equal), [column, categories]);
+    let encoded = graph.node("encoded", Operator::Cast(Dtype::F32), [equal]);
+    (graph.node("flat", Operator::Reshape(vec![-1, 4]), [encoded]), 4)
+}
+
+/// Random pipelines before random forests: every row reaches the leaves that it reached, however much is folded.
+#[test]
+fn folded_forests_reach_the_same_leaves() {
+    let (mut whole, mut partly) = (0, 0);
+    for seed in 0..400 {
+        let mut random = Seeded(seed);
+        let columns = 1 + random.below(7);
+        let mut graph = Graph::default();
+        let x = graph.input("x", Dtype::F32, [None, Some(columns)]);
+        let mut pieces = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            pieces.push(match random.below(4) {
+                0 => encoded(&mut graph, &mut random, x, columns),
+                _ => prepared(&mut graph, &mut random, x, columns),
+            });
+        }
+        let width = pieces.iter().map(|(_, width)| width).sum();
+        let rows = match pieces[..] {
+            [(only, _)] => only,
+            _ => graph.node("together", Operator::Concat { axis: 1 }, pieces.iter().map(|(piece, _)| *piece)),
+        };
+        let thresholds = [0.0, 0.5, 1.0, -1.25, 3.0, 0.1, -7.0, 2.5e-3, 40.0];
+        let categories = random.below(4) == 0;
+        let forest = forest(&mut random, width, &thresholds, categories);
+        let values = graph.node("forest", Operator::Forest(Arc::new(forest)), [rows]);
+        graph.output("values", values);
+        let (rewritten, _) =
+            Passes::default().apply(&graph).unwrap_or_else(|e| panic!("{seed}: {e}\n{graph}"));
+        match rewritten.nodes.len() {
+            1 => whole += 1,
+            _ => partly += 1,
+        }
+        let count = 64;
+        let mut values: Vec<f32> = (0..count * columns)
+            .map(|_| {
+                let near =
+                    [0.0, 1.0, 3.0, 3.5, 9.0, 0.5, -1.25, 2.5, 400.0, -70.0, 0.1][random.below(11)] as f32;
+                [near, near.next_up(), near.next_down(), near * 1.5][random.below(4)]
+            })
+            .collect();
+        for value in &mut values {
+            match random.below(12) {
+                0 => *value = f32::NAN,
+                1 => *value = [f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e-45, f32::MAX][random.below(5)],
+                _ => {}
+            }
+        }
+        let rows = Tensor::new([count, columns], Elements::F32(values)).expect("rows");
+        let expected = graph.run(std::slice::from_ref(&rows)).expect("values");
+        let found = rewritten.run(std::slice::from_ref(&rows)).expect("values");
+        assert!(equal(&expected[0], &found[0]), "{seed}:\n{graph}\nbecomes\n{rewritten}");
+    }
+    assert!(whole > 100 && partly > 50, "{whole} pipelines went into their forest, {partly} did not");
+}
