@@ -7,6 +7,7 @@
 //! cargo run --release -p fangorn-benches -- engines MODEL ROWS.npy [BATCH,BATCH,…]
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! cargo run --release -p fangorn-benches -- fit
+//! cargo run --release -p fangorn-benches -- products
 //! cargo run --release -p fangorn-benches -- synthetic RECORDS.jsonl [--quick]
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
@@ -25,6 +26,7 @@
 //! - `engines` times the default schedule with each engine of the CPU and without it.
 //! - `load` times reading models, each also as a `.fangorn` file, to compare with `benches/peers/load.py`.
 //! - `fit` measures the costs that choices read (`fangorn::cost`) again on this machine.
+//! - `products` times products with weights that are partly 0, dense and skipping the zeros.
 //! - `synthetic` times each way to evaluate a forest on random models and writes records, from which
 //!   `benches/experiments/fit_estimates.py` fits the costs of estimates.
 //! - `cpu` times every schedule on the CPU target (`cpu --help`). `benches/peers` compares it with other
@@ -52,6 +54,7 @@ mod matrices;
 mod npy;
 #[cfg(feature = "operator")]
 mod operator;
+mod products;
 mod ranking;
 mod schedules;
 mod synthetic;
@@ -76,6 +79,9 @@ fn main() -> ExitCode {
     }
     if arguments == ["fit"] {
         return done(fit::fit());
+    }
+    if arguments == ["products"] {
+        return done(products::products());
     }
     if let [first, path, rest @ ..] = &arguments[..]
         && first == "synthetic"
@@ -132,7 +138,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | products | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help"
         );
         return ExitCode::from(2);
     };

@@ -22,6 +22,9 @@ pub enum Error {
     /// A call asked for probabilities of a forest that gives none.
     #[error("probabilities: {0}")]
     NoProbabilities(String),
+    /// A graph holds what no device computes, or does not take its inputs. The text names the node.
+    #[error("graph: {0}")]
+    Graph(String),
     /// The forest can't have soft splits, which give a gradient of the rows.
     #[error("soft splits: {0}")]
     SoftSplits(String),

@@ -5,17 +5,17 @@
 //! forest:
 //!
 //! - [`forest`]: a forest as a burn module, with leaf values that are trained and saved as any parameter is;
-//! - classical-ML operators (scalers, encoders, linear models) on burn's tensors;
-//! - extended computational graphs that hold such operators and forests side by side;
+//! - [`classical`]: graphs of scalers, encoders, linear models and forests as a burn module;
 //! - fusion plans that say which of them run as one kernel;
 //! - mixed pipelines of classical and deep-learning models around a forest: the crate's examples.
 //!
-//! Only the first and the last exist so far. The crate re-exports [`fangorn`], so that its users name one
+//! Fusion plans do not exist yet. The crate re-exports [`fangorn`], so that its users name one
 //! version of it.
 
 /// The forest compiler that these graphs are built around.
 pub use fangorn;
 
+pub mod classical;
 mod error;
 pub mod forest;
 

@@ -162,9 +162,18 @@ impl Graph {
     }
 }
 
-/// Returns the results of an operator on constants, or `None` if it does not take them.
-pub(super) fn constant(operator: &Operator, operands: &[&Tensor]) -> Option<Vec<Tensor>> {
-    evaluate(operator, operands, (&Reference, false)).ok()
+impl Operator {
+    /// Evaluates the operator by its definition.
+    ///
+    /// # Errors
+    /// The operator does not take these operands.
+    pub fn evaluate(&self, operands: &[&Tensor]) -> Result<Vec<Tensor>, String> {
+        let (least, most) = self.operands();
+        if !(least..=most).contains(&operands.len()) {
+            return Err(format!("{self} takes {least} operands, not {}", operands.len()));
+        }
+        evaluate(self, operands, (&Reference, true))
+    }
 }
 
 /// Evaluates an operator with as many operands as it takes.

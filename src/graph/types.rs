@@ -35,6 +35,11 @@ impl TensorType {
         self.shape.as_ref()?.last().copied().flatten()
     }
 
+    /// Returns the number of elements, where no length depends on the rows.
+    pub(super) fn count(&self) -> Option<usize> {
+        product_of(self.shape.as_ref()?.iter().copied())
+    }
+
     /// Returns the number of dimensions.
     pub fn dimensions(&self) -> Option<usize> {
         self.shape.as_ref().map(Vec::len)
@@ -62,11 +67,21 @@ impl GraphTypes {
 
     /// Adds the types of the next node.
     pub(super) fn push_node(&mut self, node: &Node) -> Result<(), GraphError> {
-        let operands: Vec<&TensorType> = node.operands.iter().map(|operand| self.of(*operand)).collect();
-        let found = results(&node.operator, &operands)
+        let found = self
+            .results_of(&node.operator, &node.operands)
             .map_err(|cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator)))?;
         self.nodes.push(found);
         Ok(())
+    }
+
+    /// Returns the types of the results that an operator would have.
+    pub(super) fn results_of(
+        &self,
+        operator: &Operator,
+        operands: &[Operand],
+    ) -> Result<Vec<TensorType>, String> {
+        let operands: Vec<&TensorType> = operands.iter().map(|operand| self.of(*operand)).collect();
+        results(operator, &operands)
     }
 
     /// Adds the type of the next weight.

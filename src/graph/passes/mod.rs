@@ -84,6 +84,16 @@ impl Pass {
         Self::ALL.into_iter().find(|pass| pass.name() == name)
     }
 
+    /// Returns the graph after [`Pass::Sparse`] with another limit: the greatest part of a weight's elements that
+    /// are not 0. Measurements of the limit need it.
+    ///
+    /// # Errors
+    /// The graph does not verify.
+    pub fn replaced_by_sparse(graph: &Graph, density: f64) -> Result<Graph, GraphError> {
+        graph.verify()?;
+        Ok(sparse::replace_up_to(graph, density)?.used())
+    }
+
     /// Returns the graph after this pass alone, without what no output needs any more.
     ///
     /// # Errors

@@ -49,6 +49,15 @@ impl Rebuild {
         self.types.of(operand)
     }
 
+    /// Returns the types of the results that an operator would have.
+    pub(super) fn results_of(
+        &self,
+        operator: &Operator,
+        operands: &[Operand],
+    ) -> Result<Vec<TensorType>, String> {
+        self.types.results_of(operator, operands)
+    }
+
     /// Returns the node of the new graph that has an operand as its first result.
     pub(super) fn node_of(&self, operand: Operand) -> Option<&Node> {
         match operand {

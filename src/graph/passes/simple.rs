@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::super::{
-    interpret::{self, GraphError},
+    interpret::GraphError,
     model::{Graph, Node, Operand},
     operator::{Operator, Unary},
     reduce::axis_of,
@@ -39,10 +39,14 @@ fn folded(new: &Rebuild, node: &Node) -> Option<Vec<Tensor>> {
     let weights: Vec<&Tensor> =
         operands.iter().map(|operand| new.graph.weight_of(*operand)).collect::<Option<_>>()?;
     let given: usize = weights.iter().map(|weight| weight.elements().len()).sum();
+    // A few numbers must not become a large weight.
+    let mut alone = new.results_of(&node.operator, &operands).ok()?.into_iter();
+    if alone.any(|result| result.count().is_none_or(|count| count > given + MOST_NEW_ELEMENTS)) {
+        return None;
+    }
     // What can't be evaluated stays, and is an error when the graph runs.
-    let results = interpret::constant(&node.operator, &weights)?;
-    let made: usize = results.iter().map(|result| result.elements().len()).sum();
-    (made <= given + MOST_NEW_ELEMENTS).then_some(results)
+    let results = node.operator.evaluate(&weights).ok()?;
+    Some(results)
 }
 
 /// Of equal weights and of nodes that compute the same, one stays.

@@ -1,0 +1,272 @@
+//! A graph of classical operators as a burn module.
+//!
+//! [`GraphModule`] runs a [`Graph`] with burn's operators on any backend: scalers, encoders, linear models, support
+//! vector machines, and forests as [`ForestModule`]s. Its float weights are parameters, so that a linear model that was
+//! trained elsewhere is trained on inside a network.
+//!
+//! Doubles are floats of 32 bits here, since many devices have no others, so outputs are those of
+//! [`Graph::run`] within the rounding of `f32`. Forests compare in the type that they were trained in.
+
+mod operators;
+mod value;
+
+use std::sync::Arc;
+
+use burn::{
+    module::{Module, Param},
+    tensor::{Device, Tensor},
+};
+use fangorn::graph::{Dtype, Elements, Graph, Operand, Operator, Pass, Passes};
+
+pub use value::Value;
+
+use crate::{
+    error::{Error, Result},
+    forest::{ForestModule, ForestModuleConfig},
+};
+use value::{MOST_DIMENSIONS, padded};
+
+/// A graph of classical operators as a burn module.
+///
+/// ```
+/// # #[cfg(feature = "flex")] {
+/// use burn::tensor::{Device, Tensor};
+/// use fangorn::import;
+/// use fangorn_graphs::classical::GraphModule;
+///
+/// let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/zoo-classical/Pipeline/model.onnx");
+/// let graph = import::load_graph(model.as_ref(), &Default::default()).map_err(fangorn::Error::from)?;
+/// let device = Device::flex();
+/// let module = GraphModule::new(&graph, &device)?;
+/// let outputs = module.forward([Tensor::<2>::zeros([4, 6], &device).into()])?;
+/// assert_eq!(outputs[0].int::<1>()?.dims(), [4]);
+/// assert_eq!(outputs[1].float::<2>()?.dims(), [4, 3]);
+/// # }
+/// # Ok::<(), fangorn_graphs::Error>(())
+/// ```
+#[derive(Module, Debug)]
+pub struct GraphModule {
+    /// The float weights, in the graph's order, each with dimensions of length 1 before its own.
+    weights: Vec<Param<Tensor<4>>>,
+    /// The forests, in the graph's order.
+    forests: Vec<ForestModule>,
+    #[module(skip)]
+    plan: Arc<Plan>,
+}
+
+/// What runs: the rewritten graph, and where its weights and forests are.
+#[derive(Debug)]
+struct Plan {
+    graph: Graph,
+    /// For each weight of the graph, its place among the parameters.
+    parameters: Vec<Option<usize>>,
+    /// For each node, the place of its forest among the modules, or of its sparse weight among the parameters.
+    places: Vec<Option<usize>>,
+    /// For each node, whether anything reads its second result.
+    second: Vec<bool>,
+    /// For each node, the last node that reads it, `usize::MAX` for an output.
+    last_use: Vec<usize>,
+}
+
+impl GraphModule {
+    /// Makes a module of a graph, which the [passes](Passes) rewrite first.
+    ///
+    /// # Errors
+    /// The graph does not verify, holds texts, tensors of more than four dimensions or an operator that is not
+    /// there for devices ([`Error::Graph`] names the node), or a forest can't be compiled for the device.
+    pub fn new(graph: &Graph, device: &Device) -> Result<Self> {
+        Self::with_passes(graph, device, &Passes::default().without(Pass::Sparse))
+    }
+
+    /// Makes a module of a graph, which these passes rewrite first.
+    ///
+    /// # Errors
+    /// Those of [`GraphModule::new`].
+    pub fn with_passes(graph: &Graph, device: &Device, passes: &Passes) -> Result<Self> {
+        let (graph, _) = passes.apply(graph).map_err(|e| Error::Graph(e.to_string()))?;
+        check(&graph)?;
+        let mut module = Self {
+            weights: Vec::new(),
+            forests: Vec::new(),
+            plan: Arc::new(Plan {
+                graph: Graph::default(),
+                parameters: Vec::new(),
+                places: Vec::new(),
+                second: vec![false; graph.nodes.len()],
+                last_use: vec![0; graph.nodes.len()],
+            }),
+        };
+        let mut parameters = Vec::with_capacity(graph.weights.len());
+        for weight in &graph.weights {
+            let floats = matches!(weight.dtype(), Dtype::F32 | Dtype::F64);
+            parameters.push(floats.then_some(module.weights.len()));
+            if floats {
+                let values = weight.elements().doubles().unwrap_or_default();
+                module.parameter(values, weight.shape(), device);
+            }
+        }
+        let mut places = Vec::with_capacity(graph.nodes.len());
+        let known = graph.forests();
+        for node in &graph.nodes {
+            places.push(match &node.operator {
+                Operator::Forest(forest) => known.iter().position(|known| Arc::ptr_eq(known, forest)),
+                Operator::SparseMatMul(weights) => {
+                    let (rows, columns) = weights.shape();
+                    module.parameter(weights.to_dense(), &[rows, columns], device);
+                    Some(module.weights.len() - 1)
+                }
+                _ => None,
+            });
+        }
+        for forest in known {
+            module.forests.push(ForestModuleConfig::new(Arc::unwrap_or_clone(forest)).init(device)?);
+        }
+        let (mut second, mut last_use) = (vec![false; graph.nodes.len()], vec![0; graph.nodes.len()]);
+        let of_nodes =
+            graph.nodes.iter().enumerate().flat_map(|(at, node)| node.operands.iter().map(move |o| (at, *o)));
+        let of_outputs = graph.outputs.iter().map(|output| (usize::MAX, output.operand));
+        for (at, operand) in of_nodes.chain(of_outputs) {
+            if let Operand::Node(of, result) = operand {
+                last_use[of as usize] = at;
+                second[of as usize] |= result == 1;
+            }
+        }
+        module.plan = Arc::new(Plan { graph, parameters, places, second, last_use });
+        Ok(module)
+    }
+
+    fn parameter(&mut self, values: Vec<f64>, shape: &[usize], device: &Device) {
+        let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
+        let data = burn::tensor::TensorData::new(values, padded(shape));
+        self.weights.push(Param::from_tensor(Tensor::from_data(data, device)));
+    }
+
+    /// Returns the graph that runs, after its passes.
+    pub fn graph(&self) -> &Graph {
+        &self.plan.graph
+    }
+
+    /// Evaluates the graph: a value for each input, to a value for each output.
+    ///
+    /// # Errors
+    /// There is another number of inputs, or an input has another type or shape ([`Error::Graph`]), or a forest's
+    /// errors.
+    pub fn forward(&self, inputs: impl IntoIterator<Item = Value>) -> Result<Vec<Value>> {
+        let graph = &self.plan.graph;
+        let inputs: Vec<Value> = inputs.into_iter().collect();
+        if inputs.len() != graph.inputs.len() {
+            let cause = format!("the graph takes {} inputs, not {}", graph.inputs.len(), inputs.len());
+            return Err(Error::Graph(cause));
+        }
+        for (input, given) in graph.inputs.iter().zip(&inputs) {
+            let shape = given.shape();
+            let fits = shape.len() == input.shape.len()
+                && shape
+                    .iter()
+                    .zip(&input.shape)
+                    .all(|(length, wanted)| wanted.is_none_or(|wanted| wanted == *length));
+            if !fits || !given.is(input.dtype) {
+                let cause = format!(
+                    "input `{}` is {} of shape {:?}, not {} of shape {shape:?}",
+                    input.name,
+                    input.dtype,
+                    input.shape,
+                    given.kind()
+                );
+                return Err(Error::Graph(cause));
+            }
+        }
+        let mut results: Vec<Vec<Value>> = Vec::with_capacity(graph.nodes.len());
+        for (at, node) in graph.nodes.iter().enumerate() {
+            let operands: Vec<Value> =
+                node.operands.iter().map(|operand| self.value(*operand, &inputs, &results)).collect();
+            let found = self.node(at, &operands).map_err(|error| match error {
+                Error::Graph(cause) => Error::Graph(format!("{}: {}: {cause}", node.name, node.operator)),
+                other => other,
+            })?;
+            results.push(found);
+            for operand in &node.operands {
+                if let Operand::Node(of, _) = operand
+                    && self.plan.last_use[*of as usize] == at
+                {
+                    results[*of as usize].clear();
+                }
+            }
+        }
+        Ok(graph.outputs.iter().map(|output| self.value(output.operand, &inputs, &results)).collect())
+    }
+
+    fn value(&self, operand: Operand, inputs: &[Value], results: &[Vec<Value>]) -> Value {
+        match operand {
+            Operand::Input(at) => inputs[at as usize].clone(),
+            Operand::Node(at, result) => results[at as usize][result as usize].clone(),
+            Operand::Weight(at) => {
+                let weight = &self.plan.graph.weights[at as usize];
+                match self.plan.parameters[at as usize] {
+                    Some(place) => Value::float_of(self.weights[place].val(), weight.shape().len()),
+                    None => Value::Host(Arc::clone(weight)),
+                }
+            }
+        }
+    }
+
+    fn node(&self, at: usize, operands: &[Value]) -> Result<Vec<Value>> {
+        let node = &self.plan.graph.nodes[at];
+        // What is known on the host stays there: shapes, and weights that are no floats.
+        let host: Option<Vec<_>> = operands.iter().map(Value::host).collect();
+        if let Some(host) = host.filter(|_| !matches!(node.operator, Operator::Forest(_))) {
+            let host: Vec<_> = host.iter().map(|tensor| &**tensor).collect();
+            let found = node.operator.evaluate(&host).map_err(Error::Graph)?;
+            return Ok(found.into_iter().map(|tensor| Value::Host(Arc::new(tensor))).collect());
+        }
+        let device = operands
+            .iter()
+            .find_map(Value::device)
+            .ok_or_else(|| Error::Graph("it has no operand".into()))?;
+        match (&node.operator, self.plan.places[at]) {
+            (Operator::Forest(_), Some(place)) => {
+                let forest = &self.forests[place];
+                let rows = operands[0].on(&device)?.as_floats()?.float::<2>()?;
+                let values = Value::from(forest.values(rows.clone())?);
+                match self.plan.second[at] {
+                    true => {
+                        let classes = forest.classes(rows)?;
+                        let [rows, _] = classes.dims();
+                        Ok(vec![values, Value::from(classes.narrow(1, 0, 1).reshape([rows]))])
+                    }
+                    false => Ok(vec![values.clone(), values]),
+                }
+            }
+            (Operator::SparseMatMul(_), Some(place)) => {
+                let weights = Value::float_of(self.weights[place].val(), 2);
+                operators::evaluate(&Operator::MatMul, &[operands[0].clone(), weights], &device)
+            }
+            (operator, _) => operators::evaluate(operator, operands, &device),
+        }
+    }
+}
+
+/// Refuses what no device computes.
+fn check(graph: &Graph) -> Result<()> {
+    let types = graph.types().map_err(|e| Error::Graph(e.to_string()))?;
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let refused = |cause: &str| Err(Error::Graph(format!("{}: {}: {cause}", node.name, node.operator)));
+        if matches!(node.operator, Operator::CouplePairs { .. }) {
+            return refused("it is not there for devices; predict with GraphPredictor");
+        }
+        for result in 0..node.operator.results() as u32 {
+            let found = types.of(Operand::Node(at as u32, result));
+            if found.dtype == Dtype::Text {
+                return refused("texts are not on a device; leave the output out, or take classes by number");
+            }
+            if found.dimensions().is_none_or(|dimensions| dimensions > MOST_DIMENSIONS) {
+                return refused("tensors of more than four dimensions are not there for devices");
+            }
+        }
+    }
+    let wide = |elements: &Elements| elements.dtype() == Dtype::Text;
+    match graph.weights.iter().find(|weight| wide(weight.elements())) {
+        Some(_) => Err(Error::Graph("a weight holds texts, which are not on a device".into())),
+        None => Ok(()),
+    }
+}

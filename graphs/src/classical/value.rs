@@ -1,0 +1,201 @@
+//! Values of a graph on a device: floats, integers or truth values of up to four dimensions.
+
+use std::sync::Arc;
+
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use fangorn::graph::{self, Dtype, Elements};
+
+use crate::error::{Error, Result};
+
+/// The most dimensions of a value.
+pub(super) const MOST_DIMENSIONS: usize = 4;
+
+/// A value of a graph. It comes [from](From) a burn tensor of one to four dimensions, and [`Value::float`],
+/// [`Value::int`] and [`Value::bool`] give one back.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Value {
+    /// Floats, with dimensions of length 1 before their own, and the number of their own dimensions.
+    Float(Tensor<4>, usize),
+    /// Integers.
+    Int(Tensor<4, Int>, usize),
+    /// Truth values.
+    Bool(Tensor<4, Bool>, usize),
+    /// What the host knows without the device: shapes and whole numbers of the model.
+    Host(Arc<graph::Tensor>),
+}
+
+/// Returns a shape with dimensions of length 1 before it.
+pub(super) fn padded(shape: &[usize]) -> [usize; 4] {
+    let mut lengths = [1; 4];
+    lengths[4 - shape.len()..].copy_from_slice(shape);
+    lengths
+}
+
+macro_rules! from_tensors {
+    ($($dimensions:literal)*) => {$(
+        impl From<Tensor<$dimensions>> for Value {
+            fn from(tensor: Tensor<$dimensions>) -> Self {
+                let shape = padded(&tensor.dims());
+                Self::Float(tensor.reshape(shape), $dimensions)
+            }
+        }
+        impl From<Tensor<$dimensions, Int>> for Value {
+            fn from(tensor: Tensor<$dimensions, Int>) -> Self {
+                let shape = padded(&tensor.dims());
+                Self::Int(tensor.reshape(shape), $dimensions)
+            }
+        }
+        impl From<Tensor<$dimensions, Bool>> for Value {
+            fn from(tensor: Tensor<$dimensions, Bool>) -> Self {
+                let shape = padded(&tensor.dims());
+                Self::Bool(tensor.reshape(shape), $dimensions)
+            }
+        }
+    )*};
+}
+from_tensors!(1 2 3 4);
+
+impl Value {
+    pub(super) fn float_of(tensor: Tensor<4>, dimensions: usize) -> Self {
+        Self::Float(tensor, dimensions)
+    }
+
+    /// Returns the lengths of the value's own dimensions.
+    pub fn shape(&self) -> Vec<usize> {
+        let own = |lengths: [usize; 4], dimensions: usize| lengths[4 - dimensions..].to_vec();
+        match self {
+            Self::Float(tensor, dimensions) => own(tensor.dims(), *dimensions),
+            Self::Int(tensor, dimensions) => own(tensor.dims(), *dimensions),
+            Self::Bool(tensor, dimensions) => own(tensor.dims(), *dimensions),
+            Self::Host(tensor) => tensor.shape().to_vec(),
+        }
+    }
+
+    /// Returns the name of the elements' kind.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Float(..) => "floats",
+            Self::Int(..) => "integers",
+            Self::Bool(..) => "truth values",
+            Self::Host(_) => "a constant",
+        }
+    }
+
+    /// Returns whether the value is of the kind that a type is on a device.
+    pub(super) fn is(&self, dtype: Dtype) -> bool {
+        match self {
+            Self::Float(..) => matches!(dtype, Dtype::F32 | Dtype::F64),
+            Self::Int(..) => matches!(dtype, Dtype::I32 | Dtype::I64),
+            Self::Bool(..) => dtype == Dtype::Bool,
+            Self::Host(tensor) => tensor.dtype() == dtype,
+        }
+    }
+
+    /// Returns the floats, as a tensor of as many dimensions as the value has.
+    ///
+    /// # Errors
+    /// The value is of another kind, or has another number of dimensions.
+    pub fn float<const D: usize>(&self) -> Result<Tensor<D>> {
+        match self {
+            Self::Float(tensor, dimensions) if *dimensions == D => {
+                Ok(tensor.clone().reshape::<D, _>(lengths(self)))
+            }
+            other => Err(other.is_not("floats", D)),
+        }
+    }
+
+    /// Returns the integers, as a tensor of as many dimensions as the value has.
+    ///
+    /// # Errors
+    /// The value is of another kind, or has another number of dimensions.
+    pub fn int<const D: usize>(&self) -> Result<Tensor<D, Int>> {
+        match self {
+            Self::Int(tensor, dimensions) if *dimensions == D => {
+                Ok(tensor.clone().reshape::<D, _>(lengths(self)))
+            }
+            other => Err(other.is_not("integers", D)),
+        }
+    }
+
+    /// Returns the truth values, as a tensor of as many dimensions as the value has.
+    ///
+    /// # Errors
+    /// The value is of another kind, or has another number of dimensions.
+    pub fn bool<const D: usize>(&self) -> Result<Tensor<D, Bool>> {
+        match self {
+            Self::Bool(tensor, dimensions) if *dimensions == D => {
+                Ok(tensor.clone().reshape::<D, _>(lengths(self)))
+            }
+            other => Err(other.is_not("truth values", D)),
+        }
+    }
+
+    fn is_not(&self, wanted: &str, dimensions: usize) -> Error {
+        Error::Graph(format!(
+            "{} of shape {:?} are no {wanted} of {dimensions} dimensions",
+            self.kind(),
+            self.shape()
+        ))
+    }
+
+    pub(super) fn host(&self) -> Option<Arc<graph::Tensor>> {
+        match self {
+            Self::Host(tensor) => Some(Arc::clone(tensor)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn device(&self) -> Option<Device> {
+        match self {
+            Self::Float(tensor, _) => Some(tensor.device()),
+            Self::Int(tensor, _) => Some(tensor.device()),
+            Self::Bool(tensor, _) => Some(tensor.device()),
+            Self::Host(_) => None,
+        }
+    }
+
+    /// Returns the value on a device.
+    pub(super) fn on(&self, device: &Device) -> Result<Self> {
+        let Self::Host(tensor) = self else { return Ok(self.clone()) };
+        let dimensions = tensor.shape().len();
+        if dimensions > MOST_DIMENSIONS {
+            return Err(Error::Graph("a constant of more than four dimensions".into()));
+        }
+        let shape = padded(tensor.shape());
+        Ok(match tensor.elements() {
+            Elements::Bool(values) => {
+                Self::Bool(Tensor::from_data(TensorData::new(values.clone(), shape), device), dimensions)
+            }
+            Elements::I32(values) => {
+                Self::Int(Tensor::from_data(TensorData::new(values.clone(), shape), device), dimensions)
+            }
+            Elements::I64(values) => {
+                Self::Int(Tensor::from_data(TensorData::new(values.clone(), shape), device), dimensions)
+            }
+            Elements::F32(values) => {
+                Self::Float(Tensor::from_data(TensorData::new(values.clone(), shape), device), dimensions)
+            }
+            Elements::F64(values) => {
+                let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
+                Self::Float(Tensor::from_data(TensorData::new(values, shape), device), dimensions)
+            }
+            Elements::Text(_) => return Err(Error::Graph("texts are not on a device".into())),
+        })
+    }
+
+    /// Returns numbers and truth values as floats.
+    pub(super) fn as_floats(&self) -> Result<Self> {
+        Ok(match self {
+            Self::Int(tensor, dimensions) => Self::Float(tensor.clone().float(), *dimensions),
+            Self::Bool(tensor, dimensions) => Self::Float(tensor.clone().float(), *dimensions),
+            other => other.clone(),
+        })
+    }
+}
+
+/// Returns the lengths of a value of `D` dimensions.
+fn lengths<const D: usize>(value: &Value) -> [usize; D] {
+    let shape = value.shape();
+    std::array::from_fn(|at| shape.get(at).copied().unwrap_or(1))
+}

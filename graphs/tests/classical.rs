@@ -1,0 +1,204 @@
+//! Graphs of classical operators as burn modules: every model on every backend against the interpreter, and weights
+//! that are trained.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use burn::{
+    module::Module,
+    optim::{AdamConfig, GradientsParams},
+    tensor::{Device, Int, Tensor, TensorData},
+};
+use fangorn_graphs::{
+    Error,
+    classical::{GraphModule, Value},
+    fangorn::{
+        graph::{self, Binary, Dtype, Elements, Graph, Operator, Pass, Passes, Unary},
+        import,
+    },
+};
+use support::{Seeded, devices};
+
+fn folders() -> Vec<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let zoos = [here.join("../tests/zoo-classical"), here.join("../../shared/zoo-classical")];
+    let inside = zoos.iter().filter_map(|zoo| std::fs::read_dir(zoo).ok()).flatten();
+    let mut found: Vec<PathBuf> = inside.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    found.retain(|path| path.join("model.onnx").is_file());
+    found.sort();
+    found
+}
+
+/// Rows of one input, random, for graphs that take floats or integers.
+fn rows(input: &graph::GraphInput, count: usize, random: &mut Seeded) -> graph::Tensor {
+    let shape: Vec<usize> = input.shape.iter().map(|length| length.unwrap_or(count)).collect();
+    let all = shape.iter().product();
+    let values = match input.dtype {
+        Dtype::F32 | Dtype::F64 => (0..all).map(|_| random.step() * 2.0).collect(),
+        _ => (0..all).map(|_| random.below(4) as f64).collect(),
+    };
+    graph::Tensor::new(shape, Elements::of_doubles(input.dtype, values).expect("numbers")).expect("rows")
+}
+
+fn on(tensor: &graph::Tensor, device: &Device) -> Value {
+    let values = tensor.elements().doubles().expect("numbers");
+    match (tensor.dtype(), tensor.shape()) {
+        (Dtype::F32 | Dtype::F64, [rows, columns]) => {
+            let values: Vec<f32> = values.into_iter().map(|value| value as f32).collect();
+            Tensor::<2>::from_data(TensorData::new(values, [*rows, *columns]), device).into()
+        }
+        (_, [rows, columns]) => {
+            let values: Vec<i64> = values.into_iter().map(|value| value as i64).collect();
+            Tensor::<2, Int>::from_data(TensorData::new(values, [*rows, *columns]), device).into()
+        }
+        (_, [rows]) => {
+            let values: Vec<i64> = values.into_iter().map(|value| value as i64).collect();
+            Tensor::<1, Int>::from_data(TensorData::new(values, [*rows]), device).into()
+        }
+        (dtype, shape) => panic!("{dtype} of shape {shape:?}"),
+    }
+}
+
+/// The elements of a value.
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Float(tensor, _) => tensor.to_data().convert::<f32>().iter::<f64>().collect(),
+        Value::Int(tensor, _) => tensor.to_data().convert::<i64>().iter::<i64>().map(|v| v as f64).collect(),
+        Value::Bool(tensor, _) => tensor.to_data().iter::<bool>().map(|v| f64::from(u8::from(v))).collect(),
+        Value::Host(tensor) => tensor.elements().doubles().expect("numbers"),
+        _ => panic!("another kind of value"),
+    }
+}
+
+/// Models that have all operators between them. A software GPU takes seconds to compile each graph's kernels.
+const FEW: [&str; 6] = [
+    "ColumnTransformer",
+    "GaussianNB",
+    "KBinsDiscretizer",
+    "KNeighborsClassifier",
+    "Pipeline",
+    "StackingClassifier",
+];
+
+#[test]
+fn modules_compute_what_the_interpreter_computes() {
+    for (backend, device) in devices() {
+        let (mut ran, mut refused, mut wrong) = (0, Vec::new(), Vec::new());
+        for folder in folders() {
+            let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+            if backend == "wgpu" && !FEW.contains(&&*name) {
+                continue;
+            }
+            let graph = import::load_graph(&folder.join("model.onnx"), &Default::default()).expect(&name);
+            let module = match GraphModule::new(&graph, &device) {
+                Ok(module) => module,
+                Err(error @ Error::Graph(_)) => {
+                    refused.push(format!("{name}: {error}"));
+                    continue;
+                }
+                Err(error) => panic!("{name}: {error}"),
+            };
+            let mut random = Seeded(11);
+            let inputs: Vec<graph::Tensor> =
+                graph.inputs.iter().map(|input| rows(input, 37, &mut random)).collect();
+            let expected = graph.run(&inputs).expect(&name);
+            let found = match module.forward(inputs.iter().map(|input| on(input, &device))) {
+                Ok(found) => found,
+                Err(error) => {
+                    wrong.push(format!("{name}: {error}"));
+                    continue;
+                }
+            };
+            for (output, (found, expected)) in graph.outputs.iter().zip(found.iter().zip(&expected)) {
+                let values = numbers(found);
+                let wanted = expected.elements().doubles().expect("numbers");
+                let near = |(a, b): (&f64, &f64)| {
+                    (a - b).abs() <= 2e-4 * b.abs().max(1.0) || a.is_nan() && b.is_nan()
+                };
+                let off = values.iter().zip(&wanted).filter(|pair| !near(*pair)).count();
+                // Sums in f32 may turn a class that is nearly another.
+                let few = if found.shape().len() == 1 { values.len() / 12 } else { 0 };
+                if found.shape() != expected.shape() || values.len() != wanted.len() || off > few {
+                    let shapes = (found.shape(), expected.shape());
+                    wrong.push(format!(
+                        "{name}, {}: {off} of {} differ, shapes {shapes:?}",
+                        output.name,
+                        wanted.len()
+                    ));
+                }
+            }
+            ran += 1;
+        }
+        assert!(wrong.is_empty(), "{backend}: {wrong:#?}");
+        let least = if backend == "wgpu" { FEW.len() } else { 24 };
+        assert!(ran >= least && refused.len() <= 4, "{backend}: {ran} ran, refused: {refused:#?}");
+    }
+}
+
+/// A scaler, a linear model and a squash, whose weights are trained as any parameter is.
+#[test]
+fn weights_of_a_graph_are_trained() {
+    let mut graph = Graph::default();
+    let x = graph.input("x", Dtype::F32, [None, Some(3)]);
+    let weight = |graph: &mut Graph, shape: &[usize], values: Vec<f32>| {
+        graph.weight(graph::Tensor::new(shape, Elements::F32(values)).expect("as many as the shape has"))
+    };
+    let mean = weight(&mut graph, &[3], vec![0.1, 0.2, 0.3]);
+    let scaled = graph.node("scaler", Operator::Binary(Binary::Subtract), [x, mean]);
+    let slopes = weight(&mut graph, &[3, 1], vec![0.0; 3]);
+    let scores = graph.node("linear", Operator::MatMul, [scaled, slopes]);
+    let p = graph.node("squash", Operator::Unary(Unary::Sigmoid), [scores]);
+    graph.output("p", p);
+    for (backend, device) in devices().into_iter().filter(|(backend, _)| *backend != "wgpu") {
+        let training = device.clone().autodiff();
+        let mut module = GraphModule::new(&graph, &training).expect("a module");
+        let mut random = Seeded(3);
+        let values: Vec<f32> = (0..90).map(|_| random.step() as f32).collect();
+        let labels: Vec<f32> = values.chunks(3).map(|row| f32::from(u8::from(row[0] > row[1]))).collect();
+        let x = Tensor::<2>::from_data(TensorData::new(values, [30, 3]), &training);
+        let wanted = Tensor::<2>::from_data(TensorData::new(labels, [30, 1]), &training);
+        let mut optimizer = AdamConfig::new().init();
+        let mut losses = Vec::new();
+        for _ in 0..60 {
+            let p = module.forward([x.clone().into()]).expect(backend)[0].float::<2>().expect("floats");
+            let loss = (p - wanted.clone()).powf_scalar(2.0).mean();
+            losses.extend(support::floats(loss.clone()));
+            let grads = GradientsParams::from_grads(loss.backward(), &module);
+            module = optimizer.step(0.1, module, grads);
+        }
+        assert!(losses[59] < 0.6 * losses[0], "{backend}: {losses:?}");
+        let saved = module.clone().valid().into_record().into_bytes().expect("a record");
+        let record = burn::store::ModuleRecord::from_bytes(saved).expect("a record");
+        let fresh = GraphModule::new(&graph, &device).expect("a module");
+        let loaded = fresh.try_load_record(record).expect("the same weights");
+        let rows = x.inner();
+        let of = |module: &GraphModule| numbers(&module.forward([rows.clone().into()]).expect(backend)[0]);
+        assert_eq!(of(&loaded), of(&module.valid()), "{backend}");
+    }
+}
+
+#[test]
+fn what_no_device_computes_is_refused() {
+    let device = devices().remove(0).1;
+    let texts = Graph::parse(
+        "input %in0 \"x\": f32[rows, 2]
+weight %w0: text[2] = [\"no\", \"yes\"]
+%0 \"class\" = argMax(%in0, axis=1, keep=false, last=false)
+%1 \"label\" = gather(%w0, %0, axis=0)
+output \"label\": %1
+",
+    )
+    .expect("a graph");
+    let error = GraphModule::new(&texts, &device).expect_err("texts").to_string();
+    assert!(error.contains("label: gather: texts are not on a device"), "{error}");
+    let graph = Graph::parse("input %in0 \"x\": f32[rows, 2]\n%0 \"abs\" = abs(%in0)\noutput \"y\": %0\n")
+        .expect("a graph");
+    let module =
+        GraphModule::with_passes(&graph, &device, &Passes::none().with([Pass::Redundant])).expect("a module");
+    let wide = Tensor::<2>::zeros([4, 3], &device);
+    let error = module.forward([wide.into()]).expect_err("wide").to_string();
+    assert!(error.contains("input `x`") && error.contains("[4, 3]"), "{error}");
+    let error = module.forward([]).expect_err("nothing").to_string();
+    assert!(error.contains("1 inputs, not 0"), "{error}");
+}
