@@ -11,6 +11,7 @@ pub mod cost;
 pub mod cpu;
 #[cfg(feature = "cube")]
 pub mod cube;
+mod cursor;
 mod error;
 pub mod file;
 pub mod forest;
@@ -27,7 +28,6 @@ pub mod ranks;
 pub mod schedule;
 pub mod sparse;
 pub mod sum;
-mod text;
 
 pub use error::{Error, Result};
 pub use forest::model::Forest;

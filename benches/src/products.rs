@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use cpu_time::ThreadTime;
-use fangorn::graph::{Dtype, Elements, Graph, GraphPredictor, Operator, Pass, Passes, Tensor};
+use fangorn::graph::{Dtype, Elements, Graph, GraphPredictor, Operator, Passes, Tensor, skip_zeros};
 
 /// Rows of a batch.
 const ROWS: usize = 512;
@@ -42,7 +42,7 @@ pub fn products() -> Result<(), Box<dyn Error>> {
             let weight = graph.weight(Tensor::new([inner, width], Elements::F32(weight)).ok_or("a weight")?);
             let product = graph.node("product", Operator::MatMul, [x, weight]);
             graph.output("y", product);
-            let skipping = Pass::replaced_by_sparse(&graph, 1.0)?;
+            let skipping = skip_zeros(&graph, 1.0)?;
             let ways = [graph, skipping].map(|graph| GraphPredictor::with_passes(&graph, 1, &Passes::none()));
             let [dense, skipping] = ways;
             let (dense, skipping) = (dense?, skipping?);

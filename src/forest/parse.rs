@@ -4,7 +4,7 @@ use super::{
     Aggregate, CategoryRule, ClassRule, Classes, CompareType, EarlyStop, Forest, Node, Predicate, Real, Side,
     Transform,
 };
-use crate::text::Cursor;
+use crate::cursor::Cursor;
 
 /// The error of a text that is no forest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,7 +8,28 @@ use super::{
     operator::{Binary, Compare, Distance, Operator, Reduction, Unary},
     tensor::{Dtype, Elements, Tensor},
 };
-use crate::{forest::Forest, sparse::SparseMatrix, text::Cursor};
+use crate::{cursor::Cursor, forest::Forest, sparse::SparseMatrix};
+
+impl Tensor {
+    /// Reads the text that `to_string` writes.
+    ///
+    /// ```
+    /// use fangorn::graph::Tensor;
+    ///
+    /// let tensor = Tensor::parse("f32[2, 1] = [1.0, 2.5]")?;
+    /// assert_eq!(tensor.shape(), [2, 1]);
+    /// assert_eq!(Tensor::parse(&tensor.to_string())?, tensor);
+    /// # Ok::<(), fangorn::graph::GraphError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The text is none, or has another number of elements than its shape.
+    pub fn parse(text: &str) -> Result<Self, GraphError> {
+        let mut cursor = Cursor::new(text);
+        let read = tensor(&mut cursor).and_then(|tensor| cursor.end().map(|()| tensor));
+        read.map_err(|cause| GraphError::at("the tensor", cause))
+    }
+}
 
 impl Graph {
     /// Reads the text that `to_string` writes. Comments after `//` and blank lines are left out.
@@ -70,14 +91,7 @@ impl Graph {
         } else if cursor.take("weight ") {
             cursor.expect(&Operand::Weight(self.weights.len() as u32).to_string())?;
             cursor.expect(":")?;
-            let dtype = dtype(&mut cursor)?;
-            let shape = cursor.list(Cursor::parse::<usize>)?;
-            cursor.expect("=")?;
-            let elements = elements(&mut cursor, dtype)?;
-            let count = elements.len();
-            let tensor = Tensor::new(shape.clone(), elements);
-            let tensor =
-                tensor.ok_or_else(|| format!("{count} elements are no tensor of shape {shape:?}"))?;
+            let tensor = tensor(&mut cursor)?;
             self.weights.push(Arc::new(tensor));
         } else if cursor.take("output ") {
             let name = cursor.string()?;
@@ -114,6 +128,16 @@ fn dtype(cursor: &mut Cursor<'_>) -> Result<Dtype, String> {
     let name = cursor.word();
     let known = Dtype::ALL.into_iter().find(|dtype| dtype.name() == name);
     known.ok_or_else(|| format!("`{name}` is no type of elements"))
+}
+
+fn tensor(cursor: &mut Cursor<'_>) -> Result<Tensor, String> {
+    let dtype = dtype(cursor)?;
+    let shape = cursor.list(Cursor::parse::<usize>)?;
+    cursor.expect("=")?;
+    let elements = elements(cursor, dtype)?;
+    let count = elements.len();
+    let tensor = Tensor::new(shape.clone(), elements);
+    tensor.ok_or_else(|| format!("{count} elements are no tensor of shape {shape:?}"))
 }
 
 fn elements(cursor: &mut Cursor<'_>, dtype: Dtype) -> Result<Elements, String> {

@@ -45,3 +45,31 @@ fn what_a_graph_has_not_is_refused() {
     let narrow = file("LabelEncoder", "rows.npy");
     refuses(&["predict", &model, "--rows", &narrow], &["rows.npy", "rows x 6"]);
 }
+
+/// The graph before and after its passes, one pass alone, its text in full, pictures, and its outputs.
+#[test]
+fn a_graph_is_printed_drawn_and_run() {
+    let model = file("Pipeline", "model.onnx");
+    let before = prints(&["graph", &model, "--before"]);
+    let after = prints(&["graph", &model]);
+    assert!(before.contains("\"Scaler\" = subtract(") && !before.contains("// constants"), "{before}");
+    assert!(after.lines().filter(|line| line.starts_with('%')).count() > 5, "{after}");
+    let forest = file("StackingClassifier", "model.onnx");
+    let changes = prints(&["graph", &forest]);
+    assert!(changes.starts_with("// ") && changes.contains(" nodes become "), "{changes}");
+    let whole = prints(&["graph", &forest, "--whole", "--passes", "none"]);
+    let parsed = fangorn::graph::Graph::parse(&whole).expect("its own text");
+    assert_eq!(parsed.to_string(), whole);
+    assert!(prints(&["graph", &model, "--dot"]).starts_with("digraph"));
+    let scratch = Scratch::new("graph");
+    let picture = scratch.path("graph.svg");
+    prints(&["graph", &forest, "--svg", &picture]);
+    let svg = std::fs::read_to_string(&picture).expect("a picture");
+    assert!(svg.contains("<svg") && svg.contains("forest of"), "{}", &svg[..200]);
+    let inputs = scratch.file("inputs.txt", "f32[1, 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n");
+    let outputs = prints(&["graph", &model, "--run", &inputs]);
+    assert!(outputs.starts_with("i64[1] = [") && outputs.contains("\nf32[1, 3] = ["), "{outputs}");
+    refuses(&["graph", &model, "--passes", "nothing"], &["there is no pass `nothing`", "redundant"]);
+    let wrong = scratch.file("wrong.txt", "f32[1, 6] = [1.0]\n");
+    refuses(&["graph", &model, "--run", &wrong], &["wrong.txt", "line 1", "1 elements"]);
+}

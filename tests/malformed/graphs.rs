@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fangorn::{
-    graph::{Elements, Graph, Tensor},
+    graph::{Elements, Graph, Pass, Passes, Tensor},
     import::{ErrorKind, Format, LoadOptions, parse_graph},
 };
 
@@ -23,9 +23,9 @@ fn models() -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Runs a graph on three rows of zeros, however wide it says that its inputs are. An error is fine.
-fn run(graph: &Graph) {
-    let inputs: Option<Vec<Tensor>> = graph
+/// Three rows of zeros, however wide a graph says that its inputs are.
+fn zeros(graph: &Graph) -> Option<Vec<Tensor>> {
+    graph
         .inputs
         .iter()
         .map(|input| {
@@ -36,9 +36,27 @@ fn run(graph: &Graph) {
                 .filter(|n| *n < 1 << 16)?;
             Tensor::new(shape, Elements::of_doubles(input.dtype, vec![0.0; all])?)
         })
-        .collect();
-    if let Some(inputs) = inputs {
+        .collect()
+}
+
+/// Runs a graph. An error is fine.
+fn run(graph: &Graph) {
+    if let Some(inputs) = zeros(graph) {
         let _ = graph.run(&inputs);
+    }
+}
+
+/// Runs all passes over a graph. What ran before runs after them, and to outputs of the same shapes.
+fn rewrite(graph: &Graph) {
+    let (rewritten, _) = Passes::none().with(Pass::ALL).apply(graph).expect("a graph that verifies");
+    rewritten.verify().expect("the rewritten graph");
+    if let Some(inputs) = zeros(graph)
+        && let Ok(before) = graph.run(&inputs)
+    {
+        let after = rewritten.run(&inputs).unwrap_or_else(|e| panic!("{e}\n{graph}\nbecomes\n{rewritten}"));
+        for (a, b) in before.iter().zip(&after) {
+            assert_eq!((a.dtype(), a.shape()), (b.dtype(), b.shape()), "{graph}\nbecomes\n{rewritten}");
+        }
     }
 }
 
@@ -55,6 +73,7 @@ fn damaged_graphs_are_refused_or_run() {
                     loaded += 1;
                     graph.verify().unwrap_or_else(|e| panic!("{name}, case {case}: {e}"));
                     run(&graph);
+                    rewrite(&graph);
                 }
                 Err(error) => {
                     refused += 1;

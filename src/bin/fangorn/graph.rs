@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use fangorn::{
-    graph::{self, Pass, PassChange, Passes},
+    graph::{self, GraphPredictor, Pass, PassChange, Passes},
     import::{self, LoadOptions},
 };
 use layout::{
@@ -33,7 +33,8 @@ const MOST_IN_A_PICTURE: usize = 2000;
   fangorn graph pipeline.onnx                      what is computed, and what each pass did
   fangorn graph pipeline.onnx --before             what the file says
   fangorn graph pipeline.onnx --passes redundant   one pass alone
-  fangorn graph pipeline.onnx --svg pipeline.svg   a picture")]
+  fangorn graph pipeline.onnx --svg pipeline.svg   a picture
+  fangorn graph pipeline.onnx --run inputs.txt     its outputs; a line of inputs.txt is `f32[1, 2] = [0.5, 1.0]`")]
 pub struct Graph {
     /// The model file, an ONNX graph
     model: PathBuf,
@@ -55,6 +56,9 @@ pub struct Graph {
     /// Draw the graph into an SVG file
     #[arg(long, value_name = "FILE", conflicts_with = "whole")]
     svg: Option<PathBuf>,
+    /// Evaluate the graph and print its outputs. FILE has a tensor a line, in the order of the inputs
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["whole", "dot", "svg"])]
+    run: Option<PathBuf>,
     #[command(flatten)]
     limits: LimitsChoice,
 }
@@ -86,6 +90,9 @@ pub fn run(args: &Graph) -> Result<Outcome> {
         let passes = args.passes.clone().unwrap_or_default();
         (graph, changes) = passes.apply(&graph).map_err(|e| Error::file(&args.model, e.to_string()))?;
     }
+    if let Some(path) = &args.run {
+        return evaluate(&args.model, graph, path);
+    }
     if let Some(path) = &args.svg {
         draw(&args.model, &graph, path)?;
         return Ok(Outcome::Done);
@@ -96,6 +103,23 @@ pub fn run(args: &Graph) -> Result<Outcome> {
         _ => comment(&changes) + &graph.summary(),
     };
     output::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// Evaluates a graph on tensors of a file, and prints its outputs. The graph is the one that the passes made.
+fn evaluate(model: &Path, graph: graph::Graph, path: &Path) -> Result<Outcome> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::file(path, e.to_string()))?;
+    let tensor = |(at, line): (usize, &str)| {
+        graph::Tensor::parse(line).map_err(|e| Error::file(path, format!("line {}: {e}", at + 1)))
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let inputs = lines.map(tensor).collect::<Result<Vec<_>>>()?;
+    let refused = |e: String| Error::file(model, e);
+    let predictor =
+        GraphPredictor::with_passes(&graph, 1, &Passes::none()).map_err(|e| refused(e.to_string()))?;
+    let found = predictor.predict(&inputs).map_err(|e| refused(e.to_string()))?;
+    let lines: Vec<String> = found.iter().map(|tensor| format!("{tensor}\n")).collect();
+    output::print(&lines.concat())?;
     Ok(Outcome::Done)
 }
 

@@ -84,16 +84,6 @@ impl Pass {
         Self::ALL.into_iter().find(|pass| pass.name() == name)
     }
 
-    /// Returns the graph after [`Pass::Sparse`] with another limit: the greatest part of a weight's elements that
-    /// are not 0. Measurements of the limit need it.
-    ///
-    /// # Errors
-    /// The graph does not verify.
-    pub fn replaced_by_sparse(graph: &Graph, density: f64) -> Result<Graph, GraphError> {
-        graph.verify()?;
-        Ok(sparse::replace_up_to(graph, density)?.used())
-    }
-
     /// Returns the graph after this pass alone, without what no output needs any more.
     ///
     /// # Errors
@@ -118,6 +108,16 @@ impl fmt::Display for Pass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Returns the graph after [`Pass::Sparse`] with another limit, the greatest part of a weight's elements that are not 0.
+/// `fangorn-benches products` measures the limit with it.
+///
+/// # Errors
+/// The graph does not verify.
+pub fn skip_zeros(graph: &Graph, density: f64) -> Result<Graph, GraphError> {
+    graph.verify()?;
+    Ok(sparse::replace_up_to(graph, density)?.used())
 }
 
 /// The passes that are on.
@@ -195,7 +195,7 @@ impl Passes {
     }
 
     /// Returns the graph after the passes that are on, and what each one that changed it did. All passes run
-    /// again until none changes the graph, at most [`ROUNDS`] times.
+    /// again until none changes the graph, at most eight times.
     ///
     /// # Errors
     /// The graph does not verify.
@@ -226,4 +226,4 @@ impl Passes {
 }
 
 /// The most times that all passes run.
-pub const ROUNDS: usize = 8;
+const ROUNDS: usize = 8;

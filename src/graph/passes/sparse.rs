@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use super::super::{interpret::GraphError, model::Graph, operator::Operator, tensor::Dtype};
+use super::super::{
+    interpret::GraphError,
+    model::{Graph, Operand},
+    operator::Operator,
+    tensor::Dtype,
+};
 use super::rebuild::Rebuild;
 use crate::{cost::SPARSE_DENSITY, sparse::SparseMatrix};
 
@@ -27,11 +32,7 @@ pub(super) fn replace_up_to(old: &Graph, density: f64) -> Result<Graph, GraphErr
 }
 
 /// Returns the weight of a product in sparse rows, if few of its elements are not 0.
-fn sparse(
-    old: &Graph,
-    operator: &Operator,
-    weight: super::super::model::Operand,
-) -> Option<SparseMatrix<f64>> {
+fn sparse(old: &Graph, operator: &Operator, weight: Operand, density: f64) -> Option<SparseMatrix<f64>> {
     let weight = old.weight_of(weight).filter(|_| *operator == Operator::MatMul)?;
     let [rows, columns] = *weight.shape() else { return None };
     let floats = matches!(weight.dtype(), Dtype::F32 | Dtype::F64);

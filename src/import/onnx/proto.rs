@@ -103,10 +103,13 @@ pub(super) fn numbers(tensor: &TensorProto, place: &str) -> Result<Vec<f64>, Imp
         // Integers beyond 2^53 lose digits here, but none that large is a valid column or class.
         7 if raw.is_empty() => tensor.int64_data.iter().map(|v| *v as f64).collect(),
         7 => raw_numbers(raw, place, |b| i64::from_le_bytes(b) as f64)?,
-        2 | 3 | 6 if raw.is_empty() => tensor.int32_data.iter().map(|v| f64::from(*v)).collect(),
+        2..=6 if raw.is_empty() => tensor.int32_data.iter().map(|v| f64::from(*v)).collect(),
         6 => raw_numbers(raw, place, |b| f64::from(i32::from_le_bytes(b)))?,
         2 => raw_numbers(raw, place, |b: [u8; 1]| f64::from(b[0]))?,
         3 => raw_numbers(raw, place, |b: [u8; 1]| f64::from(b[0] as i8))?,
+        4 => raw_numbers(raw, place, |b| f64::from(u16::from_le_bytes(b)))?,
+        5 => raw_numbers(raw, place, |b| f64::from(i16::from_le_bytes(b)))?,
+        12 if !raw.is_empty() => raw_numbers(raw, place, |b| f64::from(u32::from_le_bytes(b)))?,
         other => {
             let cause = format!("a tensor of {} is not supported here", ElementType::of(other).name());
             return Err(at(ErrorKind::Schema, place, cause));

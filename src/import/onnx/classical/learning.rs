@@ -21,6 +21,8 @@ enum PostTransform {
     None,
     Logistic,
     Softmax,
+    /// A softmax that leaves out scores of 0.
+    SoftmaxZero,
 }
 
 /// The most numbers of a support vector classifier's weights: a number for each support vector and pair of classes.
@@ -38,12 +40,7 @@ impl Reader<'_> {
                 let above = self.compare(source, Compare::Greater, x, threshold);
                 self.cast(source, above, Dtype::F32)
             }
-            "FeatureVectorizer" => {
-                let operands = source.operands.clone();
-                let all: Vec<Value> =
-                    operands.into_iter().map(|value| self.cast(source, value, Dtype::F32)).collect();
-                self.add(source, Operator::Concat { axis: 1 }, &all, Dtype::F32)
-            }
+            "FeatureVectorizer" => self.feature_vectorizer(source)?,
             "Imputer" => self.imputer(source)?,
             "LabelEncoder" => self.label_encoder(source)?,
             "LinearClassifier" => return self.linear_classifier(source),
@@ -107,6 +104,28 @@ impl Reader<'_> {
             true => Ok(self.add(source, Operator::Reshape(vec![1, -1]), &[found], x.dtype)),
             false => Ok(found),
         }
+    }
+
+    /// Columns of all operands side by side, from each as many as the operator says.
+    fn feature_vectorizer(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        let widths = source.attributes.ints("inputdimensions");
+        let operands = source.operands.clone();
+        if !widths.is_empty() && widths.len() != operands.len() {
+            let cause = format!("{} widths of {} inputs", widths.len(), operands.len());
+            return Err(at(ErrorKind::Structure, source.place, cause));
+        }
+        let mut all = Vec::with_capacity(operands.len());
+        for (at, value) in operands.into_iter().enumerate() {
+            let mut value = self.cast(source, value, Dtype::F32);
+            if let Some(width) = widths.get(at) {
+                let first = Operator::Slice { axis: 1, start: 0, end: *width, step: 1 };
+                value = self.add(source, first, &[value], Dtype::F32);
+                // Too few columns are an error and not fewer columns.
+                value = self.add(source, Operator::Reshape(vec![0, *width]), &[value], Dtype::F32);
+            }
+            all.push(value);
+        }
+        Ok(self.add(source, Operator::Concat { axis: 1 }, &all, Dtype::F32))
     }
 
     fn imputer(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
@@ -282,6 +301,7 @@ impl Reader<'_> {
             None | Some("NONE") => Ok(PostTransform::None),
             Some("LOGISTIC") => Ok(PostTransform::Logistic),
             Some("SOFTMAX") => Ok(PostTransform::Softmax),
+            Some("SOFTMAX_ZERO") => Ok(PostTransform::SoftmaxZero),
             Some(other) => Err(source.unsupported(&format!(" with the transform {other}"))),
         }
     }
@@ -294,6 +314,18 @@ impl Reader<'_> {
             }
             PostTransform::Softmax => {
                 self.add(source, Operator::Softmax { axis: -1 }, &[scores], scores.dtype)
+            }
+            PostTransform::SoftmaxZero => {
+                let along = |how| Operator::Reduce { how, axes: vec![-1], keep: true };
+                let greatest = self.add(source, along(Reduction::Maximum), &[scores], scores.dtype);
+                let below = self.binary(source, Binary::Subtract, scores, greatest);
+                let terms = self.add(source, Operator::Unary(Unary::Exp), &[below], scores.dtype);
+                let magnitudes = self.add(source, Operator::Unary(Unary::Abs), &[scores], scores.dtype);
+                let (least, zero) = (self.floats(vec![1e-7]), self.floats(vec![0.0]));
+                let counts = self.compare(source, Compare::Greater, magnitudes, least);
+                let terms = self.choose(source, counts, terms, zero);
+                let sum = self.add(source, along(Reduction::Sum), &[terms], scores.dtype);
+                self.binary(source, Binary::Divide, terms, sum)
             }
         }
     }
@@ -315,6 +347,9 @@ impl Reader<'_> {
         };
         let scores = self.linear(source, outputs)?;
         let two = outputs == 1 && labels.len() == 2;
+        if labels.len() == 1 {
+            return Err(source.unsupported(" of one class, for which runtimes give different labels"));
+        }
         if !two && outputs != labels.len() {
             let cause = format!("{outputs} outputs for {} labels", labels.len());
             return Err(at(ErrorKind::Structure, source.place, cause));
@@ -332,12 +367,15 @@ impl Reader<'_> {
             }
         };
         let label = self.label(source, class, labels);
-        let mut values = self.transformed(source, scores, how);
-        if two {
-            let one = self.floats(vec![1.0]);
-            let other = self.binary(source, Binary::Subtract, one, values);
-            values = self.add(source, Operator::Concat { axis: 1 }, &[other, values], Dtype::F32);
-        }
+        // The second class has the score, and the first one its opposite.
+        let scores = match two {
+            true => {
+                let other = self.add(source, Operator::Unary(Unary::Negate), &[scores], Dtype::F32);
+                self.add(source, Operator::Concat { axis: 1 }, &[other, scores], Dtype::F32)
+            }
+            false => scores,
+        };
+        let values = self.transformed(source, scores, how);
         Ok(vec![label, values])
     }
 
@@ -492,8 +530,11 @@ impl Reader<'_> {
         let class = self.add(source, greatest, &[votes], Dtype::I64);
         let label = self.label(source, class, labels);
         if a.is_empty() {
+            // The pair of two classes has a score for each, the second class's sign first.
             if classes == 2 {
-                return Err(source.unsupported(" of two classes without probabilities"));
+                let other = self.add(source, Operator::Unary(Unary::Negate), &[sums], Dtype::F32);
+                let both = self.add(source, Operator::Concat { axis: 1 }, &[other, sums], Dtype::F32);
+                return Ok(vec![label, both]);
             }
             return Ok(vec![label, sums]);
         }
