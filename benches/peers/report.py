@@ -320,8 +320,12 @@ def summary(rows, stem):
         shade = shades(0.35 + 0.6 * b / max(1, len(batches) - 1))
         bars = panel.bar(at, tall, width * 0.92, color=shade, label=f"{batch} row" + "s" * (batch > 1))
         panel.bar_label(bars, [f"{t:.0f}" if t >= 10 else f"{t:.1f}" for t in tall], fontsize=7, padding=1)
-    names = [f"{e}\n{max(len(of) for of in others[e].values())} models" for e in engines]
-    panel.set_xticks(range(len(engines)), names, fontsize=8)
+    # Two engines side by side have room for ten letters each.
+    short = [engine.replace("tl2cgen-", "tl2cgen\n").replace("onnxruntime", "onnx\nruntime") for engine in engines]
+    short = [name.replace("scikit-", "scikit-\n").replace("hummingbird", "humming-\nbird") for name in short]
+    models = [max(len(of) for of in others[engine].values()) for engine in engines]
+    names = [f"{name}\n{count} models" for name, count in zip(short, models)]
+    panel.set_xticks(range(len(engines)), names, fontsize=7)
     panel.set_yscale("log")
     panel.set_ylim(bottom=1, top=panel.get_ylim()[1] * 1.3)
     panel.set_ylabel(f"times {OURS}'s time")
