@@ -538,3 +538,80 @@ fn rows_of_doubles_at_thresholds_of_doubles() {
         assert!((margin - expected).abs() < 1e-5, "row {r}: {margin}, not {expected}");
     }
 }
+
+/// Reads a graph of one operator of `ai.onnx.ml` on floats, and runs it.
+fn runs(
+    operator: &str,
+    attributes: Vec<AttributeProto>,
+    rows: &[&[f32]],
+    outputs: &[&str],
+) -> Vec<crate::graph::Tensor> {
+    use crate::graph::{Elements, Tensor};
+    let inputs: &[&str] = if operator == "FeatureVectorizer" { &["X", "X"] } else { &["X"] };
+    let bytes = graph(1, vec![node(operator, "ai.onnx.ml", inputs, outputs, attributes)], outputs);
+    let graph = super::super::parse_graph(&bytes, &LoadOptions::default()).expect("a graph");
+    let rows = Tensor::new([rows.len(), rows[0].len()], Elements::F32(rows.concat())).expect("rows");
+    graph.run(&[rows]).expect("values")
+}
+
+fn numbers(tensor: &crate::graph::Tensor) -> Vec<f64> {
+    let values = tensor.elements().doubles().expect("numbers");
+    values.into_iter().map(|v| (v * 1e6).round() / 1e6).collect()
+}
+
+#[test]
+fn one_score_of_two_classes_has_its_opposite() {
+    let linear = |transform: &str| {
+        let attributes = vec![
+            floats("coefficients", &[1.0, 2.0]),
+            floats("intercepts", &[0.5]),
+            ints("classlabels_ints", &[7, 9]),
+            text("post_transform", transform),
+        ];
+        runs("LinearClassifier", attributes, &[&[1.0, -1.0], &[1.0, 1.0]], &["L", "S"])
+    };
+    let found = linear("NONE");
+    assert_eq!((numbers(&found[0]), numbers(&found[1])), (vec![7.0, 9.0], vec![0.5, -0.5, -3.5, 3.5]));
+    let found = linear("LOGISTIC");
+    assert_eq!(numbers(&found[1]), [0.622459, 0.377541, 0.029312, 0.970688]);
+    // e^-0.5 / (e^0.5 + e^-0.5), and so on.
+    for transform in ["SOFTMAX", "SOFTMAX_ZERO"] {
+        assert_eq!(numbers(&linear(transform)[1]), [0.731059, 0.268941, 0.000911, 0.999089], "{transform}");
+    }
+    let found = runs(
+        "SVMClassifier",
+        vec![
+            floats("coefficients", &[1.0, -1.0, -1.0, 1.0]),
+            floats("rho", &[0.25]),
+            ints("classlabels_ints", &[7, 9]),
+            text("kernel_type", "LINEAR"),
+        ],
+        &[&[2.0, 1.0], &[0.0, 3.0]],
+        &["L", "S"],
+    );
+    assert_eq!((numbers(&found[0]), numbers(&found[1])), (vec![7.0, 9.0], vec![1.25, -0.75, -2.75, 3.25]));
+}
+
+#[test]
+fn columns_are_joined_by_their_widths() {
+    let joined = |widths: &[i64]| {
+        let attributes = vec![ints("inputdimensions", widths)];
+        numbers(&runs("FeatureVectorizer", attributes, &[&[1.0, 2.0], &[3.0, 4.0]], &["Y"])[0])
+    };
+    assert_eq!(joined(&[1, 2]), [1.0, 1.0, 2.0, 3.0, 3.0, 4.0]);
+    assert_eq!(joined(&[2, 1]), [1.0, 2.0, 1.0, 3.0, 4.0, 3.0]);
+    let graph = graph(
+        1,
+        vec![node(
+            "FeatureVectorizer",
+            "ai.onnx.ml",
+            &["X", "X"],
+            &["Y"],
+            vec![ints("inputdimensions", &[2, 3])],
+        )],
+        &["Y"],
+    );
+    let graph = super::super::parse_graph(&graph, &LoadOptions::default()).expect("a graph");
+    let rows = crate::graph::Tensor::parse("f32[1, 2] = [1.0, 2.0]").expect("a row");
+    assert!(graph.run(&[rows]).is_err(), "a third column that is not there");
+}

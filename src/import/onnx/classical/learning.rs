@@ -461,16 +461,18 @@ impl Reader<'_> {
         let (a, b) = (source.attributes.floats("prob_a"), source.attributes.floats("prob_b"));
         let rho = source.attributes.floats("rho");
         let counts = source.attributes.ints("vectors_per_class");
-        if self.post_transform(source)? != PostTransform::None {
-            return Err(source.unsupported(" with a transform of its scores"));
-        }
+        let how = self.post_transform(source)?;
         let classes = labels.len();
         let pairs = classes.saturating_mul(classes.saturating_sub(1)) / 2;
         let counts =
             counts.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>().unwrap_or_default();
         let count = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count)).unwrap_or(0);
         if count == 0 {
-            return Err(source.unsupported(" without support vectors"));
+            let scores = self.svm_of_columns(source, &coefficients, &rho, classes)?;
+            let greatest = Operator::ArgExtreme { axis: -1, keep: false, greatest: true, last: false };
+            let class = self.add(source, greatest, &[scores], Dtype::I64);
+            let label = self.label(source, class, labels);
+            return Ok(vec![label, self.transformed(source, scores, how)]);
         }
         let columns = vectors.len() / count;
         let whole = counts.len() == classes
@@ -534,9 +536,9 @@ impl Reader<'_> {
             if classes == 2 {
                 let other = self.add(source, Operator::Unary(Unary::Negate), &[sums], Dtype::F32);
                 let both = self.add(source, Operator::Concat { axis: 1 }, &[other, sums], Dtype::F32);
-                return Ok(vec![label, both]);
+                return Ok(vec![label, self.transformed(source, both, how)]);
             }
-            return Ok(vec![label, sums]);
+            return Ok(vec![label, self.transformed(source, sums, how)]);
         }
         // The probability of a pair's first class is 1 / (1 + exp(a x + b)), kept away from 0 and 1.
         let (a, b) = (self.negated(&a), self.negated(&b));
@@ -548,7 +550,34 @@ impl Reader<'_> {
         let first = self.binary(source, Binary::Minimum, first, most);
         // scikit-learn's LIBSVM couples the pair of two classes as well.
         let values = self.add(source, Operator::CouplePairs { classes }, &[first], Dtype::F32);
-        Ok(vec![label, values])
+        Ok(vec![label, self.transformed(source, values, how)])
+    }
+
+    /// The scores of a support vector classifier that has coefficients of columns for each class, as LIBLINEAR's have.
+    fn svm_of_columns(
+        &mut self,
+        source: &Source<'_>,
+        coefficients: &[f64],
+        rho: &[f64],
+        classes: usize,
+    ) -> Result<Value, ImportError> {
+        let columns = coefficients.len().checked_div(classes).unwrap_or(0);
+        if columns == 0 || columns * classes != coefficients.len() || rho.is_empty() || classes < 2 {
+            let cause = format!(
+                "{} coefficients and {} intercepts of {classes} classes",
+                coefficients.len(),
+                rho.len()
+            );
+            return Err(at(ErrorKind::Structure, source.place, cause));
+        }
+        let by_column =
+            (0..columns).flat_map(|column| (0..classes).map(move |class| class * columns + column));
+        let elements = Elements::F32(by_column.map(|at| coefficients[at] as f32).collect());
+        let weights = self.weight(Tensor::new([columns, classes], elements).expect("all coefficients"));
+        let x = self.single(source)?;
+        let products = self.add(source, Operator::MatMul, &[x, weights], Dtype::F32);
+        let rho = self.floats(vec![rho[0] as f32]);
+        Ok(self.binary(source, Binary::Add, products, rho))
     }
 
     fn negated(&mut self, values: &[f64]) -> Value {
