@@ -43,6 +43,11 @@ struct Readme;
 #[doc = include_str!("../book/src/model.md")]
 struct BookOnModels;
 
+/// The book's examples of classical models as graphs.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/classical.md")]
+struct BookOnClassicalModels;
+
 /// The book's example of self-checks.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/checks.md")]

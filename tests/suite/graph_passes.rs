@@ -335,3 +335,33 @@ fn folded_forests_reach_the_same_leaves() {
     }
     assert!(whole > 100 && partly > 50, "{whole} pipelines went into their forest, {partly} did not");
 }
+
+/// A graph that nothing changes is left as it is, with NaN among its weights and tables, too.
+#[test]
+fn what_is_done_is_done() {
+    let text = "input %in0 \"x\": f32[rows, 2]
+weight %w0: f32[2] = [NaN, 1.0]
+%0 \"add\" = add(%in0, %w0)
+%1 \"table\" = lookup(%0, keys=f32[NaN, 1.0], values=i64[1, 2], other=i64[0])
+output \"y\": %1
+";
+    let (rewritten, changes) =
+        Passes::none().with(Pass::ALL).apply(&Graph::parse(text).expect("a graph")).expect("passes");
+    assert_eq!((rewritten.nodes.len(), changes), (2, Vec::new()));
+    // A list that is computed and as long as rows are wide is not taken for one of columns.
+    let text = "input %in0 \"x\": f32[rows, 2]
+input %in1 \"y\": f32[2]
+weight %w0: i64[1] = [1]
+%0 \"negated\" = negate(%in1)
+%1 \"add\" = add(%in0, %0)
+%2 \"second\" = gather(%1, %w0, axis=1)
+output \"z\": %2
+";
+    let graph = Graph::parse(text).expect("a graph");
+    let (rewritten, _) = Passes::default().apply(&graph).expect("passes");
+    let inputs = [
+        Tensor::new([2, 2], Elements::F32(vec![1.0, 2.0, 3.0, 4.0])).expect("rows"),
+        Tensor::new([2], Elements::F32(vec![10.0, 20.0])).expect("a list"),
+    ];
+    assert_eq!(graph.run(&inputs).expect("values"), rewritten.run(&inputs).expect("values"));
+}

@@ -29,7 +29,7 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
         };
         let x = new.operand(node.operands[0]);
         let width = forest.features.len();
-        let mut rows = Rows { forest: Forest::clone(forest), pieces: vec![Piece { operand: x, width }] };
+        let mut rows = Rows { forest: Arc::clone(forest), pieces: vec![Piece { operand: x, width }] };
         let mut folded = false;
         for _ in 0..MOST_STEPS {
             if !rows.step(&mut new)? {
@@ -46,7 +46,7 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
             [only] => *only,
             _ => new.node(&node.name, Operator::Concat { axis: 1 }, operands)?[0],
         };
-        new.replace(&node.name, Operator::Forest(Arc::new(rows.forest)), vec![operand])?;
+        new.replace(&node.name, Operator::Forest(rows.forest), vec![operand])?;
     }
     Ok(new.finish(old))
 }
@@ -60,7 +60,7 @@ struct Piece {
 
 /// A forest, and the tensors whose columns, side by side, are its rows.
 struct Rows {
-    forest: Forest,
+    forest: Arc<Forest>,
     pieces: Vec<Piece>,
 }
 
@@ -100,7 +100,7 @@ impl Rows {
         let Some(rows) = Self::compare(dtype) else { return false };
         match self.forest.after(&[step], rows) {
             Ok(forest) => {
-                self.forest = forest;
+                self.forest = Arc::new(forest);
                 true
             }
             Err(_) => false,
@@ -206,7 +206,7 @@ impl Rows {
                 if new.type_of(x).width() != Some(piece.width) || new.type_of(x).dimensions() != Some(2) {
                     return false;
                 }
-                let before = self.forest.clone();
+                let before = Arc::clone(&self.forest);
                 // The last step is the nearest to the forest.
                 for (operation, numbers) in steps.into_iter().rev() {
                     let neutral = match operation {
@@ -277,7 +277,7 @@ impl Rows {
     /// Missing values of the columns from `first` on take the side of the value that replaces them. A value
     /// that is itself missing replaces nothing.
     fn impute(&mut self, first: usize, values: &[f64]) {
-        let Forest { trees, sets, compare, .. } = &mut self.forest;
+        let Forest { trees, sets, compare, .. } = Arc::make_mut(&mut self.forest);
         for node in trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
             if let Node::Split { feature, predicate, missing, .. } = node
                 && let Some(value) =
@@ -308,7 +308,7 @@ impl Rows {
             _ => return Ok(false),
         };
         let first = self.columns_before(at);
-        let forest = &mut self.forest;
+        let forest = Arc::make_mut(&mut self.forest);
         let mut sets: HashMap<u32, u32> = HashMap::new();
         let compare = forest.compare;
         for node in forest.trees.iter_mut().flat_map(|tree| &mut tree.nodes) {

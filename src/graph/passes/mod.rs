@@ -22,9 +22,13 @@ mod selections;
 mod simple;
 mod sparse;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use super::{interpret::GraphError, model::Graph};
+use super::{
+    interpret::GraphError,
+    model::{Graph, Node},
+    tensor::Tensor,
+};
 
 /// A pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -206,7 +210,7 @@ impl Passes {
             let before = changes.len();
             for pass in Pass::ALL.into_iter().filter(|pass| self.has(*pass)) {
                 let rewritten = pass.apply(&graph)?;
-                if rewritten != graph {
+                if !same(&graph, &rewritten) {
                     let elements = |graph: &Graph| graph.weights.iter().map(|w| w.elements().len()).sum();
                     let nodes = (graph.nodes.len(), rewritten.nodes.len());
                     changes.push(PassChange {
@@ -223,6 +227,20 @@ impl Passes {
         }
         Ok((graph, changes))
     }
+}
+
+/// Whether two graphs are alike, to the bit: NaN is NaN.
+fn same(a: &Graph, b: &Graph) -> bool {
+    let weights = |(a, b): (&Arc<Tensor>, &Arc<Tensor>)| Arc::ptr_eq(a, b) || simple::equal_to_the_bit(a, b);
+    let nodes = |(a, b): (&Node, &Node)| {
+        a.operands == b.operands
+            // An operator may hold a NaN, which equals nothing.
+            && (a.operator == b.operator || format!("{:?}", a.operator) == format!("{:?}", b.operator))
+    };
+    a.outputs == b.outputs
+        && (a.nodes.len(), a.weights.len()) == (b.nodes.len(), b.weights.len())
+        && a.nodes.iter().zip(&b.nodes).all(nodes)
+        && a.weights.iter().zip(&b.weights).all(weights)
 }
 
 /// The most times that all passes run.

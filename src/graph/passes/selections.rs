@@ -147,8 +147,11 @@ impl Selections {
             | Operator::Where => {
                 let wide = |operand: &Operand| {
                     let found = self.new.type_of(*operand);
+                    // A list that is computed is none of columns: it may be one of rows.
+                    let is_weight = self.new.graph.weight_of(*operand).is_some();
                     match (found.dimensions()?, found.width()) {
-                        (1..=2, Some(length)) if length == width => Some(true),
+                        (1, Some(length)) if length == width && is_weight => Some(true),
+                        (2, Some(length)) if length == width => Some(true),
                         (0, _) | (1..=2, Some(1)) => Some(false),
                         _ => None,
                     }

@@ -85,6 +85,11 @@ pub(super) fn duplicates(old: &Graph) -> Result<Graph, GraphError> {
     Ok(new.finish(old))
 }
 
+/// Returns whether two tensors have the same type, shape and elements, to the bit.
+pub(super) fn equal_to_the_bit(a: &Tensor, b: &Tensor) -> bool {
+    (a.dtype(), a.shape()) == (b.dtype(), b.shape()) && bits(a) == bits(b)
+}
+
 /// Returns the elements of a tensor as numbers that are equal where the elements are, to the bit.
 fn bits(tensor: &Tensor) -> Vec<u64> {
     match tensor.elements() {
