@@ -1,6 +1,5 @@
 //! `fangorn-benches products`: the product of rows with a weight of which some elements are 0, as a dense product and as
-//! one that skips them, in turns. `fangorn::cost::SPARSE_DENSITY` is the greatest part of filled elements at which
-//! skipping pays for all of these shapes.
+//! one that skips them, in turns. `fangorn::cost::PRODUCTS` has the costs that follow from the table.
 
 use std::error::Error;
 
@@ -42,7 +41,7 @@ pub fn products() -> Result<(), Box<dyn Error>> {
             let weight = graph.weight(Tensor::new([inner, width], Elements::F32(weight)).ok_or("a weight")?);
             let product = graph.node("product", Operator::MatMul, [x, weight]);
             graph.output("y", product);
-            let skipping = skip_zeros(&graph, 1.0)?;
+            let skipping = skip_zeros(&graph)?;
             let ways = [graph, skipping].map(|graph| GraphPredictor::with_passes(&graph, 1, &Passes::none()));
             let [dense, skipping] = ways;
             let (dense, skipping) = (dense?, skipping?);

@@ -178,6 +178,23 @@ fn weights_of_a_graph_are_trained() {
     }
 }
 
+/// A product whose zeros are skipped on the CPU is a dense one on a device.
+#[test]
+fn sparse_weights_are_dense_on_a_device() {
+    let graph = Graph::parse(
+        "input %in0 \"x\": f32[rows, 3]
+%0 \"product\" = sparseMatmul(%in0, columns=3, rows=[[0:2.0], [1:-1.0, 2:0.5]])
+output \"y\": %0
+",
+    )
+    .expect("a graph");
+    for (backend, device) in devices() {
+        let module = GraphModule::with_passes(&graph, &device, &Passes::none()).expect("a module");
+        let x = Tensor::<2>::from_data(TensorData::new(vec![1.0f32, 2.0, 4.0], [1, 3]), &device);
+        assert_eq!(numbers(&module.forward([x.into()]).expect(backend)[0]), [2.0, 0.0], "{backend}");
+    }
+}
+
 #[test]
 fn what_no_device_computes_is_refused() {
     let device = devices().remove(0).1;

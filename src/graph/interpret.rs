@@ -204,7 +204,7 @@ fn evaluate(
             ])?;
         }
         (Operator::SparseMatMul(weights), [a]) => {
-            room(&[a.elements().len() / weights.shape().0.max(1), weights.shape().1])?;
+            room(&[a.elements().len() / weights.shape().1.max(1), weights.shape().0])?;
         }
         (Operator::Distances(_), [a, b]) => {
             room(&[a.shape().first().copied().unwrap_or(1), b.shape().first().copied().unwrap_or(1)])?;

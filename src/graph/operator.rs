@@ -195,8 +195,8 @@ pub enum Operator {
     Cast(Dtype),
     /// The product of matrices: of the last two dimensions.
     MatMul,
-    /// The product with a weight of which most elements are 0. It gives what the product of matrices gives, for
-    /// rows with NaN and infinities too.
+    /// The product with a weight of which most elements are 0, `outputs x columns`: the matrix of a product, transposed.
+    /// It gives what the product of matrices gives, for rows with NaN and infinities too.
     SparseMatMul(Arc<SparseMatrix<f64>>),
     /// Elements along an axis become one. The axis stays with length 1 if `keep` is set.
     Reduce {

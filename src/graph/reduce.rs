@@ -255,27 +255,27 @@ pub(super) fn matmul(a: &Tensor, b: &Tensor, product: Product<'_>) -> Result<Ten
     made(shape, a.dtype(), out)
 }
 
-/// Returns the product of rows with a weight of which most elements are 0.
+/// Returns the product of rows with a weight of which most elements are 0. A row of `weights` is an output's.
 pub(super) fn sparse_matmul(x: &Tensor, weights: &SparseMatrix<f64>) -> Result<Tensor, String> {
-    let (inner, width) = weights.shape();
+    let (width, inner) = weights.shape();
     let mut shape = x.shape().to_vec();
     if shape.last() != Some(&inner) {
-        return Err(format!("rows of shape {shape:?} have no product with {inner} rows of weights"));
+        return Err(format!("rows of shape {shape:?} have no product with weights of {inner} columns"));
     }
     shape.pop();
     shape.push(width);
     let values = doubles(x)?;
-    let rows = count(&shape[..shape.len() - 1]).ok_or("the shape is too large")?;
     let mut out = vec![0.0f64; count(&shape).ok_or("the shape is too large")?];
-    if width > 0 && inner > 0 {
-        debug_assert_eq!(values.len(), rows * inner);
-        for (row, sums) in values.chunks_exact(inner).zip(out.chunks_exact_mut(width)) {
-            for (at, value) in row.iter().enumerate() {
-                // NaN and infinities times 0 are NaN.
-                if !value.is_finite() {
-                    sums.iter_mut().for_each(|sum| *sum += value * 0.0);
-                }
-                weights.row(at).for_each(|(column, weight)| sums[column] += value * weight);
+    for (row, sums) in values.chunks_exact(inner.max(1)).zip(out.chunks_exact_mut(width.max(1))) {
+        // NaN and infinities times 0 are NaN, and anything else is 0.
+        let all_finite = row.iter().map(|value| value * 0.0).sum::<f64>() == 0.0;
+        for (output, sum) in sums.iter_mut().enumerate() {
+            *sum = weights.row(output).map(|(column, weight)| row[column] * weight).sum();
+            if !all_finite {
+                let held: Vec<usize> = weights.row(output).map(|(column, _)| column).collect();
+                let skipped =
+                    row.iter().enumerate().filter(|(column, _)| held.binary_search(column).is_err());
+                *sum += skipped.map(|(_, value)| value * 0.0).sum::<f64>();
             }
         }
     }

@@ -198,8 +198,8 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
         }
         Operator::SparseMatMul(weights) => {
             number(x)?;
-            let (rows, columns) = weights.shape();
-            let weights = Some(vec![Some(rows), Some(columns)]);
+            let (width, inner) = weights.shape();
+            let weights = Some(vec![Some(inner), Some(width)]);
             one(x.dtype, product(&x.shape, &weights)?)
         }
         Operator::Reduce { axes, keep, .. } => one(number(x)?, without(axes, *keep)?),

@@ -12,7 +12,9 @@ use std::{
 use fangorn::{
     Forest,
     forest::{CategoryRule, CompareType, Predicate, Side},
-    graph::{Binary, Compare, Dtype, Elements, Graph, Operand, Operator, Pass, Passes, Tensor, Unary},
+    graph::{
+        Binary, Compare, Dtype, Elements, Graph, Operand, Operator, Pass, Passes, Tensor, Unary, skip_zeros,
+    },
     import::load_graph,
 };
 
@@ -133,9 +135,17 @@ fn passes_keep_what_models_compute() {
                 }
             }
         }
+        let skipping = skip_zeros(&graph).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for (batch, expected) in batches.iter().zip(&expected) {
+            if let (Ok(expected), Ok(found)) = (expected, skipping.run(batch)) {
+                let same = expected.iter().zip(&found).all(|(a, b)| equal(a, b));
+                assert!(same, "{name}: zeros are skipped\n{skipping}");
+            }
+        }
         names.push(name);
     }
-    for ((title, _), count) in sets.iter().zip(changed) {
+    // No model here has a weight whose zeros it pays to skip.
+    for ((title, _), count) in sets.iter().zip(changed).filter(|((title, _), _)| title != "sparse") {
         assert!(count > 0, "{title} changed none of {names:?}");
     }
 }
@@ -364,4 +374,41 @@ output \"z\": %2
         Tensor::new([2], Elements::F32(vec![10.0, 20.0])).expect("a list"),
     ];
     assert_eq!(graph.run(&inputs).expect("values"), rewritten.run(&inputs).expect("values"));
+}
+
+/// A large product with a weight that is mostly 0 skips the zeros, and gives the same bits on messy rows.
+#[test]
+fn zeros_of_a_large_weight_are_skipped() {
+    let mut random = Seeded(5);
+    for (inner, width) in [(200, 300), (300, 129)] {
+        let values = (0..inner * width)
+            .map(|_| if random.below(200) == 0 { random.below(9) as f32 - 4.25 } else { 0.0 })
+            .collect();
+        let mut graph = Graph::default();
+        let x = graph.input("x", Dtype::F32, [None, Some(inner)]);
+        let weight = graph.weight(Tensor::new([inner, width], Elements::F32(values)).expect("a matrix"));
+        let product = graph.node("product", Operator::MatMul, [x, weight]);
+        graph.output("y", product);
+        let rewritten = Pass::Sparse.apply(&graph).expect("a pass");
+        assert!(matches!(rewritten.nodes[0].operator, Operator::SparseMatMul(_)), "{}", rewritten.summary());
+        assert!(rewritten.weights.is_empty());
+        let rows: Vec<f64> = (0..9 * inner).map(|_| random.below(1000) as f64 / 37.0 - 13.0).collect();
+        let messy = messy(&rows, 3);
+        // The last rows have one missing value or one infinity, and else numbers.
+        let one = |odd: f64| {
+            let mut row = rows[..inner].to_vec();
+            row[random_place(inner)] = odd;
+            row
+        };
+        let all = [rows.clone(), messy, one(f64::NAN), one(f64::NEG_INFINITY)].concat();
+        let all = Elements::of_doubles(Dtype::F32, all).expect("floats");
+        let rows = Tensor::new([20, inner], all).expect("rows");
+        let (dense, skipping) =
+            (graph.run(std::slice::from_ref(&rows)), rewritten.run(std::slice::from_ref(&rows)));
+        assert!(equal(&dense.expect("values")[0], &skipping.expect("values")[0]), "{inner} x {width}");
+    }
+}
+
+fn random_place(below: usize) -> usize {
+    Seeded(below as u64).below(below)
 }

@@ -111,8 +111,11 @@ impl GraphModule {
             places.push(match &node.operator {
                 Operator::Forest(forest) => known.iter().position(|known| Arc::ptr_eq(known, forest)),
                 Operator::SparseMatMul(weights) => {
-                    let (rows, columns) = weights.shape();
-                    module.parameter(weights.to_dense(), &[rows, columns], device);
+                    let (width, inner) = weights.shape();
+                    let values = weights.to_dense();
+                    let by_row =
+                        (0..inner).flat_map(|row| (0..width).map(move |output| output * inner + row));
+                    module.parameter(by_row.map(|at| values[at]).collect(), &[inner, width], device);
                     Some(module.weights.len() - 1)
                 }
                 _ => None,

@@ -114,14 +114,14 @@ impl fmt::Display for Pass {
     }
 }
 
-/// Returns the graph after [`Pass::Sparse`] with another limit, the greatest part of a weight's elements that are not 0.
-/// `fangorn-benches products` measures the limit with it.
+/// Returns the graph after [`Pass::Sparse`] where every product with a weight skips the weight's zeros, whether it pays
+/// or not. `fangorn-benches products` measures with it what pays.
 ///
 /// # Errors
 /// The graph does not verify.
-pub fn skip_zeros(graph: &Graph, density: f64) -> Result<Graph, GraphError> {
+pub fn skip_zeros(graph: &Graph) -> Result<Graph, GraphError> {
     graph.verify()?;
-    Ok(sparse::replace_up_to(graph, density)?.used())
+    Ok(sparse::replace_where(graph, |_, _| true)?.used())
 }
 
 /// The passes that are on.

@@ -9,18 +9,22 @@ use super::super::{
     tensor::Dtype,
 };
 use super::rebuild::Rebuild;
-use crate::{cost::SPARSE_DENSITY, sparse::SparseMatrix};
+use crate::{cost::PRODUCTS, sparse::SparseMatrix};
 
-/// Products with a matrix of which at most [`SPARSE_DENSITY`] of the elements are not 0 skip the others.
+/// Products with a weight whose zeros it pays to skip ([`PRODUCTS`]) skip them.
 pub(super) fn replace(old: &Graph) -> Result<Graph, GraphError> {
-    replace_up_to(old, SPARSE_DENSITY)
+    replace_where(old, |shape, filled| PRODUCTS.skipping_pays(shape, filled))
 }
 
-/// Products with a matrix of which at most this part of the elements is not 0 skip the others.
-pub(super) fn replace_up_to(old: &Graph, density: f64) -> Result<Graph, GraphError> {
+/// Products with a weight skip its zeros where `pays` says so, given its shape and the number of elements that are not
+/// 0.
+pub(super) fn replace_where(
+    old: &Graph,
+    pays: impl Fn([usize; 2], usize) -> bool,
+) -> Result<Graph, GraphError> {
     let mut new = Rebuild::of(old);
     for node in &old.nodes {
-        match node.operands.get(1).and_then(|weight| sparse(old, &node.operator, *weight, density)) {
+        match node.operands.get(1).and_then(|weight| sparse(old, &node.operator, *weight, &pays)) {
             Some(weights) => {
                 let x = new.operand(node.operands[0]);
                 new.replace(&node.name, Operator::SparseMatMul(Arc::new(weights)), vec![x])?;
@@ -31,14 +35,25 @@ pub(super) fn replace_up_to(old: &Graph, density: f64) -> Result<Graph, GraphErr
     Ok(new.finish(old))
 }
 
-/// Returns the weight of a product in sparse rows, if few of its elements are not 0.
-fn sparse(old: &Graph, operator: &Operator, weight: Operand, density: f64) -> Option<SparseMatrix<f64>> {
+/// Returns the weight of a product in sparse rows, if that pays.
+fn sparse(
+    old: &Graph,
+    operator: &Operator,
+    weight: Operand,
+    pays: &impl Fn([usize; 2], usize) -> bool,
+) -> Option<SparseMatrix<f64>> {
     let weight = old.weight_of(weight).filter(|_| *operator == Operator::MatMul)?;
     let [rows, columns] = *weight.shape() else { return None };
     let floats = matches!(weight.dtype(), Dtype::F32 | Dtype::F64);
     // NaN and infinities count as filled.
-    if !floats || weight.density() > density {
+    let values = weight.elements().doubles()?;
+    let filled = values.iter().filter(|value| **value != 0.0).count();
+    if !floats || !pays([rows, columns], filled) {
         return None;
     }
-    SparseMatrix::of_dense([rows, columns], &weight.elements().doubles()?)
+    let transposed: Vec<f64> = (0..columns)
+        .flat_map(|column| (0..rows).map(move |row| row * columns + column))
+        .map(|at| values[at])
+        .collect();
+    SparseMatrix::of_dense([columns, rows], &transposed)
 }
