@@ -412,3 +412,41 @@ fn zeros_of_a_large_weight_are_skipped() {
 fn random_place(below: usize) -> usize {
     Seeded(below as u64).below(below)
 }
+
+/// Doubles that are near a category, before a forest that rounds its rows to `f32`: the encoder does not round.
+#[test]
+fn encoders_of_doubles_do_not_round() {
+    for compare in ["f32", "f64"] {
+        let text = format!(
+            "input %in0 \"x\": f64[rows, 2]
+weight %w0: i64[1] = [1]
+weight %w1: i64[2] = [3, 4]
+%f0:
+  forest features=4 outputs=1 trees=2 compare={compare} transform=identity
+    from custom by hand
+    base_score [0.0]
+  tree 0 -> output 0
+    0: if x[2] < 0.5, missing left, then 1 else 2
+    1: leaf 1 #0 [1.0]
+    2: leaf 2 #1 [2.0]
+  tree 1 -> output 0
+    0: if x[3] < 0.5, missing left, then 1 else 2
+    1: leaf 1 #2 [10.0]
+    2: leaf 2 #3 [20.0]
+%0 \"column\" = gather(%in0, %w0, axis=1)
+%1 \"integer\" = cast(%0, to=i64)
+%2 \"equal\" = equal(%1, %w1)
+%3 \"encoder\" = cast(%2, to=f64)
+%4 \"rows\" = concat(%in0, %3, axis=1)
+%5 \"forest\" = forest(%4, trees=%f0)
+output \"y\": %5
+"
+        );
+        let graph = Graph::parse(&text).expect("a graph");
+        let (rewritten, _) = Passes::default().apply(&graph).expect("passes");
+        let values = vec![0.0, 3.999_999_999_9, 0.0, 4.0, 0.0, 2.999_999_999_9, 0.0, f64::NAN, 0.0, -0.5];
+        let rows = Tensor::new([5, 2], Elements::F64(values)).expect("rows");
+        let [expected, found] = [&graph, &rewritten].map(|graph| graph.run(std::slice::from_ref(&rows)));
+        assert_eq!(expected.expect("values"), found.expect("values"), "{compare}: {rewritten}");
+    }
+}

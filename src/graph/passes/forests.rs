@@ -301,7 +301,10 @@ impl Rows {
         if !others_fit || encoder.categories.len() != piece.width {
             return Ok(false);
         }
+        // A forest that rounds doubles to `f32` would round the column, too, which the encoder does not.
+        let rounds = self.forest.compare == CompareType::F32 && column_dtype == Dtype::F64 && !is_alone;
         let operand = match column_dtype {
+            _ if rounds => return Ok(false),
             Dtype::F32 | Dtype::F64 if column_dtype == dtype || is_alone => encoder.column,
             // Every category is below 2^24, so a cast to `f32` makes no other integer one of them.
             Dtype::I32 | Dtype::I64 => new.node("encode", Operator::Cast(dtype), vec![encoder.column])?[0],
@@ -315,7 +318,7 @@ impl Rows {
             let Node::Split { feature, predicate, missing, left, right } = node else { continue };
             let Some(at) = (*feature as usize).checked_sub(first) else { continue };
             let Some(category) = encoder.categories.get(at) else {
-                // Columns after the encoder's move up.
+                // Columns after the encoder's have lower numbers now.
                 *feature -= piece.width as u32 - 1;
                 continue;
             };
