@@ -89,8 +89,8 @@ impl ForestParts {
     fn read(&mut self, line: &str) -> Result<(), String> {
         let forest = &mut self.forest;
         let mut cursor = Cursor::new(line);
-        if cursor.take("from ") {
-            let mut words = cursor.rest().splitn(3, ' ').map(str::to_owned);
+        if cursor.take("from") {
+            let mut words = cursor.rest().trim_start().splitn(3, ' ').map(str::to_owned);
             let mut word = || words.next().unwrap_or_default();
             let producer = &mut forest.producer;
             (producer.library, producer.version, producer.objective) = (word(), word(), word());

@@ -358,6 +358,22 @@ output \"y\": %1
     let (rewritten, changes) =
         Passes::none().with(Pass::ALL).apply(&Graph::parse(text).expect("a graph")).expect("passes");
     assert_eq!((rewritten.nodes.len(), changes), (2, Vec::new()));
+    // A text of a truth value or of a float is another one than that of the integer or the double.
+    let text = "input %in0 \"x\": f32[rows]
+%0 \"wide\" = cast(%in0, to=f64)
+%1 \"text\" = cast(%0, to=text)
+output \"y\": %1
+";
+    let graph = Graph::parse(text).expect("a graph");
+    let (rewritten, _) = Passes::default().apply(&graph).expect("passes");
+    let rows = Tensor::new([1], Elements::F32(vec![0.1])).expect("a number");
+    let [before, after] =
+        [graph, rewritten].map(|graph| graph.run(std::slice::from_ref(&rows)).expect("texts"));
+    assert_eq!(before, after);
+    let nobody =
+        "forest features=1 outputs=1 trees=0 compare=f32 transform=identity\n  from   \n  base_score [0.5]\n";
+    let forest = Forest::from_text(nobody).expect("a forest without trees or a producer");
+    assert_eq!(forest.producer.library, "");
     // A list that is computed and as long as rows are wide is not taken for one of columns.
     let text = "input %in0 \"x\": f32[rows, 2]
 input %in1 \"y\": f32[2]

@@ -146,8 +146,9 @@ fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand]) -> Option<S
             let from = new.type_of(first).dtype;
             match widens(from, *through) {
                 true if from == *to => Some(Simpler::Operand(first)),
-                true => Some(Simpler::Node(Operator::Cast(*to), first)),
-                false => None,
+                // A text says which type the number had.
+                true if *to != Dtype::Text => Some(Simpler::Node(Operator::Cast(*to), first)),
+                _ => None,
             }
         }
         (Operator::Reshape(lengths), Some((Operator::Reshape(_), first))) if !lengths.contains(&0) => {

@@ -110,8 +110,9 @@ impl Reader<'_> {
     fn feature_vectorizer(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
         let widths = source.attributes.ints("inputdimensions");
         let operands = source.operands.clone();
-        if !widths.is_empty() && widths.len() != operands.len() {
-            let cause = format!("{} widths of {} inputs", widths.len(), operands.len());
+        let positive = widths.iter().all(|width| *width > 0);
+        if !positive || !widths.is_empty() && widths.len() != operands.len() {
+            let cause = format!("{} inputs have {} widths, which are above 0", operands.len(), widths.len());
             return Err(at(ErrorKind::Structure, source.place, cause));
         }
         let mut all = Vec::with_capacity(operands.len());
