@@ -9,14 +9,9 @@ after the other, and times all variants in turns. Writes a Markdown table to sta
 the default schedule's, and geometric means over models.
 """
 
-import argparse
-import json
 import math
-import pathlib
-import statistics
-import subprocess
-import sys
-import tempfile
+
+import experiment
 
 WALKS = "tile(batch, b0, b1, 64)\nreorder(b0, tree, b1)\nparallel(b0)\n"
 # Each variant lacks one part more than the one before it.
@@ -32,54 +27,33 @@ VARIANTS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", type=pathlib.Path)
-    parser.add_argument("--fangorn", default="target/release/fangorn")
-    parser.add_argument("--model", action="append", help="only this folder; may be given several times")
-    parser.add_argument("--batch", default="64,4096")
-    parser.add_argument("--threads", default="1")
+    parser = experiment.parser(__doc__, "64,4096")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
+    fangorn = experiment.Fangorn(arguments)
+    batches = [int(batch) for batch in arguments.batch.split(",")]
+    lacking = list(VARIANTS)[1:]
     parts = {}
-    print("| model | rows | default, us a row | " + " | ".join(list(VARIANTS)[1:]) + " |")
-    print("|---|---:|---:|" + "---:|" * (len(VARIANTS) - 1))
-    for folder in sorted(arguments.zoo.iterdir()):
-        files = sorted(f for f in folder.glob("model.*") if f.suffix != ".joblib")
-        wanted = not arguments.model or folder.name in arguments.model
-        if not files or not wanted or not (folder / "rows.npy").exists():
-            continue
-        command = [arguments.fangorn, "bench", files[0], "--rows", folder / "rows.npy", "--threads", arguments.threads]
-        command += ["--batch", arguments.batch, "--seconds", "0.1", "--json"]
-        times = {}
-        for _ in range(arguments.rounds):
-            for name, schedule in VARIANTS.items():
-                with tempfile.NamedTemporaryFile("w", suffix=".schedule") as file:
-                    file.write(schedule or "")
-                    file.flush()
-                    options = ["--schedule", file.name] if schedule else []
-                    done = subprocess.run([*command, *options], capture_output=True, text=True)
-                if done.returncode:
-                    # A model may refuse ranks of one byte, or complete arrays of deep trees.
-                    print(f"{folder.name}, {name}: {done.stderr.strip()}", file=sys.stderr)
-                    continue
-                for result in json.loads(done.stdout)["results"]:
-                    times.setdefault((result["batch"], name), []).append(result["wall_us_per_row_median"])
-        for batch in map(int, arguments.batch.split(",")):
-            if (batch, "default") not in times:
+    print("| model | rows | default, us a row | " + " | ".join(lacking) + " |")
+    print("|---|---:|---:|" + "---:|" * len(lacking))
+    for folder, model, rows in experiment.models(arguments):
+        times = fangorn.times(model, rows, arguments.batch, VARIANTS, arguments.rounds)
+        for batch in batches:
+            default = times.get((batch, "default"))
+            if default is None:
                 continue
-            default = statistics.median(times[batch, "default"])
             shown = []
-            for name in list(VARIANTS)[1:]:
+            for name in lacking:
                 if (batch, name) not in times:
                     shown.append("-")
                     continue
-                part = statistics.median(times[batch, name]) / default
+                part = times[batch, name] / default
                 parts.setdefault((batch, name), []).append(part)
                 shown.append(f"{part:.2f}")
-            print(f"| {folder.name} | {batch} | {default:.4f} | " + " | ".join(shown) + " |", flush=True)
-    for batch in map(int, arguments.batch.split(",")):
+            print(f"| {folder} | {batch} | {default:.4f} | " + " | ".join(shown) + " |", flush=True)
+    for batch in batches:
         means = []
-        for name in list(VARIANTS)[1:]:
+        for name in lacking:
             found = parts.get((batch, name), [])
             means.append(f"{math.exp(sum(map(math.log, found)) / len(found)):.2f}" if found else "-")
         print(f"| geometric mean | {batch} | | " + " | ".join(means) + " |")

@@ -11,47 +11,12 @@ by the schedule that was tuned for the place. A schedule that a model can't run 
 NAME-batches.svg and NAME-models.svg as well, and needs matplotlib. What the user's cache keeps is used and added to.
 """
 
-import argparse
-import json
-import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
+
+import experiment
 
 ROUNDS = 5
-
-
-class Fangorn:
-    def __init__(self, arguments):
-        self.program, self.threads = arguments.fangorn, arguments.threads
-
-    def run(self, command, model, *options):
-        line = [self.program, command, model["file"], "--rows", model["rows"], "--threads", self.threads, "--json"]
-        done = subprocess.run([*line, *options], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip())
-        return json.loads(done.stdout)["results"]
-
-    def tuned(self, model, batches, budget):
-        """The tuned schedule of each batch size, one directive a line."""
-        found = self.run("tune", model, "--batch", batches, "--budget", budget)
-        return {result["batch"]: result["tuned"]["schedule"].replace("; ", "\n") + "\n" for result in found}
-
-    def times(self, model, batch, schedules):
-        """Microseconds a row by each schedule, measured in turns; none for those that the model refuses."""
-        found = [[] for _ in schedules]
-        for _ in range(ROUNDS):
-            for times, schedule in zip(found, schedules):
-                with tempfile.NamedTemporaryFile("w", suffix=".schedule") as file:
-                    file.write(schedule)
-                    file.flush()
-                    options = ["--batch", str(batch), "--seconds", "0.1", "--schedule", file.name]
-                    try:
-                        times.append(self.run("bench", model, *options)[0]["wall_us_per_row_median"])
-                    except RuntimeError:
-                        pass
-        return [statistics.median(times) if times else None for times in found]
 
 
 def table(title, names, rows):
@@ -82,49 +47,42 @@ def plot(path, title, names, rows, across):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", type=pathlib.Path)
-    parser.add_argument("--fangorn", default="target/release/fangorn")
-    parser.add_argument("--model", action="append", help="only this folder; may be given several times")
-    parser.add_argument("--batch", default="1,16,64,1024,16384")
+    parser = experiment.parser(__doc__, "1,16,64,1024,16384")
     parser.add_argument("--budget", default="5s", help="time to tune a model in")
-    parser.add_argument("--threads", default="1")
     parser.add_argument("--plot", help="the beginning of the plots' names")
     arguments = parser.parse_args()
-    fangorn = Fangorn(arguments)
+    fangorn = experiment.Fangorn(arguments)
     models, tuned = {}, {}
-    for folder in sorted(arguments.zoo.iterdir()):
-        files = sorted(f for f in folder.glob("model.*") if f.suffix != ".joblib")
-        wanted = not arguments.model or folder.name in arguments.model
-        if files and wanted and (folder / "rows.npy").exists():
-            model = {"file": files[0], "rows": folder / "rows.npy"}
-            try:
-                tuned[folder.name] = fangorn.tuned(model, arguments.batch, arguments.budget)
-                models[folder.name] = model
-            except RuntimeError as error:
-                print(f"{folder.name}: {error}", file=sys.stderr)
+    for name, model, rows in experiment.models(arguments):
+        try:
+            found = fangorn.run("tune", model, rows, "--batch", arguments.batch, "--budget", arguments.budget)
+        except RuntimeError as refused:
+            print(f"{name}: {refused}", file=sys.stderr)
+            continue
+        models[name] = model, rows
+        tuned[name] = {result["batch"]: result["tuned"]["schedule"].replace("; ", "\n") + "\n" for result in found}
     if not models:
         sys.exit(f"{arguments.zoo}: no models with rows")
     batches = sorted(int(batch) for batch in arguments.batch.split(","))
     # Of a schedule that was tuned for one batch size at another: medians over models.
     parts = {(of, at): [] for of in batches for at in batches}
-    for name, model in models.items():
-        for at in batches:
-            times = fangorn.times(model, at, [tuned[name][of] for of in batches])
-            own = times[batches.index(at)]
-            for of, time in zip(batches, times):
-                if time and own:
-                    parts[of, at].append(time / own)
+    for name, (model, rows) in models.items():
+        times = fangorn.times(model, rows, arguments.batch, tuned[name], ROUNDS)
+        for of, at in parts:
+            if (at, of) in times and (at, at) in times:
+                parts[of, at].append(times[at, of] / times[at, at])
     rows = [(of, [statistics.median(parts[of, at]) if parts[of, at] else None for at in batches]) for of in batches]
     table("tuned for batches of", [f"run at {at}" for at in batches], rows)
     largest = batches[-1]
-    across = []
-    for name, model in models.items():
-        times = fangorn.times(model, largest, [tuned[of][largest] for of in models])
-        own = times[list(models).index(name)]
-        across.append([time / own if time and own else None for time in times])
-    # A row for each model whose schedule is carried.
-    carried = [(of, [of_model[k] for of_model in across]) for k, of in enumerate(models)]
+    schedules = {name: of_model[largest] for name, of_model in tuned.items()}
+    # A row for each model whose schedule is carried, a column for each model that it runs on.
+    carried = {name: [] for name in models}
+    for name, (model, rows_of_model) in models.items():
+        times = fangorn.times(model, rows_of_model, str(largest), schedules, ROUNDS)
+        own = times.get((largest, name))
+        for of, row in carried.items():
+            row.append(times[largest, of] / own if own and (largest, of) in times else None)
+    carried = list(carried.items())
     table(f"tuned for batches of {largest} of", list(models), carried)
     if arguments.plot:
         title = "time / time by the schedule tuned for the batch size, medians over models"

@@ -14,30 +14,25 @@ and needs matplotlib. `--json` keeps what was measured; given as ZOO, such a fil
 user's cache keeps is replaced. Takes half a minute for a model, more for large ones.
 """
 
-import argparse
 import json
 import math
 import pathlib
-import subprocess
 import sys
+
+import experiment
 
 MANY_ROWS = 64
 
 
 def measure(arguments):
     """What `fangorn tune` says of each model, by its folder's name."""
-    for folder in sorted(arguments.zoo.iterdir()):
-        models = sorted(f for f in folder.glob("model.*") if f.suffix != ".joblib")
-        wanted = not arguments.model or folder.name in arguments.model
-        if not models or not wanted or not (folder / "rows.npy").exists():
-            continue
-        command = [arguments.fangorn, "tune", models[0], "--rows", folder / "rows.npy", "--batch", arguments.batch]
-        command += ["--budget", arguments.budget, "--threads", arguments.threads, "--exhaustive", "--fresh", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            print(f"{folder.name}: {done.stderr.strip()}", file=sys.stderr)
-            continue
-        yield folder.name, json.loads(done.stdout)["results"]
+    fangorn = experiment.Fangorn(arguments)
+    for name, model, rows in experiment.models(arguments):
+        options = ["--batch", arguments.batch, "--budget", arguments.budget, "--exhaustive", "--fresh"]
+        try:
+            yield name, fangorn.run("tune", model, rows, *options)
+        except RuntimeError as refused:
+            print(f"{name}: {refused}", file=sys.stderr)
 
 
 def treebeard(result):
@@ -78,13 +73,8 @@ def plot(path, results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", type=pathlib.Path)
-    parser.add_argument("--fangorn", default="target/release/fangorn")
-    parser.add_argument("--model", action="append", help="only this folder; may be given several times")
-    parser.add_argument("--batch", default="1,16,64,1024,16384")
+    parser = experiment.parser(__doc__, "1,16,64,1024,16384")
     parser.add_argument("--budget", default="5s")
-    parser.add_argument("--threads", default="1")
     parser.add_argument("--plot", metavar="NAME.svg")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
     arguments = parser.parse_args()
