@@ -31,11 +31,14 @@ fn folders() -> Vec<PathBuf> {
 }
 
 /// Rows of one input, random, for graphs that take floats or integers.
-fn rows(input: &graph::GraphInput, count: usize, random: &mut Seeded) -> graph::Tensor {
+fn rows(input: &graph::GraphInput, count: usize, missing: bool, random: &mut Seeded) -> graph::Tensor {
     let shape: Vec<usize> = input.shape.iter().map(|length| length.unwrap_or(count)).collect();
     let all = shape.iter().product();
     let values = match input.dtype {
-        Dtype::F32 | Dtype::F64 => (0..all).map(|_| random.step() * 2.0).collect(),
+        // A model that imputes gets missing values.
+        Dtype::F32 | Dtype::F64 => (0..all)
+            .map(|_| if missing && random.below(8) == 0 { f64::NAN } else { random.step() * 2.0 })
+            .collect(),
         _ => (0..all).map(|_| random.below(4) as f64).collect(),
     };
     graph::Tensor::new(shape, Elements::of_doubles(input.dtype, values).expect("numbers")).expect("rows")
@@ -99,9 +102,10 @@ fn modules_compute_what_the_interpreter_computes() {
                 }
                 Err(error) => panic!("{name}: {error}"),
             };
+            let missing = name.to_lowercase().contains("impute");
             let mut random = Seeded(11);
             let inputs: Vec<graph::Tensor> =
-                graph.inputs.iter().map(|input| rows(input, 37, &mut random)).collect();
+                graph.inputs.iter().map(|input| rows(input, 37, missing, &mut random)).collect();
             let expected = graph.run(&inputs).expect(&name);
             let found = match module.forward(inputs.iter().map(|input| on(input, &device))) {
                 Ok(found) => found,

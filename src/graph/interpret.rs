@@ -33,7 +33,7 @@ impl GraphError {
 }
 
 /// What evaluates the forests and the products of a graph.
-pub(super) trait Engine {
+pub(super) trait Evaluator {
     /// Computes a product of matrices of doubles: see [`reduce::Product`].
     fn product(&self, a: &[f64], b: &[f64], out: &mut [f64], lengths: [usize; 3]) {
         reduce::product_in_order(a, b, out, lengths);
@@ -47,7 +47,7 @@ pub(super) trait Engine {
 /// The interpreter of forests, and products in order.
 struct Reference;
 
-impl Engine for Reference {
+impl Evaluator for Reference {
     fn forest(&self, forest: &Forest, rows: &Tensor, _: bool) -> Result<(Vec<f32>, Vec<u32>), String> {
         fn all<T: reference::Input>(forest: &Forest, rows: &[T], columns: usize) -> (Vec<f32>, Vec<u32>) {
             let (mut values, mut classes) = (Vec::new(), Vec::new());
@@ -89,7 +89,7 @@ impl Graph {
     pub(super) fn run_with(
         &self,
         inputs: &[Tensor],
-        engine: &impl Engine,
+        evaluator: &impl Evaluator,
     ) -> Result<Vec<Tensor>, GraphError> {
         self.check_inputs(inputs)?;
         let (mut last_use, mut second_uses) = (vec![0; self.nodes.len()], vec![false; self.nodes.len()]);
@@ -110,7 +110,7 @@ impl Graph {
             let operands: Vec<&Tensor> =
                 node.operands.iter().map(|operand| self.tensor(*operand, inputs, &results)).collect();
             let wants_second = second_uses[at];
-            let found = evaluate(&node.operator, &operands, (engine, wants_second))
+            let found = evaluate(&node.operator, &operands, (evaluator, wants_second))
                 .map_err(|cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator)))?;
             results.push(found);
             // What no later node reads gives its memory back.
@@ -180,7 +180,7 @@ impl Operator {
 fn evaluate(
     operator: &Operator,
     operands: &[&Tensor],
-    (engine, classes): (&impl Engine, bool),
+    (evaluator, classes): (&impl Evaluator, bool),
 ) -> Result<Vec<Tensor>, String> {
     let x = operands[0];
     let room = |lengths: &[usize]| match super::tensor::count(lengths).filter(|all| *all <= MOST_ELEMENTS) {
@@ -220,7 +220,7 @@ fn evaluate(
         (Operator::Cast(to), _) => one(elementwise::cast(*to, x)),
         (Operator::Lookup { keys, values, other }, _) => one(elementwise::lookup(x, keys, values, other)),
         (Operator::MatMul, [a, b]) => {
-            one(reduce::matmul(a, b, &|a, b, out, lengths| engine.product(a, b, out, lengths)))
+            one(reduce::matmul(a, b, &|a, b, out, lengths| evaluator.product(a, b, out, lengths)))
         }
         (Operator::SparseMatMul(weights), _) => one(reduce::sparse_matmul(x, weights)),
         (Operator::Distances(how), [a, b]) => one(reduce::distances(*how, a, b)),
@@ -260,7 +260,7 @@ fn evaluate(
                 Dtype::F32 | Dtype::F64 => Cow::Borrowed(x),
                 _ => Cow::Owned(elementwise::cast(Dtype::F64, x)?),
             };
-            let (values, classes) = engine.forest(forest, &x, classes)?;
+            let (values, classes) = evaluator.forest(forest, &x, classes)?;
             let width = values.len().checked_div(*rows).unwrap_or(forest.outputs as usize);
             let classes: Vec<i64> = classes.into_iter().take(*rows).map(i64::from).collect();
             let classes = if classes.len() == *rows { classes } else { vec![0; *rows] };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    interpret::{Engine, GraphError},
+    interpret::{Evaluator, GraphError},
     model::Graph,
     passes::{PassChange, Passes},
     tensor::{Elements, Tensor},
@@ -115,7 +115,7 @@ fn rows_of(tensor: &Tensor, first: usize, count: usize) -> Tensor {
     Tensor::new(shape, elements).expect("rows of the tensor")
 }
 
-impl Engine for GraphPredictor {
+impl Evaluator for GraphPredictor {
     fn product(&self, a: &[f64], b: &[f64], out: &mut [f64], lengths: [usize; 3]) {
         product(a, b, out, lengths);
     }

@@ -13,7 +13,8 @@ use fangorn::{
     Forest,
     forest::{CategoryRule, CompareType, Predicate, Side},
     graph::{
-        Binary, Compare, Dtype, Elements, Graph, Operand, Operator, Pass, Passes, Tensor, Unary, skip_zeros,
+        Binary, Compare, Dtype, Elements, Graph, GraphPredictor, Operand, Operator, Pass, Passes, Tensor,
+        Unary, skip_zeros,
     },
     import::load_graph,
 };
@@ -346,9 +347,9 @@ fn folded_forests_reach_the_same_leaves() {
     assert!(whole > 100 && partly > 50, "{whole} pipelines went into their forest, {partly} did not");
 }
 
-/// A graph that nothing changes is left as it is, with NaN among its weights and tables, too.
+/// A graph that no pass changes is returned as it is, with NaN among its weights and tables, too.
 #[test]
-fn what_is_done_is_done() {
+fn passes_report_no_change_where_there_is_none() {
     let text = "input %in0 \"x\": f32[rows, 2]
 weight %w0: f32[2] = [NaN, 1.0]
 %0 \"add\" = add(%in0, %w0)
@@ -358,23 +359,31 @@ output \"y\": %1
     let (rewritten, changes) =
         Passes::none().with(Pass::ALL).apply(&Graph::parse(text).expect("a graph")).expect("passes");
     assert_eq!((rewritten.nodes.len(), changes), (2, Vec::new()));
-    // A text of a truth value or of a float is another one than that of the integer or the double.
+}
+
+/// Runs a graph before and after the default passes, and compares the outputs.
+#[track_caller]
+fn outputs_stay(text: &str, inputs: &[Tensor]) {
+    let graph = Graph::parse(text).expect("a graph");
+    let (rewritten, _) = Passes::default().apply(&graph).expect("passes");
+    let [before, after] = [&graph, &rewritten].map(|graph| graph.run(inputs).expect("values"));
+    assert_eq!(before, after, "{rewritten}");
+}
+
+/// The text of a float is another one than that of the double that it is cast to.
+#[test]
+fn casts_to_text_keep_the_type_that_they_print() {
     let text = "input %in0 \"x\": f32[rows]
 %0 \"wide\" = cast(%in0, to=f64)
 %1 \"text\" = cast(%0, to=text)
 output \"y\": %1
 ";
-    let graph = Graph::parse(text).expect("a graph");
-    let (rewritten, _) = Passes::default().apply(&graph).expect("passes");
-    let rows = Tensor::new([1], Elements::F32(vec![0.1])).expect("a number");
-    let [before, after] =
-        [graph, rewritten].map(|graph| graph.run(std::slice::from_ref(&rows)).expect("texts"));
-    assert_eq!(before, after);
-    let nobody =
-        "forest features=1 outputs=1 trees=0 compare=f32 transform=identity\n  from   \n  base_score [0.5]\n";
-    let forest = Forest::from_text(nobody).expect("a forest without trees or a producer");
-    assert_eq!(forest.producer.library, "");
-    // A list that is computed and as long as rows are wide is not taken for one of columns.
+    outputs_stay(text, &[list(vec![0.1])]);
+}
+
+/// A list that is computed and as long as rows are wide is not taken for one of columns.
+#[test]
+fn columns_are_chosen_of_rows_alone() {
     let text = "input %in0 \"x\": f32[rows, 2]
 input %in1 \"y\": f32[2]
 weight %w0: i64[1] = [1]
@@ -383,13 +392,66 @@ weight %w0: i64[1] = [1]
 %2 \"second\" = gather(%1, %w0, axis=1)
 output \"z\": %2
 ";
-    let graph = Graph::parse(text).expect("a graph");
-    let (rewritten, _) = Passes::default().apply(&graph).expect("passes");
-    let inputs = [
-        Tensor::new([2, 2], Elements::F32(vec![1.0, 2.0, 3.0, 4.0])).expect("rows"),
-        Tensor::new([2], Elements::F32(vec![10.0, 20.0])).expect("a list"),
-    ];
-    assert_eq!(graph.run(&inputs).expect("values"), rewritten.run(&inputs).expect("values"));
+    let rows = Tensor::new([2, 2], Elements::F32(vec![1.0, 2.0, 3.0, 4.0])).expect("rows");
+    outputs_stay(text, &[rows, list(vec![10.0, 20.0])]);
+}
+
+/// A file may claim inputs of any width, which no pass makes a list of.
+#[test]
+fn widths_that_a_file_claims_take_no_memory() {
+    let half = usize::MAX / 2;
+    let text = format!(
+        "input %in0 \"x\": f32[rows, {half}]
+input %in1 \"y\": f32[rows, {half}]
+%f0:
+  forest features=2 outputs=1 trees=1 compare=f32 transform=identity
+    from custom by hand
+    base_score [0.0]
+  tree 0 -> output 0
+    0: leaf 0 #0 [1.0]
+%0 \"some\" = slice(%in0, axis=1, start=1, end={}, step=1)
+%1 \"last\" = slice(%0, axis=1, start=0, end=-1, step=2)
+%2 \"both\" = concat(%in0, %in1, %1, axis=1)
+%3 \"forest\" = forest(%2, trees=%f0)
+output \"value\": %3
+output \"last\": %1
+",
+        i64::MAX
+    );
+    let graph = Graph::parse(&text).expect("a graph");
+    for pass in Pass::ALL {
+        pass.apply(&graph).unwrap_or_else(|e| panic!("{pass}: {e}"));
+    }
+}
+
+/// Products of every shape around the blocks of the products' kernel, with none of a dimension among them, as the
+/// predictor and as the interpreter computes them.
+#[test]
+fn products_of_all_shapes_are_those_of_the_interpreter() {
+    let mut random = Seeded(9);
+    let lengths = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 64, 65, 130];
+    for case in 0..150 {
+        let [m, k, n] = [0; 3].map(|_| lengths[random.below(lengths.len())]);
+        let mut values = |count: usize| -> Vec<f32> {
+            let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0];
+            let mut value = || match random.below(400) {
+                0 => odd[random.below(odd.len())],
+                _ => random.below(2000) as f32 / 256.0 - 4.0,
+            };
+            (0..count).map(|_| value()).collect()
+        };
+        let mut graph = Graph::default();
+        let x = graph.input("x", Dtype::F32, [None, Some(k)]);
+        let weight = Tensor::new([k, n], Elements::F32(values(k * n))).expect("a matrix");
+        let weight = graph.weight(weight);
+        let product = graph.node("product", Operator::MatMul, [x, weight]);
+        graph.output("y", product);
+        let rows = Tensor::new([m, k], Elements::F32(values(m * k))).expect("rows");
+        let predictor = GraphPredictor::with_passes(&graph, 1, &Passes::none()).expect("compiled");
+        let found = predictor.predict(std::slice::from_ref(&rows)).expect("values");
+        let expected = graph.run(std::slice::from_ref(&rows)).expect("values");
+        assert!(near(&found[0], &expected[0]), "case {case}: {m} x {k} x {n}");
+    }
 }
 
 /// A large product with a weight that is mostly 0 skips the zeros, and gives the same bits on messy rows.
@@ -413,7 +475,7 @@ fn zeros_of_a_large_weight_are_skipped() {
         // The last rows have one missing value or one infinity, and else numbers.
         let one = |odd: f64| {
             let mut row = rows[..inner].to_vec();
-            row[random_place(inner)] = odd;
+            row[inner / 3] = odd;
             row
         };
         let all = [rows.clone(), messy, one(f64::NAN), one(f64::NEG_INFINITY)].concat();
@@ -423,10 +485,6 @@ fn zeros_of_a_large_weight_are_skipped() {
             (graph.run(std::slice::from_ref(&rows)), rewritten.run(std::slice::from_ref(&rows)));
         assert!(equal(&dense.expect("values")[0], &skipping.expect("values")[0]), "{inner} x {width}");
     }
-}
-
-fn random_place(below: usize) -> usize {
-    Seeded(below as u64).below(below)
 }
 
 /// Doubles that are near a category, before a forest that rounds its rows to `f32`: the encoder does not round.

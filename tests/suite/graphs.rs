@@ -133,6 +133,15 @@ fn rows_do_not_depend_on_their_batch() {
     }
 }
 
+/// A forest without trees and without a producer has a text.
+#[test]
+fn a_forest_of_nobody_has_a_text() {
+    let text =
+        "forest features=1 outputs=1 trees=0 compare=f32 transform=identity\n  from   \n  base_score [0.5]\n";
+    let forest = fangorn::Forest::from_text(text).expect("a forest");
+    assert_eq!((&*forest.producer.library, forest.trees.len()), ("", 0));
+}
+
 fn floats(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::new(shape, Elements::F32(values.to_vec())).expect("as many as the shape has")
 }

@@ -237,7 +237,8 @@ impl GraphModule {
                         let [rows, _] = classes.dims();
                         Ok(vec![values, Value::from(classes.narrow(1, 0, 1).reshape([rows]))])
                     }
-                    false => Ok(vec![values.clone(), values]),
+                    // Nothing reads the classes.
+                    false => Ok(vec![values]),
                 }
             }
             (Operator::SparseMatMul(_), Some(place)) => {

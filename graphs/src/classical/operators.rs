@@ -1,6 +1,7 @@
 //! The operators of a graph with burn's tensors. A value has four dimensions here, those before its own of length 1, so
 //! that broadcasting needs no other shapes.
 
+use burn::tensor::kind::Ordered;
 use burn::tensor::{Bool, Device, Int, Tensor, activation};
 use fangorn::graph::{Binary, Compare, Distance, Dtype, Elements, Operator, Reduction, Unary};
 
@@ -297,31 +298,22 @@ fn power_of(base: Tensor<4>, exponent: Tensor<4>) -> Tensor<4> {
     found.mask_fill(negative.bool_and(whole.bool_not()), f32::NAN)
 }
 
+fn ordered<K: Ordered>(how: Compare, a: Tensor<4, K>, b: Tensor<4, K>) -> Tensor<4, Bool> {
+    match how {
+        Compare::Equal => a.equal(b),
+        Compare::Less => a.lower(b),
+        Compare::LessOrEqual => a.lower_equal(b),
+        Compare::Greater => a.greater(b),
+        Compare::GreaterOrEqual => a.greater_equal(b),
+    }
+}
+
 fn compare(how: Compare, a: &Value, b: &Value) -> Result<Value> {
     let dimensions = a.shape().len().max(b.shape().len());
+    broadcast(&[padded(&a.shape()), padded(&b.shape())])?;
     let found = match (a, b) {
-        (Value::Float(a, _), Value::Float(b, _)) => {
-            broadcast(&[a.dims(), b.dims()])?;
-            let (a, b) = (a.clone(), b.clone());
-            match how {
-                Compare::Equal => a.equal(b),
-                Compare::Less => a.lower(b),
-                Compare::LessOrEqual => a.lower_equal(b),
-                Compare::Greater => a.greater(b),
-                Compare::GreaterOrEqual => a.greater_equal(b),
-            }
-        }
-        (Value::Int(a, _), Value::Int(b, _)) => {
-            broadcast(&[a.dims(), b.dims()])?;
-            let (a, b) = (a.clone(), b.clone());
-            match how {
-                Compare::Equal => a.equal(b),
-                Compare::Less => a.lower(b),
-                Compare::LessOrEqual => a.lower_equal(b),
-                Compare::Greater => a.greater(b),
-                Compare::GreaterOrEqual => a.greater_equal(b),
-            }
-        }
+        (Value::Float(a, _), Value::Float(b, _)) => ordered(how, a.clone(), b.clone()),
+        (Value::Int(a, _), Value::Int(b, _)) => ordered(how, a.clone(), b.clone()),
         (Value::Bool(a, _), Value::Bool(b, _)) if how == Compare::Equal => a.clone().equal(b.clone()),
         (a, b) => return refused(format!("it does not take {} and {}", a.kind(), b.kind())),
     };

@@ -29,10 +29,10 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
         };
         let x = new.operand(node.operands[0]);
         let width = forest.features.len();
-        let mut rows = Rows { forest: Arc::clone(forest), pieces: vec![Piece { operand: x, width }] };
+        let mut input = ForestInput { forest: Arc::clone(forest), pieces: vec![Piece { operand: x, width }] };
         let mut folded = false;
         for _ in 0..MOST_STEPS {
-            if !rows.step(&mut new)? {
+            if !input.step(&mut new)? {
                 break;
             }
             folded = true;
@@ -41,12 +41,12 @@ pub(super) fn fold(old: &Graph) -> Result<Graph, GraphError> {
             new.keep(node)?;
             continue;
         }
-        let operands: Vec<Operand> = rows.pieces.iter().map(|piece| piece.operand).collect();
+        let operands: Vec<Operand> = input.pieces.iter().map(|piece| piece.operand).collect();
         let operand = match &operands[..] {
             [only] => *only,
             _ => new.node(&node.name, Operator::Concat { axis: 1 }, operands)?[0],
         };
-        new.replace(&node.name, Operator::Forest(rows.forest), vec![operand])?;
+        new.replace(&node.name, Operator::Forest(input.forest), vec![operand])?;
     }
     Ok(new.finish(old))
 }
@@ -59,12 +59,12 @@ struct Piece {
 }
 
 /// A forest, and the tensors whose columns, side by side, are its rows.
-struct Rows {
+struct ForestInput {
     forest: Arc<Forest>,
     pieces: Vec<Piece>,
 }
 
-impl Rows {
+impl ForestInput {
     /// Folds one step into the forest. Returns whether there was one.
     fn step(&mut self, new: &mut Rebuild) -> Result<bool, GraphError> {
         if self.join(new) {
@@ -156,7 +156,7 @@ impl Rows {
         let mut middle = false;
         if let Operator::Reshape(lengths) = &node.operator {
             let before = new.type_of(node.operands[0]).shape.as_deref();
-            let is_flat = matches!((before, &lengths[..]), (Some([_, Some(1), Some(k)]), [-1 | 0, to]) if *to == *k as i64 || *to == -1);
+            let is_flat = drops_the_middle(before, lengths);
             let Some(concat) = new.node_of(node.operands[0]).filter(|_| is_flat) else { return false };
             (node, middle) = (concat, true);
         }
@@ -172,6 +172,11 @@ impl Rows {
             Some(Piece { operand: *operand, width: found.width().filter(|_| fits)? })
         };
         let Some(pieces) = node.operands.iter().map(wide).collect::<Option<Vec<_>>>() else { return false };
+        // Inputs may claim any width where that of all together is not known.
+        let widths = pieces.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.width));
+        if widths != Some(piece.width) {
+            return false;
+        }
         self.pieces.splice(at..=at, pieces);
         true
     }
@@ -347,7 +352,7 @@ impl Rows {
         let set = |(_, category): (u32, u32)| CategorySet::new([category], CategoryRule::Truncated);
         forest.sets.extend(added.into_iter().map(set));
         forest.features.splice(first..first + piece.width, [Feature::default()]);
-        // Thresholds are numbers of the other columns' type, or those that are alone are of the column's.
+        // Categories of doubles are compared as doubles. No other column has a threshold here.
         if is_alone && column_dtype == Dtype::F64 {
             forest.compare = CompareType::F64;
         }
@@ -417,14 +422,20 @@ struct OneHot {
     truncates: bool,
 }
 
+/// Returns whether lengths make `rows x k` of `rows x 1 x k`.
+fn drops_the_middle(shape: Option<&[Option<usize>]>, lengths: &[i64]) -> bool {
+    match (shape, lengths) {
+        (Some([_, Some(1), Some(k)]), [-1 | 0, to]) => usize::try_from(*to) == Ok(*k),
+        _ => false,
+    }
+}
+
 /// Returns the encoder that gives a tensor, `rows x categories` or `rows x 1 x categories`.
 fn one_hot(new: &Rebuild, operand: Operand) -> Option<OneHot> {
     let mut node = new.node_of(operand)?;
     if let Operator::Reshape(lengths) = &node.operator {
-        let before = new.type_of(node.operands[0]).shape.as_deref()?;
-        let [-1 | 0, to] = lengths[..] else { return None };
-        let flat = matches!(before, [_, Some(1), Some(k)] if to == *k as i64 || to == -1);
-        node = new.node_of(node.operands[0]).filter(|_| flat)?;
+        let is_flat = drops_the_middle(new.type_of(node.operands[0]).shape.as_deref(), lengths);
+        node = new.node_of(node.operands[0]).filter(|_| is_flat)?;
     }
     let Operator::Cast(Dtype::F32 | Dtype::F64) = node.operator else { return None };
     let equal =

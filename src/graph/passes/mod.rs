@@ -149,7 +149,8 @@ pub struct Passes {
 }
 
 impl Default for Passes {
-    /// All passes but [`Pass::Matrices`], since walks are faster than products on the CPUs that were measured.
+    /// All passes but [`Pass::Matrices`]: walks of a forest take less time than its products on CPUs, as
+    /// `fangorn-benches matrices` measures for small trees.
     fn default() -> Self {
         Self::none().with(Pass::ALL.into_iter().filter(|pass| *pass != Pass::Matrices))
     }

@@ -12,6 +12,8 @@ use super::super::{
 use super::rebuild::Rebuild;
 use crate::forest::{Forest, Node};
 
+/// The most columns of a tensor from which columns are chosen. A file may claim any number.
+const MOST_COLUMNS: usize = 1 << 24;
 /// How many operators a selection moves before.
 const MOST_STEPS: usize = 64;
 
@@ -23,7 +25,7 @@ pub(super) fn selection(new: &Rebuild, operand: Operand) -> Option<(Operand, Vec
     if read.dimensions() != Some(2) {
         return None;
     }
-    let width = read.width()?;
+    let width = read.width().filter(|width| *width <= MOST_COLUMNS)?;
     match &node.operator {
         Operator::Gather { axis: -1 | 1 } => {
             let places = new.graph.weight_of(node.operands[1]).filter(|weight| weight.shape().len() == 1)?;

@@ -1,6 +1,9 @@
 //! Constant folding, common subexpressions, and operators that change nothing or cancel.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use super::super::{
     interpret::GraphError,
@@ -45,20 +48,22 @@ fn folded(new: &Rebuild, node: &Node) -> Option<Vec<Tensor>> {
         return None;
     }
     // What can't be evaluated stays, and is an error when the graph runs.
-    let results = node.operator.evaluate(&weights).ok()?;
-    Some(results)
+    node.operator.evaluate(&weights).ok()
 }
 
 /// Of equal weights and of nodes that compute the same, one stays.
 pub(super) fn duplicates(old: &Graph) -> Result<Graph, GraphError> {
     let mut new = Rebuild::of(old);
-    let mut weights: HashMap<(Dtype, Vec<usize>, Vec<u64>), u32> = HashMap::new();
-    let same: Vec<u32> = (0u32..)
-        .zip(&old.weights)
-        .map(|(at, weight)| {
-            *weights.entry((weight.dtype(), weight.shape().to_vec(), bits(weight))).or_insert(at)
-        })
-        .collect();
+    let mut weights: HashMap<u64, Vec<u32>> = HashMap::new();
+    let mut same = Vec::with_capacity(old.weights.len());
+    for (at, weight) in (0u32..).zip(&old.weights) {
+        let alike = weights.entry(hash(weight)).or_default();
+        let known = alike.iter().copied().find(|at| equal_to_the_bit(&old.weights[*at as usize], weight));
+        same.push(known.unwrap_or(at));
+        if known.is_none() {
+            alike.push(at);
+        }
+    }
     let mut nodes: HashMap<(&'static str, Vec<Operand>), Vec<usize>> = HashMap::new();
     for node in &old.nodes {
         let operands: Vec<Operand> = node
@@ -87,26 +92,31 @@ pub(super) fn duplicates(old: &Graph) -> Result<Graph, GraphError> {
 
 /// Returns whether two tensors have the same type, shape and elements, to the bit.
 pub(super) fn equal_to_the_bit(a: &Tensor, b: &Tensor) -> bool {
-    (a.dtype(), a.shape()) == (b.dtype(), b.shape()) && bits(a) == bits(b)
+    let elements = match (a.elements(), b.elements()) {
+        (Elements::F32(a), Elements::F32(b)) => {
+            a.iter().map(|v| v.to_bits()).eq(b.iter().map(|v| v.to_bits()))
+        }
+        (Elements::F64(a), Elements::F64(b)) => {
+            a.iter().map(|v| v.to_bits()).eq(b.iter().map(|v| v.to_bits()))
+        }
+        (a, b) => a == b,
+    };
+    elements && a.shape() == b.shape()
 }
 
-/// Returns the elements of a tensor as numbers that are equal where the elements are, to the bit.
-fn bits(tensor: &Tensor) -> Vec<u64> {
+/// Returns a hash that is the same for tensors that are equal to the bit.
+fn hash(tensor: &Tensor) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tensor.shape().hash(&mut hasher);
     match tensor.elements() {
-        Elements::Bool(values) => values.iter().map(|v| u64::from(*v)).collect(),
-        Elements::I32(values) => values.iter().map(|v| i64::from(*v) as u64).collect(),
-        Elements::I64(values) => values.iter().map(|v| *v as u64).collect(),
-        Elements::F32(values) => values.iter().map(|v| u64::from(v.to_bits())).collect(),
-        Elements::F64(values) => values.iter().map(|v| v.to_bits()).collect(),
-        Elements::Text(values) => {
-            // A length before each text, so that no two lists have the same bytes.
-            let of = |text: &Arc<str>| {
-                let bytes = text.bytes().map(u64::from).collect::<Vec<_>>();
-                std::iter::once(text.len() as u64).chain(bytes).collect::<Vec<_>>()
-            };
-            values.iter().flat_map(of).collect()
-        }
+        Elements::Bool(values) => values.hash(&mut hasher),
+        Elements::I32(values) => values.hash(&mut hasher),
+        Elements::I64(values) => values.hash(&mut hasher),
+        Elements::F32(values) => values.iter().for_each(|v| v.to_bits().hash(&mut hasher)),
+        Elements::F64(values) => values.iter().for_each(|v| v.to_bits().hash(&mut hasher)),
+        Elements::Text(values) => values.hash(&mut hasher),
     }
+    hasher.finish()
 }
 
 /// Operators that change nothing or that cancel go.
@@ -175,8 +185,8 @@ fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand]) -> Option<S
             usize::try_from(*end).is_ok_and(|end| end >= length).then_some(Simpler::Operand(x))
         }
         (Operator::Concat { .. }, _) if operands.len() == 1 => Some(Simpler::Operand(x)),
-        // The greatest probability has the greatest score. Scores that a softmax rounds to one probability differ
-        // by less than 2^-23.
+        // The greatest probability has the greatest score. Finite scores that a softmax rounds to one probability
+        // differ by less than 2^-23.
         (
             Operator::ArgExtreme { axis, greatest: true, .. },
             Some((Operator::Softmax { axis: along }, first)),
