@@ -131,6 +131,14 @@ fn detected() -> Isa {
     Isa::Portable
 }
 
+/// Returns whether the machine has one instruction for a multiplication and an addition, and [`ISA`] allows it.
+pub(crate) fn fma() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return isa() >= Isa::Avx2 && is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    return isa() == Isa::Neon;
+}
+
 /// Returns what [`GATHERS`] says, if anything: whether gathers are fast.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn gathers_said() -> Option<bool> {

@@ -36,6 +36,10 @@ pub(crate) fn picoseconds(seconds: f64) -> u64 {
 
 /// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
 pub const BLOCK: usize = 64;
+/// Bytes of the largest tensor of a graph's part of a batch. The tensors that an operator reads and writes fit a cache of
+/// the second level together, and are small enough that the allocator hands out the same memory for each part.
+pub const PART_BYTES: usize = 64 << 10;
+
 /// Seconds of the parts of a product of a row with a weight, dense and skipping the weight's zeros.
 ///
 /// `fangorn-benches products` times both on this machine, for weights of several shapes.
@@ -60,6 +64,31 @@ impl Products {
         let [rows, columns, filled] = [rows, columns, filled].map(|count| count as f64);
         let skipping = filled * self.filled + rows * self.checked + columns * self.output;
         skipping < rows * columns * self.dense
+    }
+}
+
+/// Seconds of adding the vector of a leaf to a row's sums.
+///
+/// `fangorn-benches leaves` times both ways on this machine, for vectors of several widths.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LeafSums {
+    /// An element, where all are added.
+    pub dense: f64,
+    /// An element that is not 0, where the others are skipped.
+    pub filled: f64,
+    /// A leaf whose slot is kept and read again, where zeros are skipped.
+    pub slot: f64,
+}
+
+/// The costs of adding leaf vectors, as measured on AMD Zen 3.
+pub const LEAF_SUMS: LeafSums = LeafSums { dense: 0.5e-9, filled: 1.5e-9, slot: 4e-9 };
+
+impl LeafSums {
+    /// Returns whether skipping zeros is faster for leaves of this width that have `filled` elements together that are
+    /// not 0.
+    pub fn skipping_pays(&self, width: usize, filled: usize, leaves: usize) -> bool {
+        let filled = filled as f64 / leaves.max(1) as f64;
+        self.slot + filled * self.filled < width as f64 * self.dense
     }
 }
 

@@ -1,32 +1,259 @@
-//! Products of matrices, by the crate `matrixmultiply`.
+//! Products of matrices: those of the crate `matrixmultiply`, and plain loops where it would take longer to pack its
+//! operands than to multiply them.
+//!
+//! The result of a row does not depend on how many rows come with it. A product of fewer than [`FEW_COLUMNS`] columns is
+//! summed in doubles. Any other sums runs of [`RUN`] products each in their order, multiplied and added with one
+//! rounding where the machine has an instruction for it, and then the runs. The crate's kernels do just that.
 
-/// Computes the product of two row-major matrices, `m x k` and `k x n`, into the `m x n` elements of `out`. Sums are
-/// in doubles, in an order of the crate's.
+use super::widest::{Loops, has_fma, widest};
+
+/// Columns below which a product is made of dot products.
+const FEW_COLUMNS: usize = 8;
+/// Rows up to which plain loops take less time than packing: `fangorn-benches products`.
+const FEW_ROWS: usize = 12;
+/// Products that are summed before they are added to the result: the crate's own number, so that one call of it is one
+/// run.
+const RUN: usize = 256;
+/// Columns that stand in registers at a time.
+const TILE: usize = 32;
+/// Sums of a dot product that are added up at the same time.
+const LANES: usize = 16;
+
+/// A type of matrices' elements.
+pub(crate) trait Number: Copy + Default + Into<f64> {
+    /// Returns a double, rounded.
+    fn rounded(value: f64) -> Self;
+
+    /// Returns `self * by + to`, rounded once.
+    fn times_plus(self, by: Self, to: Self) -> Self;
+
+    /// Returns the sum.
+    fn plus(self, other: Self) -> Self;
+
+    /// Calls the crate's kernel: `out = beta * out + a * b` with strides of rows; elements of a row are adjacent.
+    ///
+    /// # Safety
+    /// The pointers are valid for matrices of `m x k`, `k x n` and `m x n` elements with these strides, and nothing else
+    /// reads or writes `out`.
+    unsafe fn kernel(
+        lengths: [usize; 3],
+        a: (*const Self, usize),
+        b: (*const Self, usize),
+        out: (*mut Self, usize),
+        beta: Self,
+    );
+}
+
+macro_rules! number {
+    ($number:ty, $kernel:path) => {
+        impl Number for $number {
+            fn rounded(value: f64) -> Self {
+                value as $number
+            }
+
+            #[inline(always)]
+            fn times_plus(self, by: Self, to: Self) -> Self {
+                self.mul_add(by, to)
+            }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+
+            unsafe fn kernel(
+                [m, k, n]: [usize; 3],
+                (a, row_of_a): (*const Self, usize),
+                (b, row_of_b): (*const Self, usize),
+                (out, row_of_out): (*mut Self, usize),
+                beta: Self,
+            ) {
+                let [row_of_a, row_of_b, row_of_out] =
+                    [row_of_a, row_of_b, row_of_out].map(|stride| stride as isize);
+                // SAFETY: the caller's promise is the one that the crate asks for.
+                unsafe { $kernel(m, k, n, 1.0, a, row_of_a, 1, b, row_of_b, 1, beta, out, row_of_out, 1) }
+            }
+        }
+    };
+}
+
+number!(f32, matrixmultiply::sgemm);
+number!(f64, matrixmultiply::dgemm);
+
+/// Computes the product of two row-major matrices, `m x k` and `k x n`, into the `m x n` elements of `out`.
 ///
 /// # Panics
 /// A matrix has another number of elements.
-pub(crate) fn product(a: &[f64], b: &[f64], out: &mut [f64], [m, k, n]: [usize; 3]) {
+pub(crate) fn product<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [usize; 3]) {
     assert!(a.len() == m * k && b.len() == k * n && out.len() == m * n, "matrices of other lengths");
-    let (a, b, out) = (a.as_ptr(), b.as_ptr(), out.as_mut_ptr());
-    let [columns_of_a, columns_of_b] = [k, n].map(|columns| columns as isize);
-    // SAFETY: each matrix has as many elements as the assertion says, a step down is a row of them and a step right is
-    // one, and `out` is borrowed for writing alone.
-    unsafe {
-        matrixmultiply::dgemm(
-            m,
-            k,
-            n,
-            1.0,
-            a,
-            columns_of_a,
-            1,
-            b,
-            columns_of_b,
-            1,
-            0.0,
-            out,
-            columns_of_b,
-            1,
-        );
+    if k == 0 {
+        out.fill(T::default());
+    } else if n == 1 {
+        widest(DotProducts { a, columns: b, out, lengths: [k, 1] });
+    } else if n < FEW_COLUMNS {
+        let columns: Vec<T> = (0..n).flat_map(|column| b[column..].iter().step_by(n).copied()).collect();
+        widest(DotProducts { a, columns: &columns, out, lengths: [k, n] });
+    } else if m <= FEW_ROWS && has_fma() {
+        widest(FewRows { a, b, out, lengths: [k, n] });
+    } else {
+        in_runs(a, b, out, [m, k, n]);
+    }
+}
+
+/// Each element as the product of a row of `a` with a row of `columns`, in doubles. The lengths are the columns of `a` and
+/// of the result.
+struct DotProducts<'m, T> {
+    a: &'m [T],
+    columns: &'m [T],
+    out: &'m mut [T],
+    lengths: [usize; 2],
+}
+
+impl<T: Number> Loops for DotProducts<'_, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let [k, n] = self.lengths;
+        for (row, out) in self.a.chunks_exact(k).zip(self.out.chunks_exact_mut(n)) {
+            for (column, out) in self.columns.chunks_exact(k).zip(out) {
+                let mut sums = [0.0; LANES];
+                let (of_row, last_of_row) = row.as_chunks::<LANES>();
+                let (of_column, last_of_column) = column.as_chunks::<LANES>();
+                for (x, weight) in of_row.iter().zip(of_column) {
+                    for lane in 0..LANES {
+                        sums[lane] += x[lane].into() * weight[lane].into();
+                    }
+                }
+                for ((sum, x), weight) in sums.iter_mut().zip(last_of_row).zip(last_of_column) {
+                    *sum += (*x).into() * (*weight).into();
+                }
+                let mut half = LANES / 2;
+                while half > 0 {
+                    (0..half).for_each(|lane| sums[lane] += sums[lane + half]);
+                    half /= 2;
+                }
+                *out = T::rounded(sums[0]);
+            }
+        }
+    }
+}
+
+/// Rows one after the other, some of their columns at a time. The lengths are the columns of `a` and of the result.
+struct FewRows<'m, T> {
+    a: &'m [T],
+    b: &'m [T],
+    out: &'m mut [T],
+    lengths: [usize; 2],
+}
+
+impl<T: Number> Loops for FewRows<'_, T> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let [k, n] = self.lengths;
+        for (row, out) in self.a.chunks_exact(k).zip(self.out.chunks_exact_mut(n)) {
+            for (at, run) in row.chunks(RUN).enumerate() {
+                let b = &self.b[at * RUN * n..][..run.len() * n];
+                let mut first = 0;
+                while first + TILE <= n {
+                    tile::<T, TILE>(run, b, out, (first, at > 0));
+                    first += TILE;
+                }
+                while first + FEW_COLUMNS <= n {
+                    tile::<T, FEW_COLUMNS>(run, b, out, (first, at > 0));
+                    first += FEW_COLUMNS;
+                }
+                for first in first..n {
+                    tile::<T, 1>(run, b, out, (first, at > 0));
+                }
+            }
+        }
+    }
+}
+
+/// Computes `WIDTH` columns of a row from the column `first` on, and adds them to what stands there if `adds` is set.
+#[inline(always)]
+fn tile<T: Number, const WIDTH: usize>(run: &[T], b: &[T], out: &mut [T], (first, adds): (usize, bool)) {
+    let mut sums = [T::default(); WIDTH];
+    for (x, weights) in run.iter().zip(b.chunks_exact(out.len())) {
+        let weights = &weights[first..][..WIDTH];
+        sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum = x.times_plus(*weight, *sum));
+    }
+    for (out, sum) in out[first..][..WIDTH].iter_mut().zip(sums) {
+        *out = if adds { out.plus(sum) } else { sum };
+    }
+}
+
+/// Computes a product by the crate's kernel, run by run.
+fn in_runs<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [usize; 3]) {
+    for first in (0..k).step_by(RUN) {
+        let lengths = [m, RUN.min(k - first), n];
+        let beta = T::rounded(if first == 0 { 0.0 } else { 1.0 });
+        let (a, b) = (a[first..].as_ptr(), b[first * n..].as_ptr());
+        // SAFETY: the caller's matrices have `m * k`, `k * n` and `m * n` elements. The call reads columns of `a` and rows
+        // of `b` from `first` on that lie inside them, and `out` is borrowed for writing alone.
+        unsafe { T::kernel(lengths, (a, k), (b, n), (out.as_mut_ptr(), n), beta) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FEW_COLUMNS, FEW_ROWS, Number, RUN, in_runs, product};
+    use crate::check::Random;
+
+    /// Products of all shapes around the limits of each way, compared with sums in doubles. A row has the same bits
+    /// alone and among others.
+    fn all_shapes<T: Number + PartialEq + std::fmt::Debug>(unit: f64) {
+        let mut random = Random(3);
+        for k in [0, 1, 15, 16, 17, 90, RUN - 1, RUN, RUN + 1, 2 * RUN + 5] {
+            for n in [0, 1, 2, FEW_COLUMNS - 1, FEW_COLUMNS, 9, 31, 32, 33, 41, 89] {
+                let m = 2 * FEW_ROWS + 3;
+                let mut values =
+                    |count: usize| (0..count).map(|_| T::rounded(random.unit() - 0.5)).collect::<Vec<_>>();
+                let (a, b) = (values(m * k), values(k * n));
+                let mut out = vec![T::rounded(7.0); m * n];
+                product(&a, &b, &mut out, [m, k, n]);
+                for rows in [1, 2, FEW_ROWS, FEW_ROWS + 1] {
+                    let mut some = vec![T::rounded(7.0); rows * n];
+                    product(&a[..rows * k], &b, &mut some, [rows, k, n]);
+                    assert_eq!(some, out[..rows * n], "{rows} of {m} rows, {k} x {n}");
+                }
+                for (at, found) in out.iter().enumerate() {
+                    let products = (0..k).map(|i| (a[at / n * k + i].into(), b[i * n + at % n].into()));
+                    let (sum, size) = products
+                        .fold((0.0, 0.0), |(sum, size): (f64, f64), (a, b): (f64, f64)| {
+                            (sum + a * b, size + (a * b).abs())
+                        });
+                    let bound = (k as f64 + 1.0) * unit * (size + 1e-30);
+                    assert!((sum - (*found).into()).abs() <= bound, "{m} x {k} x {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_floats() {
+        all_shapes::<f32>(f64::from(f32::EPSILON));
+    }
+
+    #[test]
+    fn products_of_doubles() {
+        all_shapes::<f64>(f64::EPSILON);
+    }
+
+    /// One call of the crate for all columns sums runs of `RUN`, too.
+    #[test]
+    fn runs_are_those_of_the_crate() {
+        let [m, k, n] = [20, 2 * RUN + 40, 24];
+        let mut random = Random(5);
+        let mut values = |count: usize| (0..count).map(|_| random.unit() as f32 - 0.5).collect::<Vec<f32>>();
+        let (a, b) = (values(m * k), values(k * n));
+        let (mut ours, mut whole) = (vec![0.0; m * n], vec![0.0; m * n]);
+        in_runs(&a, &b, &mut ours, [m, k, n]);
+        // SAFETY: the vectors have the elements of the three matrices.
+        unsafe { f32::kernel([m, k, n], (a.as_ptr(), k), (b.as_ptr(), n), (whole.as_mut_ptr(), n), 0.0) };
+        assert_eq!(ours, whole);
     }
 }

@@ -13,9 +13,11 @@ use super::{
     sink::Shared,
 };
 use crate::{
+    cost::{BLOCK, LEAF_SUMS},
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
     plan::Extents,
+    sparse::SparseMatrix,
     sum::{Accumulator, Contract, FixedPoint},
 };
 
@@ -31,6 +33,9 @@ const MOST_TOTALS: usize = 1 << 20;
 pub enum Summing {
     /// Adds in `f32`, in the order of the walks.
     Any,
+    /// Adds in `f32`, in the producer's order, the values that are not 0: leaves are vectors that are mostly 0. Holds
+    /// them by slot.
+    Sparse { leaves: SparseMatrix<f32> },
     /// Adds in `f32`, in the producer's order.
     Singles { order: Order },
     /// Adds in `f64`, in the producer's order.
@@ -64,7 +69,10 @@ impl Summing {
         Ok(match contract {
             // The least or largest leaf is the same in every order.
             _ if forest.aggregate != Aggregate::Sum => Self::Any,
-            Contract::Any => Self::Any,
+            Contract::Any => match sparse(forest) {
+                Some(leaves) => Self::Sparse { leaves },
+                None => Self::Any,
+            },
             Contract::Exact => Self::Fixed(FixedPoint::of_verified(forest)?),
             Contract::Tree => match Accumulator::of(forest) {
                 Accumulator::F32 => Self::Singles { order: order() },
@@ -76,6 +84,17 @@ impl Summing {
             },
         })
     }
+}
+
+/// Returns the leaf vectors of a forest without their zeros, if it pays to leave them out.
+fn sparse(forest: &Forest) -> Option<SparseMatrix<f32>> {
+    let width = forest.leaf_width();
+    let filled = forest.leaf_values.iter().filter(|value| value.0 != 0.0).count();
+    if !LEAF_SUMS.skipping_pays(width, filled, forest.leaf_count()) {
+        return None;
+    }
+    let values: Vec<f32> = forest.leaf_values.iter().map(|value| value.0 as f32).collect();
+    SparseMatrix::of_dense([forest.leaf_count(), width], &values)
 }
 
 impl Program {
@@ -137,7 +156,11 @@ impl Program {
             return Ok(());
         }
         match summing {
-            Summing::Any => self.singles::<T, true>(rows, leaves, out),
+            Summing::Sparse { leaves: filled } if std::ptr::eq(leaves, &self.leaves[..]) => {
+                self.add_filled(rows, filled, out);
+                Ok(())
+            }
+            Summing::Any | Summing::Sparse { .. } => self.singles::<T, true>(rows, leaves, out),
             Summing::Singles { order: Order::Walks } => self.singles::<T, false>(rows, leaves, out),
             Summing::Singles { order: Order::Slots(targets) } => {
                 self.in_order(rows, (leaves, &self.base), targets.as_deref(), out, |sum| sum);
@@ -316,6 +339,24 @@ impl Program {
                     out.iter_mut().zip(&sums[..]).for_each(|(out, sum)| *out = round(*sum));
                 }
             });
+        });
+    }
+
+    /// Adds up leaf vectors that are held without their zeros.
+    fn add_filled<T: Row>(&self, rows: &Rows<'_, T>, leaves: &SparseMatrix<f32>, out: &mut [f32]) {
+        let (outputs, trees) = (self.outputs(), self.trees());
+        self.by_slots(rows, out, |slots, out| {
+            let blocks = out.chunks_mut(BLOCK * outputs).zip(slots.chunks(BLOCK * trees.max(1)));
+            for (out, slots) in blocks {
+                out.chunks_exact_mut(outputs).for_each(|sums| sums.copy_from_slice(&self.base));
+                // One tree's leaves after the other, which a cache holds for the block.
+                for tree in 0..trees {
+                    let of_tree = slots[tree..].iter().step_by(trees);
+                    for (sums, slot) in out.chunks_exact_mut(outputs).zip(of_tree) {
+                        leaves.row(*slot as usize).for_each(|(output, value)| sums[output] += value);
+                    }
+                }
+            }
         });
     }
 

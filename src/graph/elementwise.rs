@@ -3,17 +3,10 @@
 use std::sync::Arc;
 
 use super::{
+    broadcast::{each, pairs, repeated},
     operator::{Binary, Compare, Unary},
-    tensor::{Dtype, Elements, Tensor, broadcast, places},
+    tensor::{Dtype, Elements, Tensor, broadcast},
 };
-
-/// Returns what `f` makes of each pair of elements, broadcast to `shape`.
-fn pairs<T, U>(a: (&[T], &[usize]), b: (&[T], &[usize]), shape: &[usize], f: impl Fn(&T, &T) -> U) -> Vec<U> {
-    if a.1 == shape && b.1 == shape {
-        return a.0.iter().zip(b.0).map(|(a, b)| f(a, b)).collect();
-    }
-    places(a.1, shape).zip(places(b.1, shape)).map(|(at, bt)| f(&a.0[at], &b.0[bt])).collect()
-}
 
 fn shape_of(a: &Tensor, b: &Tensor) -> Result<Vec<usize>, String> {
     broadcast(a.shape(), b.shape())
@@ -28,60 +21,54 @@ fn types(a: &Tensor, b: &Tensor) -> String {
 pub(super) fn binary(how: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
     let shape = shape_of(a, b)?;
     let (of_a, of_b) = (a.shape(), b.shape());
+    // One loop for each operator, so that the compiler makes vectors of it.
+    macro_rules! by {
+        ($a:expr, $b:expr, { $($how:pat => $f:expr),+ $(,)? }) => {
+            match how {
+                $($how => pairs(($a, of_a), ($b, of_b), &shape, $f),)+
+            }
+        };
+    }
     macro_rules! floats {
         ($a:expr, $b:expr) => {
-            pairs(($a, of_a), ($b, of_b), &shape, |a, b| match how {
-                Binary::Add => a + b,
-                Binary::Subtract => a - b,
-                Binary::Multiply => a * b,
-                Binary::Divide => a / b,
-                Binary::Power => a.powf(*b),
+            by!($a, $b, {
+                Binary::Add => |a, b| a + b,
+                Binary::Subtract => |a, b| a - b,
+                Binary::Multiply => |a, b| a * b,
+                Binary::Divide => |a, b| a / b,
+                Binary::Power => |a, b| a.powf(*b),
                 // A NaN on either side gives NaN.
-                Binary::Minimum => {
-                    if *a < *b || a.is_nan() {
-                        *a
-                    } else {
-                        *b
-                    }
-                }
-                Binary::Maximum => {
-                    if *a > *b || a.is_nan() {
-                        *a
-                    } else {
-                        *b
-                    }
-                }
-                _ => *a - (*a / *b).floor() * *b,
+                Binary::Minimum => |a, b| if *a < *b || a.is_nan() { *a } else { *b },
+                Binary::Maximum => |a, b| if *a > *b || a.is_nan() { *a } else { *b },
+                _ => |a, b| *a - (*a / *b).floor() * *b,
             })
         };
     }
     macro_rules! integers {
         ($a:expr, $b:expr) => {
-            pairs(($a, of_a), ($b, of_b), &shape, |a, b| match how {
-                Binary::Add => a.wrapping_add(*b),
-                Binary::Subtract => a.wrapping_sub(*b),
-                Binary::Multiply => a.wrapping_mul(*b),
+            by!($a, $b, {
+                Binary::Add => |a, b| a.wrapping_add(*b),
+                Binary::Subtract => |a, b| a.wrapping_sub(*b),
+                Binary::Multiply => |a, b| a.wrapping_mul(*b),
                 // A division by zero gives 0, so that no input stops a program.
-                Binary::Divide => a.checked_div(*b).unwrap_or(0),
-                Binary::Power => u32::try_from(*b).map_or(0, |b| a.wrapping_pow(b)),
-                Binary::Minimum => *a.min(b),
-                Binary::Maximum => *a.max(b),
-                _ => {
+                Binary::Divide => |a, b| a.checked_div(*b).unwrap_or(0),
+                Binary::Power => |a, b| u32::try_from(*b).map_or(0, |b| a.wrapping_pow(b)),
+                Binary::Minimum => |a, b| *a.min(b),
+                Binary::Maximum => |a, b| *a.max(b),
+                _ => |a, b| {
                     let rest = a.checked_rem(*b).unwrap_or(0);
                     if rest != 0 && (rest < 0) != (*b < 0) { rest + b } else { rest }
-                }
+                },
             })
         };
     }
     let logic = matches!(how, Binary::And | Binary::Or | Binary::Xor);
     let elements = match (a.elements(), b.elements()) {
-        (Elements::Bool(a), Elements::Bool(b)) if logic => {
-            Elements::Bool(pairs((a, of_a), (b, of_b), &shape, |a, b| match how {
-                Binary::And => a & b,
-                Binary::Or => a | b,
-                _ => a ^ b,
-            }))
-        }
+        (Elements::Bool(a), Elements::Bool(b)) if logic => Elements::Bool(by!(a, b, {
+            Binary::And => |a, b| a & b,
+            Binary::Or => |a, b| a | b,
+            _ => |a, b| a ^ b,
+        })),
         _ if logic => return Err(types(a, b)),
         (Elements::F32(a), Elements::F32(b)) => Elements::F32(floats!(a, b)),
         (Elements::F64(a), Elements::F64(b)) => Elements::F64(floats!(a, b)),
@@ -107,13 +94,13 @@ pub(super) fn compare(how: Compare, a: &Tensor, b: &Tensor) -> Result<Tensor, St
     let (of_a, of_b) = (a.shape(), b.shape());
     macro_rules! ordered {
         ($a:expr, $b:expr) => {
-            pairs(($a, of_a), ($b, of_b), &shape, |a, b| match how {
-                Compare::Equal => a == b,
-                Compare::Less => a < b,
-                Compare::LessOrEqual => a <= b,
-                Compare::Greater => a > b,
-                Compare::GreaterOrEqual => a >= b,
-            })
+            match how {
+                Compare::Equal => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a == b),
+                Compare::Less => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a < b),
+                Compare::LessOrEqual => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a <= b),
+                Compare::Greater => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a > b),
+                Compare::GreaterOrEqual => pairs(($a, of_a), ($b, of_b), &shape, |a, b| a >= b),
+            }
         };
     }
     let truths = match (a.elements(), b.elements()) {
@@ -179,12 +166,18 @@ pub(super) fn unary(how: Unary, x: &Tensor) -> Result<Tensor, String> {
         Unary::IsNan | Unary::Not => v,
     };
     let elements = match (how, x.elements()) {
-        (Unary::IsNan, Elements::F32(x)) => Elements::Bool(x.iter().map(|v| v.is_nan()).collect()),
-        (Unary::IsNan, Elements::F64(x)) => Elements::Bool(x.iter().map(|v| v.is_nan()).collect()),
-        (Unary::Not, Elements::Bool(x)) => Elements::Bool(x.iter().map(|v| !v).collect()),
+        (Unary::IsNan, Elements::F32(x)) => Elements::Bool(each(x, |v| v.is_nan())),
+        (Unary::IsNan, Elements::F64(x)) => Elements::Bool(each(x, |v| v.is_nan())),
+        (Unary::Not, Elements::Bool(x)) => Elements::Bool(each(x, |v| !v)),
         (Unary::IsNan | Unary::Not, _) => return refused(),
-        (_, Elements::F32(x)) => Elements::F32(x.iter().map(|v| of_float(f64::from(*v)) as f32).collect()),
-        (_, Elements::F64(x)) => Elements::F64(x.iter().map(|v| of_float(*v)).collect()),
+        // These have the same result in either type.
+        (Unary::Abs, Elements::F32(x)) => Elements::F32(each(x, |v| v.abs())),
+        (Unary::Negate, Elements::F32(x)) => Elements::F32(each(x, |v| -v)),
+        (Unary::Reciprocal, Elements::F32(x)) => Elements::F32(each(x, |v| 1.0 / v)),
+        (Unary::Relu, Elements::F32(x)) => Elements::F32(each(x, |v| if *v <= 0.0 { 0.0 } else { *v })),
+        (Unary::Sqrt, Elements::F32(x)) => Elements::F32(each(x, |v| v.sqrt())),
+        (_, Elements::F32(x)) => Elements::F32(each(x, |v| of_float(f64::from(*v)) as f32)),
+        (_, Elements::F64(x)) => Elements::F64(each(x, |v| of_float(*v))),
         (Unary::Abs, Elements::I64(x)) => Elements::I64(x.iter().map(|v| v.wrapping_abs()).collect()),
         (Unary::Negate, Elements::I64(x)) => Elements::I64(x.iter().map(|v| v.wrapping_neg()).collect()),
         (Unary::Sign, Elements::I64(x)) => Elements::I64(x.iter().map(|v| v.signum()).collect()),
@@ -202,6 +195,11 @@ pub(super) fn cast(to: Dtype, x: &Tensor) -> Result<Tensor, String> {
         return Ok(x.clone());
     }
     let elements = match (x.elements(), to) {
+        (Elements::F32(values), Dtype::F64) => Some(Elements::F64(each(values, |v| f64::from(*v)))),
+        (Elements::F64(values), Dtype::F32) => Some(Elements::F32(each(values, |v| *v as f32))),
+        (Elements::Bool(values), Dtype::F32) => {
+            Some(Elements::F32(each(values, |v| f32::from(u8::from(*v)))))
+        }
         (Elements::Text(texts), _) => {
             let number = |text: &Arc<str>| {
                 text.trim().parse::<f64>().map_err(|_| format!("the text {text:?} is no number"))
@@ -238,13 +236,14 @@ pub(super) fn choose(condition: &Tensor, yes: &Tensor, no: &Tensor) -> Result<Te
     };
     let shape = broadcast(&shape_of(yes, no)?, condition.shape())
         .ok_or_else(|| format!("the condition's shape {:?} does not broadcast", condition.shape()))?;
+    let truths = repeated(truths, condition.shape(), &shape);
     macro_rules! chosen {
         ($yes:expr, $no:expr) => {{
-            let of_both = places(yes.shape(), &shape).zip(places(no.shape(), &shape));
-            places(condition.shape(), &shape)
-                .zip(of_both)
-                .map(|(at, (y, n))| if truths[at] { $yes[y].clone() } else { $no[n].clone() })
-                .collect()
+            let mut out = repeated($no, no.shape(), &shape);
+            let yes = repeated($yes, yes.shape(), &shape);
+            let all = out.iter_mut().zip(yes).zip(truths);
+            all.for_each(|((out, yes), truth)| *out = if truth { yes } else { out.clone() });
+            out
         }};
     }
     let elements = match (yes.elements(), no.elements()) {
@@ -259,6 +258,9 @@ pub(super) fn choose(condition: &Tensor, yes: &Tensor, no: &Tensor) -> Result<Te
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
+/// Compares up to which a lookup goes without a table of its keys.
+const FEW_COMPARES: usize = 1024;
+
 /// Returns the value of each element, by its key.
 pub(super) fn lookup(
     x: &Tensor,
@@ -267,9 +269,17 @@ pub(super) fn lookup(
     other: &Elements,
 ) -> Result<Tensor, String> {
     use std::collections::HashMap;
+    // Few elements are compared with the keys one by one, which takes less time than a table of all keys.
+    let few = x.elements().len().saturating_mul(keys.len()) <= FEW_COMPARES;
     // A float's key is its bits; a missing value finds the key NaN, and -0.0 the key 0.
     let bits = |v: f64| if v.is_nan() { f64::NAN.to_bits() } else { (v + 0.0).to_bits() };
     let places: Vec<Option<usize>> = match (x.elements(), keys) {
+        (Elements::Text(x), Elements::Text(keys)) if few => {
+            x.iter().map(|text| keys.iter().rposition(|key| key == text)).collect()
+        }
+        (Elements::I64(x), Elements::I64(keys)) if few => {
+            x.iter().map(|v| keys.iter().rposition(|key| key == v)).collect()
+        }
         (Elements::Text(x), Elements::Text(keys)) => {
             let of: HashMap<&str, usize> = keys.iter().map(|key| &**key).zip(0..).collect();
             x.iter().map(|text| of.get(&**text).copied()).collect()

@@ -33,22 +33,24 @@ impl GraphError {
 }
 
 /// What evaluates the forests and the products of a graph.
-pub(super) trait Evaluator {
-    /// Computes a product of matrices of doubles: see [`reduce::Product`].
-    fn product(&self, a: &[f64], b: &[f64], out: &mut [f64], lengths: [usize; 3]) {
-        reduce::product_in_order(a, b, out, lengths);
-    }
-
-    /// Returns the values of rows, `rows x width`, and the class of each row as a place among the labels if
-    /// `classes` is set.
-    fn forest(&self, forest: &Forest, rows: &Tensor, classes: bool) -> Result<(Vec<f32>, Vec<u32>), String>;
+pub(super) trait Evaluator: reduce::Products {
+    /// Returns the values of rows, `rows x width`, and the class of each row as a place among the labels, each if it is
+    /// wanted.
+    fn forest(
+        &self,
+        forest: &Forest,
+        rows: &Tensor,
+        wanted: [bool; 2],
+    ) -> Result<(Vec<f32>, Vec<u32>), String>;
 }
 
 /// The interpreter of forests, and products in order.
 struct Reference;
 
+impl reduce::Products for Reference {}
+
 impl Evaluator for Reference {
-    fn forest(&self, forest: &Forest, rows: &Tensor, _: bool) -> Result<(Vec<f32>, Vec<u32>), String> {
+    fn forest(&self, forest: &Forest, rows: &Tensor, _: [bool; 2]) -> Result<(Vec<f32>, Vec<u32>), String> {
         fn all<T: reference::Input>(forest: &Forest, rows: &[T], columns: usize) -> (Vec<f32>, Vec<u32>) {
             let (mut values, mut classes) = (Vec::new(), Vec::new());
             for row in rows.chunks_exact(columns.max(1)) {
@@ -70,6 +72,36 @@ impl Evaluator for Reference {
     }
 }
 
+/// What reads the results of each node.
+#[derive(Clone, Debug)]
+pub(super) struct Uses {
+    /// The last node that reads a result; above all nodes where an output is it.
+    last: Vec<usize>,
+    /// Whether anything reads the first and the second result.
+    wanted: Vec<[bool; 2]>,
+}
+
+impl Uses {
+    /// Returns the uses of a graph that verifies.
+    pub(super) fn of(graph: &Graph) -> Self {
+        let nodes = graph.nodes.len();
+        let (mut last, mut wanted) = (vec![0; nodes], vec![[false; 2]; nodes]);
+        let of_nodes = graph
+            .nodes
+            .iter()
+            .enumerate()
+            .flat_map(|(at, node)| node.operands.iter().map(move |operand| (at, *operand)));
+        let of_outputs = graph.outputs.iter().map(|output| (usize::MAX, output.operand));
+        for (at, operand) in of_nodes.chain(of_outputs) {
+            if let Operand::Node(of, result) = operand {
+                last[of as usize] = at;
+                wanted[of as usize][result as usize] = true;
+            }
+        }
+        Self { last, wanted }
+    }
+}
+
 impl Graph {
     /// Evaluates the graph by the definition of its operators, with the reference interpreter for its forests.
     /// It takes a tensor for each input and returns one for each output.
@@ -82,41 +114,28 @@ impl Graph {
     /// operands. The error names the node.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GraphError> {
         self.verify()?;
-        self.run_with(inputs, &Reference)
+        self.run_with(inputs, &Reference, &Uses::of(self))
     }
 
-    /// Evaluates a graph that verifies.
+    /// Evaluates a graph that verifies, given the uses of its results.
     pub(super) fn run_with(
         &self,
         inputs: &[Tensor],
         evaluator: &impl Evaluator,
+        uses: &Uses,
     ) -> Result<Vec<Tensor>, GraphError> {
         self.check_inputs(inputs)?;
-        let (mut last_use, mut second_uses) = (vec![0; self.nodes.len()], vec![false; self.nodes.len()]);
-        let of_nodes = self
-            .nodes
-            .iter()
-            .enumerate()
-            .flat_map(|(at, node)| node.operands.iter().map(move |operand| (at, *operand)));
-        let of_outputs = self.outputs.iter().map(|output| (usize::MAX, output.operand));
-        for (at, operand) in of_nodes.chain(of_outputs) {
-            if let Operand::Node(of, result) = operand {
-                last_use[of as usize] = at;
-                second_uses[of as usize] |= result == 1;
-            }
-        }
         let mut results: Vec<Vec<Tensor>> = Vec::with_capacity(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
             let operands: Vec<&Tensor> =
                 node.operands.iter().map(|operand| self.tensor(*operand, inputs, &results)).collect();
-            let wants_second = second_uses[at];
-            let found = evaluate(&node.operator, &operands, (evaluator, wants_second))
+            let found = evaluate(&node.operator, &operands, (evaluator, uses.wanted[at]))
                 .map_err(|cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator)))?;
             results.push(found);
             // What no later node reads gives its memory back.
             for operand in &node.operands {
                 if let Operand::Node(of, _) = operand
-                    && last_use[*of as usize] == at
+                    && uses.last[*of as usize] == at
                 {
                     results[*of as usize].clear();
                 }
@@ -172,15 +191,20 @@ impl Operator {
         if !(least..=most).contains(&operands.len()) {
             return Err(format!("{self} takes {least} operands, not {}", operands.len()));
         }
-        evaluate(self, operands, (&Reference, true))
+        evaluate(self, operands, (&Reference, [true; 2]))
     }
+}
+
+/// Returns the result that stands where nothing reads one.
+fn unread() -> Tensor {
+    Tensor::new([0], Elements::F32(Vec::new())).expect("no elements")
 }
 
 /// Evaluates an operator with as many operands as it takes.
 fn evaluate(
     operator: &Operator,
     operands: &[&Tensor],
-    (evaluator, classes): (&impl Evaluator, bool),
+    (evaluator, wanted): (&impl Evaluator, [bool; 2]),
 ) -> Result<Vec<Tensor>, String> {
     let x = operands[0];
     let room = |lengths: &[usize]| match super::tensor::count(lengths).filter(|all| *all <= MOST_ELEMENTS) {
@@ -219,9 +243,7 @@ fn evaluate(
         (Operator::Where, [condition, yes, no]) => one(elementwise::choose(condition, yes, no)),
         (Operator::Cast(to), _) => one(elementwise::cast(*to, x)),
         (Operator::Lookup { keys, values, other }, _) => one(elementwise::lookup(x, keys, values, other)),
-        (Operator::MatMul, [a, b]) => {
-            one(reduce::matmul(a, b, &|a, b, out, lengths| evaluator.product(a, b, out, lengths)))
-        }
+        (Operator::MatMul, [a, b]) => one(reduce::matmul(a, b, evaluator)),
         (Operator::SparseMatMul(weights), _) => one(reduce::sparse_matmul(x, weights)),
         (Operator::Distances(how), [a, b]) => one(reduce::distances(*how, a, b)),
         (Operator::Reduce { how, axes, keep }, _) => one(reduce::reduce(*how, axes, *keep, x)),
@@ -260,14 +282,14 @@ fn evaluate(
                 Dtype::F32 | Dtype::F64 => Cow::Borrowed(x),
                 _ => Cow::Owned(elementwise::cast(Dtype::F64, x)?),
             };
-            let (values, classes) = evaluator.forest(forest, &x, classes)?;
+            let (values, classes) = evaluator.forest(forest, &x, wanted)?;
             let width = values.len().checked_div(*rows).unwrap_or(forest.outputs as usize);
-            let classes: Vec<i64> = classes.into_iter().take(*rows).map(i64::from).collect();
-            let classes = if classes.len() == *rows { classes } else { vec![0; *rows] };
-            let tensors = [
-                Tensor::new([*rows, width], Elements::F32(values)),
-                Tensor::new([*rows], Elements::I64(classes)),
-            ];
+            let mut classes: Vec<i64> = classes.into_iter().map(i64::from).collect();
+            // A forest that is no classifier has class 0, and one of several outputs that of the first.
+            classes.resize(*rows, 0);
+            let values =
+                if wanted[0] { Tensor::new([*rows, width], Elements::F32(values)) } else { Some(unread()) };
+            let tensors = [values, Tensor::new([*rows], Elements::I64(classes))];
             tensors.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| "its values don't fit".into())
         }
         _ => Err("it has another number of operands".into()),

@@ -17,8 +17,10 @@
 //! | `interpret` | the interpreter, which defines what a graph means |
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
 //! | `elementwise`, `reduce`, `arrange` | what the interpreter does for each group of operators |
+//! | `broadcast` | loops over tensors that are broadcast against each other |
 
 mod arrange;
+mod broadcast;
 mod dot;
 mod elementwise;
 mod interpret;

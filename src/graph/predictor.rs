@@ -2,25 +2,33 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::{
-    interpret::{Evaluator, GraphError},
-    model::Graph,
+    interpret::{Evaluator, GraphError, Uses},
+    model::{Graph, Operand},
+    operator::Operator,
     passes::{PassChange, Passes},
-    tensor::{Elements, Tensor},
+    reduce::Products,
+    tensor::{Dtype, Elements, Tensor},
+    types::GraphTypes,
 };
 use crate::{
-    cpu::{Row, Rows, product},
+    cost::PART_BYTES,
+    cpu::{Row, Rows, prefer_large_pages, product},
     error::Result,
-    forest::{Forest, reference},
-    predictor::Predictor,
+    forest::Forest,
+    predictor::{ClassDecision, Predictor},
 };
 
-/// Rows that a graph is evaluated on at a time.
-const ROWS_AT_A_TIME: usize = 4096;
+/// The least and the most rows of a part of a batch.
+const PART_ROWS: [usize; 2] = [64, 4096];
 
 /// A graph that is rewritten by [`Passes`], and whose forests are compiled for this machine's CPU.
 ///
-/// Each row's outputs depend on that row alone, so a batch is evaluated in parts.
+/// Each row's outputs depend on that row alone, and not on the batch that it comes with. So a batch is evaluated in
+/// parts, whose tensors stay in a cache, and several threads evaluate parts at the same time. Products of matrices of
+/// floats with eight columns or more are summed in floats, and all other sums in doubles.
 ///
 /// ```
 /// use fangorn::graph::{Dtype, Elements, Graph, GraphPredictor, Operator, Tensor, Unary};
@@ -38,11 +46,25 @@ const ROWS_AT_A_TIME: usize = 4096;
 pub struct GraphPredictor {
     graph: Graph,
     changes: Vec<PassChange>,
-    forests: Vec<(Arc<Forest>, Predictor)>,
+    uses: Uses,
+    forests: Vec<CompiledForest>,
+    /// Rows of a part; `None` where the batch is evaluated as a whole.
+    part: Option<usize>,
+    /// Whether the threads of the current rayon pool evaluate parts.
+    several_threads: bool,
+}
+
+/// A forest of the graph, ready to predict.
+#[derive(Debug)]
+struct CompiledForest {
+    forest: Arc<Forest>,
+    predictor: Predictor,
+    decision: ClassDecision,
 }
 
 impl GraphPredictor {
-    /// Rewrites a graph by the passes that are on by default, and compiles it for this many threads.
+    /// Rewrites a graph by the passes that are on by default, and compiles it for this many threads of the rayon pool
+    /// that is current when it predicts.
     ///
     /// # Errors
     /// The graph does not verify, or a forest can't be compiled.
@@ -57,12 +79,17 @@ impl GraphPredictor {
     pub fn with_passes(graph: &Graph, threads: usize, passes: &Passes) -> Result<Self> {
         graph.verify()?;
         let (graph, changes) = passes.apply(graph)?;
+        let part = rows_of_a_part(&graph, &graph.types()?);
+        // Either the forests have the threads, or the parts.
+        let of_forests = if part.is_none() { threads } else { 1 };
         let compiled = |forest: Arc<Forest>| {
-            let predictor = Predictor::builder(&forest).threads(threads).build()?;
-            Ok((forest, predictor))
+            let predictor = Predictor::builder(&forest).threads(of_forests).build()?;
+            let decision = ClassDecision::new(&forest);
+            Ok(CompiledForest { forest, predictor, decision })
         };
         let forests = graph.forests().into_iter().map(compiled).collect::<Result<_>>()?;
-        Ok(Self { graph, changes, forests })
+        let uses = Uses::of(&graph);
+        Ok(Self { graph, changes, uses, forests, part, several_threads: threads > 1 })
     }
 
     /// Returns the rewritten graph.
@@ -82,80 +109,215 @@ impl GraphPredictor {
     /// An input has another type or shape, or an operator does not take its operands.
     pub fn predict(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
-        let all_rows =
-            |tensors: &[Tensor], rows: usize| tensors.iter().all(|t| t.shape().first() == Some(&rows));
-        if rows <= ROWS_AT_A_TIME || !all_rows(inputs, rows) {
-            return Ok(self.graph.run_with(inputs, self)?);
+        let by_rows = inputs.iter().all(|input| input.shape().first() == Some(&rows));
+        match self.part.filter(|part| by_rows && *part < rows) {
+            Some(part) => self.in_parts(inputs, rows, part),
+            None => Ok(self.run(inputs)?),
         }
-        let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); self.graph.outputs.len()];
-        for first in (0..rows).step_by(ROWS_AT_A_TIME) {
-            let count = ROWS_AT_A_TIME.min(rows - first);
-            let part: Vec<Tensor> = inputs.iter().map(|input| rows_of(input, first, count)).collect();
-            let found = self.graph.run_with(&part, self)?;
-            if !all_rows(&found, count) {
-                // An output that is no row for each row can't be put together.
-                return Ok(self.graph.run_with(inputs, self)?);
+    }
+
+    fn run(&self, inputs: &[Tensor]) -> std::result::Result<Vec<Tensor>, GraphError> {
+        self.graph.run_with(inputs, self, &self.uses)
+    }
+
+    /// Evaluates a batch in parts of so many rows.
+    fn in_parts(&self, inputs: &[Tensor], rows: usize, part: usize) -> Result<Vec<Tensor>> {
+        let run = |first: usize| {
+            let count = part.min(rows - first);
+            let inputs: Vec<Tensor> = inputs.iter().map(|input| rows_of(input, first, count)).collect();
+            self.run(&inputs)
+        };
+        let first = run(0)?;
+        if !first.iter().all(|output| output.shape().first() == Some(&part)) {
+            // An output that is no row for each row can't be put together.
+            return Ok(self.run(inputs)?);
+        }
+        let mut outputs: Vec<Output> = first.iter().map(|output| Output::new(output, rows)).collect();
+        let mut parts: Vec<Vec<Slot<'_>>> = (0..rows.div_ceil(part)).map(|_| Vec::new()).collect();
+        for output in &mut outputs {
+            output.slots(part).zip(&mut parts).for_each(|(slot, parts)| parts.push(slot));
+        }
+        let mut parts = parts.into_iter().enumerate();
+        let fill = |slots: Vec<Slot<'_>>, found: Vec<Tensor>| {
+            for ((slot, tensor), output) in slots.into_iter().zip(found).zip(&self.graph.outputs) {
+                let wrong = || GraphError::at(&output.name, "its rows have different shapes");
+                slot.fill(tensor).ok_or_else(wrong)?;
             }
-            parts.iter_mut().zip(found).for_each(|(parts, tensor)| parts.push(tensor));
+            Ok::<(), GraphError>(())
+        };
+        if let Some((_, slots)) = parts.next() {
+            fill(slots, first)?;
         }
-        let join = |parts: Vec<Tensor>| super::arrange::concat(0, &parts.iter().collect::<Vec<_>>());
-        let joined =
-            self.graph.outputs.iter().zip(parts).map(|(output, parts)| {
-                join(parts).map_err(|cause| GraphError::at(&output.name, cause).into())
-            });
-        joined.collect()
+        let each = |(at, slots): (usize, Vec<Slot<'_>>)| fill(slots, run(at * part)?);
+        match self.several_threads {
+            true => parts.collect::<Vec<_>>().into_par_iter().try_for_each(each)?,
+            false => parts.try_for_each(each)?,
+        }
+        Ok(outputs.into_iter().map(Output::whole).collect())
+    }
+}
+
+/// Returns the rows of a part of a batch, whose tensors shall stay in a cache. Returns `None` if forests alone read the
+/// inputs: they go through a batch in parts of their own.
+fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
+    let mut readers = graph
+        .nodes
+        .iter()
+        .filter(|node| node.operands.iter().any(|operand| matches!(operand, Operand::Input(_))));
+    if readers.all(|node| matches!(node.operator, Operator::Forest(_))) {
+        return None;
+    }
+    let inputs = (0..graph.inputs.len() as u32).map(Operand::Input);
+    let nodes = (0u32..).zip(&graph.nodes).flat_map(|(at, node)| {
+        (0..node.operator.results() as u32).map(move |result| Operand::Node(at, result))
+    });
+    // What a row takes in the largest tensor, and in what is made of it.
+    let bytes = |operand: Operand| {
+        let found = types.of(operand);
+        let mut row = found.shape.as_ref()?.iter().skip(1).map(|length| length.unwrap_or(1));
+        row.try_fold(size_of_element(found.dtype), usize::checked_mul)
+    };
+    let largest = inputs.chain(nodes).filter_map(bytes).max().unwrap_or(1);
+    Some((PART_BYTES / largest.max(1)).clamp(PART_ROWS[0], PART_ROWS[1]))
+}
+
+fn size_of_element(dtype: Dtype) -> usize {
+    match dtype {
+        Dtype::Bool => 1,
+        Dtype::I32 | Dtype::F32 => 4,
+        Dtype::I64 | Dtype::F64 => 8,
+        Dtype::Text => size_of::<Arc<str>>(),
+    }
+}
+
+/// An output of a whole batch, which parts fill.
+struct Output {
+    shape: Vec<usize>,
+    elements: Elements,
+}
+
+/// The place of a part in an output.
+enum Slot<'o> {
+    Bool(&'o mut [bool]),
+    I32(&'o mut [i32]),
+    I64(&'o mut [i64]),
+    F32(&'o mut [f32]),
+    F64(&'o mut [f64]),
+    Text(&'o mut [Arc<str>]),
+}
+
+fn zeros<T: Clone + Default>(count: usize) -> Vec<T> {
+    let mut room = vec![T::default(); count];
+    prefer_large_pages(&mut room);
+    room
+}
+
+impl Output {
+    /// Makes room for an output of so many rows, of which this is a part.
+    fn new(part: &Tensor, rows: usize) -> Self {
+        let width: usize = part.shape()[1..].iter().product();
+        let all = rows.saturating_mul(width);
+        let elements = match part.dtype() {
+            Dtype::Bool => Elements::Bool(zeros(all)),
+            Dtype::I32 => Elements::I32(zeros(all)),
+            Dtype::I64 => Elements::I64(zeros(all)),
+            Dtype::F32 => Elements::F32(zeros(all)),
+            Dtype::F64 => Elements::F64(zeros(all)),
+            Dtype::Text => Elements::Text(vec!["".into(); all]),
+        };
+        Self { shape: [&[rows], &part.shape()[1..]].concat(), elements }
+    }
+
+    /// Returns the places of parts of so many rows.
+    fn slots(&mut self, part: usize) -> Box<dyn Iterator<Item = Slot<'_>> + '_> {
+        let length = part * self.shape[1..].iter().product::<usize>();
+        if length == 0 {
+            return Box::new(std::iter::repeat_with(|| Slot::Bool(&mut [])));
+        }
+        match &mut self.elements {
+            Elements::Bool(values) => Box::new(values.chunks_mut(length).map(Slot::Bool)),
+            Elements::I32(values) => Box::new(values.chunks_mut(length).map(Slot::I32)),
+            Elements::I64(values) => Box::new(values.chunks_mut(length).map(Slot::I64)),
+            Elements::F32(values) => Box::new(values.chunks_mut(length).map(Slot::F32)),
+            Elements::F64(values) => Box::new(values.chunks_mut(length).map(Slot::F64)),
+            Elements::Text(values) => Box::new(values.chunks_mut(length).map(Slot::Text)),
+        }
+    }
+
+    /// Returns the output.
+    fn whole(self) -> Tensor {
+        Tensor::new(self.shape, self.elements).expect("as many elements as the shape has")
+    }
+}
+
+impl Slot<'_> {
+    /// Puts a part there. Returns `None` if it has another type or length.
+    fn fill(self, part: Tensor) -> Option<()> {
+        fn put<T: Clone>(to: &mut [T], from: &[T]) -> Option<()> {
+            (to.len() == from.len()).then(|| to.clone_from_slice(from))
+        }
+        match (self, part.elements()) {
+            (Self::Bool(to), Elements::Bool(from)) => put(to, from),
+            (Self::I32(to), Elements::I32(from)) => put(to, from),
+            (Self::I64(to), Elements::I64(from)) => put(to, from),
+            (Self::F32(to), Elements::F32(from)) => put(to, from),
+            (Self::F64(to), Elements::F64(from)) => put(to, from),
+            (Self::Text(to), Elements::Text(from)) => put(to, from),
+            (Self::Bool([]), others) if others.is_empty() => Some(()),
+            _ => None,
+        }
     }
 }
 
 /// Returns some rows of a tensor.
 fn rows_of(tensor: &Tensor, first: usize, count: usize) -> Tensor {
     let width: usize = tensor.shape()[1..].iter().product();
-    let elements = tensor.elements().at(first * width..(first + count) * width);
+    let elements = tensor.elements().range(first * width..(first + count) * width);
     let shape = [&[count], &tensor.shape()[1..]].concat();
     Tensor::new(shape, elements).expect("rows of the tensor")
 }
 
-impl Evaluator for GraphPredictor {
-    fn product(&self, a: &[f64], b: &[f64], out: &mut [f64], lengths: [usize; 3]) {
+impl Products for GraphPredictor {
+    fn floats(&self, a: &[f32], b: &[f32], out: &mut [f32], lengths: [usize; 3]) {
         product(a, b, out, lengths);
     }
 
+    fn doubles(&self, a: &[f64], b: &[f64], out: &mut [f64], lengths: [usize; 3]) {
+        product(a, b, out, lengths);
+    }
+}
+
+impl Evaluator for GraphPredictor {
     fn forest(
         &self,
         forest: &Forest,
         rows: &Tensor,
-        classes: bool,
+        wanted: [bool; 2],
     ) -> std::result::Result<(Vec<f32>, Vec<u32>), String> {
-        let known = self.forests.iter().find(|(known, _)| std::ptr::eq(&raw const **known, forest));
-        let (_, predictor) = known.ok_or("it was not compiled")?;
+        let known = self.forests.iter().find(|known| std::ptr::eq(&raw const *known.forest, forest));
+        let known = known.ok_or("it was not compiled")?;
         let found = match rows.elements() {
-            Elements::F64(values) => all(forest, predictor, values, classes),
-            Elements::F32(values) => all(forest, predictor, values, classes),
+            Elements::F64(values) => known.predict(values, wanted),
+            Elements::F32(values) => known.predict(values, wanted),
             _ => return Err("a forest takes rows of floats".into()),
         };
         found.map_err(|e| e.to_string())
     }
 }
 
-/// Returns the values of rows, and their classes if they are wanted.
-fn all<T: Row>(
-    forest: &Forest,
-    predictor: &Predictor,
-    values: &[T],
-    classes: bool,
-) -> Result<(Vec<f32>, Vec<u32>)> {
-    let rows = Rows::new(values, forest.features.len())?;
-    let found = predictor.values(&rows)?;
-    if !classes {
-        return Ok((found, Vec::new()));
+impl CompiledForest {
+    /// Returns the values of rows and their classes, each if it is wanted.
+    fn predict<T: Row>(
+        &self,
+        values: &[T],
+        [wants_values, wants_classes]: [bool; 2],
+    ) -> Result<(Vec<f32>, Vec<u32>)> {
+        let rows = Rows::new(values, self.forest.features.len())?;
+        let found = if wants_values { self.predictor.values(&rows)? } else { Vec::new() };
+        let classes = match wants_classes {
+            true => self.predictor.classes(&self.forest, &self.decision, values)?,
+            false => Vec::new(),
+        };
+        Ok((found, classes))
     }
-    // Sums as the producer has them, so that no order of adding decides between two classes.
-    let slots = predictor.leaf_slots(&rows)?;
-    let mut numbers = Vec::with_capacity(rows.len());
-    for row in 0..rows.len() {
-        let trees = forest.trees.len();
-        let margins = reference::producer_margins(forest, &slots[row * trees..][..trees], None);
-        numbers.extend(reference::classes_of_sums(forest, &margins));
-    }
-    Ok((found, numbers))
 }

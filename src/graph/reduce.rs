@@ -6,7 +6,10 @@ use super::{
     operator::{Distance, Reduction},
     tensor::{Dtype, Elements, Tensor, broadcast, count, places},
 };
-use crate::sparse::SparseMatrix;
+use crate::{
+    cpu::{Loops, widest},
+    sparse::SparseMatrix,
+};
 
 /// Returns an axis as the number of its dimension.
 pub(super) fn axis_of(axis: i64, dimensions: usize) -> Result<usize, String> {
@@ -72,6 +75,12 @@ pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: &Tensor) -> Re
         Reduction::Maximum | Reduction::LogSumExp => f64::NEG_INFINITY,
         _ => 0.0,
     };
+    if let Some(found) = last_axes(how, &dropped, x) {
+        let elements = Elements::of_doubles(x.dtype(), found);
+        return elements
+            .and_then(|elements| Tensor::new(shape, elements))
+            .ok_or_else(|| "it is too large".into());
+    }
     let values = doubles(x)?;
     let of_group = || places(&kept, x.shape());
     let mut found = vec![start; groups];
@@ -107,10 +116,81 @@ pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: &Tensor) -> Re
     made(shape, x.dtype(), found)
 }
 
+/// Sums that are added up at the same time.
+const LANES: usize = 8;
+
+/// The sum of what `f` makes of the elements of each line.
+struct LineSums<'x, T, F> {
+    values: &'x [T],
+    length: usize,
+    f: F,
+}
+
+impl<T: Copy + Into<f64>, F: Fn(f64) -> f64> Loops for LineSums<'_, T, F> {
+    type Result = Vec<f64>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f64> {
+        let mut out = vec![0.0; self.values.len() / self.length];
+        for (line, out) in self.values.chunks_exact(self.length).zip(&mut out) {
+            let mut sums = [0.0; LANES];
+            let (of_lanes, last) = line.as_chunks::<LANES>();
+            for values in of_lanes {
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += (self.f)((*value).into()));
+            }
+            sums.iter_mut().zip(last).for_each(|(sum, value)| *sum += (self.f)((*value).into()));
+            *out = sums.iter().sum();
+        }
+        out
+    }
+}
+
+/// Returns a sum over the last axes of floats, for each place of the others; `None` for another reduction.
+fn last_axes(how: Reduction, dropped: &[bool], x: &Tensor) -> Option<Vec<f64>> {
+    let kept = dropped.iter().take_while(|dropped| !**dropped).count();
+    if dropped[kept..].contains(&false) || x.elements().is_empty() {
+        return None;
+    }
+    let length: usize = x.shape()[kept..].iter().product();
+    macro_rules! by {
+        ($f:expr) => {
+            match x.elements() {
+                Elements::F32(values) => widest(LineSums { values, length, f: $f }),
+                Elements::F64(values) => widest(LineSums { values, length, f: $f }),
+                _ => return None,
+            }
+        };
+    }
+    let mut found = match how {
+        Reduction::Sum | Reduction::Mean => by!(|v| v),
+        Reduction::L1 => by!(|v: f64| v.abs()),
+        Reduction::L2 | Reduction::SumOfSquares => by!(|v| v * v),
+        _ => return None,
+    };
+    match how {
+        Reduction::Mean => found.iter_mut().for_each(|v| *v /= length as f64),
+        Reduction::L2 => found.iter_mut().for_each(|v| *v = v.sqrt()),
+        _ => {}
+    }
+    Some(found)
+}
+
 /// Returns exponentials along an axis, divided by their sum.
 pub(super) fn softmax(axis: i64, x: &Tensor) -> Result<Tensor, String> {
     let (_, split) = Split::of(x, axis)?;
     let mut values = doubles(x)?;
+    if split.after == 1 {
+        for line in values.chunks_exact_mut(split.length.max(1)) {
+            let greatest = line.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let mut sum = 0.0;
+            for value in &mut *line {
+                *value = (*value - greatest).exp();
+                sum += *value;
+            }
+            line.iter_mut().for_each(|value| *value /= sum);
+        }
+        return made(x.shape().to_vec(), x.dtype(), values);
+    }
     for line in split.lines() {
         let greatest = line.clone().map(|at| values[at]).fold(f64::NEG_INFINITY, f64::max);
         let mut sum = 0.0;
@@ -148,6 +228,15 @@ pub(super) fn arg_extreme(
     if split.length == 0 {
         return Err("there is no extreme of no elements".into());
     }
+    let mut shape = x.shape().to_vec();
+    match keep {
+        true => shape[axis] = 1,
+        false => drop(shape.remove(axis)),
+    }
+    if let (1, false, Elements::F32(values)) = (split.after, last, x.elements()) {
+        let found = widest(Extremes { values, length: split.length, greatest });
+        return Tensor::new(shape, Elements::I64(found)).ok_or_else(|| "the shape is too large".into());
+    }
     let values = doubles(x)?;
     let place = |line: &mut dyn Iterator<Item = usize>| {
         let mut best = (0, f64::NAN);
@@ -162,12 +251,49 @@ pub(super) fn arg_extreme(
         best.0
     };
     let found: Vec<i64> = split.lines().map(|mut line| place(&mut line)).collect();
-    let mut shape = x.shape().to_vec();
-    match keep {
-        true => shape[axis] = 1,
-        false => drop(shape.remove(axis)),
-    }
     Tensor::new(shape, Elements::I64(found)).ok_or_else(|| "the shape is too large".into())
+}
+
+/// Returns the place of the first NaN of a line, or else of the first of its greatest or least elements.
+#[inline(always)]
+fn extreme(line: &[f32], greatest: bool) -> usize {
+    let sign = if greatest { 1.0 } else { -1.0 };
+    let (mut most, mut missing) = ([f32::NEG_INFINITY; LANES], [false; LANES]);
+    let (of_lanes, last) = line.as_chunks::<LANES>();
+    for values in of_lanes {
+        for lane in 0..LANES {
+            let value = sign * values[lane];
+            most[lane] = if value > most[lane] { value } else { most[lane] };
+            missing[lane] |= value.is_nan();
+        }
+    }
+    for (lane, value) in last.iter().enumerate() {
+        let value = sign * value;
+        most[lane] = if value > most[lane] { value } else { most[lane] };
+        missing[lane] |= value.is_nan();
+    }
+    let most = sign * most.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    let found = match missing.contains(&true) {
+        true => line.iter().position(|value| value.is_nan()),
+        false => line.iter().position(|value| *value == most),
+    };
+    found.unwrap_or(0)
+}
+
+/// [`extreme`] of each line.
+struct Extremes<'x> {
+    values: &'x [f32],
+    length: usize,
+    greatest: bool,
+}
+
+impl Loops for Extremes<'_> {
+    type Result = Vec<i64>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<i64> {
+        self.values.chunks_exact(self.length).map(|line| extreme(line, self.greatest) as i64).collect()
+    }
 }
 
 /// Returns the greatest or the least `k` elements along an axis in order, and their places. Of equal ones the
@@ -200,11 +326,26 @@ pub(super) fn top(axis: i64, k: usize, greatest: bool, x: &Tensor) -> Result<[Te
     Ok([values, places])
 }
 
-/// A product of two matrices of doubles, row-major: `m x k`, `k x n`, the result `m x n` of zeros, and `[m, k, n]`.
-pub(super) type Product<'p> = &'p dyn Fn(&[f64], &[f64], &mut [f64], [usize; 3]);
+/// How products of row-major matrices are summed: `m x k` by `k x n` into the `m x n` elements of `out`, given
+/// `[m, k, n]`. The methods are the definition: each element is summed in doubles, in the order of the columns of `a`,
+/// and rounded once.
+pub(super) trait Products {
+    /// A product of floats.
+    fn floats(&self, a: &[f32], b: &[f32], out: &mut [f32], lengths: [usize; 3]) {
+        let [a, b] = [a, b].map(|values| values.iter().map(|v| f64::from(*v)).collect::<Vec<f64>>());
+        let mut sums = vec![0.0; out.len()];
+        product_in_order(&a, &b, &mut sums, lengths);
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum as f32);
+    }
+
+    /// A product of doubles.
+    fn doubles(&self, a: &[f64], b: &[f64], out: &mut [f64], lengths: [usize; 3]) {
+        product_in_order(a, b, out, lengths);
+    }
+}
 
 /// Adds the products of each row of `a` with `b`, in the order of the columns of `a`.
-pub(super) fn product_in_order(a: &[f64], b: &[f64], out: &mut [f64], [_, k, n]: [usize; 3]) {
+fn product_in_order(a: &[f64], b: &[f64], out: &mut [f64], [_, k, n]: [usize; 3]) {
     for (row, sums) in a.chunks_exact(k.max(1)).zip(out.chunks_exact_mut(n.max(1))) {
         for (value, column) in row.iter().zip(b.chunks_exact(n.max(1))) {
             sums.iter_mut().zip(column).for_each(|(sum, weight)| *sum += value * weight);
@@ -213,7 +354,7 @@ pub(super) fn product_in_order(a: &[f64], b: &[f64], out: &mut [f64], [_, k, n]:
 }
 
 /// Returns the product of the matrices in the last two dimensions.
-pub(super) fn matmul(a: &Tensor, b: &Tensor, product: Product<'_>) -> Result<Tensor, String> {
+pub(super) fn matmul(a: &Tensor, b: &Tensor, products: &impl Products) -> Result<Tensor, String> {
     if a.dtype() != b.dtype() {
         return Err(format!("it does not take {} and {}", a.dtype(), b.dtype()));
     }
@@ -239,19 +380,30 @@ pub(super) fn matmul(a: &Tensor, b: &Tensor, product: Product<'_>) -> Result<Ten
     let mut shape = many.clone();
     shape.extend([m, n]);
     let all = count(&shape).ok_or("the shape is too large")?;
-    let (va, vb) = (doubles(a)?, doubles(b)?);
-    let mut out = vec![0.0f64; all];
-    let products = out.chunks_exact_mut((m * n).max(1));
-    for ((from_a, from_b), found) in places(many_a, &many).zip(places(many_b, &many)).zip(products) {
-        let (va, vb) = (&va[from_a * m * k..][..m * k], &vb[from_b * k * n..][..k * n]);
-        product(va, vb, found, [m, k, n]);
-    }
     if row {
         shape.remove(shape.len() - 2);
     }
     if column {
         shape.pop();
     }
+    let each = || places(many_a, &many).zip(places(many_b, &many));
+    macro_rules! computed {
+        ($a:expr, $b:expr, $zero:expr, $product:expr) => {{
+            let mut out = vec![$zero; all];
+            let found = out.chunks_exact_mut((m * n).max(1));
+            for ((from_a, from_b), found) in each().zip(found) {
+                let (a, b) = (&$a[from_a * m * k..][..m * k], &$b[from_b * k * n..][..k * n]);
+                $product(a, b, found, [m, k, n]);
+            }
+            out
+        }};
+    }
+    if let (Elements::F32(va), Elements::F32(vb)) = (a.elements(), b.elements()) {
+        let out = computed!(va, vb, 0f32, |a, b, out, lengths| products.floats(a, b, out, lengths));
+        return Tensor::new(shape, Elements::F32(out)).ok_or_else(|| "the shape is too large".into());
+    }
+    let (va, vb) = (doubles(a)?, doubles(b)?);
+    let out = computed!(va, vb, 0f64, |a, b, out, lengths| products.doubles(a, b, out, lengths));
     made(shape, a.dtype(), out)
 }
 

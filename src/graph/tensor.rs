@@ -1,6 +1,6 @@
 //! Tensors: values of any number of dimensions, row-major.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,6 +119,21 @@ impl Elements {
             Dtype::F64 => Self::F64(values),
             Dtype::Text => return None,
         })
+    }
+
+    /// Returns the elements of a range.
+    ///
+    /// # Panics
+    /// The range ends past the end.
+    pub(super) fn range(&self, range: Range<usize>) -> Self {
+        match self {
+            Self::Bool(values) => Self::Bool(values[range].to_vec()),
+            Self::I32(values) => Self::I32(values[range].to_vec()),
+            Self::I64(values) => Self::I64(values[range].to_vec()),
+            Self::F32(values) => Self::F32(values[range].to_vec()),
+            Self::F64(values) => Self::F64(values[range].to_vec()),
+            Self::Text(values) => Self::Text(values[range].to_vec()),
+        }
     }
 
     /// Returns the elements at these places, in their order.

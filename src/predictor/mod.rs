@@ -1,6 +1,7 @@
 //! The stand-alone way to run a forest on the CPU.
 
 mod builder;
+mod classes;
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -8,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::{
     check::{self, Check, Difference, SelfCheck, Warning},
-    cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, Summing, TraceEntry},
+    cpu::{Engine, NamedPlan, Plans, Program, Row, Rows, Summing, TraceEntry, prefer_large_pages},
     error::{Error, Result},
     forest::{CompareType, Forest, Transform},
     schedule::FewRows,
@@ -16,6 +17,7 @@ use crate::{
 };
 
 pub use builder::PredictorBuilder;
+pub(crate) use classes::ClassDecision;
 
 /// A forest ready to predict on the CPU. It is immutable and `Send + Sync`. A prediction takes no lock and
 /// allocates nothing but its output and scratch that each thread keeps. The scratch holds margins where a row
@@ -238,7 +240,7 @@ impl Predictor {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has another length.
     pub fn values_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        self.on_threads(rows.len(), || self.values_by(rows, self.plans.large().leaves(), out))
+        self.on_threads(rows.len(), || self.values_by(rows, self.plans.of(rows.len()).leaves(), out))
     }
 
     /// Like [`Predictor::values_into`], but with other leaf values, by slot, if the contract is
@@ -368,7 +370,8 @@ impl Predictor {
     /// The rows have another number of columns than the forest has features, or `out` has another length.
     pub fn margins_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
         self.on_threads(rows.len(), || {
-            self.plans.of(rows.len()).margins_by(&self.summing, rows, self.plans.large().leaves(), out)
+            let program = self.plans.of(rows.len());
+            program.margins_by(&self.summing, rows, program.leaves(), out)
         })
     }
 
@@ -430,7 +433,9 @@ fn room<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
         // Memory that the system hands out as zeros is first written by the thread that computes results, so
         // it is not filled here.
         Some(count) if count < SURE || Vec::<T>::new().try_reserve_exact(count).is_ok() => {
-            Ok(vec![T::default(); count])
+            let mut room = vec![T::default(); count];
+            prefer_large_pages(&mut room);
+            Ok(room)
         }
         _ => Err(no_room(rows, width)),
     }

@@ -9,16 +9,18 @@ use std::{
 
 use clap::{Args, value_parser};
 use cpu_time::{ProcessTime, ThreadTime};
-use fangorn::{Forest, auto::RowPool};
+use fangorn::{Forest, auto::RowPool, graph::Passes};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::{
     Outcome,
     backend::{Backend, Engine, Rerun},
+    bench_graph::{GraphBench, GraphOutput},
     error::{Error, Result, one_line, say},
+    graph,
     limits::LimitsChoice,
-    load_contents, output,
+    load_contents, output, predict_graph,
     profile::ProfileChoice,
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
@@ -55,6 +57,13 @@ pub struct Bench {
     /// How many seconds to time each batch size
     #[arg(long, value_name = "S", default_value = "2.0")]
     seconds: f64,
+    /// The output of a classical model, an ONNX file, that is timed
+    #[arg(long, value_name = "OUTPUT", value_enum)]
+    output: Option<GraphOutput>,
+    /// The passes over a classical model, in place of the default ones: names with commas between them, `all`
+    /// or `none`
+    #[arg(long, value_name = "PASS,…", value_parser = graph::passes)]
+    passes: Option<Passes>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -97,6 +106,20 @@ pub fn run(args: &Bench) -> Result<Outcome> {
         return Err(Error::Request(format!("--seconds {} is not above 0 and at most 3600", args.seconds)));
     }
     let start = Instant::now();
+    let graph = match args.output.is_some() || args.passes.is_some() {
+        true if predict_graph::is_onnx(&args.model) => {
+            Some(predict_graph::load_any(&args.model, &args.limits))
+        }
+        true => {
+            let what =
+                "--output and --passes are for classical models, ONNX files; margins of a forest are timed";
+            return Err(Error::Request(what.into()));
+        }
+        false => predict_graph::load(&args.model, &args.limits),
+    };
+    if let Some(graph) = graph {
+        return run_graph(args, graph?, start.elapsed().as_secs_f64() * 1e3);
+    }
     let contents = load_contents(&args.model, &args.limits)?;
     let forest = &contents.forest;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
@@ -106,12 +129,48 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     if rows.rows == 0 {
         return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));
     }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(args.threads)).build();
-    let pool = pool.map_err(|e| Error::Request(format!("--threads {}: {e}; ask for fewer", args.threads)))?;
+    let pool = pool_of(args.threads)?;
     let (compile_ms, results) = pool.install(|| time_all(args, backend, forest, &choice, &rows))?;
+    report(args, (backend.name(), args.sum.sum.name()), [load_ms, compile_ms], results)
+}
+
+fn pool_of(threads: u16) -> Result<rayon::ThreadPool> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(threads)).build();
+    pool.map_err(|e| Error::Request(format!("--threads {threads}: {e}; ask for fewer")))
+}
+
+/// Times a graph of classical operators.
+fn run_graph(args: &Bench, graph: fangorn::graph::Graph, load_ms: f64) -> Result<Outcome> {
+    if args.backend != "cpu" || args.schedule != "default" {
+        let what = "a classical model is timed on the CPU, where its forests have the default schedule";
+        return Err(Error::Request(what.into()));
+    }
+    let columns = predict_graph::columns(&graph).map_err(|what| Error::file(&args.model, what))?;
+    let rows = rows::read_columns::<f32>(&args.rows, columns, args.table)?;
+    if rows.rows == 0 {
+        return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));
+    }
+    let passes = args.passes.clone().unwrap_or_default();
+    let choice = (args.output.unwrap_or(GraphOutput::Value), &passes, usize::from(args.threads));
+    let bench = GraphBench::new(&args.model, graph, choice)?;
+    let results = pool_of(args.threads)?.install(|| {
+        each_batch(args, |batch, time| {
+            let timed = time(Box::new(bench.rerun(&args.model, &rows, batch)?))?;
+            Ok((timed, "the default one of each forest".to_owned()))
+        })
+    })?;
+    report(args, ("cpu", "any"), [load_ms, bench.compile_ms], results)
+}
+
+/// Prints what was measured.
+fn report(
+    args: &Bench,
+    (backend, sum): (&'static str, &'static str),
+    [load_ms, compile_ms]: [f64; 2],
+    results: Vec<Timing>,
+) -> Result<Outcome> {
     let model = args.model.display().to_string();
-    let (sum, threads) = (args.sum.sum.name(), args.threads);
-    let report = Report { model, backend: backend.name(), threads, sum, load_ms, compile_ms, results };
+    let report = Report { model, backend, threads: args.threads, sum, load_ms, compile_ms, results };
     let text = match args.json {
         true => serde_json::to_string(&report).map_err(|e| Error::Defect(e.to_string()))? + "\n",
         false => table(&report),
@@ -143,16 +202,31 @@ fn time_all(
     // Devices compile at the first call.
     engine.margins(&Matrix { rows: 1, columns: rows.columns, values: rows.row(0).to_vec() })?;
     let compile_ms = start.elapsed().as_secs_f64() * 1e3;
+    let results = each_batch(args, |batch, time| {
+        if let Some(text) = announcement(batch as u32, rows.columns) {
+            say(&text);
+        }
+        let pool = RowPool::of_rows(forest, &rows.values, batch)?;
+        Ok((time(engine.rerun(&pool)?)?, choice.line(batch)))
+    })?;
+    Ok((compile_ms, results))
+}
+
+/// Seconds of the groups of calls that were timed: processor time and wall time.
+type Seconds = [Vec<f64>; 2];
+
+/// Times calls of each batch size. `run` makes the calls of one, hands them over to be timed, and returns their times and
+/// their schedule.
+fn each_batch(
+    args: &Bench,
+    mut run: impl FnMut(usize, &dyn Fn(Rerun<'_>) -> Result<Seconds>) -> Result<(Seconds, String)>,
+) -> Result<Vec<Timing>> {
     let clock = if args.threads > 1 { Clock::Process } else { Clock::Thread };
     let bar = progress(args);
     let mut results = Vec::new();
     for batch in &args.batch {
         bar.set_message(format!("batch {batch}"));
-        if let Some(text) = announcement(*batch, rows.columns) {
-            bar.suspend(|| say(&text));
-        }
-        let pool = RowPool::of_rows(forest, &rows.values, *batch as usize)?;
-        let timed = time(engine.rerun(&pool)?, clock, args.seconds, &bar)?;
+        let (timed, schedule) = run(*batch as usize, &|rerun| time(rerun, clock, args.seconds, &bar))?;
         let [cpu, wall] = timed.map(|mut calls| {
             calls.sort_unstable_by(f64::total_cmp);
             [calls[0], calls[calls.len() / 2]].map(|seconds| seconds * 1e6 / f64::from(*batch))
@@ -163,11 +237,11 @@ fn time_all(
             cpu_us_per_row_median: cpu[1],
             wall_us_per_row_min: wall[0],
             wall_us_per_row_median: wall[1],
-            schedule: choice.line(*batch as usize),
+            schedule,
         });
     }
     bar.finish_and_clear();
-    Ok((compile_ms, results))
+    Ok(results)
 }
 
 fn progress(args: &Bench) -> ProgressBar {
@@ -205,7 +279,7 @@ const GROUP: f64 = 500e-6;
 const LEAST_GROUPS: usize = 5;
 
 /// Returns the seconds of one call, an average for each group of calls: processor time and wall time.
-fn time(mut rerun: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> Result<[Vec<f64>; 2]> {
+fn time(mut rerun: Rerun<'_>, clock: Clock, seconds: f64, bar: &ProgressBar) -> Result<Seconds> {
     // Warm-up: a tenth of the time, and at least two calls. The fastest call decides how many calls make a
     // group.
     let start = Instant::now();

@@ -64,7 +64,10 @@ pub struct Graph {
 }
 
 /// Reads a list of passes.
-fn passes(text: &str) -> std::result::Result<Passes, String> {
+///
+/// # Errors
+/// There is no pass of a name.
+pub fn passes(text: &str) -> std::result::Result<Passes, String> {
     match text {
         "none" => return Ok(Passes::none()),
         "all" => return Ok(Passes::none().with(Pass::ALL)),

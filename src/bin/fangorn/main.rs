@@ -7,6 +7,7 @@ mod answer;
 mod atomic_file;
 mod backend;
 mod bench;
+mod bench_graph;
 mod cache;
 mod compare;
 mod convert;

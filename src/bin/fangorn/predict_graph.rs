@@ -18,11 +18,45 @@ use crate::{
 /// Reads an ONNX file as a graph. Returns `None` where the file is no ONNX file, or where another reason than an
 /// operator keeps it from being a forest.
 pub fn load(path: &Path, limits: &LimitsChoice) -> Option<Result<Graph>> {
-    let options = LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() };
-    let Err(fangorn::Error::Import(error)) = import::load(path, &options) else { return None };
-    let is_onnx = || Some(Format::of(&std::fs::read(path).ok()?).ok()? == Format::Onnx);
-    let unsupported = error.kind() == ErrorKind::Unsupported && is_onnx() == Some(true);
-    unsupported.then(|| import::load_graph(path, &options).map_err(library_error))
+    let Err(fangorn::Error::Import(error)) = import::load(path, &options(limits)) else { return None };
+    let unsupported = error.kind() == ErrorKind::Unsupported && is_onnx(path);
+    unsupported.then(|| load_any(path, limits))
+}
+
+/// Reads an ONNX file as a graph, one of a single tree ensemble too.
+///
+/// # Errors
+/// The file can't be read, or an operator in it is not supported.
+pub fn load_any(path: &Path, limits: &LimitsChoice) -> Result<Graph> {
+    import::load_graph(path, &options(limits)).map_err(library_error)
+}
+
+/// Returns whether a file is an ONNX file.
+pub fn is_onnx(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| Format::of(&bytes).is_ok_and(|format| format == Format::Onnx))
+}
+
+fn options(limits: &LimitsChoice) -> LoadOptions {
+    LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() }
+}
+
+/// The output of a graph that is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A classifier's labels.
+    Class,
+    /// Values.
+    Value,
+}
+
+/// Returns the graph with the output that is meant alone. What other outputs need is then not computed.
+///
+/// # Errors
+/// The graph has no such output.
+pub fn with_one_output(path: &Path, mut graph: Graph, wanted: Wanted) -> Result<Graph> {
+    let kept = chosen(&graph, wanted == Wanted::Class).map_err(|what| Error::file(path, what))?;
+    graph.outputs = vec![graph.outputs.swap_remove(kept)];
+    Ok(graph)
 }
 
 /// Returns the number of columns of a row: those of all inputs, side by side.
@@ -66,10 +100,7 @@ pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, class: bool) -> Re
         })?);
         first += columns;
     }
-    let mut graph = graph;
-    let kept = chosen(&graph, class).map_err(|what| Error::file(path, what))?;
-    // What the other outputs alone need is not computed.
-    graph.outputs = vec![graph.outputs.swap_remove(kept)];
+    let graph = with_one_output(path, graph, if class { Wanted::Class } else { Wanted::Value })?;
     let predictor = GraphPredictor::new(graph, 1).map_err(library_error)?;
     let found = predictor.predict(&inputs).map_err(library_error)?;
     let [output] = &found[..] else { unreachable!("a graph of one output") };

@@ -1,0 +1,33 @@
+//! Plain loops, compiled for the widest vectors of this machine.
+
+use crate::isa;
+
+/// Loops that the compiler turns into vectors.
+pub(crate) trait Loops {
+    /// What they compute.
+    type Result;
+
+    /// Runs them. Implementations are `#[inline(always)]`: code that is compiled by itself has none of the instructions
+    /// that [`widest`] allows.
+    fn run(self) -> Self::Result;
+}
+
+/// Runs loops, compiled for AVX2 and FMA where the machine has them and for the target's own instructions elsewhere.
+#[inline]
+pub(crate) fn widest<L: Loops>(loops: L) -> L::Result {
+    #[cfg(target_arch = "x86_64")]
+    if has_fma() {
+        #[target_feature(enable = "avx2,fma")]
+        fn compiled<L: Loops>(loops: L) -> L::Result {
+            loops.run()
+        }
+        // SAFETY: `has_fma` says that the machine has AVX2 and FMA.
+        return unsafe { compiled(loops) };
+    }
+    loops.run()
+}
+
+/// Returns whether [`widest`] has one instruction for a multiplication and an addition.
+pub(super) fn has_fma() -> bool {
+    isa::fma()
+}

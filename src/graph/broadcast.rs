@@ -1,0 +1,176 @@
+//! Functions of two tensors that are broadcast against each other, in loops that the compiler makes vectors of.
+
+use super::tensor::places;
+use crate::cpu::{Loops, widest};
+
+/// How the elements of an operand repeat over a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    /// So many adjacent elements of the result have one element of the operand each, and the same ones follow. It is
+    /// as many as the result has where nothing repeats.
+    Period(usize),
+    /// So many adjacent elements of the result have the same element of the operand.
+    Run(usize),
+    /// Another order.
+    Other,
+}
+
+impl Repeat {
+    /// Returns how elements of shape `from` repeat over a result of shape `to`.
+    fn of(from: &[usize], to: &[usize]) -> Self {
+        let ones = from.iter().take_while(|length| **length == 1).count();
+        if to.ends_with(&from[ones..]) {
+            return match from[ones..].iter().product() {
+                1 => Self::Run(to.iter().product()),
+                period => Self::Period(period),
+            };
+        }
+        let kept = from.len() - from.iter().rev().take_while(|length| **length == 1).count();
+        match from.len() == to.len() && from[..kept] == to[..kept] {
+            true => Self::Run(to[kept..].iter().product()),
+            false => Self::Other,
+        }
+    }
+}
+
+/// Returns what `f` makes of each pair of elements, broadcast to `shape`.
+pub(super) fn pairs<T: Clone, U: Clone + Default>(
+    (a, of_a): (&[T], &[usize]),
+    (b, of_b): (&[T], &[usize]),
+    shape: &[usize],
+    f: impl Fn(&T, &T) -> U + Copy,
+) -> Vec<U> {
+    let all: usize = shape.iter().product();
+    if all == 0 {
+        return Vec::new();
+    }
+    match (Repeat::of(of_a, shape), Repeat::of(of_b, shape)) {
+        (Repeat::Period(whole), other) if whole == all => with_whole(a, b, (other, of_b, shape), f),
+        (other, Repeat::Period(whole)) if whole == all => {
+            with_whole(b, a, (other, of_a, shape), |b, a| f(a, b))
+        }
+        _ => places(of_a, shape).zip(places(of_b, shape)).map(|(at, bt)| f(&a[at], &b[bt])).collect(),
+    }
+}
+
+/// Returns what `f` makes of each element of `whole` with the element of `other` that is repeated there.
+fn with_whole<T, U: Clone + Default>(
+    whole: &[T],
+    other: &[T],
+    (repeat, of_other, shape): (Repeat, &[usize], &[usize]),
+    f: impl Fn(&T, &T) -> U + Copy,
+) -> Vec<U> {
+    match repeat {
+        Repeat::Other => whole.iter().zip(places(of_other, shape)).map(|(a, at)| f(a, &other[at])).collect(),
+        Repeat::Period(period) => widest(WithPeriod { whole, other, period, f }),
+        Repeat::Run(run) => widest(WithRuns { whole, other, run, f }),
+    }
+}
+
+/// Pairs of the elements of `whole` with those of `other`, which come again after each period.
+struct WithPeriod<'o, T, F> {
+    whole: &'o [T],
+    other: &'o [T],
+    period: usize,
+    f: F,
+}
+
+impl<T, U: Clone + Default, F: Fn(&T, &T) -> U> Loops for WithPeriod<'_, T, F> {
+    type Result = Vec<U>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<U> {
+        let mut out = vec![U::default(); self.whole.len()];
+        for (a, out) in self.whole.chunks_exact(self.period).zip(out.chunks_exact_mut(self.period)) {
+            a.iter().zip(self.other).zip(out).for_each(|((a, b), out)| *out = (self.f)(a, b));
+        }
+        out
+    }
+}
+
+/// Pairs of the elements of `whole` with those of `other`, each of which is there for a run of elements.
+struct WithRuns<'o, T, F> {
+    whole: &'o [T],
+    other: &'o [T],
+    run: usize,
+    f: F,
+}
+
+impl<T, U: Clone + Default, F: Fn(&T, &T) -> U> Loops for WithRuns<'_, T, F> {
+    type Result = Vec<U>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<U> {
+        let mut out = vec![U::default(); self.whole.len()];
+        let runs = self.whole.chunks_exact(self.run).zip(out.chunks_exact_mut(self.run));
+        for ((a, out), b) in runs.zip(self.other) {
+            a.iter().zip(out).for_each(|(a, out)| *out = (self.f)(a, b));
+        }
+        out
+    }
+}
+
+/// Returns what `f` makes of each element.
+pub(super) fn each<T, U: Clone + Default>(x: &[T], f: impl Fn(&T) -> U) -> Vec<U> {
+    widest(Each { x, f })
+}
+
+struct Each<'o, T, F> {
+    x: &'o [T],
+    f: F,
+}
+
+impl<T, U: Clone + Default, F: Fn(&T) -> U> Loops for Each<'_, T, F> {
+    type Result = Vec<U>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<U> {
+        let mut out = vec![U::default(); self.x.len()];
+        self.x.iter().zip(&mut out).for_each(|(x, out)| *out = (self.f)(x));
+        out
+    }
+}
+
+/// Returns the elements of an operand, repeated over a result.
+pub(super) fn repeated<T: Clone>(x: &[T], from: &[usize], shape: &[usize]) -> Vec<T> {
+    let all: usize = shape.iter().product();
+    match Repeat::of(from, shape) {
+        Repeat::Period(period) if period > 0 => x.iter().cycle().take(all).cloned().collect(),
+        Repeat::Run(run) => x.iter().flat_map(|x| std::iter::repeat_n(x, run)).take(all).cloned().collect(),
+        _ => places(from, shape).map(|at| x[at].clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{pairs, places, repeated};
+    use crate::graph::tensor::broadcast;
+
+    /// All pairs of shapes of up to three dimensions, with lengths of 0 to 3.
+    #[test]
+    fn pairs_are_those_of_their_places() {
+        let mut shapes = vec![vec![]];
+        for dimensions in 1..=3 {
+            for at in 0..4usize.pow(dimensions) {
+                shapes.push((0..dimensions).map(|d| at / 4usize.pow(d) % 4).collect());
+            }
+        }
+        for of_a in &shapes {
+            for of_b in &shapes {
+                let Some(shape) = broadcast(of_a, of_b) else { continue };
+                let values = |of: &[usize], first: usize| -> Vec<usize> {
+                    (first..first + of.iter().product::<usize>()).collect()
+                };
+                let (a, b) = (values(of_a, 0), values(of_b, 1000));
+                let found = pairs((&a, of_a), (&b, of_b), &shape, |a, b| a * 10_000 + b);
+                let expected: Vec<usize> = places(of_a, &shape)
+                    .zip(places(of_b, &shape))
+                    .map(|(at, bt)| a[at] * 10_000 + b[bt])
+                    .collect();
+                assert_eq!(found, expected, "{of_a:?} and {of_b:?}");
+                let expected: Vec<usize> = places(of_a, &shape).map(|at| a[at]).collect();
+                assert_eq!(repeated(&a, of_a, &shape), expected, "{of_a:?} over {shape:?}");
+            }
+        }
+    }
+}
