@@ -135,6 +135,18 @@ impl Evaluator for GraphPredictor {
         };
         found.map_err(|e| e.to_string())
     }
+
+    fn leaf_slots(&self, forest: &Forest, rows: &Tensor) -> std::result::Result<Vec<u32>, String> {
+        let known = self.forests.iter().find(|(known, _)| std::ptr::eq(&raw const **known, forest));
+        let (_, predictor) = known.ok_or("it was not compiled")?;
+        let width = forest.features.len();
+        let found = match rows.elements() {
+            Elements::F64(values) => Rows::new(values, width).and_then(|rows| predictor.leaf_slots(&rows)),
+            Elements::F32(values) => Rows::new(values, width).and_then(|rows| predictor.leaf_slots(&rows)),
+            _ => return Err("a forest takes rows of floats".into()),
+        };
+        found.map_err(|e| e.to_string())
+    }
 }
 
 /// Returns the values of rows, and their classes if they are wanted.
