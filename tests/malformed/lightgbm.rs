@@ -497,14 +497,11 @@ fn linear_models_that_are_damaged() {
     let graph =
         parse_graph(linear(&[]).as_bytes(), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let rows = Tensor::new([2, 3], Elements::F64(vec![1.0, -2.0, 3.0, 1.0, f64::NAN, 3.0])).expect("rows");
-    // Row 0: 2 + 0.5 - 2 in the first tree, and a leaf of 0.5. Row 1: NaN goes right, to 3 - 2 * 3.
-    let margins = Graph { outputs: Vec::new(), ..graph };
-    let margins = Graph {
-        outputs: vec![GraphOutput { name: "margins".into(), operand: Operand::Node(0, 0) }],
-        ..margins
-    };
+    // Row 0: 2 + 0.5 - 2 in the first tree and 0.25 in the second. Row 1: NaN goes right twice, to 3 - 2 * 3 and -0.125.
+    let margins = GraphOutput { name: "margins".into(), operand: Operand::Node(0, 0) };
+    let margins = Graph { outputs: vec![margins], ..graph };
     let found = margins.run(&[rows]).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(found[0].elements(), &Elements::F64(vec![0.5 + 0.5, -3.0 + 0.5]));
+    assert_eq!(found[0].elements(), &Elements::F64(vec![0.75, -3.125]));
 
     let refused = |changes: &[(&str, &str)], kind, place: &str, cause: &str| {
         graph_refused(&linear(changes), &LoadOptions::default(), kind, place, cause);
