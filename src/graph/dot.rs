@@ -51,6 +51,9 @@ impl Graph {
         for (at, node) in self.nodes.iter().enumerate() {
             let mut label = match &node.operator {
                 Operator::Forest(forest) => format!("forest of {} trees", forest.trees.len()),
+                Operator::LinearLeaves(leaves) => {
+                    format!("linear leaves of {} trees", leaves.forest().trees.len())
+                }
                 Operator::SparseMatMul(weights) => {
                     format!("{} {:?}, {} filled", node.operator, weights.shape(), weights.filled())
                 }

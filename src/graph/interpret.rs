@@ -42,6 +42,9 @@ pub(super) trait Evaluator: reduce::Products {
         rows: &Tensor,
         wanted: [bool; 2],
     ) -> Result<(Vec<f32>, Vec<u32>), String>;
+
+    /// Returns the leaf slot that each row reaches in each tree, `rows x trees`, trees in the producer's order.
+    fn leaf_slots(&self, forest: &Forest, rows: &Tensor) -> Result<Vec<u32>, String>;
 }
 
 /// The interpreter of forests, and products in order.
@@ -68,6 +71,18 @@ impl Evaluator for Reference {
                 Some(values) => Ok(all(forest, &values, columns)),
                 None => Err("a forest takes no texts".into()),
             },
+        }
+    }
+
+    fn leaf_slots(&self, forest: &Forest, rows: &Tensor) -> Result<Vec<u32>, String> {
+        fn all<T: reference::Input>(forest: &Forest, rows: &[T], columns: usize) -> Vec<u32> {
+            rows.chunks_exact(columns.max(1)).flat_map(|row| reference::leaf_slots(forest, row)).collect()
+        }
+        let columns = forest.features.len();
+        match rows.elements() {
+            Elements::F64(values) => Ok(all(forest, values, columns)),
+            Elements::F32(values) => Ok(all(forest, values, columns)),
+            _ => Err("a forest takes rows of floats".into()),
         }
     }
 }
@@ -271,27 +286,40 @@ fn evaluate(
             Ok(vec![Tensor::new([lengths.len()], Elements::I64(lengths)).expect("a list")])
         }
         (Operator::Forest(forest), _) => {
-            let [rows, columns] = x.shape() else {
-                return Err(format!("a forest takes rows, not a tensor of shape {:?}", x.shape()));
-            };
-            if *columns != forest.features.len() {
-                return Err(format!("it takes rows of {} columns, not {columns}", forest.features.len()));
-            }
-            // Integers and truth values are numbers here.
-            let x = match x.dtype() {
-                Dtype::F32 | Dtype::F64 => Cow::Borrowed(x),
-                _ => Cow::Owned(elementwise::cast(Dtype::F64, x)?),
-            };
+            let x = rows_of(forest, x)?;
+            let rows = &x.shape()[0];
             let (values, classes) = evaluator.forest(forest, &x, wanted)?;
             let width = values.len().checked_div(*rows).unwrap_or(forest.outputs as usize);
-            let mut classes: Vec<i64> = classes.into_iter().map(i64::from).collect();
             // A forest that is no classifier has class 0, and one of several outputs that of the first.
+            let a_row = classes.len().checked_div(*rows).unwrap_or(0).max(1);
+            let mut classes: Vec<i64> = classes.into_iter().step_by(a_row).map(i64::from).collect();
             classes.resize(*rows, 0);
             let values =
                 if wanted[0] { Tensor::new([*rows, width], Elements::F32(values)) } else { Some(unread()) };
             let tensors = [values, Tensor::new([*rows], Elements::I64(classes))];
             tensors.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| "its values don't fit".into())
         }
+        (Operator::LinearLeaves(leaves), _) => {
+            let x = rows_of(leaves.forest(), x)?;
+            let forest = leaves.forest();
+            room(&[x.shape()[0], forest.trees.len().max(forest.outputs as usize)])?;
+            leaves.evaluate(&x, |forest, rows| evaluator.leaf_slots(forest, rows), wanted[1])
+        }
         _ => Err("it has another number of operands".into()),
     }
+}
+
+/// Returns a tensor as rows of floats for a forest.
+fn rows_of<'t>(forest: &Forest, x: &'t Tensor) -> Result<Cow<'t, Tensor>, String> {
+    let [_, columns] = x.shape() else {
+        return Err(format!("a forest takes rows, not a tensor of shape {:?}", x.shape()));
+    };
+    if *columns != forest.features.len() {
+        return Err(format!("it takes rows of {} columns, not {columns}", forest.features.len()));
+    }
+    // Integers and truth values are numbers here.
+    Ok(match x.dtype() {
+        Dtype::F32 | Dtype::F64 => Cow::Borrowed(x),
+        _ => Cow::Owned(elementwise::cast(Dtype::F64, x)?),
+    })
 }

@@ -16,6 +16,7 @@
 //! | `passes` | rewrites that keep what a graph computes |
 //! | `interpret` | the interpreter, which defines what a graph means |
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
+//! | `linear_leaves` | forests whose leaves are linear models |
 //! | `elementwise`, `reduce`, `arrange` | what the interpreter does for each group of operators |
 //! | `broadcast` | loops over tensors that are broadcast against each other |
 
@@ -24,6 +25,7 @@ mod broadcast;
 mod dot;
 mod elementwise;
 mod interpret;
+mod linear_leaves;
 mod model;
 mod operator;
 mod parse;
@@ -35,6 +37,7 @@ mod text;
 mod types;
 
 pub use interpret::GraphError;
+pub use linear_leaves::{LeafModels, LinearLeaves};
 pub use model::{Graph, GraphInput, GraphOutput, Node, Operand};
 pub use operator::{Binary, Compare, Distance, Kind, Operator, Reduction, Unary};
 pub use passes::{Pass, PassChange, Passes, skip_zeros};

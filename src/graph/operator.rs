@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use super::tensor::{Dtype, Elements};
+use super::{
+    linear_leaves::LinearLeaves,
+    tensor::{Dtype, Elements},
+};
 use crate::{forest::Forest, sparse::SparseMatrix};
 
 /// The kind of an operator (CMLCompiler, table 3).
@@ -298,6 +301,9 @@ pub enum Operator {
     },
     /// A forest on rows: its values, `rows x width`, and its class as a place among its labels, `rows`.
     Forest(Arc<Forest>),
+    /// A forest whose leaves are linear models, on rows: its margins in doubles, `rows x outputs`, and the leaf id of
+    /// each row in each tree, `rows x trees`.
+    LinearLeaves(Arc<LinearLeaves>),
 }
 
 impl Operator {
@@ -341,8 +347,17 @@ impl Operator {
     /// Returns the number of results.
     pub fn results(&self) -> usize {
         match self {
-            Self::TopK { .. } | Self::Forest(_) => 2,
+            Self::TopK { .. } | Self::Forest(_) | Self::LinearLeaves(_) => 2,
             _ => 1,
+        }
+    }
+
+    /// Returns the forest of an operator that has one.
+    pub(super) fn forest(&self) -> Option<&Arc<Forest>> {
+        match self {
+            Self::Forest(forest) => Some(forest),
+            Self::LinearLeaves(leaves) => Some(leaves.forest()),
+            _ => None,
         }
     }
 
@@ -427,6 +442,7 @@ impl Operator {
             Self::Fill(_) => "fill",
             Self::Lookup { .. } => "lookup",
             Self::Forest(_) => "forest",
+            Self::LinearLeaves(_) => "linearLeaves",
         }
     }
 }

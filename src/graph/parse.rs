@@ -4,11 +4,16 @@ use std::{collections::HashMap, str::FromStr, sync::Arc};
 
 use super::{
     interpret::GraphError,
+    linear_leaves::{LeafModels, LinearLeaves},
     model::{Graph, GraphInput, GraphOutput, Node, Operand},
     operator::{Binary, Compare, Distance, Operator, Reduction, Unary},
     tensor::{Dtype, Elements, Tensor},
 };
-use crate::{cursor::Cursor, forest::Forest, sparse::SparseMatrix};
+use crate::{
+    cursor::Cursor,
+    forest::{Forest, Real},
+    sparse::SparseMatrix,
+};
 
 impl Tensor {
     /// Reads the text that `to_string` writes.
@@ -299,31 +304,46 @@ fn operator(
         },
         "couplePairs" => Operator::CouplePairs { classes: attributes.parse("classes")? },
         "sparseMatmul" => Operator::SparseMatMul(Arc::new(sparse(attributes)?)),
-        "forest" => {
-            let mut cursor = attributes.cursor("trees")?;
-            cursor.expect("%f")?;
-            let at: usize = cursor.parse()?;
-            let forest =
-                forests.get(at).ok_or_else(|| format!("there is no forest %f{at} before this line"))?;
-            Operator::Forest(Arc::clone(forest))
+        "forest" => Operator::Forest(trees(attributes, forests)?),
+        "linearLeaves" => {
+            let forest = trees(attributes, forests)?;
+            let constants = attributes.list("constants")?.into_iter().map(Real).collect();
+            let (offsets, columns, coefficients) = terms(attributes, "terms")?;
+            let coefficients = coefficients.into_iter().map(Real).collect();
+            let models = LeafModels { constants, offsets, columns, coefficients };
+            Operator::LinearLeaves(Arc::new(LinearLeaves::new(forest, models)?))
         }
         _ => return Err(format!("there is no operator {name:?}")),
     })
 }
 
-fn sparse(attributes: &mut Attributes<'_>) -> Result<SparseMatrix<f64>, String> {
-    let columns: usize = attributes.parse("columns")?;
+fn trees(attributes: &mut Attributes<'_>, forests: &[Arc<Forest>]) -> Result<Arc<Forest>, String> {
+    let mut cursor = attributes.cursor("trees")?;
+    cursor.expect("%f")?;
+    let at: usize = cursor.parse()?;
+    let forest = forests.get(at).ok_or_else(|| format!("there is no forest %f{at} before this line"))?;
+    Ok(Arc::clone(forest))
+}
+
+/// Reads rows of `column:value`, compressed: where each begins and the last one ends, columns, and values.
+fn terms(attributes: &mut Attributes<'_>, name: &str) -> Result<(Vec<usize>, Vec<u32>, Vec<f64>), String> {
     let element = |cursor: &mut Cursor<'_>| {
         let column: u32 = cursor.parse()?;
         cursor.expect(":")?;
         Ok((column, cursor.parse::<f64>()?))
     };
-    let rows = attributes.cursor("rows")?.list(|cursor| cursor.list(element))?;
+    let rows = attributes.cursor(name)?.list(|cursor| cursor.list(element))?;
     let mut offsets = vec![0];
     for row in &rows {
         offsets.push(offsets.last().copied().unwrap_or(0) + row.len());
     }
-    let (places, values) = rows.iter().flatten().copied().unzip();
-    let matrix = SparseMatrix::new([rows.len(), columns], offsets, places, values);
+    let (columns, values) = rows.iter().flatten().copied().unzip();
+    Ok((offsets, columns, values))
+}
+
+fn sparse(attributes: &mut Attributes<'_>) -> Result<SparseMatrix<f64>, String> {
+    let columns: usize = attributes.parse("columns")?;
+    let (offsets, places, values) = terms(attributes, "rows")?;
+    let matrix = SparseMatrix::new([offsets.len() - 1, columns], offsets, places, values);
     matrix.ok_or_else(|| "columns of a row ascend and are below the number of columns".into())
 }

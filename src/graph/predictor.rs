@@ -116,6 +116,11 @@ impl GraphPredictor {
         }
     }
 
+    fn compiled(&self, forest: &Forest) -> std::result::Result<&CompiledForest, String> {
+        let known = self.forests.iter().find(|known| std::ptr::eq(&raw const *known.forest, forest));
+        known.ok_or_else(|| "the forest was not compiled".into())
+    }
+
     fn run(&self, inputs: &[Tensor]) -> std::result::Result<Vec<Tensor>, GraphError> {
         self.graph.run_with(inputs, self, &self.uses)
     }
@@ -164,7 +169,7 @@ fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
         .nodes
         .iter()
         .filter(|node| node.operands.iter().any(|operand| matches!(operand, Operand::Input(_))));
-    if readers.all(|node| matches!(node.operator, Operator::Forest(_))) {
+    if readers.all(|node| node.operator.forest().is_some()) {
         return None;
     }
     let inputs = (0..graph.inputs.len() as u32).map(Operand::Input);
@@ -294,11 +299,21 @@ impl Evaluator for GraphPredictor {
         rows: &Tensor,
         wanted: [bool; 2],
     ) -> std::result::Result<(Vec<f32>, Vec<u32>), String> {
-        let known = self.forests.iter().find(|known| std::ptr::eq(&raw const *known.forest, forest));
-        let known = known.ok_or("it was not compiled")?;
+        let known = self.compiled(forest)?;
         let found = match rows.elements() {
             Elements::F64(values) => known.predict(values, wanted),
             Elements::F32(values) => known.predict(values, wanted),
+            _ => return Err("a forest takes rows of floats".into()),
+        };
+        found.map_err(|e| e.to_string())
+    }
+
+    fn leaf_slots(&self, forest: &Forest, rows: &Tensor) -> std::result::Result<Vec<u32>, String> {
+        let predictor = &self.compiled(forest)?.predictor;
+        let width = forest.features.len();
+        let found = match rows.elements() {
+            Elements::F64(values) => Rows::new(values, width).and_then(|rows| predictor.leaf_slots(&rows)),
+            Elements::F32(values) => Rows::new(values, width).and_then(|rows| predictor.leaf_slots(&rows)),
             _ => return Err("a forest takes rows of floats".into()),
         };
         found.map_err(|e| e.to_string())

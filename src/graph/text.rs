@@ -99,9 +99,20 @@ fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
             let all: Vec<String> = (0..rows).map(row).collect();
             vec![format!("columns={columns}"), format!("rows=[{}]", all.join(", "))]
         }
-        Operator::Forest(forest) => {
-            let at = forests.iter().position(|known| Arc::ptr_eq(known, forest)).unwrap_or(0);
-            vec![format!("trees=%f{at}")]
+        Operator::Forest(forest) => vec![trees(forest, forests)],
+        Operator::LinearLeaves(leaves) => {
+            let models = leaves.models();
+            let leaf = |slot| {
+                let terms =
+                    models.terms(slot).map(|(column, coefficient)| format!("{column}:{coefficient:?}"));
+                format!("[{}]", terms.collect::<Vec<_>>().join(", "))
+            };
+            let all: Vec<String> = (0..models.constants.len()).map(leaf).collect();
+            vec![
+                trees(leaves.forest(), forests),
+                format!("constants={:?}", models.constants),
+                format!("terms=[{}]", all.join(", ")),
+            ]
         }
         Operator::Unary(_)
         | Operator::Binary(_)
@@ -112,6 +123,12 @@ fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
         | Operator::Shape
         | Operator::Distances(_) => Vec::new(),
     }
+}
+
+/// Returns the attribute that names an operator's forest.
+fn trees(forest: &Arc<Forest>, forests: &[Arc<Forest>]) -> String {
+    let at = forests.iter().position(|known| Arc::ptr_eq(known, forest)).unwrap_or(0);
+    format!("trees=%f{at}")
 }
 
 /// Writes a list that has more characters than `most` as its first elements and `…`.
@@ -130,7 +147,7 @@ impl Graph {
     pub fn forests(&self) -> Vec<Arc<Forest>> {
         let mut found: Vec<Arc<Forest>> = Vec::new();
         for node in &self.nodes {
-            if let Operator::Forest(forest) = &node.operator
+            if let Some(forest) = node.operator.forest()
                 && !found.iter().any(|known| Arc::ptr_eq(known, forest))
             {
                 found.push(Arc::clone(forest));

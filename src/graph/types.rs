@@ -7,7 +7,7 @@ use super::{
     reduce::axis_of,
     tensor::{Dtype, Tensor},
 };
-use crate::forest::reference;
+use crate::forest::{Forest, reference};
 
 /// The type of a tensor's elements, and what is known of its shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -296,14 +296,7 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
         }
         Operator::CouplePairs { classes } => one(number(x)?, of_axis(-1, &|_| Some(*classes))?),
         Operator::Forest(forest) => {
-            number(x)?;
-            let rows = x.shape.as_ref().and_then(|shape| shape.first().copied().flatten());
-            let columns = forest.features.len();
-            if x.dimensions().is_some_and(|dimensions| dimensions != 2)
-                || x.width().is_some_and(|width| width != columns)
-            {
-                return Err(format!("it takes rows of {columns} columns, not shape {:?}", x.shape));
-            }
+            let rows = rows_of(x, forest)?;
             let margins = vec![0.0; forest.outputs as usize];
             let width = reference::values_of_sums(forest, &margins).len();
             Ok(vec![
@@ -311,7 +304,25 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
                 TensorType::new(Dtype::I64, Some(vec![rows])),
             ])
         }
+        Operator::LinearLeaves(leaves) => {
+            let forest = leaves.forest();
+            let rows = rows_of(x, forest)?;
+            let of = |dtype, width| TensorType::new(dtype, Some(vec![rows, Some(width)]));
+            Ok(vec![of(Dtype::F64, forest.outputs as usize), of(Dtype::I64, forest.trees.len())])
+        }
     }
+}
+
+/// Returns the number of rows, where it is known, of a tensor that a forest takes.
+fn rows_of(x: &TensorType, forest: &Forest) -> Result<Option<usize>, String> {
+    number(x)?;
+    let columns = forest.features.len();
+    let other = x.dimensions().is_some_and(|dimensions| dimensions != 2)
+        || x.width().is_some_and(|width| width != columns);
+    if other {
+        return Err(format!("it takes rows of {columns} columns, not shape {:?}", x.shape));
+    }
+    Ok(x.shape.as_ref().and_then(|shape| shape.first().copied().flatten()))
 }
 
 /// Returns the shape of a product of matrices.

@@ -62,6 +62,17 @@ impl<'l> Budget<'l> {
         check(self.bytes, self.limits.memory_bytes, "memory_bytes", place)
     }
 
+    /// Counts the memory of the linear models of `leaves` leaves, with so many terms in all.
+    pub(super) fn leaf_models(
+        &mut self,
+        leaves: usize,
+        terms: usize,
+        place: impl Fn() -> Place,
+    ) -> Result<(), ImportError> {
+        self.memory(leaves, size_of::<f64>() + size_of::<usize>(), &place)?;
+        self.memory(terms, size_of::<u32>() + size_of::<f64>(), &place)
+    }
+
     /// Checks the number of columns of a row.
     pub(super) fn features(&self, features: usize, place: impl FnOnce() -> Place) -> Result<(), ImportError> {
         check(features, self.limits.features, "features", place)

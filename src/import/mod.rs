@@ -74,7 +74,7 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
     load_with(path, options, |bytes| parse(bytes, options))
 }
 
-/// Reads an ONNX file of classical operators as a graph.
+/// Reads a graph: an ONNX file of classical operators, or a LightGBM model whose leaves are linear models.
 ///
 /// [`load`] reads a file of one tree ensemble as a forest, which is faster and has more ways to be predicted. This
 /// function reads graphs with other operators, or with several ensembles.
@@ -85,7 +85,7 @@ pub fn load_graph(path: &Path, options: &LoadOptions) -> Result<Graph, Error> {
     load_with(path, options, |bytes| parse_graph(bytes, options))
 }
 
-/// Reads a graph of classical operators from the bytes of an ONNX file.
+/// Reads a graph from the bytes of a file, as [`load_graph`] does.
 ///
 /// # Errors
 /// As [`parse`]. A file of another format is refused.
@@ -96,6 +96,7 @@ pub fn parse_graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportE
     }
     match Format::of(bytes)? {
         Format::Onnx => onnx::classical_graph(bytes, options),
+        Format::LightGbm => lightgbm::graph(format::text(bytes), options),
         other => {
             let cause = format!("a file of {other:?} is a forest and no graph");
             Err(ImportError::new(ErrorKind::Format, Place::Byte(0), cause).with_remedy("load it as a forest"))

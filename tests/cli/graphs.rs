@@ -46,6 +46,47 @@ fn what_a_graph_has_not_is_refused() {
     refuses(&["predict", &model, "--rows", &narrow], &["rows.npy", "rows x 6"]);
 }
 
+/// LightGBM's linear trees: values, classes, margins and leaves, of rows whose columns a header names.
+#[test]
+fn linear_trees_predict() {
+    for (model, output, expected) in [
+        ("linear-regression-sqrt", "value", "output.npy"),
+        ("linear-rf-regression", "margin", "margin.npy"),
+        ("linear-binary", "value", "output.npy"),
+        ("linear-multiclass", "value", "output.npy"),
+        ("linear-multiclass", "leaf", "leaves.npy"),
+        ("linear-rf", "margin", "margin.npy"),
+    ] {
+        let (graph, rows, expected) =
+            (file(model, "model.txt"), file(model, "rows.npy"), file(model, expected));
+        let predict = ["predict", &graph, "--rows", &rows, "--output", output, "--expect", &expected];
+        let done = command(&predict).output().expect("the program runs");
+        assert_eq!(done.status.code(), Some(0), "{model}: {}", text(&done.stderr));
+    }
+    let scratch = Scratch::new("linear-trees");
+    let model = file("linear-binary", "model.txt");
+    let of = |name: &str, rows: &str, more: &[&str]| {
+        let rows = scratch.file(name, rows);
+        prints(&[&["predict", &*model, "--rows", &*rows], more].concat())
+    };
+    let in_order = of("rows.csv", "a,b,c,d,kind\n1,2,3,4,5\n-1,,0,1,0\n", &[]);
+    let by_name = of("named.csv", "kind,d,c,b,a\n5,4,3,2,1\n0,1,0,,-1\n", &[]);
+    assert_eq!((in_order.lines().count(), &in_order), (2, &by_name));
+    let classes = of("class.csv", "a,b,c,d,kind\n3,-100,0,0,1\n-3,100,0,0,0\n", &["--output", "class"]);
+    assert_eq!(classes, "1\n0\n");
+    let predict = |model: &str, more: &[&str], parts: &[&str]| {
+        let (graph, rows) = (file(model, "model.txt"), file(model, "rows.npy"));
+        refuses(&[&["predict", &*graph, "--rows", &*rows], more].concat(), parts);
+    };
+    predict("linear-dart", &["--output", "tree"], &["model.txt", "--output", "value, class, margin or leaf"]);
+    predict("linear-dart", &["--output", "class"], &["model.txt", "no classes", "--output value"]);
+    predict("linear-dart", &["--iterations", "all"], &["model.txt", "--iterations"]);
+    refuses(&["inspect", &model], &["model.txt", "linear model", "fangorn predict"]);
+    let forest = format!("{}/tests/zoo/lightgbm-binary/model.txt", env!("CARGO_MANIFEST_DIR"));
+    refuses(&["graph", &forest], &["no leaf has a linear model", "load it as a forest"]);
+    assert!(prints(&["graph", &model]).contains("linearLeaves(%in0, trees=%f0"));
+}
+
 /// The graph before and after its passes, one pass alone, its text in full, pictures, and its outputs.
 #[test]
 fn a_graph_is_printed_drawn_and_run() {

@@ -4,10 +4,11 @@
 use crate::mutate;
 
 use fangorn::forest::reference;
-use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse};
+use fangorn::graph::{Elements, Graph, GraphOutput, Operand, Tensor};
+use fangorn::import::{ErrorKind, ImportError, Limits, LoadOptions, Place, parse, parse_graph};
 use mutate::{KINDS, NUMBERS, Random, Tally, mutate_bytes, replace_number, zoo};
 
-use ErrorKind::{Limit, Options, Schema, Structure, Syntax, Unsupported, Value};
+use ErrorKind::{Format, Limit, Options, Schema, Structure, Syntax, Unsupported, Value};
 
 /// The smallest model that has every part: two trees of three leaves, the second with a split on categories.
 const MINIMAL: &str = r#"tree
@@ -454,7 +455,7 @@ fn what_is_not_supported_is_named() {
         "is_linear=1\nleaf_const=1 2 3\nnum_features=0 2 0\nleaf_features=  0 1   \nleaf_coeff=  0.5 1   ";
     refused(with(&[("is_linear=0", linear)]), Unsupported, "line 26, column 16", "a linear model");
     let remedy = refusal(with(&[("is_linear=0", linear)]).as_bytes(), &LoadOptions::default());
-    assert_eq!(remedy.remedy(), "train with linear_tree=false");
+    assert!(remedy.remedy().contains("load_graph"), "{remedy}");
     refused(
         with(&[("is_linear=0", "is_linear=1")]),
         Schema,
@@ -465,6 +466,141 @@ fn what_is_not_supported_is_named() {
     refused(with(&[("is_linear=0", short)]), Structure, "line 26, column 12", "2 values of `leaf_const`");
     let zeros = with_second("threshold=0 0.5", "threshold=0 inf");
     refused(zeros, Unsupported, "line 33, column 13", "zeros against everything else");
+}
+
+/// The minimal model, whose first tree has linear models in two leaves.
+const LINEAR: &str =
+    "is_linear=1\nleaf_const=1 2 3\nnum_features=0 2 1\nleaf_features=  0 1  2 \nleaf_coeff=  0.5 1  -2 ";
+
+/// The minimal model with linear models, and changes to their lines.
+#[track_caller]
+fn linear(changes: &[(&str, &str)]) -> String {
+    let mut lines = LINEAR.to_owned();
+    for (from, to) in changes {
+        assert!(lines.contains(from), "no `{from}`");
+        lines = lines.replacen(from, to, 1);
+    }
+    with(&[("is_linear=0", &lines)])
+}
+
+#[track_caller]
+fn graph_refused(text: &str, options: &LoadOptions, kind: ErrorKind, place: &str, cause: &str) {
+    let error = parse_graph(text.as_bytes(), options).expect_err("a graph that must be refused");
+    let line = error.to_string();
+    assert!(!line.contains(['\n', '\r']) && !error.remedy().is_empty() && !line.contains(".ubj"), "{line}");
+    assert_eq!((error.kind(), &*error.place().to_string()), (kind, place), "{line}");
+    assert!(error.cause().contains(cause), "`{cause}` is not in: {line}");
+}
+
+#[test]
+fn linear_models_that_are_damaged() {
+    let graph =
+        parse_graph(linear(&[]).as_bytes(), &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let rows = Tensor::new([2, 3], Elements::F64(vec![1.0, -2.0, 3.0, 1.0, f64::NAN, 3.0])).expect("rows");
+    // Row 0: 2 + 0.5 - 2 in the first tree and 0.25 in the second. Row 1: NaN goes right twice, to 3 - 2 * 3 and -0.125.
+    let margins = GraphOutput { name: "margins".into(), operand: Operand::Node(0, 0) };
+    let margins = Graph { outputs: vec![margins], ..graph };
+    let found = margins.run(&[rows]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(found[0].elements(), &Elements::F64(vec![0.75, -3.125]));
+
+    let refused = |changes: &[(&str, &str)], kind, place: &str, cause: &str| {
+        graph_refused(&linear(changes), &LoadOptions::default(), kind, place, cause);
+    };
+    refused(&[("leaf_const=1 2 3\n", "")], Schema, "line 12, column 1", "missing field `leaf_const`");
+    refused(&[("1 2 3", "1 2")], Structure, "line 25, column 12", "2 values of `leaf_const`, expected 3");
+    refused(&[("1 2 3", "1 nan 3")], Value, "line 25, column 14", "a leaf of NaN");
+    refused(&[("1 2 3", "1 two 3")], Syntax, "line 25, column 14", "`two` where a number");
+    refused(&[("num_features=0 2 1\n", "")], Schema, "line 12, column 1", "missing field `num_features`");
+    refused(&[("0 2 1", "0 2")], Structure, "line 26, column 14", "2 values of `num_features`");
+    refused(&[("0 2 1", "0 -2 1")], Syntax, "line 26, column 16", "`-2` where a number");
+    refused(
+        &[("0 2 1", "0 3 1")],
+        Structure,
+        "line 27, column 15",
+        "3 values of `leaf_features`, expected 4",
+    );
+    refused(
+        &[("0 2 1", "4294967295 4294967295 4294967295")],
+        Structure,
+        "line 27, column 15",
+        "3 values of `leaf_features`, expected 12884901885",
+    );
+    refused(&[("  0 1  2 ", "  0 1 ")], Structure, "line 27, column 15", "2 values of `leaf_features`");
+    refused(&[("  0 1  2 ", "  0 3  2 ")], Value, "line 27, column 19", "feature 3 of 3");
+    refused(&[("  0 1  2 ", "  0 -1  2 ")], Syntax, "line 27, column 19", "`-1` where a number");
+    refused(
+        &[("leaf_features=  0 1  2 \n", "")],
+        Schema,
+        "line 12, column 1",
+        "missing field `leaf_features`",
+    );
+    refused(
+        &[("0.5 1  -2", "0.5 1")],
+        Structure,
+        "line 28, column 12",
+        "2 values of `leaf_coeff`, expected 3",
+    );
+    refused(&[("0.5 1  -2", "0.5 inf  -2")], Value, "line 28, column 18", "a coefficient of inf");
+    refused(&[("\nleaf_coeff=  0.5 1  -2 ", "")], Schema, "line 12, column 1", "missing field `leaf_coeff`");
+    refused(
+        &[("leaf_coeff", "leaf_const=1 2 3\nleaf_coeff")],
+        Structure,
+        "line 28, column 1",
+        "`leaf_const` is stated a second time",
+    );
+    refused(&[("is_linear=1", "is_linear=yes")], Syntax, "line 24, column 11", "`yes` where a number");
+    // A file without linear models is a forest.
+    let constants = linear(&[("0 2 1", "0 0 0"), ("  0 1  2 ", ""), ("  0.5 1  -2 ", "")]);
+    for text in [MINIMAL, &constants] {
+        graph_refused(text, &LoadOptions::default(), Format, "model", "no leaf has a linear model");
+    }
+    let limited = |limits, place: &str, cause: &str| {
+        graph_refused(&linear(&[]), &LoadOptions { limits, ..Default::default() }, Limit, place, cause);
+    };
+    limited(Limits { trees: 1, ..Default::default() }, "line 32, column 1", "2 trees, over the limit of 1");
+    // The first tree's five nodes fit, and its models do not.
+    limited(
+        Limits { memory_bytes: 300, ..Default::default() },
+        "line 12, column 1",
+        "memory bytes, over the limit",
+    );
+}
+
+#[test]
+fn mutations_of_linear_models_never_panic() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo-classical");
+    let mut seeds = vec![("minimal".to_owned(), linear(&[]).into_bytes(), 3000)];
+    for name in ["linear-regression", "linear-binary", "linear-rf", "linear-multiclass"] {
+        let bytes = std::fs::read(folder.join(name).join("model.txt")).expect("the model");
+        seeds.push((name.to_owned(), bytes, 150));
+    }
+    let limits = Limits { features: 1 << 12, outputs: 1 << 8, category_words: 1 << 20, ..Default::default() };
+    let options = LoadOptions { limits, ..Default::default() };
+    let mut random = Random(20_261_124);
+    let (mut loaded, mut refused) = (0, 0);
+    for (name, seed, rounds) in &seeds {
+        for round in 0..*rounds {
+            let mut bytes = seed.clone();
+            for _ in 0..1 + random.below(3) {
+                mutate(&mut bytes, &mut random);
+            }
+            match parse_graph(&bytes, &options) {
+                Ok(graph) => {
+                    loaded += 1;
+                    let columns = graph.inputs[0].shape[1].expect("a number of columns");
+                    let rows = [vec![0.5; columns], vec![f64::NAN; columns]].concat();
+                    let rows = Tensor::new([2, columns], Elements::F64(rows)).expect("two rows");
+                    graph.run(&[rows]).unwrap_or_else(|e| panic!("{name}, mutation {round}: {e}"));
+                }
+                Err(error) => {
+                    refused += 1;
+                    let line = error.to_string();
+                    assert!(!line.chars().any(char::is_control) && !line.is_empty(), "{name}: {line:?}");
+                }
+            }
+        }
+    }
+    assert!(loaded > 300 && refused > 1000, "{loaded} loaded, {refused} refused");
 }
 
 #[test]

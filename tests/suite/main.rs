@@ -14,6 +14,7 @@ mod graph_passes;
 mod graphs;
 mod guard;
 mod kernels;
+mod linear_leaves;
 mod papers;
 mod plans;
 mod prologue;

@@ -255,7 +255,7 @@ fn check(graph: &Graph) -> Result<()> {
     let types = graph.types().map_err(|e| Error::Graph(e.to_string()))?;
     for (at, node) in graph.nodes.iter().enumerate() {
         let refused = |cause: &str| Err(Error::Graph(format!("{}: {}: {cause}", node.name, node.operator)));
-        if matches!(node.operator, Operator::CouplePairs { .. }) {
+        if matches!(node.operator, Operator::CouplePairs { .. } | Operator::LinearLeaves(_)) {
             return refused("it is not there for devices; predict with GraphPredictor");
         }
         for result in 0..node.operator.results() as u32 {

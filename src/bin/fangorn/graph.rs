@@ -36,7 +36,7 @@ const MOST_IN_A_PICTURE: usize = 2000;
   fangorn graph pipeline.onnx --svg pipeline.svg   a picture
   fangorn graph pipeline.onnx --run inputs.txt     its outputs; a line of inputs.txt is `f32[1, 2] = [0.5, 1.0]`")]
 pub struct Graph {
-    /// The model file, an ONNX graph
+    /// The model file: ONNX, or LightGBM with linear trees
     model: PathBuf,
     /// Print the graph before the passes
     #[arg(long, conflicts_with_all = ["after", "passes"])]

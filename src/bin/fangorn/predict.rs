@@ -135,10 +135,6 @@ fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Res
             "--schedule: the file is a graph, which no schedule is for; leave it out",
         ),
         (
-            !matches!(args.output, Output::Value | Output::Class),
-            "--output: the file is a graph, which has values and classes; use value or class",
-        ),
-        (
             args.answer.is_given(),
             "the file is a graph, which takes no --iterations, --missing or --base-margin",
         ),
@@ -150,11 +146,17 @@ fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Res
     if let Some((_, what)) = of_forest.iter().find(|(given, _)| *given) {
         return Err(Error::file(&args.model, *what));
     }
-    let class = args.output == Output::Class;
+    let refused = |what| Error::file(&args.model, what);
+    predict_graph::chosen(&graph, args.output).map_err(refused)?;
     sink.check(false)?;
-    let columns = predict_graph::columns(&graph).map_err(|what| Error::file(&args.model, what))?;
-    let rows = rows::read_columns::<f64>(&args.rows, columns, args.table)?;
-    finish(args, &predict_graph::predict(&args.model, graph, &rows, class)?, sink)
+    let rows = match predict_graph::forest_of_rows(&graph) {
+        Some(forest) => rows::read_rows::<f64>(&args.rows, forest, args.table)?,
+        None => {
+            let columns = predict_graph::columns(&graph).map_err(refused)?;
+            rows::read_columns::<f64>(&args.rows, columns, args.table)?
+        }
+    };
+    finish(args, &predict_graph::predict(&args.model, graph, &rows, args.output)?, sink)
 }
 
 /// Reads the rows as `T` and predicts them.

@@ -1,9 +1,14 @@
-//! `fangorn predict` for a graph of classical operators, where a file is more than one tree ensemble.
+//! `fangorn predict` for a graph of classical operators, where a file is more than one tree ensemble, or has linear
+//! models in its leaves.
 
 use std::path::Path;
 
 use fangorn::{
-    graph::{Dtype, Elements, Graph, GraphInput, GraphPredictor, Tensor},
+    Forest,
+    graph::{
+        Dtype, Elements, Graph, GraphInput, GraphOutput, GraphPredictor, LinearLeaves, Operand, Operator,
+        Tensor,
+    },
     import::{self, ErrorKind, Format, LoadOptions},
 };
 
@@ -12,18 +17,19 @@ use crate::{
     library_error,
     limits::LimitsChoice,
     output::{Table, Values},
+    predict::Output,
     rows::Matrix,
 };
 
-/// Reads an ONNX file as a graph. Returns `None` where the file is no ONNX file, or where another reason than an
-/// operator keeps it from being a forest.
+/// Reads a file of ONNX or LightGBM as a graph. Returns `None` where the file is of another format, or where another
+/// reason than what it holds keeps it from being a forest.
 pub fn load(path: &Path, limits: &LimitsChoice) -> Option<Result<Graph>> {
     let Err(fangorn::Error::Import(error)) = import::load(path, &options(limits)) else { return None };
-    let unsupported = error.kind() == ErrorKind::Unsupported && is_onnx(path);
+    let unsupported = error.kind() == ErrorKind::Unsupported && may_be_a_graph(path);
     unsupported.then(|| load_any(path, limits))
 }
 
-/// Reads an ONNX file as a graph, one of a single tree ensemble too.
+/// Reads a file of ONNX or LightGBM as a graph, an ONNX file of a single tree ensemble too.
 ///
 /// # Errors
 /// The file can't be read, or an operator in it is not supported.
@@ -31,31 +37,23 @@ pub fn load_any(path: &Path, limits: &LimitsChoice) -> Result<Graph> {
     import::load_graph(path, &options(limits)).map_err(library_error)
 }
 
-/// Returns whether a file is an ONNX file.
-pub fn is_onnx(path: &Path) -> bool {
-    std::fs::read(path).is_ok_and(|bytes| Format::of(&bytes).is_ok_and(|format| format == Format::Onnx))
+/// Returns whether a file is of a format that has graphs.
+pub fn may_be_a_graph(path: &Path) -> bool {
+    let has_graphs = |format| matches!(format, Format::Onnx | Format::LightGbm);
+    std::fs::read(path).is_ok_and(|bytes| Format::of(&bytes).is_ok_and(has_graphs))
 }
 
 fn options(limits: &LimitsChoice) -> LoadOptions {
     LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() }
 }
 
-/// The output of a graph that is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// A classifier's labels.
-    Class,
-    /// Values.
-    Value,
-}
-
 /// Returns the graph with the output that is meant alone. What other outputs need is then not computed.
 ///
 /// # Errors
 /// The graph has no such output.
-pub fn with_one_output(path: &Path, mut graph: Graph, wanted: Wanted) -> Result<Graph> {
-    let kept = chosen(&graph, wanted == Wanted::Class).map_err(|what| Error::file(path, what))?;
-    graph.outputs = vec![graph.outputs.swap_remove(kept)];
+pub fn with_one_output(path: &Path, mut graph: Graph, output: Output) -> Result<Graph> {
+    let operand = chosen(&graph, output).map_err(|what| Error::file(path, what))?;
+    graph.outputs = vec![GraphOutput { name: "predictions".into(), operand }];
     Ok(graph)
 }
 
@@ -78,11 +76,26 @@ fn width(input: &GraphInput) -> Result<usize, String> {
     }
 }
 
-/// Predicts rows: the classes if `class` is set, and the values otherwise.
+/// Returns the forest that reads the rows as they are, whose features name the columns.
+pub fn forest_of_rows(graph: &Graph) -> Option<&Forest> {
+    let (at, leaves) = linear_leaves(graph)?;
+    let reads_rows = graph.inputs.len() == 1 && graph.nodes[at as usize].operands == [Operand::Input(0)];
+    reads_rows.then(|| &**leaves.forest())
+}
+
+/// Returns the node that is a forest with linear models in its leaves.
+fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
+    (0..).zip(&graph.nodes).find_map(|(at, node)| match &node.operator {
+        Operator::LinearLeaves(leaves) => Some((at, &**leaves)),
+        _ => None,
+    })
+}
+
+/// Predicts rows.
 ///
 /// # Errors
 /// The graph has no such output or takes texts, or an operator does not take its operands.
-pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, class: bool) -> Result<Table> {
+pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, output: Output) -> Result<Table> {
     let mut inputs = Vec::with_capacity(graph.inputs.len());
     let mut first = 0;
     for input in &graph.inputs {
@@ -100,7 +113,7 @@ pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, class: bool) -> Re
         })?);
         first += columns;
     }
-    let graph = with_one_output(path, graph, if class { Wanted::Class } else { Wanted::Value })?;
+    let graph = with_one_output(path, graph, output)?;
     let predictor = GraphPredictor::new(graph, 1).map_err(library_error)?;
     let found = predictor.predict(&inputs).map_err(library_error)?;
     let [output] = &found[..] else { unreachable!("a graph of one output") };
@@ -119,16 +132,35 @@ pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, class: bool) -> Re
     Ok(Table { rows, columns, values })
 }
 
-/// Returns the place of the output that is meant. A classifier gives its labels before its probabilities; a graph of
-/// one output gives values.
-fn chosen(graph: &Graph, class: bool) -> Result<usize, String> {
+/// Returns where the output that is meant comes from. A classifier gives its labels before its probabilities; a graph
+/// of one output gives values. Margins and leaves are those of a forest with linear models in its leaves.
+fn chosen(graph: &Graph, output: Output) -> Result<Operand, String> {
+    let leaves = linear_leaves(graph).map(|(at, _)| at);
+    match (output, leaves) {
+        (Output::Margin, Some(at)) => return Ok(Operand::Node(at, 0)),
+        (Output::Leaf, Some(at)) => return Ok(Operand::Node(at, 1)),
+        (Output::Value | Output::Class, _) => {}
+        (_, Some(_)) => {
+            return Err(
+                "--output: the leaves have linear models, and what each tree adds is not given; use \
+                value, class, margin or leaf"
+                    .into(),
+            );
+        }
+        (_, None) => {
+            return Err(
+                "--output: the file is a graph, which has values and classes; use value or class".into()
+            );
+        }
+    }
     let types = graph.types().map_err(|e| e.to_string())?;
     let floats = |at: usize| matches!(types.of(graph.outputs[at].operand).dtype, Dtype::F32 | Dtype::F64);
-    match (graph.outputs.len(), class) {
-        (1, false) => Ok(0),
-        (1, true) if floats(0) => Err("the graph gives no classes; use --output value".into()),
-        (0, _) => Err("the graph has no outputs".into()),
-        (_, true) => Ok(0),
-        (_, false) => Ok(1),
-    }
+    let at = match (graph.outputs.len(), output == Output::Class) {
+        (1, false) => 0,
+        (1, true) if floats(0) => return Err("the graph gives no classes; use --output value".into()),
+        (0, _) => return Err("the graph has no outputs".into()),
+        (_, true) => 0,
+        (_, false) => 1,
+    };
+    Ok(graph.outputs[at].operand)
 }

@@ -35,7 +35,7 @@ pub(super) fn constants(old: &Graph) -> Result<Graph, GraphError> {
 
 /// Returns the results of a node whose operands are all weights.
 fn folded(new: &Rebuild, node: &Node) -> Option<Vec<Tensor>> {
-    if let Operator::Forest(_) = node.operator {
+    if node.operator.forest().is_some() {
         return None;
     }
     let operands = new.operands(node);

@@ -182,6 +182,11 @@ impl<'f> Fields<'f> {
         }
     }
 
+    /// Returns the place at which the fields begin.
+    pub(super) fn place(&self) -> Place {
+        Place::Text { line: self.line.number, column: 1 }
+    }
+
     /// Returns the value of a field, or `None` if the field is missing.
     pub(super) fn get(&self, name: &str) -> Option<Value<'f>> {
         self.read.iter().position(|n| *n == name).and_then(|i| self.found[i])

@@ -6,9 +6,11 @@
 //! | `lines` | lines, fields and lists of the text, with their places |
 //! | `objective` | the transform of a sum of leaf values |
 //! | `tree` | one tree |
+//! | `linear` | trees whose leaves are linear models, as a graph |
 //! | `categories` | the names of categories |
 
 mod categories;
+mod linear;
 mod lines;
 mod objective;
 mod tree;
@@ -20,6 +22,7 @@ use super::budget::Budget;
 use super::{ErrorKind, ImportError, LoadOptions, Place};
 use crate::Forest;
 use crate::forest::{Classes, CompareType, ForestBuilder};
+use crate::graph::LeafModels;
 use lines::{Fields, Line, Lines, Value};
 use objective::Objective;
 
@@ -51,8 +54,16 @@ fn damaged(kind: ErrorKind, place: Place, cause: impl AsRef<str>) -> ImportError
     )
 }
 
+pub(super) use linear::graph;
+
 /// Returns the forest that a file describes.
 pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, ImportError> {
+    read(bytes, options, None)
+}
+
+/// Returns the forest that a file describes. Linear models of its leaves are added to `models`, and refused where that
+/// is `None`.
+fn read(bytes: &[u8], options: &LoadOptions, models: Option<&mut LeafModels>) -> Result<Forest, ImportError> {
     let mut lines = Lines::of(bytes);
     let (fields, after) = header(&mut lines)?;
     let mut budget = Budget::new(&options.limits);
@@ -67,7 +78,7 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
         // A name that is not UTF-8 is left out.
         feature.name = std::str::from_utf8(name.text).ok().map(str::to_owned);
     }
-    let mut trees = Trees { count: 0, header: &header, options };
+    let mut trees = Trees { count: 0, header: &header, options, models };
     trees.read(after, &mut lines, &mut builder, &mut budget)?;
     let rounds = trees.rounds()?;
     if let Some(line) = lines.filter(|line| !line.is_blank()).last() {
@@ -170,6 +181,7 @@ struct Trees<'h, 'f> {
     count: usize,
     header: &'h Header<'f>,
     options: &'h LoadOptions,
+    models: Option<&'h mut LeafModels>,
 }
 
 impl<'f> Trees<'_, 'f> {
@@ -193,7 +205,7 @@ impl<'f> Trees<'_, 'f> {
             budget.trees(self.count, || Place::Text { line: line.number, column: 1 })?;
             let output = (self.count - 1) % self.header.outputs;
             if self.is_chosen((self.count - 1) / self.header.outputs) {
-                tree::grow(&fields, output as u32, builder, budget)?;
+                tree::grow(&fields, output as u32, builder, budget, self.models.as_deref_mut())?;
             }
             line = next;
         }

@@ -2,13 +2,17 @@
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError};
+use super::linear;
 use super::lines::{Fields, List, Value};
-use crate::forest::{
-    CategoryRule, CategorySet, CompareType, ForestBuilder, MOST_CATEGORIES, Predicate, Side, ZERO_ZONE,
+use crate::{
+    forest::{
+        CategoryRule, CategorySet, CompareType, ForestBuilder, MOST_CATEGORIES, Predicate, Side, ZERO_ZONE,
+    },
+    graph::LeafModels,
 };
 
 /// The fields of a tree that the importer reads.
-pub(super) const READ: [&str; 13] = [
+pub(super) const READ: [&str; 15] = [
     "num_leaves",
     "num_cat",
     "split_feature",
@@ -22,27 +26,29 @@ pub(super) const READ: [&str; 13] = [
     "is_linear",
     "leaf_const",
     "num_features",
+    "leaf_features",
+    "leaf_coeff",
 ];
 
 /// The fields of a tree that the importer passes over.
-pub(super) const IGNORED: [&str; 9] = [
+pub(super) const IGNORED: [&str; 7] = [
     "split_gain",
     "leaf_weight",
     "leaf_count",
     "internal_value",
     "internal_weight",
     "internal_count",
-    "leaf_features",
-    "leaf_coeff",
     "shrinkage",
 ];
 
-/// Adds the tree of these fields to the forest. The tree adds to the output `output`.
+/// Adds the tree of these fields to the forest. The tree adds to the output `output`. Linear models of its leaves are
+/// added to `models`, and refused where that is `None`.
 pub(super) fn grow(
     fields: &Fields<'_>,
     output: u32,
     builder: &mut ForestBuilder,
     budget: &mut Budget<'_>,
+    models: Option<&mut LeafModels>,
 ) -> Result<(), ImportError> {
     let stated = fields.need("num_leaves")?;
     let leaves = stated.number::<i32>()?;
@@ -53,7 +59,13 @@ pub(super) fn grow(
     let leaves = leaves as u32;
     budget.nodes(2 * leaves as usize - 1, || stated.place())?;
     // Before memory is allocated, this checks that the file has a value for each leaf.
-    let mut values = leaf_values(fields, leaves as usize)?;
+    let mut values = match models {
+        None => leaf_values(fields, leaves as usize)?,
+        Some(models) => {
+            linear::read_models(fields, leaves as usize, builder.features_mut().len(), models, budget)?;
+            fields.list("leaf_value", leaves as usize)?
+        }
+    };
     let sets = category_sets(fields, builder, budget)?;
     let features = builder.features_mut().len();
     let mut tree = builder.tree(output);
@@ -79,19 +91,26 @@ pub(super) fn grow(
 /// Returns the leaf values. In a linear tree these are the constants of its leaves, and no leaf may have a
 /// coefficient.
 fn leaf_values<'f>(fields: &Fields<'f>, leaves: usize) -> Result<List<'f>, ImportError> {
-    match fields.get("is_linear").map(|flag| flag.number::<u8>()).transpose()? {
-        None | Some(0) => return fields.list("leaf_value", leaves),
-        Some(_) => {}
+    if !is_linear(fields)? {
+        return fields.list("leaf_value", leaves);
     }
     let mut counts = fields.list("num_features", leaves)?;
     for _ in 0..leaves {
         let (count, at) = counts.next::<u32>()?;
         if count > 0 {
-            let cause = "a leaf with a linear model, which is not supported";
-            return Err(at.error(ErrorKind::Unsupported, cause).with_remedy("train with linear_tree=false"));
+            let cause = "a leaf with a linear model, which a forest does not have";
+            return Err(at.error(ErrorKind::Unsupported, cause).with_remedy(
+                "predict with `fangorn predict`, in Rust with `import::load_graph`, or train with linear_tree=false",
+            ));
         }
     }
     fields.list("leaf_const", leaves)
+}
+
+/// Returns whether the tree's leaves have linear models, which may be constants.
+pub(super) fn is_linear(fields: &Fields<'_>) -> Result<bool, ImportError> {
+    let flag = fields.get("is_linear").map(|flag| flag.number::<u8>()).transpose()?;
+    Ok(flag.is_some_and(|flag| flag != 0))
 }
 
 /// Adds the tree's category sets to the forest, and returns their range among the forest's sets. Members go
