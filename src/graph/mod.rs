@@ -16,9 +16,11 @@
 //! | `passes` | rewrites that keep what a graph computes |
 //! | `interpret` | the interpreter, which defines what a graph means |
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
-//! | `elementwise`, `reduce`, `arrange` | what the interpreter does for each group of operators |
+//! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
+//! | `texts`, `pattern` | operators on texts, and the regular expressions of tokenizers |
 
 mod arrange;
+mod choose;
 mod dot;
 mod elementwise;
 mod interpret;
@@ -26,16 +28,21 @@ mod model;
 mod operator;
 mod parse;
 mod passes;
+mod pattern;
 mod predictor;
 mod reduce;
+mod solve;
 mod tensor;
 mod text;
+mod texts;
 mod types;
 
 pub use interpret::GraphError;
 pub use model::{Graph, GraphInput, GraphOutput, Node, Operand};
 pub use operator::{Binary, Compare, Distance, Kind, Operator, Reduction, Unary};
 pub use passes::{Pass, PassChange, Passes, skip_zeros};
+pub use pattern::Pattern;
 pub use predictor::GraphPredictor;
 pub use tensor::{Dtype, Elements, Tensor};
+pub use texts::{Case, Ngrams, Normalizer, TextOperator, Tokenizer, Tokens, Weighing};
 pub use types::{GraphTypes, TensorType};
