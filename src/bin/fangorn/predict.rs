@@ -152,9 +152,8 @@ fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Res
     }
     let class = args.output == Output::Class;
     sink.check(false)?;
-    let columns = predict_graph::columns(&graph).map_err(|what| Error::file(&args.model, what))?;
-    let rows = rows::read_columns::<f64>(&args.rows, columns, args.table)?;
-    finish(args, &predict_graph::predict(&args.model, graph, &rows, class)?, sink)
+    let inputs = predict_graph::read_inputs(&args.model, &graph, &args.rows, args.table)?;
+    finish(args, &predict_graph::predict(&args.model, graph, &inputs, class)?, sink)
 }
 
 /// Reads the rows as `T` and predicts them.
