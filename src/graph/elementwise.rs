@@ -298,8 +298,12 @@ pub(super) fn lookup(
     };
     macro_rules! found {
         ($values:expr, $other:expr) => {{
-            let other = $other.first().ok_or("it has no value for other keys")?;
-            places.iter().map(|at| at.map_or_else(|| other.clone(), |at| $values[at].clone())).collect()
+            let value = |at: &Option<usize>| match at {
+                Some(at) => Some($values[*at].clone()),
+                None => $other.first().cloned(),
+            };
+            let found: Option<Vec<_>> = places.iter().map(value).collect();
+            found.ok_or("an element is no key, and it has no value for others")?
         }};
     }
     if keys.len() != values.len() {

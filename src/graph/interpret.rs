@@ -3,10 +3,10 @@
 use std::{borrow::Cow, fmt};
 
 use super::{
-    arrange, elementwise,
+    arrange, choose, elementwise,
     model::{Graph, Operand},
     operator::Operator,
-    reduce,
+    reduce, solve,
     tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor},
 };
 use crate::forest::{Forest, reference};
@@ -269,6 +269,12 @@ fn evaluate(
         (Operator::TopK { axis, k, greatest }, _) => reduce::top(*axis, *k, *greatest, x).map(Vec::from),
         (Operator::Gather { axis }, [x, places]) => one(arrange::gather(*axis, x, places)),
         (Operator::GatherElements { axis }, [x, places]) => one(arrange::gather_elements(*axis, x, places)),
+        (Operator::Compress { axis }, [x, condition]) => one(choose::compress(*axis, x, condition)),
+        (Operator::ScatterElements { axis }, [x, places, updates]) => {
+            one(choose::scatter_elements(*axis, x, places, updates))
+        }
+        (Operator::Solve, [a, b]) => one(solve::solve(a, b)),
+        (Operator::Texts(operator), _) => one(operator.evaluate(x)),
         (Operator::CouplePairs { classes }, _) => one(reduce::couple_pairs(*classes, x)),
         (Operator::Concat { axis }, all) => one(arrange::concat(*axis, all)),
         (Operator::Reshape(lengths), _) => one(arrange::reshape(lengths, x)),

@@ -17,11 +17,13 @@
 //! | `interpret` | the interpreter, which defines what a graph means |
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
 //! | `linear_leaves` | forests whose leaves are linear models |
-//! | `elementwise`, `reduce`, `arrange` | what the interpreter does for each group of operators |
+//! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
 //! | `broadcast` | loops over tensors that are broadcast against each other |
+//! | `texts`, `pattern` | operators on texts, and the regular expressions of tokenizers |
 
 mod arrange;
 mod broadcast;
+mod choose;
 mod dot;
 mod elementwise;
 mod interpret;
@@ -30,10 +32,13 @@ mod model;
 mod operator;
 mod parse;
 mod passes;
+mod pattern;
 mod predictor;
 mod reduce;
+mod solve;
 mod tensor;
 mod text;
+mod texts;
 mod types;
 
 pub use interpret::GraphError;
@@ -41,6 +46,8 @@ pub use linear_leaves::{LeafModels, LinearLeaves};
 pub use model::{Graph, GraphInput, GraphOutput, Node, Operand};
 pub use operator::{Binary, Compare, Distance, Kind, Operator, Reduction, Unary};
 pub use passes::{Pass, PassChange, Passes, skip_zeros};
+pub use pattern::Pattern;
 pub use predictor::GraphPredictor;
 pub use tensor::{Dtype, Elements, Tensor};
+pub use texts::{Case, Ngrams, Normalizer, TextOperator, Tokenizer, Tokens, Weighing};
 pub use types::{GraphTypes, TensorType};

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use super::{
     linear_leaves::LinearLeaves,
     tensor::{Dtype, Elements},
+    texts::TextOperator,
 };
 use crate::{forest::Forest, sparse::SparseMatrix};
 
@@ -281,13 +282,13 @@ pub enum Operator {
     /// A tensor of the shape that the operand names, of one repeated element.
     Fill(Elements),
     /// Each element, looked up in `keys`, gives the value at the same place. An element that is no key gives
-    /// `other`.
+    /// `other`; without one it is refused.
     Lookup {
         /// The keys, all different.
         keys: Elements,
         /// As many values.
         values: Elements,
-        /// One value.
+        /// One value, or none.
         other: Elements,
     },
     /// Distances of each row of the first operand to each row of the second.
@@ -299,6 +300,20 @@ pub enum Operator {
         /// Number of classes. Pairs come in the order (0, 1), (0, 2), …, (1, 2), ….
         classes: usize,
     },
+    /// The slices of an axis whose truth value, in the second operand, is true. Truth values may be fewer than slices.
+    Compress {
+        /// The axis.
+        axis: i64,
+    },
+    /// The first operand with elements of the third along an axis, at the places that the second names.
+    ScatterElements {
+        /// The axis.
+        axis: i64,
+    },
+    /// The solution of a system of linear equations: a square matrix, and right-hand sides as columns.
+    Solve,
+    /// An operator on texts, or on tokens.
+    Texts(TextOperator),
     /// A forest on rows: its values, `rows x width`, and its class as a place among its labels, `rows`.
     Forest(Arc<Forest>),
     /// A forest whose leaves are linear models, on rows: its margins in doubles, `rows x outputs`, and the leaf id of
@@ -337,8 +352,8 @@ impl Operator {
             Self::Binary(_) | Self::Compare(_) | Self::MatMul | Self::Gather { .. } | Self::Distances(_) => {
                 (2, 2)
             }
-            Self::ReshapeAs | Self::GatherElements { .. } => (2, 2),
-            Self::Where => (3, 3),
+            Self::ReshapeAs | Self::GatherElements { .. } | Self::Compress { .. } | Self::Solve => (2, 2),
+            Self::Where | Self::ScatterElements { .. } => (3, 3),
             Self::Concat { .. } => (1, usize::MAX),
             _ => (1, 1),
         }
@@ -441,6 +456,10 @@ impl Operator {
             Self::Shape => "shape",
             Self::Fill(_) => "fill",
             Self::Lookup { .. } => "lookup",
+            Self::Compress { .. } => "compress",
+            Self::ScatterElements { .. } => "scatterElements",
+            Self::Solve => "solve",
+            Self::Texts(operator) => operator.name(),
             Self::Forest(_) => "forest",
             Self::LinearLeaves(_) => "linearLeaves",
         }

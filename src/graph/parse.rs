@@ -7,7 +7,9 @@ use super::{
     linear_leaves::{LeafModels, LinearLeaves},
     model::{Graph, GraphInput, GraphOutput, Node, Operand},
     operator::{Binary, Compare, Distance, Operator, Reduction, Unary},
+    pattern::Pattern,
     tensor::{Dtype, Elements, Tensor},
+    texts::{Case, Ngrams, Normalizer, TextOperator, Tokenizer, Tokens, Weighing},
 };
 use crate::{
     cursor::Cursor,
@@ -190,6 +192,14 @@ impl<'t> Attributes<'t> {
         self.cursor(name)?.list(Cursor::parse)
     }
 
+    fn word(&mut self, name: &str) -> Result<String, String> {
+        Ok(self.cursor(name)?.word().to_owned())
+    }
+
+    fn texts(&mut self, name: &str) -> Result<Vec<Arc<str>>, String> {
+        self.cursor(name)?.list(|cursor| cursor.string().map(Into::into))
+    }
+
     fn elements(&mut self, name: &str) -> Result<Elements, String> {
         let mut cursor = self.cursor(name)?;
         let dtype = dtype(&mut cursor)?;
@@ -254,7 +264,7 @@ fn operator(
         .chain(Binary::ALL.into_iter().map(Operator::Binary))
         .chain(Compare::ALL.into_iter().map(Operator::Compare))
         .chain(Distance::ALL.into_iter().map(Operator::Distances))
-        .chain([Operator::Where, Operator::MatMul, Operator::ReshapeAs, Operator::Shape])
+        .chain([Operator::Where, Operator::MatMul, Operator::ReshapeAs, Operator::Shape, Operator::Solve])
         .find(|operator| operator.name() == name);
     if let Some(operator) = plain {
         return Ok(operator);
@@ -284,6 +294,8 @@ fn operator(
         },
         "gather" => Operator::Gather { axis: attributes.parse("axis")? },
         "gatherElements" => Operator::GatherElements { axis: attributes.parse("axis")? },
+        "compress" => Operator::Compress { axis: attributes.parse("axis")? },
+        "scatterElements" => Operator::ScatterElements { axis: attributes.parse("axis")? },
         "concat" => Operator::Concat { axis: attributes.parse("axis")? },
         "cumulativeSum" => Operator::CumulativeSum { axis: attributes.parse("axis")? },
         "reshape" => Operator::Reshape(attributes.list("to")?),
@@ -313,8 +325,56 @@ fn operator(
             let models = LeafModels { constants, offsets, columns, coefficients };
             Operator::LinearLeaves(Arc::new(LinearLeaves::new(forest, models)?))
         }
-        _ => return Err(format!("there is no operator {name:?}")),
+        _ => match text_operator(name, attributes)? {
+            Some(operator) => Operator::Texts(operator),
+            None => return Err(format!("there is no operator {name:?}")),
+        },
     })
+}
+
+fn text_operator(name: &str, attributes: &mut Attributes<'_>) -> Result<Option<TextOperator>, String> {
+    Ok(Some(match name {
+        "normalizeTexts" => TextOperator::Normalize(Arc::new(Normalizer {
+            case: named(&Case::ALL, Case::name, &attributes.word("case")?)?,
+            exact: attributes.parse("exact")?,
+            stopwords: attributes.texts("stopwords")?,
+        })),
+        "tokenize" => {
+            let patterns = attributes.texts("patterns")?;
+            let mut patterns =
+                patterns.iter().map(|text| Pattern::new(text)).collect::<Result<Vec<_>, _>>()?;
+            let tokens = match (&attributes.word("tokens")?[..], patterns.len()) {
+                ("characters", 0) => Tokens::Characters,
+                ("matches", 1) => Tokens::Matches(patterns.swap_remove(0)),
+                ("between", _) => Tokens::Between(patterns),
+                (other, count) => return Err(format!("tokens {other:?} do not have {count} patterns")),
+            };
+            TextOperator::Tokenize(Arc::new(Tokenizer {
+                tokens,
+                least: attributes.parse("least")?,
+                mark: attributes.parse("mark")?,
+                padding: attributes.cursor("padding")?.string()?.into(),
+            }))
+        }
+        "countNgrams" => {
+            let weighing = named(&Weighing::ALL, Weighing::name, &attributes.word("weighing")?)?;
+            let lengths = attributes.list("lengths")?;
+            let [least, most] = lengths[..] else { return Err("it has two lengths".into()) };
+            let pool = (attributes.elements("pool")?, attributes.list("starts")?);
+            let columns = (attributes.list("columns")?, attributes.list("weights")?);
+            let skips = attributes.parse("skips")?;
+            TextOperator::CountNgrams(Arc::new(Ngrams::new(weighing, [least, most], skips, pool, columns)?))
+        }
+        "murmurHash" => {
+            TextOperator::Hash { seed: attributes.parse("seed")?, positive: attributes.parse("positive")? }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// Returns the one of all that has a name.
+fn named<T: Copy>(all: &[T], name_of: impl Fn(T) -> &'static str, name: &str) -> Result<T, String> {
+    all.iter().copied().find(|one| name_of(*one) == name).ok_or_else(|| format!("{name:?} is not known"))
 }
 
 fn trees(attributes: &mut Attributes<'_>, forests: &[Arc<Forest>]) -> Result<Arc<Forest>, String> {

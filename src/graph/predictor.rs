@@ -7,7 +7,6 @@ use rayon::prelude::*;
 use super::{
     interpret::{Evaluator, GraphError, Uses},
     model::{Graph, Operand},
-    operator::Operator,
     passes::{PassChange, Passes},
     reduce::Products,
     tensor::{Dtype, Elements, Tensor},

@@ -51,7 +51,7 @@ fn list(elements: &Elements) -> String {
 }
 
 /// Writes elements with their type.
-fn typed(elements: &Elements) -> String {
+pub(super) fn typed(elements: &Elements) -> String {
     format!("{}{}", elements.dtype(), list(elements))
 }
 
@@ -64,6 +64,8 @@ fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
         | Operator::Gather { axis }
         | Operator::Concat { axis }
         | Operator::GatherElements { axis }
+        | Operator::Compress { axis }
+        | Operator::ScatterElements { axis }
         | Operator::CumulativeSum { axis } => vec![format!("axis={axis}")],
         Operator::ArgExtreme { axis, keep, last, .. } => {
             vec![format!("axis={axis}"), format!("keep={keep}"), format!("last={last}")]
@@ -89,6 +91,9 @@ fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
             format!("values={}", typed(values)),
             format!("other={}", typed(other)),
         ],
+        Operator::Texts(operator) => {
+            operator.attributes().into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+        }
         Operator::SparseMatMul(weights) => {
             let (rows, columns) = weights.shape();
             let row = |row| {
@@ -121,6 +126,7 @@ fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
         | Operator::MatMul
         | Operator::ReshapeAs
         | Operator::Shape
+        | Operator::Solve
         | Operator::Distances(_) => Vec::new(),
     }
 }

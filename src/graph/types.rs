@@ -294,6 +294,20 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
             let first = |shape: &Shape| shape.as_ref().and_then(|shape| shape.first().copied().flatten());
             one(same_dtype(x, y)?, Some(vec![first(&x.shape), first(&y.shape)]))
         }
+        Operator::Compress { axis } => {
+            second()?;
+            one(x.dtype, of_axis(*axis, &|_| None)?)
+        }
+        Operator::ScatterElements { .. } => {
+            let updates = operands.get(2).ok_or("it takes three operands")?;
+            one(same_dtype(x, updates)?, x.shape.clone())
+        }
+        Operator::Solve => {
+            let y = second()?;
+            number(x)?;
+            one(same_dtype(x, y)?, y.shape.clone())
+        }
+        Operator::Texts(operator) => Ok(vec![operator.result(x)?]),
         Operator::CouplePairs { classes } => one(number(x)?, of_axis(-1, &|_| Some(*classes))?),
         Operator::Forest(forest) => {
             let rows = rows_of(x, forest)?;

@@ -30,6 +30,38 @@ fn classical_models_predict_values_and_classes() {
     assert_eq!(table.lines().count(), 2, "{table}");
 }
 
+/// Columns of texts stay texts; a table of them has a header.
+#[test]
+fn models_of_texts_predict_from_a_table() {
+    for (model, output, expected) in [
+        ("TextPipeline", "class", "output.npy"),
+        ("TextPipeline", "value", "proba.npy"),
+        ("TokenPipeline", "value", "proba.npy"),
+        ("TfidfVectorizer", "value", "output.npy"),
+        ("FeatureHasher", "value", "output.npy"),
+    ] {
+        let (graph, rows, expected) =
+            (file(model, "model.onnx"), file(model, "rows.csv"), file(model, expected));
+        let predict = ["predict", &graph, "--rows", &rows, "--output", output, "--expect", &expected];
+        let done = command(&predict).output().expect("the program runs");
+        assert_eq!(done.status.code(), Some(0), "{model}: {}", text(&done.stderr));
+    }
+    let scratch = Scratch::new("texts");
+    let model = file("TextPipeline", "model.onnx");
+    // The graph's input is called X, so a table may have it among others.
+    let table = scratch.file("named.csv", "id,X,note\n7,\"the cat, and a dog\",a\n8,,b\n");
+    let found = prints(&["predict", &model, "--rows", &table, "--output", "class"]);
+    assert_eq!(found.lines().count(), 2, "{found}");
+    let alone = scratch.file("alone.csv", "text\n\"the cat, and a dog\"\n\"\"\n");
+    assert_eq!(prints(&["predict", &model, "--rows", &alone, "--output", "class"]), found);
+    refuses(&["predict", &model, "--rows", &table, "--by-position"], &["named.csv", "3 columns", "takes 1"]);
+    refuses(&["predict", &model, "--rows", &file("Pipeline", "rows.npy")], &["rows.npy", "texts", ".csv"]);
+    let empty = scratch.file("empty.csv", "text\n");
+    refuses(&["predict", &model, "--rows", &empty], &["empty.csv", "no row"]);
+    let ragged = scratch.file("ragged.csv", "text\na,b\n");
+    refuses(&["predict", &model, "--rows", &ragged], &["ragged.csv", "line 2", "2 fields"]);
+}
+
 #[test]
 fn what_a_graph_has_not_is_refused() {
     let (model, rows) = (file("SVR", "model.onnx"), file("SVR", "rows.npy"));

@@ -4,8 +4,10 @@
     python3 tests/zoo-classical/make.py OUT [NAME ...]
 
 Everything is seeded random numbers; no data set is involved. OUT gets a folder for each estimator, named after its
-class, with `model.onnx`, `rows.npy`, `output.npy` (what transform or predict returns) and, for a classifier that has
-one, `proba.npy` or `decision.npy`. An estimator that can't be made is named with the reason.
+class, with `model.onnx`, `rows.npy` (texts: `rows.csv`, a column with a header), `output.npy` (what transform or predict
+returns) and, for a classifier that has one, `proba.npy` or `decision.npy`. An estimator that can't be made is named with
+the reason. Estimators are the classes that skl2onnx names in its table of converters, and pipelines that begin with
+texts.
 
 The models in this folder were made by this script with scikit-learn 1.9.1, skl2onnx 1.20.0 and onnx 1.23.2. Needs
 these and numpy.
@@ -53,6 +55,11 @@ OPTIONS = {
     "VotingClassifier": {"voting": "soft", "flatten_transform": False},
     "HistGradientBoostingClassifier": {"max_iter": 10},
     "HistGradientBoostingRegressor": {"max_iter": 10},
+    "CountVectorizer": {"ngram_range": (1, 2), "token_pattern": "[a-z]+"},
+    "FeatureHasher": {"n_features": 16, "input_type": "string"},
+    "ReplaceTransformer": {"from_value": 1, "to_value": 9},
+    "CastRegressor": {"estimator": None},
+    "RandomTreesEmbedding": {"sparse_output": False},
 }
 SMALL = {"n_estimators": 8, "max_depth": 4, "random_state": 0}
 # Data of another kind than numbers between -3 and 3.
@@ -61,6 +68,9 @@ WHOLE = "CategoricalNB OneHotEncoder OrdinalEncoder".split()
 LABELS = "LabelEncoder LabelBinarizer".split()
 # What is converted for two classes alone.
 BINARY = "GaussianProcessClassifier TargetEncoder TunedThresholdClassifierCV".split()
+# What takes texts.
+TEXTS = "CountVectorizer TfidfVectorizer FeatureHasher TextPipeline TokenPipeline".split()
+WORDS = "red green blue cat dog bird runs sleeps eats fast slow The A Tree forest".split()
 # Operators of ONNX that a converter asks for and that are newer than others need.
 OPSETS = {"KNNImputer": 18}
 
@@ -77,9 +87,21 @@ def tree():
     return DecisionTreeClassifier(max_depth=3, random_state=0)
 
 
+def texts(random):
+    """Sentences of a few words, some of them empty, and two classes."""
+    sentences = [" ".join(random.choice(WORDS, random.randint(0, 9))) for _ in range(ROWS)]
+    ends = random.choice(["", ".", "!", " 42"], ROWS)
+    sentences = np.array([sentence + end for sentence, end in zip(sentences, ends)], dtype=object)
+    classes = np.array([("cat" in text) + ("dog" in text) for text in sentences]).astype(np.int64)
+    return sentences, classes
+
+
 def data(name):
     """Rows, a regression's target and three classes."""
     random = np.random.RandomState(7)
+    if name in TEXTS:
+        x, classes = texts(random)
+        return x, classes.astype(np.float32), classes
     x = random.uniform(-3, 3, (ROWS, COLUMNS)).astype(np.float32)
     if name in POSITIVE:
         x = np.abs(x)
@@ -133,6 +155,16 @@ def fitted(estimator):
     name = estimator.__name__
     model = make(estimator)
     x, y, classes = data(name)
+    if name in TEXTS:
+        # A hasher takes a list of words for each row.
+        return model.fit(x if name != "FeatureHasher" else [[text] for text in x], classes), x
+    if name == "TfidfTransformer":
+        counts = np.floor(np.abs(x))
+        return model.fit(counts), counts
+    if name in ("PLSRegression", "CCA", "PLSCanonical", "PLSSVD"):
+        return model.fit(x, np.stack([y, np.cos(x[:, 3])], axis=1)), x
+    if name == "CastRegressor":
+        return model.fit(x, y), x
     if name in LABELS:
         model.fit(classes)
         return model, classes
@@ -156,11 +188,12 @@ def fitted(estimator):
 
 def write(out, estimator):
     from skl2onnx import to_onnx
-    from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
+    from skl2onnx.common.data_types import FloatTensorType, Int64TensorType, StringTensorType
 
     model, x = fitted(estimator)
-    kind = FloatTensorType if x.dtype == np.float32 else Int64TensorType
-    shape = [None, x.shape[1]] if x.ndim == 2 else [None]
+    kinds = {"f": FloatTensorType, "i": Int64TensorType, "O": StringTensorType}
+    kind = kinds[x.dtype.kind]
+    shape = [None, x.shape[1]] if x.ndim == 2 else [None, 1] if x.dtype == object else [None]
     # ZipMap makes maps of probabilities, which no tensor holds.
     options = {id(model): {"zipmap": False}} if hasattr(model, "predict_proba") else None
     opset = {"": OPSETS.get(estimator.__name__, 17), "ai.onnx.ml": 3}
@@ -172,7 +205,11 @@ def write(out, estimator):
     folder = out / estimator.__name__
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(graph.SerializeToString())
-    np.save(folder / "rows.npy", rows)
+    if rows.dtype == object:
+        (folder / "rows.csv").write_text("text\n" + "".join(f'"{text}"\n' for text in rows))
+        rows = [[text] for text in rows] if estimator.__name__ == "FeatureHasher" else rows
+    else:
+        np.save(folder / "rows.npy", rows)
     # A selector with an estimator inside predicts as well; its graph selects.
     selects = hasattr(model, "get_support")
     predicted = model.predict(rows) if hasattr(model, "predict") and not selects else model.transform(rows)
@@ -186,22 +223,49 @@ def write(out, estimator):
             break
 
 
+def pipelines():
+    """Pipelines, by name; those of texts among them."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+    from sklearn.pipeline import FeatureUnion, Pipeline
+
+    def named(name, *steps):
+        return type(name, (), {"__new__": lambda _: Pipeline(list(steps)), "__name__": name})
+
+    found = {e.__name__: e for e in (ColumnTransformer, FeatureUnion, Pipeline)}
+    text = named("TextPipeline", ("texts", TfidfVectorizer()), ("classes", linear().LogisticRegression()))
+    counts = CountVectorizer(token_pattern="[a-z]+", ngram_range=(1, 2), binary=True)
+    token = named("TokenPipeline", ("texts", counts), ("classes", tree()))
+    return found | {"TextPipeline": text, "TokenPipeline": token}
+
+
+def write_truths_as_integers():
+    """skl2onnx writes lists of truth values for lists of integers, which protobuf takes no more."""
+    import onnx.helper
+
+    plain = onnx.helper.make_attribute
+
+    def make_attribute(key, value, *others, **named):
+        if isinstance(value, list) and any(isinstance(item, (bool, np.bool_)) for item in value):
+            value = [int(item) for item in value]
+        return plain(key, value, *others, **named)
+
+    onnx.helper.make_attribute = make_attribute
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("name", nargs="*", help="only these estimators")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
-    import skl2onnx
-    from sklearn.utils import all_estimators
+    from skl2onnx._supported_operators import sklearn_operator_name_map
 
-    supported = {name.removeprefix("Sklearn") for name in skl2onnx.supported_converters(from_sklearn=True)}
     made = 0
-    every = [(name, estimator) for name, estimator in all_estimators() if name in supported]
-    from sklearn.pipeline import FeatureUnion, Pipeline
-
-    every += [(e.__name__, e) for e in (FeatureUnion, Pipeline) if e.__name__ not in dict(every)]
-    for name, estimator in every:
+    write_truths_as_integers()
+    every = {estimator.__name__: estimator for estimator in sklearn_operator_name_map}
+    every |= pipelines()
+    for name, estimator in sorted(every.items()):
         if arguments.name and name not in arguments.name:
             continue
         try:

@@ -255,7 +255,18 @@ fn check(graph: &Graph) -> Result<()> {
     let types = graph.types().map_err(|e| Error::Graph(e.to_string()))?;
     for (at, node) in graph.nodes.iter().enumerate() {
         let refused = |cause: &str| Err(Error::Graph(format!("{}: {}: {cause}", node.name, node.operator)));
-        if matches!(node.operator, Operator::CouplePairs { .. } | Operator::LinearLeaves(_)) {
+        let on_the_host = match &node.operator {
+            Operator::CouplePairs { .. }
+            | Operator::LinearLeaves(_)
+            | Operator::Compress { .. }
+            | Operator::ScatterElements { .. }
+            | Operator::Solve
+            | Operator::Texts(_) => true,
+            // An element that is no key would have to stop the device.
+            Operator::Lookup { other, .. } => other.is_empty(),
+            _ => false,
+        };
+        if on_the_host {
             return refused("it is not there for devices; predict with GraphPredictor");
         }
         for result in 0..node.operator.results() as u32 {

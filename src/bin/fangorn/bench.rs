@@ -16,11 +16,13 @@ use serde::Serialize;
 use crate::{
     Outcome,
     backend::{Backend, Engine, Rerun},
-    bench_graph::{GraphBench, GraphOutput},
+    bench_graph::GraphBench,
     error::{Error, Result, one_line, say},
     graph,
     limits::LimitsChoice,
-    load_contents, output, predict_graph,
+    load_contents, output,
+    predict::Output,
+    predict_graph,
     profile::ProfileChoice,
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
@@ -57,9 +59,9 @@ pub struct Bench {
     /// How many seconds to time each batch size
     #[arg(long, value_name = "S", default_value = "2.0")]
     seconds: f64,
-    /// The output of a classical model, an ONNX file, that is timed
+    /// The output of a classical model that is timed: an ONNX file, or linear trees of LightGBM
     #[arg(long, value_name = "OUTPUT", value_enum)]
-    output: Option<GraphOutput>,
+    output: Option<Output>,
     /// The passes over a classical model, in place of the default ones: names with commas between them, `all`
     /// or `none`
     #[arg(long, value_name = "PASS,…", value_parser = graph::passes)]
@@ -107,7 +109,7 @@ pub fn run(args: &Bench) -> Result<Outcome> {
     }
     let start = Instant::now();
     let graph = match args.output.is_some() || args.passes.is_some() {
-        true if predict_graph::is_onnx(&args.model) => {
+        true if predict_graph::may_be_a_graph(&args.model) => {
             Some(predict_graph::load_any(&args.model, &args.limits))
         }
         true => {
@@ -145,17 +147,13 @@ fn run_graph(args: &Bench, graph: fangorn::graph::Graph, load_ms: f64) -> Result
         let what = "a classical model is timed on the CPU, where its forests have the default schedule";
         return Err(Error::Request(what.into()));
     }
-    let columns = predict_graph::columns(&graph).map_err(|what| Error::file(&args.model, what))?;
-    let rows = rows::read_columns::<f32>(&args.rows, columns, args.table)?;
-    if rows.rows == 0 {
-        return Err(Error::file(&args.rows, "there is no row in it to repeat; give at least one"));
-    }
+    let inputs = predict_graph::read_inputs(&args.model, &graph, &args.rows, args.table)?;
     let passes = args.passes.clone().unwrap_or_default();
-    let choice = (args.output.unwrap_or(GraphOutput::Value), &passes, usize::from(args.threads));
+    let choice = (args.output.unwrap_or(Output::Value), &passes, usize::from(args.threads));
     let bench = GraphBench::new(&args.model, graph, choice)?;
     let results = pool_of(args.threads)?.install(|| {
         each_batch(args, |batch, time| {
-            let timed = time(Box::new(bench.rerun(&args.model, &rows, batch)?))?;
+            let timed = time(Box::new(bench.rerun(&args.rows, &inputs, batch)?))?;
             Ok((timed, "the default one of each forest".to_owned()))
         })
     })?;

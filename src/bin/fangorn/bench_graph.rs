@@ -2,27 +2,17 @@
 
 use std::{path::Path, time::Instant};
 
-use clap::ValueEnum;
-use fangorn::graph::{Dtype, Elements, Graph, GraphPredictor, Passes, Tensor};
+use fangorn::{
+    auto::LEAST_ROWS,
+    graph::{Elements, Graph, GraphPredictor, Passes, Tensor},
+};
 
 use crate::{
     error::{Error, Result},
     library_error,
-    predict_graph::{self, Wanted},
-    rows::Matrix,
+    predict::Output,
+    predict_graph,
 };
-
-/// The output of a graph that is timed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum GraphOutput {
-    /// The values: those of a regressor or a transformer, and a classifier's probabilities or scores
-    Value,
-    /// The class of each row
-    Class,
-}
-
-/// The least number of rows that calls go through, as in [`fangorn::auto::RowPool`].
-const LEAST_ROWS: usize = fangorn::auto::LEAST_ROWS;
 
 /// A graph that is ready to be timed.
 pub struct GraphBench {
@@ -39,57 +29,62 @@ impl GraphBench {
     pub fn new(
         path: &Path,
         graph: Graph,
-        (output, passes, threads): (GraphOutput, &Passes, usize),
+        (output, passes, threads): (Output, &Passes, usize),
     ) -> Result<Self> {
         let start = Instant::now();
-        let wanted = if output == GraphOutput::Class { Wanted::Class } else { Wanted::Value };
-        let graph = predict_graph::with_one_output(path, graph, wanted)?;
+        let graph = predict_graph::with_one_output(path, graph, output)?;
         let predictor = GraphPredictor::with_passes(&graph, threads, passes).map_err(library_error)?;
         Ok(Self { predictor, compile_ms: start.elapsed().as_secs_f64() * 1e3 })
     }
 
-    /// Returns the calls of one batch size: each evaluates the next batch. Rows are repeated if there are fewer than
-    /// calls should go through.
+    /// Returns the calls of one batch size: each evaluates the next batch of the inputs. Rows come again if there are
+    /// fewer than calls should go through.
     ///
     /// # Errors
-    /// An input takes texts.
+    /// There is no row.
     pub fn rerun<'g>(
         &'g self,
         path: &Path,
-        rows: &Matrix<f32>,
+        inputs: &[Tensor],
         batch: usize,
     ) -> Result<impl FnMut() -> Result<()> + 'g> {
-        let batches = LEAST_ROWS.max(rows.rows).div_ceil(batch);
-        let inputs = (0..batches).map(|at| self.inputs(path, rows, at * batch, batch));
-        let inputs: Vec<Vec<Tensor>> = inputs.collect::<Result<_>>()?;
+        let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
+        if rows == 0 {
+            return Err(Error::file(path, "there is no row in it to repeat; give at least one"));
+        }
+        let batches = LEAST_ROWS.max(rows).div_ceil(batch);
+        let of_batch = |at: usize| {
+            let tensors = inputs.iter().map(|input| rows_of(input, at * batch, batch));
+            tensors
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| Error::Defect("rows of different lengths".into()))
+        };
+        let batches: Vec<Vec<Tensor>> = (0..batches).map(of_batch).collect::<Result<_>>()?;
         let mut next = 0;
         Ok(move || {
-            let found = self.predictor.predict(&inputs[next]).map_err(library_error)?;
+            let found = self.predictor.predict(&batches[next]).map_err(library_error)?;
             std::hint::black_box(found);
-            next = (next + 1) % inputs.len();
+            next = (next + 1) % batches.len();
             Ok(())
         })
     }
+}
 
-    /// Returns the inputs of a batch that begins with this row.
-    fn inputs(&self, path: &Path, rows: &Matrix<f32>, first: usize, batch: usize) -> Result<Vec<Tensor>> {
-        let graph = self.predictor.graph();
-        let mut begin = 0;
-        let input = |input: &fangorn::graph::GraphInput| {
-            let width = input.shape.get(1).copied().flatten().unwrap_or(1);
-            let values =
-                (first..first + batch).flat_map(|row| &rows.row(row % rows.rows)[begin..begin + width]);
-            let elements = match input.dtype {
-                Dtype::F32 => Some(Elements::F32(values.copied().collect())),
-                other => Elements::of_doubles(other, values.map(|value| f64::from(*value)).collect()),
-            };
-            begin += width;
-            let shape = if input.shape.len() == 1 { vec![batch] } else { vec![batch, width] };
-            let tensor = elements.and_then(|elements| Tensor::new(shape, elements));
-            tensor.ok_or_else(|| {
-                Error::file(path, format!("input `{}` takes texts, which bench can't repeat", input.name))
-            })
-        };
-        graph.inputs.iter().map(input).collect()
+/// Returns some rows of a tensor, which come again after the last one.
+fn rows_of(tensor: &Tensor, first: usize, count: usize) -> Option<Tensor> {
+    let rows = *tensor.shape().first()?;
+    let width: usize = tensor.shape()[1..].iter().product();
+    fn some<T: Clone>(values: &[T], width: usize, rows: impl Iterator<Item = usize>) -> Vec<T> {
+        rows.flat_map(|row| &values[row * width..][..width]).cloned().collect()
     }
+    let wanted = (first..first + count).map(|row| row % rows);
+    let elements = match tensor.elements() {
+        Elements::Bool(values) => Elements::Bool(some(values, width, wanted)),
+        Elements::I32(values) => Elements::I32(some(values, width, wanted)),
+        Elements::I64(values) => Elements::I64(some(values, width, wanted)),
+        Elements::F32(values) => Elements::F32(some(values, width, wanted)),
+        Elements::F64(values) => Elements::F64(some(values, width, wanted)),
+        Elements::Text(values) => Elements::Text(some(values, width, wanted)),
+    };
+    Tensor::new([&[count], &tensor.shape()[1..]].concat(), elements)
 }

@@ -149,14 +149,14 @@ fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Res
     let refused = |what| Error::file(&args.model, what);
     predict_graph::chosen(&graph, args.output).map_err(refused)?;
     sink.check(false)?;
-    let rows = match predict_graph::forest_of_rows(&graph) {
-        Some(forest) => rows::read_rows::<f64>(&args.rows, forest, args.table)?,
-        None => {
-            let columns = predict_graph::columns(&graph).map_err(refused)?;
-            rows::read_columns::<f64>(&args.rows, columns, args.table)?
+    let inputs = match predict_graph::forest_of_rows(&graph) {
+        Some(forest) => {
+            let rows = rows::read_rows::<f64>(&args.rows, forest, args.table)?;
+            predict_graph::inputs_of(&args.model, &graph, &rows)?
         }
+        None => predict_graph::read_inputs(&args.model, &graph, &args.rows, args.table)?,
     };
-    finish(args, &predict_graph::predict(&args.model, graph, &rows, args.output)?, sink)
+    finish(args, &predict_graph::predict(&args.model, graph, &inputs, args.output)?, sink)
 }
 
 /// Reads the rows as `T` and predicts them.

@@ -18,7 +18,7 @@ use crate::{
     limits::LimitsChoice,
     output::{Table, Values},
     predict::Output,
-    rows::Matrix,
+    rows::{self, Cells, Matrix, TableChoice, Wanted},
 };
 
 /// Reads a file of ONNX or LightGBM as a graph. Returns `None` where the file is of another format, or where another
@@ -57,14 +57,6 @@ pub fn with_one_output(path: &Path, mut graph: Graph, output: Output) -> Result<
     Ok(graph)
 }
 
-/// Returns the number of columns of a row: those of all inputs, side by side.
-///
-/// # Errors
-/// An input has no fixed number of columns.
-pub fn columns(graph: &Graph) -> Result<usize, String> {
-    graph.inputs.iter().map(width).sum()
-}
-
 fn width(input: &GraphInput) -> Result<usize, String> {
     match input.shape[..] {
         [_] => Ok(1),
@@ -91,33 +83,97 @@ fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
     })
 }
 
+/// Reads the rows of a graph: a tensor for each input, whose columns lie side by side. Columns of an input of texts stay
+/// texts.
+///
+/// # Errors
+/// An input has no fixed number of columns, or the file can't be read or has other columns.
+pub fn read_inputs(path: &Path, graph: &Graph, rows: &Path, table: TableChoice) -> Result<Vec<Tensor>> {
+    let widths = widths(path, graph)?;
+    if graph.inputs.iter().all(|input| input.dtype != Dtype::Text) {
+        let all = widths.iter().try_fold(0usize, |sum, width| sum.checked_add(*width));
+        let all =
+            all.ok_or_else(|| Error::file(path, "its inputs have more columns than there is memory for"))?;
+        return inputs_of(path, graph, &rows::read_columns::<f64>(rows, all, table)?);
+    }
+    let mut inputs = Vec::with_capacity(graph.inputs.len());
+    let mut first = 0;
+    let mut wanted = Vec::new();
+    for (input, width) in graph.inputs.iter().zip(&widths) {
+        let (name, texts) = ((*width == 1).then_some(&input.name[..]), input.dtype == Dtype::Text);
+        wanted.extend(std::iter::repeat_n(Wanted { name, texts }, *width));
+    }
+    let columns = rows::read_mixed(rows, &wanted, table)?;
+    for (input, width) in graph.inputs.iter().zip(widths) {
+        let columns = &columns[first..first + width];
+        inputs.push(input_of(input, width, side_by_side(input.dtype, columns))?);
+        first += width;
+    }
+    Ok(inputs)
+}
+
+/// Returns the inputs of a graph that takes numbers: a tensor for each, whose columns lie side by side in the rows.
+///
+/// # Errors
+/// An input has no fixed number of columns, or takes texts.
+pub fn inputs_of(path: &Path, graph: &Graph, rows: &Matrix<f64>) -> Result<Vec<Tensor>> {
+    let mut inputs = Vec::with_capacity(graph.inputs.len());
+    let mut first = 0;
+    for (input, width) in graph.inputs.iter().zip(widths(path, graph)?) {
+        let of_row = |row: usize| &rows.row(row)[first..first + width];
+        let values: Vec<f64> = (0..rows.rows).flat_map(of_row).copied().collect();
+        inputs.push(input_of(input, width, Elements::of_doubles(input.dtype, values))?);
+        first += width;
+    }
+    Ok(inputs)
+}
+
+fn widths(path: &Path, graph: &Graph) -> Result<Vec<usize>> {
+    let widths = graph.inputs.iter().map(width).collect::<Result<Vec<usize>, String>>();
+    widths.map_err(|what| Error::file(path, what))
+}
+
+fn input_of(input: &GraphInput, width: usize, elements: Option<Elements>) -> Result<Tensor> {
+    let elements =
+        elements.ok_or_else(|| Error::Defect(format!("input `{}` of another type", input.name)))?;
+    let rows = elements.len().checked_div(width).unwrap_or(0);
+    let shape = if input.shape.len() == 1 { vec![rows] } else { vec![rows, width] };
+    Tensor::new(shape, elements).ok_or_else(|| Error::Defect("columns of different lengths".into()))
+}
+
+/// Returns columns as the elements of a tensor, row after row. `None` where they are of another type.
+fn side_by_side(dtype: Dtype, columns: &[Cells]) -> Option<Elements> {
+    let rows = columns.iter().map(|cells| match cells {
+        Cells::Numbers(numbers) => numbers.len(),
+        Cells::Texts(texts) => texts.len(),
+    });
+    let rows = rows.min().unwrap_or(0);
+    let cells = || (0..rows).flat_map(|row| columns.iter().map(move |column| (column, row)));
+    if dtype == Dtype::Text {
+        let text = |(column, row): (&Cells, usize)| match column {
+            Cells::Texts(texts) => texts.get(row).cloned(),
+            Cells::Numbers(_) => None,
+        };
+        return cells().map(text).collect::<Option<_>>().map(Elements::Text);
+    }
+    let number = |(column, row): (&Cells, usize)| match column {
+        Cells::Numbers(numbers) => numbers.get(row).copied(),
+        Cells::Texts(_) => None,
+    };
+    Elements::of_doubles(dtype, cells().map(number).collect::<Option<_>>()?)
+}
+
 /// Predicts rows.
 ///
 /// # Errors
-/// The graph has no such output or takes texts, or an operator does not take its operands.
-pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, output: Output) -> Result<Table> {
-    let mut inputs = Vec::with_capacity(graph.inputs.len());
-    let mut first = 0;
-    for input in &graph.inputs {
-        let columns = width(input).map_err(|what| Error::file(path, what))?;
-        let of_row = |row: usize| &rows.row(row)[first..first + columns];
-        let values: Vec<f64> = (0..rows.rows).flat_map(of_row).copied().collect();
-        let shape = if input.shape.len() == 1 { vec![rows.rows] } else { vec![rows.rows, columns] };
-        let tensor = Elements::of_doubles(input.dtype, values).and_then(|values| Tensor::new(shape, values));
-        inputs.push(tensor.ok_or_else(|| {
-            let what = format!(
-                "input `{}` takes texts; encode them before, or export the model without",
-                input.name
-            );
-            Error::file(path, what)
-        })?);
-        first += columns;
-    }
+/// The graph has no such output, or an operator does not take its operands.
+pub fn predict(path: &Path, graph: Graph, inputs: &[Tensor], output: Output) -> Result<Table> {
+    let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
     let graph = with_one_output(path, graph, output)?;
     let predictor = GraphPredictor::new(graph, 1).map_err(library_error)?;
-    let found = predictor.predict(&inputs).map_err(library_error)?;
+    let found = predictor.predict(inputs).map_err(library_error)?;
     let [output] = &found[..] else { unreachable!("a graph of one output") };
-    let (rows, columns) = (rows.rows, output.elements().len().checked_div(rows.rows).unwrap_or(1).max(1));
+    let columns = output.elements().len().checked_div(rows).unwrap_or(1).max(1);
     let values = match output.elements() {
         Elements::Text(texts) => Values::Words(texts.iter().map(|text| text.to_string()).collect()),
         Elements::I64(integers) => match integers.iter().map(|v| i32::try_from(*v)).collect() {
@@ -134,7 +190,7 @@ pub fn predict(path: &Path, graph: Graph, rows: &Matrix<f64>, output: Output) ->
 
 /// Returns where the output that is meant comes from. A classifier gives its labels before its probabilities; a graph
 /// of one output gives values. Margins and leaves are those of a forest with linear models in its leaves.
-fn chosen(graph: &Graph, output: Output) -> Result<Operand, String> {
+pub fn chosen(graph: &Graph, output: Output) -> Result<Operand, String> {
     let leaves = linear_leaves(graph).map(|(at, _)| at);
     match (output, leaves) {
         (Output::Margin, Some(at)) => return Ok(Operand::Node(at, 0)),

@@ -98,6 +98,9 @@ pub(super) fn numbers(tensor: &TensorProto, place: &str) -> Result<Vec<f64>, Imp
     let numbers: Vec<f64> = match tensor.data_type {
         1 if raw.is_empty() => tensor.float_data.iter().map(|v| f64::from(*v)).collect(),
         1 => raw_numbers(raw, place, |b| f64::from(f32::from_le_bytes(b)))?,
+        // Floats of 16 bits are in the lower halves of integers.
+        10 if raw.is_empty() => tensor.int32_data.iter().map(|bits| half(*bits as u16)).collect(),
+        10 => raw_numbers(raw, place, |b| half(u16::from_le_bytes(b)))?,
         11 if raw.is_empty() => tensor.double_data.clone(),
         11 => raw_numbers(raw, place, f64::from_le_bytes)?,
         // Integers beyond 2^53 lose digits here, but none that large is a valid column or class.
@@ -122,6 +125,18 @@ pub(super) fn numbers(tensor: &TensorProto, place: &str) -> Result<Vec<f64>, Imp
         return Err(at(ErrorKind::Structure, place, cause));
     }
     Ok(numbers)
+}
+
+/// Returns a float of 16 bits as a double.
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff) / 1024.0);
+    let size = match exponent {
+        0 => fraction * 2f64.powi(-14),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1.0 + fraction) * 2f64.powi(exponent - 15),
+    };
+    if bits >> 15 == 1 { -size } else { size }
 }
 
 fn raw_numbers<const N: usize>(

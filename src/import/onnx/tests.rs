@@ -613,5 +613,88 @@ fn columns_are_joined_by_their_widths() {
     );
     let graph = super::super::parse_graph(&graph, &LoadOptions::default()).expect("a graph");
     let rows = crate::graph::Tensor::parse("f32[1, 2] = [1.0, 2.0]").expect("a row");
-    assert!(graph.run(&[rows]).is_err(), "a third column that is not there");
+    // As in ONNX Runtime, columns that are not there are 0.
+    assert_eq!(numbers(&graph.run(&[rows]).expect("joined")[0]), [1.0, 2.0, 1.0, 2.0, 0.0]);
+}
+
+/// What ONNX Runtime 1.32 gives.
+#[test]
+fn a_probit_is_a_quantile_of_the_normal_distribution() {
+    let linear = |rows: &[&[f32]]| {
+        let attributes = vec![
+            floats("coefficients", &[1.0, 2.0]),
+            int("targets", 2),
+            floats("intercepts", &[0.0, -1.0]),
+            text("post_transform", "PROBIT"),
+        ];
+        numbers(&runs("LinearRegressor", attributes, rows, &["Y"])[0])
+    };
+    assert_eq!(linear(&[&[0.75], &[0.9]]), [0.674574, 0.0, 1.281713, 0.841756]);
+    let ends = linear(&[&[0.5], &[1.0]]);
+    assert_eq!((ends[0], ends[1], ends[2], ends[3]), (0.0, f64::NEG_INFINITY, f64::INFINITY, f64::INFINITY));
+    assert!(linear(&[&[1.5]])[0].is_nan());
+}
+
+/// What ONNX's reference evaluator gives.
+#[test]
+fn a_classifier_of_one_class_has_its_label_or_none() {
+    for (transform, labels, scores) in [
+        ("NONE", [7.0, 0.0], [0.25, -0.75]),
+        ("LOGISTIC", [7.0, 0.0], [0.562177, 0.320821]),
+        ("SOFTMAX", [7.0, 7.0], [1.0, 1.0]),
+    ] {
+        let attributes = vec![
+            floats("coefficients", &[1.0]),
+            floats("intercepts", &[0.25]),
+            ints("classlabels_ints", &[7]),
+            text("post_transform", transform),
+        ];
+        let found = runs("LinearClassifier", attributes, &[&[0.0], &[-1.0]], &["L", "S"]);
+        assert_eq!(
+            (numbers(&found[0]), numbers(&found[1])),
+            (labels.to_vec(), scores.to_vec()),
+            "{transform}"
+        );
+    }
+}
+
+#[test]
+fn a_category_that_is_not_known_is_refused_where_the_file_says_so() {
+    let bytes = |zeros| {
+        let attributes = vec![ints("cats_int64s", &[2, 5]), int("zeros", zeros)];
+        graph(1, vec![node("OneHotEncoder", "ai.onnx.ml", &["X"], &["Y"], attributes)], &["Y"])
+    };
+    let run = |zeros, row: &str| {
+        let graph = super::super::parse_graph(&bytes(zeros), &LoadOptions::default()).expect("a graph");
+        graph.run(&[crate::graph::Tensor::parse(row).expect("a row")])
+    };
+    for zeros in [0, 1] {
+        let found = run(zeros, "f32[1, 2] = [5.0, 2.0]").expect("known categories");
+        assert_eq!((found[0].shape(), numbers(&found[0])), (&[1, 2, 2][..], vec![0.0, 1.0, 1.0, 0.0]));
+    }
+    let unknown = "f32[1, 1] = [3.0]";
+    assert_eq!(numbers(&run(1, unknown).expect("zeros")[0]), [0.0, 0.0]);
+    assert!(run(0, unknown).expect_err("an unknown category").to_string().contains("is no key"));
+}
+
+#[test]
+fn floats_of_16_bits_are_widened() {
+    let bits: [u16; 7] = [0x3c00, 0xc000, 0x0001, 0x7c00, 0x3555, 0x8000, 0x7bff];
+    let raw: Vec<u8> = bits.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+    let in_integers = bits.iter().map(|bits| i32::from(*bits)).collect();
+    let tensors = [
+        TensorProto { raw_data: raw.into(), ..Default::default() },
+        TensorProto { int32_data: in_integers, ..Default::default() },
+    ];
+    for tensor in tensors {
+        let tensor = TensorProto { dims: vec![7], data_type: 10, ..tensor };
+        let value = AttributeProto { t: tensor.encode_to_vec().into(), ..Default::default() };
+        let sum = node("Add", "", &["X", "C"], &["Y"], Vec::new());
+        let bytes = graph(10, vec![constant("C", value), sum], &["Y"]);
+        let graph = super::super::parse_graph(&bytes, &LoadOptions::default()).expect("a graph");
+        let zero = crate::graph::Tensor::parse("f32[1, 1] = [0.0]").expect("a row");
+        let found = graph.run(&[zero]).expect("a sum").swap_remove(0);
+        let expected = [1.0, -2.0, 2f64.powi(-24), f64::INFINITY, 0.333_251_953_125, 0.0, 65_504.0];
+        assert_eq!(found.elements().doubles().expect("numbers"), expected);
+    }
 }

@@ -5,11 +5,13 @@
 //! | `npy` | numpy's files |
 //! | `csv` | comma-separated text, record after record |
 //! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
+//! | `mixed` | tables that have columns of texts beside columns of numbers |
 //! | `cell` | what the text of one cell means |
 
 mod cell;
 mod csv;
 mod header;
+mod mixed;
 mod npy;
 
 use std::{
@@ -22,6 +24,7 @@ use fangorn::{Forest, forest::Feature};
 
 use crate::error::{Error, Result};
 
+pub use mixed::{Cells, Wanted, read_mixed};
 pub use npy::holds_singles;
 
 /// A matrix, row after row.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::super::budget::Budget;
-use super::super::super::{ErrorKind, ImportError};
+use super::super::super::{ErrorKind, ImportError, Place};
 use super::super::{
     at,
     graph::{GraphParts, Rows},
@@ -23,6 +23,8 @@ enum PostTransform {
     Softmax,
     /// A softmax that leaves out scores of 0.
     SoftmaxZero,
+    /// The quantile of the normal distribution, as ONNX Runtime approximates it. A score outside 0 to 1 has none.
+    Probit,
 }
 
 /// The most numbers of a support vector classifier's weights: a number for each support vector and pair of classes.
@@ -110,23 +112,56 @@ impl Reader<'_> {
     fn feature_vectorizer(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
         let widths = source.attributes.ints("inputdimensions");
         let operands = source.operands.clone();
-        let positive = widths.iter().all(|width| *width > 0);
+        let positive = widths.iter().all(|width| *width >= 0);
         if !positive || !widths.is_empty() && widths.len() != operands.len() {
-            let cause = format!("{} inputs have {} widths, which are above 0", operands.len(), widths.len());
+            let cause =
+                format!("{} inputs have {} widths, which are not below 0", operands.len(), widths.len());
             return Err(at(ErrorKind::Structure, source.place, cause));
         }
+        let sum = widths.iter().try_fold(0usize, |sum, width| sum.checked_add(usize::try_from(*width).ok()?));
+        let place = || Place::Field(format!("{}.inputdimensions", source.place));
+        Budget::new(&self.options.limits).features(sum.unwrap_or(usize::MAX), place)?;
         let mut all = Vec::with_capacity(operands.len());
         for (at, value) in operands.into_iter().enumerate() {
+            let columns = self.columns_of(value.operand);
             let mut value = self.cast(source, value, Dtype::F32);
             if let Some(width) = widths.get(at) {
+                if *width == 0 && (!all.is_empty() || at + 1 < widths.len()) {
+                    continue;
+                }
+                if columns.is_none_or(|columns| i64::try_from(columns).is_ok_and(|columns| columns < *width))
+                {
+                    value = self.widened(source, value, *width);
+                }
                 let first = Operator::Slice { axis: 1, start: 0, end: *width, step: 1 };
                 value = self.add(source, first, &[value], Dtype::F32);
-                // Too few columns are an error and not fewer columns.
                 value = self.add(source, Operator::Reshape(vec![0, *width]), &[value], Dtype::F32);
             }
             all.push(value);
         }
         Ok(self.add(source, Operator::Concat { axis: 1 }, &all, Dtype::F32))
+    }
+
+    /// Returns the number of columns of an input or a weight.
+    fn columns_of(&self, operand: crate::graph::Operand) -> Option<usize> {
+        match operand {
+            crate::graph::Operand::Input(at) => match self.graph.inputs[at as usize].shape[..] {
+                [_, columns] => columns,
+                _ => None,
+            },
+            other => self.graph.weight_of(other).and_then(|weight| weight.shape().get(1).copied()),
+        }
+    }
+
+    /// Returns rows with this many columns of zeros after their own.
+    fn widened(&mut self, source: &Source<'_>, rows: Value, width: i64) -> Value {
+        let shape = self.add(source, Operator::Shape, &[rows], Dtype::I64);
+        let first = Operator::Slice { axis: 0, start: 0, end: 1, step: 1 };
+        let count = self.add(source, first, &[shape], Dtype::I64);
+        let width = self.weight(tensors::list(Elements::I64(vec![width])));
+        let shape = self.add(source, Operator::Concat { axis: 0 }, &[count, width], Dtype::I64);
+        let zeros = self.add(source, Operator::Fill(Elements::F32(vec![0.0])), &[shape], Dtype::F32);
+        self.add(source, Operator::Concat { axis: 1 }, &[rows, zeros], Dtype::F32)
     }
 
     fn imputer(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
@@ -225,15 +260,22 @@ impl Reader<'_> {
         let mut x = source.operand(0)?;
         let (integers, strings) =
             (source.attributes.ints("cats_int64s"), source.attributes.strings("cats_strings"));
-        if source.attributes.int("zeros") == Some(0) {
-            return Err(source.unsupported(" that refuses unknown categories"));
-        }
+        let known = source.attributes.int("zeros") == Some(0);
         let categories = if strings.is_empty() { Elements::I64(integers) } else { texts(&strings) };
         if categories.is_empty() || (categories.dtype() == Dtype::Text) != (x.dtype == Dtype::Text) {
             return Err(source.unsupported(&format!(" on {} without categories of that type", x.dtype)));
         }
         if x.dtype != Dtype::Text {
             x = self.cast(source, x, Dtype::I64);
+        }
+        let mut categories = categories;
+        if known {
+            // Each category becomes its place, and any other one is refused.
+            let places = Elements::I64((0..).take(categories.len()).collect());
+            let other = Elements::I64(Vec::new());
+            let lookup = Operator::Lookup { keys: categories, values: places.clone(), other };
+            x = self.add(source, lookup, &[x], Dtype::I64);
+            categories = places;
         }
         let x = self.add(source, Operator::Unsqueeze(vec![-1]), &[x], x.dtype);
         let categories = self.weight(tensors::list(categories));
@@ -303,6 +345,7 @@ impl Reader<'_> {
             Some("LOGISTIC") => Ok(PostTransform::Logistic),
             Some("SOFTMAX") => Ok(PostTransform::Softmax),
             Some("SOFTMAX_ZERO") => Ok(PostTransform::SoftmaxZero),
+            Some("PROBIT") => Ok(PostTransform::Probit),
             Some(other) => Err(source.unsupported(&format!(" with the transform {other}"))),
         }
     }
@@ -316,6 +359,7 @@ impl Reader<'_> {
             PostTransform::Softmax => {
                 self.add(source, Operator::Softmax { axis: -1 }, &[scores], scores.dtype)
             }
+            PostTransform::Probit => self.probit(source, scores),
             PostTransform::SoftmaxZero => {
                 let along = |how| Operator::Reduce { how, axes: vec![-1], keep: true };
                 let greatest = self.add(source, along(Reduction::Maximum), &[scores], scores.dtype);
@@ -329,6 +373,58 @@ impl Reader<'_> {
                 self.binary(source, Binary::Divide, terms, sum)
             }
         }
+    }
+
+    /// Returns the quantiles of the normal distribution: Winitzki's approximation of the inverse of `erf`, in doubles.
+    fn probit(&mut self, source: &Source<'_>, scores: Value) -> Value {
+        const A: f64 = 0.147;
+        let number = |reader: &mut Self, value: f64| reader.weight(tensors::list(Elements::F64(vec![value])));
+        let wide = self.cast(source, scores, Dtype::F64);
+        let [zero, one, two] = [0.0, 1.0, 2.0].map(|value| number(self, value));
+        let twice = self.binary(source, Binary::Multiply, wide, two);
+        let x = self.binary(source, Binary::Subtract, twice, one);
+        let (below, above) =
+            (self.binary(source, Binary::Subtract, one, x), self.binary(source, Binary::Add, one, x));
+        let product = self.binary(source, Binary::Multiply, below, above);
+        let log = self.add(source, Operator::Unary(Unary::Log), &[product], Dtype::F64);
+        let (half, by_a) = (number(self, 0.5), number(self, 1.0 / A));
+        let constant = number(self, 2.0 / (std::f64::consts::PI * A));
+        let halved = self.binary(source, Binary::Multiply, log, half);
+        let sum = self.binary(source, Binary::Add, halved, constant);
+        let square = self.binary(source, Binary::Multiply, sum, sum);
+        let scaled = self.binary(source, Binary::Multiply, log, by_a);
+        let inside = self.binary(source, Binary::Subtract, square, scaled);
+        let root = self.add(source, Operator::Unary(Unary::Sqrt), &[inside], Dtype::F64);
+        let difference = self.binary(source, Binary::Subtract, root, sum);
+        // Rounding may leave a difference of 0 below 0.
+        let difference = self.binary(source, Binary::Maximum, difference, zero);
+        let size = self.add(source, Operator::Unary(Unary::Sqrt), &[difference], Dtype::F64);
+        let (minus, plus) = (number(self, -std::f64::consts::SQRT_2), number(self, std::f64::consts::SQRT_2));
+        let negative = self.compare(source, Compare::Less, x, zero);
+        let factor = self.choose(source, negative, minus, plus);
+        let found = self.binary(source, Binary::Multiply, size, factor);
+        self.cast(source, found, scores.dtype)
+    }
+
+    /// The label and the score of a classifier that has one class, as ONNX's reference evaluator has them: the class,
+    /// or 0 where the score is too low. ONNX Runtime does not take such a classifier.
+    fn only_class(
+        &mut self,
+        source: &Source<'_>,
+        scores: Value,
+        (how, labels): (PostTransform, Elements),
+    ) -> Result<Vec<Value>, ImportError> {
+        let Elements::I64(labels) = labels else {
+            return Err(source.unsupported(" of one class that has a text"));
+        };
+        let values = self.transformed(source, scores, how);
+        let least = self.floats(vec![if how == PostTransform::None { 0.0 } else { 0.5 }]);
+        let high = self.compare(source, Compare::GreaterOrEqual, values, least);
+        let high = self.cast(source, high, Dtype::I64);
+        let high = self.add(source, Operator::Reshape(vec![-1]), &[high], Dtype::I64);
+        let label = self.weight(tensors::list(Elements::I64(labels)));
+        let label = self.binary(source, Binary::Multiply, high, label);
+        Ok(vec![label, values])
     }
 
     fn linear_regressor(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
@@ -348,8 +444,13 @@ impl Reader<'_> {
         };
         let scores = self.linear(source, outputs)?;
         let two = outputs == 1 && labels.len() == 2;
-        if labels.len() == 1 {
-            return Err(source.unsupported(" of one class, for which runtimes give different labels"));
+        if labels.len() == 1 && outputs == 1 {
+            return self.only_class(source, scores, (how, labels));
+        }
+        if two && how == PostTransform::Probit {
+            return Err(
+                source.unsupported(" with PROBIT of one score, which ONNX Runtime gives for other rows")
+            );
         }
         if !two && outputs != labels.len() {
             let cause = format!("{outputs} outputs for {} labels", labels.len());

@@ -8,12 +8,16 @@
 //! | `tensors` | tensors of the file |
 //! | `standard` | ONNX's own operators |
 //! | `learning` | the operators of `ai.onnx.ml` |
+//! | `places` | operators that choose or put elements by their places |
+//! | `texts` | operators on texts |
 //! | `scan` | loops over rows that compute distances |
 
 mod learning;
+mod places;
 mod scan;
 mod standard;
 mod tensors;
+mod texts;
 
 use std::collections::HashMap;
 
@@ -135,7 +139,7 @@ impl Source<'_> {
 impl Reader<'_> {
     fn input(&mut self, input: ValueInfoProto, place: &str) -> Result<(), ImportError> {
         let tensor = input.r#type.and_then(|t| t.tensor_type);
-        let dtype = tensor.as_ref().and_then(|tensor| tensors::dtype(tensor.elem_type));
+        let dtype = tensor.as_ref().and_then(|tensor| tensors::widened(tensor.elem_type));
         let (Some(tensor), Some(dtype)) = (tensor, dtype) else {
             let cause = format!("input `{}` is no tensor of a type that is read", input.name);
             return Err(at(ErrorKind::Unsupported, place, cause)

@@ -39,6 +39,7 @@ fn binary(name: &str) -> Option<Binary> {
         "And" => Binary::And,
         "Or" => Binary::Or,
         "Xor" => Binary::Xor,
+        "Mod" => Binary::Modulo,
         _ => return None,
     })
 }
@@ -83,6 +84,9 @@ impl Reader<'_> {
             return Ok(vec![self.add(source, Operator::Compare(how), &operands, Dtype::Bool)]);
         }
         if let Some(how) = binary(name) {
+            if how == Binary::Modulo && source.attributes.int("fmod").unwrap_or(0) != 0 {
+                return Err(source.unsupported(" with the sign of the dividend"));
+            }
             // `Sum`, `Min` and `Max` take any number of operands.
             let mut so_far = source.operand(0)?;
             if !matches!(name, "Sum" | "Min" | "Max") {
@@ -274,13 +278,22 @@ impl Reader<'_> {
                 let count = self.weight(tensors::list(count.ok_or_else(|| source.unsupported(" on texts"))?));
                 self.add(source, Operator::Binary(Binary::Divide), &[so_far, count], so_far.dtype)
             }
-            _ => return Err(source.unsupported("")),
+            _ => match self.texts(source)? {
+                Some(found) => found,
+                None => self.by_place(source, axis)?,
+            },
         };
         Ok(vec![found])
     }
 
     /// Adds an operator of ONNX Runtime's own domain.
     pub(super) fn contributed(&mut self, source: &mut Source<'_>) -> Result<Vec<Value>, ImportError> {
+        if let Some(found) = self.texts(source)? {
+            return Ok(vec![found]);
+        }
+        if source.node.op_type == "Solve" {
+            return Ok(vec![self.solve(source)?]);
+        }
         if source.node.op_type != "CDist" {
             return Err(source.unsupported(&format!(" of the domain {:?}", source.node.domain)));
         }

@@ -23,6 +23,12 @@ pub(super) fn dtype(number: i32) -> Option<Dtype> {
     }
 }
 
+/// Returns the type that a graph has for an element type of an input. Floats of 16 bits are widened: what is computed
+/// of them is rounded to 32 bits and not to 16.
+pub(super) fn widened(number: i32) -> Option<Dtype> {
+    if number == 10 { Some(Dtype::F32) } else { dtype(number) }
+}
+
 /// Decodes a tensor.
 pub(super) fn tensor(tensor: &TensorProto, place: &str) -> Result<Tensor, ImportError> {
     let raw = &tensor.raw_data;
@@ -43,7 +49,7 @@ pub(super) fn tensor(tensor: &TensorProto, place: &str) -> Result<Tensor, Import
         9 if tensor.data_location == 0 => Elements::Bool(raw.iter().map(|v| *v != 0).collect()),
         number => {
             let numbers = proto::numbers(tensor, place)?;
-            let elements = dtype(number).and_then(|dtype| Elements::of_doubles(dtype, numbers));
+            let elements = widened(number).and_then(|dtype| Elements::of_doubles(dtype, numbers));
             elements
                 .ok_or_else(|| at(ErrorKind::Unsupported, place, "a tensor of this type is not supported"))?
         }

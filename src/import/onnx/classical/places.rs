@@ -1,0 +1,55 @@
+//! Operators that choose or put elements by their places, and products that name their axes.
+
+use super::super::super::ImportError;
+use super::{Reader, Source, Value};
+use crate::graph::{Binary, Operator, Reduction};
+
+impl Reader<'_> {
+    /// Adds an operator of ONNX's own domain that is about places or named axes.
+    pub(super) fn by_place(
+        &mut self,
+        source: &mut Source<'_>,
+        axis: Option<i64>,
+    ) -> Result<Value, ImportError> {
+        match &source.node.op_type[..] {
+            "Compress" => {
+                let (mut x, condition) = (source.operand(0)?, source.operand(1)?);
+                if axis.is_none() {
+                    x = self.add(source, Operator::Reshape(vec![-1]), &[x], x.dtype);
+                }
+                Ok(self.add(source, Operator::Compress { axis: axis.unwrap_or(0) }, &[x, condition], x.dtype))
+            }
+            "ScatterElements" => {
+                if let Some(how) = source.attributes.string("reduction").filter(|how| how != "none") {
+                    return Err(source.unsupported(&format!(" with the reduction {how:?}")));
+                }
+                let operands = [source.operand(0)?, source.operand(1)?, source.operand(2)?];
+                let operator = Operator::ScatterElements { axis: axis.unwrap_or(0) };
+                Ok(self.add(source, operator, &operands, operands[0].dtype))
+            }
+            "Einsum" => {
+                let equation = source.attributes.string("equation").unwrap_or_default().replace(' ', "");
+                let axis = match &equation[..] {
+                    "ij,ij->j" => 0,
+                    "ij,ij->i" => 1,
+                    other => return Err(source.unsupported(&format!(" of {other:?}"))),
+                };
+                let operands = [source.operand(0)?, source.operand(1)?];
+                let dtype = operands[0].dtype;
+                let products = self.add(source, Operator::Binary(Binary::Multiply), &operands, dtype);
+                let sum = Operator::Reduce { how: Reduction::Sum, axes: vec![axis], keep: false };
+                Ok(self.add(source, sum, &[products], dtype))
+            }
+            _ => Err(source.unsupported("")),
+        }
+    }
+
+    /// Adds the solution of a system of linear equations.
+    pub(super) fn solve(&mut self, source: &mut Source<'_>) -> Result<Value, ImportError> {
+        if ["lower", "transposed"].iter().any(|name| source.attributes.int(name).unwrap_or(0) != 0) {
+            return Err(source.unsupported(" of a triangular or a transposed matrix"));
+        }
+        let (a, b) = (source.operand(0)?, source.operand(1)?);
+        Ok(self.add(source, Operator::Solve, &[a, b], b.dtype))
+    }
+}
