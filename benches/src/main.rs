@@ -8,6 +8,7 @@
 //! cargo run --release -p fangorn-benches -- load MODEL…
 //! cargo run --release -p fangorn-benches -- fit
 //! cargo run --release -p fangorn-benches -- products
+//! cargo run --release -p fangorn-benches -- matrices
 //! cargo run --release -p fangorn-benches -- synthetic RECORDS.jsonl [--quick]
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
@@ -34,7 +35,8 @@
 //! - `gpu` times a device (`gpu --help`). `benches/gpu` compares it with other engines.
 //! - `backend` times the default schedule on one backend, transfers apart (`backend --help`).
 //!   `benches/backends` compares all backends.
-//! - `matrices` times walks of small trees and matrix products in turns.
+//! - `matrices` times forests as the products that a graph makes of them, beside their walks, and fits the costs of these
+//!   products. With a model, it times walks of small trees and burn's matrix products in turns.
 //! - `operator` times what burn's operator and module add to a call of the predictor.
 
 mod backends;
@@ -46,6 +48,7 @@ mod drawn;
 mod engines;
 mod error;
 mod fit;
+mod forest_products;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod loading;
@@ -79,6 +82,9 @@ fn main() -> ExitCode {
     }
     if arguments == ["fit"] {
         return done(fit::fit());
+    }
+    if arguments == ["matrices"] {
+        return done(forest_products::forest_products());
     }
     if arguments == ["products"] {
         return done(products::products());
@@ -138,7 +144,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | products | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | products | matrices | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help"
         );
         return ExitCode::from(2);
     };

@@ -1,4 +1,4 @@
-//! `fangorn-benches matrices`: times small trees as matrix products beside walking them. This is
+//! `fangorn-benches matrices MODEL ROWS.npy`: times small trees as matrix products beside walking them. This is
 //! Hummingbird's first strategy (Nakandala et al., OSDI '20, section 4.1), on trees padded to one depth. One
 //! pair of matrices then holds the paths of all trees.
 //!

@@ -1,37 +1,59 @@
 //! What evaluating a forest costs: the seconds that the parts of each engine take on one thread.
 //!
-//! Five choices read costs:
+//! These choices read costs:
 //!
 //! - whether the default schedule walks or blends,
 //! - a program's engine for a few rows,
 //! - the groups that blends make of a tree's splits,
 //! - how a column block becomes ranks,
-//! - how many threads a batch is worth.
+//! - how many threads a batch is worth,
+//! - in a graph, whether a product skips zeros, the type that it is computed in, and whether a forest is products.
 //!
-//! A choice never changes a result, only the time that the result takes. A limit of a kernel, such as its
+//! A choice never changes a result, only the time that the result takes; a forest that becomes products keeps its leaves,
+//! and its sums are rounded in another order. A limit of a kernel, such as its
 //! number of columns, stands beside the kernel.
 //!
 //! There is one [`Machine`] for each instruction set. Two commands find its numbers again on the machine at
 //! hand: `benches/experiments/fit_estimates.py` fits those of [`Ways`] to times of random models, and
 //! `cargo run --release -p fangorn-benches -- fit` measures the others. `FANGORN_ISA` chooses the instruction
-//! set. Seconds, sizes and the sums of them come in here. Forests,
+//! set. [`PRODUCTS`] and [`FOREST_PRODUCTS`] are for any of them: `fangorn-benches products` and `fangorn-benches
+//! matrices` measure them. Seconds, sizes and the sums of them come in here. Forests,
 //! schedules, plans and engines stay out.
 
+mod dtypes;
 mod estimate;
 #[cfg(target_arch = "x86_64")]
 mod gather;
+mod matrices;
 mod shipped;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use gather::gathers;
 
+pub use dtypes::{NumberType, PRODUCT_SPEEDS, Speeds};
 pub use estimate::{Estimate, ForestFacts, Term, Work};
+pub use matrices::{FOREST_PRODUCTS, ForestChoice, ForestProducts};
 
 use crate::isa::{Isa, isa};
 
 /// Rounds seconds to whole picoseconds, so that sums of the same costs are equal in every order.
 pub(crate) fn picoseconds(seconds: f64) -> u64 {
     (seconds * 1e12).round() as u64
+}
+
+/// What runs a graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum GraphTarget {
+    /// This machine's CPU.
+    #[default]
+    Cpu,
+    /// A device of burn's.
+    Device,
+}
+
+impl GraphTarget {
+    /// All targets.
+    pub const ALL: [Self; 2] = [Self::Cpu, Self::Device];
 }
 
 /// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
@@ -59,11 +81,21 @@ pub struct Products {
 pub const PRODUCTS: Products = Products { dense: 0.04e-9, filled: 0.57e-9, checked: 0.25e-9, output: 3e-9 };
 
 impl Products {
-    /// Returns whether skipping zeros is faster for a weight of `rows x columns` of which `filled` elements are not 0.
-    pub fn skipping_pays(&self, [rows, columns]: [usize; 2], filled: usize) -> bool {
+    /// Returns the seconds of the product of a row with a weight of `rows x columns`.
+    pub fn dense_seconds(&self, [rows, columns]: [usize; 2]) -> f64 {
+        rows as f64 * columns as f64 * self.dense
+    }
+
+    /// Returns the seconds of the product of a row with a weight of `rows x columns` of which `filled` elements are not
+    /// 0, where the others are skipped.
+    pub fn skipping_seconds(&self, [rows, columns]: [usize; 2], filled: usize) -> f64 {
         let [rows, columns, filled] = [rows, columns, filled].map(|count| count as f64);
-        let skipping = filled * self.filled + rows * self.checked + columns * self.output;
-        skipping < rows * columns * self.dense
+        filled * self.filled + rows * self.checked + columns * self.output
+    }
+
+    /// Returns whether skipping zeros is faster for a weight of `rows x columns` of which `filled` elements are not 0.
+    pub fn skipping_pays(&self, shape: [usize; 2], filled: usize) -> bool {
+        self.skipping_seconds(shape, filled) < self.dense_seconds(shape)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! It is the extended computational graph (ECG) of CMLCompiler (Wen et al., ICS 2023, section 3.2): each node
 //! has weights, whose density and smallest exact type are known, a kind of operator, and a type. What may come
-//! in: forests and their predictor. File formats and burn stay out.
+//! in: forests, their predictor, and costs. File formats and burn stay out.
 //!
 //! | file | subject |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | `dot` | the picture of a graph, for Graphviz |
 //! | `passes` | rewrites that keep what a graph computes |
 //! | `interpret` | the interpreter, which defines what a graph means |
+//! | `explain` | why forests, products and types of a graph are what they are |
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
 //! | `linear_leaves` | forests whose leaves are linear models |
 //! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
@@ -26,6 +27,7 @@ mod broadcast;
 mod choose;
 mod dot;
 mod elementwise;
+mod explain;
 mod interpret;
 mod linear_leaves;
 mod model;
@@ -41,11 +43,12 @@ mod text;
 mod texts;
 mod types;
 
+pub use explain::{GraphExplanation, ProductWays};
 pub use interpret::GraphError;
 pub use linear_leaves::{LeafModels, LinearLeaves};
 pub use model::{Graph, GraphInput, GraphOutput, Node, Operand};
 pub use operator::{Binary, Compare, Distance, Kind, Operator, Reduction, Unary};
-pub use passes::{Pass, PassChange, Passes, skip_zeros};
+pub use passes::{ForestWays, Pass, PassChange, Passes, skip_zeros};
 pub use pattern::Pattern;
 pub use predictor::GraphPredictor;
 pub use tensor::{Dtype, Elements, Tensor};

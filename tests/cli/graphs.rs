@@ -146,3 +146,28 @@ fn a_graph_is_printed_drawn_and_run() {
     let wrong = scratch.file("wrong.txt", "f32[1, 6] = [1.0]\n");
     refuses(&["graph", &model, "--run", &wrong], &["wrong.txt", "line 1", "1 elements"]);
 }
+
+/// The ways of forests and products, the types, and what passes did, as text and as JSON.
+#[test]
+fn explain_says_how_a_graph_was_chosen() {
+    let pipeline = file("Pipeline", "model.onnx");
+    let text = prints(&["explain", &pipeline]);
+    for part in
+        ["Forests, by", "there is none", "Products with a weight", "µs a row  dense, chosen", "Passes:"]
+    {
+        assert!(text.contains(part), "`{part}` is not in {text}");
+    }
+    let stacking = file("StackingClassifier", "model.onnx");
+    let text = prints(&["explain", &stacking, "--batch", "64"]);
+    for part in ["a batch of 64", "blends, chosen", "least estimate for 256 rows"] {
+        assert!(text.contains(part), "`{part}` is not in {text}");
+    }
+    let json = prints(&["explain", &stacking, "--batch", "64", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let forest = &report["forests"][0];
+    assert_eq!((forest["chosen"].as_str(), report["batch"].as_u64()), (Some("walk"), Some(64)), "{report}");
+    assert!(forest["walk"]["us_per_row"].as_f64().is_some_and(|time| time > 0.0), "{report}");
+    let passes = report["passes"].as_array().expect("passes");
+    assert!(passes.iter().any(|pass| pass["nodes"][0].as_u64() > pass["nodes"][1].as_u64()), "{report}");
+    refuses(&["explain", &file("Pipeline", "rows.npy")], &["rows.npy"]);
+}

@@ -16,7 +16,10 @@ use burn::{
     module::{Module, Param},
     tensor::{Device, Tensor},
 };
-use fangorn::graph::{Dtype, Elements, Graph, Operand, Operator, Pass, Passes};
+use fangorn::{
+    cost::GraphTarget,
+    graph::{Dtype, Elements, Graph, Operand, Operator, Pass, Passes},
+};
 
 pub use value::Value;
 
@@ -75,7 +78,9 @@ impl GraphModule {
     /// The graph does not verify, holds texts, tensors of more than four dimensions or an operator that is not
     /// there for devices ([`Error::Graph`] names the node), or a forest can't be compiled for the device.
     pub fn new(graph: &Graph, device: &Device) -> Result<Self> {
-        Self::with_passes(graph, device, &Passes::default().without(Pass::Sparse))
+        // A device has floats of 32 bits alone, and an integer weight must not become a parameter.
+        let passes = Passes::default().on(GraphTarget::Device).without(Pass::Sparse).without(Pass::Dtypes);
+        Self::with_passes(graph, device, &passes)
     }
 
     /// Makes a module of a graph, which these passes rewrite first.

@@ -1,4 +1,4 @@
-//! `fangorn explain`: says why the default schedule is what it is.
+//! `fangorn explain`: says why the default schedule is what it is. Of a graph, [`explain_graph`] says it.
 
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -13,16 +13,19 @@ use serde::Serialize;
 use crate::{
     Outcome,
     error::{Error, Result, one_line},
-    library_error,
+    explain_graph, library_error,
     limits::LimitsChoice,
-    load_model, output,
+    load_model, output, predict_graph,
     schedule::line,
 };
 
 /// Say why the default schedule is what it is, and what would change it
+///
+/// Of a graph, an ONNX file that is more than one tree ensemble, it says how forests, products and types were chosen.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  fangorn explain model.ubj --batch 64")]
+  fangorn explain model.ubj --batch 64
+  fangorn explain pipeline.onnx")]
 pub struct Explain {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
@@ -73,8 +76,14 @@ struct TermReport {
 /// # Errors
 /// The options or the model are wrong.
 pub fn run(args: &Explain) -> Result<Outcome> {
-    let forest = load_model(&args.model, &args.limits)?;
     let rows = args.batch as usize;
+    let forest = match load_model(&args.model, &args.limits) {
+        Ok(forest) => forest,
+        Err(error) => match predict_graph::load(&args.model, &args.limits) {
+            Some(graph) => return explain_graph::run(&args.model, &graph?, rows, args.json),
+            None => return Err(error),
+        },
+    };
     let why = Explanation::new(&forest, rows);
     let predictor = Predictor::builder(&forest).threads(1).build().map_err(library_error)?;
     // Larger batches repeat what some thousands of rows do.

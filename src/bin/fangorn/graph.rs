@@ -128,7 +128,11 @@ fn evaluate(model: &Path, graph: graph::Graph, path: &Path) -> Result<Outcome> {
 
 /// Says what each pass did, as comments of the graph's text.
 fn comment(changes: &[PassChange]) -> String {
-    changes.iter().map(|change| format!("// {change}\n")).collect()
+    let of_change = |change: &PassChange| {
+        let rewrites: String = change.rewrites.iter().map(|rewrite| format!("//   {rewrite}\n")).collect();
+        format!("// {change}\n{rewrites}")
+    };
+    changes.iter().map(of_change).collect()
 }
 
 fn draw(model: &Path, graph: &graph::Graph, path: &Path) -> Result<()> {

@@ -14,6 +14,7 @@ mod convert;
 mod diff;
 mod error;
 mod explain;
+mod explain_graph;
 mod graph;
 mod inspect;
 mod limits;

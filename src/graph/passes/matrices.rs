@@ -8,14 +8,41 @@ use super::super::{
     tensor::{Dtype, Elements, Tensor},
 };
 use super::rebuild::Rebuild;
-use crate::forest::{Aggregate, ClassRule, CompareType, Forest, Node, Predicate, Side, Targets, Transform};
+use crate::{
+    cost::{BLENDED_ROWS, ForestChoice, ForestFacts, GraphTarget},
+    forest::{Aggregate, ClassRule, CompareType, Forest, Node, Predicate, Side, Targets, Transform},
+    schedule::cpu_facts,
+};
 
 /// The most elements of the matrix from splits to leaves.
 const MOST_ELEMENTS: usize = 1 << 22;
 
 /// Forests become products of matrices (CMLCompiler, section 3.3, with the columns of splits gathered, since
-/// a product with zeros and ones makes NaN of a row that has one missing value).
-pub(super) fn of_forests(old: &Graph) -> Result<Graph, GraphError> {
+/// a product with zeros and ones makes NaN of a row that has one missing value): every forest that can if `every` is
+/// set, and otherwise those whose products take less time than their walk on the target.
+pub(super) fn of_forests(old: &Graph, target: GraphTarget, every: bool) -> Result<Graph, GraphError> {
+    let wants_class = wants_class(old);
+    let mut new = Rebuild::of(old);
+    for (at, node) in old.nodes.iter().enumerate() {
+        let Operator::Forest(forest) = &node.operator else {
+            new.keep(node)?;
+            continue;
+        };
+        let wanted = refusal(forest, wants_class[at]).is_none()
+            && (every || ForestWays::choice(forest, target, BLENDED_ROWS).1.products_pay());
+        match wanted.then(|| Matrices::of(forest)).flatten() {
+            Some(matrices) => {
+                let results = matrices.nodes(&mut new, node, forest)?;
+                new.becomes(results);
+            }
+            None => new.keep(node)?,
+        }
+    }
+    Ok(new.finish(old))
+}
+
+/// Returns for each node whether its second result is read: of a forest, the class.
+fn wants_class(old: &Graph) -> Vec<bool> {
     let mut wants_class = vec![false; old.nodes.len()];
     let of_outputs = old.outputs.iter().map(|output| output.operand);
     for operand in old.nodes.iter().flat_map(|node| node.operands.iter().copied()).chain(of_outputs) {
@@ -23,21 +50,85 @@ pub(super) fn of_forests(old: &Graph) -> Result<Graph, GraphError> {
             wants_class[at as usize] = true;
         }
     }
-    let mut new = Rebuild::of(old);
-    for (at, node) in old.nodes.iter().enumerate() {
-        let matrices = match &node.operator {
-            Operator::Forest(forest) => Matrices::of(forest).map(|matrices| (forest, matrices)),
-            _ => None,
-        };
-        match matrices {
-            Some((forest, matrices)) if !wants_class[at] || has_class(forest) => {
-                let results = matrices.nodes(&mut new, node, forest)?;
-                new.becomes(results);
-            }
-            _ => new.keep(node)?,
-        }
+    wants_class
+}
+
+/// A forest of a graph, its two ways, and the one that it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForestWays {
+    /// The name of its node.
+    pub name: String,
+    /// The numbers that describe it.
+    pub facts: ForestFacts,
+    /// Number of its sums.
+    pub outputs: usize,
+    /// Both ways for a batch, with their estimates.
+    pub choice: ForestChoice,
+    /// Why it can't be products of matrices.
+    pub refused: Option<&'static str>,
+    /// Whether it becomes products of matrices.
+    pub products: bool,
+}
+
+impl ForestWays {
+    fn choice(forest: &Forest, target: GraphTarget, rows: usize) -> (ForestFacts, ForestChoice) {
+        let facts = cpu_facts(forest, &forest.stats());
+        (facts, target.forest_choice(&facts, forest.outputs as usize, rows))
     }
-    Ok(new.finish(old))
+
+    /// Returns the ways of a graph's forests for batches of `rows` rows. `on` says whether [`Pass::Matrices`] is on,
+    /// and `every` whether it takes every forest.
+    ///
+    /// [`Pass::Matrices`]: super::Pass::Matrices
+    pub(super) fn of(
+        graph: &Graph,
+        target: GraphTarget,
+        rows: usize,
+        (on, every): (bool, bool),
+    ) -> Vec<Self> {
+        let wants_class = wants_class(graph);
+        let forests = graph.nodes.iter().zip(wants_class).filter_map(|(node, class)| match &node.operator {
+            Operator::Forest(forest) => Some((node, forest, class)),
+            _ => None,
+        });
+        let ways = forests.map(|(node, forest, class)| {
+            let refused = refusal(forest, class);
+            let pay = || every || Self::choice(forest, target, BLENDED_ROWS).1.products_pay();
+            let products = on && refused.is_none() && pay();
+            let (facts, choice) = Self::choice(forest, target, rows);
+            let (name, outputs) = (node.name.clone(), forest.outputs as usize);
+            Self { name, facts, outputs, choice, refused, products }
+        });
+        ways.collect()
+    }
+}
+
+/// Returns why a forest can't be products of matrices.
+fn refusal(forest: &Forest, wants_class: bool) -> Option<&'static str> {
+    let mut nodes = forest.trees.iter().flat_map(|tree| &tree.nodes);
+    let splits = nodes.clone().filter(|node| node.slot().is_none()).count();
+    let fits = splits.checked_mul(forest.leaf_count()).is_some_and(|all| all <= MOST_ELEMENTS);
+    let less = |node: &Node| {
+        matches!(node, Node::Leaf { .. } | Node::Split { predicate: Predicate::Less { .. }, .. })
+    };
+    let known = matches!(
+        forest.transform,
+        Transform::Identity
+            | Transform::Sigmoid
+            | Transform::Exp
+            | Transform::Softmax
+            | Transform::SigmoidPair
+            | Transform::ComplementPair
+    );
+    match () {
+        () if splits == 0 => Some("it has no splits"),
+        () if !fits => Some("its matrix from splits to leaves is too large"),
+        () if !known => Some("graphs have no operator for its transform"),
+        () if forest.aggregate != Aggregate::Sum => Some("it is no sum of leaves"),
+        () if !nodes.all(less) => Some("its splits ask for more than thresholds"),
+        () if wants_class && !has_class(forest) => Some("graphs have no operator for its class"),
+        () => None,
+    }
 }
 
 /// Whether the class of a row can be said with the operators of a graph.
@@ -63,27 +154,11 @@ struct Matrices {
 }
 
 impl Matrices {
-    /// Returns `None` for a forest that is too large, or that asks other questions or sums otherwise.
+    /// Returns `None` for a forest that asks other questions than for thresholds.
     fn of(forest: &Forest) -> Option<Self> {
-        let splits: usize = forest
-            .trees
-            .iter()
-            .map(|tree| tree.nodes.iter().filter(|node| node.slot().is_none()).count())
-            .sum();
         let leaves = forest.leaf_count();
-        let known = matches!(
-            forest.transform,
-            Transform::Identity
-                | Transform::Sigmoid
-                | Transform::Exp
-                | Transform::Softmax
-                | Transform::SigmoidPair
-                | Transform::ComplementPair
-        );
-        let fits = splits.checked_mul(leaves).is_some_and(|all| all <= MOST_ELEMENTS);
-        if splits == 0 || !fits || !known || forest.aggregate != Aggregate::Sum {
-            return None;
-        }
+        let all = forest.trees.iter().flat_map(|tree| &tree.nodes);
+        let splits = all.filter(|node| node.slot().is_none()).count();
         let outputs = forest.outputs as usize;
         let mut found = Self {
             columns: Vec::with_capacity(splits),

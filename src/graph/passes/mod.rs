@@ -12,9 +12,13 @@
 //! | `linear` | linear models of one input, merged into one product |
 //! | `sparse` | products with weights that are mostly 0 |
 //! | `matrices` | small forests as three products of matrices |
+//! | `dtypes` | the smallest types that products are exact in |
+//! | `integers` | what is known of the integers in tensors |
 //! | `rebuild` | how a pass makes its graph |
 
+mod dtypes;
 mod forests;
+mod integers;
 mod linear;
 mod matrices;
 mod rebuild;
@@ -29,6 +33,9 @@ use super::{
     model::{Graph, Node},
     tensor::Tensor,
 };
+use crate::cost::GraphTarget;
+
+pub use matrices::ForestWays;
 
 /// A pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,19 +59,23 @@ pub enum Pass {
     /// Products with weights that are mostly 0 skip them (sparse operator replacing, CMLCompiler, section 4.2).
     Sparse,
     /// Small forests become three products of matrices (CMLCompiler, section 3.3). Margins keep the contract of
-    /// their sums. It is off by default: [`Passes::default`].
+    /// their sums. By default only those do whose products take less time than their walk: [`Passes::default`].
     Matrices,
+    /// Products of integers are computed in the fastest type that is exact, and casts to doubles move behind what is
+    /// exact in floats (dtype rewriting, CMLCompiler, section 4.3).
+    Dtypes,
 }
 
 impl Pass {
     /// All passes, in the order in which they run.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Constants,
         Self::Redundant,
         Self::Duplicates,
         Self::Columns,
         Self::Forests,
         Self::Matrices,
+        Self::Dtypes,
         Self::Products,
         Self::Sparse,
     ];
@@ -80,6 +91,7 @@ impl Pass {
             Self::Products => "products",
             Self::Sparse => "sparse",
             Self::Matrices => "matrices",
+            Self::Dtypes => "dtypes",
         }
     }
 
@@ -88,23 +100,36 @@ impl Pass {
         Self::ALL.into_iter().find(|pass| pass.name() == name)
     }
 
-    /// Returns the graph after this pass alone, without what no output needs any more.
+    /// Returns the graph after this pass alone, for the CPU, without what no output needs any more.
     ///
     /// # Errors
     /// The graph does not verify.
     pub fn apply(self, graph: &Graph) -> Result<Graph, GraphError> {
+        self.rewrite(graph, GraphTarget::Cpu, true).map(|(graph, _)| graph)
+    }
+
+    /// Returns the graph after this pass, and what it did to single nodes if it says so. [`Pass::Matrices`] takes every
+    /// forest that it can if `every_forest` is set, and otherwise those whose products take less time.
+    fn rewrite(
+        self,
+        graph: &Graph,
+        target: GraphTarget,
+        every_forest: bool,
+    ) -> Result<(Graph, Vec<String>), GraphError> {
         graph.verify()?;
-        let rewritten = match self {
-            Self::Constants => simple::constants(graph),
-            Self::Duplicates => simple::duplicates(graph),
-            Self::Redundant => simple::redundant(graph),
-            Self::Columns => selections::columns(graph),
-            Self::Forests => forests::fold(graph),
-            Self::Products => linear::merge(graph),
-            Self::Sparse => sparse::replace(graph),
-            Self::Matrices => matrices::of_forests(graph),
-        };
-        Ok(rewritten?.used())
+        let silent = |graph| (graph, Vec::new());
+        let (rewritten, done) = match self {
+            Self::Constants => simple::constants(graph).map(silent),
+            Self::Duplicates => simple::duplicates(graph).map(silent),
+            Self::Redundant => simple::redundant(graph).map(silent),
+            Self::Columns => selections::columns(graph).map(silent),
+            Self::Forests => forests::fold(graph).map(silent),
+            Self::Products => linear::merge(graph).map(silent),
+            Self::Sparse => sparse::replace(graph).map(silent),
+            Self::Matrices => matrices::of_forests(graph, target, every_forest).map(silent),
+            Self::Dtypes => dtypes::rewrite(graph, target),
+        }?;
+        Ok((rewritten.used(), done))
     }
 }
 
@@ -146,13 +171,16 @@ pub fn skip_zeros(graph: &Graph) -> Result<Graph, GraphError> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passes {
     on: Vec<Pass>,
+    target: GraphTarget,
+    /// Whether every forest becomes products that can, and not only where they take less time.
+    every_forest: bool,
 }
 
 impl Default for Passes {
-    /// All passes but [`Pass::Matrices`]: walks of a forest take less time than its products on CPUs, as
-    /// `fangorn-benches matrices` measures for small trees.
+    /// All passes, for the CPU. [`Pass::Matrices`] takes the forests whose products take less time than their walk by
+    /// [`GraphTarget::forest_choice`], which is hardly ever so on CPUs.
     fn default() -> Self {
-        Self::none().with(Pass::ALL.into_iter().filter(|pass| *pass != Pass::Matrices))
+        Self { on: Pass::ALL.to_vec(), target: GraphTarget::Cpu, every_forest: false }
     }
 }
 
@@ -165,25 +193,46 @@ pub struct PassChange {
     pub nodes: (usize, usize),
     /// Number of elements of all weights before and after it.
     pub weights: (usize, usize),
+    /// A line for each node whose type [`Pass::Dtypes`] changed; empty for other passes.
+    pub rewrites: Vec<String>,
 }
 
 impl fmt::Display for PassChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pass, nodes, weights } = self;
-        write!(f, "{pass}: {} nodes become {}, {} weights become {}", nodes.0, nodes.1, weights.0, weights.1)
+        let Self { pass, nodes, weights, rewrites } = self;
+        write!(
+            f,
+            "{pass}: {} nodes become {}, {} weights become {}",
+            nodes.0, nodes.1, weights.0, weights.1
+        )?;
+        match rewrites.len() {
+            0 => Ok(()),
+            count => write!(f, ", {count} of another type"),
+        }
     }
 }
 
 impl Passes {
     /// Returns no pass.
     pub fn none() -> Self {
-        Self { on: Vec::new() }
+        Self { on: Vec::new(), target: GraphTarget::Cpu, every_forest: false }
     }
 
-    /// Switches passes on.
+    /// Switches passes on. With [`Pass::Matrices`] among them, every forest becomes products that can, whatever they
+    /// cost.
     #[must_use]
     pub fn with(mut self, passes: impl IntoIterator<Item = Pass>) -> Self {
-        self.on.extend(passes);
+        for pass in passes {
+            self.every_forest |= pass == Pass::Matrices;
+            self.on.push(pass);
+        }
+        self
+    }
+
+    /// Chooses by the costs of this target, in place of the CPU's.
+    #[must_use]
+    pub fn on(mut self, target: GraphTarget) -> Self {
+        self.target = target;
         self
     }
 
@@ -191,12 +240,18 @@ impl Passes {
     #[must_use]
     pub fn without(mut self, pass: Pass) -> Self {
         self.on.retain(|on| *on != pass);
+        self.every_forest &= pass != Pass::Matrices;
         self
     }
 
     /// Returns whether a pass is on.
     pub fn has(&self, pass: Pass) -> bool {
         self.on.contains(&pass)
+    }
+
+    /// Returns the two ways of each forest of a graph for batches of `rows` rows, and the one that it takes.
+    pub(super) fn forest_ways(&self, graph: &Graph, rows: usize) -> Vec<ForestWays> {
+        ForestWays::of(graph, self.target, rows, (self.has(Pass::Matrices), self.every_forest))
     }
 
     /// Returns the graph after the passes that are on, and what each one that changed it did. All passes run
@@ -210,7 +265,7 @@ impl Passes {
         for _ in 0..ROUNDS {
             let before = changes.len();
             for pass in Pass::ALL.into_iter().filter(|pass| self.has(*pass)) {
-                let rewritten = pass.apply(&graph)?;
+                let (rewritten, rewrites) = pass.rewrite(&graph, self.target, self.every_forest)?;
                 if !same(&graph, &rewritten) {
                     let elements = |graph: &Graph| graph.weights.iter().map(|w| w.elements().len()).sum();
                     let nodes = (graph.nodes.len(), rewritten.nodes.len());
@@ -218,6 +273,7 @@ impl Passes {
                         pass,
                         nodes,
                         weights: (elements(&graph), elements(&rewritten)),
+                        rewrites,
                     });
                     graph = rewritten;
                 }

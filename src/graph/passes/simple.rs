@@ -206,7 +206,7 @@ fn keeps_shape(x: &TensorType, lengths: &[i64]) -> bool {
 }
 
 /// Returns whether a cast keeps every value.
-fn widens(from: Dtype, to: Dtype) -> bool {
+pub(super) fn widens(from: Dtype, to: Dtype) -> bool {
     use Dtype::{Bool, F32, F64, I32, I64};
     matches!((from, to), (Bool, I32 | I64 | F32 | F64) | (I32, I64 | F64) | (F32, F64)) || from == to
 }
