@@ -252,9 +252,14 @@ def table(args, results, threads, batch):
 
 
 def footnotes(results, refused):
-    lines = [f"† {r['model']}, batch {r['batch']}, {r['engine']}: {r['check']}" for r in results if r["check"]]
-    lines += [f"- {r['model']}, batch {r['batch'] or 'any'}, {r['engine']}: {r['why']}" for r in refused]
-    return "\n\n".join(dict.fromkeys(lines))
+    """What differs and what was refused, each with the models it is true of."""
+    models = {}
+    for r in results:
+        if r["check"]:
+            models.setdefault(f"† {r['engine']}, batch of {r['batch']}: {r['check']}", []).append(r["model"])
+    for r in refused:
+        models.setdefault(f"- {r['engine']}: {r['why']}", []).append(r["model"])
+    return "\n\n".join(f"{said} ({', '.join(dict.fromkeys(names))})" for said, names in models.items())
 
 
 def plot(args, results):
