@@ -27,9 +27,15 @@ class Classical(worker.Engine):
         raise NotImplementedError
 
     def batch(self, x):
-        ways = self.ways(x)
-        took = {name: fastest(way, x) for name, way in ways.items()} if len(ways) > 1 else ways
-        self.setting = min(took, key=took.get) if len(ways) > 1 else next(iter(ways))
+        ways, took, failed = self.ways(x), {}, None
+        for name, way in ways.items():
+            try:
+                took[name] = fastest(way, x) if len(ways) > 1 else 0
+            except Exception as error:  # another way may do
+                failed = error
+        if not took:
+            raise failed
+        self.setting = min(took, key=took.get)
         self.way = ways[self.setting]
 
     def call(self, x):
