@@ -17,6 +17,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -82,7 +83,7 @@ class Fangorn:
             raise Refused((done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1])
         return json.loads(done.stdout)["results"][0]["wall_us_per_row_median"] * batch
 
-    def stop(self):
+    def stop(self, kill=False):
         pass
 
 
@@ -95,6 +96,7 @@ class Peer:
         command = [peers.python_of(PEERS[engine], args), "-W", "ignore", HERE / "engines.py", engine]
         command += ["--model", folder / "model.onnx", "--rows", args.out / "rows.npy", "--out", self.out]
         command += ["--compiled", args.work / "compiled", "--threads", threads, "--check", 64]
+        self.gone = None
         self.program = peers.Program(engine, [str(word) for word in command], self.out, threads)
         try:
             self.version = self.answer("engine")["version"]
@@ -103,10 +105,13 @@ class Peer:
             raise
 
     def answer(self, kind):
+        if self.gone:
+            raise Refused(self.gone)
         try:
             answer = self.program.answer(self.args.timeout)
         except peers.Lost as error:
-            raise Refused(str(error)) from None
+            self.gone = str(error)
+            raise Refused(self.gone) from None
         if answer["kind"] != kind:
             raise Refused(answer["error"])
         return answer
@@ -135,8 +140,8 @@ class Peer:
         self.program.ask(f"time {seconds}")
         return statistics.median(self.answer("timed")["times"]["wall"])
 
-    def stop(self):
-        self.program.stop()
+    def stop(self, kill=False):
+        self.program.kill() if kill else self.program.stop()
 
 
 def in_turns(engines, batch, args, refuse):
@@ -169,32 +174,40 @@ def in_turns(engines, batch, args, refuse):
 # ---------------------------------------------------------------- time
 
 
+def of_model(args, folder, threads, engines, results, refused):
+    """Starts `engines` on a model and times them."""
+    name, batch = folder.name, None
+
+    def refuse(engine, why):
+        refused.append({"model": name, "threads": threads, "batch": batch, "engine": engine, "why": why})
+        peers.note(f"{name}, {engine}: {why}")
+
+    for engine in args.engines:
+        try:
+            ours = engine == OURS
+            engines[engine] = Fangorn(args, folder, threads) if ours else Peer(args, engine, folder, threads)
+        except Refused as why:
+            refuse(engine, str(why))
+    for batch in (args.rows, 1):
+        peers.note(f"{name}, {threads} thread(s), batch {batch}")
+        checks, times = in_turns(engines, batch, args, refuse)
+        for engine, took in times.items():
+            own = {"engine": engine, "setting": engines[engine].setting, "check": checks[engine]}
+            results.append({"model": name, "threads": threads, "batch": batch, **own, "wall_us_per_call": took})
+        peers.note(", ".join(f"{engine} {took:.1f} us{'†' * bool(checks[engine])}" for engine, took in times.items()))
+
+
 def time(args):
     results, refused = [], []
     for threads in args.threads:
         for name in args.only:
-            folder = args.out / name
             engines = {}
-            for engine in args.engines:
-                try:
-                    ours = engine == OURS
-                    engines[engine] = Fangorn(args, folder, threads) if ours else Peer(args, engine, folder, threads)
-                except Refused as why:
-                    refused.append({"model": name, "threads": threads, "batch": None, "engine": engine, "why": str(why)})
-                    peers.note(f"{name}, {engine}: {why}")
-            for batch in (args.rows, 1):
-                peers.note(f"{name}, {threads} thread(s), batch {batch}")
-                facts = {"model": name, "threads": threads, "batch": batch}
-
-                def refuse(engine, why):
-                    refused.append({**facts, "engine": engine, "why": why})
-                    peers.note(f"{name}, batch {batch}, {engine}: {why}")
-
-                checks, times = in_turns(engines, batch, args, refuse)
-                for engine, took in times.items():
-                    own = {"engine": engine, "setting": engines[engine].setting, "check": checks[engine]}
-                    results.append({**facts, **own, "wall_us_per_call": took})
-                peers.note(", ".join(f"{engine} {took:.1f} us{'†' * bool(checks[engine])}" for engine, took in times.items()))
+            try:
+                of_model(args, args.out / name, threads, engines, results, refused)
+            except BaseException:  # what a long call is in would outlive this
+                for engine in engines.values():
+                    engine.stop(kill=True)
+                raise
             for engine in engines.values():
                 engine.stop()
         # What there is so far is kept, should the next number of threads not come to its end.
@@ -398,6 +411,8 @@ def arguments():
 
 def main():
     args = arguments()
+    # Peers have sessions of their own: they are ended with this one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # A kind of core that is set for another machine slows the peers' products of matrices.
     for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
         os.environ.pop(name, None)
