@@ -40,7 +40,7 @@ ALGORITHMS = (
 ).split()
 CLASSIFIERS = [name for name in ALGORITHMS if name.endswith(("Classifier", "SVC", "LogisticRegression"))]
 # The passes that are on by default, in their order.
-PASSES = "constants redundant duplicates columns forests products sparse".split()
+PASSES = "constants redundant duplicates columns forests matrices products sparse dtypes".split()
 TOLERANCE = 1e-5  # relative to max(1, |expected|); labels are to be equal
 
 
@@ -57,7 +57,8 @@ class Fangorn:
     def __init__(self, args, folder, threads, passes=None):
         self.args, self.folder, self.threads = args, folder, threads
         output = "class" if folder.name in CLASSIFIERS else "value"
-        self.options = ["--threads", str(threads), "--output", output, *(["--passes", passes] if passes else [])]
+        self.options = ["--output", output]
+        self.timing = ["--threads", str(threads), *(["--passes", passes] if passes else [])]
         self.setting = ""
 
     def run(self, command, rows, *more):
@@ -77,7 +78,7 @@ class Fangorn:
 
     def time(self, batch, seconds):
         """Microseconds a call, on the wall."""
-        more = ["--batch", str(batch), "--seconds", str(seconds), "--json"]
+        more = [*self.timing, "--batch", str(batch), "--seconds", str(seconds), "--json"]
         done = self.run("bench", self.args.out / "rows.npy", *more)
         if done.returncode:
             raise Refused((done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1])

@@ -86,7 +86,7 @@ number!(f64, matrixmultiply::dgemm);
 /// A matrix has another number of elements.
 pub(crate) fn product<T: Number>(a: &[T], b: &[T], out: &mut [T], [m, k, n]: [usize; 3]) {
     assert!(a.len() == m * k && b.len() == k * n && out.len() == m * n, "matrices of other lengths");
-    if k == 0 {
+    if k == 0 || n == 0 {
         out.fill(T::default());
     } else if n == 1 {
         widest(DotProducts { a, columns: b, out, lengths: [k, 1] });
@@ -210,8 +210,9 @@ mod tests {
         for k in [0, 1, 15, 16, 17, 90, RUN - 1, RUN, RUN + 1, 2 * RUN + 5] {
             for n in [0, 1, 2, FEW_COLUMNS - 1, FEW_COLUMNS, 9, 31, 32, 33, 41, 89] {
                 let m = 2 * FEW_ROWS + 3;
-                let mut values =
-                    |count: usize| (0..count).map(|_| T::rounded(random.unit() - 0.5)).collect::<Vec<_>>();
+                let mut values = |count: usize| {
+                    (0..count).map(|_| T::rounded(f64::from(random.unit()) - 0.5)).collect::<Vec<_>>()
+                };
                 let (a, b) = (values(m * k), values(k * n));
                 let mut out = vec![T::rounded(7.0); m * n];
                 product(&a, &b, &mut out, [m, k, n]);
@@ -248,7 +249,7 @@ mod tests {
     fn runs_are_those_of_the_crate() {
         let [m, k, n] = [20, 2 * RUN + 40, 24];
         let mut random = Random(5);
-        let mut values = |count: usize| (0..count).map(|_| random.unit() as f32 - 0.5).collect::<Vec<f32>>();
+        let mut values = |count: usize| (0..count).map(|_| random.unit() - 0.5).collect::<Vec<f32>>();
         let (a, b) = (values(m * k), values(k * n));
         let (mut ours, mut whole) = (vec![0.0; m * n], vec![0.0; m * n]);
         in_runs(&a, &b, &mut ours, [m, k, n]);

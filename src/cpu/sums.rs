@@ -11,18 +11,20 @@ use super::{
     ranking::{Ranked, ranked},
     rows::{Row, Rows},
     sink::Shared,
+    widest::{Loops, widest},
 };
 use crate::{
-    cost::{BLOCK, LEAF_SUMS},
+    cost::{BLOCK, WIDE_LEAVES},
     error::{Error, Result},
     forest::{Aggregate, Forest, Real, Targets},
     plan::Extents,
-    sparse::SparseMatrix,
     sum::{Accumulator, Contract, FixedPoint},
 };
 
 /// Slots that a thread holds at a time where it makes margins from slots.
 const SLOTS_AT_A_TIME: usize = 1 << 16;
+/// Sums of a block of rows to which wide leaf vectors are added.
+const SUMS_AT_A_TIME: usize = 1 << 15;
 /// Largest number of partial sums held at a time. Longer batches run in pieces.
 const MOST_PARTIALS: usize = 1 << 26;
 /// Largest number of sums in another type than the result's held at a time. Longer batches run in pieces.
@@ -33,9 +35,8 @@ const MOST_TOTALS: usize = 1 << 20;
 pub enum Summing {
     /// Adds in `f32`, in the order of the walks.
     Any,
-    /// Adds in `f32`, in the producer's order, the values that are not 0: leaves are vectors that are mostly 0. Holds
-    /// them by slot.
-    Sparse { leaves: SparseMatrix<f32> },
+    /// Adds wide leaf vectors in `f32`, in the producer's order, after the walks.
+    Vectors,
     /// Adds in `f32`, in the producer's order.
     Singles { order: Order },
     /// Adds in `f64`, in the producer's order.
@@ -69,10 +70,8 @@ impl Summing {
         Ok(match contract {
             // The least or largest leaf is the same in every order.
             _ if forest.aggregate != Aggregate::Sum => Self::Any,
-            Contract::Any => match sparse(forest) {
-                Some(leaves) => Self::Sparse { leaves },
-                None => Self::Any,
-            },
+            Contract::Any if forest.leaf_width() >= WIDE_LEAVES => Self::Vectors,
+            Contract::Any => Self::Any,
             Contract::Exact => Self::Fixed(FixedPoint::of_verified(forest)?),
             Contract::Tree => match Accumulator::of(forest) {
                 Accumulator::F32 => Self::Singles { order: order() },
@@ -86,15 +85,30 @@ impl Summing {
     }
 }
 
-/// Returns the leaf vectors of a forest without their zeros, if it pays to leave them out.
-fn sparse(forest: &Forest) -> Option<SparseMatrix<f32>> {
-    let width = forest.leaf_width();
-    let filled = forest.leaf_values.iter().filter(|value| value.0 != 0.0).count();
-    if !LEAF_SUMS.skipping_pays(width, filled, forest.leaf_count()) {
-        return None;
+/// Adds to the sums of each row the vectors of its leaves.
+struct VectorSums<'s> {
+    /// `rows x trees`.
+    slots: &'s [u32],
+    trees: usize,
+    leaves: &'s [f32],
+    outputs: usize,
+    /// `rows x outputs`.
+    sums: &'s mut [f32],
+}
+
+impl Loops for VectorSums<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for tree in 0..self.trees {
+            let of_tree = self.slots[tree..].iter().step_by(self.trees);
+            for (sums, slot) in self.sums.chunks_exact_mut(self.outputs).zip(of_tree) {
+                let leaf = &self.leaves[*slot as usize * self.outputs..][..self.outputs];
+                sums.iter_mut().zip(leaf).for_each(|(sum, value)| *sum += value);
+            }
+        }
     }
-    let values: Vec<f32> = forest.leaf_values.iter().map(|value| value.0 as f32).collect();
-    SparseMatrix::of_dense([forest.leaf_count(), width], &values)
 }
 
 impl Program {
@@ -156,11 +170,11 @@ impl Program {
             return Ok(());
         }
         match summing {
-            Summing::Sparse { leaves: filled } if std::ptr::eq(leaves, &self.leaves[..]) => {
-                self.add_filled(rows, filled, out);
+            Summing::Vectors => {
+                self.add_vectors(rows, leaves, out);
                 Ok(())
             }
-            Summing::Any | Summing::Sparse { .. } => self.singles::<T, true>(rows, leaves, out),
+            Summing::Any => self.singles::<T, true>(rows, leaves, out),
             Summing::Singles { order: Order::Walks } => self.singles::<T, false>(rows, leaves, out),
             Summing::Singles { order: Order::Slots(targets) } => {
                 self.in_order(rows, (leaves, &self.base), targets.as_deref(), out, |sum| sum);
@@ -342,21 +356,18 @@ impl Program {
         });
     }
 
-    /// Adds up leaf vectors that are held without their zeros.
-    fn add_filled<T: Row>(&self, rows: &Rows<'_, T>, leaves: &SparseMatrix<f32>, out: &mut [f32]) {
+    /// Adds up wide leaf vectors: those of one tree after the other for a block of rows, so that a cache holds the
+    /// tree's leaves and the block's sums.
+    fn add_vectors<T: Row>(&self, rows: &Rows<'_, T>, leaves: &[f32], out: &mut [f32]) {
         let (outputs, trees) = (self.outputs(), self.trees());
+        out.chunks_exact_mut(outputs).for_each(|sums| sums.copy_from_slice(&self.base));
+        if trees == 0 {
+            return;
+        }
+        let block = (SUMS_AT_A_TIME / outputs).max(BLOCK);
         self.by_slots(rows, out, |slots, out| {
-            let blocks = out.chunks_mut(BLOCK * outputs).zip(slots.chunks(BLOCK * trees.max(1)));
-            for (out, slots) in blocks {
-                out.chunks_exact_mut(outputs).for_each(|sums| sums.copy_from_slice(&self.base));
-                // One tree's leaves after the other, which a cache holds for the block.
-                for tree in 0..trees {
-                    let of_tree = slots[tree..].iter().step_by(trees);
-                    for (sums, slot) in out.chunks_exact_mut(outputs).zip(of_tree) {
-                        leaves.row(*slot as usize).for_each(|(output, value)| sums[output] += value);
-                    }
-                }
-            }
+            let blocks = out.chunks_mut(block * outputs).zip(slots.chunks(block * trees));
+            blocks.for_each(|(sums, slots)| widest(VectorSums { slots, trees, leaves, outputs, sums }));
         });
     }
 

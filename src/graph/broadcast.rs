@@ -6,10 +6,10 @@ use crate::cpu::{Loops, widest};
 /// How the elements of an operand repeat over a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
-    /// So many adjacent elements of the result have one element of the operand each, and the same ones follow. It is
-    /// as many as the result has where nothing repeats.
+    /// The operand's elements, as many as the number says, come in their order, again and again. The number is the
+    /// result's number of elements where nothing repeats.
     Period(usize),
-    /// So many adjacent elements of the result have the same element of the operand.
+    /// Each element of the operand stands for as many adjacent elements of the result as the number says.
     Run(usize),
     /// Another order.
     Other,

@@ -68,7 +68,7 @@ impl GraphExplanation {
     /// The graph does not verify.
     pub fn new(graph: &Graph, passes: &Passes, rows: usize) -> Result<Self, GraphError> {
         let (rewritten, changes) = passes.apply(graph)?;
-        // A forest that became products is there no more, so ways are those of the other passes' graph.
+        // The rewritten graph has lost the forests that became products. A graph without that pass has them all.
         let (with_forests, _) = passes.clone().without(Pass::Matrices).apply(graph)?;
         let forests = passes.forest_ways(&with_forests, rows);
         Ok(Self { rows, forests, products: products(&rewritten, &rewritten.types()?), changes })

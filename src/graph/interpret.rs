@@ -57,9 +57,11 @@ impl Evaluator for Reference {
         fn all<T: reference::Input>(forest: &Forest, rows: &[T], columns: usize) -> (Vec<f32>, Vec<u32>) {
             let (mut values, mut classes) = (Vec::new(), Vec::new());
             for row in rows.chunks_exact(columns.max(1)) {
-                let sums = reference::margins(forest, row);
+                let slots = reference::leaf_slots(forest, row);
+                let sums = reference::margins_of(forest, &slots);
                 values.extend(reference::values_of_sums(forest, &sums).into_iter().map(|v| v as f32));
-                classes.extend(reference::classes_of_sums(forest, &sums));
+                // The producer's own sums decide between classes that are nearly equal.
+                classes.extend(reference::classes_of_slots(forest, &slots));
             }
             (values, classes)
         }
@@ -295,7 +297,8 @@ fn evaluate(
             let x = rows_of(forest, x)?;
             let rows = &x.shape()[0];
             let (values, classes) = evaluator.forest(forest, &x, wanted)?;
-            let width = values.len().checked_div(*rows).unwrap_or(forest.outputs as usize);
+            let width = values.len().checked_div(*rows);
+            let width = width.unwrap_or_else(|| forest.transform.width(forest.outputs as usize));
             // A forest that is no classifier has class 0, and one of several outputs that of the first.
             let a_row = classes.len().checked_div(*rows).unwrap_or(0).max(1);
             let mut classes: Vec<i64> = classes.into_iter().step_by(a_row).map(i64::from).collect();

@@ -19,11 +19,13 @@
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
 //! | `linear_leaves` | forests whose leaves are linear models |
 //! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
+//! | `by_rows` | whether a batch can be evaluated in parts |
 //! | `broadcast` | loops over tensors that are broadcast against each other |
 //! | `texts`, `pattern` | operators on texts, and the regular expressions of tokenizers |
 
 mod arrange;
 mod broadcast;
+mod by_rows;
 mod choose;
 mod dot;
 mod elementwise;

@@ -385,8 +385,11 @@ fn trees(attributes: &mut Attributes<'_>, forests: &[Arc<Forest>]) -> Result<Arc
     Ok(Arc::clone(forest))
 }
 
+/// Rows of values with their columns, compressed: where each begins and the last one ends, columns, and values.
+type Terms = (Vec<usize>, Vec<u32>, Vec<f64>);
+
 /// Reads rows of `column:value`, compressed: where each begins and the last one ends, columns, and values.
-fn terms(attributes: &mut Attributes<'_>, name: &str) -> Result<(Vec<usize>, Vec<u32>, Vec<f64>), String> {
+fn terms(attributes: &mut Attributes<'_>, name: &str) -> Result<Terms, String> {
     let element = |cursor: &mut Cursor<'_>| {
         let column: u32 = cursor.parse()?;
         cursor.expect(":")?;

@@ -3,6 +3,10 @@
 //! Of the matches that begin first, the longest counts, as ONNX Runtime's tokenizer has it. `\w`, `\d`, `\s` and `\b`
 //! are about ASCII. A search takes time with the product of the text's length and the pattern's.
 
+use std::sync::Arc;
+
+/// The most ranges of a class of characters.
+const MOST_RANGES: usize = 1 << 9;
 /// The most steps of a compiled pattern.
 const MOST_STEPS: usize = 1 << 12;
 /// The most groups inside each other.
@@ -26,7 +30,7 @@ impl PartialEq for Pattern {
 #[derive(Clone, Debug)]
 enum Step {
     /// One character.
-    One(Class),
+    One(Arc<Class>),
     /// A place between characters.
     Edge(Edge),
     /// Goes on at both steps.
@@ -59,7 +63,7 @@ enum Edge {
 /// The tree of a pattern.
 enum Tree {
     Nothing,
-    One(Class),
+    One(Arc<Class>),
     Edge(Edge),
     All(Vec<Tree>),
     Any(Vec<Tree>),
@@ -156,7 +160,7 @@ fn compile(tree: &Tree, steps: &mut Vec<Step>) -> Result<(), String> {
     }
     match tree {
         Tree::Nothing => {}
-        Tree::One(class) => steps.push(Step::One(class.clone())),
+        Tree::One(class) => steps.push(Step::One(Arc::clone(class))),
         Tree::Edge(edge) => steps.push(Step::Edge(*edge)),
         Tree::All(parts) => parts.iter().try_for_each(|part| compile(part, steps))?,
         Tree::Any(parts) => {
@@ -325,8 +329,9 @@ impl PatternReader<'_> {
     }
 
     fn part(&mut self) -> Result<Tree, String> {
-        let one =
-            |ranges: &[(char, char)], negated| Ok(Tree::One(Class { ranges: ranges.to_vec(), negated }));
+        let one = |ranges: &[(char, char)], negated| {
+            Ok(Tree::One(Arc::new(Class { ranges: ranges.to_vec(), negated })))
+        };
         match self.next() {
             None => Ok(Tree::Nothing),
             Some('^') => Ok(Tree::Edge(Edge::Start)),
@@ -367,7 +372,10 @@ impl PatternReader<'_> {
         let mut first = true;
         loop {
             if !first && self.take("]") {
-                return Ok(Tree::One(Class { ranges, negated }));
+                if ranges.len() > MOST_RANGES {
+                    return Err(format!("a class of characters has more than {MOST_RANGES} ranges"));
+                }
+                return Ok(Tree::One(Arc::new(Class { ranges, negated })));
             }
             if self.rest.starts_with("[:") {
                 return Err(format!("the class `{}` is not supported; write its characters", self.rest));

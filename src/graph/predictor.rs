@@ -5,11 +5,13 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{
+    by_rows::goes_by_rows,
     interpret::{Evaluator, GraphError, Uses},
     model::{Graph, Operand},
+    operator::Operator,
     passes::{PassChange, Passes},
     reduce::Products,
-    tensor::{Dtype, Elements, Tensor},
+    tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor, count},
     types::GraphTypes,
 };
 use crate::{
@@ -25,9 +27,9 @@ const PART_ROWS: [usize; 2] = [64, 4096];
 
 /// A graph that is rewritten by [`Passes`], and whose forests are compiled for this machine's CPU.
 ///
-/// Each row's outputs depend on that row alone, and not on the batch that it comes with. So a batch is evaluated in
-/// parts, whose tensors stay in a cache, and several threads evaluate parts at the same time. Products of matrices of
-/// floats with eight columns or more are summed in floats, and all other sums in doubles.
+/// Where each row's outputs depend on that row alone, a batch is evaluated in parts, whose tensors stay in a cache, and
+/// several threads evaluate parts at the same time. Products of matrices of floats with eight columns or more are summed
+/// in floats, forests by the contract [`Any`](crate::sum::Contract::Any), and all other sums in doubles.
 ///
 /// ```
 /// use fangorn::graph::{Dtype, Elements, Graph, GraphPredictor, Operator, Tensor, Unary};
@@ -132,16 +134,18 @@ impl GraphPredictor {
             self.run(&inputs)
         };
         let first = run(0)?;
-        if !first.iter().all(|output| output.shape().first() == Some(&part)) {
-            // An output that is no row for each row can't be put together.
-            return Ok(self.run(inputs)?);
-        }
-        let mut outputs: Vec<Output> = first.iter().map(|output| Output::new(output, rows)).collect();
+        let room = first.iter().zip(&self.graph.outputs).map(|(part, output)| {
+            let refused = || {
+                let cause = format!("an output of {rows} rows is too large; predict fewer rows at a time");
+                GraphError::at(&output.name, cause)
+            };
+            Output::new(part, rows).ok_or_else(refused)
+        });
+        let mut outputs: Vec<Output> = room.collect::<std::result::Result<_, _>>()?;
         let mut parts: Vec<Vec<Slot<'_>>> = (0..rows.div_ceil(part)).map(|_| Vec::new()).collect();
         for output in &mut outputs {
             output.slots(part).zip(&mut parts).for_each(|(slot, parts)| parts.push(slot));
         }
-        let mut parts = parts.into_iter().enumerate();
         let fill = |slots: Vec<Slot<'_>>, found: Vec<Tensor>| {
             for ((slot, tensor), output) in slots.into_iter().zip(found).zip(&self.graph.outputs) {
                 let wrong = || GraphError::at(&output.name, "its rows have different shapes");
@@ -149,6 +153,7 @@ impl GraphPredictor {
             }
             Ok::<(), GraphError>(())
         };
+        let mut parts = parts.into_iter().enumerate();
         if let Some((_, slots)) = parts.next() {
             fill(slots, first)?;
         }
@@ -161,14 +166,14 @@ impl GraphPredictor {
     }
 }
 
-/// Returns the rows of a part of a batch, whose tensors shall stay in a cache. Returns `None` if forests alone read the
-/// inputs: they go through a batch in parts of their own.
+/// Returns the rows of a part of a batch, whose tensors shall stay in a cache. Returns `None` if rows depend on each other,
+/// or if forests alone read the inputs: they go through a batch in parts of their own.
 fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
     let mut readers = graph
         .nodes
         .iter()
         .filter(|node| node.operands.iter().any(|operand| matches!(operand, Operand::Input(_))));
-    if readers.all(|node| node.operator.forest().is_some()) {
+    if readers.all(|node| matches!(node.operator, Operator::Forest(_))) || !goes_by_rows(graph, types) {
         return None;
     }
     let inputs = (0..graph.inputs.len() as u32).map(Operand::Input);
@@ -217,10 +222,10 @@ fn zeros<T: Clone + Default>(count: usize) -> Vec<T> {
 }
 
 impl Output {
-    /// Makes room for an output of so many rows, of which this is a part.
-    fn new(part: &Tensor, rows: usize) -> Self {
-        let width: usize = part.shape()[1..].iter().product();
-        let all = rows.saturating_mul(width);
+    /// Makes room for an output of so many rows, of which this is a part. Returns `None` if it is too large.
+    fn new(part: &Tensor, rows: usize) -> Option<Self> {
+        let shape = [&[rows], &part.shape()[1..]].concat();
+        let all = count(&shape).filter(|all| *all <= MOST_ELEMENTS)?;
         let elements = match part.dtype() {
             Dtype::Bool => Elements::Bool(zeros(all)),
             Dtype::I32 => Elements::I32(zeros(all)),
@@ -229,7 +234,7 @@ impl Output {
             Dtype::F64 => Elements::F64(zeros(all)),
             Dtype::Text => Elements::Text(vec!["".into(); all]),
         };
-        Self { shape: [&[rows], &part.shape()[1..]].concat(), elements }
+        Some(Self { shape, elements })
     }
 
     /// Returns the places of parts of so many rows.

@@ -66,7 +66,7 @@ pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: &Tensor) -> Re
     };
     let groups = count(&kept).ok_or("the shape is too large")?;
     let reduced = x.elements().len() / groups.max(1);
-    if reduced == 0 && matches!(how, Reduction::Minimum | Reduction::Maximum) {
+    if reduced == 0 && groups > 0 && matches!(how, Reduction::Minimum | Reduction::Maximum) {
         return Err("there is no extreme of no elements".into());
     }
     let start = match how {
@@ -422,7 +422,7 @@ pub(super) fn sparse_matmul(x: &Tensor, weights: &SparseMatrix<f64>) -> Result<T
         // NaN and infinities times 0 are NaN, and anything else is 0.
         let all_finite = row.iter().map(|value| value * 0.0).sum::<f64>() == 0.0;
         for (output, sum) in sums.iter_mut().enumerate() {
-            *sum = weights.row(output).map(|(column, weight)| row[column] * weight).sum();
+            *sum = weights.row(output).fold(0.0, |sum, (column, weight)| sum + row[column] * weight);
             if !all_finite {
                 let held: Vec<usize> = weights.row(output).map(|(column, _)| column).collect();
                 let skipped =

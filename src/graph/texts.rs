@@ -52,7 +52,7 @@ impl Case {
     fn of(self, text: &str) -> Arc<str> {
         let character = |c: char| match self {
             Self::Keep => c,
-            // The lower case of one character has two, of which the first is a letter.
+            // One character, `İ`, has a lower case of two characters: a letter, and a mark that is left out.
             Self::Lower => c.to_lowercase().next().unwrap_or(c),
             Self::Upper => {
                 let mut upper = c.to_uppercase();
@@ -179,7 +179,7 @@ impl Tokenizer {
     fn evaluate(&self, x: &Tensor, texts: &[Arc<str>]) -> Result<Tensor, String> {
         let rows: Vec<Vec<&str>> = texts.iter().map(|text| self.of(text)).collect();
         let most = rows.iter().map(Vec::len).max().unwrap_or(0);
-        // Where no text has a token, there are no marks. Characters have marks in any case.
+        // Without a token in any text there are no marks, unless each character is a token.
         let characters = matches!(self.tokens, Tokens::Characters);
         let marks = self.mark && (most > 0 || characters);
         let width = most + if marks { 2 } else { 0 };
@@ -232,6 +232,9 @@ impl Weighing {
     }
 }
 
+/// The most tokens that n-grams skip.
+const MOST_SKIPS: usize = 1000;
+
 /// N-grams, as ONNX's operator `TfIdfVectorizer` has them, and what their counts become.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ngrams {
@@ -246,7 +249,7 @@ pub struct Ngrams {
     starts: Vec<usize>,
     /// The column of each n-gram.
     columns: Vec<usize>,
-    /// The weight of each n-gram, or none.
+    /// The weight of each column, or none.
     weights: Vec<f32>,
 }
 
@@ -298,7 +301,14 @@ impl Ngrams {
                 weights.len()
             ));
         }
-        Ok(Self { weighing, lengths, skips, pool, starts, columns, weights })
+        let made = Self { weighing, lengths, skips, pool, starts, columns, weights };
+        if !made.weights.is_empty() && made.width() > made.weights.len() {
+            return Err(format!("{} columns have {} weights", made.width(), made.weights.len()));
+        }
+        if skips > MOST_SKIPS {
+            return Err(format!("n-grams skip up to {skips} tokens, and at most {MOST_SKIPS} are allowed"));
+        }
+        Ok(made)
     }
 
     /// Returns the number of columns of the result.
@@ -374,7 +384,7 @@ impl Ngrams {
                     (node, at, length) = (*next, at + distance, length + 1);
                     if let Some(ngram) = tree.ngrams[node as usize].filter(|_| length >= least) {
                         let ngram = ngram as usize;
-                        let weight = self.weights.get(ngram).copied().unwrap_or(1.0);
+                        let weight = self.weights.get(self.columns[ngram]).copied().unwrap_or(1.0);
                         let to = &mut counts[self.columns[ngram]];
                         match self.weighing {
                             Weighing::Count => *to += 1.0,

@@ -28,7 +28,7 @@ enum DecisionRule {
     /// The place of the largest margin, where it is larger by the slack.
     Largest { slack: f64 },
     /// Class 1 of an output from this margin on.
-    Over { cuts: Vec<f64> },
+    Over { cut: f64 },
     /// The leaf of the only tree: the class by slot, or so many classes.
     Leaf { classes: Vec<u32>, a_row: usize },
     /// The producer's own sums decide.
@@ -39,6 +39,8 @@ impl ClassDecision {
     /// Returns the decision of a forest. Takes time for each leaf.
     pub(crate) fn new(forest: &Forest) -> Self {
         let outputs = forest.outputs as usize;
+        // A scale that is no ordinary float may make different margins equal.
+        let rises = forest.scale.0 > 0.0 && (forest.scale.0 as f32).is_normal();
         let reads_margins = !matches!(&*forest.producer.library, "xgboost" | "lightgbm");
         let rule = match (forest.classes.rule, forest.transform) {
             (rule, _) if forest.trees.len() == 1 && rule != ClassRule::None => {
@@ -48,16 +50,18 @@ impl ClassDecision {
                 let a_row = classes.len() / forest.leaf_count().max(1);
                 DecisionRule::Leaf { classes, a_row }
             }
-            (ClassRule::Largest, _) if outputs < 2 || !(forest.scale.0 > 0.0) => DecisionRule::ProducerSums,
-            (ClassRule::Largest, Transform::Softmax) => DecisionRule::Largest { slack: SOFTMAX_SLACK },
+            (ClassRule::Largest, _) if outputs < 2 || !rises => DecisionRule::ProducerSums,
+            (ClassRule::Largest, Transform::Softmax) => {
+                DecisionRule::Largest { slack: SOFTMAX_SLACK / forest.scale.0.min(1.0) }
+            }
             (ClassRule::Largest, Transform::Identity) => DecisionRule::Largest { slack: 0.0 },
             (ClassRule::Largest, _) if reads_margins => DecisionRule::Largest { slack: 0.0 },
             // These never fall as the margin rises, and an output's class does not depend on the others.
             (ClassRule::Over { .. }, Transform::Identity | Transform::Sigmoid | Transform::SigmoidPair)
-                if forest.scale.0 > 0.0 =>
+                if rises =>
             {
-                match (0..outputs).map(|output| cut(forest, output)).collect() {
-                    Some(cuts) => DecisionRule::Over { cuts },
+                match cut(forest) {
+                    Some(cut) => DecisionRule::Over { cut },
                     None => DecisionRule::ProducerSums,
                 }
             }
@@ -75,11 +79,11 @@ impl ClassDecision {
                 classes.extend(found);
                 found.is_some()
             }
-            DecisionRule::Over { cuts } => {
-                let each = || margins.iter().zip(cuts).zip(&self.doubt);
-                let decided = each().all(|((margin, cut), doubt)| (f64::from(*margin) - cut).abs() > *doubt);
+            DecisionRule::Over { cut } => {
+                let far = |(margin, doubt): (&f32, &f64)| (f64::from(*margin) - cut).abs() > *doubt;
+                let decided = margins.iter().zip(&self.doubt).all(far);
                 if decided {
-                    classes.extend(each().map(|((margin, cut), _)| u32::from(f64::from(*margin) >= *cut)));
+                    classes.extend(margins.iter().map(|margin| u32::from(f64::from(*margin) >= *cut)));
                 }
                 decided
             }
@@ -116,21 +120,19 @@ impl Loops for Largest<'_> {
     }
 }
 
-/// Returns the least `f32` margin of an output that is of class 1; `None` if there is none or all are.
-fn cut(forest: &Forest, output: usize) -> Option<f64> {
-    let class = |margin: f32| {
-        let mut margins = vec![0.0; forest.outputs as usize];
-        margins[output] = f64::from(margin);
-        reference::classes_of_sums(forest, &margins).get(output).copied()
-    };
+/// Returns the least `f32` margin that is of class 1, the same for each output; `None` if there is none or all are.
+fn cut(forest: &Forest) -> Option<f64> {
+    let outputs = forest.outputs as usize;
+    let class =
+        |margin: f32| reference::classes_of_sums(forest, &vec![f64::from(margin); outputs]).first().copied();
     // Numbers in the order of the floats that they stand for.
     let float = |key: i32| f32::from_bits((if key < 0 { i32::MIN - key } else { key }) as u32);
     let (mut low, mut high) = (-0x7f7f_ffff, 0x7f7f_ffff);
     if class(float(low))? != 0 || class(float(high))? != 1 {
         return None;
     }
-    while high - low > 1 {
-        let middle = low + (i64::from(high) - i64::from(low)) as i32 / 2;
+    while i64::from(high) - i64::from(low) > 1 {
+        let middle = ((i64::from(low) + i64::from(high)) >> 1) as i32;
         match class(float(middle))? {
             0 => low = middle,
             _ => high = middle,
@@ -196,5 +198,101 @@ impl Predictor {
             }
         }
         Ok(classes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::Random,
+        forest::{Classes, CompareType, Real, Side},
+    };
+
+    /// A random classifier whose leaf values are often equal or close, so that rows are in doubt.
+    fn classifier(random: &mut Random, case: usize) -> Forest {
+        let libraries = ["xgboost", "lightgbm", "catboost", "scikit-learn", "onnx"];
+        let transforms = [
+            (1, Transform::Identity),
+            (1, Transform::Sigmoid),
+            (1, Transform::SigmoidPair),
+            (3, Transform::Sigmoid),
+            (4, Transform::Softmax),
+            (3, Transform::Identity),
+            (20, Transform::Identity),
+            (20, Transform::SoftmaxZero),
+        ];
+        let (outputs, transform) = transforms[case % transforms.len()];
+        let vectors = outputs == 20 || case.is_multiple_of(3);
+        let mut forest = Forest::builder(3, outputs);
+        let trees = [1, 2, 7, 30][random.below(4)] as u32;
+        for tree in 0..trees {
+            let mut tree = if vectors { forest.vector_tree() } else { forest.tree(tree % outputs) };
+            let mut value = || {
+                let steps = [0.0, 0.25, -0.25, 1.0 / 3.0, 0.1, -0.1, 1e-7, 3e4];
+                let value = steps[random.below(steps.len() - usize::from(!case.is_multiple_of(5)))];
+                f64::from(value as f32)
+            };
+            let mut leaf = || (0..if vectors { outputs } else { 1 }).map(|_| value()).collect::<Vec<f64>>();
+            let leaves = [leaf(), leaf(), leaf()];
+            let [a, b] = [0, 1].map(|_| f64::from(random.below(8) as f32) - 4.0);
+            tree.split(random.below(3) as u32, CompareType::F32.less(a), Side::Left, 1, 2);
+            tree.split(1 + random.below(2) as u32, CompareType::F32.less(b), Side::Right, 3, 4);
+            tree.leaf(2, &leaves[0]);
+            tree.leaf(3, &leaves[1]);
+            tree.leaf(4, &leaves[2]);
+        }
+        let mut forest = forest.build().expect("a forest");
+        forest.transform = transform;
+        forest.producer.library = libraries[random.below(libraries.len())].into();
+        forest.scale = Real([1.0, 0.5, 1.0 / 3.0][random.below(3)]);
+        forest.classes = Classes {
+            rule: match outputs {
+                1 => ClassRule::Over { threshold: Real([0.5, 0.3, 0.25][random.below(3)]) },
+                3 if transform == Transform::Sigmoid => ClassRule::Over { threshold: Real(0.5) },
+                _ => ClassRule::Largest,
+            },
+            labels: Vec::new(),
+            words: false,
+        };
+        forest
+    }
+
+    /// Classes are those of the producer's sums, on rows in doubt, too.
+    #[test]
+    fn classes_are_those_of_the_producer() {
+        let mut random = Random(11);
+        let (mut rules, mut doubts) = ([0; 4], 0);
+        for case in 0..600 {
+            let forest = classifier(&mut random, case);
+            let decision = ClassDecision::new(&forest);
+            rules[match decision.rule {
+                DecisionRule::Largest { .. } => 0,
+                DecisionRule::Over { .. } => 1,
+                DecisionRule::Leaf { .. } => 2,
+                DecisionRule::ProducerSums => 3,
+            }] += 1;
+            let predictor = Predictor::builder(&forest).threads(1).build().expect("a predictor");
+            let rows: Vec<f32> = (0..150 * 3).map(|_| random.below(9) as f32 - 4.5).collect();
+            let expected: Vec<u32> = rows
+                .chunks(3)
+                .flat_map(|row| reference::classes_of_slots(&forest, &reference::leaf_slots(&forest, row)))
+                .collect();
+            for count in [0, 1, 2, 150] {
+                let found = predictor.classes(&forest, &decision, &rows[..count * 3]).expect("classes");
+                let a_row = expected.len() / 150;
+                assert_eq!(
+                    found,
+                    expected[..count * a_row],
+                    "case {case}, {count} rows: {:?}",
+                    decision.rule
+                );
+            }
+            let margins = predictor.margins(&Rows::new(&rows, 3).expect("rows")).expect("margins");
+            let each = margins.chunks(forest.outputs as usize);
+            doubts += each.filter(|margins| !decision.decide(margins, &mut Vec::new())).count();
+        }
+        assert!(rules.iter().all(|count| *count > 20), "{rules:?}");
+        assert!((1000..80_000).contains(&doubts), "{doubts} rows in doubt");
     }
 }

@@ -37,8 +37,8 @@ impl GraphBench {
         Ok(Self { predictor, compile_ms: start.elapsed().as_secs_f64() * 1e3 })
     }
 
-    /// Returns the calls of one batch size: each evaluates the next batch of the inputs. Rows come again if there are
-    /// fewer than calls should go through.
+    /// Returns the calls of one batch size: each evaluates the next batch of the inputs. If the inputs have
+    /// fewer rows than [`LEAST_ROWS`], the rows repeat.
     ///
     /// # Errors
     /// There is no row.
@@ -70,7 +70,7 @@ impl GraphBench {
     }
 }
 
-/// Returns some rows of a tensor, which come again after the last one.
+/// Returns some rows of a tensor. After its last row comes its first one again.
 fn rows_of(tensor: &Tensor, first: usize, count: usize) -> Option<Tensor> {
     let rows = *tensor.shape().first()?;
     let width: usize = tensor.shape()[1..].iter().product();

@@ -33,7 +33,7 @@ struct ForestReport {
     splits: usize,
     outputs: usize,
     walk: WayReport,
-    /// Of a forest that can't be products, or where the target has no costs of them, there is none.
+    /// `None` if the forest can't be products, or if the target has no costs of products.
     matrices: Option<WayReport>,
     refused: Option<&'static str>,
     chosen: &'static str,

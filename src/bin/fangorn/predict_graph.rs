@@ -47,7 +47,7 @@ fn options(limits: &LimitsChoice) -> LoadOptions {
     LoadOptions { limits: limits.limits(), raw_categories: true, ..LoadOptions::default() }
 }
 
-/// Returns the graph with the output that is meant alone. What other outputs need is then not computed.
+/// Returns the graph with one output alone. What only other outputs need is then not computed.
 ///
 /// # Errors
 /// The graph has no such output.
@@ -173,6 +173,10 @@ pub fn predict(path: &Path, graph: Graph, inputs: &[Tensor], output: Output) -> 
     let predictor = GraphPredictor::new(graph, 1).map_err(library_error)?;
     let found = predictor.predict(inputs).map_err(library_error)?;
     let [output] = &found[..] else { unreachable!("a graph of one output") };
+    if output.shape().first() != Some(&rows) {
+        let what = "the output has no row for each row; use `fangorn graph --run`, which prints it whole";
+        return Err(Error::file(path, what));
+    }
     let columns = output.elements().len().checked_div(rows).unwrap_or(1).max(1);
     let values = match output.elements() {
         Elements::Text(texts) => Values::Words(texts.iter().map(|text| text.to_string()).collect()),
@@ -188,8 +192,8 @@ pub fn predict(path: &Path, graph: Graph, inputs: &[Tensor], output: Output) -> 
     Ok(Table { rows, columns, values })
 }
 
-/// Returns where the output that is meant comes from. A classifier gives its labels before its probabilities; a graph
-/// of one output gives values. Margins and leaves are those of a forest with linear models in its leaves.
+/// Returns the operand that gives an output. A classifier gives its labels before its probabilities; a graph of one
+/// output gives values. Margins and leaves are those of a forest with linear models in its leaves.
 pub fn chosen(graph: &Graph, output: Output) -> Result<Operand, String> {
     let leaves = linear_leaves(graph).map(|(at, _)| at);
     match (output, leaves) {

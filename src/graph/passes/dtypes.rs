@@ -169,10 +169,10 @@ fn narrow(
     if !doubles || !exact_in_floats(new, known, &node.operator, operands) {
         return None;
     }
-    let gives_doubles = match &node.operator {
-        Operator::Compare(_) | Operator::ArgExtreme { .. } | Operator::Unary(Unary::IsNan) => false,
-        _ => true,
-    };
+    let gives_doubles = !matches!(
+        node.operator,
+        Operator::Compare(_) | Operator::ArgExtreme { .. } | Operator::Unary(Unary::IsNan)
+    );
     let mut narrowed = operands.to_vec();
     let (mut weights, mut casts) = (Vec::new(), 0);
     for at in numbers {

@@ -75,7 +75,7 @@ pub(super) fn duplicates(old: &Graph) -> Result<Graph, GraphError> {
             })
             .collect();
         let alike = nodes.entry((node.operator.name(), operands.clone())).or_default();
-        let known = alike.iter().copied().find(|at| new.graph.nodes[*at].operator == node.operator);
+        let known = alike.iter().copied().find(|at| is_same(&new.graph.nodes[*at].operator, &node.operator));
         match known {
             Some(at) => {
                 let results = 0..node.operator.results() as u32;
@@ -88,6 +88,12 @@ pub(super) fn duplicates(old: &Graph) -> Result<Graph, GraphError> {
         }
     }
     Ok(new.finish(old))
+}
+
+/// Returns whether two operators are the same. Zeros of different signs are different.
+fn is_same(a: &Operator, b: &Operator) -> bool {
+    let holds_elements = matches!(a, Operator::Fill(_) | Operator::Lookup { .. });
+    a == b && (!holds_elements || format!("{a:?}") == format!("{b:?}"))
 }
 
 /// Returns whether two tensors have the same type, shape and elements, to the bit.

@@ -21,7 +21,7 @@ mod texts;
 
 use std::collections::HashMap;
 
-use super::super::{ErrorKind, ImportError, LoadOptions};
+use super::super::{ErrorKind, ImportError, LoadOptions, Place, budget::Budget};
 use super::{
     at,
     attributes::Attributes,
@@ -152,6 +152,9 @@ impl Reader<'_> {
         if let Some(rows) = shape.first_mut() {
             *rows = None;
         }
+        let columns = shape.iter().skip(1).try_fold(1usize, |all, n| all.checked_mul(n.unwrap_or(1)));
+        let of_input = || Place::Field(format!("graph.input.{}", input.name));
+        Budget::new(&self.options.limits).features(columns.unwrap_or(usize::MAX), of_input)?;
         let operand = self.graph.input(&input.name, dtype, shape);
         self.values.insert(input.name, Value { operand, dtype });
         Ok(())
