@@ -492,4 +492,35 @@ mod tests {
             assert_eq!(Program::new(&forest, &lowered, 4).expect("a program").shares(40), 1);
         }
     }
+
+    /// Wide leaf vectors are added after the walks: any number of outputs around a vector, of trees and of rows.
+    #[test]
+    fn wide_leaf_vectors_are_added_after_the_walks() {
+        for outputs in [15, 16, 17, 23, 24, 88] {
+            for trees in [0, 1, 2, 9] {
+                let base = (0..outputs).map(|o| f64::from(o) / 4.0).collect::<Vec<_>>();
+                let mut forest = Forest::builder(3, outputs).base_score(base);
+                for t in 0..trees {
+                    let mut tree = forest.vector_tree();
+                    tree.split(t % 3, CompareType::F32.less(f64::from(t % 4)), Side::Left, 1, 2);
+                    let value =
+                        |leaf: u32| (0..outputs).map(|o| f64::from((o * leaf + t) % 16)).collect::<Vec<_>>();
+                    tree.leaf(1, &value(3));
+                    tree.leaf(2, &value(5));
+                }
+                let forest = forest.build().expect("a forest");
+                let predictor = crate::Predictor::builder(&forest).threads(1).build().expect("a predictor");
+                for count in [0, 1, 63, 64, 65, 700] {
+                    let values: Vec<f32> = (0..count * 3).map(|i| (i * 5 % 11) as f32 - 3.0).collect();
+                    let rows = Rows::new(&values, 3).expect("rows");
+                    let expected: Vec<f32> = values
+                        .chunks(3)
+                        .flat_map(|row| reference::margins(&forest, row))
+                        .map(|margin| margin as f32)
+                        .collect();
+                    assert_eq!(predictor.margins(&rows).expect("margins"), expected, "{outputs} x {trees}");
+                }
+            }
+        }
+    }
 }

@@ -362,3 +362,67 @@ fn a_graphs_text_names_its_operators_and_weights() {
         assert_eq!(tensor.smallest_dtype(), expected, "{tensor:?}");
     }
 }
+
+/// Wide rows go through a graph in parts of few rows: with every remainder of a part, outputs of each type, and on
+/// several threads.
+#[test]
+fn parts_of_a_batch_are_put_together() {
+    let text = "input %in0 \"x\": f32[rows, 600]
+weight %w0: f32[600, 9] = [WEIGHTS]
+weight %w1: text[9] = [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\", \"g\", \"h\", \"i\"]
+weight %w2: f32[1] = [0.1]
+%0 \"scores\" = matmul(%in0, %w0)
+%1 \"best\" = argMax(%0, axis=-1, keep=false, last=false)
+%2 \"label\" = gather(%w1, %1, axis=0)
+%3 \"over\" = greater(%0, %w2)
+%4 \"wide\" = cast(%0, to=f64)
+output \"scores\": %0
+output \"best\": %1
+output \"label\": %2
+output \"over\": %3
+output \"wide\": %4
+";
+    let number = |at: usize| ((at * 7919) % 2001) as f32 / 1000.0 - 1.0;
+    let weights: Vec<String> = (0..5400).map(|at| format!("{:?}", number(at))).collect();
+    let graph = Graph::parse(&text.replace("WEIGHTS", &weights.join(", "))).expect("a graph");
+    let predictors = [1, 2].map(|threads| GraphPredictor::new(graph.clone(), threads).expect("compiled"));
+    let most = 300;
+    let values: Vec<f32> = (0..most * 600).map(|at| number(at * 13 + at / 600)).collect();
+    let rows = |count: usize| floats(&[count, 600], &values[..count * 600]);
+    let expected = graph.run(&[rows(most)]).expect("values");
+    for count in [0, 1, 2, 11, 12, 13, 63, 64, 65, 127, 128, 129, 191, 192, 193, most] {
+        let [found, threaded] = predictors.each_ref().map(|p| p.predict(&[rows(count)]).expect("values"));
+        assert_eq!(found, threaded, "{count} rows");
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!((found.shape()[0], &found.shape()[1..]), (count, &expected.shape()[1..]));
+            let a_row = expected.elements().len() / most;
+            match (found.elements(), expected.elements()) {
+                (Elements::Text(a), Elements::Text(b)) => assert_eq!(a[..], b[..count * a_row]),
+                (a, b) => {
+                    let (a, b) = (a.doubles().expect("numbers"), b.doubles().expect("numbers"));
+                    let near = a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-4);
+                    assert!(near && a.len() == count * a_row, "{count} rows");
+                }
+            }
+        }
+    }
+}
+
+/// A batch whose rows depend on each other is evaluated as a whole, however large it is.
+#[test]
+fn batches_whose_rows_depend_on_each_other_stay_whole() {
+    let text = "input %in0 \"x\": f32[rows, 300]
+%0 \"mean\" = reduceMean(%in0, axes=[0], keep=true)
+%1 \"centred\" = subtract(%in0, %0)
+%2 \"turned\" = transpose(%1, order=[1, 0])
+output \"centred\": %1
+output \"turned\": %2
+";
+    let graph = Graph::parse(text).expect("a graph");
+    let predictor = GraphPredictor::new(graph.clone(), 2).expect("compiled");
+    let values: Vec<f32> = (0..300 * 300).map(|at| ((at * 31) % 997) as f32).collect();
+    for count in [1, 64, 300] {
+        let rows = [floats(&[count, 300], &values[..count * 300])];
+        assert_eq!(predictor.predict(&rows).expect("values"), graph.run(&rows).expect("values"));
+    }
+}

@@ -80,7 +80,7 @@ fn normalized_texts_are_those_of_onnx_runtime() {
     let x = texts(&[4], &["Ab", "THE", "", "straße İ É Σς"]);
     gives(
         normalizer(Case::Lower, false, &[]),
-        std::slice::from_ref(&x),
+        from_ref(&x),
         &texts(&[4], &["ab", "the", "", "straße i é σς"]),
     );
     let upper = texts(&[4], &["AB", "THE", "", "STRAßE İ É ΣΣ"]);
