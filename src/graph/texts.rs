@@ -232,9 +232,6 @@ impl Weighing {
     }
 }
 
-/// The most tokens that n-grams skip.
-const MOST_SKIPS: usize = 1000;
-
 /// N-grams, as ONNX's operator `TfIdfVectorizer` has them, and what their counts become.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ngrams {
@@ -249,7 +246,7 @@ pub struct Ngrams {
     starts: Vec<usize>,
     /// The column of each n-gram.
     columns: Vec<usize>,
-    /// The weight of each column, or none.
+    /// The weight of each n-gram, or none.
     weights: Vec<f32>,
 }
 
@@ -301,14 +298,7 @@ impl Ngrams {
                 weights.len()
             ));
         }
-        let made = Self { weighing, lengths, skips, pool, starts, columns, weights };
-        if !made.weights.is_empty() && made.width() > made.weights.len() {
-            return Err(format!("{} columns have {} weights", made.width(), made.weights.len()));
-        }
-        if skips > MOST_SKIPS {
-            return Err(format!("n-grams skip up to {skips} tokens, and at most {MOST_SKIPS} are allowed"));
-        }
-        Ok(made)
+        Ok(Self { weighing, lengths, skips, pool, starts, columns, weights })
     }
 
     /// Returns the number of columns of the result.
@@ -384,7 +374,7 @@ impl Ngrams {
                     (node, at, length) = (*next, at + distance, length + 1);
                     if let Some(ngram) = tree.ngrams[node as usize].filter(|_| length >= least) {
                         let ngram = ngram as usize;
-                        let weight = self.weights.get(self.columns[ngram]).copied().unwrap_or(1.0);
+                        let weight = self.weights.get(ngram).copied().unwrap_or(1.0);
                         let to = &mut counts[self.columns[ngram]];
                         match self.weighing {
                             Weighing::Count => *to += 1.0,
