@@ -99,9 +99,9 @@ impl Products {
     }
 }
 
-/// Values of a leaf from which its vector is added after the walks, and not by them. `benches/classical/run.py` times
-/// forests of 88 classes, whose margins took 1.7 times as long before.
-pub const WIDE_LEAVES: usize = 16;
+/// Values of a leaf from which its vector is added after the walks, and not by them. Forests of 88 classes take about half
+/// the time so, forests of 26 the same time: `fangorn bench` on models of `benches/classical` and of the zoo.
+pub const WIDE_LEAVES: usize = 32;
 
 /// Rows that the default schedule blends with one tree before it goes on to the next one.
 pub const BLENDED_ROWS: usize = 256;

@@ -496,7 +496,7 @@ mod tests {
     /// Wide leaf vectors are added after the walks: any number of outputs around a vector, of trees and of rows.
     #[test]
     fn wide_leaf_vectors_are_added_after_the_walks() {
-        for outputs in [15, 16, 17, 23, 24, 88] {
+        for outputs in [31, 32, 33, 40, 88] {
             for trees in [0, 1, 2, 9] {
                 let base = (0..outputs).map(|o| f64::from(o) / 4.0).collect::<Vec<_>>();
                 let mut forest = Forest::builder(3, outputs).base_score(base);
