@@ -15,7 +15,7 @@ use super::{
     types::GraphTypes,
 };
 use crate::{
-    cost::PART_BYTES,
+    cost::{PART_BYTES, PRODUCT_PART_BYTES},
     cpu::{Row, Rows, prefer_large_pages, product},
     error::Result,
     forest::Forest,
@@ -187,7 +187,9 @@ fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
         row.try_fold(size_of_element(found.dtype), usize::checked_mul)
     };
     let largest = inputs.chain(nodes).filter_map(bytes).max().unwrap_or(1);
-    Some((PART_BYTES / largest.max(1)).clamp(PART_ROWS[0], PART_ROWS[1]))
+    let has_products = graph.nodes.iter().any(|node| node.operator == Operator::MatMul);
+    let most = if has_products { PRODUCT_PART_BYTES } else { PART_BYTES };
+    Some((most / largest.max(1)).clamp(PART_ROWS[0], PART_ROWS[1]))
 }
 
 fn size_of_element(dtype: Dtype) -> usize {
