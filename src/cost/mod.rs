@@ -64,7 +64,7 @@ pub const BLOCK: usize = 64;
 pub const PART_BYTES: usize = 32 << 10;
 
 /// Bytes of the largest tensor of a part in a graph with products of matrices, whose operands are packed for each part: with
-/// half of it a product of 90 by 88 columns takes 1.25 times as long.
+/// half of it `fangorn bench` takes 1.25 times as long for a product of 90 by 88 columns.
 pub const PRODUCT_PART_BYTES: usize = 64 << 10;
 
 /// Seconds of the parts of a product of a row with a weight, dense and skipping the weight's zeros.

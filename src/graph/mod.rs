@@ -3,7 +3,8 @@
 //!
 //! It is the extended computational graph (ECG) of CMLCompiler (Wen et al., ICS 2023, section 3.2): each node
 //! has weights, whose density and smallest exact type are known, a kind of operator, and a type. What may come
-//! in: forests, their predictor, and costs. File formats and burn stay out.
+//! in: forests, their facts and predictor, costs, and the CPU's loops and products. File formats and burn stay
+//! out.
 //!
 //! | file | subject |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Operators that make one element of many: reductions, places of extremes, products of matrices, distances.
 //!
-//! Sums of floats are in doubles, and are rounded once.
+//! Sums of floats are in doubles, and are rounded once. Products of matrices are summed as [`Products`] says.
 
 use super::{
     operator::{Distance, Reduction},
