@@ -58,14 +58,9 @@ impl GraphTarget {
 
 /// Rows of a row block, which is blended, ranked or walked in vectors as a whole.
 pub const BLOCK: usize = 64;
-/// Bytes of the largest tensor of a graph's part of a batch. The three tensors that are there at a time fit a cache of the
-/// second level. They stay below 128 KiB together, too: glibc gives more free memory than that back to the system, and
-/// maps it anew for the next part, which takes up to two thirds of the time of `fangorn bench` on a scaler.
-pub const PART_BYTES: usize = 32 << 10;
-
-/// Bytes of the largest tensor of a part in a graph with products of matrices, whose operands are packed for each part: with
-/// half of it `fangorn bench` takes 1.25 times as long for a product of 90 by 88 columns.
-pub const PRODUCT_PART_BYTES: usize = 64 << 10;
+/// Bytes of the largest tensor of a graph's part of a batch. The two or three tensors that are there at a time fit a cache
+/// of the second level. `fangorn bench` on scalers and linear models says which size is fastest.
+pub const PART_BYTES: usize = 256 << 10;
 
 /// Seconds of the parts of a product of a row with a weight, dense and skipping the weight's zeros.
 ///

@@ -3,6 +3,7 @@
 use super::{
     reduce::axis_of,
     tensor::{Elements, MOST_ELEMENTS, Tensor, count},
+    view::{ElementsView, TensorView},
 };
 
 fn whole(shape: Vec<usize>, elements: Elements) -> Result<Tensor, String> {
@@ -16,16 +17,16 @@ fn room(shape: &[usize]) -> Result<usize, String> {
 }
 
 /// Returns integers as numbers of any size.
-pub(super) fn integers(x: &Tensor) -> Result<Vec<i64>, String> {
+pub(super) fn integers(x: TensorView<'_>) -> Result<Vec<i64>, String> {
     match x.elements() {
-        Elements::I64(values) => Ok(values.clone()),
-        Elements::I32(values) => Ok(values.iter().map(|v| i64::from(*v)).collect()),
+        ElementsView::I64(values) => Ok(values.to_vec()),
+        ElementsView::I32(values) => Ok(values.iter().map(|v| i64::from(*v)).collect()),
         _ => Err(format!("places are integers, not {}", x.dtype())),
     }
 }
 
 /// Returns slices of an axis, each at a place.
-pub(super) fn gather(axis: i64, x: &Tensor, places: &Tensor) -> Result<Tensor, String> {
+pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
     let length = x.shape()[axis];
     let wanted = integers(places)?.into_iter().map(|place| axis_of(place, length));
@@ -43,34 +44,47 @@ pub(super) fn gather(axis: i64, x: &Tensor, places: &Tensor) -> Result<Tensor, S
     whole(shape, x.elements().at(from))
 }
 
-/// Returns the elements of `x` along an axis at the places that `places` names, in the shape of `places`.
-pub(super) fn gather_elements(axis: i64, x: &Tensor, places: &Tensor) -> Result<Tensor, String> {
-    let axis = axis_of(axis, x.shape().len())?;
-    let length = x.shape()[axis];
-    let shape = places.shape();
+/// Returns the place in `x` of each element of `places`, which names places along an axis.
+pub(super) fn places_along(
+    axis: usize,
+    x: TensorView<'_>,
+    places: TensorView<'_>,
+) -> Result<Vec<usize>, String> {
+    let (length, shape) = (x.shape()[axis], places.shape());
     let inside = |(at, (own, other)): (usize, (&usize, &usize))| at == axis || other <= own;
     if shape.len() != x.shape().len() || !x.shape().iter().zip(shape).enumerate().all(inside) {
         return Err(format!("places of shape {shape:?} are not inside a tensor of shape {:?}", x.shape()));
     }
     let strides: Vec<usize> = (0..shape.len()).map(|at| x.shape()[at + 1..].iter().product()).collect();
-    let mut from = Vec::with_capacity(places.elements().len());
+    let mut found = Vec::with_capacity(places.elements().len());
     for (mut at, place) in integers(places)?.into_iter().enumerate() {
         let place = axis_of(place, length)
             .map_err(|_| format!("a place is not among the {length} of axis {axis}"))?;
-        let mut found = place * strides[axis];
+        let mut there = place * strides[axis];
         for (dimension, lengths) in shape.iter().enumerate().rev() {
             if dimension != axis {
-                found += at % lengths * strides[dimension];
+                there += at % lengths * strides[dimension];
             }
             at /= lengths;
         }
-        from.push(found);
+        found.push(there);
     }
-    whole(shape.to_vec(), x.elements().at(from.into_iter()))
+    Ok(found)
+}
+
+/// Returns the elements of `x` along an axis at the places that `places` names, in the shape of `places`.
+pub(super) fn gather_elements(
+    axis: i64,
+    x: TensorView<'_>,
+    places: TensorView<'_>,
+) -> Result<Tensor, String> {
+    let axis = axis_of(axis, x.shape().len())?;
+    let from = places_along(axis, x, places)?;
+    whole(places.shape().to_vec(), x.elements().at(from.into_iter()))
 }
 
 /// Returns tensors one after the other along an axis.
-pub(super) fn concat(axis: i64, all: &[&Tensor]) -> Result<Tensor, String> {
+pub(super) fn concat(axis: i64, all: &[TensorView<'_>]) -> Result<Tensor, String> {
     let first = all.first().ok_or("it has no operand")?;
     let axis = axis_of(axis, first.shape().len())?;
     let mut shape = first.shape().to_vec();
@@ -91,7 +105,7 @@ pub(super) fn concat(axis: i64, all: &[&Tensor]) -> Result<Tensor, String> {
             let mut out = Vec::new();
             for b in 0..before {
                 for tensor in all {
-                    if let Elements::$variant(values) = tensor.elements() {
+                    if let ElementsView::$variant(values) = tensor.elements() {
                         let length: usize = tensor.shape()[axis..].iter().product();
                         out.extend_from_slice(&values[b * length..][..length]);
                     }
@@ -101,18 +115,18 @@ pub(super) fn concat(axis: i64, all: &[&Tensor]) -> Result<Tensor, String> {
         }};
     }
     let elements = match first.elements() {
-        Elements::Bool(_) => joined!(Bool),
-        Elements::I32(_) => joined!(I32),
-        Elements::I64(_) => joined!(I64),
-        Elements::F32(_) => joined!(F32),
-        Elements::F64(_) => joined!(F64),
-        Elements::Text(_) => joined!(Text),
+        ElementsView::Bool(_) => joined!(Bool),
+        ElementsView::I32(_) => joined!(I32),
+        ElementsView::I64(_) => joined!(I64),
+        ElementsView::F32(_) => joined!(F32),
+        ElementsView::F64(_) => joined!(F64),
+        ElementsView::Text(_) => joined!(Text),
     };
     whole(shape, elements)
 }
 
-/// Returns the same elements in another shape.
-pub(super) fn reshape(lengths: &[i64], x: &Tensor) -> Result<Tensor, String> {
+/// Returns the shape that a tensor gets.
+pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, String> {
     let cannot = || format!("shape {:?} does not become {lengths:?}", x.shape());
     let (mut shape, mut open) = (Vec::new(), None);
     for (at, length) in lengths.iter().enumerate() {
@@ -129,11 +143,11 @@ pub(super) fn reshape(lengths: &[i64], x: &Tensor) -> Result<Tensor, String> {
         let others = count(&shape).filter(|others| *others > 0).ok_or_else(cannot)?;
         shape[at] = x.elements().len() / others;
     }
-    Tensor::new(shape, x.elements().clone()).ok_or_else(cannot)
+    if count(&shape) == Some(x.elements().len()) { Ok(shape) } else { Err(cannot()) }
 }
 
 /// Returns the dimensions in another order.
-pub(super) fn transpose(order: &[usize], x: &Tensor) -> Result<Tensor, String> {
+pub(super) fn transpose(order: &[usize], x: TensorView<'_>) -> Result<Tensor, String> {
     let dimensions = x.shape().len();
     let mut seen = vec![false; dimensions];
     order.iter().for_each(|at| {
@@ -173,16 +187,16 @@ pub(super) fn sliced(start: i64, end: i64, step: i64, length: usize) -> Result<(
 }
 
 /// Returns every `step`th slice of an axis from `start` up to `end`.
-pub(super) fn slice(axis: i64, start: i64, end: i64, step: i64, x: &Tensor) -> Result<Tensor, String> {
+pub(super) fn slice(axis: i64, start: i64, end: i64, step: i64, x: TensorView<'_>) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
     let (first, count) = sliced(start, end, step, x.shape()[axis])?;
     let places: Vec<i64> = (0..count as i64).map(|at| first + at * step).collect();
     let wanted = Tensor::new([places.len()], Elements::I64(places)).expect("a list");
-    gather(axis as i64, x, &wanted)
+    gather(axis as i64, x, wanted.view())
 }
 
-/// Returns the tensor with dimensions of length 1 at these places of the result.
-pub(super) fn unsqueeze(axes: &[i64], x: &Tensor) -> Result<Tensor, String> {
+/// Returns the shape with dimensions of length 1 at these places of the result.
+pub(super) fn unsqueezed(axes: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, String> {
     let dimensions = x.shape().len() + axes.len();
     let mut new = vec![false; dimensions];
     for axis in axes {
@@ -193,12 +207,11 @@ pub(super) fn unsqueeze(axes: &[i64], x: &Tensor) -> Result<Tensor, String> {
     }
     let mut old = x.shape().iter();
     let shape = new.iter().map(|new| if *new { Some(1) } else { old.next().copied() });
-    let shape = shape.collect::<Option<Vec<usize>>>().ok_or("an axis is there twice")?;
-    whole(shape, x.elements().clone())
+    shape.collect::<Option<Vec<usize>>>().ok_or_else(|| "an axis is there twice".into())
 }
 
-/// Returns the tensor without these dimensions of length 1.
-pub(super) fn squeeze(axes: &[i64], x: &Tensor) -> Result<Tensor, String> {
+/// Returns the shape without these dimensions of length 1.
+pub(super) fn squeezed(axes: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, String> {
     let dimensions = x.shape().len();
     let mut gone = vec![false; dimensions];
     for axis in axes {
@@ -209,17 +222,16 @@ pub(super) fn squeeze(axes: &[i64], x: &Tensor) -> Result<Tensor, String> {
         gone[at] = true;
     }
     let keeps = |(at, length): &(usize, &usize)| !(gone[*at] || axes.is_empty() && **length == 1);
-    let shape: Vec<usize> = x.shape().iter().enumerate().filter(keeps).map(|(_, length)| *length).collect();
-    whole(shape, x.elements().clone())
+    Ok(x.shape().iter().enumerate().filter(keeps).map(|(_, length)| *length).collect())
 }
 
 /// Returns a tensor of the shape that `x` names, of one repeated element.
-pub(super) fn fill(with: &Elements, x: &Tensor) -> Result<Tensor, String> {
+pub(super) fn fill(with: &Elements, x: TensorView<'_>) -> Result<Tensor, String> {
     let lengths = integers(x)?.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
     let shape = lengths.map_err(|_| "a length is below 0")?;
     let all = room(&shape)?;
     if with.len() != 1 {
         return Err(format!("it is filled with {} elements, not with one", with.len()));
     }
-    whole(shape, with.at((0..all).map(|_| 0)))
+    whole(shape, with.view().at((0..all).map(|_| 0)))
 }

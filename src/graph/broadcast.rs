@@ -110,9 +110,83 @@ impl<T, U: Clone + Default, F: Fn(&T, &T) -> U> Loops for WithRuns<'_, T, F> {
     }
 }
 
+/// Puts what `f` makes of each pair of elements into the place of the first, whose shape is that of both.
+pub(super) fn pairs_in_place<T>(
+    a: &mut [T],
+    (b, of_b): (&[T], &[usize]),
+    shape: &[usize],
+    f: impl Fn(&T, &T) -> T + Copy,
+) {
+    if a.is_empty() {
+        return;
+    }
+    match Repeat::of(of_b, shape) {
+        Repeat::Other => a.iter_mut().zip(places(of_b, shape)).for_each(|(a, at)| *a = f(a, &b[at])),
+        Repeat::Period(period) => widest(InPlaceWithPeriod { a, b, period, f }),
+        Repeat::Run(run) => widest(InPlaceWithRuns { a, b, run, f }),
+    }
+}
+
+/// [`WithPeriod`], in place.
+struct InPlaceWithPeriod<'o, T, F> {
+    a: &'o mut [T],
+    b: &'o [T],
+    period: usize,
+    f: F,
+}
+
+impl<T, F: Fn(&T, &T) -> T> Loops for InPlaceWithPeriod<'_, T, F> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for a in self.a.chunks_exact_mut(self.period) {
+            a.iter_mut().zip(self.b).for_each(|(a, b)| *a = (self.f)(a, b));
+        }
+    }
+}
+
+/// [`WithRuns`], in place.
+struct InPlaceWithRuns<'o, T, F> {
+    a: &'o mut [T],
+    b: &'o [T],
+    run: usize,
+    f: F,
+}
+
+impl<T, F: Fn(&T, &T) -> T> Loops for InPlaceWithRuns<'_, T, F> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (a, b) in self.a.chunks_exact_mut(self.run).zip(self.b) {
+            a.iter_mut().for_each(|a| *a = (self.f)(a, b));
+        }
+    }
+}
+
 /// Returns what `f` makes of each element.
 pub(super) fn each<T, U: Clone + Default>(x: &[T], f: impl Fn(&T) -> U) -> Vec<U> {
     widest(Each { x, f })
+}
+
+/// Puts what `f` makes of each element into its place.
+pub(super) fn each_in_place<T>(x: &mut [T], f: impl Fn(&T) -> T) {
+    widest(EachInPlace { x, f });
+}
+
+struct EachInPlace<'o, T, F> {
+    x: &'o mut [T],
+    f: F,
+}
+
+impl<T, F: Fn(&T) -> T> Loops for EachInPlace<'_, T, F> {
+    type Result = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.x.iter_mut().for_each(|x| *x = (self.f)(x));
+    }
 }
 
 struct Each<'o, T, F> {
@@ -143,7 +217,7 @@ pub(super) fn repeated<T: Clone>(x: &[T], from: &[usize], shape: &[usize]) -> Ve
 
 #[cfg(test)]
 mod tests {
-    use super::{pairs, places, repeated};
+    use super::{pairs, pairs_in_place, places, repeated};
     use crate::graph::tensor::broadcast;
 
     /// All pairs of shapes of up to three dimensions, with lengths of 0 to 3.
@@ -168,6 +242,11 @@ mod tests {
                     .map(|(at, bt)| a[at] * 10_000 + b[bt])
                     .collect();
                 assert_eq!(found, expected, "{of_a:?} and {of_b:?}");
+                if *of_a == shape {
+                    let mut found = a.clone();
+                    pairs_in_place(&mut found, (&b, of_b), &shape, |a, b| a * 10_000 + b);
+                    assert_eq!(found, expected, "{of_a:?} and {of_b:?}, in place");
+                }
                 let expected: Vec<usize> = places(of_a, &shape).map(|at| a[at]).collect();
                 assert_eq!(repeated(&a, of_a, &shape), expected, "{of_a:?} over {shape:?}");
             }

@@ -3,45 +3,68 @@
 use std::sync::Arc;
 
 use super::{
-    broadcast::{each, pairs, repeated},
+    broadcast::{each, each_in_place, pairs, pairs_in_place, repeated},
     operator::{Binary, Compare, Unary},
     tensor::{Dtype, Elements, Tensor, broadcast},
+    view::{ElementsView, TensorView},
 };
 
-fn shape_of(a: &Tensor, b: &Tensor) -> Result<Vec<usize>, String> {
+fn shape_of(a: TensorView<'_>, b: TensorView<'_>) -> Result<Vec<usize>, String> {
     broadcast(a.shape(), b.shape())
         .ok_or_else(|| format!("shapes {:?} and {:?} don't broadcast", a.shape(), b.shape()))
 }
 
-fn types(a: &Tensor, b: &Tensor) -> String {
+fn types(a: TensorView<'_>, b: TensorView<'_>) -> String {
     format!("it does not take {} and {}", a.dtype(), b.dtype())
 }
 
+/// Calls a loop with the function that an operator is for floats. There is one loop for each operator, so that the
+/// compiler makes vectors of it.
+macro_rules! of_floats {
+    ($how:expr, $loop:ident($($argument:expr),+)) => {
+        match $how {
+            Binary::Add => $loop($($argument,)+ |a, b| a + b),
+            Binary::Subtract => $loop($($argument,)+ |a, b| a - b),
+            Binary::Multiply => $loop($($argument,)+ |a, b| a * b),
+            Binary::Divide => $loop($($argument,)+ |a, b| a / b),
+            Binary::Power => $loop($($argument,)+ |a, b| a.powf(*b)),
+            // A NaN on either side gives NaN.
+            Binary::Minimum => $loop($($argument,)+ |a, b| if *a < *b || a.is_nan() { *a } else { *b }),
+            Binary::Maximum => $loop($($argument,)+ |a, b| if *a > *b || a.is_nan() { *a } else { *b }),
+            _ => $loop($($argument,)+ |a, b| *a - (*a / *b).floor() * *b),
+        }
+    };
+}
+
+/// Puts what an operator makes of two tensors of floats into the first one. Returns `false`, and changes nothing, if the
+/// operator is not for floats, or if the result has another type or shape.
+pub(super) fn binary_in_place(how: Binary, a: &mut Tensor, b: TensorView<'_>) -> bool {
+    let logic = matches!(how, Binary::And | Binary::Or | Binary::Xor);
+    if logic || broadcast(a.shape(), b.shape()).as_deref() != Some(a.shape()) {
+        return false;
+    }
+    let (shape, elements) = a.parts_mut();
+    match (elements, b.elements()) {
+        (Elements::F32(a), ElementsView::F32(values)) => {
+            of_floats!(how, pairs_in_place(a, (values, b.shape()), shape));
+        }
+        (Elements::F64(a), ElementsView::F64(values)) => {
+            of_floats!(how, pairs_in_place(a, (values, b.shape()), shape));
+        }
+        _ => return false,
+    }
+    true
+}
+
 /// Returns what an operator makes of two tensors.
-pub(super) fn binary(how: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
+pub(super) fn binary(how: Binary, a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
     let shape = shape_of(a, b)?;
     let (of_a, of_b) = (a.shape(), b.shape());
-    // One loop for each operator, so that the compiler makes vectors of it.
     macro_rules! by {
         ($a:expr, $b:expr, { $($how:pat => $f:expr),+ $(,)? }) => {
             match how {
                 $($how => pairs(($a, of_a), ($b, of_b), &shape, $f),)+
             }
-        };
-    }
-    macro_rules! floats {
-        ($a:expr, $b:expr) => {
-            by!($a, $b, {
-                Binary::Add => |a, b| a + b,
-                Binary::Subtract => |a, b| a - b,
-                Binary::Multiply => |a, b| a * b,
-                Binary::Divide => |a, b| a / b,
-                Binary::Power => |a, b| a.powf(*b),
-                // A NaN on either side gives NaN.
-                Binary::Minimum => |a, b| if *a < *b || a.is_nan() { *a } else { *b },
-                Binary::Maximum => |a, b| if *a > *b || a.is_nan() { *a } else { *b },
-                _ => |a, b| *a - (*a / *b).floor() * *b,
-            })
         };
     }
     macro_rules! integers {
@@ -64,22 +87,26 @@ pub(super) fn binary(how: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor, Stri
     }
     let logic = matches!(how, Binary::And | Binary::Or | Binary::Xor);
     let elements = match (a.elements(), b.elements()) {
-        (Elements::Bool(a), Elements::Bool(b)) if logic => Elements::Bool(by!(a, b, {
+        (ElementsView::Bool(a), ElementsView::Bool(b)) if logic => Elements::Bool(by!(a, b, {
             Binary::And => |a, b| a & b,
             Binary::Or => |a, b| a | b,
             _ => |a, b| a ^ b,
         })),
         _ if logic => return Err(types(a, b)),
-        (Elements::F32(a), Elements::F32(b)) => Elements::F32(floats!(a, b)),
-        (Elements::F64(a), Elements::F64(b)) => Elements::F64(floats!(a, b)),
-        (Elements::I32(a), Elements::I32(b)) => Elements::I32(integers!(a, b)),
-        (Elements::I64(a), Elements::I64(b)) => Elements::I64(integers!(a, b)),
+        (ElementsView::F32(a), ElementsView::F32(b)) => {
+            Elements::F32(of_floats!(how, pairs((a, of_a), (b, of_b), &shape)))
+        }
+        (ElementsView::F64(a), ElementsView::F64(b)) => {
+            Elements::F64(of_floats!(how, pairs((a, of_a), (b, of_b), &shape)))
+        }
+        (ElementsView::I32(a), ElementsView::I32(b)) => Elements::I32(integers!(a, b)),
+        (ElementsView::I64(a), ElementsView::I64(b)) => Elements::I64(integers!(a, b)),
         // A power's exponent may have a type of its own; the result has the base's.
         (_, exponents) if how == Binary::Power => {
             let exponents = exponents.doubles().and_then(|values| Elements::of_doubles(a.dtype(), values));
             let exponents = exponents.and_then(|elements| Tensor::new(of_b, elements));
             return match exponents {
-                Some(exponents) if a.dtype() != Dtype::Bool => binary(how, a, &exponents),
+                Some(exponents) if a.dtype() != Dtype::Bool => binary(how, a, exponents.view()),
                 _ => Err(types(a, b)),
             };
         }
@@ -89,7 +116,7 @@ pub(super) fn binary(how: Binary, a: &Tensor, b: &Tensor) -> Result<Tensor, Stri
 }
 
 /// Returns how two tensors compare.
-pub(super) fn compare(how: Compare, a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
+pub(super) fn compare(how: Compare, a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
     let shape = shape_of(a, b)?;
     let (of_a, of_b) = (a.shape(), b.shape());
     macro_rules! ordered {
@@ -104,12 +131,12 @@ pub(super) fn compare(how: Compare, a: &Tensor, b: &Tensor) -> Result<Tensor, St
         };
     }
     let truths = match (a.elements(), b.elements()) {
-        (Elements::Bool(a), Elements::Bool(b)) => ordered!(a, b),
-        (Elements::I32(a), Elements::I32(b)) => ordered!(a, b),
-        (Elements::I64(a), Elements::I64(b)) => ordered!(a, b),
-        (Elements::F32(a), Elements::F32(b)) => ordered!(a, b),
-        (Elements::F64(a), Elements::F64(b)) => ordered!(a, b),
-        (Elements::Text(a), Elements::Text(b)) => ordered!(a, b),
+        (ElementsView::Bool(a), ElementsView::Bool(b)) => ordered!(a, b),
+        (ElementsView::I32(a), ElementsView::I32(b)) => ordered!(a, b),
+        (ElementsView::I64(a), ElementsView::I64(b)) => ordered!(a, b),
+        (ElementsView::F32(a), ElementsView::F32(b)) => ordered!(a, b),
+        (ElementsView::F64(a), ElementsView::F64(b)) => ordered!(a, b),
+        (ElementsView::Text(a), ElementsView::Text(b)) => ordered!(a, b),
         _ => return Err(types(a, b)),
     };
     Tensor::new(shape, Elements::Bool(truths)).ok_or_else(|| "the shape is too large".into())
@@ -136,10 +163,9 @@ fn erf(x: f64) -> f64 {
     x.signum() * (1.0 - (-a * a).exp() / (std::f64::consts::PI.sqrt() * fraction))
 }
 
-/// Returns what an operator makes of each element.
-pub(super) fn unary(how: Unary, x: &Tensor) -> Result<Tensor, String> {
-    let refused = || Err(format!("it does not take {}", x.dtype()));
-    let of_float = |v: f64| match how {
+/// Returns what an operator makes of a float, computed in doubles.
+fn of_float(how: Unary, v: f64) -> f64 {
+    match how {
         Unary::Abs => v.abs(),
         Unary::Ceil => v.ceil(),
         Unary::Erf => erf(v),
@@ -164,59 +190,85 @@ pub(super) fn unary(how: Unary, x: &Tensor) -> Result<Tensor, String> {
         Unary::Sqrt => v.sqrt(),
         Unary::Tanh => v.tanh(),
         Unary::IsNan | Unary::Not => v,
+    }
+}
+
+/// Calls a loop with the function that an operator is for floats of 32 bits. Some functions have the same result in
+/// either type.
+macro_rules! of_f32 {
+    ($how:expr, $loop:ident($argument:expr)) => {
+        match $how {
+            Unary::Abs => $loop($argument, |v| v.abs()),
+            Unary::Negate => $loop($argument, |v| -v),
+            Unary::Reciprocal => $loop($argument, |v| 1.0 / v),
+            Unary::Relu => $loop($argument, |v| if *v <= 0.0 { 0.0 } else { *v }),
+            Unary::Sqrt => $loop($argument, |v| v.sqrt()),
+            how => $loop($argument, |v| of_float(how, f64::from(*v)) as f32),
+        }
     };
+}
+
+/// Puts what an operator makes of each float into its place. Returns `false`, and changes nothing, if the result has
+/// another type, or if the tensor is not of floats.
+pub(super) fn unary_in_place(how: Unary, x: &mut Tensor) -> bool {
+    match (how, x.parts_mut().1) {
+        (Unary::IsNan | Unary::Not, _) => return false,
+        (how, Elements::F32(x)) => of_f32!(how, each_in_place(x)),
+        (how, Elements::F64(x)) => each_in_place(x, |v| of_float(how, *v)),
+        _ => return false,
+    }
+    true
+}
+
+/// Returns what an operator makes of each element.
+pub(super) fn unary(how: Unary, x: TensorView<'_>) -> Result<Tensor, String> {
+    let refused = || Err(format!("it does not take {}", x.dtype()));
     let elements = match (how, x.elements()) {
-        (Unary::IsNan, Elements::F32(x)) => Elements::Bool(each(x, |v| v.is_nan())),
-        (Unary::IsNan, Elements::F64(x)) => Elements::Bool(each(x, |v| v.is_nan())),
-        (Unary::Not, Elements::Bool(x)) => Elements::Bool(each(x, |v| !v)),
+        (Unary::IsNan, ElementsView::F32(x)) => Elements::Bool(each(x, |v| v.is_nan())),
+        (Unary::IsNan, ElementsView::F64(x)) => Elements::Bool(each(x, |v| v.is_nan())),
+        (Unary::Not, ElementsView::Bool(x)) => Elements::Bool(each(x, |v| !v)),
         (Unary::IsNan | Unary::Not, _) => return refused(),
-        // These have the same result in either type.
-        (Unary::Abs, Elements::F32(x)) => Elements::F32(each(x, |v| v.abs())),
-        (Unary::Negate, Elements::F32(x)) => Elements::F32(each(x, |v| -v)),
-        (Unary::Reciprocal, Elements::F32(x)) => Elements::F32(each(x, |v| 1.0 / v)),
-        (Unary::Relu, Elements::F32(x)) => Elements::F32(each(x, |v| if *v <= 0.0 { 0.0 } else { *v })),
-        (Unary::Sqrt, Elements::F32(x)) => Elements::F32(each(x, |v| v.sqrt())),
-        (_, Elements::F32(x)) => Elements::F32(each(x, |v| of_float(f64::from(*v)) as f32)),
-        (_, Elements::F64(x)) => Elements::F64(each(x, |v| of_float(*v))),
-        (Unary::Abs, Elements::I64(x)) => Elements::I64(x.iter().map(|v| v.wrapping_abs()).collect()),
-        (Unary::Negate, Elements::I64(x)) => Elements::I64(x.iter().map(|v| v.wrapping_neg()).collect()),
-        (Unary::Sign, Elements::I64(x)) => Elements::I64(x.iter().map(|v| v.signum()).collect()),
-        (Unary::Abs, Elements::I32(x)) => Elements::I32(x.iter().map(|v| v.wrapping_abs()).collect()),
-        (Unary::Negate, Elements::I32(x)) => Elements::I32(x.iter().map(|v| v.wrapping_neg()).collect()),
-        (Unary::Sign, Elements::I32(x)) => Elements::I32(x.iter().map(|v| v.signum()).collect()),
+        (_, ElementsView::F32(x)) => Elements::F32(of_f32!(how, each(x))),
+        (_, ElementsView::F64(x)) => Elements::F64(each(x, |v| of_float(how, *v))),
+        (Unary::Abs, ElementsView::I64(x)) => Elements::I64(x.iter().map(|v| v.wrapping_abs()).collect()),
+        (Unary::Negate, ElementsView::I64(x)) => Elements::I64(x.iter().map(|v| v.wrapping_neg()).collect()),
+        (Unary::Sign, ElementsView::I64(x)) => Elements::I64(x.iter().map(|v| v.signum()).collect()),
+        (Unary::Abs, ElementsView::I32(x)) => Elements::I32(x.iter().map(|v| v.wrapping_abs()).collect()),
+        (Unary::Negate, ElementsView::I32(x)) => Elements::I32(x.iter().map(|v| v.wrapping_neg()).collect()),
+        (Unary::Sign, ElementsView::I32(x)) => Elements::I32(x.iter().map(|v| v.signum()).collect()),
         _ => return refused(),
     };
     Ok(Tensor::new(x.shape(), elements).expect("one element for each"))
 }
 
 /// Returns elements of another type. A text that is no number is refused.
-pub(super) fn cast(to: Dtype, x: &Tensor) -> Result<Tensor, String> {
+pub(super) fn cast(to: Dtype, x: TensorView<'_>) -> Result<Tensor, String> {
     if x.dtype() == to {
-        return Ok(x.clone());
+        return Ok(x.to_tensor());
     }
     let elements = match (x.elements(), to) {
-        (Elements::F32(values), Dtype::F64) => Some(Elements::F64(each(values, |v| f64::from(*v)))),
-        (Elements::F64(values), Dtype::F32) => Some(Elements::F32(each(values, |v| *v as f32))),
-        (Elements::Bool(values), Dtype::F32) => {
+        (ElementsView::F32(values), Dtype::F64) => Some(Elements::F64(each(values, |v| f64::from(*v)))),
+        (ElementsView::F64(values), Dtype::F32) => Some(Elements::F32(each(values, |v| *v as f32))),
+        (ElementsView::Bool(values), Dtype::F32) => {
             Some(Elements::F32(each(values, |v| f32::from(u8::from(*v)))))
         }
-        (Elements::Text(texts), _) => {
+        (ElementsView::Text(texts), _) => {
             let number = |text: &Arc<str>| {
                 text.trim().parse::<f64>().map_err(|_| format!("the text {text:?} is no number"))
             };
             let numbers = texts.iter().map(number).collect::<Result<Vec<_>, _>>()?;
             Elements::of_doubles(to, numbers)
         }
-        (Elements::I64(values), Dtype::Text) => Some(texts(values)),
-        (Elements::I32(values), Dtype::Text) => Some(texts(values)),
-        (Elements::F32(values), Dtype::Text) => Some(texts(values)),
-        (Elements::F64(values), Dtype::Text) => Some(texts(values)),
-        (Elements::Bool(values), Dtype::Text) => Some(texts(values)),
+        (ElementsView::I64(values), Dtype::Text) => Some(texts(values)),
+        (ElementsView::I32(values), Dtype::Text) => Some(texts(values)),
+        (ElementsView::F32(values), Dtype::Text) => Some(texts(values)),
+        (ElementsView::F64(values), Dtype::Text) => Some(texts(values)),
+        (ElementsView::Bool(values), Dtype::Text) => Some(texts(values)),
         // Large integers keep their digits.
-        (Elements::I64(values), Dtype::I32) => {
+        (ElementsView::I64(values), Dtype::I32) => {
             Some(Elements::I32(values.iter().map(|v| *v as i32).collect()))
         }
-        (Elements::I64(values), Dtype::Bool) => {
+        (ElementsView::I64(values), Dtype::Bool) => {
             Some(Elements::Bool(values.iter().map(|v| *v != 0).collect()))
         }
         (others, _) => others.doubles().and_then(|values| Elements::of_doubles(to, values)),
@@ -230,8 +282,12 @@ fn texts(values: &[impl ToString]) -> Elements {
 }
 
 /// Returns the elements of `yes` where the condition is true, and of `no` elsewhere.
-pub(super) fn choose(condition: &Tensor, yes: &Tensor, no: &Tensor) -> Result<Tensor, String> {
-    let Elements::Bool(truths) = condition.elements() else {
+pub(super) fn choose(
+    condition: TensorView<'_>,
+    yes: TensorView<'_>,
+    no: TensorView<'_>,
+) -> Result<Tensor, String> {
+    let ElementsView::Bool(truths) = condition.elements() else {
         return Err(format!("its condition is of {}, not of truth values", condition.dtype()));
     };
     let shape = broadcast(&shape_of(yes, no)?, condition.shape())
@@ -247,12 +303,12 @@ pub(super) fn choose(condition: &Tensor, yes: &Tensor, no: &Tensor) -> Result<Te
         }};
     }
     let elements = match (yes.elements(), no.elements()) {
-        (Elements::Bool(y), Elements::Bool(n)) => Elements::Bool(chosen!(y, n)),
-        (Elements::I32(y), Elements::I32(n)) => Elements::I32(chosen!(y, n)),
-        (Elements::I64(y), Elements::I64(n)) => Elements::I64(chosen!(y, n)),
-        (Elements::F32(y), Elements::F32(n)) => Elements::F32(chosen!(y, n)),
-        (Elements::F64(y), Elements::F64(n)) => Elements::F64(chosen!(y, n)),
-        (Elements::Text(y), Elements::Text(n)) => Elements::Text(chosen!(y, n)),
+        (ElementsView::Bool(y), ElementsView::Bool(n)) => Elements::Bool(chosen!(y, n)),
+        (ElementsView::I32(y), ElementsView::I32(n)) => Elements::I32(chosen!(y, n)),
+        (ElementsView::I64(y), ElementsView::I64(n)) => Elements::I64(chosen!(y, n)),
+        (ElementsView::F32(y), ElementsView::F32(n)) => Elements::F32(chosen!(y, n)),
+        (ElementsView::F64(y), ElementsView::F64(n)) => Elements::F64(chosen!(y, n)),
+        (ElementsView::Text(y), ElementsView::Text(n)) => Elements::Text(chosen!(y, n)),
         _ => return Err(types(yes, no)),
     };
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
@@ -263,7 +319,7 @@ const FEW_COMPARES: usize = 1024;
 
 /// Returns the value of each element, by its key.
 pub(super) fn lookup(
-    x: &Tensor,
+    x: TensorView<'_>,
     keys: &Elements,
     values: &Elements,
     other: &Elements,
@@ -274,17 +330,17 @@ pub(super) fn lookup(
     // A float's key is its bits; a missing value finds the key NaN, and -0.0 the key 0.
     let bits = |v: f64| if v.is_nan() { f64::NAN.to_bits() } else { (v + 0.0).to_bits() };
     let places: Vec<Option<usize>> = match (x.elements(), keys) {
-        (Elements::Text(x), Elements::Text(keys)) if few => {
+        (ElementsView::Text(x), Elements::Text(keys)) if few => {
             x.iter().map(|text| keys.iter().rposition(|key| key == text)).collect()
         }
-        (Elements::I64(x), Elements::I64(keys)) if few => {
+        (ElementsView::I64(x), Elements::I64(keys)) if few => {
             x.iter().map(|v| keys.iter().rposition(|key| key == v)).collect()
         }
-        (Elements::Text(x), Elements::Text(keys)) => {
+        (ElementsView::Text(x), Elements::Text(keys)) => {
             let of: HashMap<&str, usize> = keys.iter().map(|key| &**key).zip(0..).collect();
             x.iter().map(|text| of.get(&**text).copied()).collect()
         }
-        (Elements::I64(x), Elements::I64(keys)) => {
+        (ElementsView::I64(x), Elements::I64(keys)) => {
             let of: HashMap<i64, usize> = keys.iter().copied().zip(0..).collect();
             x.iter().map(|v| of.get(v).copied()).collect()
         }

@@ -1,13 +1,14 @@
 //! The interpreter: what a graph means.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use super::{
     arrange, choose, elementwise,
-    model::{Graph, Operand},
+    model::{Graph, GraphOutput, Operand},
     operator::Operator,
     reduce, solve,
     tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor},
+    view::{ElementsView, TensorView},
 };
 use crate::forest::{Forest, reference};
 
@@ -39,12 +40,12 @@ pub(super) trait Evaluator: reduce::Products {
     fn forest(
         &self,
         forest: &Forest,
-        rows: &Tensor,
+        rows: TensorView<'_>,
         wanted: [bool; 2],
     ) -> Result<(Vec<f32>, Vec<u32>), String>;
 
     /// Returns the leaf slot that each row reaches in each tree, `rows x trees`, trees in the producer's order.
-    fn leaf_slots(&self, forest: &Forest, rows: &Tensor) -> Result<Vec<u32>, String>;
+    fn leaf_slots(&self, forest: &Forest, rows: TensorView<'_>) -> Result<Vec<u32>, String>;
 }
 
 /// The interpreter of forests, and products in order.
@@ -53,7 +54,12 @@ struct Reference;
 impl reduce::Products for Reference {}
 
 impl Evaluator for Reference {
-    fn forest(&self, forest: &Forest, rows: &Tensor, _: [bool; 2]) -> Result<(Vec<f32>, Vec<u32>), String> {
+    fn forest(
+        &self,
+        forest: &Forest,
+        rows: TensorView<'_>,
+        _: [bool; 2],
+    ) -> Result<(Vec<f32>, Vec<u32>), String> {
         fn all<T: reference::Input>(forest: &Forest, rows: &[T], columns: usize) -> (Vec<f32>, Vec<u32>) {
             let (mut values, mut classes) = (Vec::new(), Vec::new());
             for row in rows.chunks_exact(columns.max(1)) {
@@ -67,8 +73,8 @@ impl Evaluator for Reference {
         }
         let columns = forest.features.len();
         match rows.elements() {
-            Elements::F64(values) => Ok(all(forest, values, columns)),
-            Elements::F32(values) => Ok(all(forest, values, columns)),
+            ElementsView::F64(values) => Ok(all(forest, values, columns)),
+            ElementsView::F32(values) => Ok(all(forest, values, columns)),
             others => match others.doubles() {
                 Some(values) => Ok(all(forest, &values, columns)),
                 None => Err("a forest takes no texts".into()),
@@ -76,14 +82,14 @@ impl Evaluator for Reference {
         }
     }
 
-    fn leaf_slots(&self, forest: &Forest, rows: &Tensor) -> Result<Vec<u32>, String> {
+    fn leaf_slots(&self, forest: &Forest, rows: TensorView<'_>) -> Result<Vec<u32>, String> {
         fn all<T: reference::Input>(forest: &Forest, rows: &[T], columns: usize) -> Vec<u32> {
             rows.chunks_exact(columns.max(1)).flat_map(|row| reference::leaf_slots(forest, row)).collect()
         }
         let columns = forest.features.len();
         match rows.elements() {
-            Elements::F64(values) => Ok(all(forest, values, columns)),
-            Elements::F32(values) => Ok(all(forest, values, columns)),
+            ElementsView::F64(values) => Ok(all(forest, values, columns)),
+            ElementsView::F32(values) => Ok(all(forest, values, columns)),
             _ => Err("a forest takes rows of floats".into()),
         }
     }
@@ -131,24 +137,36 @@ impl Graph {
     /// operands. The error names the node.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GraphError> {
         self.verify()?;
-        self.run_with(inputs, &Reference, &Uses::of(self))
+        let inputs: Vec<TensorView<'_>> = inputs.iter().map(Tensor::view).collect();
+        self.run_with(&inputs, &Reference, &Uses::of(self))
     }
 
     /// Evaluates a graph that verifies, given the uses of its results.
     pub(super) fn run_with(
         &self,
-        inputs: &[Tensor],
+        inputs: &[TensorView<'_>],
         evaluator: &impl Evaluator,
         uses: &Uses,
     ) -> Result<Vec<Tensor>, GraphError> {
         self.check_inputs(inputs)?;
         let mut results: Vec<Vec<Tensor>> = Vec::with_capacity(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
-            let operands: Vec<&Tensor> =
-                node.operands.iter().map(|operand| self.tensor(*operand, inputs, &results)).collect();
-            let found = evaluate(&node.operator, &operands, (evaluator, uses.wanted[at]))
-                .map_err(|cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator)))?;
-            results.push(found);
+            let context = (evaluator, uses.wanted[at]);
+            let unused =
+                unused_afterwards(&node.operands, at, uses).and_then(|of| take_only(&mut results[of]));
+            let view = |operand: &Operand| self.view(*operand, inputs, &results);
+            let found = match unused {
+                Some(first) => {
+                    let others: Vec<TensorView<'_>> = node.operands[1..].iter().map(view).collect();
+                    evaluate_reusing(&node.operator, first, &others, context)
+                }
+                None => {
+                    let operands: Vec<TensorView<'_>> = node.operands.iter().map(view).collect();
+                    evaluate(&node.operator, &operands, context)
+                }
+            };
+            let refused = |cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator));
+            results.push(found.map_err(refused)?);
             // What no later node reads gives its memory back.
             for operand in &node.operands {
                 if let Operand::Node(of, _) = operand
@@ -158,24 +176,30 @@ impl Graph {
                 }
             }
         }
-        let output = |operand| self.tensor(operand, inputs, &results).clone();
-        Ok(self.outputs.iter().map(|out| output(out.operand)).collect())
+        let output = |operand| self.view(operand, inputs, &results).to_tensor();
+        // The only output is the tensor itself; of several, two may be the same tensor.
+        Ok(match self.outputs[..] {
+            [GraphOutput { operand: Operand::Node(at, result), .. }] => {
+                vec![results[at as usize].swap_remove(result as usize)]
+            }
+            _ => self.outputs.iter().map(|out| output(out.operand)).collect(),
+        })
     }
 
-    fn tensor<'t>(
+    fn view<'t>(
         &'t self,
         operand: Operand,
-        inputs: &'t [Tensor],
+        inputs: &[TensorView<'t>],
         results: &'t [Vec<Tensor>],
-    ) -> &'t Tensor {
+    ) -> TensorView<'t> {
         match operand {
-            Operand::Input(at) => &inputs[at as usize],
-            Operand::Weight(at) => &self.weights[at as usize],
-            Operand::Node(at, result) => &results[at as usize][result as usize],
+            Operand::Input(at) => inputs[at as usize],
+            Operand::Weight(at) => self.weights[at as usize].view(),
+            Operand::Node(at, result) => results[at as usize][result as usize].view(),
         }
     }
 
-    fn check_inputs(&self, inputs: &[Tensor]) -> Result<(), GraphError> {
+    fn check_inputs(&self, inputs: &[TensorView<'_>]) -> Result<(), GraphError> {
         if inputs.len() != self.inputs.len() {
             let cause = format!("it takes {} inputs, not {}", self.inputs.len(), inputs.len());
             return Err(GraphError::at("the graph", cause));
@@ -208,7 +232,8 @@ impl Operator {
         if !(least..=most).contains(&operands.len()) {
             return Err(format!("{self} takes {least} operands, not {}", operands.len()));
         }
-        evaluate(self, operands, (&Reference, [true; 2]))
+        let operands: Vec<TensorView<'_>> = operands.iter().map(|operand| operand.view()).collect();
+        evaluate(self, &operands, (&Reference, [true; 2]))
     }
 }
 
@@ -217,10 +242,48 @@ fn unread() -> Tensor {
     Tensor::new([0], Elements::F32(Vec::new())).expect("no elements")
 }
 
+/// Returns the node whose result is the first operand of node `at`, if nothing reads the result afterwards.
+fn unused_afterwards(operands: &[Operand], at: usize, uses: &Uses) -> Option<usize> {
+    let [first @ Operand::Node(of, _), others @ ..] = operands else { return None };
+    (uses.last[*of as usize] == at && !others.contains(first)).then_some(*of as usize)
+}
+
+/// Takes the result of a node that has only one.
+fn take_only(results: &mut Vec<Tensor>) -> Option<Tensor> {
+    if results.len() == 1 { results.pop() } else { None }
+}
+
+/// Evaluates an operator whose first operand nothing reads afterwards. The result gets the operand's memory if it has
+/// as many elements of the same type.
+fn evaluate_reusing(
+    operator: &Operator,
+    mut first: Tensor,
+    others: &[TensorView<'_>],
+    context: (&impl Evaluator, [bool; 2]),
+) -> Result<Vec<Tensor>, String> {
+    let in_place = match (operator, others) {
+        (Operator::Unary(how), []) => elementwise::unary_in_place(*how, &mut first),
+        (Operator::Binary(how), [other]) => elementwise::binary_in_place(*how, &mut first, *other),
+        _ => false,
+    };
+    if in_place {
+        return Ok(vec![first]);
+    }
+    let x = first.view();
+    let shape = match (operator, others) {
+        (Operator::Reshape(lengths), []) => arrange::reshaped(lengths, x)?,
+        (Operator::ReshapeAs, [lengths]) => arrange::reshaped(&arrange::integers(*lengths)?, x)?,
+        (Operator::Unsqueeze(axes), []) => arrange::unsqueezed(axes, x)?,
+        (Operator::Squeeze(axes), []) => arrange::squeezed(axes, x)?,
+        _ => return evaluate(operator, &[&[x], others].concat(), context),
+    };
+    Ok(vec![Tensor::new(shape, first.into_elements()).ok_or("it has another number of elements")?])
+}
+
 /// Evaluates an operator with as many operands as it takes.
 fn evaluate(
     operator: &Operator,
-    operands: &[&Tensor],
+    operands: &[TensorView<'_>],
     (evaluator, wanted): (&impl Evaluator, [bool; 2]),
 ) -> Result<Vec<Tensor>, String> {
     let x = operands[0];
@@ -238,9 +301,9 @@ fn evaluate(
             room(&super::tensor::broadcast(&both, condition.shape()).unwrap_or_default())?;
         }
         (Operator::MatMul, [a, b]) => {
-            let many = |t: &Tensor| t.elements().len() / t.shape().last().copied().unwrap_or(1).max(1);
+            let many = |t: TensorView<'_>| t.elements().len() / t.shape().last().copied().unwrap_or(1).max(1);
             room(&[
-                many(a),
+                many(*a),
                 b.elements().len() / b.shape().iter().rev().nth(1).copied().unwrap_or(1).max(1),
             ])?;
         }
@@ -255,39 +318,40 @@ fn evaluate(
     let one = |found: Result<Tensor, String>| found.map(|tensor| vec![tensor]);
     match (operator, operands) {
         (Operator::Unary(how), _) => one(elementwise::unary(*how, x)),
-        (Operator::Binary(how), [a, b]) => one(elementwise::binary(*how, a, b)),
-        (Operator::Compare(how), [a, b]) => one(elementwise::compare(*how, a, b)),
-        (Operator::Where, [condition, yes, no]) => one(elementwise::choose(condition, yes, no)),
+        (Operator::Binary(how), [a, b]) => one(elementwise::binary(*how, *a, *b)),
+        (Operator::Compare(how), [a, b]) => one(elementwise::compare(*how, *a, *b)),
+        (Operator::Where, [condition, yes, no]) => one(elementwise::choose(*condition, *yes, *no)),
         (Operator::Cast(to), _) => one(elementwise::cast(*to, x)),
         (Operator::Lookup { keys, values, other }, _) => one(elementwise::lookup(x, keys, values, other)),
-        (Operator::MatMul, [a, b]) => one(reduce::matmul(a, b, evaluator)),
+        (Operator::MatMul, [a, b]) => one(reduce::matmul(*a, *b, evaluator)),
         (Operator::SparseMatMul(weights), _) => one(reduce::sparse_matmul(x, weights)),
-        (Operator::Distances(how), [a, b]) => one(reduce::distances(*how, a, b)),
+        (Operator::Distances(how), [a, b]) => one(reduce::distances(*how, *a, *b)),
         (Operator::Reduce { how, axes, keep }, _) => one(reduce::reduce(*how, axes, *keep, x)),
         (Operator::Softmax { axis }, _) => one(reduce::softmax(*axis, x)),
         (Operator::ArgExtreme { axis, keep, greatest, last }, _) => {
             one(reduce::arg_extreme(*axis, *keep, (*greatest, *last), x))
         }
         (Operator::TopK { axis, k, greatest }, _) => reduce::top(*axis, *k, *greatest, x).map(Vec::from),
-        (Operator::Gather { axis }, [x, places]) => one(arrange::gather(*axis, x, places)),
-        (Operator::GatherElements { axis }, [x, places]) => one(arrange::gather_elements(*axis, x, places)),
-        (Operator::Compress { axis }, [x, condition]) => one(choose::compress(*axis, x, condition)),
+        (Operator::Gather { axis }, [x, places]) => one(arrange::gather(*axis, *x, *places)),
+        (Operator::GatherElements { axis }, [x, places]) => one(arrange::gather_elements(*axis, *x, *places)),
+        (Operator::Compress { axis }, [x, condition]) => one(choose::compress(*axis, *x, *condition)),
         (Operator::ScatterElements { axis }, [x, places, updates]) => {
-            one(choose::scatter_elements(*axis, x, places, updates))
+            one(choose::scatter_elements(*axis, *x, *places, *updates))
         }
-        (Operator::Solve, [a, b]) => one(solve::solve(a, b)),
+        (Operator::Solve, [a, b]) => one(solve::solve(*a, *b)),
         (Operator::Texts(operator), _) => one(operator.evaluate(x)),
         (Operator::CouplePairs { classes }, _) => one(reduce::couple_pairs(*classes, x)),
         (Operator::Concat { axis }, all) => one(arrange::concat(*axis, all)),
-        (Operator::Reshape(lengths), _) => one(arrange::reshape(lengths, x)),
+        (Operator::Reshape(lengths), _) => one(of_shape(x, arrange::reshaped(lengths, x))),
         (Operator::ReshapeAs, [x, lengths]) => {
-            one(arrange::integers(lengths).and_then(|lengths| arrange::reshape(&lengths, x)))
+            let shape = arrange::integers(*lengths).and_then(|lengths| arrange::reshaped(&lengths, *x));
+            one(of_shape(*x, shape))
         }
         (Operator::CumulativeSum { axis }, _) => one(reduce::cumulative_sum(*axis, x)),
         (Operator::Transpose(order), _) => one(arrange::transpose(order, x)),
         (Operator::Slice { axis, start, end, step }, _) => one(arrange::slice(*axis, *start, *end, *step, x)),
-        (Operator::Unsqueeze(axes), _) => one(arrange::unsqueeze(axes, x)),
-        (Operator::Squeeze(axes), _) => one(arrange::squeeze(axes, x)),
+        (Operator::Unsqueeze(axes), _) => one(of_shape(x, arrange::unsqueezed(axes, x))),
+        (Operator::Squeeze(axes), _) => one(of_shape(x, arrange::squeezed(axes, x))),
         (Operator::Fill(with), _) => one(arrange::fill(with, x)),
         (Operator::Shape, _) => {
             let lengths: Vec<i64> = x.shape().iter().map(|length| *length as i64).collect();
@@ -295,8 +359,9 @@ fn evaluate(
         }
         (Operator::Forest(forest), _) => {
             let x = rows_of(forest, x)?;
+            let x = x.view();
             let rows = &x.shape()[0];
-            let (values, classes) = evaluator.forest(forest, &x, wanted)?;
+            let (values, classes) = evaluator.forest(forest, x, wanted)?;
             let width = values.len().checked_div(*rows);
             let width = width.unwrap_or_else(|| forest.transform.width(forest.outputs as usize));
             // A forest that is no classifier has class 0, and one of several outputs that of the first.
@@ -310,16 +375,37 @@ fn evaluate(
         }
         (Operator::LinearLeaves(leaves), _) => {
             let x = rows_of(leaves.forest(), x)?;
+            let x = x.view();
             let forest = leaves.forest();
             room(&[x.shape()[0], forest.trees.len().max(forest.outputs as usize)])?;
-            leaves.evaluate(&x, |forest, rows| evaluator.leaf_slots(forest, rows), wanted[1])
+            leaves.evaluate(x, |forest, rows| evaluator.leaf_slots(forest, rows), wanted[1])
         }
         _ => Err("it has another number of operands".into()),
     }
 }
 
+/// Returns the same elements in another shape.
+fn of_shape(x: TensorView<'_>, shape: Result<Vec<usize>, String>) -> Result<Tensor, String> {
+    Tensor::new(shape?, x.elements().to_elements()).ok_or_else(|| "it has another number of elements".into())
+}
+
+/// Rows of floats for a forest.
+enum ForestRows<'t> {
+    Given(TensorView<'t>),
+    Converted(Tensor),
+}
+
+impl ForestRows<'_> {
+    fn view(&self) -> TensorView<'_> {
+        match self {
+            Self::Given(rows) => *rows,
+            Self::Converted(rows) => rows.view(),
+        }
+    }
+}
+
 /// Returns a tensor as rows of floats for a forest.
-fn rows_of<'t>(forest: &Forest, x: &'t Tensor) -> Result<Cow<'t, Tensor>, String> {
+fn rows_of<'t>(forest: &Forest, x: TensorView<'t>) -> Result<ForestRows<'t>, String> {
     let [_, columns] = x.shape() else {
         return Err(format!("a forest takes rows, not a tensor of shape {:?}", x.shape()));
     };
@@ -328,7 +414,7 @@ fn rows_of<'t>(forest: &Forest, x: &'t Tensor) -> Result<Cow<'t, Tensor>, String
     }
     // Integers and truth values are numbers here.
     Ok(match x.dtype() {
-        Dtype::F32 | Dtype::F64 => Cow::Borrowed(x),
-        _ => Cow::Owned(elementwise::cast(Dtype::F64, x)?),
+        Dtype::F32 | Dtype::F64 => ForestRows::Given(x),
+        _ => ForestRows::Converted(elementwise::cast(Dtype::F64, x)?),
     })
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::tensor::{Elements, Tensor};
+use super::{
+    tensor::{Elements, Tensor},
+    view::{ElementsView, TensorView},
+};
 use crate::forest::{Aggregate, Forest, Real, Targets, ZERO_ZONE, reference};
 
 /// The linear models of a forest's leaves, by leaf slot, in compressed sparse rows.
@@ -139,16 +142,16 @@ impl LinearLeaves {
     /// slot that each row reaches in each tree.
     pub(super) fn evaluate(
         &self,
-        rows: &Tensor,
-        slots: impl FnOnce(&Forest, &Tensor) -> Result<Vec<u32>, String>,
+        rows: TensorView<'_>,
+        slots: impl FnOnce(&Forest, TensorView<'_>) -> Result<Vec<u32>, String>,
         ids: bool,
     ) -> Result<Vec<Tensor>, String> {
         let count = rows.shape().first().copied().unwrap_or(0);
         let (trees, outputs) = (self.forest.trees.len(), self.forest.outputs as usize);
         let reached = slots(&self.forest, rows)?;
         let margins = match rows.elements() {
-            Elements::F64(values) => self.margins(count, values, &reached),
-            Elements::F32(values) => self.margins(count, values, &reached),
+            ElementsView::F64(values) => self.margins(count, values, &reached),
+            ElementsView::F32(values) => self.margins(count, values, &reached),
             other => return Err(format!("it takes rows of floats, not of {}", other.dtype())),
         };
         let mut found = vec![Tensor::new([count, outputs], Elements::F64(margins))];

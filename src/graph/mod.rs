@@ -20,6 +20,7 @@
 //! | `predictor` | graphs on this machine's CPU, with compiled forests |
 //! | `linear_leaves` | forests whose leaves are linear models |
 //! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
+//! | `view` | tensors that are borrowed: what operators take |
 //! | `by_rows` | whether a batch can be evaluated in parts |
 //! | `broadcast` | loops over tensors that are broadcast against each other |
 //! | `texts`, `pattern` | operators on texts, and the regular expressions of tokenizers |
@@ -45,6 +46,7 @@ mod tensor;
 mod text;
 mod texts;
 mod types;
+mod view;
 
 pub use explain::{GraphExplanation, ProductWays};
 pub use interpret::GraphError;

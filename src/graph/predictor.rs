@@ -13,9 +13,10 @@ use super::{
     reduce::Products,
     tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor, count},
     types::GraphTypes,
+    view::{ElementsView, TensorView},
 };
 use crate::{
-    cost::{PART_BYTES, PRODUCT_PART_BYTES},
+    cost::PART_BYTES,
     cpu::{Row, Rows, prefer_large_pages, product},
     error::Result,
     forest::Forest,
@@ -109,12 +110,27 @@ impl GraphPredictor {
     /// # Errors
     /// An input has another type or shape, or an operator does not take its operands.
     pub fn predict(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let mut outputs = Vec::new();
+        self.predict_into(inputs, &mut outputs)?;
+        Ok(outputs)
+    }
+
+    /// Evaluates the graph as [`predict`](Self::predict) does, into the memory of tensors of an earlier call. After an
+    /// error there may be other tensors in `outputs`, or none.
+    ///
+    /// Results of some megabytes and more take up to twice as long in new memory, which the system clears first.
+    ///
+    /// # Errors
+    /// Those of [`predict`](Self::predict).
+    pub fn predict_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<()> {
         let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
         let by_rows = inputs.iter().all(|input| input.shape().first() == Some(&rows));
-        match self.part.filter(|part| by_rows && *part < rows) {
-            Some(part) => self.in_parts(inputs, rows, part),
-            None => Ok(self.run(inputs)?),
-        }
+        let earlier = std::mem::take(outputs);
+        *outputs = match self.part.filter(|part| by_rows && *part < rows) {
+            Some(part) => self.in_parts(inputs, earlier, [rows, part])?,
+            None => self.run(&inputs.iter().map(Tensor::view).collect::<Vec<_>>())?,
+        };
+        Ok(())
     }
 
     fn compiled(&self, forest: &Forest) -> std::result::Result<&CompiledForest, String> {
@@ -122,24 +138,32 @@ impl GraphPredictor {
         known.ok_or_else(|| "the forest was not compiled".into())
     }
 
-    fn run(&self, inputs: &[Tensor]) -> std::result::Result<Vec<Tensor>, GraphError> {
+    fn run(&self, inputs: &[TensorView<'_>]) -> std::result::Result<Vec<Tensor>, GraphError> {
         self.graph.run_with(inputs, self, &self.uses)
     }
 
-    /// Evaluates a batch in parts of so many rows.
-    fn in_parts(&self, inputs: &[Tensor], rows: usize, part: usize) -> Result<Vec<Tensor>> {
+    /// Evaluates a batch in parts of so many rows, into the memory of earlier outputs.
+    fn in_parts(
+        &self,
+        inputs: &[Tensor],
+        earlier: Vec<Tensor>,
+        [rows, part]: [usize; 2],
+    ) -> Result<Vec<Tensor>> {
         let run = |first: usize| {
             let count = part.min(rows - first);
-            let inputs: Vec<Tensor> = inputs.iter().map(|input| rows_of(input, first, count)).collect();
-            self.run(&inputs)
+            let shape = |input: &Tensor| [&[count], &input.shape()[1..]].concat();
+            let shapes: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
+            let views = inputs.iter().zip(&shapes).map(|(input, shape)| input.rows_view(first, shape));
+            self.run(&views.collect::<Vec<_>>())
         };
         let first = run(0)?;
-        let room = first.iter().zip(&self.graph.outputs).map(|(part, output)| {
+        let earlier = earlier.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        let room = first.iter().zip(&self.graph.outputs).zip(earlier).map(|((part, output), earlier)| {
             let refused = || {
                 let cause = format!("an output of {rows} rows is too large; predict fewer rows at a time");
                 GraphError::at(&output.name, cause)
             };
-            Output::new(part, rows).ok_or_else(refused)
+            Output::new(part, rows, earlier).ok_or_else(refused)
         });
         let mut outputs: Vec<Output> = room.collect::<std::result::Result<_, _>>()?;
         let mut parts: Vec<Vec<Slot<'_>>> = (0..rows.div_ceil(part)).map(|_| Vec::new()).collect();
@@ -187,9 +211,7 @@ fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
         row.try_fold(size_of_element(found.dtype), usize::checked_mul)
     };
     let largest = inputs.chain(nodes).filter_map(bytes).max().unwrap_or(1);
-    let has_products = graph.nodes.iter().any(|node| node.operator == Operator::MatMul);
-    let most = if has_products { PRODUCT_PART_BYTES } else { PART_BYTES };
-    Some((most / largest.max(1)).clamp(PART_ROWS[0], PART_ROWS[1]))
+    Some((PART_BYTES / largest.max(1)).clamp(PART_ROWS[0], PART_ROWS[1]))
 }
 
 fn size_of_element(dtype: Dtype) -> usize {
@@ -217,25 +239,36 @@ enum Slot<'o> {
     Text(&'o mut [Arc<str>]),
 }
 
-fn zeros<T: Clone + Default>(count: usize) -> Vec<T> {
+/// Returns room for so many elements: that of an earlier output, with what it held, or new room.
+fn room<T: Clone + Default>(earlier: Option<Vec<T>>, count: usize) -> Vec<T> {
+    if let Some(mut room) = earlier.filter(|earlier| earlier.capacity() >= count) {
+        room.resize(count, T::default());
+        return room;
+    }
     let mut room = vec![T::default(); count];
     prefer_large_pages(&mut room);
     room
 }
 
 impl Output {
-    /// Makes room for an output of so many rows, of which this is a part. Returns `None` if it is too large.
-    fn new(part: &Tensor, rows: usize) -> Option<Self> {
+    /// Makes room for an output of so many rows, of which this is a part, where an earlier output has its memory if it
+    /// is of the same type. Returns `None` if it is too large.
+    fn new(part: &Tensor, rows: usize, earlier: Option<Tensor>) -> Option<Self> {
         let shape = [&[rows], &part.shape()[1..]].concat();
         let all = count(&shape).filter(|all| *all <= MOST_ELEMENTS)?;
-        let elements = match part.dtype() {
-            Dtype::Bool => Elements::Bool(zeros(all)),
-            Dtype::I32 => Elements::I32(zeros(all)),
-            Dtype::I64 => Elements::I64(zeros(all)),
-            Dtype::F32 => Elements::F32(zeros(all)),
-            Dtype::F64 => Elements::F64(zeros(all)),
-            Dtype::Text => Elements::Text(vec!["".into(); all]),
-        };
+        macro_rules! of_type {
+            ($($variant:ident),+) => {
+                match (part.elements(), earlier.map(Tensor::into_elements)) {
+                    $(
+                        (Elements::$variant(_), Some(Elements::$variant(values))) => {
+                            Elements::$variant(room(Some(values), all))
+                        }
+                        (Elements::$variant(_), _) => Elements::$variant(room(None, all)),
+                    )+
+                }
+            };
+        }
+        let elements = of_type!(Bool, I32, I64, F32, F64, Text);
         Some(Self { shape, elements })
     }
 
@@ -280,14 +313,6 @@ impl Slot<'_> {
     }
 }
 
-/// Returns some rows of a tensor.
-fn rows_of(tensor: &Tensor, first: usize, count: usize) -> Tensor {
-    let width: usize = tensor.shape()[1..].iter().product();
-    let elements = tensor.elements().range(first * width..(first + count) * width);
-    let shape = [&[count], &tensor.shape()[1..]].concat();
-    Tensor::new(shape, elements).expect("rows of the tensor")
-}
-
 impl Products for GraphPredictor {
     fn floats(&self, a: &[f32], b: &[f32], out: &mut [f32], lengths: [usize; 3]) {
         product(a, b, out, lengths);
@@ -302,24 +327,28 @@ impl Evaluator for GraphPredictor {
     fn forest(
         &self,
         forest: &Forest,
-        rows: &Tensor,
+        rows: TensorView<'_>,
         wanted: [bool; 2],
     ) -> std::result::Result<(Vec<f32>, Vec<u32>), String> {
         let known = self.compiled(forest)?;
         let found = match rows.elements() {
-            Elements::F64(values) => known.predict(values, wanted),
-            Elements::F32(values) => known.predict(values, wanted),
+            ElementsView::F64(values) => known.predict(values, wanted),
+            ElementsView::F32(values) => known.predict(values, wanted),
             _ => return Err("a forest takes rows of floats".into()),
         };
         found.map_err(|e| e.to_string())
     }
 
-    fn leaf_slots(&self, forest: &Forest, rows: &Tensor) -> std::result::Result<Vec<u32>, String> {
+    fn leaf_slots(&self, forest: &Forest, rows: TensorView<'_>) -> std::result::Result<Vec<u32>, String> {
         let predictor = &self.compiled(forest)?.predictor;
         let width = forest.features.len();
         let found = match rows.elements() {
-            Elements::F64(values) => Rows::new(values, width).and_then(|rows| predictor.leaf_slots(&rows)),
-            Elements::F32(values) => Rows::new(values, width).and_then(|rows| predictor.leaf_slots(&rows)),
+            ElementsView::F64(values) => {
+                Rows::new(values, width).and_then(|rows| predictor.leaf_slots(&rows))
+            }
+            ElementsView::F32(values) => {
+                Rows::new(values, width).and_then(|rows| predictor.leaf_slots(&rows))
+            }
             _ => return Err("a forest takes rows of floats".into()),
         };
         found.map_err(|e| e.to_string())

@@ -5,6 +5,7 @@
 use super::{
     operator::{Distance, Reduction},
     tensor::{Dtype, Elements, Tensor, broadcast, count, places},
+    view::{ElementsView, TensorView},
 };
 use crate::{
     cpu::{Loops, widest},
@@ -26,7 +27,7 @@ struct Split {
 }
 
 impl Split {
-    fn of(x: &Tensor, axis: i64) -> Result<(usize, Self), String> {
+    fn of(x: TensorView<'_>, axis: i64) -> Result<(usize, Self), String> {
         let axis = axis_of(axis, x.shape().len())?;
         let product = |lengths: &[usize]| lengths.iter().product();
         let (before, rest) = x.shape().split_at(axis);
@@ -42,7 +43,7 @@ impl Split {
     }
 }
 
-fn doubles(x: &Tensor) -> Result<Vec<f64>, String> {
+fn doubles(x: TensorView<'_>) -> Result<Vec<f64>, String> {
     x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()))
 }
 
@@ -52,7 +53,7 @@ fn made(shape: Vec<usize>, dtype: Dtype, values: Vec<f64>) -> Result<Tensor, Str
 }
 
 /// Returns the elements along axes as one.
-pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: &Tensor) -> Result<Tensor, String> {
+pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: TensorView<'_>) -> Result<Tensor, String> {
     let dimensions = x.shape().len();
     let mut dropped = vec![axes.is_empty(); dimensions];
     for axis in axes {
@@ -146,7 +147,7 @@ impl<T: Copy + Into<f64>, F: Fn(f64) -> f64> Loops for LineSums<'_, T, F> {
 }
 
 /// Returns a sum over the last axes of floats, for each place of the others; `None` for another reduction.
-fn last_axes(how: Reduction, dropped: &[bool], x: &Tensor) -> Option<Vec<f64>> {
+fn last_axes(how: Reduction, dropped: &[bool], x: TensorView<'_>) -> Option<Vec<f64>> {
     let kept = dropped.iter().take_while(|dropped| !**dropped).count();
     if dropped[kept..].contains(&false) || x.elements().is_empty() {
         return None;
@@ -155,8 +156,8 @@ fn last_axes(how: Reduction, dropped: &[bool], x: &Tensor) -> Option<Vec<f64>> {
     macro_rules! by {
         ($f:expr) => {
             match x.elements() {
-                Elements::F32(values) => widest(LineSums { values, length, f: $f }),
-                Elements::F64(values) => widest(LineSums { values, length, f: $f }),
+                ElementsView::F32(values) => widest(LineSums { values, length, f: $f }),
+                ElementsView::F64(values) => widest(LineSums { values, length, f: $f }),
                 _ => return None,
             }
         };
@@ -176,7 +177,7 @@ fn last_axes(how: Reduction, dropped: &[bool], x: &Tensor) -> Option<Vec<f64>> {
 }
 
 /// Returns exponentials along an axis, divided by their sum.
-pub(super) fn softmax(axis: i64, x: &Tensor) -> Result<Tensor, String> {
+pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
     let (_, split) = Split::of(x, axis)?;
     let mut values = doubles(x)?;
     if split.after == 1 {
@@ -204,7 +205,7 @@ pub(super) fn softmax(axis: i64, x: &Tensor) -> Result<Tensor, String> {
 }
 
 /// Returns sums along an axis up to each place.
-pub(super) fn cumulative_sum(axis: i64, x: &Tensor) -> Result<Tensor, String> {
+pub(super) fn cumulative_sum(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
     let (_, split) = Split::of(x, axis)?;
     let mut values = doubles(x)?;
     for line in split.lines() {
@@ -222,7 +223,7 @@ pub(super) fn arg_extreme(
     axis: i64,
     keep: bool,
     (greatest, last): (bool, bool),
-    x: &Tensor,
+    x: TensorView<'_>,
 ) -> Result<Tensor, String> {
     let (axis, split) = Split::of(x, axis)?;
     if split.length == 0 {
@@ -233,7 +234,7 @@ pub(super) fn arg_extreme(
         true => shape[axis] = 1,
         false => drop(shape.remove(axis)),
     }
-    if let (1, false, Elements::F32(values)) = (split.after, last, x.elements()) {
+    if let (1, false, ElementsView::F32(values)) = (split.after, last, x.elements()) {
         let found = widest(Extremes { values, length: split.length, greatest });
         return Tensor::new(shape, Elements::I64(found)).ok_or_else(|| "the shape is too large".into());
     }
@@ -254,14 +255,17 @@ pub(super) fn arg_extreme(
     Tensor::new(shape, Elements::I64(found)).ok_or_else(|| "the shape is too large".into())
 }
 
+/// Elements that are compared at the same time.
+const COMPARED: usize = 16;
+
 /// Returns the place of the first NaN of a line, or else of the first of its greatest or least elements.
 #[inline(always)]
 fn extreme(line: &[f32], greatest: bool) -> usize {
     let sign = if greatest { 1.0 } else { -1.0 };
-    let (mut most, mut missing) = ([f32::NEG_INFINITY; LANES], [false; LANES]);
-    let (of_lanes, last) = line.as_chunks::<LANES>();
-    for values in of_lanes {
-        for lane in 0..LANES {
+    let (mut most, mut missing) = ([f32::NEG_INFINITY; COMPARED], [false; COMPARED]);
+    let (chunks, last) = line.as_chunks::<COMPARED>();
+    for values in chunks {
+        for lane in 0..COMPARED {
             let value = sign * values[lane];
             most[lane] = if value > most[lane] { value } else { most[lane] };
             missing[lane] |= value.is_nan();
@@ -272,10 +276,14 @@ fn extreme(line: &[f32], greatest: bool) -> usize {
         most[lane] = if value > most[lane] { value } else { most[lane] };
         missing[lane] |= value.is_nan();
     }
-    let most = sign * most.into_iter().fold(f32::NEG_INFINITY, f32::max);
-    let found = match missing.contains(&true) {
+    let most = sign * most.into_iter().fold(f32::NEG_INFINITY, |a, b| if a > b { a } else { b });
+    let found = match missing.iter().fold(false, |a, b| a | b) {
         true => line.iter().position(|value| value.is_nan()),
-        false => line.iter().position(|value| *value == most),
+        false => {
+            let among = |values: &[f32; COMPARED]| values.iter().fold(false, |a, value| a | (*value == most));
+            let first = chunks.iter().take_while(|values| !among(values)).count() * COMPARED;
+            line[first..].iter().position(|value| *value == most).map(|at| first + at)
+        }
     };
     found.unwrap_or(0)
 }
@@ -292,13 +300,18 @@ impl Loops for Extremes<'_> {
 
     #[inline(always)]
     fn run(self) -> Vec<i64> {
-        self.values.chunks_exact(self.length).map(|line| extreme(line, self.greatest) as i64).collect()
+        let mut out = vec![0; self.values.len() / self.length];
+        // A loop: what a closure inside an iterator's method does may be compiled without the wider vectors.
+        for (line, out) in self.values.chunks_exact(self.length).zip(&mut out) {
+            *out = extreme(line, self.greatest) as i64;
+        }
+        out
     }
 }
 
 /// Returns the greatest or the least `k` elements along an axis in order, and their places. Of equal ones the
 /// first comes first.
-pub(super) fn top(axis: i64, k: usize, greatest: bool, x: &Tensor) -> Result<[Tensor; 2], String> {
+pub(super) fn top(axis: i64, k: usize, greatest: bool, x: TensorView<'_>) -> Result<[Tensor; 2], String> {
     let (axis, split) = Split::of(x, axis)?;
     if k > split.length {
         return Err(format!("it asks for {k} of {} elements", split.length));
@@ -354,7 +367,11 @@ fn product_in_order(a: &[f64], b: &[f64], out: &mut [f64], [_, k, n]: [usize; 3]
 }
 
 /// Returns the product of the matrices in the last two dimensions.
-pub(super) fn matmul(a: &Tensor, b: &Tensor, products: &impl Products) -> Result<Tensor, String> {
+pub(super) fn matmul(
+    a: TensorView<'_>,
+    b: TensorView<'_>,
+    products: &impl Products,
+) -> Result<Tensor, String> {
     if a.dtype() != b.dtype() {
         return Err(format!("it does not take {} and {}", a.dtype(), b.dtype()));
     }
@@ -398,7 +415,7 @@ pub(super) fn matmul(a: &Tensor, b: &Tensor, products: &impl Products) -> Result
             out
         }};
     }
-    if let (Elements::F32(va), Elements::F32(vb)) = (a.elements(), b.elements()) {
+    if let (ElementsView::F32(va), ElementsView::F32(vb)) = (a.elements(), b.elements()) {
         let out = computed!(va, vb, 0f32, |a, b, out, lengths| products.floats(a, b, out, lengths));
         return Tensor::new(shape, Elements::F32(out)).ok_or_else(|| "the shape is too large".into());
     }
@@ -408,7 +425,7 @@ pub(super) fn matmul(a: &Tensor, b: &Tensor, products: &impl Products) -> Result
 }
 
 /// Returns the product of rows with a weight of which most elements are 0. A row of `weights` is an output's.
-pub(super) fn sparse_matmul(x: &Tensor, weights: &SparseMatrix<f64>) -> Result<Tensor, String> {
+pub(super) fn sparse_matmul(x: TensorView<'_>, weights: &SparseMatrix<f64>) -> Result<Tensor, String> {
     let (width, inner) = weights.shape();
     let mut shape = x.shape().to_vec();
     if shape.last() != Some(&inner) {
@@ -435,7 +452,7 @@ pub(super) fn sparse_matmul(x: &Tensor, weights: &SparseMatrix<f64>) -> Result<T
 }
 
 /// Returns the probabilities of classes from those of their pairs.
-pub(super) fn couple_pairs(classes: usize, x: &Tensor) -> Result<Tensor, String> {
+pub(super) fn couple_pairs(classes: usize, x: TensorView<'_>) -> Result<Tensor, String> {
     let pairs = classes.saturating_mul(classes.saturating_sub(1)) / 2;
     let [rows, columns] = x.shape() else { return Err("pairs are the columns of rows".into()) };
     if *columns != pairs || classes < 2 {
@@ -485,7 +502,7 @@ fn coupled(classes: usize, pairs: &[f64]) -> Vec<f64> {
 }
 
 /// Returns the distance of each row of `a` to each row of `b`.
-pub(super) fn distances(how: Distance, a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
+pub(super) fn distances(how: Distance, a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
     let ([rows, columns], [others, width]) = (a.shape(), b.shape()) else {
         return Err("distances are between rows of matrices".into());
     };

@@ -1,13 +1,16 @@
 //! Systems of linear equations.
 
-use super::tensor::{Elements, Tensor};
+use super::{
+    tensor::{Elements, Tensor},
+    view::TensorView,
+};
 
 /// The most unknowns of a system. The time goes with their third power.
 const MOST_UNKNOWNS: usize = 1 << 12;
 
 /// Returns `x` of `a x = b`, where `a` is a square matrix and `b` has a row for each unknown: by elimination with the
 /// greatest pivot of each column, in doubles.
-pub(super) fn solve(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
+pub(super) fn solve(a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
     let (&[n, columns], [rows, ..]) = (a.shape(), b.shape()) else {
         return Err(format!("shapes {:?} and {:?} are no system of equations", a.shape(), b.shape()));
     };
@@ -20,7 +23,7 @@ pub(super) fn solve(a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
     }
     let width = b.shape().get(1).copied().unwrap_or(1);
     let doubles =
-        |x: &Tensor| x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()));
+        |x: TensorView<'_>| x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()));
     let (mut a, mut x) = (doubles(a)?, doubles(b)?);
     for column in 0..n {
         let size = |row: &usize| a[row * n + column].abs();

@@ -1,6 +1,6 @@
 //! Tensors: values of any number of dimensions, row-major.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{fmt, sync::Arc};
 
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,53 +59,25 @@ pub enum Elements {
     Text(Vec<Arc<str>>),
 }
 
-/// Calls a generic expression on the elements of whatever type.
-macro_rules! each {
-    ($elements:expr, $values:ident => $then:expr) => {
-        match $elements {
-            $crate::graph::Elements::Bool($values) => $then,
-            $crate::graph::Elements::I32($values) => $then,
-            $crate::graph::Elements::I64($values) => $then,
-            $crate::graph::Elements::F32($values) => $then,
-            $crate::graph::Elements::F64($values) => $then,
-            $crate::graph::Elements::Text($values) => $then,
-        }
-    };
-}
-
 impl Elements {
     /// Returns the type.
     pub fn dtype(&self) -> Dtype {
-        match self {
-            Self::Bool(_) => Dtype::Bool,
-            Self::I32(_) => Dtype::I32,
-            Self::I64(_) => Dtype::I64,
-            Self::F32(_) => Dtype::F32,
-            Self::F64(_) => Dtype::F64,
-            Self::Text(_) => Dtype::Text,
-        }
+        self.view().dtype()
     }
 
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
-        each!(self, values => values.len())
+        self.view().len()
     }
 
     /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.view().is_empty()
     }
 
     /// Returns the elements as doubles: truth values as 0 and 1; `None` for texts.
     pub fn doubles(&self) -> Option<Vec<f64>> {
-        Some(match self {
-            Self::Bool(values) => values.iter().map(|v| f64::from(u8::from(*v))).collect(),
-            Self::I32(values) => values.iter().map(|v| f64::from(*v)).collect(),
-            Self::I64(values) => values.iter().map(|v| *v as f64).collect(),
-            Self::F32(values) => values.iter().map(|v| f64::from(*v)).collect(),
-            Self::F64(values) => values.clone(),
-            Self::Text(_) => return None,
-        })
+        self.view().doubles()
     }
 
     /// Returns doubles as elements of a type, converted as a cast does: floats are rounded to nearest, and
@@ -119,36 +91,6 @@ impl Elements {
             Dtype::F64 => Self::F64(values),
             Dtype::Text => return None,
         })
-    }
-
-    /// Returns the elements of a range.
-    ///
-    /// # Panics
-    /// The range ends past the end.
-    pub(super) fn range(&self, range: Range<usize>) -> Self {
-        match self {
-            Self::Bool(values) => Self::Bool(values[range].to_vec()),
-            Self::I32(values) => Self::I32(values[range].to_vec()),
-            Self::I64(values) => Self::I64(values[range].to_vec()),
-            Self::F32(values) => Self::F32(values[range].to_vec()),
-            Self::F64(values) => Self::F64(values[range].to_vec()),
-            Self::Text(values) => Self::Text(values[range].to_vec()),
-        }
-    }
-
-    /// Returns the elements at these places, in their order.
-    ///
-    /// # Panics
-    /// A place is past the end.
-    pub(super) fn at(&self, places: impl Iterator<Item = usize>) -> Self {
-        match self {
-            Self::Bool(values) => Self::Bool(places.map(|at| values[at]).collect()),
-            Self::I32(values) => Self::I32(places.map(|at| values[at]).collect()),
-            Self::I64(values) => Self::I64(places.map(|at| values[at]).collect()),
-            Self::F32(values) => Self::F32(places.map(|at| values[at]).collect()),
-            Self::F64(values) => Self::F64(places.map(|at| values[at]).collect()),
-            Self::Text(values) => Self::Text(places.map(|at| values[at].clone()).collect()),
-        }
     }
 }
 
@@ -187,6 +129,11 @@ impl Tensor {
     /// Returns the elements, and gives up the shape.
     pub fn into_elements(self) -> Elements {
         self.elements
+    }
+
+    /// Returns the shape, and the elements to be changed.
+    pub(super) fn parts_mut(&mut self) -> (&[usize], &mut Elements) {
+        (&self.shape, &mut self.elements)
     }
 
     /// Returns the type of the elements.

@@ -9,6 +9,7 @@ use super::{
     pattern::Pattern,
     tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor, count},
     types::TensorType,
+    view::{ElementsView, TensorView},
 };
 
 /// An operator on texts. Counts of n-grams are for integers as well.
@@ -78,7 +79,7 @@ pub struct Normalizer {
 }
 
 impl Normalizer {
-    fn evaluate(&self, x: &Tensor, texts: &[Arc<str>]) -> Result<Tensor, String> {
+    fn evaluate(&self, x: TensorView<'_>, texts: &[Arc<str>]) -> Result<Tensor, String> {
         let changed = |texts: &mut dyn Iterator<Item = &Arc<str>>| {
             Elements::Text(texts.map(|text| self.case.of(text)).collect())
         };
@@ -176,7 +177,7 @@ impl Tokenizer {
         }
     }
 
-    fn evaluate(&self, x: &Tensor, texts: &[Arc<str>]) -> Result<Tensor, String> {
+    fn evaluate(&self, x: TensorView<'_>, texts: &[Arc<str>]) -> Result<Tensor, String> {
         let rows: Vec<Vec<&str>> = texts.iter().map(|text| self.of(text)).collect();
         let most = rows.iter().map(Vec::len).max().unwrap_or(0);
         // Without a token in any text there are no marks, unless each character is a token.
@@ -335,7 +336,7 @@ impl Ngrams {
         tree
     }
 
-    fn evaluate(&self, x: &Tensor) -> Result<Tensor, String> {
+    fn evaluate(&self, x: TensorView<'_>) -> Result<Tensor, String> {
         let (rows, length) = match x.shape() {
             [] => (1, 1),
             [length] => (1, *length),
@@ -348,8 +349,8 @@ impl Ngrams {
             all.ok_or_else(|| format!("{rows} rows of {width} columns are too many; predict fewer rows"))?;
         // Tokens become numbers; one that is in no n-gram becomes none.
         let (tokens, known): (Vec<u32>, Vec<Option<u32>>) = match (&self.pool, x.elements()) {
-            (Elements::Text(pool), Elements::Text(x)) => numbers(pool, x),
-            (Elements::I64(pool), Elements::I64(x)) => numbers(pool, x),
+            (Elements::Text(pool), ElementsView::Text(x)) => numbers(pool, x),
+            (Elements::I64(pool), ElementsView::I64(x)) => numbers(pool, x),
             _ => return Err(format!("its tokens are of {}, not of {}", self.pool.dtype(), x.dtype())),
         };
         let tree = self.tree(&tokens);
@@ -491,11 +492,11 @@ impl TextOperator {
     }
 
     /// Evaluates the operator.
-    pub(super) fn evaluate(&self, x: &Tensor) -> Result<Tensor, String> {
+    pub(super) fn evaluate(&self, x: TensorView<'_>) -> Result<Tensor, String> {
         if let Self::CountNgrams(ngrams) = self {
             return ngrams.evaluate(x);
         }
-        let Elements::Text(texts) = x.elements() else {
+        let ElementsView::Text(texts) = x.elements() else {
             return Err(format!("it takes text, not {}", x.dtype()));
         };
         match self {

@@ -134,6 +134,112 @@ fn rows_do_not_depend_on_their_batch() {
     }
 }
 
+/// Operators write into the memory of an operand that nothing reads afterwards. They give what they give alone.
+#[test]
+fn operators_give_in_place_what_they_give_alone() {
+    let values = |count: usize| -> Vec<f64> {
+        let special = [0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0, -2.5];
+        (0..count).map(|at| if at % 5 == 0 { special[at / 5 % 7] } else { at as f64 / 7.0 - 3.0 }).collect()
+    };
+    let of = |dtype: Dtype, shape: &[usize]| {
+        let elements = Elements::of_doubles(dtype, values(shape.iter().product())).expect("numbers");
+        Tensor::new(shape, elements).expect("as many as the shape has")
+    };
+    let bits = |tensor: &Tensor| -> Vec<u64> {
+        let values = tensor.elements().doubles().expect("numbers");
+        values.iter().map(|v| if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() }).collect()
+    };
+    // The negation's result is read by the operator alone, by it twice, or by an output as well.
+    let check = |operator: &Operator, x: &Tensor, other: Option<&Tensor>| {
+        let negated = Operator::Unary(Unary::Negate).evaluate(&[x]).expect("numbers").remove(0);
+        for (twice, kept) in [(false, false), (false, true), (true, false)] {
+            let mut graph = Graph::default();
+            let input = graph.input("x", x.dtype(), vec![None; x.shape().len()]);
+            let first = graph.node("first", Operator::Unary(Unary::Negate), [input]);
+            let (operands, tensors) = match (twice, other) {
+                (true, Some(_)) => (vec![first, first], vec![&negated, &negated]),
+                (false, Some(other)) => (vec![first, graph.weight(other.clone())], vec![&negated, other]),
+                (_, None) => (vec![first], vec![&negated]),
+            };
+            let second = graph.node("second", operator.clone(), operands);
+            graph.output("y", second);
+            if kept {
+                graph.output("z", first);
+            }
+            let place = format!("{operator} of {:?} {:?}", x.dtype(), other.map(Tensor::shape));
+            let expected = operator.evaluate(&tensors);
+            let found = graph.run(from_ref(x));
+            match (expected, found) {
+                (Ok(expected), Ok(found)) => {
+                    assert_eq!(
+                        (found[0].shape(), found[0].dtype()),
+                        (expected[0].shape(), expected[0].dtype())
+                    );
+                    assert_eq!(bits(&found[0]), bits(&expected[0]), "{place}");
+                    assert!(!kept || bits(&found[1]) == bits(&negated), "{place}: the operand has changed");
+                }
+                (Err(_), Err(_)) => {}
+                (expected, found) => panic!("{place}: {expected:?} and {found:?}"),
+            }
+        }
+    };
+    for dtype in [Dtype::I32, Dtype::I64, Dtype::F32, Dtype::F64] {
+        let x = of(dtype, &[3, 37]);
+        for unary in Unary::ALL {
+            check(&Operator::Unary(unary), &x, None);
+        }
+        for binary in Binary::ALL {
+            for shape in [&[3, 37][..], &[37], &[1], &[3, 1], &[2, 3, 37], &[1, 1, 1]] {
+                check(&Operator::Binary(binary), &x, Some(&of(dtype, shape)));
+            }
+        }
+        for operator in [
+            Operator::Reshape(vec![37, -1]),
+            Operator::Reshape(vec![7, 7]),
+            Operator::Unsqueeze(vec![0, -1]),
+            Operator::Unsqueeze(vec![9]),
+        ] {
+            check(&operator, &x, None);
+        }
+        check(&Operator::Squeeze(vec![]), &of(dtype, &[1, 5, 1]), None);
+    }
+}
+
+/// Outputs of a call have the memory of those of an earlier one, whatever their number of rows and their type was.
+#[test]
+fn outputs_take_the_memory_of_earlier_ones() {
+    let mut graph = Graph::default();
+    let x = graph.input("x", Dtype::F32, [None, Some(3)]);
+    let doubled = graph.node("doubled", Operator::Binary(Binary::Add), [x, x]);
+    let best = graph.node(
+        "best",
+        Operator::ArgExtreme { axis: -1, keep: false, greatest: true, last: false },
+        [doubled],
+    );
+    graph.output("doubled", doubled);
+    graph.output("best", best);
+    let predictor = GraphPredictor::new(graph, 1).expect("compiled");
+    let rows = |count: usize| {
+        let values = (0..count * 3).map(|at| (at * 7919 % 1000) as f32).collect::<Vec<_>>();
+        floats(&[count, 3], &values)
+    };
+    let mut outputs = vec![integers(&[20_000, 3], &[5; 60_000])];
+    let mut address = std::ptr::null();
+    for count in [20_000, 9_000, 4_097, 1, 0, 12_000] {
+        predictor.predict_into(&[rows(count)], &mut outputs).expect("values");
+        assert_eq!(outputs, predictor.predict(&[rows(count)]).expect("values"), "{count} rows");
+        let Elements::F32(values) = outputs[0].elements() else { panic!("floats") };
+        match count {
+            20_000 => address = values.as_ptr(),
+            9_000 | 4_097 => assert_eq!(values.as_ptr(), address, "{count} rows"),
+            _ => {}
+        }
+    }
+    assert!(predictor.predict_into(&[floats(&[5000, 2], &[0.0; 10_000])], &mut outputs).is_err());
+    predictor.predict_into(&[rows(5000)], &mut outputs).expect("values after an error");
+    assert_eq!(outputs.len(), 2);
+}
+
 /// A forest without trees and without a producer has a text.
 #[test]
 fn a_forest_of_nobody_has_a_text() {

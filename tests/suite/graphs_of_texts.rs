@@ -235,6 +235,8 @@ fn slices_are_chosen_and_elements_are_put() {
     let operands = [x.clone(), tensor("i64[1, 1] = [3]"), tensor("i64[1, 1] = [7]")];
     refused(put.clone(), &operands, "not among the 3");
     let operands = [x, tensor("i64[3, 1] = [0, 0, 0]"), tensor("i64[3, 1] = [7, 7, 7]")];
+    refused(put.clone(), &operands, "are not inside");
+    let operands = [operands[0].clone(), tensor("i64[1, 1] = [0]"), tensor("i64[1, 2] = [7, 7]")];
     refused(put, &operands, "are not for updates");
 }
 

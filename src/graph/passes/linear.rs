@@ -57,6 +57,7 @@ pub(super) fn merge(old: &Graph) -> Result<Graph, GraphError> {
 
 /// Returns matrices of as many rows beside each other.
 fn side_by_side(weights: &[&Tensor]) -> Option<Tensor> {
-    let joined = super::super::arrange::concat(1, weights).ok()?;
+    let views: Vec<_> = weights.iter().map(|weight| weight.view()).collect();
+    let joined = super::super::arrange::concat(1, &views).ok()?;
     matches!(joined.elements(), Elements::F32(_) | Elements::F64(_)).then_some(joined)
 }

@@ -29,7 +29,7 @@ pub(super) fn selection(new: &Rebuild, operand: Operand) -> Option<(Operand, Vec
     match &node.operator {
         Operator::Gather { axis: -1 | 1 } => {
             let places = new.graph.weight_of(node.operands[1]).filter(|weight| weight.shape().len() == 1)?;
-            let places = super::super::arrange::integers(places).ok()?;
+            let places = super::super::arrange::integers(places.view()).ok()?;
             let columns: Option<Vec<usize>> =
                 places.into_iter().map(|place| axis_of(place, width).ok()).collect();
             Some((source, columns?))
@@ -213,7 +213,7 @@ impl Selections {
             let width = weight.shape().last().copied().unwrap_or(1);
             let rows = weight.elements().len().checked_div(width).unwrap_or(0);
             let places = (0..rows).flat_map(|row| columns.iter().map(move |column| row * width + column));
-            let elements = weight.elements().at(places);
+            let elements = weight.elements().view().at(places);
             let mut shape = weight.shape().to_vec();
             shape.pop();
             shape.push(columns.len());

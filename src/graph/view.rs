@@ -1,0 +1,157 @@
+//! Tensors that are borrowed, whole or some rows of them: what operators take.
+
+use std::sync::Arc;
+
+use super::tensor::{Dtype, Elements, Tensor};
+
+/// Elements that are borrowed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ElementsView<'t> {
+    Bool(&'t [bool]),
+    I32(&'t [i32]),
+    I64(&'t [i64]),
+    F32(&'t [f32]),
+    F64(&'t [f64]),
+    Text(&'t [Arc<str>]),
+}
+
+/// A tensor that is borrowed, row-major.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TensorView<'t> {
+    shape: &'t [usize],
+    elements: ElementsView<'t>,
+}
+
+/// Makes a view of some elements.
+macro_rules! part_of {
+    ($elements:expr, $range:expr, { $($variant:ident),+ }) => {
+        match $elements {
+            $(Elements::$variant(values) => ElementsView::$variant(&values[$range]),)+
+        }
+    };
+}
+
+impl Elements {
+    /// Returns the elements, borrowed.
+    pub(super) fn view(&self) -> ElementsView<'_> {
+        part_of!(self, .., { Bool, I32, I64, F32, F64, Text })
+    }
+}
+
+impl Tensor {
+    /// Returns the tensor, borrowed.
+    pub(super) fn view(&self) -> TensorView<'_> {
+        TensorView { shape: self.shape(), elements: self.elements().view() }
+    }
+
+    /// Returns rows from `first` on, as many as the shape has, borrowed.
+    ///
+    /// # Panics
+    /// The tensor has no rows, or too few of them.
+    pub(super) fn rows_view<'t>(&'t self, first: usize, shape: &'t [usize]) -> TensorView<'t> {
+        assert_eq!(shape[1..], self.shape()[1..], "rows of another shape");
+        let width: usize = shape[1..].iter().product();
+        let range = first * width..(first + shape[0]) * width;
+        let elements = part_of!(self.elements(), range, { Bool, I32, I64, F32, F64, Text });
+        TensorView { shape, elements }
+    }
+}
+
+impl<'t> TensorView<'t> {
+    /// Returns the length of each dimension.
+    pub(super) fn shape(self) -> &'t [usize] {
+        self.shape
+    }
+
+    /// Returns the elements.
+    pub(super) fn elements(self) -> ElementsView<'t> {
+        self.elements
+    }
+
+    /// Returns the type of the elements.
+    pub(super) fn dtype(self) -> Dtype {
+        self.elements.dtype()
+    }
+
+    /// Returns a copy.
+    pub(super) fn to_tensor(self) -> Tensor {
+        Tensor::new(self.shape, self.elements.to_elements()).expect("as many elements as the shape has")
+    }
+}
+
+/// Calls a generic expression on the elements of whatever type.
+macro_rules! each {
+    ($elements:expr, $values:ident => $then:expr) => {
+        match $elements {
+            ElementsView::Bool($values) => $then,
+            ElementsView::I32($values) => $then,
+            ElementsView::I64($values) => $then,
+            ElementsView::F32($values) => $then,
+            ElementsView::F64($values) => $then,
+            ElementsView::Text($values) => $then,
+        }
+    };
+}
+
+impl ElementsView<'_> {
+    /// Returns the type.
+    pub(super) fn dtype(self) -> Dtype {
+        match self {
+            Self::Bool(_) => Dtype::Bool,
+            Self::I32(_) => Dtype::I32,
+            Self::I64(_) => Dtype::I64,
+            Self::F32(_) => Dtype::F32,
+            Self::F64(_) => Dtype::F64,
+            Self::Text(_) => Dtype::Text,
+        }
+    }
+
+    /// Returns the number of elements.
+    pub(super) fn len(self) -> usize {
+        each!(self, values => values.len())
+    }
+
+    /// Returns whether there are no elements.
+    pub(super) fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns a copy.
+    pub(super) fn to_elements(self) -> Elements {
+        match self {
+            Self::Bool(values) => Elements::Bool(values.to_vec()),
+            Self::I32(values) => Elements::I32(values.to_vec()),
+            Self::I64(values) => Elements::I64(values.to_vec()),
+            Self::F32(values) => Elements::F32(values.to_vec()),
+            Self::F64(values) => Elements::F64(values.to_vec()),
+            Self::Text(values) => Elements::Text(values.to_vec()),
+        }
+    }
+
+    /// Returns the elements as doubles: truth values as 0 and 1; `None` for texts.
+    pub(super) fn doubles(self) -> Option<Vec<f64>> {
+        Some(match self {
+            Self::Bool(values) => values.iter().map(|v| f64::from(u8::from(*v))).collect(),
+            Self::I32(values) => values.iter().map(|v| f64::from(*v)).collect(),
+            Self::I64(values) => values.iter().map(|v| *v as f64).collect(),
+            Self::F32(values) => values.iter().map(|v| f64::from(*v)).collect(),
+            Self::F64(values) => values.to_vec(),
+            Self::Text(_) => return None,
+        })
+    }
+
+    /// Returns the elements at these places, in their order.
+    ///
+    /// # Panics
+    /// A place is past the end.
+    pub(super) fn at(self, places: impl Iterator<Item = usize>) -> Elements {
+        match self {
+            Self::Bool(values) => Elements::Bool(places.map(|at| values[at]).collect()),
+            Self::I32(values) => Elements::I32(places.map(|at| values[at]).collect()),
+            Self::I64(values) => Elements::I64(places.map(|at| values[at]).collect()),
+            Self::F32(values) => Elements::F32(places.map(|at| values[at]).collect()),
+            Self::F64(values) => Elements::F64(places.map(|at| values[at]).collect()),
+            Self::Text(values) => Elements::Text(places.map(|at| values[at].clone()).collect()),
+        }
+    }
+}
