@@ -18,6 +18,7 @@ mod emit;
 mod encoded;
 mod engine;
 mod engines;
+pub(crate) mod functions;
 mod large_pages;
 mod nodes;
 mod plans;

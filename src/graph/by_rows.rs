@@ -58,7 +58,9 @@ impl Rows<'_> {
             | Operator::Cast(_)
             | Operator::Lookup { .. }
             | Operator::CouplePairs { .. }
+            | Operator::Pool(_)
             | Operator::Forest(_)
+            | Operator::LeafSlots(_)
             | Operator::LinearLeaves(_) => Some(true),
             // What has no rows is the same for all of them.
             Operator::Binary(_) | Operator::Compare(_) | Operator::Where => {
@@ -72,7 +74,14 @@ impl Rows<'_> {
                     Some(so_far && fits)
                 })
             }
-            Operator::MatMul => Some(is_weight(second) && dimensions(x)? >= 2 && dimensions(second?)? <= 2),
+            Operator::MatMul if is_weight(second) => Some(dimensions(x)? >= 2 && dimensions(second?)? <= 2),
+            Operator::MatMul => {
+                Some(self.are_in(x) && dimensions(x)? >= 3 && dimensions(x)? == dimensions(second?)?)
+            }
+            Operator::Convolve { .. } => Some(node.operands[1..].iter().all(|weight| !self.are_in(*weight))),
+            Operator::LayerNorm { .. } => {
+                Some(dimensions(x)? >= 2 && node.operands[1..].iter().all(|weight| !self.are_in(*weight)))
+            }
             Operator::SparseMatMul(_) => Some(dimensions(x)? >= 2),
             Operator::Distances(_) => Some(is_weight(second)),
             Operator::Reduce { axes, .. } => Some(!axes.is_empty() && all_inner(axes)?),
@@ -134,6 +143,8 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
             "%0 \"a\" = reduceSum(%in0, axes=[-1], keep=true)\n%1 \"b\" = divide(%in0, %0)\noutput \"o\": %1\n",
             "%0 \"a\" = reshape(%in0, to=[-1, 2, 2])\n%1 \"b\" = transpose(%0, order=[0, 2, 1])\noutput \"o\": %1\n",
             "%0 \"a\" = concat(%in0, %in1, axis=1)\noutput \"o\": %0\n",
+            "%0 \"a\" = reshape(%in0, to=[-1, 2, 2])\n%1 \"b\" = matmul(%0, %0)\noutput \"o\": %1\n",
+            "%0 \"a\" = layerNorm(%in0, %w0, %w0, epsilon=0.1)\noutput \"o\": %0\n",
         ] {
             assert!(is_by_rows(lines), "{lines}");
         }
@@ -144,6 +155,7 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
         for lines in [
             "%0 \"a\" = reduceMean(%in0, axes=[0], keep=true)\n%1 \"b\" = subtract(%in0, %0)\noutput \"o\": %1\n",
             "%0 \"a\" = transpose(%in0, order=[1, 0])\noutput \"o\": %0\n",
+            "%0 \"a\" = transpose(%w1, order=[1, 0])\n%1 \"b\" = layerNorm(%0, %w0, %in0, epsilon=0.1)\noutput \"o\": %1\n",
             "%0 \"a\" = euclideanDistances(%in0, %in1)\noutput \"o\": %0\n",
             "%0 \"a\" = softmax(%in0, axis=0)\noutput \"o\": %0\n",
             "%0 \"a\" = reduceSum(%in0, axes=[], keep=false)\noutput \"o\": %0\n",

@@ -8,6 +8,7 @@ use super::{
     tensor::{Dtype, Elements, Tensor, broadcast},
     view::{ElementsView, TensorView},
 };
+use crate::cpu::functions;
 
 fn shape_of(a: TensorView<'_>, b: TensorView<'_>) -> Result<Vec<usize>, String> {
     broadcast(a.shape(), b.shape())
@@ -142,35 +143,15 @@ pub(super) fn compare(how: Compare, a: TensorView<'_>, b: TensorView<'_>) -> Res
     Tensor::new(shape, Elements::Bool(truths)).ok_or_else(|| "the shape is too large".into())
 }
 
-/// Returns the error function, by Abramowitz and Stegun's series and continued fraction in doubles.
-fn erf(x: f64) -> f64 {
-    let a = x.abs();
-    if a.is_nan() {
-        return x;
-    }
-    if a < 3.0 {
-        // 7.1.6: erf x = 2/sqrt(pi) exp(-x^2) sum of 2^n x^(2n+1) / (1 3 ... (2n+1)).
-        let (mut term, mut sum, mut n) = (a, a, 1.0);
-        while term > 1e-17 * sum {
-            term *= 2.0 * a * a / (2.0 * n + 1.0);
-            sum += term;
-            n += 1.0;
-        }
-        return x.signum() * std::f64::consts::FRAC_2_SQRT_PI * (-a * a).exp() * sum;
-    }
-    // 7.1.14, a continued fraction of erfc, from its far end.
-    let fraction = (1..=60).rev().fold(a, |below, n| a + f64::from(n) / 2.0 / below);
-    x.signum() * (1.0 - (-a * a).exp() / (std::f64::consts::PI.sqrt() * fraction))
-}
-
 /// Returns what an operator makes of a float, computed in doubles.
 fn of_float(how: Unary, v: f64) -> f64 {
     match how {
         Unary::Abs => v.abs(),
         Unary::Ceil => v.ceil(),
-        Unary::Erf => erf(v),
+        Unary::Erf => functions::erf(v),
         Unary::Exp => v.exp(),
         Unary::Floor => v.floor(),
+        Unary::Gelu => functions::gelu(v),
         Unary::Log => v.ln(),
         Unary::Negate => -v,
         Unary::Reciprocal => v.recip(),
@@ -193,8 +174,8 @@ fn of_float(how: Unary, v: f64) -> f64 {
     }
 }
 
-/// Calls a loop with the function that an operator is for floats of 32 bits. Some functions have the same result in
-/// either type.
+/// Calls a loop with the function that an operator is for floats of 32 bits: those of [`functions`], or the library's in
+/// doubles. The first five have the same result in either type.
 macro_rules! of_f32 {
     ($how:expr, $loop:ident($argument:expr)) => {
         match $how {
@@ -203,6 +184,11 @@ macro_rules! of_f32 {
             Unary::Reciprocal => $loop($argument, |v| 1.0 / v),
             Unary::Relu => $loop($argument, |v| if *v <= 0.0 { 0.0 } else { *v }),
             Unary::Sqrt => $loop($argument, |v| v.sqrt()),
+            Unary::Erf => $loop($argument, |v| functions::erf(f64::from(*v)) as f32),
+            Unary::Exp => $loop($argument, |v| functions::exp(f64::from(*v)) as f32),
+            Unary::Gelu => $loop($argument, |v| functions::gelu(f64::from(*v)) as f32),
+            Unary::Sigmoid => $loop($argument, |v| functions::sigmoid(f64::from(*v)) as f32),
+            Unary::Tanh => $loop($argument, |v| functions::tanh(f64::from(*v)) as f32),
             how => $loop($argument, |v| of_float(how, f64::from(*v)) as f32),
         }
     };

@@ -5,6 +5,7 @@ use std::fmt;
 use super::{
     arrange, choose, elementwise,
     model::{Graph, GraphOutput, Operand},
+    networks,
     operator::Operator,
     reduce, solve,
     tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor},
@@ -339,6 +340,11 @@ fn evaluate(
             one(choose::scatter_elements(*axis, *x, *places, *updates))
         }
         (Operator::Solve, [a, b]) => one(solve::solve(*a, *b)),
+        (Operator::Convolve { window, groups }, all) => {
+            one(networks::convolve(window, *groups, all, evaluator))
+        }
+        (Operator::Pool(pool), _) => one(networks::pool(pool, x)),
+        (Operator::LayerNorm { epsilon }, all) => one(networks::layer_norm(*epsilon, all)),
         (Operator::Texts(operator), _) => one(operator.evaluate(x)),
         (Operator::CouplePairs { classes }, _) => one(reduce::couple_pairs(*classes, x)),
         (Operator::Concat { axis }, all) => one(arrange::concat(*axis, all)),
@@ -372,6 +378,13 @@ fn evaluate(
                 if wanted[0] { Tensor::new([*rows, width], Elements::F32(values)) } else { Some(unread()) };
             let tensors = [values, Tensor::new([*rows], Elements::I64(classes))];
             tensors.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| "its values don't fit".into())
+        }
+        (Operator::LeafSlots(forest), _) => {
+            let rows = rows_of(forest, x)?;
+            let slots = evaluator.leaf_slots(forest, rows.view())?;
+            let shape = [rows.view().shape()[0], forest.trees.len()];
+            one(Tensor::new(shape, Elements::I64(slots.into_iter().map(i64::from).collect()))
+                .ok_or_else(|| "its slots don't fit".into()))
         }
         (Operator::LinearLeaves(leaves), _) => {
             let x = rows_of(leaves.forest(), x)?;

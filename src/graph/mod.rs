@@ -22,6 +22,7 @@
 //! | `elementwise`, `reduce`, `arrange`, `choose`, `solve` | what the interpreter does for each group of operators |
 //! | `view` | tensors that are borrowed: what operators take |
 //! | `by_rows` | whether a batch can be evaluated in parts |
+//! | `networks` | convolutions, pooling, and the normalization of layers |
 //! | `broadcast` | loops over tensors that are broadcast against each other |
 //! | `texts`, `pattern` | operators on texts, and the regular expressions of tokenizers |
 
@@ -35,6 +36,7 @@ mod explain;
 mod interpret;
 mod linear_leaves;
 mod model;
+mod networks;
 mod operator;
 mod parse;
 mod passes;
@@ -52,6 +54,7 @@ pub use explain::{GraphExplanation, ProductWays};
 pub use interpret::GraphError;
 pub use linear_leaves::{LeafModels, LinearLeaves};
 pub use model::{Graph, GraphInput, GraphOutput, Node, Operand};
+pub use networks::{Pool, Pooling, Window};
 pub use operator::{Binary, Compare, Distance, Kind, Operator, Reduction, Unary};
 pub use passes::{ForestWays, Pass, PassChange, Passes, skip_zeros};
 pub use pattern::Pattern;

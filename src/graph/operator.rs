@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     linear_leaves::LinearLeaves,
+    networks::{Pool, Window},
     tensor::{Dtype, Elements},
     texts::TextOperator,
 };
@@ -46,6 +47,8 @@ pub enum Unary {
     Erf,
     Exp,
     Floor,
+    /// `x` times the part of a normal distribution below `x`.
+    Gelu,
     IsNan,
     Log,
     Negate,
@@ -62,12 +65,13 @@ pub enum Unary {
 
 impl Unary {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Abs,
         Self::Ceil,
         Self::Erf,
         Self::Exp,
         Self::Floor,
+        Self::Gelu,
         Self::IsNan,
         Self::Log,
         Self::Negate,
@@ -312,10 +316,28 @@ pub enum Operator {
     },
     /// The solution of a system of linear equations: a square matrix, and right-hand sides as columns.
     Solve,
+    /// The products of each place of a window with each filter: images, `rows x channels x height x width`, filters,
+    /// `filters x channels of a group x height x width`, and a number for each filter, which may be left out.
+    Convolve {
+        /// How the window moves.
+        window: Window,
+        /// Groups of channels, each with as many filters that see no others.
+        groups: usize,
+    },
+    /// What a window makes of the pixels of images, channel by channel.
+    Pool(Pool),
+    /// Lines of the last axis with mean 0 and variance 1, times the second operand, plus the third.
+    LayerNorm {
+        /// What is added to the variance.
+        epsilon: f64,
+    },
     /// An operator on texts, or on tokens.
     Texts(TextOperator),
     /// A forest on rows: its values, `rows x width`, and its class as a place among its labels, `rows`.
     Forest(Arc<Forest>),
+    /// The leaf slot that each row reaches in each tree of a forest, `rows x trees`: its place among the leaves of all
+    /// trees, in the order of the trees and of their nodes.
+    LeafSlots(Arc<Forest>),
     /// A forest whose leaves are linear models, on rows: its margins in doubles, `rows x outputs`, and the leaf id of
     /// each row in each tree, `rows x trees`.
     LinearLeaves(Arc<LinearLeaves>),
@@ -353,7 +375,8 @@ impl Operator {
                 (2, 2)
             }
             Self::ReshapeAs | Self::GatherElements { .. } | Self::Compress { .. } | Self::Solve => (2, 2),
-            Self::Where | Self::ScatterElements { .. } => (3, 3),
+            Self::Where | Self::ScatterElements { .. } | Self::LayerNorm { .. } => (3, 3),
+            Self::Convolve { .. } => (2, 3),
             Self::Concat { .. } => (1, usize::MAX),
             _ => (1, 1),
         }
@@ -370,7 +393,7 @@ impl Operator {
     /// Returns the forest of an operator that has one.
     pub(super) fn forest(&self) -> Option<&Arc<Forest>> {
         match self {
-            Self::Forest(forest) => Some(forest),
+            Self::Forest(forest) | Self::LeafSlots(forest) => Some(forest),
             Self::LinearLeaves(leaves) => Some(leaves.forest()),
             _ => None,
         }
@@ -385,6 +408,7 @@ impl Operator {
                 Unary::Erf => "erf",
                 Unary::Exp => "exp",
                 Unary::Floor => "floor",
+                Unary::Gelu => "gelu",
                 Unary::IsNan => "isNan",
                 Unary::Log => "log",
                 Unary::Negate => "negate",
@@ -460,6 +484,10 @@ impl Operator {
             Self::ScatterElements { .. } => "scatterElements",
             Self::Solve => "solve",
             Self::Texts(operator) => operator.name(),
+            Self::Convolve { .. } => "convolve",
+            Self::Pool(_) => "pool",
+            Self::LayerNorm { .. } => "layerNorm",
+            Self::LeafSlots(_) => "leafSlots",
             Self::Forest(_) => "forest",
             Self::LinearLeaves(_) => "linearLeaves",
         }

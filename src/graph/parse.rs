@@ -6,6 +6,7 @@ use super::{
     interpret::GraphError,
     linear_leaves::{LeafModels, LinearLeaves},
     model::{Graph, GraphInput, GraphOutput, Node, Operand},
+    networks::{Pool, Pooling, Window},
     operator::{Binary, Compare, Distance, Operator, Reduction, Unary},
     pattern::Pattern,
     tensor::{Dtype, Elements, Tensor},
@@ -316,6 +317,14 @@ fn operator(
         },
         "couplePairs" => Operator::CouplePairs { classes: attributes.parse("classes")? },
         "sparseMatmul" => Operator::SparseMatMul(Arc::new(sparse(attributes)?)),
+        "convolve" => Operator::Convolve { window: window(attributes)?, groups: attributes.parse("groups")? },
+        "pool" => Operator::Pool(Pool {
+            how: named(&Pooling::ALL, Pooling::name, &attributes.word("how")?)?,
+            size: lengths(attributes, "size")?,
+            window: window(attributes)?,
+        }),
+        "layerNorm" => Operator::LayerNorm { epsilon: attributes.parse("epsilon")? },
+        "leafSlots" => Operator::LeafSlots(trees(attributes, forests)?),
         "forest" => Operator::Forest(trees(attributes, forests)?),
         "linearLeaves" => {
             let forest = trees(attributes, forests)?;
@@ -329,6 +338,20 @@ fn operator(
             Some(operator) => Operator::Texts(operator),
             None => return Err(format!("there is no operator {name:?}")),
         },
+    })
+}
+
+/// Reads a list of so many lengths.
+fn lengths<const N: usize>(attributes: &mut Attributes<'_>, name: &str) -> Result<[usize; N], String> {
+    let found: Vec<usize> = attributes.list(name)?;
+    found.try_into().map_err(|_| format!("the attribute {name} has not {N} numbers"))
+}
+
+fn window(attributes: &mut Attributes<'_>) -> Result<Window, String> {
+    Ok(Window {
+        strides: lengths(attributes, "strides")?,
+        padding: lengths(attributes, "padding")?,
+        dilations: lengths(attributes, "dilations")?,
     })
 }
 

@@ -8,7 +8,7 @@ use super::{
     view::{ElementsView, TensorView},
 };
 use crate::{
-    cpu::{Loops, widest},
+    cpu::{Loops, functions::exp, widest},
     sparse::SparseMatrix,
 };
 
@@ -176,9 +176,40 @@ fn last_axes(how: Reduction, dropped: &[bool], x: TensorView<'_>) -> Option<Vec<
     Some(found)
 }
 
+/// The exponentials of each line of floats, divided by their sum.
+struct SoftmaxLines<'x> {
+    values: &'x [f32],
+    length: usize,
+}
+
+impl Loops for SoftmaxLines<'_> {
+    type Result = Vec<f32>;
+
+    #[inline(always)]
+    fn run(self) -> Vec<f32> {
+        let mut out = vec![0.0; self.values.len()];
+        let mut powers = vec![0.0; self.length];
+        for (line, out) in self.values.chunks_exact(self.length).zip(out.chunks_exact_mut(self.length)) {
+            let mut most = [f32::NEG_INFINITY; LANES];
+            for chunk in line.chunks(LANES) {
+                most.iter_mut().zip(chunk).for_each(|(most, v)| *most = if *v > *most { *v } else { *most });
+            }
+            let greatest = f64::from(most.iter().fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a }));
+            powers.iter_mut().zip(line).for_each(|(power, v)| *power = exp(f64::from(*v) - greatest));
+            let factor = 1.0 / powers.iter().sum::<f64>();
+            out.iter_mut().zip(&powers).for_each(|(out, power)| *out = (power * factor) as f32);
+        }
+        out
+    }
+}
+
 /// Returns exponentials along an axis, divided by their sum.
 pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
     let (_, split) = Split::of(x, axis)?;
+    if let (1, 1.., ElementsView::F32(values)) = (split.after, split.length, x.elements()) {
+        let found = widest(SoftmaxLines { values, length: split.length });
+        return Tensor::new(x.shape(), Elements::F32(found)).ok_or_else(|| "the shape is too large".into());
+    }
     let mut values = doubles(x)?;
     if split.after == 1 {
         for line in values.chunks_exact_mut(split.length.max(1)) {
@@ -403,6 +434,11 @@ pub(super) fn matmul(
     if column {
         shape.pop();
     }
+    // All rows of the first are one matrix where the second is one.
+    let (m, many, many_a) = match many_b.is_empty() {
+        true => (of_a[..of_a.len() - 1].iter().product(), Vec::new(), &[][..]),
+        false => (m, many, many_a),
+    };
     let each = || places(many_a, &many).zip(places(many_b, &many));
     macro_rules! computed {
         ($a:expr, $b:expr, $zero:expr, $product:expr) => {{

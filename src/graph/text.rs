@@ -15,6 +15,7 @@ use std::{
 
 use super::{
     model::{Graph, Operand},
+    networks::Window,
     operator::Operator,
     tensor::{Elements, Tensor},
 };
@@ -104,7 +105,18 @@ fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
             let all: Vec<String> = (0..rows).map(row).collect();
             vec![format!("columns={columns}"), format!("rows=[{}]", all.join(", "))]
         }
-        Operator::Forest(forest) => vec![trees(forest, forests)],
+        Operator::Convolve { window, groups } => {
+            let mut all = window_attributes(window);
+            all.push(format!("groups={groups}"));
+            all
+        }
+        Operator::Pool(pool) => {
+            let mut all = vec![format!("how={}", pool.how.name()), format!("size={:?}", pool.size)];
+            all.extend(window_attributes(&pool.window));
+            all
+        }
+        Operator::LayerNorm { epsilon } => vec![format!("epsilon={epsilon:?}")],
+        Operator::Forest(forest) | Operator::LeafSlots(forest) => vec![trees(forest, forests)],
         Operator::LinearLeaves(leaves) => {
             let models = leaves.models();
             let leaf = |slot| {
@@ -129,6 +141,12 @@ fn attributes(operator: &Operator, forests: &[Arc<Forest>]) -> Vec<String> {
         | Operator::Solve
         | Operator::Distances(_) => Vec::new(),
     }
+}
+
+/// Returns the attributes that say how a window moves.
+fn window_attributes(window: &Window) -> Vec<String> {
+    let Window { strides, padding, dilations } = window;
+    vec![format!("strides={strides:?}"), format!("padding={padding:?}"), format!("dilations={dilations:?}")]
 }
 
 /// Returns the attribute that names an operator's forest.

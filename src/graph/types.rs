@@ -3,6 +3,7 @@
 use super::{
     interpret::GraphError,
     model::{Graph, GraphInput, Node, Operand},
+    networks::{Pool, Window},
     operator::{Binary, Operator, Unary},
     reduce::axis_of,
     tensor::{Dtype, Tensor},
@@ -307,6 +308,47 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
             number(x)?;
             one(same_dtype(x, y)?, y.shape.clone())
         }
+        Operator::Convolve { window, groups } => {
+            let (y, dtype) = (second()?, number(x)?);
+            for other in &operands[1..] {
+                same_dtype(x, other)?;
+            }
+            let (Some(images), Some(filters)) = (&x.shape, &y.shape) else { return one(dtype, None) };
+            let ([rows, channels, image @ ..], [count, seen, size @ ..]) = (&images[..], &filters[..]) else {
+                return Err(format!("it takes images and filters, not shapes {images:?} and {filters:?}"));
+            };
+            if channels.zip(*seen).is_some_and(|(channels, seen)| seen.checked_mul(*groups) != Some(channels))
+            {
+                return Err(format!(
+                    "filters of {seen:?} channels in {groups} groups don't see {channels:?}"
+                ));
+            }
+            one(dtype, Some([&[*rows, *count], &places(window, image, size)?[..]].concat()))
+        }
+        Operator::Pool(Pool { size, window, .. }) => {
+            let Some(shape) = &x.shape else { return one(number(x)?, None) };
+            let [rows, channels, image @ ..] = &shape[..] else {
+                return Err(format!("it takes images, not shape {shape:?}"));
+            };
+            let places = places(window, image, &size.map(Some))?;
+            one(number(x)?, Some([&[*rows, *channels], &places[..]].concat()))
+        }
+        Operator::LayerNorm { .. } => {
+            for other in &operands[1..] {
+                same_dtype(x, other)?;
+                if x.width().zip(other.width()).is_some_and(|(a, b)| a != b) {
+                    return Err(format!(
+                        "weights of shape {:?} are not for lines of {:?}",
+                        other.shape, x.shape
+                    ));
+                }
+            }
+            one(number(x)?, x.shape.clone())
+        }
+        Operator::LeafSlots(forest) => {
+            let rows = rows_of(x, forest)?;
+            one(Dtype::I64, Some(vec![rows, Some(forest.trees.len())]))
+        }
         Operator::Texts(operator) => Ok(vec![operator.result(x)?]),
         Operator::CouplePairs { classes } => one(number(x)?, of_axis(-1, &|_| Some(*classes))?),
         Operator::Forest(forest) => {
@@ -325,6 +367,24 @@ fn results(operator: &Operator, operands: &[&TensorType]) -> Result<Vec<TensorTy
             Ok(vec![of(Dtype::F64, forest.outputs as usize), of(Dtype::I64, forest.trees.len())])
         }
     }
+}
+
+/// Returns the numbers of places of a window over an image.
+fn places(
+    window: &Window,
+    image: &[Option<usize>],
+    size: &[Option<usize>],
+) -> Result<[Option<usize>; 2], String> {
+    let ([_, _], [_, _]) = (image, size) else {
+        return Err("it takes images of four dimensions".into());
+    };
+    let mut found = [None; 2];
+    for (axis, found) in found.iter_mut().enumerate() {
+        if let (Some(length), Some(size)) = (image[axis], size[axis]) {
+            *found = Some(window.places(axis, length, size)?);
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the number of rows, where it is known, of a tensor that a forest takes.
@@ -379,6 +439,17 @@ fn reshaped(shape: &Shape, lengths: &[i64]) -> Result<Vec<Option<usize>>, String
         let others = found.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, length)| *length);
         if let Some(others) = product_of(others).filter(|others| *others > 0) {
             found[at] = Some(all / others);
+        }
+    }
+    // Where the rows stay, the rest is divided without them.
+    if let (Some((None, inner)), Some((0, _))) =
+        (shape.as_ref().and_then(|shape| shape.split_first()), lengths.split_first())
+        && let Some(at) = lengths.iter().position(|length| *length == -1)
+    {
+        let others =
+            found[1..].iter().enumerate().filter(|(other, _)| other + 1 != at).map(|(_, length)| *length);
+        if let (Some(inner), Some(others)) = (product_of(inner.iter().copied()), product_of(others)) {
+            found[at] = inner.checked_div(others);
         }
     }
     Ok(found)

@@ -248,7 +248,8 @@ fn prepared(graph: &mut Graph, random: &mut Seeded, x: Operand, columns: usize) 
     let number = |random: &mut Seeded| [0.5, -2.0, 3.0, 1e-3, 0.1, -7.25, 1.0][random.below(7)];
     for _ in 0..random.below(4) {
         let values: Vec<f32> = (0..width).map(|_| number(random)).collect();
-        match random.below(6) {
+        match random.below(7) {
+            6 => found = graph.node("rectified", Operator::Unary(Unary::Relu), [found]),
             0 => {
                 let missing = graph.node("missing", Operator::Unary(Unary::IsNan), [found]);
                 let values = graph.weight(list(values));

@@ -12,6 +12,7 @@ mod filetests;
 mod fixed_point;
 mod graph_passes;
 mod graphs;
+mod graphs_of_networks;
 mod graphs_of_texts;
 mod guard;
 mod kernels;

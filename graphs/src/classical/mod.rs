@@ -114,7 +114,9 @@ impl GraphModule {
         let known = graph.forests();
         for node in &graph.nodes {
             places.push(match &node.operator {
-                Operator::Forest(forest) => known.iter().position(|known| Arc::ptr_eq(known, forest)),
+                Operator::Forest(forest) | Operator::LeafSlots(forest) => {
+                    known.iter().position(|known| Arc::ptr_eq(known, forest))
+                }
                 Operator::SparseMatMul(weights) => {
                     let (width, inner) = weights.shape();
                     let values = weights.to_dense();
@@ -222,7 +224,9 @@ impl GraphModule {
         let node = &self.plan.graph.nodes[at];
         // What is known on the host stays there: shapes, and weights that are no floats.
         let host: Option<Vec<_>> = operands.iter().map(Value::host).collect();
-        if let Some(host) = host.filter(|_| !matches!(node.operator, Operator::Forest(_))) {
+        if let Some(host) =
+            host.filter(|_| !matches!(node.operator, Operator::Forest(_) | Operator::LeafSlots(_)))
+        {
             let host: Vec<_> = host.iter().map(|tensor| &**tensor).collect();
             let found = node.operator.evaluate(&host).map_err(Error::Graph)?;
             return Ok(found.into_iter().map(|tensor| Value::Host(Arc::new(tensor))).collect());
@@ -245,6 +249,10 @@ impl GraphModule {
                     // Nothing reads the classes.
                     false => Ok(vec![values]),
                 }
+            }
+            (Operator::LeafSlots(_), Some(place)) => {
+                let rows = operands[0].on(&device)?.as_floats()?.float::<2>()?;
+                Ok(vec![Value::from(self.forests[place].leaf_slots(rows)?)])
             }
             (Operator::SparseMatMul(_), Some(place)) => {
                 let weights = Value::float_of(self.weights[place].val(), 2);

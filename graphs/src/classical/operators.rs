@@ -2,8 +2,14 @@
 //! that broadcasting needs no other shapes.
 
 use burn::tensor::kind::Ordered;
-use burn::tensor::{Bool, Device, Int, Tensor, activation};
-use fangorn::graph::{Binary, Compare, Distance, Dtype, Elements, Operator, Reduction, Unary};
+use burn::tensor::{
+    Bool, Device, Int, Tensor, activation,
+    module::{avg_pool2d, conv2d, max_pool2d},
+    ops::{AvgPoolOptions, ConvOptions, MaxPoolOptions},
+};
+use fangorn::graph::{
+    Binary, Compare, Distance, Dtype, Elements, Operator, Pool, Pooling, Reduction, Unary, Window,
+};
 
 use super::value::{MOST_DIMENSIONS, Value, padded};
 use crate::error::{Error, Result};
@@ -124,10 +130,62 @@ pub(super) fn evaluate(operator: &Operator, operands: &[Value], device: &Device)
                 shape.iter().enumerate().filter(kept).map(|(_, length)| *length).collect();
             Ok(one(shaped(x, &shape)?))
         }
+        (
+            Operator::Convolve { window, groups },
+            [Value::Float(x, 4), Value::Float(filters, 4), bias @ ..],
+        ) => {
+            let options =
+                ConvOptions::new_with_padding(window.strides, padding_of(window), window.dilations, *groups);
+            let bias = match bias {
+                [Value::Float(bias, _)] => Some(bias.clone().reshape([filters.dims()[0]])),
+                [] => None,
+                _ => return refused("its bias is no list of floats"),
+            };
+            Ok(one(Value::Float(conv2d(x.clone(), filters.clone(), bias, options), 4)))
+        }
+        (Operator::Pool(pool), [Value::Float(x, 4)]) => pooled(pool, x.clone()).map(one),
+        (
+            Operator::LayerNorm { epsilon },
+            [Value::Float(x, dimensions), Value::Float(scale, _), Value::Float(bias, _)],
+        ) => {
+            let last = MOST_DIMENSIONS - 1;
+            let x = x.clone();
+            let x = x.clone() - x.mean_dim(last);
+            let variance = (x.clone() * x.clone()).mean_dim(last);
+            let normal = x / (variance + *epsilon as f32).sqrt();
+            Ok(one(Value::Float(normal * scale.clone() + bias.clone(), *dimensions)))
+        }
         (Operator::Lookup { keys, values, other }, [x]) => lookup(x, keys, values, other).map(one),
         (Operator::Distances(how), [a, b]) => distances(*how, a, b).map(one),
         _ => refused("it is not there for devices with these operands; predict with GraphPredictor"),
     }
+}
+
+/// Returns a window's padding before and after, down and across.
+fn padding_of(window: &Window) -> [(usize, usize); 2] {
+    let [above, left, below, right] = window.padding;
+    [(above, below), (left, right)]
+}
+
+fn pooled(pool: &Pool, x: Tensor<4>) -> Result<Value> {
+    let Pool { size, window, how } = pool;
+    let (stride, padding, dilation) = (window.strides, padding_of(window), window.dilations);
+    let found = match how {
+        Pooling::Greatest => {
+            let options = MaxPoolOptions { kernel_size: *size, stride, padding, dilation, ceil_mode: false };
+            max_pool2d(x, options)
+        }
+        _ if dilation != [1, 1] => {
+            return refused("means of pixels that are apart are not there for devices");
+        }
+        how => {
+            let count_include_pad = *how == Pooling::MeanWithPadding;
+            let options =
+                AvgPoolOptions { kernel_size: *size, stride, padding, count_include_pad, ceil_mode: false };
+            avg_pool2d(x, options)
+        }
+    };
+    Ok(Value::Float(found, 4))
 }
 
 fn one(value: Value) -> Vec<Value> {
@@ -209,6 +267,7 @@ fn unary(how: Unary, x: &Value) -> Result<Value> {
                 Unary::Erf => x.erf(),
                 Unary::Exp => x.exp(),
                 Unary::Floor => x.floor(),
+                Unary::Gelu => activation::gelu(x),
                 Unary::Log => x.log(),
                 Unary::Negate => x.neg(),
                 Unary::Reciprocal => x.recip(),

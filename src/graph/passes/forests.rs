@@ -140,7 +140,7 @@ impl ForestInput {
     /// Whether a node is of a kind that is folded.
     fn can_step(&self, new: &Rebuild, operand: Operand) -> bool {
         new.node_of(operand).is_some_and(|node| match &node.operator {
-            Operator::Cast(_) | Operator::Where => true,
+            Operator::Cast(_) | Operator::Where | Operator::Unary(Unary::Relu) => true,
             Operator::Binary(_) => {
                 node.operands.iter().any(|operand| new.graph.weight_of(*operand).is_some())
             }
@@ -229,6 +229,13 @@ impl ForestInput {
                 self.pieces[at].operand = x;
                 true
             }
+            (Operator::Unary(Unary::Relu), [x]) => {
+                let done = self.rectify(first, piece.width);
+                if done {
+                    self.pieces[at].operand = *x;
+                }
+                done
+            }
             (Operator::Where, [condition, yes, no]) => {
                 let Some(values) = imputed(new, *condition, *yes, *no, piece.width) else { return false };
                 self.impute(first, &values);
@@ -291,6 +298,39 @@ impl ForestInput {
                 *missing = reference::side_of_cast(sets, *predicate, *missing, compare.cast(*value));
             }
         }
+    }
+
+    /// Columns from `first` on are rectified before the splits: what is below 0 is 0. So no value is below a threshold that
+    /// is 0 or less, or equal to one below 0, and what is equal to 0 is at most 0. Everything else stays. Returns `false`,
+    /// and changes nothing, if a split asks anything else of them.
+    fn rectify(&mut self, first: usize, width: usize) -> bool {
+        let inside = |feature: u32| (first..first + width).contains(&(feature as usize));
+        let asks_else = |node: &Node| match node {
+            Node::Split { feature, predicate, .. } => {
+                let folds =
+                    matches!(predicate, Predicate::Less { .. } | Predicate::Equal { .. } | Predicate::Always);
+                inside(*feature) && !folds
+            }
+            Node::Leaf { .. } => false,
+        };
+        if self.forest.trees.iter().flat_map(|tree| &tree.nodes).any(asks_else) {
+            return false;
+        }
+        let never = Predicate::Less { threshold: f64::NEG_INFINITY.into() };
+        let zero = self.forest.compare.at_most(0.0);
+        for node in Arc::make_mut(&mut self.forest).trees.iter_mut().flat_map(|tree| &mut tree.nodes) {
+            let Node::Split { feature, predicate, .. } = node else { continue };
+            if !inside(*feature) {
+                continue;
+            }
+            match predicate {
+                Predicate::Less { threshold } if threshold.0 <= 0.0 => *predicate = never,
+                Predicate::Equal { value } if value.0 < 0.0 => *predicate = never,
+                Predicate::Equal { value } if value.0 == 0.0 => *predicate = zero,
+                _ => {}
+            }
+        }
+        true
     }
 
     /// Folds a one-hot encoder: a split on a column of 0 and 1 asks whether the category is the column's.

@@ -171,6 +171,15 @@ impl Selections {
                 }
                 Ok(self.new.node(&node.name, node.operator.clone(), operands)?.first().copied())
             }
+            // Columns of a product are the product with columns of the weight.
+            Operator::MatMul => {
+                let [x, weight] = node.operands[..] else { return Ok(None) };
+                if self.new.graph.weight_of(weight).is_none_or(|weight| weight.shape().len() != 2) {
+                    return Ok(None);
+                }
+                let weight = self.columns_of(weight, columns, steps - 1)?;
+                Ok(self.new.node(&node.name, Operator::MatMul, vec![x, weight])?.first().copied())
+            }
             Operator::Concat { axis: -1 | 1 } => {
                 let mut pieces: Vec<(Operand, Vec<usize>)> = Vec::new();
                 let mut first = 0;

@@ -13,6 +13,7 @@
 //! | `scan` | loops over rows that compute distances |
 
 mod learning;
+mod networks;
 mod places;
 mod scan;
 mod standard;

@@ -280,7 +280,10 @@ impl Reader<'_> {
             }
             _ => match self.texts(source)? {
                 Some(found) => found,
-                None => self.by_place(source, axis)?,
+                None => match self.networks(source)? {
+                    Some(found) => found,
+                    None => self.by_place(source, axis)?,
+                },
             },
         };
         Ok(vec![found])

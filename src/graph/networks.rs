@@ -1,0 +1,299 @@
+//! Operators of networks: convolutions, pooling, and the normalization of layers.
+
+use super::{
+    reduce::Products,
+    tensor::{Elements, MOST_ELEMENTS, Tensor, count},
+    view::{ElementsView, TensorView},
+};
+use crate::cpu::{Loops, widest};
+
+/// A window that moves over images, `rows x channels x height x width`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// Pixels from one place of the window to the next, down and across.
+    pub strides: [usize; 2],
+    /// Pixels around the image, which are 0: above, to the left, below, to the right.
+    pub padding: [usize; 4],
+    /// Pixels from one pixel of the window to the next, down and across.
+    pub dilations: [usize; 2],
+}
+
+impl Window {
+    /// A window that moves by one pixel, without padding.
+    pub const PLAIN: Self = Self { strides: [1, 1], padding: [0; 4], dilations: [1, 1] };
+
+    /// Returns the number of places down or across of a window of so many pixels.
+    ///
+    /// # Errors
+    /// A step is 0, or the window is larger than the image with its padding.
+    pub(super) fn places(&self, axis: usize, length: usize, size: usize) -> Result<usize, String> {
+        let (stride, dilation) = (self.strides[axis], self.dilations[axis]);
+        let padded =
+            length.checked_add(self.padding[axis]).and_then(|n| n.checked_add(self.padding[axis + 2]));
+        let covered =
+            size.checked_sub(1).and_then(|n| n.checked_mul(dilation)).and_then(|n| n.checked_add(1));
+        let left = padded.zip(covered).and_then(|(padded, covered)| padded.checked_sub(covered));
+        match (left, stride, dilation) {
+            (_, 0, _) | (_, _, 0) => Err("a window has steps above 0".into()),
+            (Some(left), ..) => Ok(left / stride + 1),
+            (None, ..) => Err(format!("a window of {size} pixels does not fit an image of {length}")),
+        }
+    }
+
+    /// Returns the pixel of the image at a pixel of a place of the window; `None` in the padding.
+    fn pixel(&self, axis: usize, place: usize, at: usize, length: usize) -> Option<usize> {
+        let padded = place * self.strides[axis] + at * self.dilations[axis];
+        padded.checked_sub(self.padding[axis]).filter(|pixel| *pixel < length)
+    }
+}
+
+/// What a window makes of its pixels, channel by channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pool {
+    /// Pixels of the window, down and across.
+    pub size: [usize; 2],
+    /// How it moves.
+    pub window: Window,
+    /// What becomes of its pixels.
+    pub how: Pooling,
+}
+
+/// What becomes of the pixels of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pooling {
+    /// The greatest pixel. A missing one stays missing.
+    Greatest,
+    /// The mean of the pixels inside the image.
+    Mean,
+    /// The mean of all pixels; those of the padding are 0.
+    MeanWithPadding,
+}
+
+impl Pooling {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Greatest, Self::Mean, Self::MeanWithPadding];
+
+    /// Returns the name in a graph's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Greatest => "greatest",
+            Self::Mean => "mean",
+            Self::MeanWithPadding => "meanWithPadding",
+        }
+    }
+}
+
+fn images(x: TensorView<'_>) -> Result<[usize; 4], String> {
+    x.shape().try_into().map_err(|_| format!("it takes images of four dimensions, not shape {:?}", x.shape()))
+}
+
+fn room(shape: &[usize]) -> Result<usize, String> {
+    let all = count(shape).filter(|all| *all <= MOST_ELEMENTS);
+    all.ok_or_else(|| format!("a tensor of shape {shape:?} is too large; predict fewer rows at a time"))
+}
+
+/// Returns the products of each place of a window with each filter, plus the filter's bias. A filter sees the channels of
+/// its group: `weights` are `filters x channels of a group x height x width`.
+///
+/// The pixels that a place sees are put into a column, so that a convolution is a product of matrices.
+pub(super) fn convolve(
+    window: &Window,
+    groups: usize,
+    operands: &[TensorView<'_>],
+    products: &impl Products,
+) -> Result<Tensor, String> {
+    let (x, weights) = (operands[0], operands[1]);
+    let [rows, channels, height, width] = images(x)?;
+    let [filters, seen, down, across] = images(weights)?;
+    if groups == 0 || filters % groups != 0 || seen.checked_mul(groups) != Some(channels) {
+        return Err(format!(
+            "{filters} filters of {seen} channels in {groups} groups don't see {channels} channels"
+        ));
+    }
+    let places = [window.places(0, height, down)?, window.places(1, width, across)?];
+    let (inner, outer) = (seen * down * across, places[0] * places[1]);
+    let shape = [rows, filters, places[0], places[1]];
+    let all = room(&shape)?;
+    room(&[inner, outer])?;
+    let bias = operands.get(2).copied();
+    if bias.is_some_and(|bias| bias.shape() != [filters]) {
+        return Err(format!("its bias has not {filters} numbers"));
+    }
+    macro_rules! computed {
+        ($variant:ident, $number:ty, $x:expr, $weights:expr, $product:expr) => {{
+            let bias: Option<&[$number]> = match bias.map(|bias| bias.elements()) {
+                None => None,
+                Some(ElementsView::$variant(bias)) => Some(bias),
+                Some(other) => return Err(format!("its bias is of {}", other.dtype())),
+            };
+            let mut out: Vec<$number> = vec![0.0; all];
+            let mut columns: Vec<$number> = vec![0.0; inner * outer];
+            let of_group = filters / groups;
+            let images = $x.chunks_exact((channels * height * width).max(1));
+            for (image, out) in images.zip(out.chunks_exact_mut((filters * outer).max(1))) {
+                for group in 0..groups {
+                    let image = &image[group * seen * height * width..][..seen * height * width];
+                    see(window, image, &mut columns, ([height, width], [down, across], places));
+                    let weights = &$weights[group * of_group * inner..][..of_group * inner];
+                    let out = &mut out[group * of_group * outer..][..of_group * outer];
+                    $product(weights, &columns, out, [of_group, inner, outer]);
+                }
+                if let Some(bias) = bias {
+                    for (out, bias) in out.chunks_exact_mut(outer.max(1)).zip(bias) {
+                        out.iter_mut().for_each(|out| *out += bias);
+                    }
+                }
+            }
+            Elements::$variant(out)
+        }};
+    }
+    let elements = match (x.elements(), weights.elements()) {
+        (ElementsView::F32(x), ElementsView::F32(weights)) => {
+            computed!(F32, f32, x, weights, |a, b, out, lengths| products.floats(a, b, out, lengths))
+        }
+        (ElementsView::F64(x), ElementsView::F64(weights)) => {
+            computed!(F64, f64, x, weights, |a, b, out, lengths| products.doubles(a, b, out, lengths))
+        }
+        _ => return Err(format!("it does not take {} and {}", x.dtype(), weights.dtype())),
+    };
+    Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
+}
+
+/// Puts the pixels that each place of a window sees into a column: a line for each channel and pixel of the window, with
+/// an element for each place. The lengths are those of the image and of the window, and the numbers of places.
+fn see<T: Copy + Default>(
+    window: &Window,
+    image: &[T],
+    columns: &mut [T],
+    ([height, width], [down, across], places): ([usize; 2], [usize; 2], [usize; 2]),
+) {
+    let mut lines = columns.chunks_exact_mut((places[0] * places[1]).max(1));
+    for channel in image.chunks_exact((height * width).max(1)) {
+        for (y, x) in (0..down).flat_map(|y| (0..across).map(move |x| (y, x))) {
+            let Some(line) = lines.next() else { return };
+            for (place, line) in line.chunks_exact_mut(places[1]).enumerate() {
+                let Some(row) = window.pixel(0, place, y, height) else {
+                    line.fill(T::default());
+                    continue;
+                };
+                let pixels = &channel[row * width..][..width];
+                for (place, out) in line.iter_mut().enumerate() {
+                    *out = window.pixel(1, place, x, width).map_or(T::default(), |pixel| pixels[pixel]);
+                }
+            }
+        }
+    }
+}
+
+/// Returns what a window makes of the pixels at each of its places.
+pub(super) fn pool(pool: &Pool, x: TensorView<'_>) -> Result<Tensor, String> {
+    let [rows, channels, height, width] = images(x)?;
+    let Pool { size, window, how } = pool;
+    let places = [window.places(0, height, size[0])?, window.places(1, width, size[1])?];
+    let shape = [rows, channels, places[0], places[1]];
+    let all = room(&shape)?;
+    let values = x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()))?;
+    let mut found = Vec::with_capacity(all);
+    let inside = |axis: usize, place: usize, length: usize| {
+        (0..size[axis]).filter_map(move |at| window.pixel(axis, place, at, length))
+    };
+    for image in values.chunks_exact((height * width).max(1)) {
+        for (down, across) in (0..places[0]).flat_map(|down| (0..places[1]).map(move |across| (down, across)))
+        {
+            let pixels = inside(0, down, height)
+                .flat_map(|row| inside(1, across, width).map(move |column| image[row * width + column]));
+            found.push(match how {
+                Pooling::Greatest => {
+                    pixels.fold(f64::NEG_INFINITY, |most, v| if most.is_nan() || v < most { most } else { v })
+                }
+                Pooling::Mean => {
+                    let (sum, count) = pixels.fold((0.0, 0.0), |(sum, count), v| (sum + v, count + 1.0));
+                    sum / count
+                }
+                Pooling::MeanWithPadding => pixels.sum::<f64>() / (size[0] * size[1]) as f64,
+            });
+        }
+    }
+    let elements = Elements::of_doubles(x.dtype(), found).ok_or("it takes no texts")?;
+    Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
+}
+
+/// Returns lines of the last axis with mean 0 and variance 1, times a scale, plus a bias (Ba, Kiros and Hinton, Layer
+/// Normalization, 2016). Sums are in doubles.
+pub(super) fn layer_norm(epsilon: f64, operands: &[TensorView<'_>]) -> Result<Tensor, String> {
+    let x = operands[0];
+    let width = x.shape().last().copied().ok_or("a scalar has no last axis")?;
+    if operands[1..].iter().any(|weights| weights.shape() != [width]) {
+        return Err(format!("its scale and its bias have not {width} numbers each"));
+    }
+    macro_rules! computed {
+        ($variant:ident) => {
+            match (x.elements(), operands[1].elements(), operands[2].elements()) {
+                (ElementsView::$variant(x), ElementsView::$variant(scale), ElementsView::$variant(bias)) => {
+                    Elements::$variant(widest(LayerNorm { x, scale, bias, epsilon }))
+                }
+                _ => return Err("its scale and its bias have another type".into()),
+            }
+        };
+    }
+    let elements = match x.elements() {
+        ElementsView::F32(_) => computed!(F32),
+        ElementsView::F64(_) => computed!(F64),
+        other => return Err(format!("it does not take {}", other.dtype())),
+    };
+    Tensor::new(x.shape(), elements).ok_or_else(|| "the shape is too large".into())
+}
+
+struct LayerNorm<'x, T> {
+    x: &'x [T],
+    scale: &'x [T],
+    bias: &'x [T],
+    epsilon: f64,
+}
+
+/// Sums that are added up at the same time.
+const LANES: usize = 8;
+
+/// Returns the sum of what `f` makes of elements.
+#[inline(always)]
+fn sum<T: Copy + Into<f64>>(line: &[T], f: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (chunks, last) = line.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            sums[lane] += f(chunk[lane].into());
+        }
+    }
+    for (lane, value) in last.iter().enumerate() {
+        sums[lane] += f((*value).into());
+    }
+    sums.iter().sum()
+}
+
+macro_rules! layer_norm {
+    ($number:ty) => {
+        impl Loops for LayerNorm<'_, $number> {
+            type Result = Vec<$number>;
+
+            #[inline(always)]
+            fn run(self) -> Vec<$number> {
+                let width = self.scale.len().max(1);
+                let mut out = vec![0.0; self.x.len()];
+                for (line, out) in self.x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+                    let mean = sum(line, |v| v) / width as f64;
+                    let variance = sum(line, |v| (v - mean) * (v - mean)) / width as f64;
+                    let factor = 1.0 / (variance + self.epsilon).sqrt();
+                    let weights = self.scale.iter().zip(self.bias);
+                    for ((out, v), (scale, bias)) in out.iter_mut().zip(line).zip(weights) {
+                        let normal = (f64::from(*v) - mean) * factor;
+                        *out = (normal * f64::from(*scale) + f64::from(*bias)) as $number;
+                    }
+                }
+                out
+            }
+        }
+    };
+}
+
+layer_norm!(f32);
+layer_norm!(f64);
