@@ -31,6 +31,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # What starts programs, asks them and describes the machine is the peers' bench's.
+sys.path.insert(0, str(HERE.parent / "peers"))
 spec = importlib.util.spec_from_file_location("peers", HERE.parent / "peers" / "run.py")
 peers = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(peers)
@@ -92,7 +93,7 @@ def time_both(name, folder, programs, args):
     """Microseconds a call, by head and batch: for each program the median and the least of each of its turns."""
     clock = clock_of(args)
     commands = {
-        "ours": [str(programs[name]), str(folder), "--serve"],
+        "ours": [str(programs[name]), str(folder), "--serve"] + (["--graph"] if args.graph else []),
         "twin": [str(programs["python"]), "-W", "ignore", str(HERE / "twin.py"), name, str(folder)],
     }
     commands["twin"] += ["--first-token"] if args.first_token else []
@@ -147,6 +148,7 @@ def arguments():
     add("--rounds", type=int, default=7, help="turns of each program (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="time for a turn (default: %(default)s)")
     add("--quick", action="store_true", help="little data, for trying things out")
+    add("--graph", action="store_true", help="ours as one graph, rewritten and compiled, in place of burn modules")
     add("--first-token", action="store_true", help="text: a twin whose last layer makes one token, as ours")
     add("--keep", action="store_true", help="take pipelines that are already in the work folder as they are")
     add("--work", type=pathlib.Path, default=ROOT / "target" / "pipelines-bench", help="environment, pipelines, logs")

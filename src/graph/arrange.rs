@@ -38,10 +38,12 @@ pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Re
     let shape = [&x.shape()[..axis], places.shape(), &x.shape()[axis + 1..]].concat();
     room(&shape)?;
     let wanted = &wanted;
-    let from = (0..before).flat_map(|b| {
-        wanted.iter().flat_map(move |place| (0..after).map(move |a| (b * length + place) * after + a))
-    });
-    whole(shape, x.elements().at(from))
+    let from = (0..before).flat_map(|b| wanted.iter().map(move |place| (b * length + place) * after));
+    let elements = match after {
+        1 => x.elements().at(from),
+        _ => x.elements().runs(from, after),
+    };
+    whole(shape, elements)
 }
 
 /// Returns the place in `x` of each element of `places`, which names places along an axis.
@@ -160,16 +162,8 @@ pub(super) fn transpose(order: &[usize], x: TensorView<'_>) -> Result<Tensor, St
     }
     let strides: Vec<usize> = (0..dimensions).map(|at| x.shape()[at + 1..].iter().product()).collect();
     let shape: Vec<usize> = order.iter().map(|at| x.shape()[*at]).collect();
-    let from = (0..x.elements().len()).map(|mut at| {
-        let mut place = 0;
-        for (length, dimension) in shape.iter().zip(order).rev() {
-            place += at % length * strides[*dimension];
-            at /= length;
-        }
-        place
-    });
-    let elements = x.elements().at(from);
-    whole(shape, elements)
+    let ordered: Vec<[usize; 2]> = order.iter().map(|at| [x.shape()[*at], strides[*at]]).collect();
+    whole(shape, x.elements().strided(0, &ordered))
 }
 
 /// Returns the first of every `step`th slice of an axis of this length, from `start` up to `end`, and how many
@@ -190,6 +184,15 @@ pub(super) fn sliced(start: i64, end: i64, step: i64, length: usize) -> Result<(
 pub(super) fn slice(axis: i64, start: i64, end: i64, step: i64, x: TensorView<'_>) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
     let (first, count) = sliced(start, end, step, x.shape()[axis])?;
+    if let (Ok(first), Ok(step)) = (usize::try_from(first), usize::try_from(step)) {
+        let mut shape = x.shape().to_vec();
+        let stride = |at: usize| x.shape()[at + 1..].iter().product::<usize>();
+        shape[axis] = count;
+        let mut dimensions: Vec<[usize; 2]> =
+            shape.iter().enumerate().map(|(at, n)| [*n, stride(at)]).collect();
+        dimensions[axis][1] = dimensions[axis][1].saturating_mul(step);
+        return whole(shape, x.elements().strided(first * stride(axis), &dimensions));
+    }
     let places: Vec<i64> = (0..count as i64).map(|at| first + at * step).collect();
     let wanted = Tensor::new([places.len()], Elements::I64(places)).expect("a list");
     gather(axis as i64, x, wanted.view())

@@ -99,14 +99,17 @@ impl Rows<'_> {
                 Some(node.operands.iter().all(|operand| self.are_in(*operand)) && is_inner(*axis)?)
             }
             Operator::Reshape(lengths) => {
-                let inner = shape(x)?[1..].iter().try_fold(1usize, |all, n| all.checked_mul((*n)?))?;
                 let (first, rest) = lengths.split_first()?;
+                if *first == 0 {
+                    return Some(true);
+                }
                 // A row keeps its elements.
+                let inner = shape(x)?[1..].iter().try_fold(1usize, |all, n| all.checked_mul((*n)?))?;
                 let same = rest
                     .iter()
                     .try_fold(1usize, |all, n| all.checked_mul(usize::try_from(*n).ok().filter(|n| *n > 0)?))
                     == Some(inner);
-                Some(matches!(first, -1 | 0) && same || (*first == 0 && rest == [-1]))
+                Some(*first == -1 && same)
             }
             Operator::Transpose(order) => Some(order.first() == Some(&0)),
             Operator::Unsqueeze(axes) => {
@@ -143,6 +146,7 @@ weight %w1: f32[4, 2] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]\nweight %w2: i6
             "%0 \"a\" = reduceSum(%in0, axes=[-1], keep=true)\n%1 \"b\" = divide(%in0, %0)\noutput \"o\": %1\n",
             "%0 \"a\" = reshape(%in0, to=[-1, 2, 2])\n%1 \"b\" = transpose(%0, order=[0, 2, 1])\noutput \"o\": %1\n",
             "%0 \"a\" = concat(%in0, %in1, axis=1)\noutput \"o\": %0\n",
+            "%0 \"a\" = reshape(%in0, to=[0, 2, -1, 2])\noutput \"o\": %0\n",
             "%0 \"a\" = reshape(%in0, to=[-1, 2, 2])\n%1 \"b\" = matmul(%0, %0)\noutput \"o\": %1\n",
             "%0 \"a\" = layerNorm(%in0, %w0, %w0, epsilon=0.1)\noutput \"o\": %0\n",
         ] {

@@ -140,6 +140,41 @@ impl ElementsView<'_> {
         })
     }
 
+    /// Returns runs of so many adjacent elements, from each of these places on.
+    ///
+    /// # Panics
+    /// A run ends past the end.
+    pub(super) fn runs(self, places: impl Iterator<Item = usize>, length: usize) -> Elements {
+        fn of<T: Clone>(values: &[T], places: impl Iterator<Item = usize>, length: usize) -> Vec<T> {
+            let mut found = Vec::with_capacity(places.size_hint().0.saturating_mul(length));
+            places.for_each(|at| found.extend_from_slice(&values[at..][..length]));
+            found
+        }
+        match self {
+            Self::Bool(values) => Elements::Bool(of(values, places, length)),
+            Self::I32(values) => Elements::I32(of(values, places, length)),
+            Self::I64(values) => Elements::I64(of(values, places, length)),
+            Self::F32(values) => Elements::F32(of(values, places, length)),
+            Self::F64(values) => Elements::F64(of(values, places, length)),
+            Self::Text(values) => Elements::Text(of(values, places, length)),
+        }
+    }
+
+    /// Returns the elements of dimensions with these lengths and strides, row-major, from a place on.
+    ///
+    /// # Panics
+    /// An element is past the end.
+    pub(super) fn strided(self, first: usize, dimensions: &[[usize; 2]]) -> Elements {
+        match self {
+            Self::Bool(values) => Elements::Bool(strided(values, first, dimensions)),
+            Self::I32(values) => Elements::I32(strided(values, first, dimensions)),
+            Self::I64(values) => Elements::I64(strided(values, first, dimensions)),
+            Self::F32(values) => Elements::F32(strided(values, first, dimensions)),
+            Self::F64(values) => Elements::F64(strided(values, first, dimensions)),
+            Self::Text(values) => Elements::Text(strided(values, first, dimensions)),
+        }
+    }
+
     /// Returns the elements at these places, in their order.
     ///
     /// # Panics
@@ -153,5 +188,76 @@ impl ElementsView<'_> {
             Self::F64(values) => Elements::F64(places.map(|at| values[at]).collect()),
             Self::Text(values) => Elements::Text(places.map(|at| values[at].clone()).collect()),
         }
+    }
+}
+
+/// Returns the elements of dimensions with these lengths and strides, from a place on.
+fn strided<T: Clone>(values: &[T], first: usize, dimensions: &[[usize; 2]]) -> Vec<T> {
+    let all: usize = dimensions.iter().map(|[length, _]| length).product();
+    let mut found = Vec::with_capacity(all);
+    if all == 0 {
+        return found;
+    }
+    // Two dimensions are one if the last element of an inner line is next to the first of the following one.
+    let mut merged: Vec<[usize; 2]> = Vec::with_capacity(dimensions.len() + 1);
+    for [length, stride] in dimensions.iter().copied().filter(|[length, _]| *length != 1) {
+        match merged.last_mut() {
+            Some([outer, outer_stride]) if *outer_stride == length * stride => {
+                (*outer, *outer_stride) = (*outer * length, stride);
+            }
+            _ => merged.push([length, stride]),
+        }
+    }
+    let [inner, step] = merged.pop().unwrap_or([1, 1]);
+    let (mut index, mut at) = (vec![0; merged.len()], first);
+    loop {
+        match step {
+            1 => found.extend_from_slice(&values[at..][..inner]),
+            _ => found.extend((0..inner).map(|place| values[at + place * step].clone())),
+        }
+        if found.len() >= all {
+            return found;
+        }
+        for ([length, stride], index) in merged.iter().zip(&mut index).rev() {
+            (*index, at) = (*index + 1, at + stride);
+            if *index < *length {
+                break;
+            }
+            at -= stride * length;
+            *index = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strided;
+
+    /// Every order of the dimensions, and every second element of some.
+    #[test]
+    fn strides_are_walked() {
+        let lengths = [3, 1, 4, 2];
+        let values: Vec<usize> = (0..2 * 24).collect();
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [2, 0, 3, 1], [1, 0, 2, 3], [0, 1, 3, 2]] {
+            for step in [1, 2] {
+                let strides: Vec<usize> =
+                    (0..4).map(|at| step * lengths[at + 1..].iter().product::<usize>()).collect();
+                let dimensions = order.map(|at| [lengths[at], strides[at]]);
+                let mut expected = Vec::new();
+                let [a, b, c, d] = dimensions.map(|[length, stride]| (0..length).map(move |at| at * stride));
+                for a in a {
+                    for b in b.clone() {
+                        for c in c.clone() {
+                            expected.extend(d.clone().map(|d| 1 + a + b + c + d));
+                        }
+                    }
+                }
+                if step == 1 || expected.iter().all(|at| *at < values.len()) {
+                    assert_eq!(strided(&values, 1, &dimensions), expected, "{order:?} in steps of {step}");
+                }
+            }
+        }
+        assert_eq!(strided(&values, 5, &[]), [5]);
+        assert!(strided(&values, 0, &[[3, 1], [0, 1]]).is_empty());
     }
 }

@@ -13,7 +13,10 @@ use burn::{
     nn::loss::BinaryCrossEntropyLossConfig,
     tensor::{Device, Tensor},
 };
-use fangorn_graphs::{fangorn::import, forest::ForestModuleConfig};
+use fangorn_graphs::{
+    fangorn::{graph::Graph, import},
+    forest::ForestModuleConfig,
+};
 use model::{ClickThrough, Sizes};
 use stages::{Pipeline, Result, Saved, Steps, Table, Work};
 
@@ -44,6 +47,10 @@ impl Pipeline for ClickThrough {
 
     fn predict(&self, _: &str, rows: &Table, device: &Device) -> Result<Tensor<2>> {
         Ok(self.forward(rows.floats(device))?)
+    }
+
+    fn graph(&self, _: &str) -> Result<Graph> {
+        self.graph()
     }
 
     fn export(&self, work: &Work) -> Result<()> {

@@ -1,11 +1,19 @@
 //! A Wide & Deep network on the leaves of gradient-boosted trees.
 
+use std::sync::Arc;
+
 use burn::{
     module::Module,
     nn::{Embedding, EmbeddingConfig, Linear, LinearConfig},
     tensor::{Device, Tensor, activation},
 };
-use fangorn_graphs::{Result, forest::ForestModule};
+use fangorn_graphs::{
+    Result,
+    fangorn::graph::{Dtype, Graph, Operator, Unary},
+    forest::ForestModule,
+};
+
+use crate::stages::{self, Layers};
 
 /// The sizes of a network.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +86,40 @@ impl ClickThrough {
             deep = layer.forward(if at == 0 { deep } else { activation::relu(deep) });
         }
         Ok(wide + deep)
+    }
+
+    /// Returns the pipeline as one graph.
+    pub fn graph(&self) -> stages::Result<Graph> {
+        let mut layers = Layers::default();
+        let rows = layers.graph.input("table", Dtype::F32, [None, Some(self.numbers + self.ids)]);
+        let forest = Arc::new(self.forest.operator()?.forest().clone());
+        let leaves = layers.node(Operator::LeafSlots(forest), [rows]);
+        let numbers = layers.slice(rows, 1, (0, self.numbers));
+        let ids = layers.slice(rows, 1, (self.numbers, self.ids));
+        let ids = layers.node(Operator::Cast(Dtype::I64), [ids]);
+        let (mut wide, mut deep) = (Vec::new(), Vec::new());
+        for (weights, vectors, places) in
+            [(&self.wide_leaves, &self.deep_leaves, leaves), (&self.wide_ids, &self.deep_ids, ids)]
+        {
+            let weights = layers.embedding(weights.weight.val(), places)?;
+            wide.push(layers.sum(weights));
+            let vectors = layers.embedding(vectors.weight.val(), places)?;
+            deep.push(layers.node(Operator::Reshape(vec![0, -1]), [vectors]));
+        }
+        deep.push(numbers);
+        let mut x = layers.node(Operator::Concat { axis: 1 }, deep);
+        for (at, layer) in self.deep.iter().enumerate() {
+            if at > 0 {
+                x = layers.node(Operator::Unary(Unary::Relu), [x]);
+            }
+            x = layers.linear(layer, x)?;
+        }
+        for weight in wide {
+            x = layers.add(x, weight);
+        }
+        x = layers.node(Operator::Unary(Unary::Sigmoid), [x]);
+        layers.graph.output("probability", x);
+        Ok(layers.graph)
     }
 
     /// Returns the probability of a click: `[rows, columns]` to `[rows, 1]`.

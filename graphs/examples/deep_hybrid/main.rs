@@ -14,7 +14,10 @@ use burn::{
     nn::loss::CrossEntropyLoss,
     tensor::{Device, Tensor},
 };
-use fangorn_graphs::{fangorn::import, forest::ForestModuleConfig};
+use fangorn_graphs::{
+    fangorn::{graph::Graph, import},
+    forest::ForestModuleConfig,
+};
 use model::{Classifier, DeepHybrid, Seen, Sizes};
 use stages::{Pipeline, Result, Saved, Steps, Table, Work};
 
@@ -46,6 +49,10 @@ impl Pipeline for DeepHybrid {
 
     fn predict(&self, _: &str, rows: &Table, device: &Device) -> Result<Tensor<2>> {
         Ok(self.forward(rows.floats(device))?)
+    }
+
+    fn graph(&self, _: &str) -> Result<Graph> {
+        self.graph()
     }
 
     fn right(predicted: &[f32], label: i32) -> bool {

@@ -1,6 +1,8 @@
 //! Deep Hybrid Learning: a forest classifies images by the features that a small convolutional network sees
 //! in them.
 
+use std::sync::Arc;
+
 use burn::{
     module::Module,
     nn::{
@@ -9,7 +11,13 @@ use burn::{
     },
     tensor::{Device, Tensor, activation},
 };
-use fangorn_graphs::{Result, forest::ForestModule};
+use fangorn_graphs::{
+    Result,
+    fangorn::graph::{Dtype, Graph, Operator, Unary},
+    forest::ForestModule,
+};
+
+use crate::stages::{self, Layers};
 
 /// The sizes of a network.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +95,26 @@ pub struct DeepHybrid {
 }
 
 impl DeepHybrid {
+    /// Returns the pipeline as one graph.
+    pub fn graph(&self) -> stages::Result<Graph> {
+        let mut layers = Layers::default();
+        let side = self.seen.side;
+        let rows = layers.graph.input("pixels", Dtype::F32, [None, Some(side * side)]);
+        let image = Operator::Reshape(vec![-1, 1, side as i64, side as i64]);
+        let mut x = layers.node(image, [rows]);
+        for convolution in [&self.seen.first, &self.seen.second] {
+            x = layers.convolution(convolution, x)?;
+            x = layers.node(Operator::Unary(Unary::Relu), [x]);
+        }
+        x = layers.node(Operator::Reshape(vec![0, -1]), [x]);
+        x = layers.linear(&self.seen.dense, x)?;
+        x = layers.node(Operator::Unary(Unary::Relu), [x]);
+        let forest = self.forest.operator()?.forest();
+        let values = layers.node(Operator::Forest(Arc::new(forest.clone())), [x]);
+        layers.graph.output("probabilities", values);
+        Ok(layers.graph)
+    }
+
     /// Returns the probability of each class: `[rows, side x side]` to `[rows, classes]`.
     pub fn forward(&self, images: Tensor<2>) -> Result<Tensor<2>> {
         self.forest.forward(self.seen.forward(images))

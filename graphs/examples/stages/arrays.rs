@@ -3,6 +3,7 @@
 use std::{fs::File, path::Path};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use fangorn_graphs::fangorn::graph::{self, Elements};
 use npyz::{NpyFile, WriterBuilder};
 
 use super::Result;
@@ -58,6 +59,15 @@ impl Table {
     pub fn parts(&self, rows: usize) -> impl Iterator<Item = Self> + '_ {
         let all: Vec<usize> = (0..self.rows()).collect();
         all.chunks(rows).map(|rows| self.of(rows)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Returns the values as a tensor of a graph, `[rows, columns]`.
+    pub fn tensor(&self) -> graph::Tensor {
+        let elements = match &self.values {
+            Values::Floats(values) => Elements::F32(values.clone()),
+            Values::Integers(values) => Elements::I32(values.clone()),
+        };
+        graph::Tensor::new([self.rows(), self.columns], elements).expect("a table")
     }
 
     /// Returns the values as numbers on a device, `[rows, columns]`.

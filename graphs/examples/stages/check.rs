@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use burn::tensor::Device;
+use fangorn_graphs::fangorn::graph::GraphPredictor;
 
-use super::{Pipeline, Result, Saved, Table, Work, file};
+use super::{Pipeline, Result, Saved, Table, Work, file, serve};
 
-/// The most that a prediction on a GPU may be off. The network rounds differently there, so a feature close
-/// to a threshold may send a row another way. One row in a hundred may be further off.
-#[cfg(feature = "wgpu")]
+/// The most that a prediction on a GPU or of a graph may be off. The network rounds differently there, so a feature
+/// close to a threshold may send a row another way. One row in a hundred may be further off.
 const TOLERANCE: f32 = 1e-4;
 
 /// Saves a pipeline, loads it, and compares the predictions of both for the test rows.
@@ -35,6 +35,7 @@ pub fn saved_and_loaded<P: Pipeline>(work: &Work, file: &Path, trained: P) -> Re
         return Err("what was loaded predicts otherwise than what was saved".into());
     }
     println!("loaded: the same bits on the CPU");
+    as_graphs(&loaded, &rows, &expected)?;
     #[cfg(feature = "wgpu")]
     on_a_gpu::<P>(work, &saved, &rows, &expected)?;
     Ok(())
@@ -50,16 +51,37 @@ fn by_each_head<P: Pipeline>(
     P::HEADS.iter().map(|head| work.predictions(pipeline, head, rows, device)).collect()
 }
 
+/// Compares the predictions of each head as one graph. Its products are summed in another order.
+fn as_graphs<P: Pipeline>(pipeline: &P, rows: &Table, expected: &[Vec<f32>]) -> Result<()> {
+    for (head, expected) in P::HEADS.iter().zip(expected) {
+        let graph = GraphPredictor::new(pipeline.graph(head)?, 1)?;
+        for change in graph.changes() {
+            println!("{head}: {change}");
+        }
+        let found = serve::by_graph(&graph, rows)?;
+        let outside = far(&found, expected, rows.rows());
+        println!("{head}: {} of {} rows within {TOLERANCE} as a graph", rows.rows() - outside, rows.rows());
+        if outside * 100 > rows.rows() || found.len() != expected.len() {
+            return Err(format!("{head}: {outside} rows are off as a graph").into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of rows of which a prediction is more than the tolerance off.
+fn far(found: &[f32], expected: &[f32], rows: usize) -> usize {
+    let width = (found.len() / rows.max(1)).max(1);
+    let off = |(a, b): (&[f32], &[f32])| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    found.chunks(width).zip(expected.chunks(width)).map(off).filter(|off| !(*off <= TOLERANCE)).count()
+}
+
 #[cfg(feature = "wgpu")]
 fn on_a_gpu<P: Pipeline>(work: &Work, saved: &Saved, rows: &Table, expected: &[Vec<f32>]) -> Result<()> {
     let device = Device::wgpu(burn::tensor::DeviceKind::DefaultDevice);
     let some: Vec<usize> = (0..rows.rows().min(256)).collect();
     let found = by_each_head(work, &saved.load::<P>(&device)?, &rows.of(&some), &device)?;
     for (head, (found, expected)) in P::HEADS.iter().zip(found.iter().zip(expected)) {
-        let width = found.len() / some.len();
-        let off = |(a, b): (&[f32], &[f32])| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        let off: Vec<f32> = found.chunks(width).zip(expected.chunks(width)).map(off).collect();
-        let outside = some.len() - off.iter().filter(|off| **off <= TOLERANCE).count();
+        let outside = far(found, &expected[..found.len()], some.len());
         println!("{head}: {} of {} rows within {TOLERANCE} on the GPU", some.len() - outside, some.len());
         if outside * 100 > some.len() {
             return Err(format!("{head}: {outside} rows are off on the GPU").into());

@@ -7,6 +7,7 @@
 mod arrays;
 mod check;
 mod file;
+mod layers;
 mod serve;
 mod train;
 
@@ -17,9 +18,11 @@ use std::{
 };
 
 use burn::{module::Module, tensor::Device};
+use fangorn_graphs::fangorn::graph::Graph;
 
 pub use arrays::Table;
 pub use file::Saved;
+pub use layers::Layers;
 pub use train::Steps;
 
 use burn::tensor::Tensor;
@@ -44,6 +47,9 @@ pub trait Pipeline: Module {
 
     /// Returns the predictions of one head for the rows.
     fn predict(&self, head: &str, rows: &Table, device: &Device) -> Result<Tensor<2>>;
+
+    /// Returns one head as a graph: the network and the forest, with an input that takes the rows.
+    fn graph(&self, head: &str) -> Result<Graph>;
 
     /// Whether a prediction agrees with the label.
     fn right(predicted: &[f32], label: i32) -> bool {
@@ -136,9 +142,9 @@ impl Work {
     }
 }
 
-/// Runs an example's command: `[FOLDER] [--python FILE] [--quick] [--at-once ROWS] [--serve]`.
+/// Runs an example's command: `[FOLDER] [--python FILE] [--quick] [--at-once ROWS] [--serve [--graph]]`.
 pub fn run<P: Pipeline>() -> Result<()> {
-    let (mut work, mut served) = (
+    let (mut work, mut served, mut as_graph) = (
         Work {
             folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/pipelines").join(P::NAME),
             python: "python3".into(),
@@ -146,6 +152,7 @@ pub fn run<P: Pipeline>() -> Result<()> {
             quick: false,
             at_once: NonZeroUsize::new(P::AT_ONCE).unwrap_or(NonZeroUsize::MIN),
         },
+        false,
         false,
     );
     let mut arguments = std::env::args().skip(1);
@@ -155,9 +162,10 @@ pub fn run<P: Pipeline>() -> Result<()> {
             "--quick" => work.quick = true,
             "--at-once" => work.at_once = arguments.next().ok_or("--at-once takes a number")?.parse()?,
             "--serve" => served = true,
+            "--graph" => as_graph = true,
             _ if argument.starts_with('-') => {
                 return Err(format!(
-                    "{argument}: not one of [FOLDER] [--python FILE] [--quick] [--at-once ROWS] [--serve]"
+                    "{argument}: not one of [FOLDER] [--python FILE] [--quick] [--at-once ROWS] [--serve [--graph]]"
                 )
                 .into());
             }
@@ -166,7 +174,7 @@ pub fn run<P: Pipeline>() -> Result<()> {
     }
     let file = work.path("pipeline.bpk");
     if served {
-        return serve::serve::<P>(&work, &file);
+        return serve::serve::<P>(&work, &file, as_graph);
     }
     std::fs::create_dir_all(&work.folder)?;
     work.script("data")?;

@@ -9,18 +9,25 @@ use std::{
 
 use burn::tensor::Device;
 use cpu_time::ProcessTime;
+use fangorn_graphs::fangorn::graph::{Elements, GraphPredictor};
 
 use super::{Pipeline, Result, Saved, Table, Work};
 
 /// Rows that calls cycle through, so that no branch predictor learns a single row.
 const AROUND: usize = 512;
 
+/// What predicts: the pipeline as burn's modules, or as a graph that Fangorn rewrites and compiles.
+enum Predictor<P> {
+    Modules(P),
+    Graph(Box<GraphPredictor>),
+}
+
 /// Reads requests from standard input, one a line: `open HEAD BATCH`, `time SECONDS` and `quit`. Answers the
 /// first two with a line of JSON. Times are in microseconds, the median and the least of calls from rows in
 /// memory to predictions in memory, on the wall and on the processor.
-pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
+pub fn serve<P: Pipeline>(work: &Work, file: &Path, as_graph: bool) -> Result<()> {
     let device = Device::flex();
-    let pipeline = Saved::open(file)?.load::<P>(&device)?;
+    let mut predictor = Predictor::Modules(Saved::open(file)?.load::<P>(&device)?);
     let (rows, _) = work.labelled("test")?;
     let (mut head, mut batches): (String, Vec<Table>) = (String::new(), Vec::new());
     let mut out = std::io::stdout();
@@ -30,6 +37,10 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
             ["open", name, batch] if P::HEADS.contains(&name) => {
                 let batch = batch.parse::<NonZeroUsize>()?.get();
                 let all: Vec<usize> = (0..AROUND.max(batch)).map(|r| r % rows.rows()).collect();
+                if as_graph {
+                    let graph = Saved::open(file)?.load::<P>(&device)?.graph(name)?;
+                    predictor = Predictor::Graph(Box::new(GraphPredictor::new(graph, 1)?));
+                }
                 (head, batches) = (name.into(), all.chunks_exact(batch).map(|some| rows.of(some)).collect());
                 writeln!(out, r#"{{"kind": "opened"}}"#)?;
             }
@@ -38,7 +49,10 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
                 let (mut wall, mut cpu) = (Vec::new(), Vec::new());
                 for batch in batches.iter().cycle() {
                     let (begin, busy) = (Instant::now(), ProcessTime::try_now()?);
-                    std::hint::black_box(work.predictions(&pipeline, &head, batch, &device)?);
+                    std::hint::black_box(match &predictor {
+                        Predictor::Modules(pipeline) => work.predictions(pipeline, &head, batch, &device)?,
+                        Predictor::Graph(graph) => by_graph(graph, batch)?,
+                    });
                     cpu.push(busy.try_elapsed()?.as_secs_f64() * 1e6);
                     wall.push(begin.elapsed().as_secs_f64() * 1e6);
                     if Instant::now() >= end {
@@ -57,6 +71,14 @@ pub fn serve<P: Pipeline>(work: &Work, file: &Path) -> Result<()> {
         out.flush()?;
     }
     Ok(())
+}
+
+/// Returns the predictions of a graph.
+pub fn by_graph(graph: &GraphPredictor, rows: &Table) -> Result<Vec<f32>> {
+    match graph.predict(&[rows.tensor()])?.swap_remove(0).into_elements() {
+        Elements::F32(values) => Ok(values),
+        other => Err(format!("predictions are floats, not {}", other.dtype()).into()),
+    }
 }
 
 fn middle_and_least(mut times: Vec<f64>) -> [f64; 2] {

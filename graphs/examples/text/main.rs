@@ -14,7 +14,10 @@ use burn::{
     nn::{LinearConfig, loss::CrossEntropyLoss},
     tensor::{Device, Tensor},
 };
-use fangorn_graphs::{fangorn::import, forest::ForestModuleConfig};
+use fangorn_graphs::{
+    fangorn::{graph::Graph, import},
+    forest::ForestModuleConfig,
+};
 use model::{Classifier, Encoder, Sizes, Text};
 use stages::{Pipeline, Result, Saved, Steps, Table, Work};
 
@@ -55,6 +58,10 @@ impl Pipeline for Text {
     fn predict(&self, head: &str, rows: &Table, device: &Device) -> Result<Tensor<2>> {
         let tokens = rows.integers(device);
         Ok(if head == "forest" { self.by_forest(tokens)? } else { self.by_regression(tokens) })
+    }
+
+    fn graph(&self, head: &str) -> Result<Graph> {
+        self.graph(head)
     }
 }
 

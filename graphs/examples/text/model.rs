@@ -1,13 +1,22 @@
 //! A transformer encoder of the size of BERT-tiny, and two classifiers of its sentence vectors.
 
+use std::sync::Arc;
+
 use burn::{
     module::{Initializer, Module, Param},
     nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig},
     tensor::{Device, Int, Tensor, activation, module::linear},
 };
-use fangorn_graphs::{Result, forest::ForestModule};
+use fangorn_graphs::{
+    Result,
+    fangorn::graph::{Binary, Dtype, Graph, Operand, Operator, Unary},
+    forest::ForestModule,
+};
 
-use crate::gelu::gelu;
+use crate::{
+    gelu::gelu,
+    stages::{self, Layers},
+};
 
 /// The sizes of an encoder.
 #[derive(Clone, Copy, Debug)]
@@ -186,6 +195,73 @@ impl Text {
     /// Returns the probability of the second class by the forest, `[rows, 1]`.
     pub fn by_forest(&self, tokens: Tensor<2, Int>) -> Result<Tensor<2>> {
         self.forest.forward(self.encoder.forward(tokens))
+    }
+}
+
+/// The pipeline as one graph.
+impl Text {
+    /// Returns one head with its encoder.
+    pub fn graph(&self, head: &str) -> stages::Result<Graph> {
+        let mut layers = Layers::default();
+        let [length, _] = self.encoder.places.dims();
+        let tokens = layers.graph.input("tokens", Dtype::I32, [None, Some(length)]);
+        let mut x = layers.embedding(self.encoder.tokens.weight.val(), tokens)?;
+        let places = layers.weight(self.encoder.places.val())?;
+        x = layers.add(x, places);
+        x = layers.norm(&self.encoder.norm, x)?;
+        for layer in &self.encoder.layers {
+            x = layer.nodes(&mut layers, x, length)?;
+        }
+        // The first token stands for the sentence, so the last layer computes only that token.
+        x = self.encoder.last.nodes(&mut layers, x, 1)?;
+        x = layers.node(Operator::Reshape(vec![0, -1]), [x]);
+        x = layers.linear(&self.encoder.pooler, x)?;
+        x = layers.node(Operator::Unary(Unary::Tanh), [x]);
+        x = match head {
+            "forest" => {
+                let forest = self.forest.operator()?.forest();
+                layers.node(Operator::Forest(Arc::new(forest.clone())), [x])
+            }
+            _ => {
+                let score = layers.linear(&self.logistic, x)?;
+                layers.node(Operator::Unary(Unary::Sigmoid), [score])
+            }
+        };
+        layers.graph.output("probability", x);
+        Ok(layers.graph)
+    }
+}
+
+impl Layer {
+    /// Adds the layer for the first so many tokens of each sentence: `[rows, length, width]`.
+    fn nodes(&self, layers: &mut Layers, x: Operand, tokens: usize) -> stages::Result<Operand> {
+        let [width, _] = self.join.weight.dims();
+        let (heads, size) = (self.heads as i64, (width / self.heads) as i64);
+        let asking = layers.slice(x, 1, (0, tokens));
+        // Heads come before tokens.
+        let mut part = |from: Operand, part: usize, order: [usize; 4]| -> stages::Result<Operand> {
+            let part = layers.columns_of(&self.attend, from, (part * width, width))?;
+            let part = layers.node(Operator::Reshape(vec![0, -1, heads, size]), [part]);
+            Ok(layers.node(Operator::Transpose(order.to_vec()), [part]))
+        };
+        let query = part(asking, 0, [0, 2, 1, 3])?;
+        let key = part(x, 1, [0, 2, 3, 1])?;
+        let value = part(x, 2, [0, 2, 1, 3])?;
+        let products = layers.node(Operator::MatMul, [query, key]);
+        let factor = layers.floats(&[1], vec![(size as f32).powf(-0.5)])?;
+        let products = layers.node(Operator::Binary(Binary::Multiply), [products, factor]);
+        let shares = layers.node(Operator::Softmax { axis: -1 }, [products]);
+        let seen = layers.node(Operator::MatMul, [shares, value]);
+        let seen = layers.node(Operator::Transpose(vec![0, 2, 1, 3]), [seen]);
+        let seen = layers.node(Operator::Reshape(vec![0, -1, width as i64]), [seen]);
+        let joined = layers.linear(&self.join, seen)?;
+        let sum = layers.add(joined, asking);
+        let x = layers.norm(&self.attended, sum)?;
+        let wide = layers.linear(&self.widen, x)?;
+        let wide = layers.node(Operator::Unary(Unary::Gelu), [wide]);
+        let narrow = layers.linear(&self.narrow, wide)?;
+        let sum = layers.add(narrow, x);
+        layers.norm(&self.narrowed, sum)
     }
 }
 
