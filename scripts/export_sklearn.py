@@ -1,6 +1,7 @@
-"""Write a fitted scikit-learn tree, forest, bag of trees, boosting or isolation forest as arrays that fangorn reads."""
+"""Write a fitted scikit-learn forest, or a pipeline with one or with a linear model, as arrays that fangorn reads."""
 
 import argparse
+import io
 import json
 import joblib
 import numpy as np
@@ -9,6 +10,38 @@ import sklearn
 HEAD = "n_features_in_ feature_names_in_ classes_ loss learning_rate init_ is_categorical_ offset_ _max_samples".split()
 TREE = "children_left children_right feature threshold missing_go_to_left value n_node_samples".split()
 NODE = "left right feature_idx num_threshold missing_go_to_left is_leaf value is_categorical bitset_idx".split()
+STEP = """mean_ scale_ center_ min_ statistics_ components_ explained_variance_ coef_ intercept_ powers_ categories_
+drop_idx_ classes_ clip feature_range norm threshold whiten with_mean missing_values add_indicator handle_unknown
+solver multi_class transformer_weights""".split()
+
+
+def plain(it):
+    """Lists in place of arrays, and nothing in place of a missing number, as JSON has them."""
+    if isinstance(it, (list, tuple, np.ndarray)):
+        return [plain(item) for item in it]
+    it = it.item() if isinstance(it, np.generic) else it
+    return None if isinstance(it, float) and it != it else it
+
+
+def step(it, forests):
+    """What a pipeline, a union, a column transformer, or a step of one has learned."""
+    if isinstance(it, str) or getattr(it, "func", "") is None:
+        return {"estimator": it if isinstance(it, str) else "passthrough"}
+    found = {name: plain(getattr(it, name)) for name in STEP if hasattr(it, name)}
+    found["estimator"] = str(type(it))
+    if hasattr(it, "transformers_"):
+        members = [(member, it._transformer_to_input_indices[name]) for name, member, _ in it.transformers_]
+        found.update(steps=[step(member, forests) for member, _ in members], columns=plain([c for _, c in members]))
+    elif hasattr(it, "transformer_list") or hasattr(it, "steps"):
+        members = it.steps if hasattr(it, "steps") else it.transformer_list
+        found["steps"] = [step(member or "passthrough", forests) for _, member in members]
+    elif hasattr(it, "get_support"):
+        found["columns"] = plain([it.get_support(indices=True)])
+    elif hasattr(it, "estimators_") or hasattr(it, "tree_") or hasattr(it, "_predictors"):
+        found["forest"] = len(forests)
+        forests.append(io.BytesIO())
+        export(it, forests[-1])
+    return found
 
 
 def export(estimator, path):
@@ -28,8 +61,12 @@ def export(estimator, path):
         head["trees"] = [[str(type(tree)), getattr(tree, "classes_", None)] for tree in trees]
         if hasattr(estimator, "init_"):
             head["base"] = estimator._raw_predict_init(np.zeros((1, estimator.n_features_in_), np.float32))
+    elif hasattr(estimator, "steps") or hasattr(estimator, "coef_"):
+        forests = []
+        head["model"] = step(estimator, forests)
+        arrays = {"forests": [np.frombuffer(forest.getvalue(), np.uint8) for forest in forests]}
     else:
-        raise TypeError(f"{type(estimator)} holds no fitted trees; of a search or pipeline export what does. {__doc__}")
+        raise TypeError(f"{type(estimator)} holds no fitted trees; of a search export best_estimator_. {__doc__}")
     head = json.dumps(head, default=lambda it: it.tolist() if hasattr(it, "tolist") else f"{type(it)} {it}")
     joined = {name: np.concatenate([np.ravel(part) for part in parts] or [[]]) for name, parts in arrays.items()}
     sizes = {f"{name}.sizes": [np.size(part) for part in parts] for name, parts in arrays.items()}

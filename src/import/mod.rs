@@ -74,7 +74,8 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Forest, Error> {
     load_with(path, options, |bytes| parse(bytes, options))
 }
 
-/// Reads a graph: an ONNX file of classical operators, or a LightGBM model whose leaves are linear models.
+/// Reads a graph: an ONNX file of classical operators, a pipeline of scikit-learn that the project's exporter wrote, or a
+/// LightGBM model whose leaves are linear models.
 ///
 /// [`load`] reads a file of one tree ensemble as a forest, which is faster and has more ways to be predicted. This
 /// function reads graphs with other operators, or with several ensembles.
@@ -97,6 +98,7 @@ pub fn parse_graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportE
     match Format::of(bytes)? {
         Format::Onnx => onnx::classical_graph(bytes, options),
         Format::LightGbm => lightgbm::graph(format::text(bytes), options),
+        Format::ScikitLearn => sklearn::graph(bytes, options),
         other => {
             let cause = format!("a file of {other:?} is a forest and no graph");
             Err(ImportError::new(ErrorKind::Format, Place::Byte(0), cause).with_remedy("load it as a forest"))

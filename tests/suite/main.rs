@@ -18,6 +18,7 @@ mod guard;
 mod kernels;
 mod linear_leaves;
 mod papers;
+mod pipelines;
 mod plans;
 mod prologue;
 mod properties;

@@ -21,7 +21,7 @@ use crate::{
     rows::{self, Cells, Matrix, TableChoice, Wanted},
 };
 
-/// Reads a file of ONNX or LightGBM as a graph. Returns `None` where the file is of another format, or where another
+/// Reads a file of ONNX, LightGBM or scikit-learn as a graph. Returns `None` where the file is of another format, or where another
 /// reason than what it holds keeps it from being a forest.
 pub fn load(path: &Path, limits: &LimitsChoice) -> Option<Result<Graph>> {
     let Err(fangorn::Error::Import(error)) = import::load(path, &options(limits)) else { return None };
@@ -39,7 +39,7 @@ pub fn load_any(path: &Path, limits: &LimitsChoice) -> Result<Graph> {
 
 /// Returns whether a file is of a format that has graphs.
 pub fn may_be_a_graph(path: &Path) -> bool {
-    let has_graphs = |format| matches!(format, Format::Onnx | Format::LightGbm);
+    let has_graphs = |format| matches!(format, Format::Onnx | Format::LightGbm | Format::ScikitLearn);
     std::fs::read(path).is_ok_and(|bytes| Format::of(&bytes).is_ok_and(has_graphs))
 }
 

@@ -123,40 +123,9 @@ pub(super) fn is_sklearn(module: &str) -> bool {
 /// Reads the text in three steps: the format's version, then the estimator's class and release, then all
 /// fields. A file of another version or estimator is thus refused by name.
 pub(super) fn read(archive: &Archive<'_>, limits: &Limits) -> Result<(Family, Head), ImportError> {
-    if archive.size("fangorn").is_none() {
-        let cause = "no `fangorn` array: this archive is not written by the exporter for scikit-learn";
-        return Err(ImportError::new(ErrorKind::Format, Place::File, cause)
-            .with_remedy("export a fitted scikit-learn estimator with scripts/export_sklearn.py"));
-    }
-    // Each name takes a few bytes of the text, so this limits the number of names too.
-    let most = Count::AtMost(limits.string_bytes.saturating_mul(64), "string_bytes");
-    let text: Vec<u8> = array::integers(archive, "fangorn", most)?;
-    let inside = |e: ImportError| match e.place() {
-        Place::Field(path) => error(e.kind(), format!("fangorn.{path}"), e.cause()),
-        Place::File => error(e.kind(), "fangorn", e.cause()),
-        place => error(e.kind(), format!("fangorn, {place}"), e.cause()),
-    };
-    #[derive(Deserialize)]
-    struct Version {
-        format: u64,
-    }
-    let Version { format } = decode(&text, Encoding::Json, limits).map_err(inside)?;
-    if format != FORMAT {
-        return Err(unsupported(
-            "format",
-            format!("format {format} of the exporter, format {FORMAT} is read"),
-            "export it again with the exporter of this version, scripts/export_sklearn.py",
-        ));
-    }
-    #[derive(Deserialize)]
-    struct EstimatorInfo {
-        version: String,
-        estimator: String,
-    }
-    let which: EstimatorInfo = decode(&text, Encoding::Json, limits).map_err(inside)?;
-    check_release(&which.version)?;
-    let (name, family) = family(&which.estimator)?;
-    let mut head: Head = decode(&text, Encoding::Json, limits).map_err(inside)?;
+    let text = text(archive, limits)?;
+    let (name, family) = family(&decoded::<EstimatorInfo>(&text, limits)?.estimator)?;
+    let mut head: Head = decoded(&text, limits)?;
     head.estimator = name.to_owned();
     let features = usize::try_from(head.features).unwrap_or(usize::MAX);
     Budget::new(limits).features(features, || Place::Field("fangorn.n_features_in_".into()))?;
@@ -165,6 +134,50 @@ pub(super) fn read(archive: &Archive<'_>, limits: &Limits) -> Result<(Family, He
         return Err(error(ErrorKind::Structure, "fangorn.feature_names_in_", cause));
     }
     Ok((family, head))
+}
+
+#[derive(Deserialize)]
+struct EstimatorInfo {
+    version: String,
+    estimator: String,
+}
+
+/// Reads the text, or a part of it.
+pub(super) fn decoded<T: serde::de::DeserializeOwned>(
+    text: &[u8],
+    limits: &Limits,
+) -> Result<T, ImportError> {
+    decode(text, Encoding::Json, limits).map_err(|e| match e.place() {
+        Place::Field(path) => error(e.kind(), format!("fangorn.{path}"), e.cause()),
+        Place::File => error(e.kind(), "fangorn", e.cause()),
+        place => error(e.kind(), format!("fangorn, {place}"), e.cause()),
+    })
+}
+
+/// Returns the text, after the exporter's format and the release have been checked.
+pub(super) fn text(archive: &Archive<'_>, limits: &Limits) -> Result<Vec<u8>, ImportError> {
+    if archive.size("fangorn").is_none() {
+        let cause = "no `fangorn` array: this archive is not written by the exporter for scikit-learn";
+        return Err(ImportError::new(ErrorKind::Format, Place::File, cause)
+            .with_remedy("export a fitted scikit-learn estimator with scripts/export_sklearn.py"));
+    }
+    // Each name takes a few bytes of the text, so this limits the number of names too.
+    let most = Count::AtMost(limits.string_bytes.saturating_mul(64), "string_bytes");
+    let text: Vec<u8> = array::integers(archive, "fangorn", most)?;
+    #[derive(Deserialize)]
+    struct Version {
+        format: u64,
+    }
+    let Version { format } = decoded(&text, limits)?;
+    if format != FORMAT {
+        return Err(unsupported(
+            "format",
+            format!("format {format} of the exporter, format {FORMAT} is read"),
+            "export it again with the exporter of this version, scripts/export_sklearn.py",
+        ));
+    }
+    check_release(&decoded::<EstimatorInfo>(&text, limits)?.version)?;
+    Ok(text)
 }
 
 /// Refuses releases that are not known.
@@ -209,8 +222,7 @@ fn family(text: &str) -> Result<(&'static str, Family), ImportError> {
             module => format!("{name} of {module} is not supported"),
         };
         let remedy = format!(
-            "export a fitted {} of scikit-learn; of a search its best_estimator_, and of a pipeline its last step, \
-             which takes rows as the other steps leave them",
+            "export a fitted {} of scikit-learn, or a pipeline of such; of a search its best_estimator_",
             names.join(", ")
         );
         unsupported("estimator", cause, remedy)

@@ -13,6 +13,7 @@
 //! | `average` | trees, forests and bags: means of leaves, shares of votes |
 //! | `boosting` | gradient boosting |
 //! | `histogram`, `categories` | histogram boosting: nodes, and sets of categories |
+//! | `pipeline` | pipelines and linear models, as graphs |
 //! | `isolation` | isolation forests: path lengths |
 
 mod archive;
@@ -24,6 +25,7 @@ mod fitted;
 mod head;
 mod histogram;
 mod isolation;
+mod pipeline;
 mod plain;
 
 use std::ops::Range;
@@ -32,6 +34,7 @@ use super::budget::Budget;
 use super::{ErrorKind, ImportError, Limits, LoadOptions, Place};
 use crate::Forest;
 use crate::forest::{Classes, ForestBuilder, Side};
+use crate::graph::Graph;
 use archive::Archive;
 use head::{Family, Head};
 
@@ -39,7 +42,7 @@ use head::{Family, Head};
 const EXPORT_AGAIN: &str = "export the estimator again with scripts/export_sklearn.py";
 
 /// Every array that a file of any family may have.
-const ARRAYS: [&str; 19] = [
+const ARRAYS: [&str; 20] = [
     "fangorn",
     "children_left",
     "children_right",
@@ -59,6 +62,7 @@ const ARRAYS: [&str; 19] = [
     "left_bitsets",
     "known_bitsets",
     "known_places",
+    "forests",
 ];
 
 /// Returns an error at an array, or at a field of it, for a file that the exporter would not write.
@@ -100,6 +104,28 @@ pub(super) fn forest(bytes: &[u8], options: &LoadOptions) -> Result<Forest, Impo
     Budget::new(limits).finish(forest).map_err(|e| match e.kind() {
         ErrorKind::Limit => e,
         _ => e.with_remedy(EXPORT_AGAIN),
+    })
+}
+
+/// Reads the graph that a file of a pipeline or of a linear model describes. Forests in it are files of their own, one
+/// after the other in the array `forests`.
+pub(super) fn graph(bytes: &[u8], options: &LoadOptions) -> Result<Graph, ImportError> {
+    let limits = &options.limits;
+    let archive = Archive::open(bytes, &ARRAYS, limits)?;
+    let head: pipeline::Head = head::decoded(&head::text(&archive, limits)?, limits)?;
+    if !head.is_graph() {
+        // An estimator of another kind is refused by the importer of forests, by name.
+        forest(bytes, options)?;
+        let cause = format!("{} is a forest and no graph", head.estimator);
+        return Err(unsupported("estimator", cause, "load it as a forest"));
+    }
+    let parts = array::parts(&archive, "forests", array::Count::AtMost(limits.trees, "trees"))?;
+    let most = usize::try_from(limits.file_bytes).unwrap_or(usize::MAX);
+    let forests: Vec<u8> = array::integers(&archive, "forests", array::Count::AtMost(most, "file_bytes"))?;
+    pipeline::graph(head, options, |at| {
+        let part = parts.get(at).and_then(|part| forests.get(part.clone()));
+        let cause = || error(ErrorKind::Structure, "forests", format!("there is no forest {at}"));
+        forest(part.ok_or_else(cause)?, options)
     })
 }
 

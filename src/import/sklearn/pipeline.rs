@@ -1,0 +1,630 @@
+//! Pipelines, unions, column transformers and linear models, as graphs that compute in doubles as scikit-learn does.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+
+use super::super::budget::Budget;
+use super::super::{ErrorKind, ImportError, LoadOptions, Place};
+use super::head::{class, is_sklearn};
+use super::plain::PlainValue;
+use super::{error, unsupported};
+use crate::graph::{Binary, Compare, Dtype, Elements, Graph, Operand, Operator, Reduction, Tensor, Unary};
+
+/// The remedy for a step that is not read.
+const BY_ONNX: &str = "export the pipeline to ONNX with skl2onnx, which has more estimators";
+
+/// What a transformer is at which rows end that are to be left as they are, or left out.
+const PASSED: [&str; 2] = ["passthrough", "drop"];
+
+/// Linear regressions.
+const REGRESSORS: [&str; 14] = [
+    "LinearRegression",
+    "Ridge",
+    "RidgeCV",
+    "Lasso",
+    "LassoCV",
+    "ElasticNet",
+    "ElasticNetCV",
+    "BayesianRidge",
+    "HuberRegressor",
+    "SGDRegressor",
+    "LinearSVR",
+    "Lars",
+    "LassoLars",
+    "TheilSenRegressor",
+];
+
+/// Linear classifiers whose scores are no probabilities.
+const SCORERS: [&str; 6] = [
+    "LinearSVC",
+    "RidgeClassifier",
+    "RidgeClassifierCV",
+    "SGDClassifier",
+    "Perceptron",
+    "PassiveAggressiveClassifier",
+];
+
+/// Numbers in lists of any depth, flattened. A missing one is NaN.
+#[derive(Clone, Debug, Default)]
+struct Table(Vec<f64>);
+
+impl<'de> Deserialize<'de> for Table {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TableVisitor;
+        impl<'de> Visitor<'de> for TableVisitor {
+            type Value = Table;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number or a list of numbers")
+            }
+
+            fn visit_unit<E: de::Error>(self) -> Result<Table, E> {
+                Ok(Table(vec![f64::NAN]))
+            }
+
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Table, E> {
+                Ok(Table(vec![f64::from(u8::from(value))]))
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Table, E> {
+                Ok(Table(vec![value as f64]))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Table, E> {
+                Ok(Table(vec![value]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Table, A::Error> {
+                let mut all = Vec::new();
+                while let Some(Table(some)) = items.next_element()? {
+                    all.extend(some);
+                }
+                Ok(Table(all))
+            }
+        }
+        deserializer.deserialize_any(TableVisitor)
+    }
+}
+
+/// An estimator with what it has learned, under scikit-learn's own names. Which fields it has depends on its class.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Step {
+    estimator: String,
+    /// The steps of a pipeline, the members of a union or of a column transformer.
+    steps: Vec<Step>,
+    /// The columns that each member of a column transformer takes, or that a selector keeps.
+    columns: Option<Vec<Table>>,
+    /// The place of a forest among those of the file.
+    forest: Option<u64>,
+    #[serde(rename = "mean_")]
+    mean: Option<Table>,
+    #[serde(rename = "scale_")]
+    scale: Option<Table>,
+    #[serde(rename = "center_")]
+    center: Option<Table>,
+    #[serde(rename = "min_")]
+    min: Option<Table>,
+    #[serde(rename = "statistics_")]
+    statistics: Option<Table>,
+    #[serde(rename = "components_")]
+    components: Option<Table>,
+    #[serde(rename = "explained_variance_")]
+    explained_variance: Option<Table>,
+    #[serde(rename = "coef_")]
+    coef: Option<Table>,
+    #[serde(rename = "intercept_")]
+    intercept: Option<Table>,
+    #[serde(rename = "powers_")]
+    powers: Option<Table>,
+    #[serde(rename = "categories_")]
+    categories: Option<Vec<Vec<PlainValue>>>,
+    #[serde(rename = "drop_idx_")]
+    dropped: Option<Table>,
+    #[serde(rename = "classes_")]
+    classes: Vec<PlainValue>,
+    clip: Option<bool>,
+    feature_range: Option<Table>,
+    norm: Option<String>,
+    threshold: Option<f64>,
+    whiten: Option<bool>,
+    with_mean: Option<bool>,
+    missing_values: Option<PlainValue>,
+    add_indicator: Option<bool>,
+    handle_unknown: Option<String>,
+    solver: Option<String>,
+    multi_class: Option<String>,
+    transformer_weights: Option<PlainValue>,
+}
+
+/// A file whose estimator is no forest.
+#[derive(Deserialize)]
+pub(super) struct Head {
+    pub(super) estimator: String,
+    #[serde(rename = "n_features_in_", default)]
+    features: u64,
+    #[serde(default)]
+    model: Option<Step>,
+}
+
+impl Head {
+    /// Returns whether the file holds an estimator that becomes a graph.
+    pub(super) fn is_graph(&self) -> bool {
+        self.model.is_some()
+    }
+}
+
+/// Returns the graph of a file's estimator. `forest` reads a forest of the file.
+pub(super) fn graph(
+    head: Head,
+    options: &LoadOptions,
+    forest: impl Fn(usize) -> Result<crate::Forest, ImportError>,
+) -> Result<Graph, ImportError> {
+    let Some(model) = head.model else {
+        return Err(error(ErrorKind::Schema, "fangorn", "missing field `model`"));
+    };
+    let width = usize::try_from(head.features).unwrap_or(usize::MAX);
+    Budget::new(&options.limits).features(width, || Place::Field("fangorn.n_features_in_".into()))?;
+    let mut graph = Graph::default();
+    let rows = graph.input("X", Dtype::F64, [None, Some(width)]);
+    let mut reader = Reader { graph, forest: &forest, options };
+    let last = reader.transformed(&model, Some(Columns { rows, width }), "model", true)?;
+    if let Some(Columns { rows, .. }) = last {
+        reader.graph.output("transformed", rows);
+    }
+    reader.graph.verify().map_err(|e| error(ErrorKind::Structure, "fangorn.model", e.to_string()))?;
+    Ok(reader.graph)
+}
+
+/// Rows of so many columns.
+#[derive(Clone, Copy)]
+struct Columns {
+    rows: Operand,
+    width: usize,
+}
+
+struct Reader<'o, F> {
+    graph: Graph,
+    forest: &'o F,
+    options: &'o LoadOptions,
+}
+
+fn refused(place: &str, cause: impl AsRef<str>) -> ImportError {
+    unsupported(place, cause, BY_ONNX)
+}
+
+/// Returns a step's list of numbers, of one length.
+fn list(table: &Option<Table>, length: usize, place: &str, name: &str) -> Result<Vec<f64>, ImportError> {
+    match table {
+        Some(Table(values)) if values.len() == length => Ok(values.clone()),
+        Some(Table(values)) => {
+            let cause = format!("{name} has {} numbers, not {length}", values.len());
+            Err(error(ErrorKind::Structure, format!("fangorn.{place}.{name}"), cause))
+        }
+        None => Err(error(ErrorKind::Schema, format!("fangorn.{place}"), format!("missing field `{name}`"))),
+    }
+}
+
+/// Returns a table's numbers as places below a bound.
+fn places(table: &Table, below: usize, place: &str) -> Result<Vec<i64>, ImportError> {
+    let inside = |v: &f64| (v.fract() == 0.0 && *v >= 0.0 && *v < below as f64).then_some(*v as i64);
+    table.0.iter().map(inside).collect::<Option<_>>().ok_or_else(|| {
+        error(ErrorKind::Value, format!("fangorn.{place}"), format!("a column that is none of {below}"))
+    })
+}
+
+impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
+    fn node(&mut self, name: &str, operator: Operator, operands: &[Operand]) -> Operand {
+        self.graph.node(name, operator, operands.iter().copied())
+    }
+
+    fn weight(&mut self, shape: &[usize], elements: Elements, place: &str) -> Result<Operand, ImportError> {
+        let tensor = Tensor::new(shape, elements);
+        let cause = "another number of elements";
+        let tensor = tensor.ok_or_else(|| error(ErrorKind::Structure, format!("fangorn.{place}"), cause))?;
+        Ok(self.graph.weight(tensor))
+    }
+
+    /// Adds an operator with a list of numbers, one for each column.
+    fn with_list(
+        &mut self,
+        (name, how): (&str, Binary),
+        x: Columns,
+        values: Vec<f64>,
+    ) -> Result<Columns, ImportError> {
+        let weight = self.weight(&[values.len()], Elements::F64(values), name)?;
+        Ok(Columns { rows: self.node(name, Operator::Binary(how), &[x.rows, weight]), ..x })
+    }
+
+    fn selected(&mut self, x: Columns, columns: &Table, place: &str) -> Result<Columns, ImportError> {
+        let columns = places(columns, x.width, place)?;
+        let width = columns.len();
+        let columns = self.weight(&[width], Elements::I64(columns), place)?;
+        Ok(Columns { rows: self.node(place, Operator::Gather { axis: 1 }, &[x.rows, columns]), width })
+    }
+
+    fn beside(&mut self, all: &[Columns], place: &str) -> Result<Columns, ImportError> {
+        let width = all.iter().try_fold(0usize, |sum, columns| sum.checked_add(columns.width));
+        let width = width.ok_or_else(|| refused(place, "too many columns"))?;
+        Budget::new(&self.options.limits).features(width, || Place::Field(format!("fangorn.{place}")))?;
+        match all {
+            [] => Err(refused(place, "no columns at all")),
+            [only] => Ok(*only),
+            _ => {
+                let rows: Vec<Operand> = all.iter().map(|columns| columns.rows).collect();
+                Ok(Columns { rows: self.node(place, Operator::Concat { axis: 1 }, &rows), width })
+            }
+        }
+    }
+
+    /// Adds a step to rows, and returns the rows that it makes; `None` after a predictor, whose outputs are the graph's.
+    /// Only the `last` step may be one.
+    fn transformed(
+        &mut self,
+        step: &Step,
+        x: Option<Columns>,
+        place: &str,
+        last: bool,
+    ) -> Result<Option<Columns>, ImportError> {
+        let Some(x) = x else { return Err(refused(place, "a step after a predictor is not supported")) };
+        if PASSED.contains(&&step.estimator[..]) {
+            let dropped = step.estimator == "drop";
+            return Ok((!dropped).then_some(x));
+        }
+        let (module, name) = class(&step.estimator).unwrap_or(("", &step.estimator));
+        if !is_sklearn(module) {
+            return Err(refused(place, format!("{name} of {module} is not supported in a pipeline")));
+        }
+        let one = |columns: Result<Columns, ImportError>| columns.map(Some);
+        match name {
+            "Pipeline" => {
+                let mut rows = Some(x);
+                for (at, inner) in step.steps.iter().enumerate() {
+                    let is_last = last && at + 1 == step.steps.len();
+                    rows = self.transformed(inner, rows, &format!("{place}.steps[{at}]"), is_last)?;
+                }
+                Ok(rows)
+            }
+            "FeatureUnion" | "ColumnTransformer" => {
+                if step.transformer_weights.as_ref().is_some_and(|weights| *weights != PlainValue::Null) {
+                    return Err(refused(place, "weights of transformers are not supported"));
+                }
+                let columns = step.columns.as_deref();
+                if columns.is_some_and(|columns| columns.len() != step.steps.len()) {
+                    return Err(error(
+                        ErrorKind::Structure,
+                        format!("fangorn.{place}.columns"),
+                        "other columns",
+                    ));
+                }
+                let mut found = Vec::with_capacity(step.steps.len());
+                for (at, inner) in step.steps.iter().enumerate() {
+                    let inside = format!("{place}.steps[{at}]");
+                    let own = match columns {
+                        Some(columns) if columns[at].0.is_empty() => continue,
+                        Some(columns) if inner.estimator != "drop" => {
+                            self.selected(x, &columns[at], &inside)?
+                        }
+                        _ => x,
+                    };
+                    found.extend(self.transformed(inner, Some(own), &inside, false)?);
+                }
+                one(self.beside(&found, place))
+            }
+            "StandardScaler" => {
+                let mut x = x;
+                if step.mean.is_some() && step.with_mean != Some(false) {
+                    x = self.with_list(
+                        (name, Binary::Subtract),
+                        x,
+                        list(&step.mean, x.width, place, "mean_")?,
+                    )?;
+                }
+                if step.scale.is_some() {
+                    x = self.with_list(
+                        (name, Binary::Divide),
+                        x,
+                        list(&step.scale, x.width, place, "scale_")?,
+                    )?;
+                }
+                Ok(Some(x))
+            }
+            "RobustScaler" => {
+                let mut x = x;
+                if step.center.is_some() {
+                    let center = list(&step.center, x.width, place, "center_")?;
+                    x = self.with_list((name, Binary::Subtract), x, center)?;
+                }
+                if step.scale.is_some() {
+                    x = self.with_list(
+                        (name, Binary::Divide),
+                        x,
+                        list(&step.scale, x.width, place, "scale_")?,
+                    )?;
+                }
+                Ok(Some(x))
+            }
+            "MinMaxScaler" => {
+                let scale = list(&step.scale, x.width, place, "scale_")?;
+                let mut x = self.with_list((name, Binary::Multiply), x, scale)?;
+                x = self.with_list((name, Binary::Add), x, list(&step.min, x.width, place, "min_")?)?;
+                if step.clip == Some(true) {
+                    let range = list(&step.feature_range, 2, place, "feature_range")?;
+                    x = self.with_list((name, Binary::Maximum), x, vec![range[0]])?;
+                    x = self.with_list((name, Binary::Minimum), x, vec![range[1]])?;
+                }
+                Ok(Some(x))
+            }
+            "MaxAbsScaler" => {
+                one(self.with_list((name, Binary::Divide), x, list(&step.scale, x.width, place, "scale_")?))
+            }
+            "Normalizer" => {
+                let how = match step.norm.as_deref() {
+                    None | Some("l2") => Reduction::L2,
+                    Some("l1") => Reduction::L1,
+                    Some(other) => return Err(refused(place, format!("norm {other:?} is not supported"))),
+                };
+                let norm = self.node(name, Operator::Reduce { how, axes: vec![1], keep: true }, &[x.rows]);
+                let zero = self.weight(&[1], Elements::F64(vec![0.0]), place)?;
+                let unit = self.weight(&[1], Elements::F64(vec![1.0]), place)?;
+                let is_zero = self.node(name, Operator::Compare(Compare::Equal), &[norm, zero]);
+                let norm = self.node(name, Operator::Where, &[is_zero, unit, norm]);
+                let rows = self.node(name, Operator::Binary(Binary::Divide), &[x.rows, norm]);
+                Ok(Some(Columns { rows, ..x }))
+            }
+            "Binarizer" => {
+                let threshold = vec![step.threshold.unwrap_or(0.0)];
+                let threshold = self.weight(&[1], Elements::F64(threshold), place)?;
+                let above = self.node(name, Operator::Compare(Compare::Greater), &[x.rows, threshold]);
+                Ok(Some(Columns { rows: self.node(name, Operator::Cast(Dtype::F64), &[above]), ..x }))
+            }
+            "SimpleImputer" => one(self.imputed(step, x, place)),
+            "OneHotEncoder" => one(self.one_hot(step, x, place)),
+            "PolynomialFeatures" => one(self.powers(step, x, place)),
+            "PCA" => {
+                let Some(Table(components)) = &step.components else {
+                    return Err(error(
+                        ErrorKind::Schema,
+                        format!("fangorn.{place}"),
+                        "missing field `components_`",
+                    ));
+                };
+                let count = components.len() / x.width.max(1);
+                let mut x =
+                    self.with_list((name, Binary::Subtract), x, list(&step.mean, x.width, place, "mean_")?)?;
+                x.rows = self.product(x, components, count, place)?;
+                x.width = count;
+                if step.whiten == Some(true) {
+                    let variance = list(&step.explained_variance, count, place, "explained_variance_")?;
+                    let roots = variance.into_iter().map(f64::sqrt).collect();
+                    x = self.with_list((name, Binary::Divide), x, roots)?;
+                }
+                Ok(Some(x))
+            }
+            _ if step.forest.is_some() && last => self.forest(step, x, place).map(|()| None),
+            _ if step.columns.is_some() && step.steps.is_empty() => {
+                let columns = step.columns.as_deref().unwrap_or_default();
+                let [columns] = columns else {
+                    return Err(refused(place, "a selector has one list of columns"));
+                };
+                one(self.selected(x, columns, place))
+            }
+            _ if last && REGRESSORS.contains(&name) => {
+                let (scores, _) = self.scores(step, x, place)?;
+                self.graph.output("value", scores);
+                Ok(None)
+            }
+            _ if last && (name.starts_with("LogisticRegression") || SCORERS.contains(&name)) => {
+                self.classes(step, name, x, place).map(|()| None)
+            }
+            _ if !last && (step.forest.is_some() || step.coef.is_some()) => {
+                Err(refused(place, format!("{name} before the last step is not supported")))
+            }
+            _ => Err(refused(place, format!("{name} is not supported in a pipeline"))),
+        }
+    }
+
+    /// Adds the product of rows with a matrix that has a line for each of `count` outputs.
+    fn product(
+        &mut self,
+        x: Columns,
+        lines: &[f64],
+        count: usize,
+        place: &str,
+    ) -> Result<Operand, ImportError> {
+        if count.checked_mul(x.width) != Some(lines.len()) || count == 0 {
+            let cause = format!("{} numbers for rows of {} columns", lines.len(), x.width);
+            return Err(error(ErrorKind::Structure, format!("fangorn.{place}"), cause));
+        }
+        let by_column =
+            (0..x.width).flat_map(|column| (0..count).map(move |line| lines[line * x.width + column]));
+        let weight = self.weight(&[x.width, count], Elements::F64(by_column.collect()), place)?;
+        Ok(self.node(place, Operator::MatMul, &[x.rows, weight]))
+    }
+
+    /// Adds the scores of a linear model, and returns their number.
+    fn scores(&mut self, step: &Step, x: Columns, place: &str) -> Result<(Operand, usize), ImportError> {
+        let Some(Table(coefficients)) = &step.coef else {
+            return Err(error(ErrorKind::Schema, format!("fangorn.{place}"), "missing field `coef_`"));
+        };
+        let count = coefficients.len() / x.width.max(1);
+        let product = self.product(x, coefficients, count, place)?;
+        let terms = match &step.intercept {
+            // Without an intercept it is one zero.
+            Some(Table(terms)) if terms.len() == 1 => vec![terms[0]; count],
+            _ => list(&step.intercept, count, place, "intercept_")?,
+        };
+        let terms = self.weight(&[count], Elements::F64(terms), place)?;
+        Ok((self.node(place, Operator::Binary(Binary::Add), &[product, terms]), count))
+    }
+
+    /// Adds the outputs of a linear classifier: the label, and probabilities or scores.
+    fn classes(&mut self, step: &Step, name: &str, x: Columns, place: &str) -> Result<(), ImportError> {
+        let (scores, count) = self.scores(step, x, place)?;
+        let classes = step.classes.len();
+        if classes < 2 || count != if classes == 2 { 1 } else { classes } {
+            let cause = format!("{count} scores for {classes} classes");
+            return Err(error(ErrorKind::Structure, format!("fangorn.{place}"), cause));
+        }
+        let class = match classes {
+            2 => {
+                let zero = self.weight(&[1], Elements::F64(vec![0.0]), place)?;
+                let second = self.node(place, Operator::Compare(Compare::Greater), &[scores, zero]);
+                let second = self.node(place, Operator::Cast(Dtype::I64), &[second]);
+                self.node(place, Operator::Reshape(vec![-1]), &[second])
+            }
+            _ => {
+                let greatest = Operator::ArgExtreme { axis: 1, keep: false, greatest: true, last: false };
+                self.node(place, greatest, &[scores])
+            }
+        };
+        self.label(step, class, place)?;
+        if !name.starts_with("LogisticRegression") {
+            self.graph.output("scores", scores);
+            return Ok(());
+        }
+        let separate =
+            step.multi_class.as_deref() == Some("ovr") || step.solver.as_deref() == Some("liblinear");
+        let probabilities = match (classes, separate) {
+            (2, _) => {
+                let other = self.node(place, Operator::Unary(Unary::Negate), &[scores]);
+                let both = self.node(place, Operator::Concat { axis: 1 }, &[other, scores]);
+                self.node(place, Operator::Unary(Unary::Sigmoid), &[both])
+            }
+            (_, true) => {
+                let each = self.node(place, Operator::Unary(Unary::Sigmoid), &[scores]);
+                let sum = Operator::Reduce { how: Reduction::Sum, axes: vec![1], keep: true };
+                let sum = self.node(place, sum, &[each]);
+                self.node(place, Operator::Binary(Binary::Divide), &[each, sum])
+            }
+            (_, false) => self.node(place, Operator::Softmax { axis: 1 }, &[scores]),
+        };
+        self.graph.output("probabilities", probabilities);
+        Ok(())
+    }
+
+    /// Adds the label of a class as the first output.
+    fn label(&mut self, step: &Step, class: Operand, place: &str) -> Result<(), ImportError> {
+        let integers: Option<Vec<i64>> = step
+            .classes
+            .iter()
+            .map(|label| match label {
+                PlainValue::Integer(label) => Some(*label),
+                PlainValue::Bool(label) => Some(i64::from(*label)),
+                _ => None,
+            })
+            .collect();
+        let labels = match integers {
+            Some(integers) => Elements::I64(integers),
+            None => Elements::Text(step.classes.iter().map(|label| label.to_string().into()).collect()),
+        };
+        let labels = self.weight(&[step.classes.len()], labels, place)?;
+        let label = self.node(place, Operator::Gather { axis: 0 }, &[labels, class]);
+        self.graph.output("label", label);
+        Ok(())
+    }
+
+    fn forest(&mut self, step: &Step, x: Columns, place: &str) -> Result<(), ImportError> {
+        let forest = (self.forest)(step.forest.unwrap_or(0) as usize)?;
+        if forest.features.len() != x.width {
+            let cause = format!("a forest of {} columns after {} columns", forest.features.len(), x.width);
+            return Err(error(ErrorKind::Structure, format!("fangorn.{place}"), cause));
+        }
+        let values = self.node(place, Operator::Forest(Arc::new(forest)), &[x.rows]);
+        if step.classes.is_empty() {
+            self.graph.output("value", values);
+            return Ok(());
+        }
+        let Operand::Node(at, _) = values else { unreachable!("a node") };
+        self.label(step, Operand::Node(at, 1), place)?;
+        self.graph.output("probabilities", values);
+        Ok(())
+    }
+
+    fn imputed(&mut self, step: &Step, x: Columns, place: &str) -> Result<Columns, ImportError> {
+        let statistics = list(&step.statistics, x.width, place, "statistics_")?;
+        if statistics.iter().any(|value| value.is_nan()) {
+            return Err(refused(place, "a column without any value in training is not supported"));
+        }
+        if step.add_indicator == Some(true) {
+            return Err(refused(place, "add_indicator is not supported"));
+        }
+        let missing = match &step.missing_values {
+            None | Some(PlainValue::Null) => self.node(place, Operator::Unary(Unary::IsNan), &[x.rows]),
+            Some(PlainValue::Integer(value)) => self.equal(x.rows, *value as f64, place)?,
+            Some(PlainValue::Real(value)) => self.equal(x.rows, *value, place)?,
+            Some(other) => return Err(refused(place, format!("missing values {other} are not supported"))),
+        };
+        let values = self.weight(&[x.width], Elements::F64(statistics), place)?;
+        Ok(Columns { rows: self.node(place, Operator::Where, &[missing, values, x.rows]), ..x })
+    }
+
+    fn equal(&mut self, x: Operand, value: f64, place: &str) -> Result<Operand, ImportError> {
+        let value = self.weight(&[1], Elements::F64(vec![value]), place)?;
+        Ok(self.node(place, Operator::Compare(Compare::Equal), &[x, value]))
+    }
+
+    /// Adds a column for each category of each column. A category that was not in training has none.
+    fn one_hot(&mut self, step: &Step, x: Columns, place: &str) -> Result<Columns, ImportError> {
+        let Some(categories) = step.categories.as_ref().filter(|all| all.len() == x.width) else {
+            return Err(error(ErrorKind::Structure, format!("fangorn.{place}.categories_"), "other columns"));
+        };
+        match step.handle_unknown.as_deref() {
+            Some("ignore") => {}
+            Some("error") | None => {
+                let cause = "an encoder that stops at a category which was not in training is not supported";
+                let remedy = "train it with handle_unknown='ignore'";
+                return Err(unsupported(place, cause, remedy));
+            }
+            Some(other) => return Err(refused(place, format!("handle_unknown={other:?} is not supported"))),
+        }
+        let mut pieces = Vec::with_capacity(x.width);
+        for (at, categories) in categories.iter().enumerate() {
+            let value = |category: &PlainValue| match category {
+                PlainValue::Integer(value) => Some(*value as f64),
+                PlainValue::Real(value) if value.is_finite() => Some(*value),
+                PlainValue::Bool(value) => Some(f64::from(u8::from(*value))),
+                _ => None,
+            };
+            let values = categories.iter().map(value).collect::<Option<Vec<f64>>>();
+            let Some(mut values) = values else {
+                return Err(refused(place, "categories that are no numbers are not supported"));
+            };
+            let dropped = step.dropped.as_ref().and_then(|Table(dropped)| dropped.get(at)).copied();
+            if let Some(dropped) = dropped.filter(|dropped| !dropped.is_nan()) {
+                let dropped = places(&Table(vec![dropped]), values.len(), place)?;
+                values.remove(dropped[0] as usize);
+            }
+            if values.is_empty() {
+                continue;
+            }
+            let column = self.selected(x, &Table(vec![at as f64]), place)?;
+            let width = values.len();
+            let categories = self.weight(&[width], Elements::F64(values), place)?;
+            let is = self.node(place, Operator::Compare(Compare::Equal), &[column.rows, categories]);
+            let rows = self.node(place, Operator::Cast(Dtype::F64), &[is]);
+            pieces.push(Columns { rows, width });
+        }
+        self.beside(&pieces, place)
+    }
+
+    /// Adds products of powers of columns.
+    fn powers(&mut self, step: &Step, x: Columns, place: &str) -> Result<Columns, ImportError> {
+        let Some(Table(powers)) = &step.powers else {
+            return Err(error(ErrorKind::Schema, format!("fangorn.{place}"), "missing field `powers_`"));
+        };
+        let width = powers.len() / x.width.max(1);
+        if width.checked_mul(x.width) != Some(powers.len()) || width == 0 {
+            return Err(error(ErrorKind::Structure, format!("fangorn.{place}.powers_"), "other columns"));
+        }
+        Budget::new(&self.options.limits).features(width, || Place::Field(format!("fangorn.{place}")))?;
+        // `[rows, 1, columns]` to the powers of `[outputs, columns]`, and the product over columns.
+        let wide = self.node(place, Operator::Unsqueeze(vec![1]), &[x.rows]);
+        let powers = self.weight(&[width, x.width], Elements::F64(powers.clone()), place)?;
+        let raised = self.node(place, Operator::Binary(Binary::Power), &[wide, powers]);
+        let product = Operator::Reduce { how: Reduction::Product, axes: vec![2], keep: false };
+        Ok(Columns { rows: self.node(place, product, &[raised]), width })
+    }
+}
