@@ -169,7 +169,7 @@ impl Tensor {
 }
 
 /// The most elements of a tensor. A batch whose tensors would be larger is refused.
-pub(super) const MOST_ELEMENTS: usize = 1 << 28;
+pub(super) const MOST_ELEMENTS: usize = if usize::BITS < 64 { 1 << 26 } else { 1 << 28 };
 
 /// Returns the number of elements of a shape; `None` if it does not fit.
 pub(super) fn count(shape: &[usize]) -> Option<usize> {

@@ -36,7 +36,7 @@ impl Default for Limits {
             features: 1 << 20,
             outputs: 1 << 16,
             category_words: 1 << 26,
-            memory_bytes: 16 << 30,
+            memory_bytes: if usize::BITS < 64 { 1 << 30 } else { 16 << 30 },
             string_bytes: 1 << 20,
         }
     }

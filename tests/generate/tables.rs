@@ -84,7 +84,7 @@ impl Column {
                 _ => 255 + random.below(3) * 900,
             },
             side: [None, Some(Side::Left), Some(Side::Right)][random.below(3)],
-            seed: random.below(1 << 40) as u64,
+            seed: random.next() % (1 << 40),
         }
     }
 

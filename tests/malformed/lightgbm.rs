@@ -523,7 +523,10 @@ fn linear_models_that_are_damaged() {
         &[("0 2 1", "4294967295 4294967295 4294967295")],
         Structure,
         "line 27, column 15",
-        "3 values of `leaf_features`, expected 12884901885",
+        &format!(
+            "3 values of `leaf_features`, expected {}",
+            usize::try_from(12_884_901_885u64).unwrap_or(usize::MAX)
+        ),
     );
     refused(&[("  0 1  2 ", "  0 1 ")], Structure, "line 27, column 15", "2 values of `leaf_features`");
     refused(&[("  0 1  2 ", "  0 3  2 ")], Value, "line 27, column 19", "feature 3 of 3");

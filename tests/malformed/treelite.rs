@@ -93,7 +93,7 @@ fn counts_of_the_header() {
     refused("target_id", i32s(&[0, 1]), Value, "target_id[1]", "1, where -1 or a number below 1");
     refused("target_id", i32s(&[-2, 0]), Value, "target_id[0]", "-2, where -1 or a number below 1");
     refused("class_id", i32s(&[0, i32::MIN]), Value, "class_id[1]", "-2147483648, where -1");
-    refused("num_tree", u64::MAX.to_le_bytes(), Limit, "num_tree", "18446744073709551615 trees");
+    refused("num_tree", u64::MAX.to_le_bytes(), Limit, "num_tree", &format!("{} trees", usize::MAX));
     refused("num_tree", 3u64.to_le_bytes(), Structure, &target_id, "2 entries for 3 trees");
 }
 

@@ -97,8 +97,8 @@ fn raw(random: &mut Seeded, rows: CompareType) -> f64 {
     let value = match random.below(4) {
         0 => pick(random, &edges),
         1 => random.below(4001) as f64 / 100.0 - 20.0,
-        2 => f32::from_bits(random.below(1 << 32) as u32).into(),
-        _ => f64::from_bits(random.below(usize::MAX) as u64),
+        2 => f32::from_bits(random.next() as u32).into(),
+        _ => f64::from_bits(random.next()),
     };
     if rows == CompareType::F32 { f64::from(value as f32) } else { value }
 }

@@ -291,7 +291,7 @@ fn round_starts(
         let cause = format!("{count} trees make no whole number of rounds of {round}");
         return Err(at(ErrorKind::Structure, format!("{path}.gbtree_model_param.num_parallel_tree"), cause));
     }
-    Ok((0..=count).step_by(round as usize).collect())
+    Ok((0..=count).step_by(usize::try_from(round).unwrap_or(usize::MAX)).collect())
 }
 
 /// Returns the range of trees in the chosen boosting rounds.
