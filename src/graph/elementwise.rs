@@ -5,14 +5,18 @@ use std::sync::Arc;
 use super::{
     broadcast::{each, each_in_place, pairs, pairs_in_place, repeated},
     operator::{Binary, Compare, Unary},
-    tensor::{Dtype, Elements, Tensor, broadcast},
+    tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor, broadcast, broadcasts_to, count},
     view::{ElementsView, TensorView},
 };
 use crate::cpu::functions;
 
-fn shape_of(a: TensorView<'_>, b: TensorView<'_>) -> Result<Vec<usize>, String> {
-    broadcast(a.shape(), b.shape())
-        .ok_or_else(|| format!("shapes {:?} and {:?} don't broadcast", a.shape(), b.shape()))
+/// Returns the shape that two tensors broadcast to, if there may be a tensor of it.
+fn shape_of(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
+    let shape = broadcast(a, b).ok_or_else(|| format!("shapes {a:?} and {b:?} don't broadcast"))?;
+    match count(&shape).filter(|all| *all <= MOST_ELEMENTS) {
+        Some(_) => Ok(shape),
+        None => Err(format!("a tensor of shape {shape:?} is too large; predict fewer rows at a time")),
+    }
 }
 
 fn types(a: TensorView<'_>, b: TensorView<'_>) -> String {
@@ -41,7 +45,7 @@ macro_rules! of_floats {
 /// operator is not for floats, or if the result has another type or shape.
 pub(super) fn binary_in_place(how: Binary, a: &mut Tensor, b: TensorView<'_>) -> bool {
     let logic = matches!(how, Binary::And | Binary::Or | Binary::Xor);
-    if logic || broadcast(a.shape(), b.shape()).as_deref() != Some(a.shape()) {
+    if logic || !broadcasts_to(b.shape(), a.shape()) {
         return false;
     }
     let (shape, elements) = a.parts_mut();
@@ -59,7 +63,7 @@ pub(super) fn binary_in_place(how: Binary, a: &mut Tensor, b: TensorView<'_>) ->
 
 /// Returns what an operator makes of two tensors.
 pub(super) fn binary(how: Binary, a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
-    let shape = shape_of(a, b)?;
+    let shape = shape_of(a.shape(), b.shape())?;
     let (of_a, of_b) = (a.shape(), b.shape());
     macro_rules! by {
         ($a:expr, $b:expr, { $($how:pat => $f:expr),+ $(,)? }) => {
@@ -118,7 +122,7 @@ pub(super) fn binary(how: Binary, a: TensorView<'_>, b: TensorView<'_>) -> Resul
 
 /// Returns how two tensors compare.
 pub(super) fn compare(how: Compare, a: TensorView<'_>, b: TensorView<'_>) -> Result<Tensor, String> {
-    let shape = shape_of(a, b)?;
+    let shape = shape_of(a.shape(), b.shape())?;
     let (of_a, of_b) = (a.shape(), b.shape());
     macro_rules! ordered {
         ($a:expr, $b:expr) => {
@@ -276,8 +280,7 @@ pub(super) fn choose(
     let ElementsView::Bool(truths) = condition.elements() else {
         return Err(format!("its condition is of {}, not of truth values", condition.dtype()));
     };
-    let shape = broadcast(&shape_of(yes, no)?, condition.shape())
-        .ok_or_else(|| format!("the condition's shape {:?} does not broadcast", condition.shape()))?;
+    let shape = shape_of(&shape_of(yes.shape(), no.shape())?, condition.shape())?;
     let truths = repeated(truths, condition.shape(), &shape);
     macro_rules! chosen {
         ($yes:expr, $no:expr) => {{

@@ -150,20 +150,17 @@ impl Graph {
         uses: &Uses,
     ) -> Result<Vec<Tensor>, GraphError> {
         self.check_inputs(inputs)?;
-        let mut results: Vec<Vec<Tensor>> = Vec::with_capacity(self.nodes.len());
+        let mut results: Vec<Results> = Vec::with_capacity(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
             let context = (evaluator, uses.wanted[at]);
-            let unused =
-                unused_afterwards(&node.operands, at, uses).and_then(|of| take_only(&mut results[of]));
+            let unused = unused_afterwards(&node.operands, at, uses).and_then(|of| results[of].take_only());
             let view = |operand: &Operand| self.view(*operand, inputs, &results);
             let found = match unused {
-                Some(first) => {
-                    let others: Vec<TensorView<'_>> = node.operands[1..].iter().map(view).collect();
-                    evaluate_reusing(&node.operator, first, &others, context)
-                }
+                Some(first) => with_views(&node.operands[1..], view, |others| {
+                    evaluate_reusing(&node.operator, first, others, context)
+                }),
                 None => {
-                    let operands: Vec<TensorView<'_>> = node.operands.iter().map(view).collect();
-                    evaluate(&node.operator, &operands, context)
+                    with_views(&node.operands, view, |operands| evaluate(&node.operator, operands, context))
                 }
             };
             let refused = |cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator));
@@ -173,7 +170,7 @@ impl Graph {
                 if let Operand::Node(of, _) = operand
                     && uses.last[*of as usize] == at
                 {
-                    results[*of as usize].clear();
+                    results[*of as usize] = Results::NONE;
                 }
             }
         }
@@ -181,7 +178,7 @@ impl Graph {
         // The only output is the tensor itself; of several, two may be the same tensor.
         Ok(match self.outputs[..] {
             [GraphOutput { operand: Operand::Node(at, result), .. }] => {
-                vec![results[at as usize].swap_remove(result as usize)]
+                results[at as usize].0[result as usize].take().into_iter().collect()
             }
             _ => self.outputs.iter().map(|out| output(out.operand)).collect(),
         })
@@ -191,12 +188,15 @@ impl Graph {
         &'t self,
         operand: Operand,
         inputs: &[TensorView<'t>],
-        results: &'t [Vec<Tensor>],
+        results: &'t [Results],
     ) -> TensorView<'t> {
         match operand {
             Operand::Input(at) => inputs[at as usize],
             Operand::Weight(at) => self.weights[at as usize].view(),
-            Operand::Node(at, result) => results[at as usize][result as usize].view(),
+            // What nothing reads may have no tensor, and what is read has one.
+            Operand::Node(at, result) => {
+                results[at as usize].0[result as usize].as_ref().map_or(TensorView::NONE, Tensor::view)
+            }
         }
     }
 
@@ -234,24 +234,48 @@ impl Operator {
             return Err(format!("{self} takes {least} operands, not {}", operands.len()));
         }
         let operands: Vec<TensorView<'_>> = operands.iter().map(|operand| operand.view()).collect();
-        evaluate(self, &operands, (&Reference, [true; 2]))
+        let Results(found) = evaluate(self, &operands, (&Reference, [true; 2]))?;
+        Ok(found.into_iter().flatten().collect())
     }
 }
 
-/// Returns the result that stands where nothing reads one.
-fn unread() -> Tensor {
-    Tensor::new([0], Elements::F32(Vec::new())).expect("no elements")
+/// The results of a node.
+struct Results([Option<Tensor>; 2]);
+
+impl Results {
+    const NONE: Self = Self([None, None]);
+
+    fn one(found: Result<Tensor, String>) -> Result<Self, String> {
+        found.map(|tensor| Self([Some(tensor), None]))
+    }
+
+    /// Takes the only result; `None` where there are two or none.
+    fn take_only(&mut self) -> Option<Tensor> {
+        if self.0[1].is_some() { None } else { self.0[0].take() }
+    }
+}
+
+/// The most operands whose views need no memory of their own.
+const FEW_OPERANDS: usize = 4;
+
+/// Calls a function with the views of operands.
+fn with_views<'t, R>(
+    operands: &[Operand],
+    view: impl Fn(&Operand) -> TensorView<'t>,
+    call: impl FnOnce(&[TensorView<'t>]) -> R,
+) -> R {
+    if operands.len() > FEW_OPERANDS {
+        return call(&operands.iter().map(view).collect::<Vec<_>>());
+    }
+    let mut views = [TensorView::NONE; FEW_OPERANDS];
+    views.iter_mut().zip(operands).for_each(|(to, operand)| *to = view(operand));
+    call(&views[..operands.len()])
 }
 
 /// Returns the node whose result is the first operand of node `at`, if nothing reads the result afterwards.
 fn unused_afterwards(operands: &[Operand], at: usize, uses: &Uses) -> Option<usize> {
     let [first @ Operand::Node(of, _), others @ ..] = operands else { return None };
     (uses.last[*of as usize] == at && !others.contains(first)).then_some(*of as usize)
-}
-
-/// Takes the result of a node that has only one.
-fn take_only(results: &mut Vec<Tensor>) -> Option<Tensor> {
-    if results.len() == 1 { results.pop() } else { None }
 }
 
 /// Evaluates an operator whose first operand nothing reads afterwards. The result gets the operand's memory if it has
@@ -261,14 +285,14 @@ fn evaluate_reusing(
     mut first: Tensor,
     others: &[TensorView<'_>],
     context: (&impl Evaluator, [bool; 2]),
-) -> Result<Vec<Tensor>, String> {
+) -> Result<Results, String> {
     let in_place = match (operator, others) {
         (Operator::Unary(how), []) => elementwise::unary_in_place(*how, &mut first),
         (Operator::Binary(how), [other]) => elementwise::binary_in_place(*how, &mut first, *other),
         _ => false,
     };
     if in_place {
-        return Ok(vec![first]);
+        return Results::one(Ok(first));
     }
     let x = first.view();
     let shape = match (operator, others) {
@@ -276,9 +300,11 @@ fn evaluate_reusing(
         (Operator::ReshapeAs, [lengths]) => arrange::reshaped(&arrange::integers(*lengths)?, x)?,
         (Operator::Unsqueeze(axes), []) => arrange::unsqueezed(axes, x)?,
         (Operator::Squeeze(axes), []) => arrange::squeezed(axes, x)?,
+        (_, []) => return evaluate(operator, &[x], context),
         _ => return evaluate(operator, &[&[x], others].concat(), context),
     };
-    Ok(vec![Tensor::new(shape, first.into_elements()).ok_or("it has another number of elements")?])
+    let found = Tensor::new(shape, first.into_elements());
+    Results::one(found.ok_or_else(|| "it has another number of elements".into()))
 }
 
 /// Evaluates an operator with as many operands as it takes.
@@ -286,7 +312,7 @@ fn evaluate(
     operator: &Operator,
     operands: &[TensorView<'_>],
     (evaluator, wanted): (&impl Evaluator, [bool; 2]),
-) -> Result<Vec<Tensor>, String> {
+) -> Result<Results, String> {
     let x = operands[0];
     let room = |lengths: &[usize]| match super::tensor::count(lengths).filter(|all| *all <= MOST_ELEMENTS) {
         Some(_) => Ok(()),
@@ -294,13 +320,6 @@ fn evaluate(
     };
     // Only these operators make more elements than they take.
     match (operator, operands) {
-        (Operator::Binary(_) | Operator::Compare(_), [a, b]) => {
-            room(&super::tensor::broadcast(a.shape(), b.shape()).unwrap_or_default())?;
-        }
-        (Operator::Where, [condition, a, b]) => {
-            let both = super::tensor::broadcast(a.shape(), b.shape()).unwrap_or_default();
-            room(&super::tensor::broadcast(&both, condition.shape()).unwrap_or_default())?;
-        }
         (Operator::MatMul, [a, b]) => {
             let many = |t: TensorView<'_>| t.elements().len() / t.shape().last().copied().unwrap_or(1).max(1);
             room(&[
@@ -316,7 +335,7 @@ fn evaluate(
         }
         _ => {}
     }
-    let one = |found: Result<Tensor, String>| found.map(|tensor| vec![tensor]);
+    let one = Results::one;
     match (operator, operands) {
         (Operator::Unary(how), _) => one(elementwise::unary(*how, x)),
         (Operator::Binary(how), [a, b]) => one(elementwise::binary(*how, *a, *b)),
@@ -332,7 +351,9 @@ fn evaluate(
         (Operator::ArgExtreme { axis, keep, greatest, last }, _) => {
             one(reduce::arg_extreme(*axis, *keep, (*greatest, *last), x))
         }
-        (Operator::TopK { axis, k, greatest }, _) => reduce::top(*axis, *k, *greatest, x).map(Vec::from),
+        (Operator::TopK { axis, k, greatest }, _) => {
+            reduce::top(*axis, *k, *greatest, x).map(|found| Results(found.map(Some)))
+        }
         (Operator::Gather { axis }, [x, places]) => one(arrange::gather(*axis, *x, *places)),
         (Operator::GatherElements { axis }, [x, places]) => one(arrange::gather_elements(*axis, *x, *places)),
         (Operator::Compress { axis }, [x, condition]) => one(choose::compress(*axis, *x, *condition)),
@@ -361,7 +382,7 @@ fn evaluate(
         (Operator::Fill(with), _) => one(arrange::fill(with, x)),
         (Operator::Shape, _) => {
             let lengths: Vec<i64> = x.shape().iter().map(|length| *length as i64).collect();
-            Ok(vec![Tensor::new([lengths.len()], Elements::I64(lengths)).expect("a list")])
+            one(Ok(Tensor::new([lengths.len()], Elements::I64(lengths)).expect("a list")))
         }
         (Operator::Forest(forest), _) => {
             let x = rows_of(forest, x)?;
@@ -374,10 +395,14 @@ fn evaluate(
             let a_row = classes.len().checked_div(*rows).unwrap_or(0).max(1);
             let mut classes: Vec<i64> = classes.into_iter().step_by(a_row).map(i64::from).collect();
             classes.resize(*rows, 0);
-            let values =
-                if wanted[0] { Tensor::new([*rows, width], Elements::F32(values)) } else { Some(unread()) };
-            let tensors = [values, Tensor::new([*rows], Elements::I64(classes))];
-            tensors.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| "its values don't fit".into())
+            let values = match wanted[0] {
+                true => {
+                    Some(Tensor::new([*rows, width], Elements::F32(values)).ok_or("its values don't fit")?)
+                }
+                false => None,
+            };
+            let classes = Tensor::new([*rows], Elements::I64(classes)).ok_or("its classes don't fit")?;
+            Ok(Results([values, Some(classes)]))
         }
         (Operator::LeafSlots(forest), _) => {
             let rows = rows_of(forest, x)?;
@@ -391,7 +416,8 @@ fn evaluate(
             let x = x.view();
             let forest = leaves.forest();
             room(&[x.shape()[0], forest.trees.len().max(forest.outputs as usize)])?;
-            leaves.evaluate(x, |forest, rows| evaluator.leaf_slots(forest, rows), wanted[1])
+            let found = leaves.evaluate(x, |forest, rows| evaluator.leaf_slots(forest, rows), wanted[1])?;
+            Ok(Results(found))
         }
         _ => Err("it has another number of operands".into()),
     }

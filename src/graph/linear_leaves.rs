@@ -145,7 +145,7 @@ impl LinearLeaves {
         rows: TensorView<'_>,
         slots: impl FnOnce(&Forest, TensorView<'_>) -> Result<Vec<u32>, String>,
         ids: bool,
-    ) -> Result<Vec<Tensor>, String> {
+    ) -> Result<[Option<Tensor>; 2], String> {
         let count = rows.shape().first().copied().unwrap_or(0);
         let (trees, outputs) = (self.forest.trees.len(), self.forest.outputs as usize);
         let reached = slots(&self.forest, rows)?;
@@ -154,12 +154,14 @@ impl LinearLeaves {
             ElementsView::F32(values) => self.margins(count, values, &reached),
             other => return Err(format!("it takes rows of floats, not of {}", other.dtype())),
         };
-        let mut found = vec![Tensor::new([count, outputs], Elements::F64(margins))];
-        if ids {
-            let ids = self.ids(&reached);
-            found.push(Tensor::new([count, trees], Elements::I64(ids)));
-        }
-        found.into_iter().collect::<Option<_>>().ok_or_else(|| "its results don't fit".into())
+        let margins = Tensor::new([count, outputs], Elements::F64(margins)).ok_or("its margins don't fit")?;
+        let ids = match ids {
+            true => Some(self.ids(&reached)),
+            false => None,
+        };
+        let ids =
+            ids.map(|ids| Tensor::new([count, trees], Elements::I64(ids)).ok_or("its leaves don't fit"));
+        Ok([Some(margins), ids.transpose()?])
     }
 
     /// Returns the margins, `count x outputs`, of rows that reach these leaf slots.

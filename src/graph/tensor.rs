@@ -192,6 +192,12 @@ pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
         .collect()
 }
 
+/// Returns whether a tensor of shape `from` broadcasts to the shape `to`.
+pub(super) fn broadcasts_to(from: &[usize], to: &[usize]) -> bool {
+    from.len() <= to.len()
+        && from.iter().rev().zip(to.iter().rev()).all(|(from, to)| from == to || *from == 1)
+}
+
 /// Returns, for each element of a tensor of shape `to`, the place of the element of a tensor of shape `from`
 /// that is broadcast there.
 pub(super) fn places<'s>(from: &'s [usize], to: &'s [usize]) -> impl Iterator<Item = usize> + 's {

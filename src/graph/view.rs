@@ -58,6 +58,9 @@ impl Tensor {
 }
 
 impl<'t> TensorView<'t> {
+    /// No tensor: a list of no elements.
+    pub(super) const NONE: Self = Self { shape: &[0], elements: ElementsView::F32(&[]) };
+
     /// Returns the length of each dimension.
     pub(super) fn shape(self) -> &'t [usize] {
         self.shape
