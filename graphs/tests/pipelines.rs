@@ -12,6 +12,9 @@ mod click_through;
 mod deep_hybrid;
 #[path = "../examples/text/gelu.rs"]
 mod gelu;
+#[allow(unused_imports)]
+#[path = "../examples/stages/mod.rs"]
+mod stages;
 #[allow(dead_code)]
 #[path = "../examples/text/model.rs"]
 mod text;
@@ -29,7 +32,11 @@ use burn::{
 use click_through::ClickThrough;
 use deep_hybrid::DeepHybrid;
 use fangorn_graphs::{
-    fangorn::Forest,
+    classical::{GraphModule, Value},
+    fangorn::{
+        Forest,
+        graph::{self, Elements, Graph, GraphPredictor},
+    },
     forest::{ForestModule, ForestModuleConfig},
 };
 use support::{Seeded, bits, devices, floats};
@@ -94,6 +101,26 @@ fn comes_back<M: Module>(name: &str, saved: M, fresh: M, predict: impl Fn(&M) ->
     assert_eq!(predict(&loaded), expected, "{name}");
 }
 
+/// A pipeline as one graph predicts what its modules predict, compiled for the CPU and on the device. A feature next to a
+/// threshold may go another way, since products are summed in another order.
+fn as_one_graph(name: &str, graph: &Graph, rows: (Elements, Value), expected: Tensor<2>, device: &Device) {
+    let expected = floats(expected);
+    let near = |what: &str, found: &[f32]| {
+        assert_eq!(found.len(), expected.len(), "{name}, {what}");
+        let outside = found.iter().zip(&expected).filter(|(a, b)| (*a - *b).abs() > 1e-4).count();
+        assert!(outside * 10 <= expected.len(), "{name}, {what}: {found:?} and {expected:?}");
+    };
+    let columns = rows.0.len() / ROWS;
+    let predictor = GraphPredictor::new(graph.clone(), 1).expect(name);
+    let of_cpu = graph::Tensor::new([ROWS, columns], rows.0).expect("rows");
+    let found = predictor.predict(&[of_cpu]).expect(name).remove(0);
+    let Elements::F32(found) = found.into_elements() else { panic!("floats") };
+    near("on the CPU", &found);
+    let module = GraphModule::new(graph, device).expect(name);
+    let found = module.forward([rows.1]).expect(name).remove(0);
+    near("as a module", &floats(found.float::<2>().expect(name)));
+}
+
 #[test]
 fn text_learns_and_comes_back() {
     let _seeds = SEEDS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -121,6 +148,14 @@ fn text_learns_and_comes_back() {
             forest: module(&support::alike(&forest), &device),
         };
         let x = || ids(tokens.clone(), &device);
+        for head in ["forest", "regression"] {
+            let expected = match head {
+                "forest" => saved.by_forest(x()).expect(name),
+                _ => saved.by_regression(x()),
+            };
+            let rows = (Elements::I32(tokens.clone()), x().into());
+            as_one_graph(name, &saved.graph(head).expect(name), rows, expected, &device);
+        }
         comes_back(name, saved.clone(), fresh.clone(), |text| bits(text.by_forest(x()).expect(name)));
         comes_back(name, saved, fresh, |text| bits(text.by_regression(x())));
     }
@@ -149,6 +184,8 @@ fn deep_hybrid_learns_and_comes_back() {
             forest: module(&support::alike(&forest), &device),
         };
         let x = || support::tensor(&images, 16, &device);
+        let rows = (Elements::F32(images.clone()), x().into());
+        as_one_graph(name, &saved.graph().expect(name), rows, saved.forward(x()).expect(name), &device);
         comes_back(name, saved, fresh, |hybrid| bits(hybrid.forward(x()).expect(name)));
     }
 }
@@ -181,6 +218,8 @@ fn click_through_learns_from_leaves_and_comes_back() {
         assert!(losses[STEPS - 1] < 0.5 * losses[0], "{name}: {losses:?}");
         let fresh = ClickThrough::new(sizes, module(&support::alike(&forest), &device), &device).expect(name);
         let x = || support::tensor(&table, 4, &device);
+        let rows = (Elements::F32(table.clone()), x().into());
+        as_one_graph(name, &saved.graph().expect(name), rows, saved.forward(x()).expect(name), &device);
         comes_back(name, saved, fresh, |click| bits(click.forward(x()).expect(name)));
     }
 }
