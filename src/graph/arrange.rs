@@ -29,10 +29,12 @@ pub(super) fn integers(x: TensorView<'_>) -> Result<Vec<i64>, String> {
 pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
     let length = x.shape()[axis];
-    let wanted = integers(places)?.into_iter().map(|place| axis_of(place, length));
-    let wanted = wanted
-        .collect::<Result<Vec<usize>, _>>()
-        .map_err(|_| format!("a place is not among the {length} of axis {axis}"))?;
+    let inside = |place: i64| axis_of(place, length);
+    let wanted = match places.elements() {
+        ElementsView::I64(places) => places.iter().map(|place| inside(*place)).collect(),
+        _ => integers(places)?.into_iter().map(inside).collect::<Result<Vec<usize>, _>>(),
+    };
+    let wanted = wanted.map_err(|_| format!("a place is not among the {length} of axis {axis}"))?;
     let (before, after): (usize, usize) =
         (x.shape()[..axis].iter().product(), x.shape()[axis + 1..].iter().product());
     let shape = [&x.shape()[..axis], places.shape(), &x.shape()[axis + 1..]].concat();

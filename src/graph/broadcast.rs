@@ -1,5 +1,7 @@
 //! Functions of two tensors that are broadcast against each other, in loops that the compiler makes vectors of.
 
+use std::borrow::Cow;
+
 use super::tensor::places;
 use crate::cpu::{Loops, widest};
 
@@ -206,9 +208,10 @@ impl<T, U: Clone + Default, F: Fn(&T) -> U> Loops for Each<'_, T, F> {
 }
 
 /// Returns the elements of an operand, repeated over a result.
-pub(super) fn repeated<T: Clone>(x: &[T], from: &[usize], shape: &[usize]) -> Vec<T> {
+pub(super) fn repeated<'x, T: Clone>(x: &'x [T], from: &[usize], shape: &[usize]) -> Cow<'x, [T]> {
     let all: usize = shape.iter().product();
     match Repeat::of(from, shape) {
+        Repeat::Period(period) if period == all => Cow::Borrowed(x),
         Repeat::Period(period) if period > 0 => x.iter().cycle().take(all).cloned().collect(),
         Repeat::Run(run) => x.iter().flat_map(|x| std::iter::repeat_n(x, run)).take(all).cloned().collect(),
         _ => places(from, shape).map(|at| x[at].clone()).collect(),
@@ -248,7 +251,7 @@ mod tests {
                     assert_eq!(found, expected, "{of_a:?} and {of_b:?}, in place");
                 }
                 let expected: Vec<usize> = places(of_a, &shape).map(|at| a[at]).collect();
-                assert_eq!(repeated(&a, of_a, &shape), expected, "{of_a:?} over {shape:?}");
+                assert_eq!(*repeated(&a, of_a, &shape), expected, "{of_a:?} over {shape:?}");
             }
         }
     }

@@ -284,11 +284,9 @@ pub(super) fn choose(
     let truths = repeated(truths, condition.shape(), &shape);
     macro_rules! chosen {
         ($yes:expr, $no:expr) => {{
-            let mut out = repeated($no, no.shape(), &shape);
-            let yes = repeated($yes, yes.shape(), &shape);
-            let all = out.iter_mut().zip(yes).zip(truths);
-            all.for_each(|((out, yes), truth)| *out = if truth { yes } else { out.clone() });
-            out
+            let (no, yes) = (repeated($no, no.shape(), &shape), repeated($yes, yes.shape(), &shape));
+            let all = truths.iter().zip(yes.iter()).zip(no.iter());
+            all.map(|((truth, yes), no)| if *truth { yes.clone() } else { no.clone() }).collect()
         }};
     }
     let elements = match (yes.elements(), no.elements()) {

@@ -406,6 +406,15 @@ pub(super) fn matmul(
     if a.dtype() != b.dtype() {
         return Err(format!("it does not take {} and {}", a.dtype(), b.dtype()));
     }
+    // Two matrices, as most products are.
+    if let (&[m, k], &[other, n], ElementsView::F32(va), ElementsView::F32(vb)) =
+        (a.shape(), b.shape(), a.elements(), b.elements())
+        && k == other
+    {
+        let mut out = vec![0.0; m * n];
+        products.floats(va, vb, &mut out, [m, k, n]);
+        return Tensor::new([m, n], Elements::F32(out)).ok_or_else(|| "the shape is too large".into());
+    }
     // A vector is a row on the left and a column on the right, and its dimension goes away.
     let (mut of_a, mut of_b) = (a.shape().to_vec(), b.shape().to_vec());
     let (row, column) = (of_a.len() == 1, of_b.len() == 1);
