@@ -45,6 +45,22 @@ impl Window {
         let padded = place * self.strides[axis] + at * self.dilations[axis];
         padded.checked_sub(self.padding[axis]).filter(|pixel| *pixel < length)
     }
+
+    /// Returns the pixels of a window of so many that lie inside the image at a place. They are at most as many as the
+    /// image has, however large the window is.
+    fn inside(
+        &self,
+        axis: usize,
+        place: usize,
+        size: usize,
+        length: usize,
+    ) -> impl Iterator<Item = usize> + Clone {
+        let (step, begin) = (self.dilations[axis], place * self.strides[axis]);
+        let until =
+            |pixel: usize| pixel.saturating_add(self.padding[axis]).saturating_sub(begin).div_ceil(step);
+        let first = begin.saturating_add(until(0).saturating_mul(step)).saturating_sub(self.padding[axis]);
+        (until(0)..until(length).min(size)).zip(0..).map(move |(_, at)| first + at * step)
+    }
 }
 
 /// What a window makes of its pixels, channel by channel.
@@ -194,9 +210,7 @@ pub(super) fn pool(pool: &Pool, x: TensorView<'_>) -> Result<Tensor, String> {
     let all = room(&shape)?;
     let values = x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()))?;
     let mut found = Vec::with_capacity(all);
-    let inside = |axis: usize, place: usize, length: usize| {
-        (0..size[axis]).filter_map(move |at| window.pixel(axis, place, at, length))
-    };
+    let inside = |axis: usize, place: usize, length: usize| window.inside(axis, place, size[axis], length);
     for image in values.chunks_exact((height * width).max(1)) {
         for (down, across) in (0..places[0]).flat_map(|down| (0..places[1]).map(move |across| (down, across)))
         {

@@ -122,6 +122,13 @@ fn pools_take_the_greatest_pixel_or_the_mean() {
         let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-6 || a == b || a.is_nan() && b.is_nan();
         assert!(numbers(&found[0]).iter().zip(&expected).all(near), "{seed}: {how:?}, {window:?}");
     }
+    // A window that is far larger than the image takes no longer than the image.
+    let huge = 1 << 40;
+    let window = Window { strides: [huge, huge], padding: [huge - 1; 4], dilations: [1, 3] };
+    let pool = Pool { size: [huge, huge / 3], window, how: Pooling::Mean };
+    let image = floats(&[1, 1, 2, 2], vec![1.0, 2.0, 3.0, 5.0]);
+    let found = Operator::Pool(pool).evaluate(&[&image]).expect("images");
+    assert_eq!(found[0].shape(), [1, 1, 2, 2]);
     let missing = floats(&[1, 1, 1, 3], vec![1.0, f32::NAN, 2.0]);
     let pool = Pool { size: [1, 2], window: Window::PLAIN, how: Pooling::Greatest };
     let found = Operator::Pool(pool).evaluate(&[&missing]).expect("images");
