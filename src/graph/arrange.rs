@@ -232,8 +232,13 @@ pub(super) fn squeezed(axes: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, St
 
 /// Returns a tensor of the shape that `x` names, of one repeated element.
 pub(super) fn fill(with: &Elements, x: TensorView<'_>) -> Result<Tensor, String> {
-    let lengths = integers(x)?.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
-    let shape = lengths.map_err(|_| "a length is below 0")?;
+    let lengths = integers(x)?;
+    if lengths.iter().any(|length| *length < 0) {
+        return Err("a length is below 0".into());
+    }
+    // What no address reaches is too large in any case.
+    let shape: Vec<usize> =
+        lengths.into_iter().map(|length| usize::try_from(length).unwrap_or(usize::MAX)).collect();
     let all = room(&shape)?;
     if with.len() != 1 {
         return Err(format!("it is filled with {} elements, not with one", with.len()));

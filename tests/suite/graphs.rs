@@ -488,7 +488,7 @@ output \"label\": %2
 output \"over\": %3
 output \"wide\": %4
 ";
-    let number = |at: usize| ((at * 7919) % 2001) as f32 / 1000.0 - 1.0;
+    let number = |at: usize| (at % 2001 * 7919 % 2001) as f32 / 1000.0 - 1.0;
     let weights: Vec<String> = (0..5400).map(|at| format!("{:?}", number(at))).collect();
     let graph = Graph::parse(&text.replace("WEIGHTS", &weights.join(", "))).expect("a graph");
     let predictors = [1, 2].map(|threads| GraphPredictor::new(graph.clone(), threads).expect("compiled"));

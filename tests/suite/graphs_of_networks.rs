@@ -123,7 +123,7 @@ fn pools_take_the_greatest_pixel_or_the_mean() {
         assert!(numbers(&found[0]).iter().zip(&expected).all(near), "{seed}: {how:?}, {window:?}");
     }
     // A window that is far larger than the image takes no longer than the image.
-    let huge = 1 << 40;
+    let huge = usize::MAX >> 4;
     let window = Window { strides: [huge, huge], padding: [huge - 1; 4], dilations: [1, 3] };
     let pool = Pool { size: [huge, huge / 3], window, how: Pooling::Mean };
     let image = floats(&[1, 1, 2, 2], vec![1.0, 2.0, 3.0, 5.0]);
