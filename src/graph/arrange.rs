@@ -2,18 +2,12 @@
 
 use super::{
     reduce::axis_of,
-    tensor::{Elements, MOST_ELEMENTS, Tensor, count},
+    tensor::{Elements, Tensor, count, room},
     view::{ElementsView, TensorView},
 };
 
 fn whole(shape: Vec<usize>, elements: Elements) -> Result<Tensor, String> {
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
-}
-
-/// Returns the number of elements of a shape that an operator is about to make.
-fn room(shape: &[usize]) -> Result<usize, String> {
-    let all = count(shape).filter(|all| *all <= MOST_ELEMENTS);
-    all.ok_or_else(|| format!("a tensor of shape {shape:?} is too large; predict fewer rows at a time"))
 }
 
 /// Returns integers as numbers of any size.
@@ -129,7 +123,7 @@ pub(super) fn concat(axis: i64, all: &[TensorView<'_>]) -> Result<Tensor, String
     whole(shape, elements)
 }
 
-/// Returns the shape that a tensor gets.
+/// Returns the shape that lengths, -1 and 0 among them, make of a tensor's.
 pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, String> {
     let cannot = || format!("shape {:?} does not become {lengths:?}", x.shape());
     let (mut shape, mut open) = (Vec::new(), None);
@@ -143,9 +137,15 @@ pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Vec<usize>,
             other => usize::try_from(*other).map_err(|_| cannot())?,
         });
     }
-    if let Some(at) = open {
-        let others = count(&shape).filter(|others| *others > 0).ok_or_else(cannot)?;
-        shape[at] = x.elements().len() / others;
+    if let Some(open) = open {
+        // Lengths that stay are left out on both sides, so that a batch of no rows has a width.
+        let stays = |at: &usize| lengths.get(*at) == Some(&0);
+        let product = |shape: &[usize]| {
+            let changed: Vec<usize> = (0..shape.len()).filter(|at| !stays(at)).map(|at| shape[at]).collect();
+            count(&changed)
+        };
+        let (all, others) = (product(x.shape()).ok_or_else(cannot)?, product(&shape).ok_or_else(cannot)?);
+        shape[open] = all.checked_div(others).filter(|length| length * others == all).ok_or_else(cannot)?;
     }
     if count(&shape) == Some(x.elements().len()) { Ok(shape) } else { Err(cannot()) }
 }

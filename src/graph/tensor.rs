@@ -136,6 +136,26 @@ impl Tensor {
         (&self.shape, &mut self.elements)
     }
 
+    /// Returns the rows at these places, in their order: slices of the first dimension.
+    ///
+    /// ```
+    /// use fangorn::graph::{Elements, Tensor};
+    ///
+    /// let tensor = Tensor::new([3, 2], Elements::I32(vec![0, 1, 10, 11, 20, 21])).expect("six elements");
+    /// let rows = tensor.rows(&[2, 0]).expect("two of three rows");
+    /// assert_eq!((rows.shape(), rows.elements()), (&[2, 2][..], &Elements::I32(vec![20, 21, 0, 1])));
+    /// assert_eq!(tensor.rows(&[3]), None);
+    /// ```
+    pub fn rows(&self, places: &[usize]) -> Option<Self> {
+        let (rows, row) = self.shape.split_first()?;
+        if places.iter().any(|place| place >= rows) {
+            return None;
+        }
+        let width: usize = row.iter().product();
+        let elements = self.elements.view().runs(places.iter().map(|place| place * width), width);
+        Self::new([&[places.len()], row].concat(), elements)
+    }
+
     /// Returns the type of the elements.
     pub fn dtype(&self) -> Dtype {
         self.elements.dtype()
@@ -174,6 +194,15 @@ pub(super) const MOST_ELEMENTS: usize = if usize::BITS < 64 { 1 << 26 } else { 1
 /// Returns the number of elements of a shape; `None` if it does not fit.
 pub(super) fn count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |count, length| count.checked_mul(*length))
+}
+
+/// Returns the number of elements of a shape that an operator is about to make.
+///
+/// # Errors
+/// There are more than [`MOST_ELEMENTS`].
+pub(super) fn room(shape: &[usize]) -> Result<usize, String> {
+    let all = count(shape).filter(|all| *all <= MOST_ELEMENTS);
+    all.ok_or_else(|| format!("a tensor of shape {shape:?} is too large; predict fewer rows at a time"))
 }
 
 /// Returns the shape that two shapes broadcast to, aligned at their last dimensions; `None` if they don't.

@@ -248,7 +248,15 @@ fn prepared(graph: &mut Graph, random: &mut Seeded, x: Operand, columns: usize) 
     let number = |random: &mut Seeded| [0.5, -2.0, 3.0, 1e-3, 0.1, -7.25, 1.0][random.below(7)];
     for _ in 0..random.below(4) {
         let values: Vec<f32> = (0..width).map(|_| number(random)).collect();
-        match random.below(7) {
+        match random.below(8) {
+            7 => {
+                // A layer of a network.
+                let outputs = 1 + random.below(6);
+                let values = (0..width * outputs).map(|_| number(random)).collect();
+                let weight = Tensor::new([width, outputs], Elements::F32(values)).expect("a matrix");
+                let weight = graph.weight(weight);
+                (found, width) = (graph.node("layer", Operator::MatMul, [found, weight]), outputs);
+            }
             6 => found = graph.node("rectified", Operator::Unary(Unary::Relu), [found]),
             0 => {
                 let missing = graph.node("missing", Operator::Unary(Unary::IsNan), [found]);

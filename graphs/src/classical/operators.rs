@@ -228,8 +228,12 @@ fn reshape(x: &Value, lengths: &[i64]) -> Result<Value> {
         });
     }
     if let Some(open) = lengths.iter().position(|length| *length == -1) {
-        let others: usize = shape.iter().product();
-        shape[open] = all.checked_div(others).unwrap_or(0);
+        // Lengths that stay are left out on both sides, so that a batch of no rows has a width.
+        let product = |shape: &[usize]| -> usize {
+            let changed = shape.iter().enumerate().filter(|(at, _)| lengths.get(*at) != Some(&0));
+            changed.map(|(_, length)| length).product()
+        };
+        shape[open] = product(&old).checked_div(product(&shape)).unwrap_or(0);
     }
     if shape.iter().product::<usize>() != all {
         return refused(format!("shape {old:?} does not become {lengths:?}"));

@@ -4,7 +4,7 @@ use std::{path::Path, time::Instant};
 
 use fangorn::{
     auto::LEAST_ROWS,
-    graph::{Elements, Graph, GraphPredictor, Passes, Tensor},
+    graph::{Graph, GraphPredictor, Passes, Tensor},
 };
 
 use crate::{
@@ -54,7 +54,8 @@ impl GraphBench {
         }
         let batches = LEAST_ROWS.max(rows).div_ceil(batch);
         let of_batch = |at: usize| {
-            let tensors = inputs.iter().map(|input| rows_of(input, at * batch, batch));
+            let places: Vec<usize> = (at * batch..(at + 1) * batch).map(|row| row % rows).collect();
+            let tensors = inputs.iter().map(|input| input.rows(&places));
             tensors
                 .collect::<Option<Vec<_>>>()
                 .ok_or_else(|| Error::Defect("rows of different lengths".into()))
@@ -68,23 +69,4 @@ impl GraphBench {
             Ok(())
         })
     }
-}
-
-/// Returns some rows of a tensor. After its last row comes its first one again.
-fn rows_of(tensor: &Tensor, first: usize, count: usize) -> Option<Tensor> {
-    let rows = *tensor.shape().first()?;
-    let width: usize = tensor.shape()[1..].iter().product();
-    fn some<T: Clone>(values: &[T], width: usize, rows: impl Iterator<Item = usize>) -> Vec<T> {
-        rows.flat_map(|row| &values[row * width..][..width]).cloned().collect()
-    }
-    let wanted = (first..first + count).map(|row| row % rows);
-    let elements = match tensor.elements() {
-        Elements::Bool(values) => Elements::Bool(some(values, width, wanted)),
-        Elements::I32(values) => Elements::I32(some(values, width, wanted)),
-        Elements::I64(values) => Elements::I64(some(values, width, wanted)),
-        Elements::F32(values) => Elements::F32(some(values, width, wanted)),
-        Elements::F64(values) => Elements::F64(some(values, width, wanted)),
-        Elements::Text(values) => Elements::Text(some(values, width, wanted)),
-    };
-    Tensor::new([&[count], &tensor.shape()[1..]].concat(), elements)
 }
