@@ -1,7 +1,7 @@
 //! Exponentials and what is made of them, for results of 32 bits: loops over them become vectors.
 //!
-//! Each function takes a number of the range of `f32` and computes in doubles, so that its result, rounded to `f32`, is
-//! the nearest one but for one in a million. A missing value stays missing.
+//! Each function takes a number of the range of `f32` and computes in doubles. Its result, rounded to `f32`, is at most one
+//! unit in the last place off. A missing value stays missing.
 
 /// Returns the exponential: the power of 2 of the whole part, and a polynomial of the rest.
 #[inline(always)]
@@ -56,7 +56,7 @@ pub(crate) fn tanh(x: f64) -> f64 {
 }
 
 /// Returns the error function, by the rational functions of Cody (Rational Chebyshev approximations for the error function,
-/// 1969).
+/// 1969). The result is good for doubles, too: at most 1e-14 off.
 #[inline(always)]
 pub(crate) fn erf(x: f64) -> f64 {
     let size = x.abs();
@@ -88,7 +88,7 @@ pub(crate) fn erf(x: f64) -> f64 {
     }
     let far = 1.0 - exp(-square) * above / below;
     // Beyond this bound the result, rounded, is 1.
-    let far = if size > 4.0 { 1.0 } else { far };
+    let far = if size > 6.0 { 1.0 } else { far };
     (if size < 0.468_75 { near } else { far }).copysign(x)
 }
 
@@ -105,7 +105,7 @@ mod tests {
     /// The error function by Abramowitz and Stegun's series 7.1.6.
     fn series(x: f64) -> f64 {
         let a = x.abs();
-        if a > 5.0 {
+        if a > 6.0 {
             return x.signum();
         }
         let (mut term, mut sum, mut n) = (a, a, 1.0);
@@ -134,6 +134,7 @@ mod tests {
             is_near("sigmoid", x, sigmoid(x), 1.0 / (1.0 + (-x).exp()));
             is_near("tanh", x, tanh(x), x.tanh());
             is_near("erf", x, erf(x), series(x));
+            assert!((erf(x) - series(x)).abs() <= 1e-14, "erf({x})");
             if x > -4.0 {
                 is_near("gelu", x, gelu(x), 0.5 * x * (1.0 + series(x / 2f64.sqrt())));
             }

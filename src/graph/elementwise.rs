@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     broadcast::{each, each_in_place, pairs, pairs_in_place, repeated},
     operator::{Binary, Compare, Unary},
-    tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor, broadcast, broadcasts_to, count},
+    tensor::{Dtype, Elements, Tensor, broadcast, broadcasts_to, room},
     view::{ElementsView, TensorView},
 };
 use crate::cpu::functions;
@@ -13,10 +13,8 @@ use crate::cpu::functions;
 /// Returns the shape that two tensors broadcast to, if there may be a tensor of it.
 fn shape_of(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
     let shape = broadcast(a, b).ok_or_else(|| format!("shapes {a:?} and {b:?} don't broadcast"))?;
-    match count(&shape).filter(|all| *all <= MOST_ELEMENTS) {
-        Some(_) => Ok(shape),
-        None => Err(format!("a tensor of shape {shape:?} is too large; predict fewer rows at a time")),
-    }
+    room(&shape)?;
+    Ok(shape)
 }
 
 fn types(a: TensorView<'_>, b: TensorView<'_>) -> String {

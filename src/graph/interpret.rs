@@ -8,7 +8,7 @@ use super::{
     networks,
     operator::Operator,
     reduce, solve,
-    tensor::{Dtype, Elements, MOST_ELEMENTS, Tensor},
+    tensor::{Dtype, Elements, Tensor, room},
     view::{ElementsView, TensorView},
 };
 use crate::forest::{Forest, reference};
@@ -314,10 +314,6 @@ fn evaluate(
     (evaluator, wanted): (&impl Evaluator, [bool; 2]),
 ) -> Result<Results, String> {
     let x = operands[0];
-    let room = |lengths: &[usize]| match super::tensor::count(lengths).filter(|all| *all <= MOST_ELEMENTS) {
-        Some(_) => Ok(()),
-        None => Err(format!("a tensor of shape {lengths:?} is too large; predict fewer rows at a time")),
-    };
     // Only these operators make more elements than they take.
     match (operator, operands) {
         (Operator::MatMul, [a, b]) => {

@@ -1,8 +1,8 @@
 //! Operators of networks: convolutions, pooling, and the normalization of layers.
 
 use super::{
-    reduce::Products,
-    tensor::{Elements, MOST_ELEMENTS, Tensor, count},
+    reduce::{Products, line_sum},
+    tensor::{Elements, Tensor, room},
     view::{ElementsView, TensorView},
 };
 use crate::cpu::{Loops, widest};
@@ -25,7 +25,7 @@ impl Window {
     /// Returns the number of places down or across of a window of so many pixels.
     ///
     /// # Errors
-    /// A step is 0, or the window is larger than the image with its padding.
+    /// A step is 0, the image has no pixels, or the window is larger than the image with its padding.
     pub(super) fn places(&self, axis: usize, length: usize, size: usize) -> Result<usize, String> {
         let (stride, dilation) = (self.strides[axis], self.dilations[axis]);
         let padded =
@@ -34,6 +34,7 @@ impl Window {
             size.checked_sub(1).and_then(|n| n.checked_mul(dilation)).and_then(|n| n.checked_add(1));
         let left = padded.zip(covered).and_then(|(padded, covered)| padded.checked_sub(covered));
         match (left, stride, dilation) {
+            _ if length == 0 => Err("an image has no pixels".into()),
             (_, 0, _) | (_, _, 0) => Err("a window has steps above 0".into()),
             (Some(left), ..) => Ok(left / stride + 1),
             (None, ..) => Err(format!("a window of {size} pixels does not fit an image of {length}")),
@@ -46,8 +47,8 @@ impl Window {
         padded.checked_sub(self.padding[axis]).filter(|pixel| *pixel < length)
     }
 
-    /// Returns the pixels of a window of so many that lie inside the image at a place. They are at most as many as the
-    /// image has, however large the window is.
+    /// Returns the pixels of the image that the window sees at a place, down or across. `size` is the window's length, and
+    /// `length` the image's. However large the window is, there are no more pixels than the image has.
     fn inside(
         &self,
         axis: usize,
@@ -103,11 +104,6 @@ fn images(x: TensorView<'_>) -> Result<[usize; 4], String> {
     x.shape().try_into().map_err(|_| format!("it takes images of four dimensions, not shape {:?}", x.shape()))
 }
 
-fn room(shape: &[usize]) -> Result<usize, String> {
-    let all = count(shape).filter(|all| *all <= MOST_ELEMENTS);
-    all.ok_or_else(|| format!("a tensor of shape {shape:?} is too large; predict fewer rows at a time"))
-}
-
 /// Returns the products of each place of a window with each filter, plus the filter's bias. A filter sees the channels of
 /// its group: `weights` are `filters x channels of a group x height x width`.
 ///
@@ -127,7 +123,7 @@ pub(super) fn convolve(
         ));
     }
     let places = [window.places(0, height, down)?, window.places(1, width, across)?];
-    let (inner, outer) = (seen * down * across, places[0] * places[1]);
+    let (inner, outer) = (room(&[seen, down, across])?, room(&places)?);
     let shape = [rows, filters, places[0], places[1]];
     let all = room(&shape)?;
     room(&[inner, outer])?;
@@ -149,7 +145,7 @@ pub(super) fn convolve(
             for (image, out) in images.zip(out.chunks_exact_mut((filters * outer).max(1))) {
                 for group in 0..groups {
                     let image = &image[group * seen * height * width..][..seen * height * width];
-                    see(window, image, &mut columns, ([height, width], [down, across], places));
+                    fill_columns(window, image, &mut columns, ([height, width], [down, across], places));
                     let weights = &$weights[group * of_group * inner..][..of_group * inner];
                     let out = &mut out[group * of_group * outer..][..of_group * outer];
                     $product(weights, &columns, out, [of_group, inner, outer]);
@@ -177,7 +173,7 @@ pub(super) fn convolve(
 
 /// Puts the pixels that each place of a window sees into a column: a line for each channel and pixel of the window, with
 /// an element for each place. The lengths are those of the image and of the window, and the numbers of places.
-fn see<T: Copy + Default>(
+fn fill_columns<T: Copy + Default>(
     window: &Window,
     image: &[T],
     columns: &mut [T],
@@ -224,7 +220,7 @@ pub(super) fn pool(pool: &Pool, x: TensorView<'_>) -> Result<Tensor, String> {
                     let (sum, count) = pixels.fold((0.0, 0.0), |(sum, count), v| (sum + v, count + 1.0));
                     sum / count
                 }
-                Pooling::MeanWithPadding => pixels.sum::<f64>() / (size[0] * size[1]) as f64,
+                Pooling::MeanWithPadding => pixels.sum::<f64>() / (size[0] as f64 * size[1] as f64),
             });
         }
     }
@@ -265,25 +261,6 @@ struct LayerNorm<'x, T> {
     epsilon: f64,
 }
 
-/// Sums that are added up at the same time.
-const LANES: usize = 8;
-
-/// Returns the sum of what `f` makes of elements.
-#[inline(always)]
-fn sum<T: Copy + Into<f64>>(line: &[T], f: impl Fn(f64) -> f64) -> f64 {
-    let mut sums = [0.0; LANES];
-    let (chunks, last) = line.as_chunks::<LANES>();
-    for chunk in chunks {
-        for lane in 0..LANES {
-            sums[lane] += f(chunk[lane].into());
-        }
-    }
-    for (lane, value) in last.iter().enumerate() {
-        sums[lane] += f((*value).into());
-    }
-    sums.iter().sum()
-}
-
 macro_rules! layer_norm {
     ($number:ty) => {
         impl Loops for LayerNorm<'_, $number> {
@@ -294,8 +271,8 @@ macro_rules! layer_norm {
                 let width = self.scale.len().max(1);
                 let mut out = vec![0.0; self.x.len()];
                 for (line, out) in self.x.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
-                    let mean = sum(line, |v| v) / width as f64;
-                    let variance = sum(line, |v| (v - mean) * (v - mean)) / width as f64;
+                    let mean = line_sum(line, |v| v) / width as f64;
+                    let variance = line_sum(line, |v| (v - mean) * (v - mean)) / width as f64;
                     let factor = 1.0 / (variance + self.epsilon).sqrt();
                     let weights = self.scale.iter().zip(self.bias);
                     for ((out, v), (scale, bias)) in out.iter_mut().zip(line).zip(weights) {

@@ -118,7 +118,7 @@ impl GraphPredictor {
     /// Evaluates the graph as [`predict`](Self::predict) does, into the memory of tensors of an earlier call. After an
     /// error there may be other tensors in `outputs`, or none.
     ///
-    /// Results of some megabytes and more take up to twice as long in new memory, which the system clears first.
+    /// The system clears new memory before it gives it away, which takes a good part of the time of a scaler.
     ///
     /// # Errors
     /// Those of [`predict`](Self::predict).

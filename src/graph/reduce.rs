@@ -120,7 +120,19 @@ pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: TensorView<'_>
 /// Sums that are added up at the same time.
 const LANES: usize = 8;
 
-/// The sum of what `f` makes of the elements of each line.
+/// Returns the sum of what `f` makes of the elements of a line.
+#[inline(always)]
+pub(super) fn line_sum<T: Copy + Into<f64>>(line: &[T], f: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (of_lanes, last) = line.as_chunks::<LANES>();
+    for values in of_lanes {
+        sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f((*value).into()));
+    }
+    sums.iter_mut().zip(last).for_each(|(sum, value)| *sum += f((*value).into()));
+    sums.iter().sum()
+}
+
+/// [`line_sum`] of each line.
 struct LineSums<'x, T, F> {
     values: &'x [T],
     length: usize,
@@ -134,13 +146,7 @@ impl<T: Copy + Into<f64>, F: Fn(f64) -> f64> Loops for LineSums<'_, T, F> {
     fn run(self) -> Vec<f64> {
         let mut out = vec![0.0; self.values.len() / self.length];
         for (line, out) in self.values.chunks_exact(self.length).zip(&mut out) {
-            let mut sums = [0.0; LANES];
-            let (of_lanes, last) = line.as_chunks::<LANES>();
-            for values in of_lanes {
-                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += (self.f)((*value).into()));
-            }
-            sums.iter_mut().zip(last).for_each(|(sum, value)| *sum += (self.f)((*value).into()));
-            *out = sums.iter().sum();
+            *out = line_sum(line, &self.f);
         }
         out
     }

@@ -10,12 +10,13 @@ use fangorn::{
 
 use crate::graphs::read;
 
-const MODELS: [&str; 6] = [
+const MODELS: [&str; 7] = [
     "pipeline-forest",
     "pipeline-logistic",
     "pipeline-ridge",
     "pipeline-histogram",
     "pipeline-transform",
+    "pipeline-isolation",
     "pipeline-one-step",
 ];
 

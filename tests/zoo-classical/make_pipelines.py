@@ -5,7 +5,7 @@
 
 Everything is seeded random numbers; no data set is involved. OUT gets a folder for each model, with `model.npz`,
 `rows.npy` (float64), `output.npy` (what predict or transform returns) and, for classifiers, `scores.npy`
-(predict_proba, or decision_function). Missing values, categories that were not in training, and values at thresholds are
+(predict_proba, or decision_function; of an isolation forest -score_samples). Missing values, categories that were not in training, and values at thresholds are
 among the rows.
 
 The models in this folder were made by this script with scikit-learn 1.9.1 and numpy 2.4.6. Needs these.
@@ -18,7 +18,7 @@ import sys
 import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingRegressor, IsolationForest, RandomForestClassifier
 from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -60,6 +60,7 @@ MODELS = {
         StandardScaler(with_mean=False), HistGradientBoostingRegressor(max_iter=8, random_state=1)
     ),
     "pipeline-transform": lambda: make_pipeline(SimpleImputer(), Normalizer("l1"), Binarizer(threshold=0.05)),
+    "pipeline-isolation": lambda: make_pipeline(SimpleImputer(), IsolationForest(n_estimators=20, random_state=1)),
     "pipeline-one-step": lambda: LinearSVC(),
 }
 
@@ -84,10 +85,11 @@ def write(folder, model, random):
     found = model.predict(rows) if hasattr(model, "predict") else model.transform(rows)
     # A .npy of texts is none of numbers: their places among the labels.
     np.save(folder / "output.npy", np.searchsorted(model.classes_, found) if named else found)
-    for name in ("predict_proba", "decision_function"):
-        if hasattr(model, name):
-            np.save(folder / "scores.npy", getattr(model, name)(rows))
-            break
+    if folder.name == "pipeline-isolation":
+        np.save(folder / "scores.npy", -model.score_samples(rows))
+    elif not is_regressor and hasattr(model, "predict"):
+        score = getattr(model, "predict_proba", getattr(model, "decision_function", None))
+        np.save(folder / "scores.npy", score(rows))
     print(f"{folder.name}: {(folder / 'model.npz').stat().st_size} bytes")
 
 

@@ -21,8 +21,8 @@ use crate::{
     rows::{self, Cells, Matrix, TableChoice, Wanted},
 };
 
-/// Reads a file of ONNX, LightGBM or scikit-learn as a graph. Returns `None` where the file is of another format, or where another
-/// reason than what it holds keeps it from being a forest.
+/// Reads a file of ONNX, LightGBM or scikit-learn as a graph. Returns `None` where the file is of another format, or where
+/// another reason than what it holds keeps it from being a forest.
 pub fn load(path: &Path, limits: &LimitsChoice) -> Option<Result<Graph>> {
     let Err(fangorn::Error::Import(error)) = import::load(path, &options(limits)) else { return None };
     let unsupported = error.kind() == ErrorKind::Unsupported && may_be_a_graph(path);

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
 use super::super::budget::Budget;
 use super::super::{ErrorKind, ImportError, LoadOptions, Place};
 use super::head::{class, is_sklearn};
-use super::plain::PlainValue;
+use super::plain::{Numbers, PlainValue};
 use super::{error, unsupported};
+use crate::forest::ClassRule;
 use crate::graph::{Binary, Compare, Dtype, Elements, Graph, Operand, Operator, Reduction, Tensor, Unary};
 
 /// The remedy for a step that is not read.
@@ -46,48 +46,6 @@ const SCORERS: [&str; 6] = [
     "PassiveAggressiveClassifier",
 ];
 
-/// Numbers in lists of any depth, flattened. A missing one is NaN.
-#[derive(Clone, Debug, Default)]
-struct Table(Vec<f64>);
-
-impl<'de> Deserialize<'de> for Table {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TableVisitor;
-        impl<'de> Visitor<'de> for TableVisitor {
-            type Value = Table;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a number or a list of numbers")
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Table, E> {
-                Ok(Table(vec![f64::NAN]))
-            }
-
-            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Table, E> {
-                Ok(Table(vec![f64::from(u8::from(value))]))
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Table, E> {
-                Ok(Table(vec![value as f64]))
-            }
-
-            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Table, E> {
-                Ok(Table(vec![value]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Table, A::Error> {
-                let mut all = Vec::new();
-                while let Some(Table(some)) = items.next_element()? {
-                    all.extend(some);
-                }
-                Ok(Table(all))
-            }
-        }
-        deserializer.deserialize_any(TableVisitor)
-    }
-}
-
 /// An estimator with what it has learned, under scikit-learn's own names. Which fields it has depends on its class.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -96,37 +54,37 @@ pub(super) struct Step {
     /// The steps of a pipeline, the members of a union or of a column transformer.
     steps: Vec<Step>,
     /// The columns that each member of a column transformer takes, or that a selector keeps.
-    columns: Option<Vec<Table>>,
+    columns: Option<Vec<Numbers>>,
     /// The place of a forest among those of the file.
     forest: Option<u64>,
     #[serde(rename = "mean_")]
-    mean: Option<Table>,
+    mean: Option<Numbers>,
     #[serde(rename = "scale_")]
-    scale: Option<Table>,
+    scale: Option<Numbers>,
     #[serde(rename = "center_")]
-    center: Option<Table>,
+    center: Option<Numbers>,
     #[serde(rename = "min_")]
-    min: Option<Table>,
+    min: Option<Numbers>,
     #[serde(rename = "statistics_")]
-    statistics: Option<Table>,
+    statistics: Option<Numbers>,
     #[serde(rename = "components_")]
-    components: Option<Table>,
+    components: Option<Numbers>,
     #[serde(rename = "explained_variance_")]
-    explained_variance: Option<Table>,
+    explained_variance: Option<Numbers>,
     #[serde(rename = "coef_")]
-    coef: Option<Table>,
+    coef: Option<Numbers>,
     #[serde(rename = "intercept_")]
-    intercept: Option<Table>,
+    intercept: Option<Numbers>,
     #[serde(rename = "powers_")]
-    powers: Option<Table>,
+    powers: Option<Numbers>,
     #[serde(rename = "categories_")]
     categories: Option<Vec<Vec<PlainValue>>>,
     #[serde(rename = "drop_idx_")]
-    dropped: Option<Table>,
+    dropped: Option<Numbers>,
     #[serde(rename = "classes_")]
     classes: Vec<PlainValue>,
     clip: Option<bool>,
-    feature_range: Option<Table>,
+    feature_range: Option<Numbers>,
     norm: Option<String>,
     threshold: Option<f64>,
     whiten: Option<bool>,
@@ -196,10 +154,10 @@ fn refused(place: &str, cause: impl AsRef<str>) -> ImportError {
 }
 
 /// Returns a step's list of numbers, of one length.
-fn list(table: &Option<Table>, length: usize, place: &str, name: &str) -> Result<Vec<f64>, ImportError> {
+fn list(table: &Option<Numbers>, length: usize, place: &str, name: &str) -> Result<Vec<f64>, ImportError> {
     match table {
-        Some(Table(values)) if values.len() == length => Ok(values.clone()),
-        Some(Table(values)) => {
+        Some(Numbers(values)) if values.len() == length => Ok(values.clone()),
+        Some(Numbers(values)) => {
             let cause = format!("{name} has {} numbers, not {length}", values.len());
             Err(error(ErrorKind::Structure, format!("fangorn.{place}.{name}"), cause))
         }
@@ -208,7 +166,7 @@ fn list(table: &Option<Table>, length: usize, place: &str, name: &str) -> Result
 }
 
 /// Returns a table's numbers as places below a bound.
-fn places(table: &Table, below: usize, place: &str) -> Result<Vec<i64>, ImportError> {
+fn places(table: &Numbers, below: usize, place: &str) -> Result<Vec<i64>, ImportError> {
     let inside = |v: &f64| (v.fract() == 0.0 && *v >= 0.0 && *v < below as f64).then_some(*v as i64);
     table.0.iter().map(inside).collect::<Option<_>>().ok_or_else(|| {
         error(ErrorKind::Value, format!("fangorn.{place}"), format!("a column that is none of {below}"))
@@ -238,7 +196,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         Ok(Columns { rows: self.node(name, Operator::Binary(how), &[x.rows, weight]), ..x })
     }
 
-    fn selected(&mut self, x: Columns, columns: &Table, place: &str) -> Result<Columns, ImportError> {
+    fn selected(&mut self, x: Columns, columns: &Numbers, place: &str) -> Result<Columns, ImportError> {
         let columns = places(columns, x.width, place)?;
         let width = columns.len();
         let columns = self.weight(&[width], Elements::I64(columns), place)?;
@@ -313,36 +271,19 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 }
                 one(self.beside(&found, place))
             }
-            "StandardScaler" => {
+            "StandardScaler" | "RobustScaler" => {
                 let mut x = x;
-                if step.mean.is_some() && step.with_mean != Some(false) {
-                    x = self.with_list(
-                        (name, Binary::Subtract),
-                        x,
-                        list(&step.mean, x.width, place, "mean_")?,
-                    )?;
+                let (center, field) = match name {
+                    "StandardScaler" => (&step.mean, "mean_"),
+                    _ => (&step.center, "center_"),
+                };
+                // A mean that is not subtracted is there all the same.
+                if center.is_some() && step.with_mean != Some(false) {
+                    x = self.with_list((name, Binary::Subtract), x, list(center, x.width, place, field)?)?;
                 }
                 if step.scale.is_some() {
-                    x = self.with_list(
-                        (name, Binary::Divide),
-                        x,
-                        list(&step.scale, x.width, place, "scale_")?,
-                    )?;
-                }
-                Ok(Some(x))
-            }
-            "RobustScaler" => {
-                let mut x = x;
-                if step.center.is_some() {
-                    let center = list(&step.center, x.width, place, "center_")?;
-                    x = self.with_list((name, Binary::Subtract), x, center)?;
-                }
-                if step.scale.is_some() {
-                    x = self.with_list(
-                        (name, Binary::Divide),
-                        x,
-                        list(&step.scale, x.width, place, "scale_")?,
-                    )?;
+                    let scale = list(&step.scale, x.width, place, "scale_")?;
+                    x = self.with_list((name, Binary::Divide), x, scale)?;
                 }
                 Ok(Some(x))
             }
@@ -384,7 +325,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             "OneHotEncoder" => one(self.one_hot(step, x, place)),
             "PolynomialFeatures" => one(self.powers(step, x, place)),
             "PCA" => {
-                let Some(Table(components)) = &step.components else {
+                let Some(Numbers(components)) = &step.components else {
                     return Err(error(
                         ErrorKind::Schema,
                         format!("fangorn.{place}"),
@@ -446,14 +387,14 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
 
     /// Adds the scores of a linear model, and returns their number.
     fn scores(&mut self, step: &Step, x: Columns, place: &str) -> Result<(Operand, usize), ImportError> {
-        let Some(Table(coefficients)) = &step.coef else {
+        let Some(Numbers(coefficients)) = &step.coef else {
             return Err(error(ErrorKind::Schema, format!("fangorn.{place}"), "missing field `coef_`"));
         };
         let count = coefficients.len() / x.width.max(1);
         let product = self.product(x, coefficients, count, place)?;
         let terms = match &step.intercept {
             // Without an intercept it is one zero.
-            Some(Table(terms)) if terms.len() == 1 => vec![terms[0]; count],
+            Some(Numbers(terms)) if terms.len() == 1 => vec![terms[0]; count],
             _ => list(&step.intercept, count, place, "intercept_")?,
         };
         let terms = self.weight(&[count], Elements::F64(terms), place)?;
@@ -480,7 +421,12 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 self.node(place, greatest, &[scores])
             }
         };
-        self.label(step, class, place)?;
+        let labels: Vec<String> = step.classes.iter().map(PlainValue::to_string).collect();
+        let integers = step.classes.iter().map(|label| match label {
+            PlainValue::Integer(label) => Some(*label),
+            _ => None,
+        });
+        self.label(integers.collect(), &labels, class, place)?;
         if !name.starts_with("LogisticRegression") {
             self.graph.output("scores", scores);
             return Ok(());
@@ -505,23 +451,20 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
         Ok(())
     }
 
-    /// Adds the label of a class as the first output.
-    fn label(&mut self, step: &Step, class: Operand, place: &str) -> Result<(), ImportError> {
-        let integers: Option<Vec<i64>> = step
-            .classes
-            .iter()
-            .map(|label| match label {
-                PlainValue::Integer(label) => Some(*label),
-                PlainValue::Bool(label) => Some(i64::from(*label)),
-                _ => None,
-            })
-            .collect();
-        let labels = match integers {
+    /// Adds the label of a class as the first output: an integer if all labels are integers, and a text otherwise.
+    fn label(
+        &mut self,
+        integers: Option<Vec<i64>>,
+        labels: &[String],
+        class: Operand,
+        place: &str,
+    ) -> Result<(), ImportError> {
+        let elements = match integers {
             Some(integers) => Elements::I64(integers),
-            None => Elements::Text(step.classes.iter().map(|label| label.to_string().into()).collect()),
+            None => Elements::Text(labels.iter().map(|label| label.as_str().into()).collect()),
         };
-        let labels = self.weight(&[step.classes.len()], labels, place)?;
-        let label = self.node(place, Operator::Gather { axis: 0 }, &[labels, class]);
+        let table = self.weight(&[labels.len()], elements, place)?;
+        let label = self.node(place, Operator::Gather { axis: 0 }, &[table, class]);
         self.graph.output("label", label);
         Ok(())
     }
@@ -532,13 +475,18 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             let cause = format!("a forest of {} columns after {} columns", forest.features.len(), x.width);
             return Err(error(ErrorKind::Structure, format!("fangorn.{place}"), cause));
         }
+        let classes = forest.classes.clone();
         let values = self.node(place, Operator::Forest(Arc::new(forest)), &[x.rows]);
-        if step.classes.is_empty() {
+        if classes.rule == ClassRule::None {
             self.graph.output("value", values);
             return Ok(());
         }
         let Operand::Node(at, _) = values else { unreachable!("a node") };
-        self.label(step, Operand::Node(at, 1), place)?;
+        match classes.labels.is_empty() {
+            // Classes that are numbered from 0 are their own labels.
+            true => self.graph.output("label", Operand::Node(at, 1)),
+            false => self.label(classes.integers(), &classes.labels, Operand::Node(at, 1), place)?,
+        }
         self.graph.output("probabilities", values);
         Ok(())
     }
@@ -592,15 +540,15 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             let Some(mut values) = values else {
                 return Err(refused(place, "categories that are no numbers are not supported"));
             };
-            let dropped = step.dropped.as_ref().and_then(|Table(dropped)| dropped.get(at)).copied();
+            let dropped = step.dropped.as_ref().and_then(|Numbers(dropped)| dropped.get(at)).copied();
             if let Some(dropped) = dropped.filter(|dropped| !dropped.is_nan()) {
-                let dropped = places(&Table(vec![dropped]), values.len(), place)?;
+                let dropped = places(&Numbers(vec![dropped]), values.len(), place)?;
                 values.remove(dropped[0] as usize);
             }
             if values.is_empty() {
                 continue;
             }
-            let column = self.selected(x, &Table(vec![at as f64]), place)?;
+            let column = self.selected(x, &Numbers(vec![at as f64]), place)?;
             let width = values.len();
             let categories = self.weight(&[width], Elements::F64(values), place)?;
             let is = self.node(place, Operator::Compare(Compare::Equal), &[column.rows, categories]);
@@ -612,7 +560,7 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
 
     /// Adds products of powers of columns.
     fn powers(&mut self, step: &Step, x: Columns, place: &str) -> Result<Columns, ImportError> {
-        let Some(Table(powers)) = &step.powers else {
+        let Some(Numbers(powers)) = &step.powers else {
             return Err(error(ErrorKind::Schema, format!("fangorn.{place}"), "missing field `powers_`"));
         };
         let width = powers.len() / x.width.max(1);

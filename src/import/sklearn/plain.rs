@@ -72,7 +72,7 @@ impl<'de> Visitor<'de> for PlainVisitor {
     }
 }
 
-/// Numbers in lists of any depth, flattened, because releases differ in the shape of a base score.
+/// Numbers in lists of any depth, flattened, because releases differ in the shape of a base score. A missing number is NaN.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Numbers(pub(super) Vec<f64>);
 
@@ -89,6 +89,10 @@ impl<'de> Visitor<'de> for NumbersVisitor {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number or a list of numbers")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Numbers, E> {
+        Ok(Numbers(vec![f64::NAN]))
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<Numbers, E> {

@@ -113,24 +113,33 @@ impl Reader<'_> {
 
     /// Returns the number of dimensions of a value, where it can be told from the nodes before it.
     fn dimensions(&self, operand: Operand) -> Option<usize> {
-        let mut operand = operand;
+        let (mut most, mut open) = (0, vec![operand]);
         for _ in 0..MOST_STEPS {
-            let Operand::Node(at, _) = operand else { break };
-            let node = self.graph.nodes.get(at as usize)?;
-            match &node.operator {
-                Operator::Convolve { .. } | Operator::Pool(_) => return Some(4),
-                Operator::Reshape(lengths) => return Some(lengths.len()),
-                Operator::Unary(_) | Operator::Binary(_) | Operator::LayerNorm { .. } | Operator::MatMul => {
-                    operand = *node.operands.first()?;
+            let Some(operand) = open.pop() else { return Some(most) };
+            let found = match operand {
+                Operand::Input(at) => self.graph.inputs.get(at as usize)?.shape.len(),
+                Operand::Weight(at) => self.graph.weights.get(at as usize)?.shape().len(),
+                Operand::Node(at, _) => {
+                    let node = self.graph.nodes.get(at as usize)?;
+                    match &node.operator {
+                        Operator::Convolve { .. } | Operator::Pool(_) => 4,
+                        Operator::Reshape(lengths) => lengths.len(),
+                        Operator::Unary(_) | Operator::LayerNorm { .. } => {
+                            open.push(*node.operands.first()?);
+                            continue;
+                        }
+                        // The longer shape is that of the result.
+                        Operator::Binary(_) | Operator::MatMul => {
+                            open.extend(&node.operands);
+                            continue;
+                        }
+                        _ => return None,
+                    }
                 }
-                _ => return None,
-            }
+            };
+            most = most.max(found);
         }
-        match operand {
-            Operand::Input(at) => Some(self.graph.inputs.get(at as usize)?.shape.len()),
-            Operand::Weight(at) => Some(self.graph.weights.get(at as usize)?.shape().len()),
-            Operand::Node(..) => None,
-        }
+        None
     }
 }
 
