@@ -12,7 +12,7 @@ TREE = "children_left children_right feature threshold missing_go_to_left value 
 NODE = "left right feature_idx num_threshold missing_go_to_left is_leaf value is_categorical bitset_idx".split()
 STEP = """mean_ scale_ center_ min_ statistics_ components_ explained_variance_ coef_ intercept_ powers_ categories_
 drop_idx_ classes_ clip feature_range norm threshold whiten with_mean missing_values add_indicator handle_unknown
-solver multi_class transformer_weights""".split()
+min_frequency max_categories solver multi_class transformer_weights""".split()
 
 
 def plain(it):

@@ -124,7 +124,13 @@ pub(super) fn is_sklearn(module: &str) -> bool {
 /// fields. A file of another version or estimator is thus refused by name.
 pub(super) fn read(archive: &Archive<'_>, limits: &Limits) -> Result<(Family, Head), ImportError> {
     let text = text(archive, limits)?;
-    let (name, family) = family(&decoded::<EstimatorInfo>(&text, limits)?.estimator)?;
+    let EstimatorInfo { estimator, model, .. } = decoded(&text, limits)?;
+    if model.is_some() {
+        let cause = format!("{} is a graph and no forest", class(&estimator).unwrap_or(("", &estimator)).1);
+        let remedy = "load it as a graph, as the commands predict, bench, explain and graph do";
+        return Err(unsupported("estimator", cause, remedy));
+    }
+    let (name, family) = family(&estimator)?;
     let mut head: Head = decoded(&text, limits)?;
     head.estimator = name.to_owned();
     let features = usize::try_from(head.features).unwrap_or(usize::MAX);
@@ -140,6 +146,7 @@ pub(super) fn read(archive: &Archive<'_>, limits: &Limits) -> Result<(Family, He
 struct EstimatorInfo {
     version: String,
     estimator: String,
+    model: Option<serde::de::IgnoredAny>,
 }
 
 /// Reads the text, or a part of it.

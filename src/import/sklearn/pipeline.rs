@@ -92,6 +92,8 @@ pub(super) struct Step {
     missing_values: Option<PlainValue>,
     add_indicator: Option<bool>,
     handle_unknown: Option<String>,
+    min_frequency: Option<Numbers>,
+    max_categories: Option<Numbers>,
     solver: Option<String>,
     multi_class: Option<String>,
     transformer_weights: Option<PlainValue>,
@@ -299,7 +301,13 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 Ok(Some(x))
             }
             "MaxAbsScaler" => {
-                one(self.with_list((name, Binary::Divide), x, list(&step.scale, x.width, place, "scale_")?))
+                let scale = list(&step.scale, x.width, place, "scale_")?;
+                let mut x = self.with_list((name, Binary::Divide), x, scale)?;
+                if step.clip == Some(true) {
+                    x = self.with_list((name, Binary::Maximum), x, vec![-1.0])?;
+                    x = self.with_list((name, Binary::Minimum), x, vec![1.0])?;
+                }
+                Ok(Some(x))
             }
             "Normalizer" => {
                 let how = match step.norm.as_deref() {
@@ -345,6 +353,10 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 Ok(Some(x))
             }
             _ if step.forest.is_some() && last => self.forest(step, x, place).map(|()| None),
+            // It predicts with an estimator of its own.
+            "RFE" | "RFECV" if last => {
+                Err(refused(place, format!("{name} as the last step is not supported")))
+            }
             _ if step.columns.is_some() && step.steps.is_empty() => {
                 let columns = step.columns.as_deref().unwrap_or_default();
                 let [columns] = columns else {
@@ -437,7 +449,12 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
             (2, _) => {
                 let other = self.node(place, Operator::Unary(Unary::Negate), &[scores]);
                 let both = self.node(place, Operator::Concat { axis: 1 }, &[other, scores]);
-                self.node(place, Operator::Unary(Unary::Sigmoid), &[both])
+                // Earlier releases take both scores for those of two classes where they are told so.
+                let how = match step.multi_class.as_deref() {
+                    Some("multinomial") => Operator::Softmax { axis: 1 },
+                    _ => Operator::Unary(Unary::Sigmoid),
+                };
+                self.node(place, how, &[both])
             }
             (_, true) => {
                 let each = self.node(place, Operator::Unary(Unary::Sigmoid), &[scores]);
@@ -527,6 +544,12 @@ impl<F: Fn(usize) -> Result<crate::Forest, ImportError>> Reader<'_, F> {
                 return Err(unsupported(place, cause, remedy));
             }
             Some(other) => return Err(refused(place, format!("handle_unknown={other:?} is not supported"))),
+        }
+        if step.min_frequency.is_some() || step.max_categories.is_some() {
+            return Err(refused(
+                place,
+                "categories that are put together because they are rare are not supported",
+            ));
         }
         let mut pieces = Vec::with_capacity(x.width);
         for (at, categories) in categories.iter().enumerate() {
