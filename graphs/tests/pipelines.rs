@@ -27,7 +27,7 @@ use burn::{
     },
     optim::{AdamConfig, GradientsParams},
     store::ModuleRecord,
-    tensor::{DType, Device, Int, Tensor, TensorData},
+    tensor::{DType, Device, Distribution, Int, Tensor, TensorData},
 };
 use click_through::ClickThrough;
 use deep_hybrid::DeepHybrid;
@@ -42,8 +42,8 @@ use fangorn_graphs::{
 use support::{Seeded, bits, devices, floats};
 use text::Text;
 
-/// Guards a device's random numbers, which the whole process shares. Tests that seed them run one after the
-/// other.
+/// Guards a device's random numbers, which the whole process shares. Tests that seed or draw them run one
+/// after the other.
 static SEEDS: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 const ROWS: usize = 32;
@@ -121,6 +121,23 @@ fn as_one_graph(name: &str, graph: &Graph, rows: (Elements, Value), expected: Te
     near("as a module", &floats(found.float::<2>().expect(name)));
 }
 
+/// `first` makes no keys and no values, and gives the numbers of `forward` up to rounding.
+#[test]
+fn a_first_token_is_what_it_is_among_all() {
+    let _seeds = SEEDS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let device = Device::flex();
+    let sizes = text::Sizes { vocabulary: 1, length: 5, width: 12, heads: 3, inner: 16, layers: 1 };
+    let layer = text::Layer::new(sizes, &device);
+    let (rows, text::Sizes { length, width, .. }) = (7, sizes);
+    let x = Tensor::<2>::random([rows * length, width], Distribution::Normal(0.0, 1.0), &device);
+    let all = layer.forward(x.clone(), length).reshape([rows, length, width]).narrow(1, 0, 1);
+    let (all, first) = (floats(all.reshape([rows, width])), floats(layer.first(x, length)));
+    assert_eq!(all.len(), first.len());
+    for (a, b) in all.iter().zip(first) {
+        assert!((a - b).abs() < 1e-5, "{a} and {b}");
+    }
+}
+
 #[test]
 fn text_learns_and_comes_back() {
     let _seeds = SEEDS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -174,10 +191,10 @@ fn deep_hybrid_learns_and_comes_back() {
         training.seed(7);
         let x = support::tensor(&images, 16, &training);
         let wanted = Tensor::<1, Int>::from_data(TensorData::new(labels.clone(), [ROWS]), &training);
-        let (network, losses) = trained(deep_hybrid::Classifier::new(sizes, 2, &training), 0.01, |network| {
+        let (network, losses) = trained(deep_hybrid::Classifier::new(sizes, 2, &training), 0.03, |network| {
             CrossEntropyLoss::new(None, &training).forward(network.forward(x.clone()), wanted.clone())
         });
-        assert!(losses[STEPS - 1] < 0.8 * losses[0], "{name}: {losses:?}");
+        assert!(losses[STEPS - 1] < 0.5 * losses[0], "{name}: {losses:?}");
         let saved = DeepHybrid { seen: network.seen, forest: module(&forest, &device) };
         let fresh = DeepHybrid {
             seen: deep_hybrid::Seen::new(sizes, &device),

@@ -55,7 +55,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    fn new(sizes: Sizes, device: &Device) -> Self {
+    pub fn new(sizes: Sizes, device: &Device) -> Self {
         let Sizes { width, heads, inner, .. } = sizes;
         Self {
             attend: LinearConfig::new(width, 3 * width).init(device),
@@ -70,7 +70,7 @@ impl Layer {
 
     /// Computes all tokens of all sentences, `[rows * length, width]` to the same shape. One product serves
     /// all sentences, instead of one product a sentence.
-    fn forward(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
+    pub fn forward(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
         let [tokens, width] = x.dims();
         let parts = self.attend.forward(x.clone());
         let parts =
@@ -88,7 +88,7 @@ impl Layer {
     /// the keys and then by the tokens, and the weighted sum of the tokens by the weight of the values. It
     /// leaves out the bias of the keys, which adds the same number to all products of a query, so that the
     /// softmax cancels it.
-    fn first(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
+    pub fn first(&self, x: Tensor<2>, length: usize) -> Tensor<2> {
         let [tokens, width] = x.dims();
         let (rows, size) = (tokens / length, width / self.heads);
         let x = x.reshape([rows, length, width]);
@@ -262,29 +262,5 @@ impl Layer {
         let narrow = layers.linear(&self.narrow, wide)?;
         let sum = layers.add(narrow, x);
         layers.norm(&self.narrowed, sum)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use burn::tensor::Distribution;
-
-    use super::*;
-
-    /// `first` makes no keys and no values, and gives the numbers of `forward` up to rounding.
-    #[test]
-    fn a_first_token_is_what_it_is_among_all() {
-        let device = Device::flex();
-        let sizes = Sizes { vocabulary: 1, length: 5, width: 12, heads: 3, inner: 16, layers: 1 };
-        let layer = Layer::new(sizes, &device);
-        let (rows, Sizes { length, width, .. }) = (7, sizes);
-        let x = Tensor::<2>::random([rows * length, width], Distribution::Normal(0.0, 1.0), &device);
-        let all = layer.forward(x.clone(), length).reshape([rows, length, width]).narrow(1, 0, 1);
-        let (all, first) = (all.into_data(), layer.first(x, length).into_data());
-        let (all, first) = (all.as_slice::<f32>().expect("f32"), first.as_slice::<f32>().expect("f32"));
-        assert_eq!(all.len(), first.len());
-        for (a, b) in all.iter().zip(first) {
-            assert!((a - b).abs() < 1e-5, "{a} and {b}");
-        }
     }
 }
