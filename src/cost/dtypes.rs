@@ -2,7 +2,8 @@
 
 use super::GraphTarget;
 
-/// A type of numbers, in the order of CMLCompiler (Wen et al., ICS 2023, section 3.2), with doubles above it.
+/// A type of numbers, in the order of CMLCompiler (Wen et al., ICS 2023, section 3.2), with integers of 64 bits and
+/// doubles above it. The paper puts `i32` and `f16` beside each other; here `i32` comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NumberType {
     /// 0 and 1.
@@ -15,15 +16,20 @@ pub enum NumberType {
     I16,
     /// Signed integers of 32 bits.
     I32,
+    /// Floats of 16 bits.
+    F16,
     /// Floats of 32 bits.
     F32,
+    /// Signed integers of 64 bits.
+    I64,
     /// Floats of 64 bits.
     F64,
 }
 
 impl NumberType {
     /// All types, the smallest first.
-    pub const ALL: [Self; 7] = [Self::Bool, Self::I4, Self::I8, Self::I16, Self::I32, Self::F32, Self::F64];
+    pub const ALL: [Self; 9] =
+        [Self::Bool, Self::I4, Self::I8, Self::I16, Self::I32, Self::F16, Self::F32, Self::I64, Self::F64];
 
     /// Returns the name.
     pub fn name(self) -> &'static str {
@@ -33,32 +39,73 @@ impl NumberType {
             Self::I8 => "i8",
             Self::I16 => "i16",
             Self::I32 => "i32",
+            Self::F16 => "f16",
             Self::F32 => "f32",
+            Self::I64 => "i64",
             Self::F64 => "f64",
         }
     }
 
-    /// Returns the smallest type that holds the integers from `least` to `greatest`. Beyond those of 32 bits it is
-    /// doubles.
+    /// Returns the smallest type of integers that holds those from `least` to `greatest`. Beyond those of 64 bits it
+    /// is doubles.
     pub fn of_integers(least: f64, greatest: f64) -> Self {
-        let fits = |(from, to): (f64, f64)| from <= least && greatest <= to;
-        let bits = |bits: i32| (-2f64.powi(bits - 1), 2f64.powi(bits - 1) - 1.0);
-        let ranges = [
-            (Self::Bool, (0.0, 1.0)),
-            (Self::I4, bits(4)),
-            (Self::I8, bits(8)),
-            (Self::I16, bits(16)),
-            (Self::I32, bits(32)),
-        ];
-        ranges.into_iter().find(|(_, range)| fits(*range)).map_or(Self::F64, |(number, _)| number)
+        let integers = [Self::Bool, Self::I4, Self::I8, Self::I16, Self::I32, Self::I64];
+        let fits =
+            |number: &Self| number.range().is_some_and(|(from, below)| from <= least && greatest < below);
+        integers.into_iter().find(fits).unwrap_or(Self::F64)
+    }
+
+    /// Returns the least integer of a type of integers, and the first one beyond its greatest.
+    fn range(self) -> Option<(f64, f64)> {
+        let bits = |bits: i32| Some((-2f64.powi(bits - 1), 2f64.powi(bits - 1)));
+        match self {
+            Self::Bool => Some((0.0, 2.0)),
+            Self::I4 => bits(4),
+            Self::I8 => bits(8),
+            Self::I16 => bits(16),
+            Self::I32 => bits(32),
+            Self::I64 => bits(64),
+            Self::F16 | Self::F32 | Self::F64 => None,
+        }
+    }
+
+    /// Returns whether the type holds a value, to the bit: `-0.0` is no integer.
+    ///
+    /// ```
+    /// use fangorn::cost::NumberType;
+    ///
+    /// let smallest = |value| NumberType::ALL.into_iter().find(|number| number.holds(value));
+    /// assert_eq!(smallest(-8.0), Some(NumberType::I4));
+    /// assert_eq!(smallest(0.5), Some(NumberType::F16));
+    /// assert_eq!(smallest(0.1), Some(NumberType::F64));
+    /// ```
+    pub fn holds(self, value: f64) -> bool {
+        match (self, self.range()) {
+            (_, Some((from, below))) => {
+                value.trunc() == value
+                    && from <= value
+                    && value < below
+                    && value.to_bits() != (-0.0f64).to_bits()
+            }
+            // Halves have 10 bits of a mantissa, reach up to 65504, and below 2^-14 are multiples of 2^-24.
+            (Self::F16, _) => {
+                let short = value.to_bits().trailing_zeros() >= 52 - 10;
+                let scaled = value * 16_777_216.0;
+                short && (!value.is_finite() || (value.abs() <= 65504.0 && scaled.trunc() == scaled))
+            }
+            (Self::F32, _) => f64::from(value as f32).to_bits() == value.to_bits(),
+            _ => true,
+        }
     }
 
     /// Returns the number up to which a sum of integers is exact where products of this type are summed: those of
-    /// small integers in integers of 32 bits, those of floats in floats of the same type.
+    /// small integers in integers of 32 bits, those of others in floats of the same type.
     pub fn exact_sums(self) -> f64 {
         match self {
             Self::Bool | Self::I4 | Self::I8 | Self::I16 | Self::I32 => f64::from(i32::MAX),
+            Self::F16 => 2048.0,
             Self::F32 => 16_777_216.0,
+            Self::I64 => i64::MAX as f64,
             Self::F64 => 9_007_199_254_740_992.0,
         }
     }
@@ -71,13 +118,15 @@ impl NumberType {
 ///   doubles. No Rust library that is kept in order multiplies matrices of bytes or of truth values, so on a CPU these
 ///   gain nothing but by becoming `f32`.
 /// - Devices multiply with burn, whose matrices are of `f32` there, doubles among them.
-pub const PRODUCT_SPEEDS: [(NumberType, Speeds); 7] = [
+pub const PRODUCT_SPEEDS: [(NumberType, Speeds); 9] = [
     (NumberType::Bool, Speeds { cpu: None, device: None }),
     (NumberType::I4, Speeds { cpu: None, device: None }),
     (NumberType::I8, Speeds { cpu: None, device: None }),
     (NumberType::I16, Speeds { cpu: None, device: None }),
     (NumberType::I32, Speeds { cpu: None, device: None }),
+    (NumberType::F16, Speeds { cpu: None, device: None }),
     (NumberType::F32, Speeds { cpu: Some(1.0), device: Some(1.0) }),
+    (NumberType::I64, Speeds { cpu: None, device: None }),
     (NumberType::F64, Speeds { cpu: Some(0.5), device: None }),
 ];
 
@@ -133,7 +182,41 @@ mod tests {
         assert_eq!((found(0.0, 8.0), found(-128.0, 127.0)), (NumberType::I8, NumberType::I8));
         assert_eq!((found(0.0, 128.0), found(-32768.0, 0.0)), (NumberType::I16, NumberType::I16));
         assert_eq!((found(0.0, 32768.0), found(0.0, 2_147_483_647.0)), (NumberType::I32, NumberType::I32));
-        assert_eq!(found(0.0, 2_147_483_648.0), NumberType::F64);
+        assert_eq!(found(0.0, 2_147_483_648.0), NumberType::I64);
+        assert_eq!(
+            (found(-2f64.powi(63), 0.0), found(0.0, 2f64.powi(63))),
+            (NumberType::I64, NumberType::F64)
+        );
+    }
+
+    #[test]
+    fn a_type_holds_its_greatest_value_and_no_more() {
+        let smallest = |value: f64| NumberType::ALL.into_iter().find(|number| number.holds(value));
+        let expected = [
+            (1.0, NumberType::Bool),
+            (-0.0, NumberType::F16),
+            (2.0, NumberType::I4),
+            (-9.0, NumberType::I8),
+            (-129.0, NumberType::I16),
+            (65504.0, NumberType::I32),
+            (2048.5, NumberType::F32),
+            (1023.5, NumberType::F16),
+            (1024.5, NumberType::F32),
+            (2f64.powi(-24), NumberType::F16),
+            (2f64.powi(-25), NumberType::F32),
+            (-1.5 * 2f64.powi(-24), NumberType::F32),
+            (1e9 + 1.0, NumberType::I32),
+            (2f64.powi(40), NumberType::F32),
+            (2f64.powi(40) + 1.0, NumberType::I64),
+            (2f64.powi(65), NumberType::F32),
+            (2f64.powi(65) + 2f64.powi(14), NumberType::F64),
+            (1e300, NumberType::F64),
+            (f64::INFINITY, NumberType::F16),
+            (f64::NAN, NumberType::F16),
+        ];
+        for (value, number) in expected {
+            assert_eq!(smallest(value), Some(number), "{value}");
+        }
     }
 
     /// 2^24 + 1 is the least integer that `f32` does not hold.

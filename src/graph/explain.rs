@@ -8,7 +8,7 @@ use super::{
     tensor::Dtype,
     types::GraphTypes,
 };
-use crate::cost::PRODUCTS;
+use crate::cost::{NumberType, PRODUCTS};
 
 /// What [`Passes`] made of a graph, and why.
 ///
@@ -52,7 +52,7 @@ pub struct ProductWays {
     /// The type that it is computed in.
     pub dtype: Dtype,
     /// The smallest type that holds every element of the weight.
-    pub smallest_dtype: Dtype,
+    pub smallest_type: NumberType,
     /// Estimated seconds of a row as a dense product.
     pub dense: f64,
     /// Estimated seconds of a row where zeros are skipped.
@@ -76,12 +76,12 @@ impl GraphExplanation {
 }
 
 fn products(graph: &Graph, types: &GraphTypes) -> Vec<ProductWays> {
-    let ways = |name: &str, shape: [usize; 2], filled, dtype, (smallest_dtype, skips)| ProductWays {
+    let ways = |name: &str, shape: [usize; 2], filled, dtype, (smallest_type, skips)| ProductWays {
         name: name.to_owned(),
         shape,
         filled,
         dtype,
-        smallest_dtype,
+        smallest_type,
         dense: PRODUCTS.dense_seconds(shape),
         skipping: PRODUCTS.skipping_seconds(shape, filled),
         skips,
@@ -91,13 +91,13 @@ fn products(graph: &Graph, types: &GraphTypes) -> Vec<ProductWays> {
             let weight = graph.weight_of(node.operands[1])?;
             let [rows, columns] = *weight.shape() else { return None };
             let filled = weight.elements().doubles()?.iter().filter(|value| **value != 0.0).count();
-            let smallest = weight.smallest_dtype();
+            let smallest = weight.smallest_type()?;
             Some(ways(&node.name, [rows, columns], filled, weight.dtype(), (smallest, false)))
         }
         Operator::SparseMatMul(weights) => {
             let (outputs, columns) = weights.shape();
             let elements = super::Elements::F64(weights.to_dense());
-            let smallest = super::Tensor::new([outputs, columns], elements)?.smallest_dtype();
+            let smallest = super::Tensor::new([outputs, columns], elements)?.smallest_type()?;
             let dtype = types.of(node.operands[0]).dtype;
             Some(ways(&node.name, [columns, outputs], weights.filled(), dtype, (smallest, true)))
         }

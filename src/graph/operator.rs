@@ -368,6 +368,11 @@ impl Operator {
         }
     }
 
+    /// Returns whether the operator skips the zeros of its weight: `use_sparse` of CMLCompiler.
+    pub fn skips_zeros(&self) -> bool {
+        matches!(self, Self::SparseMatMul(_))
+    }
+
     /// Returns the number of operands, at least and at most.
     pub fn operands(&self) -> (usize, usize) {
         match self {

@@ -11,6 +11,7 @@ use super::{
     pattern::Pattern,
     tensor::{Dtype, Elements, Tensor},
     texts::{Case, Ngrams, Normalizer, TextOperator, Tokenizer, Tokens, Weighing},
+    types::TensorType,
 };
 use crate::{
     cursor::Cursor,
@@ -40,7 +41,8 @@ impl Tensor {
 }
 
 impl Graph {
-    /// Reads the text that `to_string` writes. Comments after `//` and blank lines are left out.
+    /// Reads the text that `to_string` writes. Comments after `//` and blank lines are left out, and a node may be
+    /// written without the types of its results.
     ///
     /// ```
     /// use fangorn::graph::Graph;
@@ -56,10 +58,13 @@ impl Graph {
     /// ```
     ///
     /// # Errors
-    /// A line is not as `to_string` writes it, or the graph does not verify.
+    /// A line is not as `to_string` writes it, the graph does not verify, or a node's results have other types than its
+    /// line says.
     pub fn parse(text: &str) -> Result<Self, GraphError> {
         let mut graph = Self::default();
         let mut forests: Vec<Arc<Forest>> = Vec::new();
+        // The types that lines of nodes give, with the number of the line.
+        let mut stated = Vec::new();
         let mut lines = text.lines().enumerate().peekable();
         while let Some((at, line)) = lines.next() {
             let refused = |cause| GraphError::at(&format!("line {}", at + 1), cause);
@@ -78,23 +83,33 @@ impl Graph {
                 forests.push(Arc::new(forest));
                 continue;
             }
-            graph.read(line, &forests).map_err(refused)?;
+            if let Some(types) = graph.read(line, &forests).map_err(refused)? {
+                stated.push((at + 1, graph.nodes.len() - 1, types));
+            }
         }
-        graph.verify()?;
+        let types = graph.types()?;
+        for (line, node, stated) in stated {
+            let text =
+                |types: &[TensorType]| types.iter().map(TensorType::to_string).collect::<Vec<_>>().join(", ");
+            let found = types.results(node);
+            if found != stated {
+                let cause = format!("the node gives {}, not {}", text(found), text(&stated));
+                return Err(GraphError::at(&format!("line {line}"), cause));
+            }
+        }
         Ok(graph)
     }
 
-    fn read(&mut self, line: &str, forests: &[Arc<Forest>]) -> Result<(), String> {
+    /// Reads a line. Returns the types of results that a node's line gives.
+    fn read(&mut self, line: &str, forests: &[Arc<Forest>]) -> Result<Option<Vec<TensorType>>, String> {
+        let mut types = None;
         let mut cursor = Cursor::new(line);
         if cursor.take("input ") {
             cursor.expect(&Operand::Input(self.inputs.len() as u32).to_string())?;
             let name = cursor.string()?;
             cursor.expect(":")?;
             let dtype = dtype(&mut cursor)?;
-            let shape = cursor.list(|cursor| match cursor.take("rows") {
-                true => Ok(None),
-                false => cursor.parse().map(Some),
-            })?;
+            let shape = shape(&mut cursor)?;
             self.inputs.push(GraphInput { name, dtype, shape });
         } else if cursor.take("weight ") {
             cursor.expect(&Operand::Weight(self.weights.len() as u32).to_string())?;
@@ -112,8 +127,36 @@ impl Graph {
             cursor.expect("=")?;
             let (operator, operands) = operation(&mut cursor, forests)?;
             self.nodes.push(Node { name, operator, operands });
+            if cursor.take(":") {
+                types = Some(result_types(&mut cursor)?);
+            }
         }
-        cursor.end()
+        cursor.end()?;
+        Ok(types)
+    }
+}
+
+/// Reads a shape; `rows` stands for a length that may differ from batch to batch.
+fn shape(cursor: &mut Cursor<'_>) -> Result<Vec<Option<usize>>, String> {
+    cursor.list(|cursor| match cursor.take("rows") {
+        true => Ok(None),
+        false => cursor.parse().map(Some),
+    })
+}
+
+/// Reads the types of a node's results, after the colon.
+fn result_types(cursor: &mut Cursor<'_>) -> Result<Vec<TensorType>, String> {
+    let mut types = Vec::new();
+    loop {
+        let dtype = dtype(cursor)?;
+        let shape = match cursor.rest().trim_start().starts_with('[') {
+            true => Some(shape(cursor)?),
+            false => None,
+        };
+        types.push(TensorType { dtype, shape });
+        if !cursor.take(",") {
+            return Ok(types);
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::cost::NumberType;
+
 /// The type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dtype {
@@ -170,21 +172,16 @@ impl Tensor {
         filled as f64 / self.elements.len().max(1) as f64
     }
 
-    /// Returns the smallest type that holds every element exactly. The order is bool, i32, f32, i64, f64.
-    pub fn smallest_dtype(&self) -> Dtype {
-        let Some(values) = self.elements.doubles() else { return Dtype::Text };
+    /// Returns the smallest type of numbers that holds every element exactly; `None` for texts.
+    pub fn smallest_type(&self) -> Option<NumberType> {
+        let values = self.elements.doubles()?;
+        // Doubles do not hold all integers of 64 bits.
         if let Elements::I64(integers) = &self.elements
-            && integers.iter().any(|v| *v as f64 as i64 != *v)
+            && integers.iter().zip(&values).any(|(integer, value)| i128::from(*integer) != *value as i128)
         {
-            return Dtype::I64;
+            return Some(NumberType::I64);
         }
-        let holds = |dtype: &Dtype| {
-            let there = Elements::of_doubles(*dtype, values.clone()).and_then(|elements| elements.doubles());
-            // Bits are compared, so that -0.0 and NaN are no integers.
-            there.is_some_and(|there| there.iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits()))
-        };
-        let order = [Dtype::Bool, Dtype::I32, Dtype::F32, Dtype::I64];
-        order.into_iter().find(holds).unwrap_or(Dtype::F64)
+        NumberType::ALL.into_iter().find(|number| values.iter().all(|value| number.holds(*value)))
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! input %in0 "X": f32[rows, 2]
-//! weight %w0: f32[2] = [10.0, 20.0]  // 100.0% filled, exact in i32
-//! %0 "Scaler" = subtract(%in0, %w0)  // arithmetic
-//! %1 "ArgMax" = argMax(%0, axis=1, keep=false, last=false)  // indices
+//! weight %w0: f32[2] = [10.0, 20.0]  // 100.0% filled, exact in i8
+//! %0 "Scaler" = subtract(%in0, %w0): f32[rows, 2]  // arithmetic in f32
+//! %1 "ArgMax" = argMax(%0, axis=1, keep=false, last=false): i64[rows]  // indices in f32
 //! output "label": %1
 //! ```
+//!
+//! A node's line is its record in CMLCompiler (section 3.2): its weights and its inputs, its operator, the types of
+//! its results, and in the comment its kind, the type that it computes in, and whether it skips a weight's zeros.
 
 use std::{
     fmt::{self, Write},
@@ -18,6 +21,7 @@ use super::{
     networks::Window,
     operator::Operator,
     tensor::{Elements, Tensor},
+    types::TensorType,
 };
 use crate::forest::Forest;
 
@@ -198,8 +202,11 @@ impl Graph {
             let lengths = shape(tensor.shape().iter().map(|length| Some(*length)));
             let elements = shortened(list(tensor.elements()), most);
             write!(f, "weight %w{at}: {}{lengths} = {elements}", tensor.dtype())?;
-            let (density, smallest) = (100.0 * tensor.density(), tensor.smallest_dtype());
-            writeln!(f, "  // {density:.1}% filled, exact in {smallest}")?;
+            write!(f, "  // {:.1}% filled", 100.0 * tensor.density())?;
+            match tensor.smallest_type() {
+                Some(smallest) => writeln!(f, ", exact in {}", smallest.name())?,
+                None => writeln!(f)?,
+            }
         }
         let forests = self.forests();
         for (at, forest) in forests.iter().enumerate() {
@@ -208,12 +215,21 @@ impl Graph {
             writeln!(f, "%f{at}:")?;
             text.lines().take(lines).try_for_each(|line| writeln!(f, "  {line}"))?;
         }
+        // A graph that does not verify is printed without types.
+        let types = self.types().ok();
         for (at, node) in self.nodes.iter().enumerate() {
             let mut operands: Vec<_> = node.operands.iter().map(Operand::to_string).collect();
             let attributes = attributes(&node.operator, &forests);
             operands.extend(attributes.into_iter().map(|attribute| shortened(attribute, most)));
             let (operator, kind) = (&node.operator, node.operator.kind().name());
-            writeln!(f, "%{at} {:?} = {operator}({})  // {kind}", node.name, operands.join(", "))?;
+            write!(f, "%{at} {:?} = {operator}({})", node.name, operands.join(", "))?;
+            if let Some(types) = &types {
+                let results: Vec<_> = types.results(at).iter().map(TensorType::to_string).collect();
+                write!(f, ": {}  // {kind} in {}", results.join(", "), types.computed_in(at, node))?;
+            } else {
+                write!(f, "  // {kind}")?;
+            }
+            writeln!(f, "{}", if operator.skips_zeros() { ", sparse" } else { "" })?;
         }
         for output in &self.outputs {
             writeln!(f, "output {:?}: {}", output.name, output.operand)?;
@@ -225,9 +241,17 @@ impl Graph {
 impl fmt::Display for Graph {
     /// Writes the whole graph, with all elements of its weights and the nodes of its trees, as [`Graph::parse`]
     /// reads it. A comment gives for each weight the part of elements that are not 0 and the smallest type that
-    /// holds them exactly, and for each node its kind.
+    /// holds them exactly, and for each node its kind and the type that it computes in.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, true)
+    }
+}
+
+/// Writes the type of the elements and the shape, where the number of dimensions is known.
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lengths = self.shape.as_ref().map(|lengths| shape(lengths.iter().copied()));
+        write!(f, "{}{}", self.dtype, lengths.unwrap_or_default())
     }
 }
 

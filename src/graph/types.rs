@@ -90,6 +90,23 @@ impl GraphTypes {
         self.weights.push(TensorType::of(weight));
     }
 
+    /// Returns the types of a node's results.
+    pub fn results(&self, node: usize) -> &[TensorType] {
+        &self.nodes[node]
+    }
+
+    /// Returns the type that a node computes in: that of the operand whose elements it computes with.
+    pub(super) fn computed_in(&self, at: usize, node: &Node) -> Dtype {
+        let operand = match &node.operator {
+            // The first operand chooses between the others.
+            Operator::Where => node.operands.get(1),
+            // The first operand is a shape.
+            Operator::Fill(_) => None,
+            _ => node.operands.first(),
+        };
+        operand.map_or(self.nodes[at][0].dtype, |operand| self.of(*operand).dtype)
+    }
+
     /// Returns the type of an operand of the graph.
     pub fn of(&self, operand: Operand) -> &TensorType {
         match operand {

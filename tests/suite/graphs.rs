@@ -7,6 +7,7 @@ use std::{
 };
 
 use fangorn::{
+    cost::NumberType,
     graph::{
         Binary, Compare, Distance, Dtype, Elements, Graph, GraphPredictor, Operator, Reduction, Tensor, Unary,
     },
@@ -538,25 +539,54 @@ fn a_graphs_text_names_its_operators_and_weights() {
         "input %in0 \"X\": f32[rows, 6]",
         "% filled, exact in ",
         "matmul(",
-        "  // indices",
+        "): i64[rows]  // indices in f32",
         "output \"label\"",
     ];
     for part in parts {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
     let dtypes = [
-        (Elements::F32(vec![0.0, 1.0]), Dtype::Bool),
-        (Elements::F32(vec![0.0, -7.0]), Dtype::I32),
-        (Elements::F64(vec![0.5, 1e9]), Dtype::F32),
-        (Elements::F32(vec![-0.0]), Dtype::F32),
-        (Elements::I64(vec![1 << 40]), Dtype::F32),
-        (Elements::I64(vec![(1 << 53) + 1]), Dtype::I64),
-        (Elements::F64(vec![0.1]), Dtype::F64),
+        (Elements::F32(vec![0.0, 1.0]), Some(NumberType::Bool)),
+        (Elements::F32(vec![0.0, -7.0]), Some(NumberType::I4)),
+        (Elements::F32(vec![200.0, -7.0]), Some(NumberType::I16)),
+        (Elements::F64(vec![0.5, 1e9]), Some(NumberType::F32)),
+        (Elements::F32(vec![-0.0]), Some(NumberType::F16)),
+        (Elements::I64(vec![1 << 40]), Some(NumberType::F32)),
+        (Elements::I64(vec![(1 << 53) + 1]), Some(NumberType::I64)),
+        (Elements::I64(vec![i64::MAX]), Some(NumberType::I64)),
+        (Elements::F64(vec![0.1]), Some(NumberType::F64)),
+        (Elements::Text(vec!["red".into()]), None),
     ];
     for (elements, expected) in dtypes {
         let tensor = Tensor::new([elements.len()], elements).expect("a list");
-        assert_eq!(tensor.smallest_dtype(), expected, "{tensor:?}");
+        assert_eq!(tensor.smallest_type(), expected, "{tensor:?}");
     }
+}
+
+/// A line of a node may give the types of its results, of each result, and with no shape where none is known. Types
+/// that the node does not give are refused with its line.
+#[test]
+fn the_types_of_a_line_are_checked() {
+    let text = |types: &str| {
+        format!(
+            "input %in0 \"X\": f32[rows, 3]\n%0 \"best\" = topK(%in0, axis=1, k=2, greatest=true){types}\noutput \"a\": %0\n"
+        )
+    };
+    let graph = Graph::parse(&text("")).expect("no types");
+    assert_eq!(Graph::parse(&text(": f32[rows, 2], i64[rows, 2]")), Ok(graph.clone()));
+    assert!(graph.to_string().contains(": f32[rows, 2], i64[rows, 2]  // indices in f32\n"), "{graph}");
+    for wrong in
+        ["f32[rows, 2]", "f32[rows, 3], i64[rows, 2]", "f64[rows, 2], i64[rows, 2]", "f32, i64[rows, 2]"]
+    {
+        let error = Graph::parse(&text(&format!(": {wrong}"))).expect_err(wrong).to_string();
+        assert!(error.contains("line 2: ") && error.contains(&format!("not {wrong}")), "{error}");
+    }
+    for damaged in [":", ": f99[rows]", ": f32[rows, 2],", ": f32[rows, -1]", ": f32[rows, 2] i64"] {
+        assert!(Graph::parse(&text(damaged)).is_err(), "{damaged}");
+    }
+    let open = "input %in0 \"X\": f32[rows, 3]\ninput %in1 \"to\": i64[rows]\n\
+                %0 \"shaped\" = reshapeAs(%in0, %in1): f32\noutput \"a\": %0\n";
+    assert!(Graph::parse(open).expect("an unknown shape").to_string().contains("%in1): f32  // "));
 }
 
 /// Wide rows go through a graph in parts of few rows: with every remainder of a part, outputs of each type, and on

@@ -60,7 +60,7 @@ struct ProductReport {
     columns: usize,
     filled: usize,
     dtype: &'static str,
-    smallest_dtype: &'static str,
+    smallest_type: &'static str,
     dense_us_per_row: f64,
     skipping_us_per_row: f64,
     chosen: &'static str,
@@ -132,7 +132,7 @@ fn product(ways: &ProductWays) -> ProductReport {
         columns: ways.shape[1],
         filled: ways.filled,
         dtype: ways.dtype.name(),
-        smallest_dtype: ways.smallest_dtype.name(),
+        smallest_type: ways.smallest_type.name(),
         dense_us_per_row: ways.dense * 1e6,
         skipping_us_per_row: ways.skipping * 1e6,
         chosen: if ways.skips { "skipping zeros" } else { "dense" },
@@ -174,10 +174,10 @@ fn write(out: &mut String, report: &Report, changes: &[PassChange]) -> fmt::Resu
         writeln!(out, "  there is none")?;
     }
     for product in &report.products {
-        let ProductReport { node, rows, columns, filled, dtype, smallest_dtype, chosen, .. } = product;
+        let ProductReport { node, rows, columns, filled, dtype, smallest_type, chosen, .. } = product;
         writeln!(
             out,
-            "{}: {rows} x {columns}, {filled} not 0, in {dtype}; the weight is exact in {smallest_dtype}",
+            "{}: {rows} x {columns}, {filled} not 0, in {dtype}; the weight is exact in {smallest_type}",
             one_line(node)
         )?;
         for (way, us) in
