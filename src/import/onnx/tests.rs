@@ -313,6 +313,41 @@ fn unified(attributes: Vec<AttributeProto>) -> Vec<u8> {
     graph(1, vec![node("TreeEnsemble", "ai.onnx.ml", &["X"], &["Y"], attributes)], &["Y"])
 }
 
+/// In a graph, `TreeEnsemble` on doubles gives doubles: 0.1 + 0.7 to the last bit, not the f32 next to it.
+#[test]
+fn a_graph_sums_doubles_where_the_operator_does() {
+    use crate::graph::{Elements, Tensor};
+
+    let stump = |aggregate| {
+        vec![
+            int("n_targets", 2),
+            int("aggregate_function", aggregate),
+            modes(&[0, 0]),
+            doubles("nodes_splits", &[0.5, 1.5]),
+            ints("nodes_featureids", &[0, 0]),
+            ints("nodes_trueleafs", &[1, 1]),
+            ints("nodes_truenodeids", &[0, 2]),
+            ints("nodes_falseleafs", &[1, 1]),
+            ints("nodes_falsenodeids", &[1, 3]),
+            ints("tree_roots", &[0, 1]),
+            ints("leaf_targetids", &[0, 0, 0, 0]),
+            doubles("leaf_weights", &[0.1, 0.2, 0.7, 5.23]),
+        ]
+    };
+    let rows = || Tensor::new([3, 1], Elements::F64(vec![0.5, 1.5, 2.0])).expect("three rows");
+    let run = |aggregate| {
+        let trees = node("TreeEnsemble", "ai.onnx.ml", &["X"], &["Y"], stump(aggregate));
+        let file = graph(11, vec![trees], &["Y"]);
+        let graph = crate::import::onnx::classical::graph(&file, &LoadOptions::default()).expect("a graph");
+        graph.run(&[rows()]).expect("scores").remove(0).into_elements()
+    };
+    let sums = vec![0.1 + 0.7, 0.0, 0.2 + 0.7, 0.0, 0.2 + 5.23, 0.0];
+    assert_eq!(run(1), Elements::F64(sums));
+    // The greatest leaf is an f32, in a tensor of doubles.
+    let Elements::F64(greatest) = run(3) else { panic!("no doubles") };
+    assert_eq!(greatest.iter().map(|v| *v as f32).collect::<Vec<_>>(), [0.7f32, 0.0, 0.7, 0.0, 5.23, 0.0]);
+}
+
 #[test]
 fn members_are_equal_values_whether_they_are_a_set_or_a_chain() {
     for members in [&[1.0f32, 3.0, 40.0][..], &[16_777_215.0, 0.0], &[2.7, -0.5], &[1e30, 0.5, 16_777_216.0]]

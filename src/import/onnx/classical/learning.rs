@@ -13,7 +13,10 @@ use super::super::{
 };
 use super::standard::second;
 use super::{Reader, Source, Value, tensors};
-use crate::graph::{Binary, Compare, Dtype, Elements, Operator, Reduction, Tensor, Unary};
+use crate::{
+    forest::{Forest, Real, Transform},
+    graph::{Binary, Compare, Dtype, Elements, LeafModels, LinearLeaves, Operator, Reduction, Tensor, Unary},
+};
 
 /// What is done with scores.
 #[derive(Clone, Copy, PartialEq)]
@@ -766,7 +769,12 @@ impl Reader<'_> {
         // Rows may be wider than the columns that the trees read.
         let width = forest.features.len() as i64;
         let x = self.add(source, Operator::Slice { axis: 1, start: 0, end: width, step: 1 }, &[x], x.dtype);
-        let values = self.add(source, Operator::Forest(Arc::new(forest)), &[x], Dtype::F32);
+        let doubles = source.node.op_type == "TreeEnsemble" && x.dtype == Dtype::F64;
+        let values = match doubles.then(|| sums_in_doubles(&forest)).flatten() {
+            Some(leaves) => self.add(source, Operator::LinearLeaves(Arc::new(leaves)), &[x], Dtype::F64),
+            None => self.add(source, Operator::Forest(Arc::new(forest)), &[x], Dtype::F32),
+        };
+        let values = if doubles { self.cast(source, values, Dtype::F64) } else { values };
         match labels {
             Some(labels) => {
                 let label = self.label(source, second(values, Dtype::I64), labels);
@@ -775,6 +783,17 @@ impl Reader<'_> {
             None => Ok(vec![values]),
         }
     }
+}
+
+/// Returns a forest that adds up doubles, as models of its leaves that are constants. Returns `None` where trees don't
+/// add one finite value each, or where their sums are not the scores.
+fn sums_in_doubles(forest: &Forest) -> Option<LinearLeaves> {
+    if forest.transform != Transform::Identity || forest.scale != Real(1.0) || forest.leaf_width() != 1 {
+        return None;
+    }
+    let mut constants = LeafModels::default();
+    forest.leaf_values.iter().for_each(|value| constants.push(value.0, []));
+    LinearLeaves::new(Arc::new(forest.clone()), constants).ok()
 }
 
 fn texts(strings: &[super::super::proto::Bytes]) -> Elements {
