@@ -28,6 +28,7 @@ pub mod ranks;
 pub mod schedule;
 pub mod sparse;
 pub mod sum;
+pub mod table;
 
 pub use error::{Error, Result};
 pub use forest::model::Forest;
@@ -47,6 +48,11 @@ struct BookOnModels;
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/classical.md")]
 struct BookOnClassicalModels;
+
+/// The book's example of tables.
+#[cfg(all(doctest, feature = "arrow"))]
+#[doc = include_str!("../book/src/tables.md")]
+struct BookOnTables;
 
 /// The book's example of self-checks.
 #[cfg(doctest)]

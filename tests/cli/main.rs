@@ -4,6 +4,7 @@
 
 mod answers;
 mod arguments;
+mod batches;
 mod book;
 mod graphs;
 mod models;

@@ -10,7 +10,7 @@ use fangorn::{
     import::{self, ErrorKind, LoadOptions},
 };
 
-fn folders() -> Vec<PathBuf> {
+pub fn folders() -> Vec<PathBuf> {
     let raw = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/raw");
     let entries = std::fs::read_dir(raw).expect("the folder").flatten().map(|entry| entry.path());
     let mut folders: Vec<PathBuf> = entries.filter(|path| path.join("output.npy").exists()).collect();
@@ -19,14 +19,14 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-fn load(folder: &Path, raw_categories: bool) -> Result<Forest, Error> {
+pub fn load(folder: &Path, raw_categories: bool) -> Result<Forest, Error> {
     let files = std::fs::read_dir(folder).expect("the folder").flatten().map(|entry| entry.path());
     let model = files.filter(|path| path.file_stem().is_some_and(|stem| stem == "model")).min();
     import::load(&model.expect("a model"), &LoadOptions { raw_categories, ..LoadOptions::default() })
 }
 
 /// The table's rows, with a number for each category.
-fn rows(folder: &Path, forest: &Forest) -> Vec<f64> {
+pub fn rows(folder: &Path, forest: &Forest) -> Vec<f64> {
     let text = std::fs::read_to_string(folder.join("rows.csv")).expect("rows");
     let codes: Vec<_> = forest.features.iter().map(|feature| feature.codes()).collect();
     let cells = text.lines().skip(1).flat_map(|line| line.split(',').zip(&codes));

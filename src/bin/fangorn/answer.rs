@@ -121,6 +121,11 @@ impl PredictionArgs {
         self.iterations.is_some() || self.missing.is_some() || self.base_margin.is_some()
     }
 
+    /// Returns whether sums start at margins of their own.
+    pub fn has_margins(&self) -> bool {
+        self.base_margin.is_some()
+    }
+
     /// Checks that `--base-margin` fits the model and the other options. Refuses it for a producer that takes
     /// no margins, for an output that is not made of `sums`, and with the contract [`Contract::Exact`].
     ///

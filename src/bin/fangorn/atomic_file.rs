@@ -62,8 +62,21 @@ impl AtomicFile {
     /// [`AtomicFile::create`] fails, or the system reports a failure while writing.
     pub fn write(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
         let mut file = Self::create(path)?;
-        let written = write(&mut file.out);
-        written.and_then(|()| file.finish()).map_err(|e| refusal(path, &e))
+        write(&mut file.out).map_err(|e| refusal(path, &e))?;
+        file.complete(path)
+    }
+
+    /// Returns where the bytes go.
+    pub fn out(&mut self) -> &mut BufWriter<File> {
+        &mut self.out
+    }
+
+    /// Puts the file in its place at `path`.
+    ///
+    /// # Errors
+    /// The system reports a failure.
+    pub fn complete(self, path: &Path) -> Result<()> {
+        self.finish().map_err(|e| refusal(path, &e))
     }
 
     fn begin(path: &Path) -> io::Result<Self> {
@@ -108,7 +121,8 @@ impl AtomicFile {
     }
 }
 
-fn refusal(path: &Path, e: &io::Error) -> Error {
+/// Returns the error of a file that can't be written.
+pub fn refusal(path: &Path, e: &io::Error) -> Error {
     let remedy = match e.kind() {
         ErrorKind::NotFound => "make its folder first",
         ErrorKind::IsADirectory => "name a file in it",

@@ -1,7 +1,7 @@
 //! Writes results: `.npy`, CSV, and text on standard output.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -10,6 +10,7 @@ use npyz::WriterBuilder;
 use crate::{
     atomic_file::AtomicFile,
     error::{Error, Result},
+    table_format::TableFormat,
 };
 
 /// The numbers or texts of a prediction, row after row.
@@ -43,20 +44,28 @@ pub enum Sink {
     Csv(PathBuf),
     /// A numpy file.
     Npy(PathBuf),
+    /// A file of Parquet or Arrow.
+    Table(PathBuf, TableFormat),
 }
 
 impl Sink {
     /// Returns the sink for `-o`, by the file's extension.
     ///
     /// # Errors
-    /// The extension is neither `.npy` nor `.csv`.
+    /// The extension is none of `.npy`, `.csv`, `.parquet` and `.arrow`.
     pub fn new(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|p| p.as_os_str() != "-") else { return Ok(Self::Stdout) };
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        if let Some(format) = TableFormat::of(path) {
+            return Ok(Self::Table(path.to_path_buf(), format));
+        }
         match extension.as_str() {
             "npy" => Ok(Self::Npy(path.to_path_buf())),
             "csv" => Ok(Self::Csv(path.to_path_buf())),
-            _ => Err(Error::file(path, "the name ends neither in .npy nor in .csv; name the output so")),
+            _ => Err(Error::file(
+                path,
+                "the name ends in none of .npy, .csv, .parquet and .arrow; name the output so",
+            )),
         }
     }
 
@@ -68,28 +77,14 @@ impl Sink {
     pub fn check(&self, text: bool) -> Result<()> {
         match self {
             Self::Npy(path) if text => Err(Error::file(path, TEXT_IN_NPY)),
-            Self::Npy(path) | Self::Csv(path) => AtomicFile::check(path),
+            Self::Npy(path) | Self::Csv(path) | Self::Table(path, _) => AtomicFile::check(path),
             Self::Stdout => Ok(()),
         }
     }
 }
 
-const TEXT_IN_NPY: &str = "classes with names are not written as .npy; name the output .csv";
-
-/// Writes a prediction.
-///
-/// # Errors
-/// The system reports a failure.
-pub fn write(table: &Table, sink: &Sink) -> Result<()> {
-    match sink {
-        Sink::Stdout => {
-            let mut out = BufWriter::new(io::stdout().lock());
-            csv(table, &mut out).and_then(|()| out.flush()).map_err(Error::Output)
-        }
-        Sink::Csv(path) => AtomicFile::write(path, |out| csv(table, out)),
-        Sink::Npy(path) => AtomicFile::write(path, |out| npy(table, out)),
-    }
-}
+/// Why classes with names are not written as `.npy`.
+pub const TEXT_IN_NPY: &str = "classes with names are not written as .npy; name the output .csv";
 
 /// Prints text on standard output.
 ///
@@ -100,45 +95,64 @@ pub fn print(text: &str) -> Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Output)
 }
 
-fn csv(table: &Table, out: &mut dyn Write) -> io::Result<()> {
-    for r in 0..table.rows {
-        for c in 0..table.columns {
-            if c > 0 {
-                out.write_all(b",")?;
-            }
-            let at = r * table.columns + c;
-            match &table.values {
-                // Debug prints the shortest text that reads back to the same value, with an exponent where
-                // that is shorter.
-                Values::Floats(values) => write!(out, "{:?}", values[at])?,
-                Values::Ints(values) => write!(out, "{}", values[at])?,
-                Values::Words(values) => out.write_all(quoted(&values[at]).as_bytes())?,
-            }
+/// Writes one row of a prediction, with the end of its line.
+///
+/// # Errors
+/// The system reports a failure.
+pub fn csv_row(table: &Table, row: usize, out: &mut dyn Write) -> io::Result<()> {
+    for c in 0..table.columns {
+        if c > 0 {
+            out.write_all(b",")?;
         }
-        out.write_all(b"\n")?;
+        let at = row * table.columns + c;
+        match &table.values {
+            // Debug prints the shortest text that reads back to the same value, with an exponent where
+            // that is shorter.
+            Values::Floats(values) => write!(out, "{:?}", values[at])?,
+            Values::Ints(values) => write!(out, "{}", values[at])?,
+            Values::Words(values) => out.write_all(quoted(&values[at]).as_bytes())?,
+        }
     }
-    Ok(())
+    out.write_all(b"\n")
 }
 
-fn npy(table: &Table, out: &mut dyn Write) -> io::Result<()> {
-    let shape = [table.rows as u64, table.columns as u64];
-    match &table.values {
-        Values::Floats(values) => npy_of(values, &shape, out),
-        Values::Ints(values) => npy_of(values, &shape, out),
+/// Returns the header of a numpy file of values of this type. Headers have the same length for all shapes of two
+/// dimensions.
+///
+/// # Errors
+/// The values are texts.
+pub fn npy_header(values: &Values, shape: [usize; 2]) -> io::Result<Vec<u8>> {
+    match values {
+        Values::Floats(_) => npy_header_of::<f32>(shape),
+        Values::Ints(_) => npy_header_of::<i32>(shape),
+        Values::Words(_) => Err(io::Error::other(TEXT_IN_NPY)),
+    }
+}
+
+fn npy_header_of<T: npyz::AutoSerialize>(shape: [usize; 2]) -> io::Result<Vec<u8>> {
+    let mut header = Vec::new();
+    let shape = shape.map(|length| length as u64);
+    // The writer writes the header when it begins.
+    drop(npyz::WriteOptions::<T>::new().default_dtype().shape(&shape).writer(&mut header).begin_nd()?);
+    Ok(header)
+}
+
+/// Writes the values of a numpy file, which come after its header.
+///
+/// # Errors
+/// The system reports a failure, or the values are texts.
+pub fn npy_values(values: &Values, out: &mut dyn Write) -> io::Result<()> {
+    match values {
+        Values::Floats(values) => values.iter().try_for_each(|v| out.write_all(&v.to_ne_bytes())),
+        Values::Ints(values) => values.iter().try_for_each(|v| out.write_all(&v.to_ne_bytes())),
         Values::Words(_) => Err(io::Error::other(TEXT_IN_NPY)),
     }
 }
 
 /// Returns a CSV field, quoted where RFC 4180, section 2, asks for quotes.
-fn quoted(field: &str) -> std::borrow::Cow<'_, str> {
+pub fn quoted(field: &str) -> std::borrow::Cow<'_, str> {
     match field.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")).into(),
         false => field.into(),
     }
-}
-
-fn npy_of<T: npyz::AutoSerialize + Copy>(values: &[T], shape: &[u64], out: &mut dyn Write) -> io::Result<()> {
-    let mut writer = npyz::WriteOptions::new().default_dtype().shape(shape).writer(out).begin_nd()?;
-    writer.extend(values.iter().copied())?;
-    writer.finish()
 }

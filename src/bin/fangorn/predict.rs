@@ -17,12 +17,15 @@ use crate::{
     compare,
     error::{Error, Result},
     limits::LimitsChoice,
-    output::{self, Sink, Table, Values},
+    output::{Sink, Table, Values},
     predict_graph,
     profile::ProfileChoice,
-    rows::{self, Cell, Matrix, TableChoice},
+    rows::{self, Cell, Matrix, TableChoice, TableRows},
     schedule::Choice,
+    score,
     sum::SumChoice,
+    table_format::TableFormat,
+    tables::ScoredSchema,
 };
 
 /// The kind of prediction.
@@ -40,13 +43,29 @@ pub enum Output {
     Tree,
 }
 
+impl Output {
+    /// Returns the name of the column that holds it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Margin => "margin",
+            Self::Value => "value",
+            Self::Class => "class",
+            Self::Leaf => "leaf",
+            Self::Tree => "tree",
+        }
+    }
+}
+
 /// Predict rows.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  fangorn predict model.ubj --rows rows.csv --output class -o classes.npy")]
+#[command(after_help = "Examples:
+  fangorn predict model.ubj --rows rows.csv --output class -o classes.npy
+  fangorn predict model.ubj --rows people.parquet --keep id,date -o scores.parquet")]
 pub struct Predict {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows, .npy or .csv; - reads CSV from standard input. The backends reference and cpu read them as
+    /// The rows, .npy, .csv, .parquet or .arrow; - reads CSV from standard input. Parquet and Arrow are predicted
+    /// batch by batch, so they may be larger than memory. The backends reference and cpu read them as
     /// f64 where the model compares in f64 (LightGBM, say); in all other cases they are read as f32
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
@@ -65,9 +84,12 @@ pub struct Predict {
     profile: ProfileChoice,
     #[command(flatten)]
     sum: SumChoice,
-    /// Where to write, .npy or .csv; without it, CSV goes to standard output
+    /// Where to write, .npy, .csv, .parquet or .arrow; without it, CSV goes to standard output
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
+    /// Columns of a Parquet or Arrow file to write before the predictions. CSV gets a header then
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    keep: Vec<String>,
     /// A file of expected values, .npy or .csv, which are printed beside the predicted ones; exit with 1
     /// where they differ by more than 1e-5 of max(1, |expected|)
     #[arg(long, value_name = "FILE")]
@@ -78,6 +100,32 @@ pub struct Predict {
     limits: LimitsChoice,
 }
 
+impl Predict {
+    /// Returns the format of the rows if they are predicted batch by batch.
+    ///
+    /// # Errors
+    /// Columns are to be kept, and the rows are read whole, or the output has no place for them.
+    fn streamed(&self) -> Result<Option<TableFormat>> {
+        let whole = self.expect.is_some() || self.answer.has_margins();
+        let format = TableFormat::of(&self.rows).filter(|_| !whole);
+        let to_npy = self
+            .o
+            .as_ref()
+            .is_some_and(|path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")));
+        let refused = |what: &str| Err(Error::Request(format!("--keep: {what}")));
+        match (self.keep.is_empty(), format) {
+            (false, None) if whole => {
+                refused("with --expect and --base-margin rows are read whole; leave it out")
+            }
+            (false, None) => refused("it is for rows in .parquet and .arrow; convert them, or leave it out"),
+            (false, Some(_)) if to_npy => {
+                refused(".npy has one array; name the output .csv, .parquet or .arrow")
+            }
+            (_, format) => Ok(format),
+        }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -86,11 +134,18 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
+    let streamed = args.streamed()?;
     let sink = Sink::new(args.o.as_deref())?;
     let contents = match args.answer.load(&args.model, &args.limits) {
         Ok(contents) => contents,
         Err(error) => match predict_graph::load(&args.model, &args.limits) {
-            Some(graph) => return run_graph(args, backend, graph?, &sink),
+            Some(graph) if args.keep.is_empty() => return run_graph(args, backend, graph?, &sink),
+            Some(_) => {
+                return Err(Error::file(
+                    &args.model,
+                    "--keep: the file is a graph, whose rows are read whole; leave it out",
+                ));
+            }
             None => return Err(error),
         },
     };
@@ -106,24 +161,53 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
     // Where the producer compares in f64, rounding a value to f32 could change a comparison.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
+    if let Some(format) = streamed {
+        let rows = TableRows::open(&args.rows, format, forest, args.table, &args.keep)?;
+        return match doubles && !rows.reader.holds_singles() {
+            true => score_batches::<f64>(args, forest, &rows, &engine()?, &sink),
+            false => score_batches::<f32>(args, forest, &rows, &engine()?, &sink),
+        };
+    }
     let table = match doubles && !rows::holds_singles(&args.rows) {
         true => read_and_predict::<f64>(args, forest, engine)?,
         false => read_and_predict::<f32>(args, forest, engine)?,
     };
-    finish(args, &table, &sink)
+    finish(args, table, &sink)
 }
 
 /// Writes a prediction, or compares it with what is expected.
-fn finish(args: &Predict, table: &Table, sink: &Sink) -> Result<Outcome> {
+fn finish(args: &Predict, table: Table, sink: &Sink) -> Result<Outcome> {
     let Some(expected) = &args.expect else {
-        output::write(table, sink)?;
+        score::write_whole(table, sink, args.output.name())?;
         return Ok(Outcome::Done);
     };
     let expected = rows::read_expected(expected, table.rows, table.columns)?;
     if !matches!(sink, Sink::Stdout) {
-        output::write(table, sink)?;
+        score::write_whole(table.clone(), sink, args.output.name())?;
     }
-    compare::report(table, &expected)
+    compare::report(&table, &expected)
+}
+
+/// Predicts a table file batch by batch.
+fn score_batches<T: Cell>(
+    args: &Predict,
+    forest: &Forest,
+    rows: &TableRows<'_>,
+    engine: &Engine<'_>,
+    sink: &Sink,
+) -> Result<Outcome> {
+    let one = |matrix: &mut Matrix<T>| {
+        args.answer.mark_missing(forest, matrix);
+        predict(forest, engine, matrix, None, args.output)
+    };
+    // The types of the predictions, where the table has no rows, too.
+    let columns = forest.features.len();
+    let example = one(&mut Matrix { rows: 1, columns, values: vec![T::cast(0.0); columns] })?;
+    let schema =
+        ScoredSchema::new(rows.kept_fields(), args.output.name(), &example).map_err(Error::Request)?;
+    score::write_to(sink, schema, |write| rows.score(one, write))?;
+    engine.say_warnings();
+    Ok(Outcome::Done)
 }
 
 /// Predicts by a graph, which is no forest alone. Options that are about a forest are refused.
@@ -156,7 +240,7 @@ fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Res
         }
         None => predict_graph::read_inputs(&args.model, &graph, &args.rows, args.table)?,
     };
-    finish(args, &predict_graph::predict(&args.model, graph, &inputs, args.output)?, sink)
+    finish(args, predict_graph::predict(&args.model, graph, &inputs, args.output)?, sink)
 }
 
 /// Reads the rows as `T` and predicts them.

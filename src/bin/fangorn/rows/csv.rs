@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use fangorn::table::{CellReader, CellText};
+
 use super::{
     FileContents, Matrix, MatrixRequest, Number,
-    cell::{Column, Text},
     header::{self, Columns},
 };
 use crate::error::{Error, Result, note};
@@ -19,8 +20,8 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
         return wanted.fail("the text is UTF-16; save it as UTF-8");
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let mut cells: Vec<Column<'_>> = wanted.features().iter().map(Column::of).collect();
-    cells.resize_with(wanted.columns, Column::default);
+    let mut cells: Vec<CellReader<'_>> = wanted.features().iter().map(CellReader::of).collect();
+    cells.resize_with(wanted.columns, CellReader::default);
     let mut reader = ::csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
     let mut record = ::csv::ByteRecord::new();
     let mut next = |record: &mut ::csv::ByteRecord| {
@@ -84,17 +85,17 @@ fn with_final_newline<T>(wanted: &MatrixRequest<'_>, matrix: Matrix<T>, none: &s
 fn first(
     wanted: &MatrixRequest<'_>,
     record: &::csv::ByteRecord,
-    cells: &[Column<'_>],
+    cells: &[CellReader<'_>],
     line: usize,
 ) -> Result<Columns> {
     let fields: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
-    let fits = |(text, column): (&[u8], &Column<'_>)| column.value(text).is_some();
+    let fits = |(text, column): (&[u8], &CellReader<'_>)| column.value(text).is_some();
     let known =
-        |(text, column): (&[u8], &Column<'_>)| column.value(text).is_some_and(|value| !value.is_nan());
+        |(text, column): (&[u8], &CellReader<'_>)| column.value(text).is_some_and(|value| !value.is_nan());
     // A word that no category column knows belongs to a row only if the record also has a cell that its
     // column knows.
     let is_row = record.iter().zip(cells).any(known);
-    let odd = record.iter().zip(cells).position(|cell| !fits(cell) || !is_row && Text::is_word(cell.0));
+    let odd = record.iter().zip(cells).position(|cell| !fits(cell) || !is_row && CellText::is_word(cell.0));
     header::columns(wanted, &fields, odd, line)
 }
 

@@ -1,13 +1,10 @@
 //! Decides what the first record of a CSV is, and which of its fields are the model's columns.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet},
-};
+use std::borrow::Cow;
 
-use fangorn::Forest;
+use fangorn::table::{CellText, ColumnNames, NameMismatch, few};
 
-use super::{FileContents, MatrixRequest, cell::Text};
+use super::{FileContents, MatrixRequest};
 use crate::error::Result;
 
 /// Where a record holds the matrix's columns.
@@ -23,58 +20,11 @@ pub struct Columns {
     pub note: Option<String>,
 }
 
-/// The names of a model's columns; empty unless each column has a name of its own.
-#[derive(Clone, Debug, Default)]
-pub struct Names {
-    names: Vec<String>,
-    /// Whether a person chose the names. Names that a library made up are no reason to refuse a header.
-    chosen: bool,
-    /// Whether spaces in a name count as underscores, as LightGBM stores them.
-    underscores: bool,
-}
-
-/// What libraries put before the number of a column that has no name.
-const STEMS: [&str; 3] = ["", "f", "Column_"];
-
-impl Names {
-    /// Returns the names of a model's columns.
-    pub fn of(forest: &Forest) -> Self {
-        let mut of = Self { underscores: forest.producer.library == "lightgbm", ..Self::default() };
-        let named = forest.features.iter().filter_map(|f| f.name.as_deref());
-        let names: Vec<String> = named.map(|name| of.key(name)).filter(|name| !name.is_empty()).collect();
-        let mut sorted: Vec<&String> = names.iter().collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        if sorted.len() == forest.features.len() {
-            of.chosen = !STEMS.iter().any(|stem| names == Self::numbered(stem, names.len()).names);
-            of.names = names;
-        }
-        of
-    }
-
-    /// Returns whether a header has to hold these names.
-    pub fn are_chosen(&self) -> bool {
-        self.chosen
-    }
-
-    /// Returns the names that a library makes of a stem: the stem with 0, 1, 2 and so on.
-    fn numbered(stem: &str, columns: usize) -> Self {
-        Self { names: (0..columns).map(|i| format!("{stem}{i}")).collect(), ..Self::default() }
-    }
-
-    /// Returns the text by which names are compared: without white space and quotes around the name.
-    fn key(&self, name: &str) -> String {
-        let name = name.trim();
-        let bare = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
-        if self.underscores { bare.replace(' ', "_") } else { bare.to_owned() }
-    }
-}
-
 /// The first record of a CSV.
 struct First<'r> {
     wanted: &'r MatrixRequest<'r>,
     fields: &'r [Cow<'r, str>],
-    texts: Vec<Text>,
+    texts: Vec<CellText>,
     line: usize,
 }
 
@@ -91,10 +41,10 @@ pub fn columns(
     line: usize,
 ) -> Result<Columns> {
     let (names, by_position) = match wanted.what {
-        FileContents::Rows(forest, table) => (Names::of(forest), table.by_position),
-        FileContents::Expected => (Names::default(), false),
+        FileContents::Rows(forest, table) => (ColumnNames::of(forest), table.by_position),
+        FileContents::Expected => (ColumnNames::default(), false),
     };
-    let texts = fields.iter().map(|field| Text::of(field)).collect();
+    let texts = fields.iter().map(|field| CellText::of(field)).collect();
     let first = First { wanted, fields, texts, line };
     first.check_separator()?;
     let is_row = fields.len() == wanted.columns && odd.is_none();
@@ -114,7 +64,7 @@ pub fn columns(
         };
     }
     // A name that is a number may also be a value, so the names decide only if all of them are there.
-    let all_are_there = names.names.len() > 1 && places.is_ok();
+    let all_are_there = names.names().len() > 1 && places.is_ok();
     match places {
         Ok(places) if has_name || all_are_there && (!is_row || counted.is_some()) => {
             return Ok(first.header(places));
@@ -136,14 +86,14 @@ pub fn columns(
     if !first.is_words(false) {
         return first.refused(odd);
     }
-    if names.chosen {
-        let some: Vec<&str> = names.names.iter().map(String::as_str).collect();
+    if names.are_chosen() {
         let remedy = "rename its columns, or hand over --by-position if they are in the model's order";
-        return wanted
-            .fail(format!("line {line} is a header without the model's names ({}); {remedy}", few(&some)));
+        return wanted.fail(format!(
+            "line {line} is a header without the model's names ({}); {remedy}",
+            few(names.names())
+        ));
     }
-    for stem in STEMS {
-        let guess = Names::numbered(stem, wanted.columns);
+    for guess in ColumnNames::made_up(wanted.columns) {
         if let Ok(places) = first.by_name(&guess) {
             return Ok(first.header(places));
         }
@@ -174,7 +124,7 @@ impl First<'_> {
                 name => name,
             })
             .collect();
-        let numbers = self.texts.iter().all(|text| matches!(text, Text::Number(_)));
+        let numbers = self.texts.iter().all(|text| matches!(text, CellText::Number(_)));
         let note = match left.len() {
             0 if numbers => {
                 let line = self.line;
@@ -189,36 +139,26 @@ impl First<'_> {
     }
 
     /// Returns the field index of each name, or a message about the names that are missing or there twice.
-    fn by_name(&self, names: &Names) -> Result<Vec<usize>, String> {
-        let mut found: HashMap<String, (usize, usize)> = HashMap::new();
-        for (at, field) in self.fields.iter().enumerate() {
-            found.entry(names.key(field)).or_insert((at, 0)).1 += 1;
-        }
-        let times = |name: &str| found.get(name).map_or(0, |(_, times)| *times);
-        let all = || names.names.iter().map(String::as_str);
-        let missing: Vec<&str> = all().filter(|name| times(name) == 0).collect();
-        let doubled: Vec<&str> = all().filter(|name| times(name) > 1).collect();
-        let (line, columns) = (self.line, names.names.len());
-        if !missing.is_empty() {
-            let remedy = "add them, or hand over --by-position if the columns are in the model's order";
-            let what = format!("{} of the model's {columns} columns: {}", missing.len(), few(&missing));
-            return Err(format!("line {line} is a header without {what}; {remedy}"));
-        }
-        if !doubled.is_empty() {
-            let what = format!("{} of the model's {columns} columns", doubled.len());
-            return Err(format!(
-                "line {line} is a header that has {what} more than once: {}; keep one of each",
-                few(&doubled)
-            ));
-        }
-        Ok(all().filter_map(|name| found.get(name)).map(|(at, _)| *at).collect())
+    fn by_name(&self, names: &ColumnNames) -> Result<Vec<usize>, String> {
+        let (line, columns) = (self.line, names.names().len());
+        names.places(self.fields.iter().map(|field| &**field)).map_err(|mismatch| match mismatch {
+            NameMismatch::Missing(missing) => {
+                let remedy = "add them, or hand over --by-position if the columns are in the model's order";
+                let what = format!("{} of the model's {columns} columns: {}", missing.len(), few(&missing));
+                format!("line {line} is a header without {what}; {remedy}")
+            }
+            NameMismatch::Doubled(doubled) => {
+                let what = format!("{} of the model's {columns} columns", doubled.len());
+                let which = few(&doubled);
+                format!("line {line} is a header that has {what} more than once: {which}; keep one of each")
+            }
+        })
     }
 
     /// Returns whether a word among the fields is one of the names.
-    fn has_name(&self, names: &Names) -> bool {
-        let known: HashSet<&str> = names.names.iter().map(String::as_str).collect();
-        let mut words = self.fields.iter().zip(&self.texts).filter(|(_, text)| **text == Text::Word);
-        words.any(|(field, _)| known.contains(names.key(field).as_str()))
+    fn has_name(&self, names: &ColumnNames) -> bool {
+        let words = self.fields.iter().zip(&self.texts).filter(|(_, text)| **text == CellText::Word);
+        names.any_of(words.map(|(field, _)| &**field))
     }
 
     /// Returns the fields that hold 0, 1, 2 and so on in order, one for each column. The other fields may
@@ -226,11 +166,12 @@ impl First<'_> {
     /// single 0 is a row.
     fn counted(&self) -> Option<Vec<usize>> {
         let columns = self.wanted.columns;
-        let is_number = |text: &Text| matches!(text, Text::Number(_));
+        let is_number = |text: &CellText| matches!(text, CellText::Number(_));
         let places: Vec<usize> = (0..self.fields.len()).filter(|at| is_number(&self.texts[*at])).collect();
         let in_order = places.iter().enumerate().all(|(i, at)| self.fields[*at].trim() == i.to_string());
         let mut others = self.fields.iter().zip(&self.texts).filter(|(_, text)| !is_number(text));
-        let named = |(field, text): (&Cow<'_, str>, &Text)| *text == Text::Word || field.trim().is_empty();
+        let named =
+            |(field, text): (&Cow<'_, str>, &CellText)| *text == CellText::Word || field.trim().is_empty();
         let rows = matches!(self.wanted.what, FileContents::Rows(..));
         let several = self.fields.len() > 1;
         let found = rows && several && places.len() == columns && in_order && others.all(named);
@@ -242,12 +183,12 @@ impl First<'_> {
     fn is_words(&self, or_missing: bool) -> bool {
         let mut any = false;
         let all = self.fields.iter().zip(&self.texts).all(|(field, text)| match text {
-            Text::Word => {
+            CellText::Word => {
                 any = true;
                 field.chars().any(char::is_alphanumeric)
             }
-            Text::Missing => or_missing || field.trim().is_empty(),
-            Text::Number(_) | Text::Truth(_) => false,
+            CellText::Missing => or_missing || field.trim().is_empty(),
+            CellText::Number(_) | CellText::Truth(_) => false,
         });
         all && any
     }
@@ -276,11 +217,4 @@ impl First<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// Returns the first few names of a list, joined by commas.
-fn few(names: &[&str]) -> String {
-    const MOST: usize = 5;
-    let more = if names.len() > MOST { ", …" } else { "" };
-    names[..names.len().min(MOST)].join(", ") + more
 }

@@ -2,7 +2,9 @@
 
 use std::{io::Read as _, path::Path, sync::Arc};
 
-use super::{TableChoice, cell::Column, header::bad_cell_message};
+use fangorn::table::CellReader;
+
+use super::{TableChoice, header::bad_cell_message};
 use crate::error::{Error, Result};
 
 /// The cells of a column.
@@ -65,7 +67,7 @@ pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Res
         ));
     }
     let places = by_name.unwrap_or_else(|| (0..wanted.len()).collect());
-    let number = Column::default();
+    let number = CellReader::default();
     let empty = |column: &Wanted<'_>| match column.texts {
         true => Cells::Texts(Vec::new()),
         false => Cells::Numbers(Vec::new()),

@@ -1,18 +1,18 @@
-//! Reads matrices: `.npy` of any number type, and CSV with or without a header.
+//! Reads matrices: `.npy` of any number type, CSV with or without a header, Parquet and Arrow.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `npy` | numpy's files |
 //! | `csv` | comma-separated text, record after record |
 //! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
+//! | `table` | Parquet and Arrow |
 //! | `mixed` | tables that have columns of texts beside columns of numbers |
-//! | `cell` | what the text of one cell means |
 
-mod cell;
 mod csv;
 mod header;
 mod mixed;
 mod npy;
+mod table;
 
 use std::{
     io::{ErrorKind, Read},
@@ -20,12 +20,20 @@ use std::{
 };
 
 use clap::Args;
-use fangorn::{Forest, forest::Feature};
+use fangorn::{
+    Forest,
+    forest::Feature,
+    table::{ColumnNames, Number},
+};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    table_format::TableFormat,
+};
 
 pub use mixed::{Cells, Wanted, read_mixed};
 pub use npy::holds_singles;
+pub use table::TableRows;
 
 /// A matrix, row after row.
 #[derive(Clone, Debug)]
@@ -46,7 +54,7 @@ impl<T> Matrix<T> {
 }
 
 /// A number type in which backends take rows.
-pub trait Cell: Number + fangorn::cpu::Row {
+pub trait Cell: Number {
     /// Returns the rows as `f32`.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "burn's backends alone need it"))]
     fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>>;
@@ -62,24 +70,6 @@ impl Cell for f64 {
     fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>> {
         let values = rows.values.iter().map(|v| *v as f32).collect();
         std::borrow::Cow::Owned(Matrix { rows: rows.rows, columns: rows.columns, values })
-    }
-}
-
-/// A number type that values are read as.
-pub trait Number: Copy {
-    /// Casts as numpy does. A missing value is NaN.
-    fn cast(value: f64) -> Self;
-}
-
-impl Number for f32 {
-    fn cast(value: f64) -> Self {
-        value as Self
-    }
-}
-
-impl Number for f64 {
-    fn cast(value: f64) -> Self {
-        value
     }
 }
 
@@ -173,9 +163,13 @@ pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) ->
 /// The file can't be read, is no matrix of numbers, or has another number of columns.
 pub fn read_columns<T: Number>(path: &Path, columns: usize, table: TableChoice) -> Result<Matrix<T>> {
     let rule = ["the graph takes", "hand over all its columns in order"];
-    let nameless = Forest::builder(columns, 1).build();
-    let nameless = nameless.map_err(|e| Error::Defect(e.to_string()))?;
+    let nameless = nameless(columns)?;
     read(&MatrixRequest { path, what: FileContents::Rows(&nameless, table), columns, rule })
+}
+
+/// Returns a forest of no trees, whose columns have no names.
+fn nameless(columns: usize) -> Result<Forest> {
+    Forest::builder(columns, 1).build().map_err(|e| Error::Defect(e.to_string()))
 }
 
 /// Reads the expected predictions, `rows x columns`.
@@ -209,7 +203,7 @@ pub fn read_margins(path: &Path, rows: usize, outputs: usize) -> Result<Matrix<f
 
 /// Returns whether the model's columns have names that a header has to hold.
 pub fn has_names(forest: &Forest) -> bool {
-    header::Names::of(forest).are_chosen()
+    ColumnNames::of(forest).are_chosen()
 }
 
 fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
@@ -228,6 +222,9 @@ fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
         read.map_err(|e| refused(path, e, "hand over CSV there"))?;
         return csv::read(&MatrixRequest { path, ..*wanted }, &bytes);
     }
+    if let Some(format) = TableFormat::of(path) {
+        return table::read(wanted, format);
+    }
     let bytes = || {
         let remedy = "give a readable .npy or .csv file, or - for standard input";
         std::fs::read(path).map_err(|e| refused(path, e, remedy))
@@ -243,6 +240,8 @@ fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
             }
         },
         "csv" => csv::read(wanted, &bytes()?),
-        _ => wanted.fail("the name ends neither in .npy nor in .csv, so its format is unknown; rename it"),
+        _ => wanted.fail(
+            "the name ends in none of .npy, .csv, .parquet and .arrow, so its format is unknown; rename it",
+        ),
     }
 }

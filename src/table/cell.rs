@@ -1,6 +1,6 @@
 //! The meaning of one cell's text.
 
-use fangorn::forest::{Codes, Coding, Feature};
+use crate::forest::{Codes, Coding, Feature};
 
 /// Texts that stand for a missing value: those of pandas' `read_csv`, and `?`.
 const MISSING: [&str; 20] = [
@@ -8,9 +8,27 @@ const MISSING: [&str; 20] = [
     "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 ];
 
+/// A number type that tables are read as.
+pub trait Number: crate::cpu::Row {
+    /// Rounds to nearest, as numpy casts. A missing value is NaN.
+    fn cast(value: f64) -> Self;
+}
+
+impl Number for f32 {
+    fn cast(value: f64) -> Self {
+        value as Self
+    }
+}
+
+impl Number for f64 {
+    fn cast(value: f64) -> Self {
+        value
+    }
+}
+
 /// The kind of a cell's text, independent of the cell's column.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Text {
+pub enum CellText {
     /// A text that stands for a missing value, or no text.
     Missing,
     /// A number.
@@ -21,7 +39,7 @@ pub enum Text {
     Word,
 }
 
-impl Text {
+impl CellText {
     /// Returns the kind of a text. Ignores white space around it.
     pub fn of(text: &str) -> Self {
         let text = text.trim();
@@ -39,7 +57,7 @@ impl Text {
     }
 }
 
-impl Text {
+impl CellText {
     /// Returns whether a cell is a word: neither a number, nor a truth value, nor a text for a missing value.
     /// A cell that is not UTF-8 is a word too.
     pub fn is_word(cell: &[u8]) -> bool {
@@ -47,9 +65,25 @@ impl Text {
     }
 }
 
-/// How the cells of one column are read.
+/// How the cells of one column become the numbers of rows.
+///
+/// ```
+/// use fangorn::{
+///     forest::{Coding, Feature, Unseen},
+///     table::CellReader,
+/// };
+///
+/// let colours = Feature {
+///     categories: vec!["red".into(), "blue".into()],
+///     coding: Coding::Places { numbers: false, unseen: Unseen::Refused, needed: false },
+///     ..Feature::default()
+/// };
+/// let reader = CellReader::of(&colours);
+/// assert_eq!([reader.value(b"blue"), reader.value(b"green")], [Some(1.0), None]);
+/// assert!(reader.value(b"NA").is_some_and(f64::is_nan));
+/// ```
 #[derive(Clone, Debug, Default)]
-pub struct Column<'m> {
+pub struct CellReader<'m> {
     /// The numbers of the column's categories, where the model's file says which categories a table holds.
     codes: Option<Codes<'m>>,
     /// Number of categories if every category's name is a word, else 0. If all are words, a whole number in a
@@ -59,13 +93,18 @@ pub struct Column<'m> {
     whole: bool,
 }
 
-impl<'m> Column<'m> {
+impl<'m> CellReader<'m> {
     /// Returns how the cells of a model's column are read.
     pub fn of(feature: &'m Feature) -> Self {
-        let is_word = |name: &String| matches!(Text::of(name), Text::Word);
+        let is_word = |name: &String| matches!(CellText::of(name), CellText::Word);
         let words = if feature.categories.iter().all(is_word) { feature.categories.len() } else { 0 };
         let whole = matches!(feature.coding, Coding::Hashes { needed: false, .. });
         Self { codes: feature.codes(), words, whole }
+    }
+
+    /// Returns whether the column holds categories that become numbers of their own.
+    pub fn has_codes(&self) -> bool {
+        self.codes.is_some()
     }
 
     /// Returns a cell's value: NaN where it is missing, `None` where the column has no such value.
@@ -74,11 +113,11 @@ impl<'m> Column<'m> {
         if let Some(codes) = &self.codes {
             return self.category(codes, text);
         }
-        match Text::of(text) {
-            Text::Missing => Some(f64::NAN),
-            Text::Number(value) => Some(value),
-            Text::Truth(value) => Some(f64::from(u8::from(value))),
-            Text::Word => None,
+        match CellText::of(text) {
+            CellText::Missing => Some(f64::NAN),
+            CellText::Number(value) => Some(value),
+            CellText::Truth(value) => Some(f64::from(u8::from(value))),
+            CellText::Word => None,
         }
     }
 
@@ -91,10 +130,12 @@ impl<'m> Column<'m> {
         if exact.is_some() {
             return exact;
         }
-        match Text::of(text) {
-            Text::Missing => Some(f64::NAN),
-            Text::Number(value) if self.whole && value.trunc() == value => codes.of(&format!("{value:.0}")),
-            Text::Number(code) if code.trunc() == code && (0.0..self.words as f64).contains(&code) => {
+        match CellText::of(text) {
+            CellText::Missing => Some(f64::NAN),
+            CellText::Number(value) if self.whole && value.trunc() == value => {
+                codes.of(&format!("{value:.0}"))
+            }
+            CellText::Number(code) if code.trunc() == code && (0.0..self.words as f64).contains(&code) => {
                 Some(code)
             }
             _ => codes.of(text.trim()),

@@ -1,0 +1,138 @@
+//! Reads Parquet and Arrow files as rows of a model.
+
+use std::path::Path;
+
+use arrow_schema::{FieldRef, Schema};
+use fangorn::{
+    Forest,
+    table::{BatchReader, ColumnMatch, Number, TableError, few},
+};
+
+use super::{FileContents, Matrix, MatrixRequest, TableChoice};
+use crate::{
+    error::{Error, Result, note},
+    table_format::TableFormat,
+    tables::TableFile,
+};
+
+/// A table file with the model's columns in it, and columns that are kept beside the predictions.
+#[derive(Debug)]
+pub struct TableRows<'f> {
+    /// The file.
+    pub file: TableFile,
+    /// Reads the model's columns of a batch that has the columns of `columns`.
+    pub reader: BatchReader<'f>,
+    /// The columns of the file that batches have, in ascending order.
+    pub columns: Vec<usize>,
+    /// The places in a batch of the columns that are kept.
+    pub kept: Vec<usize>,
+}
+
+impl<'f> TableRows<'f> {
+    /// Opens a file, and finds the model's columns and those to keep.
+    ///
+    /// # Errors
+    /// The file can't be read, or lacks columns.
+    pub fn open(
+        path: &Path,
+        format: TableFormat,
+        forest: &'f Forest,
+        table: TableChoice,
+        keep: &[String],
+    ) -> Result<Self> {
+        let file = TableFile::open(path, format)?;
+        let schema = file.schema().clone();
+        let place = |name: &String| {
+            schema.index_of(name).map_err(|_| {
+                let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+                Error::file(
+                    path,
+                    format!("--keep: it has no column `{name}`; its columns are {}", few(&names)),
+                )
+            })
+        };
+        let kept = keep.iter().map(place).collect::<Result<Vec<usize>>>()?;
+        let reader =
+            reader_of(forest, &schema, table, &kept).map_err(|e| Error::file(path, e.to_string()))?;
+        let left: Vec<&String> = reader.left_out().iter().filter(|name| !keep.contains(name)).collect();
+        if !left.is_empty() {
+            let what =
+                format!("columns that the model does not have are left out, {}: {}", left.len(), few(&left));
+            note(format!("{}: {what}", path.display()));
+        }
+        let mut columns = [reader.roots(), kept.clone()].concat();
+        columns.sort_unstable();
+        columns.dedup();
+        let at = |root: usize| columns.partition_point(|column| *column < root);
+        let kept = kept.into_iter().map(at).collect();
+        let reader = reader.moved(at);
+        Ok(Self { file, reader, columns, kept })
+    }
+
+    /// Returns the columns that are kept.
+    pub fn kept_fields(&self) -> Vec<FieldRef> {
+        let fields = self.file.schema().fields();
+        self.kept.iter().map(|at| fields[self.columns[*at]].clone()).collect()
+    }
+
+    /// Returns the error of a batch whose first row is row `first` of a part.
+    pub fn wrong(&self, part: usize, first: usize, error: TableError) -> Error {
+        let error = match error.row {
+            Some(row) => error.in_row(first + row),
+            None => error,
+        };
+        Error::file(self.file.path(), format!("{}: {error}", self.file.name_of(part)))
+    }
+}
+
+/// Finds the model's columns. By position, and for a model without names, kept columns don't count.
+fn reader_of<'f>(
+    forest: &'f Forest,
+    schema: &Schema,
+    table: TableChoice,
+    kept: &[usize],
+) -> Result<BatchReader<'f>, TableError> {
+    let by = if table.by_position { ColumnMatch::ByPosition } else { ColumnMatch::ByName };
+    let others: Vec<usize> = (0..schema.fields().len()).filter(|at| !kept.contains(at)).collect();
+    let without_kept = || {
+        let fields: Vec<FieldRef> = others.iter().map(|at| schema.fields()[*at].clone()).collect();
+        BatchReader::new(forest, &Schema::new(fields), by).map(|reader| reader.moved(|at| others[at]))
+    };
+    match (by, kept.is_empty()) {
+        (_, true) => BatchReader::new(forest, schema, by),
+        (ColumnMatch::ByPosition, false) => without_kept(),
+        (ColumnMatch::ByName, false) => {
+            BatchReader::new(forest, schema, by).or_else(|error| without_kept().map_err(|_| error))
+        }
+    }
+}
+
+/// Reads all rows of a file.
+///
+/// # Errors
+/// The file can't be read, has other columns than are requested, or there is no memory for the rows.
+pub fn read<T: Number>(wanted: &MatrixRequest<'_>, format: TableFormat) -> Result<Matrix<T>> {
+    let nameless;
+    let (forest, table) = match wanted.what {
+        FileContents::Rows(forest, table) => (forest, table),
+        FileContents::Expected => {
+            nameless = super::nameless(wanted.columns)?;
+            (&nameless, TableChoice::default())
+        }
+    };
+    let rows = TableRows::open(wanted.path, format, forest, table, &[])?;
+    let mut matrix = Matrix { rows: 0, columns: wanted.columns, values: Vec::new() };
+    for part in 0..rows.file.parts() {
+        let mut first = 0;
+        for batch in rows.file.batches(part, &rows.columns)? {
+            let batch = batch.map_err(|e| rows.file.damaged(part, &e))?;
+            let values: Vec<T> = rows.reader.rows(&batch).map_err(|e| rows.wrong(part, first, e))?;
+            first += batch.num_rows();
+            let held = matrix.values.len();
+            matrix.values.try_reserve(values.len()).map_err(|_| wanted.no_room::<T>(held + values.len()))?;
+            matrix.values.extend(values);
+            matrix.rows += batch.num_rows();
+        }
+    }
+    Ok(matrix)
+}

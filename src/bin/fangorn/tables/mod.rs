@@ -1,0 +1,12 @@
+//! Files of tables that are read and written in batches: Parquet, and Arrow's IPC format (Feather).
+//!
+//! | file | subject |
+//! |---|---|
+//! | `read` | the batches of a file, by its parts |
+//! | `write` | predictions and kept columns, batch after batch |
+
+mod read;
+mod write;
+
+pub use read::TableFile;
+pub use write::{ScoredBatch, ScoredSchema, TableWriter};

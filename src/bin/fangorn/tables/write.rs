@@ -1,0 +1,202 @@
+//! Writes predictions with the columns that are kept beside them, batch after batch.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Seek, SeekFrom, Write},
+    sync::Arc,
+};
+
+use arrow_array::{ArrayRef, Float32Array, Int32Array, RecordBatch, StringArray};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use parquet::{
+    arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties, schema::types::ColumnPath,
+};
+
+use crate::{
+    output::{self, Table, Values},
+    table_format::TableFormat,
+};
+
+/// The predictions of a batch, and the kept columns beside them.
+#[derive(Clone, Debug)]
+pub struct ScoredBatch {
+    /// The kept columns, in the order in which they were asked for.
+    pub kept: Vec<ArrayRef>,
+    /// The predictions.
+    pub table: Table,
+}
+
+/// The columns of a prediction and those that are kept beside it.
+#[derive(Clone, Debug)]
+pub struct ScoredSchema {
+    kept: Vec<FieldRef>,
+    predicted: Vec<String>,
+    /// No predictions, of their type.
+    none: Values,
+    schema: SchemaRef,
+}
+
+impl ScoredSchema {
+    /// Returns the columns of predictions like `example`. One column has the name of what is predicted; several
+    /// have it with their numbers, as in `value_0`.
+    ///
+    /// # Errors
+    /// A kept column has the name of a prediction.
+    pub fn new(kept: Vec<FieldRef>, name: &str, example: &Table) -> Result<Self, String> {
+        let predicted: Vec<String> = match example.columns {
+            1 => vec![name.to_owned()],
+            columns => (0..columns).map(|at| format!("{name}_{at}")).collect(),
+        };
+        if let Some(both) = kept.iter().find(|field| predicted.contains(field.name())) {
+            return Err(format!(
+                "--keep: the column `{}` has the name of a prediction; rename it in the table",
+                both.name()
+            ));
+        }
+        let (dtype, none) = match example.values {
+            Values::Floats(_) => (DataType::Float32, Values::Floats(Vec::new())),
+            Values::Ints(_) => (DataType::Int32, Values::Ints(Vec::new())),
+            Values::Words(_) => (DataType::Utf8, Values::Words(Vec::new())),
+        };
+        let fields = predicted.iter().map(|name| Arc::new(Field::new(name, dtype.clone(), false)));
+        let schema = Arc::new(Schema::new(kept.iter().cloned().chain(fields).collect::<Vec<_>>()));
+        Ok(Self { kept, predicted, none, schema })
+    }
+
+    fn batch(&self, scored: ScoredBatch) -> io::Result<RecordBatch> {
+        let ScoredBatch { kept, table } = scored;
+        let columns = (0..table.columns).map(|at| column_of(&table, at));
+        RecordBatch::try_new(self.schema.clone(), kept.into_iter().chain(columns).collect())
+            .map_err(io::Error::other)
+    }
+
+    fn header(&self) -> String {
+        let names = self.kept.iter().map(|field| field.name()).chain(&self.predicted);
+        names.map(|name| output::quoted(name).into_owned()).collect::<Vec<_>>().join(",") + "\n"
+    }
+}
+
+/// Returns one column of a prediction.
+fn column_of(table: &Table, at: usize) -> ArrayRef {
+    let (from, every) = (at.min(table.rows * table.columns), table.columns.max(1));
+    match &table.values {
+        Values::Floats(values) => {
+            Arc::new(Float32Array::from_iter_values(values[from..].iter().step_by(every).copied()))
+        }
+        Values::Ints(values) => {
+            Arc::new(Int32Array::from_iter_values(values[from..].iter().step_by(every).copied()))
+        }
+        Values::Words(values) => {
+            Arc::new(StringArray::from_iter_values(values[from..].iter().step_by(every)))
+        }
+    }
+}
+
+/// The file that predictions go to.
+pub struct TableWriter<'o> {
+    schema: ScoredSchema,
+    rows: usize,
+    out: Writer<'o>,
+}
+
+enum Writer<'o> {
+    Parquet(Box<ArrowWriter<&'o mut BufWriter<File>>>),
+    Arrow(Box<FileWriter<&'o mut BufWriter<File>>>),
+    Csv(&'o mut dyn Write),
+    /// The header is written again when the number of rows is known.
+    Npy(&'o mut BufWriter<File>),
+}
+
+impl<'o> TableWriter<'o> {
+    /// Begins a file with a schema.
+    ///
+    /// # Errors
+    /// The system reports a failure, or the format has no such type.
+    pub fn new(schema: ScoredSchema, format: TableFormat, out: &'o mut BufWriter<File>) -> io::Result<Self> {
+        let writer = match format {
+            TableFormat::Parquet => {
+                let mut properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+                // Predictions hardly repeat.
+                for name in &schema.predicted {
+                    properties =
+                        properties.set_column_dictionary_enabled(ColumnPath::from(name.as_str()), false);
+                }
+                let writer = ArrowWriter::try_new(out, schema.schema.clone(), Some(properties.build()));
+                Writer::Parquet(Box::new(writer.map_err(io::Error::other)?))
+            }
+            TableFormat::Arrow => {
+                Writer::Arrow(Box::new(FileWriter::try_new(out, &schema.schema).map_err(io::Error::other)?))
+            }
+        };
+        Ok(Self { schema, rows: 0, out: writer })
+    }
+
+    /// Begins CSV. It has a header where columns are kept.
+    ///
+    /// # Errors
+    /// The system reports a failure.
+    pub fn csv(schema: ScoredSchema, out: &'o mut dyn Write) -> io::Result<Self> {
+        if !schema.kept.is_empty() {
+            out.write_all(schema.header().as_bytes())?;
+        }
+        Ok(Self { schema, rows: 0, out: Writer::Csv(out) })
+    }
+
+    /// Begins a numpy file. It has no kept columns.
+    ///
+    /// # Errors
+    /// The system reports a failure.
+    pub fn npy(schema: ScoredSchema, out: &'o mut BufWriter<File>) -> io::Result<Self> {
+        out.write_all(&output::npy_header(&schema.none, [0, schema.predicted.len()])?)?;
+        Ok(Self { schema, rows: 0, out: Writer::Npy(out) })
+    }
+
+    /// Writes the next batch.
+    ///
+    /// # Errors
+    /// The system reports a failure.
+    pub fn write(&mut self, scored: ScoredBatch) -> io::Result<()> {
+        self.rows += scored.table.rows;
+        match &mut self.out {
+            Writer::Parquet(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
+            Writer::Arrow(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
+            Writer::Csv(out) => csv(&scored, *out),
+            Writer::Npy(out) => output::npy_values(&scored.table.values, *out),
+        }
+    }
+
+    /// Writes what comes after the last batch.
+    ///
+    /// # Errors
+    /// The system reports a failure.
+    pub fn finish(self) -> io::Result<()> {
+        match self.out {
+            Writer::Parquet(writer) => writer.close().map(drop).map_err(io::Error::other),
+            Writer::Arrow(mut writer) => writer.finish().map_err(io::Error::other),
+            Writer::Csv(out) => out.flush(),
+            Writer::Npy(out) => {
+                let header = output::npy_header(&self.schema.none, [self.rows, self.schema.predicted.len()])?;
+                out.seek(SeekFrom::Start(0))?;
+                out.write_all(&header)?;
+                out.seek(SeekFrom::End(0)).map(drop)
+            }
+        }
+    }
+}
+
+fn csv(scored: &ScoredBatch, out: &mut dyn Write) -> io::Result<()> {
+    let options = FormatOptions::default();
+    let formatters = scored.kept.iter().map(|array| ArrayFormatter::try_new(array.as_ref(), &options));
+    let formatters = formatters.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+    for row in 0..scored.table.rows {
+        for formatter in &formatters {
+            let text = formatter.value(row).try_to_string().map_err(io::Error::other)?;
+            out.write_all(output::quoted(&text).as_bytes())?;
+            out.write_all(b",")?;
+        }
+        output::csv_row(&scored.table, row, out)?;
+    }
+    Ok(())
+}

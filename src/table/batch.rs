@@ -1,0 +1,480 @@
+//! Reads batches of Arrow as the rows of a forest.
+
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, RecordBatch, cast::AsArray, downcast_dictionary_array, types,
+};
+use arrow_schema::{DataType, Field, Schema};
+
+use super::{
+    CellReader, ColumnNames, Number, TableError,
+    names::{NameMismatch, few},
+};
+use crate::forest::Forest;
+
+/// How the columns of a table are matched to a model's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColumnMatch {
+    /// By their names. A model whose columns have no names of their own takes a table of as many columns, in
+    /// their order.
+    #[default]
+    ByName,
+    /// By their order, whatever their names.
+    ByPosition,
+}
+
+/// Reads batches of one schema as rows of a forest.
+///
+/// | column | becomes |
+/// |---|---|
+/// | integers, floats, truth values | the same number; one of 64 bits that a double does not hold is refused |
+/// | decimals of up to 15 digits | the nearest double |
+/// | texts, and dictionaries of them | a category's number, where the model's file has the categories |
+/// | null, and a column of nulls | a missing value |
+///
+/// A column of a struct has the name `struct.column`.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
+/// use fangorn::{
+///     Forest,
+///     forest::Feature,
+///     table::{BatchReader, ColumnMatch},
+/// };
+///
+/// let mut forest = Forest::builder(2, 1).build()?;
+/// forest.features[0].name = Some("age".into());
+/// forest.features[1].name = Some("pay".into());
+/// let pay: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.5), None]));
+/// let age: ArrayRef = Arc::new(Int32Array::from(vec![30, 40]));
+/// let batch = RecordBatch::try_from_iter([("pay", pay), ("age", age)])?;
+/// let reader = BatchReader::new(&forest, &batch.schema(), ColumnMatch::ByName)?;
+/// let rows: Vec<f32> = reader.rows(&batch)?;
+/// assert_eq!(rows[..3], [30.0, 1.5, 40.0]);
+/// assert!(rows[3].is_nan());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BatchReader<'f> {
+    columns: Vec<Source<'f>>,
+    left_out: Vec<String>,
+}
+
+/// Where a batch has a column of the model, and how its values are read.
+#[derive(Clone, Debug)]
+struct Source<'f> {
+    name: String,
+    /// The place of the column, and then of each child in the struct before it.
+    path: Vec<usize>,
+    dtype: DataType,
+    reader: CellReader<'f>,
+}
+
+impl<'f> BatchReader<'f> {
+    /// Finds the model's columns in a schema.
+    ///
+    /// # Errors
+    /// The schema lacks columns of the model, has one twice, or has one of a type that is not read.
+    pub fn new(forest: &'f Forest, schema: &Schema, by: ColumnMatch) -> Result<Self, TableError> {
+        let mut leaves = Vec::new();
+        for (at, field) in schema.fields().iter().enumerate() {
+            flatten(field, String::new(), vec![at], &mut leaves);
+        }
+        let places = places(forest, &leaves, by)?;
+        let mut taken = vec![false; leaves.len()];
+        let mut columns = Vec::with_capacity(places.len());
+        for (place, feature) in places.into_iter().zip(&forest.features) {
+            taken[place] = true;
+            let Leaf { name, path, dtype } = leaves[place].clone();
+            let reader = CellReader::of(feature);
+            check_type(&name, &dtype, &reader)?;
+            columns.push(Source { name, path, dtype, reader });
+        }
+        let left_out =
+            leaves.into_iter().zip(&taken).filter(|(_, taken)| !**taken).map(|(leaf, _)| leaf.name);
+        Ok(Self { columns, left_out: left_out.collect() })
+    }
+
+    /// Returns the columns of the table that the model does not have.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// Returns the places of the table's columns that the model reads, in ascending order. A file's reader
+    /// need not decode the others.
+    pub fn roots(&self) -> Vec<usize> {
+        let mut roots: Vec<usize> = self.columns.iter().map(|source| source.path[0]).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+
+    /// Returns the number of values in a row.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Returns the reader of batches that have the table's columns in other places: `place` gives the new place
+    /// of each old one.
+    pub fn moved(mut self, place: impl Fn(usize) -> usize) -> Self {
+        self.columns.iter_mut().for_each(|source| source.path[0] = place(source.path[0]));
+        self
+    }
+
+    /// Returns whether an `f32` holds every value of the model's columns, as far as their types tell.
+    pub fn holds_singles(&self) -> bool {
+        self.columns.iter().all(|source| source.reader.has_codes() || is_single(&source.dtype))
+    }
+
+    /// Returns the rows of a batch, row after row.
+    ///
+    /// # Errors
+    /// The batch has another schema, a value is an integer that a double does not hold, or a category that the
+    /// model's producer refuses. The error names the column and the row.
+    pub fn rows<T: Number>(&self, batch: &RecordBatch) -> Result<Vec<T>, TableError> {
+        let width = self.columns.len();
+        let mut rows = vec![T::cast(0.0); batch.num_rows() * width];
+        for (at, source) in self.columns.iter().enumerate() {
+            let array = source.array(batch)?;
+            source.read(&array, &mut |row, value| rows[row * width + at] = T::cast(value))?;
+        }
+        Ok(rows)
+    }
+}
+
+/// A column of a schema that is no struct.
+#[derive(Clone, Debug)]
+struct Leaf {
+    name: String,
+    path: Vec<usize>,
+    dtype: DataType,
+}
+
+/// The most structs in one another that are looked into.
+const MOST_NESTED: usize = 64;
+
+fn flatten(field: &Field, before: String, path: Vec<usize>, leaves: &mut Vec<Leaf>) {
+    let name = before + field.name();
+    match field.data_type() {
+        DataType::Struct(fields) if path.len() < MOST_NESTED => {
+            for (at, field) in fields.iter().enumerate() {
+                let path = path.iter().copied().chain([at]).collect();
+                flatten(field, format!("{name}."), path, leaves);
+            }
+        }
+        dtype => leaves.push(Leaf { name, path, dtype: dtype.clone() }),
+    }
+}
+
+/// Returns the place of each of the model's columns among a schema's.
+fn places(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize>, TableError> {
+    let columns = forest.features.len();
+    let table = || leaves.iter().map(|leaf| leaf.name.as_str());
+    let in_order = || match leaves.len() == columns {
+        true => Ok((0..columns).collect()),
+        false => Err(TableError::of_table(
+            format!("the table has {} columns, the model was trained on {columns}", leaves.len()),
+            "hand over all its columns in order",
+        )),
+    };
+    if by == ColumnMatch::ByPosition {
+        return in_order();
+    }
+    let names = ColumnNames::of(forest);
+    if !names.names().is_empty() {
+        match names.places(table()) {
+            Ok(places) => return Ok(places),
+            Err(mismatch) if names.are_chosen() || names.any_of(table()) => {
+                let remedy = match &mismatch {
+                    NameMismatch::Missing(_) => {
+                        let has: Vec<&str> = table().collect();
+                        format!(
+                            "rename columns of the table ({}), or take them by position if they are in the model's order",
+                            few(&has)
+                        )
+                    }
+                    NameMismatch::Doubled(_) => "keep one of each".into(),
+                };
+                return Err(TableError::of_table(mismatch.to_string(), remedy));
+            }
+            Err(_) => {}
+        }
+    }
+    let made_up = ColumnNames::made_up(columns).find_map(|names| names.places(table()).ok());
+    made_up.map_or_else(in_order, Ok)
+}
+
+/// Returns whether an `f32` holds every value of a type.
+fn is_single(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::Null
+        | DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::Float16
+        | DataType::Float32 => true,
+        DataType::Dictionary(_, values) => is_single(values),
+        _ => false,
+    }
+}
+
+fn is_text(dtype: &DataType) -> bool {
+    matches!(dtype, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn check_type(column: &str, dtype: &DataType, reader: &CellReader<'_>) -> Result<(), TableError> {
+    let (what, remedy) = match dtype {
+        DataType::Dictionary(_, values) if !matches!(**values, DataType::Dictionary(..)) => {
+            return check_type(column, values, reader);
+        }
+        DataType::Null
+        | DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32
+        | DataType::UInt64
+        | DataType::Float16
+        | DataType::Float32
+        | DataType::Float64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..) => return Ok(()),
+        text if is_text(text) => match reader.has_codes() {
+            true => return Ok(()),
+            false => (
+                "texts, and the model's file names no categories for them".to_owned(),
+                "cast the column to the numbers that the model was trained on",
+            ),
+        },
+        DataType::Date32
+        | DataType::Date64
+        | DataType::Time32(_)
+        | DataType::Time64(_)
+        | DataType::Timestamp(..)
+        | DataType::Duration(_)
+        | DataType::Interval(_) => (
+            format!("values of type {dtype}, for which no model has a number of its own"),
+            "cast the column to the numbers that the model was trained on",
+        ),
+        other => (
+            format!("values of type {other}, which are not read"),
+            "cast the column to float, or to a column for each number",
+        ),
+    };
+    Err(TableError::of_column(column, None, format!("it holds {what}"), remedy))
+}
+
+impl Source<'_> {
+    fn array(&self, batch: &RecordBatch) -> Result<ArrayRef, TableError> {
+        let other = || {
+            let cause = "the batch has another schema than the table";
+            TableError::of_column(&self.name, None, cause, "make a reader for each schema")
+        };
+        let mut array = batch.columns().get(self.path[0]).cloned().ok_or_else(other)?;
+        for child in &self.path[1..] {
+            let parent = array.as_struct_opt().ok_or_else(other)?;
+            let column = parent.columns().get(*child).cloned().ok_or_else(other)?;
+            array = match parent.nulls() {
+                // What lies in a null struct is null.
+                Some(nulls) => {
+                    let data = column.to_data();
+                    let both = arrow_buffer::NullBuffer::union(Some(nulls), data.nulls());
+                    let data = data.into_builder().nulls(both).build().map_err(|_| other())?;
+                    arrow_array::make_array(data)
+                }
+                None => column,
+            };
+        }
+        if *array.data_type() == self.dtype { Ok(array) } else { Err(other()) }
+    }
+
+    /// Calls `put` with each row and its value.
+    fn read(&self, array: &ArrayRef, put: &mut impl FnMut(usize, f64)) -> Result<(), TableError> {
+        match array.data_type() {
+            DataType::Dictionary(..) => self.read_dictionary(array, put),
+            _ => self.read_plain(array, put),
+        }
+    }
+
+    /// Reads an array that is no dictionary.
+    fn read_plain(&self, array: &ArrayRef, put: &mut impl FnMut(usize, f64)) -> Result<(), TableError> {
+        match array.data_type() {
+            DataType::Null => {
+                (0..array.len()).for_each(|row| put(row, f64::NAN));
+                Ok(())
+            }
+            DataType::Utf8 => self.read_texts(array.as_string::<i32>(), put),
+            DataType::LargeUtf8 => self.read_texts(array.as_string::<i64>(), put),
+            DataType::Utf8View => self.read_texts(array.as_string_view(), put),
+            DataType::Boolean => {
+                let array = array.as_boolean();
+                for (row, value) in array.iter().enumerate() {
+                    let text = value.map(|value| if value { "True" } else { "False" });
+                    put(
+                        row,
+                        self.value(row, value.map(|value| f64::from(u8::from(value))), || {
+                            text.unwrap_or_default()
+                        })?,
+                    );
+                }
+                Ok(())
+            }
+            DataType::Int8 => self.read_numbers::<types::Int8Type>(array, put, |v| Some(v.into())),
+            DataType::Int16 => self.read_numbers::<types::Int16Type>(array, put, |v| Some(v.into())),
+            DataType::Int32 => self.read_numbers::<types::Int32Type>(array, put, |v| Some(v.into())),
+            DataType::Int64 => {
+                self.read_numbers::<types::Int64Type>(array, put, |v| exact(v.into(), v as f64))
+            }
+            DataType::UInt8 => self.read_numbers::<types::UInt8Type>(array, put, |v| Some(v.into())),
+            DataType::UInt16 => self.read_numbers::<types::UInt16Type>(array, put, |v| Some(v.into())),
+            DataType::UInt32 => self.read_numbers::<types::UInt32Type>(array, put, |v| Some(v.into())),
+            DataType::UInt64 => {
+                self.read_numbers::<types::UInt64Type>(array, put, |v| exact(v.into(), v as f64))
+            }
+            DataType::Float16 => self.read_numbers::<types::Float16Type>(array, put, |v| Some(v.into())),
+            DataType::Float32 => self.read_numbers::<types::Float32Type>(array, put, |v| Some(v.into())),
+            DataType::Float64 => self.read_numbers::<types::Float64Type>(array, put, Some),
+            DataType::Decimal32(_, scale) => {
+                let scale = *scale;
+                self.read_numbers::<types::Decimal32Type>(array, put, |v| decimal(v.into(), scale))
+            }
+            DataType::Decimal64(_, scale) => {
+                let scale = *scale;
+                self.read_numbers::<types::Decimal64Type>(array, put, |v| decimal(v.into(), scale))
+            }
+            DataType::Decimal128(_, scale) => {
+                let scale = *scale;
+                self.read_numbers::<types::Decimal128Type>(array, put, |v| decimal(v, scale))
+            }
+            other => {
+                let cause = format!("it holds values of type {other}, which are not read");
+                Err(TableError::of_column(&self.name, None, cause, "cast the column to float"))
+            }
+        }
+    }
+
+    /// Reads each value of a dictionary once, where a row has it.
+    fn read_dictionary(&self, array: &ArrayRef, put: &mut impl FnMut(usize, f64)) -> Result<(), TableError> {
+        downcast_dictionary_array!(
+            array => {
+                let values = array.values();
+                // The row that has a value first, for the message about one that is refused.
+                let mut firsts: Vec<Option<usize>> = vec![None; values.len()];
+                let keys = || array.keys().iter().enumerate();
+                for (row, key) in keys() {
+                    if let Some(first) = key.and_then(|key| firsts.get_mut(key as usize)) {
+                        first.get_or_insert(row);
+                    }
+                }
+                let mut numbers = vec![f64::NAN; values.len()];
+                for (at, first) in firsts.iter().enumerate() {
+                    if let Some(row) = first {
+                        let read = self.read_plain(&values.slice(at, 1), &mut |_, value| numbers[at] = value);
+                        read.map_err(|error| error.in_row(*row))?;
+                    }
+                }
+                for (row, key) in keys() {
+                    put(row, key.and_then(|key| numbers.get(key as usize).copied()).unwrap_or(f64::NAN));
+                }
+                Ok(())
+            },
+            _ => Ok(())
+        )
+    }
+
+    fn read_texts<'t>(
+        &self,
+        texts: impl IntoIterator<Item = Option<&'t str>>,
+        put: &mut impl FnMut(usize, f64),
+    ) -> Result<(), TableError> {
+        for (row, text) in texts.into_iter().enumerate() {
+            let value = match text {
+                Some(text) => self.category(row, text)?,
+                None => f64::NAN,
+            };
+            put(row, value);
+        }
+        Ok(())
+    }
+
+    fn read_numbers<A: ArrowPrimitiveType>(
+        &self,
+        array: &ArrayRef,
+        put: &mut impl FnMut(usize, f64),
+        number: impl Fn(A::Native) -> Option<f64>,
+    ) -> Result<(), TableError>
+    where
+        A::Native: std::fmt::Display,
+    {
+        let array = array.as_primitive::<A>();
+        if array.null_count() == 0 && !self.reader.has_codes() {
+            for (row, value) in array.values().iter().enumerate() {
+                put(row, number(*value).ok_or_else(|| self.inexact(row, &value.to_string()))?);
+            }
+            return Ok(());
+        }
+        for (row, value) in array.iter().enumerate() {
+            let found = match value {
+                Some(value) => {
+                    let found = number(value).ok_or_else(|| self.inexact(row, &value.to_string()))?;
+                    self.value(row, Some(found), || found.to_string())?
+                }
+                None => f64::NAN,
+            };
+            put(row, found);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of a value: itself, or the code of the category that it is.
+    fn value<S: AsRef<str>>(
+        &self,
+        row: usize,
+        value: Option<f64>,
+        text: impl FnOnce() -> S,
+    ) -> Result<f64, TableError> {
+        match value {
+            Some(value) if self.reader.has_codes() && !value.is_nan() => self.category(row, text().as_ref()),
+            Some(value) => Ok(value),
+            None => Ok(f64::NAN),
+        }
+    }
+
+    fn category(&self, row: usize, text: &str) -> Result<f64, TableError> {
+        self.reader.value(text.as_bytes()).ok_or_else(|| {
+            let text: String = text.chars().take(40).collect();
+            let cause = format!("`{text}` is no category of the model, and its producer refuses such rows");
+            TableError::of_column(
+                &self.name,
+                Some(row),
+                cause,
+                "write null, or a category of the training data",
+            )
+        })
+    }
+
+    fn inexact(&self, row: usize, value: &str) -> TableError {
+        let cause = format!("{value} has more digits than a double holds");
+        TableError::of_column(&self.name, Some(row), cause, "round it as the training data was rounded")
+    }
+}
+
+/// Returns a double if it is the integer.
+fn exact(integer: i128, double: f64) -> Option<f64> {
+    (double as i128 == integer).then_some(double)
+}
+
+/// Returns the double nearest to a decimal, or `None` where it has more digits than a double holds.
+fn decimal(unscaled: i128, scale: i8) -> Option<f64> {
+    // Both numbers are exact, so that the quotient or product is the nearest double.
+    let unscaled = (unscaled.unsigned_abs() <= 1 << 53).then_some(unscaled as f64)?;
+    let power = 10f64.powi(i32::from(scale).abs());
+    (scale.unsigned_abs() <= 22).then_some(if scale < 0 { unscaled * power } else { unscaled / power })
+}

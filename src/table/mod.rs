@@ -1,0 +1,22 @@
+//! Tables: columns that have names and types, and how they become the rows of a forest.
+//!
+//! What may come in: forests, and with the feature `arrow` the arrays of Arrow. Files stay out.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `names` | the names of a model's columns, and where a table has them |
+//! | `cell` | what the text of one cell means |
+//! | `error` | what is wrong with a table |
+//! | `batch` | batches of Arrow |
+
+#[cfg(feature = "arrow")]
+mod batch;
+mod cell;
+mod error;
+mod names;
+
+#[cfg(feature = "arrow")]
+pub use batch::{BatchReader, ColumnMatch};
+pub use cell::{CellReader, CellText, Number};
+pub use error::TableError;
+pub use names::{ColumnNames, NameMismatch, few};
