@@ -2,11 +2,11 @@
 
 use super::{
     reduce::axis_of,
-    tensor::{Elements, Tensor, count, room},
+    tensor::{Elements, Lengths, Tensor, count, room},
     view::{ElementsView, TensorView},
 };
 
-fn whole(shape: Vec<usize>, elements: Elements) -> Result<Tensor, String> {
+fn whole(shape: impl AsRef<[usize]>, elements: Elements) -> Result<Tensor, String> {
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
 
@@ -31,7 +31,8 @@ pub(super) fn gather(axis: i64, x: TensorView<'_>, places: TensorView<'_>) -> Re
     let wanted = wanted.map_err(|_| format!("a place is not among the {length} of axis {axis}"))?;
     let (before, after): (usize, usize) =
         (x.shape()[..axis].iter().product(), x.shape()[axis + 1..].iter().product());
-    let shape = [&x.shape()[..axis], places.shape(), &x.shape()[axis + 1..]].concat();
+    let parts = [&x.shape()[..axis], places.shape(), &x.shape()[axis + 1..]];
+    let shape: Lengths = parts.into_iter().flatten().copied().collect();
     room(&shape)?;
     let wanted = &wanted;
     let from = (0..before).flat_map(|b| wanted.iter().map(move |place| (b * length + place) * after));
@@ -124,9 +125,9 @@ pub(super) fn concat(axis: i64, all: &[TensorView<'_>]) -> Result<Tensor, String
 }
 
 /// Returns the shape that lengths, -1 and 0 among them, make of a tensor's.
-pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, String> {
+pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Lengths, String> {
     let cannot = || format!("shape {:?} does not become {lengths:?}", x.shape());
-    let (mut shape, mut open) = (Vec::new(), None);
+    let (mut shape, mut open) = (Lengths::new(), None);
     for (at, length) in lengths.iter().enumerate() {
         shape.push(match length {
             0 => *x.shape().get(at).ok_or_else(cannot)?,
@@ -141,7 +142,7 @@ pub(super) fn reshaped(lengths: &[i64], x: TensorView<'_>) -> Result<Vec<usize>,
         // Lengths that stay are left out on both sides, so that a batch of no rows has a width.
         let stays = |at: &usize| lengths.get(*at) == Some(&0);
         let product = |shape: &[usize]| {
-            let changed: Vec<usize> = (0..shape.len()).filter(|at| !stays(at)).map(|at| shape[at]).collect();
+            let changed: Lengths = (0..shape.len()).filter(|at| !stays(at)).map(|at| shape[at]).collect();
             count(&changed)
         };
         let (all, others) = (product(x.shape()).ok_or_else(cannot)?, product(&shape).ok_or_else(cannot)?);
@@ -201,7 +202,7 @@ pub(super) fn slice(axis: i64, start: i64, end: i64, step: i64, x: TensorView<'_
 }
 
 /// Returns the shape with dimensions of length 1 at these places of the result.
-pub(super) fn unsqueezed(axes: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, String> {
+pub(super) fn unsqueezed(axes: &[i64], x: TensorView<'_>) -> Result<Lengths, String> {
     let dimensions = x.shape().len() + axes.len();
     let mut new = vec![false; dimensions];
     for axis in axes {
@@ -212,11 +213,11 @@ pub(super) fn unsqueezed(axes: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, 
     }
     let mut old = x.shape().iter();
     let shape = new.iter().map(|new| if *new { Some(1) } else { old.next().copied() });
-    shape.collect::<Option<Vec<usize>>>().ok_or_else(|| "an axis is there twice".into())
+    shape.collect::<Option<Lengths>>().ok_or_else(|| "an axis is there twice".into())
 }
 
 /// Returns the shape without these dimensions of length 1.
-pub(super) fn squeezed(axes: &[i64], x: TensorView<'_>) -> Result<Vec<usize>, String> {
+pub(super) fn squeezed(axes: &[i64], x: TensorView<'_>) -> Result<Lengths, String> {
     let dimensions = x.shape().len();
     let mut gone = vec![false; dimensions];
     for axis in axes {

@@ -245,7 +245,7 @@ mod tests {
                     .map(|(at, bt)| a[at] * 10_000 + b[bt])
                     .collect();
                 assert_eq!(found, expected, "{of_a:?} and {of_b:?}");
-                if *of_a == shape {
+                if of_a[..] == shape[..] {
                     let mut found = a.clone();
                     pairs_in_place(&mut found, (&b, of_b), &shape, |a, b| a * 10_000 + b);
                     assert_eq!(found, expected, "{of_a:?} and {of_b:?}, in place");

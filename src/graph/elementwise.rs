@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::{
     broadcast::{each, each_in_place, pairs, pairs_in_place, repeated},
     operator::{Binary, Compare, Unary},
-    tensor::{Dtype, Elements, Tensor, broadcast, broadcasts_to, room},
+    tensor::{Dtype, Elements, Lengths, Tensor, broadcast, broadcasts_to, room},
     view::{ElementsView, TensorView},
 };
 use crate::cpu::functions;
 
 /// Returns the shape that two tensors broadcast to, if there may be a tensor of it.
-fn shape_of(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
+fn shape_of(a: &[usize], b: &[usize]) -> Result<Lengths, String> {
     let shape = broadcast(a, b).ok_or_else(|| format!("shapes {a:?} and {b:?} don't broadcast"))?;
     room(&shape)?;
     Ok(shape)

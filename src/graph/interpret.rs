@@ -8,7 +8,7 @@ use super::{
     networks,
     operator::Operator,
     reduce, solve,
-    tensor::{Dtype, Elements, Tensor, room},
+    tensor::{Dtype, Elements, Lengths, Tensor, room},
     view::{ElementsView, TensorView},
 };
 use crate::forest::{Forest, reference};
@@ -420,7 +420,7 @@ fn evaluate(
 }
 
 /// Returns the same elements in another shape.
-fn of_shape(x: TensorView<'_>, shape: Result<Vec<usize>, String>) -> Result<Tensor, String> {
+fn of_shape(x: TensorView<'_>, shape: Result<Lengths, String>) -> Result<Tensor, String> {
     Tensor::new(shape?, x.elements().to_elements()).ok_or_else(|| "it has another number of elements".into())
 }
 

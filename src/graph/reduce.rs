@@ -2,9 +2,11 @@
 //!
 //! Sums of floats are in doubles, and are rounded once. Products of matrices are summed as [`Products`] says.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::{
     operator::{Distance, Reduction},
-    tensor::{Dtype, Elements, Tensor, broadcast, count, places},
+    tensor::{Dtype, Elements, Lengths, Tensor, broadcast, count, places},
     view::{ElementsView, TensorView},
 };
 use crate::{
@@ -47,7 +49,7 @@ fn doubles(x: TensorView<'_>) -> Result<Vec<f64>, String> {
     x.elements().doubles().ok_or_else(|| format!("it does not take {}", x.dtype()))
 }
 
-fn made(shape: Vec<usize>, dtype: Dtype, values: Vec<f64>) -> Result<Tensor, String> {
+fn made(shape: impl AsRef<[usize]>, dtype: Dtype, values: Vec<f64>) -> Result<Tensor, String> {
     let elements = Elements::of_doubles(dtype, values).ok_or_else(|| format!("it does not take {dtype}"))?;
     Tensor::new(shape, elements).ok_or_else(|| "the shape is too large".into())
 }
@@ -55,13 +57,13 @@ fn made(shape: Vec<usize>, dtype: Dtype, values: Vec<f64>) -> Result<Tensor, Str
 /// Returns the elements along axes as one.
 pub(super) fn reduce(how: Reduction, axes: &[i64], keep: bool, x: TensorView<'_>) -> Result<Tensor, String> {
     let dimensions = x.shape().len();
-    let mut dropped = vec![axes.is_empty(); dimensions];
+    let mut dropped: SmallVec<[bool; 4]> = smallvec![axes.is_empty(); dimensions];
     for axis in axes {
         dropped[axis_of(*axis, dimensions)?] = true;
     }
-    let kept: Vec<usize> =
+    let kept: Lengths =
         x.shape().iter().zip(&dropped).map(|(length, dropped)| if *dropped { 1 } else { *length }).collect();
-    let shape: Vec<usize> = match keep {
+    let shape: Lengths = match keep {
         true => kept.clone(),
         false => kept.iter().zip(&dropped).filter(|(_, d)| !**d).map(|(length, _)| *length).collect(),
     };
@@ -266,7 +268,7 @@ pub(super) fn arg_extreme(
     if split.length == 0 {
         return Err("there is no extreme of no elements".into());
     }
-    let mut shape = x.shape().to_vec();
+    let mut shape = Lengths::from_slice(x.shape());
     match keep {
         true => shape[axis] = 1,
         false => drop(shape.remove(axis)),
@@ -422,7 +424,7 @@ pub(super) fn matmul(
         return Tensor::new([m, n], Elements::F32(out)).ok_or_else(|| "the shape is too large".into());
     }
     // A vector is a row on the left and a column on the right, and its dimension goes away.
-    let (mut of_a, mut of_b) = (a.shape().to_vec(), b.shape().to_vec());
+    let (mut of_a, mut of_b) = (Lengths::from_slice(a.shape()), Lengths::from_slice(b.shape()));
     let (row, column) = (of_a.len() == 1, of_b.len() == 1);
     if row {
         of_a.insert(0, 1);
@@ -451,7 +453,7 @@ pub(super) fn matmul(
     }
     // All rows of the first are one matrix where the second is one.
     let (m, many, many_a) = match many_b.is_empty() {
-        true => (of_a[..of_a.len() - 1].iter().product(), Vec::new(), &[][..]),
+        true => (of_a[..of_a.len() - 1].iter().product(), Lengths::new(), &[][..]),
         false => (m, many, many_a),
     };
     let each = || places(many_a, &many).zip(places(many_b, &many));

@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::cost::NumberType;
 
 /// The type of a tensor's elements.
@@ -96,6 +98,9 @@ impl Elements {
     }
 }
 
+/// The length of each dimension. Four and fewer need no memory of their own.
+pub(super) type Lengths = SmallVec<[usize; 4]>;
+
 /// A tensor, row-major. A scalar has no dimensions and one element.
 ///
 /// ```
@@ -107,15 +112,15 @@ impl Elements {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    shape: Vec<usize>,
+    shape: Lengths,
     elements: Elements,
 }
 
 impl Tensor {
     /// Makes a tensor; `None` if the shape has another number of elements.
-    pub fn new(shape: impl Into<Vec<usize>>, elements: Elements) -> Option<Self> {
-        let shape = shape.into();
-        (count(&shape)? == elements.len()).then_some(Self { shape, elements })
+    pub fn new(shape: impl AsRef<[usize]>, elements: Elements) -> Option<Self> {
+        let shape = shape.as_ref();
+        (count(shape)? == elements.len()).then(|| Self { shape: shape.into(), elements })
     }
 
     /// Returns the length of each dimension.
@@ -203,7 +208,7 @@ pub(super) fn room(shape: &[usize]) -> Result<usize, String> {
 }
 
 /// Returns the shape that two shapes broadcast to, aligned at their last dimensions; `None` if they don't.
-pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Lengths> {
     let dimensions = a.len().max(b.len());
     let of = |shape: &[usize], at: usize| match (at + shape.len()).checked_sub(dimensions) {
         Some(at) => shape[at],
@@ -227,13 +232,13 @@ pub(super) fn broadcasts_to(from: &[usize], to: &[usize]) -> bool {
 /// Returns, for each element of a tensor of shape `to`, the place of the element of a tensor of shape `from`
 /// that is broadcast there.
 pub(super) fn places<'s>(from: &'s [usize], to: &'s [usize]) -> impl Iterator<Item = usize> + 's {
-    let mut strides = vec![0; to.len()];
+    let mut strides: Lengths = smallvec![0; to.len()];
     let mut stride = 1;
     for (length, own) in from.iter().zip(&mut strides[to.len() - from.len()..]).rev() {
         *own = if *length == 1 { 0 } else { stride };
         stride *= length;
     }
-    let mut index = vec![0usize; to.len()];
+    let mut index: Lengths = smallvec![0; to.len()];
     let (mut place, mut left) = (0, to.iter().product::<usize>());
     std::iter::from_fn(move || {
         left = left.checked_sub(1)?;

@@ -128,11 +128,23 @@ fn hash(tensor: &Tensor) -> u64 {
 /// Operators that change nothing or that cancel go.
 pub(super) fn redundant(old: &Graph) -> Result<Graph, GraphError> {
     let mut new = Rebuild::of(old);
+    let mut readers = vec![0usize; old.nodes.len()];
+    let of_outputs = old.outputs.iter().map(|output| &output.operand);
+    for operand in old.nodes.iter().flat_map(|node| &node.operands).chain(of_outputs) {
+        if let Operand::Node(at, _) = operand {
+            readers[*at as usize] += 1;
+        }
+    }
     for node in &old.nodes {
         let operands = new.operands(node);
-        match simpler(&new, &node.operator, &operands) {
+        let alone = matches!(node.operands[..], [Operand::Node(at, _), ..] if readers[at as usize] == 1);
+        match simpler(&new, &node.operator, &operands, alone) {
             Some(Simpler::Operand(operand)) => new.becomes(vec![operand]),
             Some(Simpler::Node(operator, operand)) => new.replace(&node.name, operator, vec![operand])?,
+            Some(Simpler::Choice(axis, weight, places)) => {
+                let weight = new.weight(weight);
+                new.replace(&node.name, Operator::Gather { axis }, vec![weight, places])?;
+            }
             None => new.keep(node)?,
         }
     }
@@ -145,9 +157,12 @@ enum Simpler {
     Operand(Operand),
     /// Another operator of one operand.
     Node(Operator, Operand),
+    /// Elements of a weight, along an axis and at these places.
+    Choice(i64, Tensor, Operand),
 }
 
-fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand]) -> Option<Simpler> {
+/// Returns what is simpler than an operator. `alone` says whether nothing else reads its first operand.
+fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand], alone: bool) -> Option<Simpler> {
     let x = operands[0];
     let read = new.type_of(x);
     let same_axis = |a: i64, b: i64| {
@@ -169,6 +184,27 @@ fn simpler(new: &Rebuild, operator: &Operator, operands: &[Operand]) -> Option<S
         }
         (Operator::Reshape(lengths), Some((Operator::Reshape(_), first))) if !lengths.contains(&0) => {
             Some(Simpler::Node(Operator::Reshape(lengths.clone()), first))
+        }
+        // A cast of chosen elements of a weight chooses elements of the cast weight.
+        (Operator::Cast(to), Some((Operator::Gather { axis }, first))) if alone => {
+            let weight = new.graph.weight_of(first)?;
+            if weight.elements().len() > MOST_NEW_ELEMENTS {
+                return None;
+            }
+            let found = Operator::Cast(*to).evaluate(&[weight]).ok()?.pop()?;
+            Some(Simpler::Choice(*axis, found, new.node_of(x)?.operands[1]))
+        }
+        // Places of extremes that keep their axis, and lose it.
+        (
+            Operator::Reshape(lengths),
+            Some((Operator::ArgExtreme { axis, keep: true, greatest, last }, first)),
+        ) if alone
+            && lengths[..] == [-1]
+            && new.type_of(first).dimensions() == Some(2)
+            && axis_of(*axis, 2) == Ok(1) =>
+        {
+            let (axis, greatest, last) = (*axis, *greatest, *last);
+            Some(Simpler::Node(Operator::ArgExtreme { axis, keep: false, greatest, last }, first))
         }
         (Operator::Reshape(lengths), _) if keeps_shape(read, lengths) => Some(Simpler::Operand(x)),
         (Operator::Transpose(order), _) if in_order(order) => Some(Simpler::Operand(x)),
