@@ -209,6 +209,12 @@ pub(super) fn room(shape: &[usize]) -> Result<usize, String> {
 
 /// Returns the shape that two shapes broadcast to, aligned at their last dimensions; `None` if they don't.
 pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Option<Lengths> {
+    // Mostly one of them is the shape already.
+    for (from, to) in [(b, a), (a, b)] {
+        if broadcasts_to(from, to) {
+            return Some(Lengths::from_slice(to));
+        }
+    }
     let dimensions = a.len().max(b.len());
     let of = |shape: &[usize], at: usize| match (at + shape.len()).checked_sub(dimensions) {
         Some(at) => shape[at],

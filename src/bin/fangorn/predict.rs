@@ -205,7 +205,7 @@ fn score_batches<T: Cell>(
     let example = one(&mut Matrix { rows: 1, columns, values: vec![T::cast(0.0); columns] })?;
     let schema =
         ScoredSchema::new(rows.kept_fields(), args.output.name(), &example).map_err(Error::Request)?;
-    score::write_to(sink, schema, |write| rows.score(one, write))?;
+    score::write_to(sink, schema, |write| rows.score(example.columns, one, write))?;
     engine.say_warnings();
     Ok(Outcome::Done)
 }

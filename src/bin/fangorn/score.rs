@@ -18,32 +18,36 @@ use crate::{
     error::{Error, Result},
     output::{Sink, Table},
     rows::{Cell, Matrix, TableRows},
-    tables::{ScoredBatch, ScoredSchema, TableWriter},
+    tables::{BATCH_ROWS, ScoredBatch, ScoredSchema, TableWriter},
 };
 
 /// Decoded batches of a part that wait for their predictions.
 const DECODED_AHEAD: usize = 4;
 
-/// Predicted batches of a part that wait until the parts before it are written.
-const PREDICTED_AHEAD: usize = 256;
+/// Bytes of a part's predictions that wait until the parts before it are written.
+const PREDICTED_AHEAD: usize = 64 << 20;
 
 /// A decoded batch: its rows, and the kept columns.
 type Decoded<T> = Result<(Matrix<T>, RecordBatch)>;
 
 impl TableRows<'_> {
-    /// Predicts all batches, and hands each result to `write` in the order of the file.
+    /// Predicts all batches, and hands each result to `write` in the order of the file. A row has `columns`
+    /// predictions.
     ///
     /// # Errors
     /// A part can't be decoded or predicted, or `write` fails.
     pub fn score<T: Cell>(
         &self,
+        columns: usize,
         predict: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
         mut write: impl FnMut(ScoredBatch) -> Result<()>,
     ) -> Result<()> {
         let parts = self.file.parts();
+        // Kept columns count as numbers of 8 bytes.
+        let bytes = BATCH_ROWS * (size_of::<f32>() * columns + 8 * self.kept.len());
+        let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts.max(1));
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..parts).map(|_| sync_channel(PREDICTED_AHEAD)).unzip();
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..parts).map(|_| sync_channel(ahead)).unzip();
         let senders: Vec<_> = senders.into_iter().map(|sender| Mutex::new(Some(sender))).collect();
         let next = AtomicUsize::new(0);
         let bar = self.progress();

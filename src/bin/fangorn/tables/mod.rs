@@ -8,5 +8,5 @@
 mod read;
 mod write;
 
-pub use read::TableFile;
+pub use read::{BATCH_ROWS, TableFile};
 pub use write::{ScoredBatch, ScoredSchema, TableWriter};

@@ -21,7 +21,7 @@ use crate::{
 
 /// Rows of a batch. The decoded columns of one, and the rows that they become, stay in a core's second cache up to
 /// some 30 columns.
-const BATCH_ROWS: usize = 8192;
+pub const BATCH_ROWS: usize = 8192;
 
 /// A file of a table, whose parts can be read side by side.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl TableFile {
     }
 
     /// Returns the batches of a part, with these columns of the schema in ascending order. A batch has at most
-    /// `BATCH_ROWS` rows.
+    /// [`BATCH_ROWS`] rows.
     ///
     /// # Errors
     /// The file can't be read, or is damaged. Batches may be errors for the same reasons.

@@ -94,6 +94,12 @@ fn column_of(table: &Table, at: usize) -> ArrayRef {
     }
 }
 
+/// Bytes of a row group of predictions, before they are compressed.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// The most rows of a row group: the usual number of other writers.
+const MOST_GROUP_ROWS: usize = 1 << 20;
+
 /// The file that predictions go to.
 pub struct TableWriter<'o> {
     schema: ScoredSchema,
@@ -117,7 +123,12 @@ impl<'o> TableWriter<'o> {
     pub fn new(schema: ScoredSchema, format: TableFormat, out: &'o mut BufWriter<File>) -> io::Result<Self> {
         let writer = match format {
             TableFormat::Parquet => {
-                let mut properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+                // The writer holds a row group until it is whole.
+                let rows = (ROW_GROUP_BYTES / (size_of::<f32>() * schema.schema.fields().len()).max(1))
+                    .clamp(1, MOST_GROUP_ROWS);
+                let mut properties = WriterProperties::builder()
+                    .set_compression(Compression::SNAPPY)
+                    .set_max_row_group_row_count(Some(rows));
                 // Predictions hardly repeat.
                 for name in &schema.predicted {
                     properties =
