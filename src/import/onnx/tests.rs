@@ -318,7 +318,7 @@ fn unified(attributes: Vec<AttributeProto>) -> Vec<u8> {
 fn a_graph_sums_doubles_where_the_operator_does() {
     use crate::graph::{Elements, Tensor};
 
-    let stump = |aggregate| {
+    let stump = |aggregate, targets: &[i64]| {
         vec![
             int("n_targets", 2),
             int("aggregate_function", aggregate),
@@ -330,21 +330,24 @@ fn a_graph_sums_doubles_where_the_operator_does() {
             ints("nodes_falseleafs", &[1, 1]),
             ints("nodes_falsenodeids", &[1, 3]),
             ints("tree_roots", &[0, 1]),
-            ints("leaf_targetids", &[0, 0, 0, 0]),
+            ints("leaf_targetids", targets),
             doubles("leaf_weights", &[0.1, 0.2, 0.7, 5.23]),
         ]
     };
     let rows = || Tensor::new([3, 1], Elements::F64(vec![0.5, 1.5, 2.0])).expect("three rows");
-    let run = |aggregate| {
-        let trees = node("TreeEnsemble", "ai.onnx.ml", &["X"], &["Y"], stump(aggregate));
+    let run = |aggregate, targets: &[i64]| {
+        let trees = node("TreeEnsemble", "ai.onnx.ml", &["X"], &["Y"], stump(aggregate, targets));
         let file = graph(11, vec![trees], &["Y"]);
         let graph = crate::import::onnx::classical::graph(&file, &LoadOptions::default()).expect("a graph");
         graph.run(&[rows()]).expect("scores").remove(0).into_elements()
     };
     let sums = vec![0.1 + 0.7, 0.0, 0.2 + 0.7, 0.0, 0.2 + 5.23, 0.0];
-    assert_eq!(run(1), Elements::F64(sums));
+    assert_eq!(run(1, &[0; 4]), Elements::F64(sums));
+    // Leaves of one tree that add to different outputs are vectors.
+    let vectors = vec![0.1 + 0.7, 0.0, 0.7, 0.2, 0.0, 0.2 + 5.23];
+    assert_eq!(run(1, &[0, 1, 0, 1]), Elements::F64(vectors));
     // The greatest leaf is an f32, in a tensor of doubles.
-    let Elements::F64(greatest) = run(3) else { panic!("no doubles") };
+    let Elements::F64(greatest) = run(3, &[0; 4]) else { panic!("no doubles") };
     assert_eq!(greatest.iter().map(|v| *v as f32).collect::<Vec<_>>(), [0.7f32, 0.0, 0.7, 0.0, 5.23, 0.0]);
 }
 

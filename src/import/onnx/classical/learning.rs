@@ -14,7 +14,7 @@ use super::super::{
 use super::standard::second;
 use super::{Reader, Source, Value, tensors};
 use crate::{
-    forest::{Forest, Real, Transform},
+    forest::{Aggregate, Forest, Real, Targets, Transform},
     graph::{Binary, Compare, Dtype, Elements, LeafModels, LinearLeaves, Operator, Reduction, Tensor, Unary},
 };
 
@@ -738,6 +738,41 @@ impl Reader<'_> {
         }
     }
 
+    /// Adds a forest whose scores are doubles. They are sums of doubles where scores are sums, and else numbers of `f32`.
+    fn scores_in_doubles(&mut self, source: &Source<'_>, forest: Forest, x: Value) -> Value {
+        let sums = forest.aggregate == Aggregate::Sum
+            && forest.transform == Transform::Identity
+            && forest.scale == Real(1.0);
+        let forest = Arc::new(forest);
+        let double = |values: &[Real]| Elements::F64(values.iter().map(|value| value.0).collect());
+        let outputs = forest.outputs as usize;
+        match forest.targets {
+            Targets::One(_) if sums => {
+                // Models of leaves that are constants.
+                let mut constants = LeafModels::default();
+                forest.leaf_values.iter().for_each(|value| constants.push(value.0, []));
+                if let Ok(leaves) = LinearLeaves::new(forest.clone(), constants) {
+                    return self.add(source, Operator::LinearLeaves(Arc::new(leaves)), &[x], Dtype::F64);
+                }
+            }
+            Targets::All if sums => {
+                let leaves = Tensor::new([forest.leaf_count(), outputs], double(&forest.leaf_values));
+                let base = Tensor::new([outputs], double(&forest.base_score));
+                if let (Some(leaves), Some(base)) = (leaves, base) {
+                    let (leaves, base) = (self.weight(leaves), self.weight(base));
+                    let slots = self.add(source, Operator::LeafSlots(forest), &[x], Dtype::I64);
+                    let found = self.add(source, Operator::Gather { axis: 0 }, &[leaves, slots], Dtype::F64);
+                    let sum = Operator::Reduce { how: Reduction::Sum, axes: vec![1], keep: false };
+                    let sum = self.add(source, sum, &[found], Dtype::F64);
+                    return self.add(source, Operator::Binary(Binary::Add), &[sum, base], Dtype::F64);
+                }
+            }
+            _ => {}
+        }
+        let values = self.add(source, Operator::Forest(forest), &[x], Dtype::F32);
+        self.cast(source, values, Dtype::F64)
+    }
+
     /// Adds a forest. A classifier gives its labels and its scores, a regressor its values.
     fn forest(&mut self, source: &mut Source<'_>, classifier: bool) -> Result<Vec<Value>, ImportError> {
         let mut x = source.operand(0)?;
@@ -770,11 +805,10 @@ impl Reader<'_> {
         let width = forest.features.len() as i64;
         let x = self.add(source, Operator::Slice { axis: 1, start: 0, end: width, step: 1 }, &[x], x.dtype);
         let doubles = source.node.op_type == "TreeEnsemble" && x.dtype == Dtype::F64;
-        let values = match doubles.then(|| sums_in_doubles(&forest)).flatten() {
-            Some(leaves) => self.add(source, Operator::LinearLeaves(Arc::new(leaves)), &[x], Dtype::F64),
-            None => self.add(source, Operator::Forest(Arc::new(forest)), &[x], Dtype::F32),
+        let values = match doubles {
+            true => self.scores_in_doubles(source, forest, x),
+            false => self.add(source, Operator::Forest(Arc::new(forest)), &[x], Dtype::F32),
         };
-        let values = if doubles { self.cast(source, values, Dtype::F64) } else { values };
         match labels {
             Some(labels) => {
                 let label = self.label(source, second(values, Dtype::I64), labels);
@@ -783,17 +817,6 @@ impl Reader<'_> {
             None => Ok(vec![values]),
         }
     }
-}
-
-/// Returns a forest that adds up doubles, as models of its leaves that are constants. Returns `None` where trees don't
-/// add one finite value each, or where their sums are not the scores.
-fn sums_in_doubles(forest: &Forest) -> Option<LinearLeaves> {
-    if forest.transform != Transform::Identity || forest.scale != Real(1.0) || forest.leaf_width() != 1 {
-        return None;
-    }
-    let mut constants = LeafModels::default();
-    forest.leaf_values.iter().for_each(|value| constants.push(value.0, []));
-    LinearLeaves::new(Arc::new(forest.clone()), constants).ok()
 }
 
 fn texts(strings: &[super::super::proto::Bytes]) -> Elements {
