@@ -79,7 +79,7 @@ pub(super) fn gather_elements(
 ) -> Result<Tensor, String> {
     let axis = axis_of(axis, x.shape().len())?;
     let from = places_along(axis, x, places)?;
-    whole(places.shape().to_vec(), x.elements().at(from.into_iter()))
+    whole(places.shape(), x.elements().at(from.into_iter()))
 }
 
 /// Returns tensors one after the other along an axis.

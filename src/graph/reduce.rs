@@ -229,7 +229,7 @@ pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
             }
             line.iter_mut().for_each(|value| *value /= sum);
         }
-        return made(x.shape().to_vec(), x.dtype(), values);
+        return made(x.shape(), x.dtype(), values);
     }
     for line in split.lines() {
         let greatest = line.clone().map(|at| values[at]).fold(f64::NEG_INFINITY, f64::max);
@@ -240,7 +240,7 @@ pub(super) fn softmax(axis: i64, x: TensorView<'_>) -> Result<Tensor, String> {
         }
         line.for_each(|at| values[at] /= sum);
     }
-    made(x.shape().to_vec(), x.dtype(), values)
+    made(x.shape(), x.dtype(), values)
 }
 
 /// Returns sums along an axis up to each place.
@@ -254,7 +254,7 @@ pub(super) fn cumulative_sum(axis: i64, x: TensorView<'_>) -> Result<Tensor, Str
             values[at] = sum;
         }
     }
-    made(x.shape().to_vec(), x.dtype(), values)
+    made(x.shape(), x.dtype(), values)
 }
 
 /// Returns the place of the greatest or the least element along an axis.

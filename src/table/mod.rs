@@ -6,17 +6,18 @@
 //! |---|---|
 //! | `names` | the names of a model's columns, and where a table has them |
 //! | `cell` | what the text of one cell means |
-//! | `error` | what is wrong with a table |
-//! | `batch` | batches of Arrow |
+//! | `batch`, `error` | batches of Arrow, and what is wrong with one |
 
 #[cfg(feature = "arrow")]
 mod batch;
 mod cell;
+#[cfg(feature = "arrow")]
 mod error;
 mod names;
 
 #[cfg(feature = "arrow")]
 pub use batch::{BatchReader, ColumnMatch};
 pub use cell::{CellReader, CellText, Number};
+#[cfg(feature = "arrow")]
 pub use error::TableError;
 pub use names::{ColumnNames, NameMismatch, few};

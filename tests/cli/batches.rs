@@ -59,6 +59,11 @@ fn table(name: &str) -> RecordBatch {
         .expect("a table")
 }
 
+/// The type of a dictionary of texts.
+fn colours_type() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
 /// Writes a table with so many rows in a group.
 fn write_parquet(path: &str, table: &RecordBatch, group: usize) {
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group)).build();
@@ -179,6 +184,37 @@ fn parquet_and_arrow_hold_what_is_kept_and_predicted() {
     let once = std::fs::read(&out).expect("a file");
     predict(&stream, "margin", &out, "id,note");
     assert!(once == std::fs::read(&out).expect("a file"));
+
+    // A dictionary is kept as its texts: each batch may have one of its own.
+    let colours: arrow_array::DictionaryArray<Int32Type> = (0..count)
+        .map(|row| format!("colour {}", row / 11))
+        .collect::<Vec<_>>()
+        .iter()
+        .map(|text| Some(text.as_str()))
+        .collect();
+    let fields = table
+        .schema()
+        .fields()
+        .iter()
+        .cloned()
+        .chain([Arc::new(Field::new("colour", colours_type(), true))])
+        .collect::<Vec<_>>();
+    let arrays = table.columns().iter().cloned().chain([Arc::new(colours) as ArrayRef]).collect();
+    let coloured = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).expect("a table");
+    let coloured_rows = scratch.path("coloured.parquet");
+    write_parquet(&coloured_rows, &coloured, 11);
+    let out = scratch.path("out.ipc");
+    predict(&coloured_rows, "margin", &out, "colour");
+    let reader =
+        arrow_ipc::reader::FileReader::try_new(File::open(&out).expect("a file"), None).expect("a reader");
+    let found: Vec<String> = reader
+        .flat_map(|batch| {
+            let batch = batch.expect("a batch");
+            let texts = batch.column(0).as_string::<i32>();
+            texts.iter().map(|text| text.expect("a text").to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(found, (0..count).map(|row| format!("colour {}", row / 11)).collect::<Vec<_>>());
 
     let out = scratch.path("out.feather");
     predict(&rows, "leaf", &out, "id");

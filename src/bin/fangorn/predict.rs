@@ -205,7 +205,8 @@ fn score_batches<T: Cell>(
     let example = one(&mut Matrix { rows: 1, columns, values: vec![T::cast(0.0); columns] })?;
     let schema =
         ScoredSchema::new(rows.kept_fields(), args.output.name(), &example).map_err(Error::Request)?;
-    score::write_to(sink, schema, |write| rows.score(example.columns, one, write))?;
+    let count = rows.file.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
+    score::write_to(sink, schema, count, |write| rows.score(example.columns, one, write))?;
     engine.say_warnings();
     Ok(Outcome::Done)
 }

@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
     atomic_file::{self, AtomicFile},
-    error::{Error, Result},
+    error::{Error, Result, catch_panic},
     output::{Sink, Table},
     rows::{Cell, Matrix, TableRows},
     tables::{BATCH_ROWS, ScoredBatch, ScoredSchema, TableWriter},
@@ -56,12 +56,19 @@ impl TableRows<'_> {
             let Some(sender) = senders.get(part) else { return };
             // A part's channel closes when its batches are all there.
             let Some(sender) = sender.lock().ok().and_then(|mut sender| sender.take()) else { return };
-            if !self.part(part, &predict, &sender) {
-                return;
+            match catch_panic(|| self.part(part, &predict, &sender)) {
+                Ok(true) => {}
+                Ok(false) => return,
+                // Without a word about it the next part would be waited for, which no thread takes.
+                Err(panic) => {
+                    let what =
+                        format!("{}: {}: {panic}", self.file.path().display(), self.file.name_of(part));
+                    return drop(sender.send(Err(Error::Defect(what))));
+                }
             }
         };
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            (0..threads).for_each(|_| drop(scope.spawn(work)));
             let all = || -> Result<()> {
                 for receiver in receivers {
                     take(&receiver, &bar, &mut write)?;
@@ -71,13 +78,8 @@ impl TableRows<'_> {
             let written = all();
             // No thread starts another part after a failure.
             next.store(parts, Ordering::Relaxed);
-            let panicked = workers.into_iter().map(|worker| worker.join()).any(|joined| joined.is_err());
             bar.finish_and_clear();
-            written?;
-            match panicked {
-                true => Err(Error::Defect("a thread that predicts rows panicked".into())),
-                false => Ok(()),
-            }
+            written
         })
     }
 
@@ -163,16 +165,17 @@ fn take(
 /// The sink can't be written.
 pub fn write_whole(table: Table, sink: &Sink, name: &str) -> Result<()> {
     let schema = ScoredSchema::new(Vec::new(), name, &table).map_err(Error::Request)?;
-    write_to(sink, schema, |write| write(ScoredBatch { kept: Vec::new(), table }))
+    write_to(sink, schema, table.rows, |write| write(ScoredBatch { kept: Vec::new(), table }))
 }
 
-/// Writes predictions to a sink. `run` gets a function that takes the next batch.
+/// Writes predictions to a sink: `rows` of them, as far as is known. `run` gets a function that takes the next batch.
 ///
 /// # Errors
 /// `run` fails, or the sink can't be written.
 pub fn write_to(
     sink: &Sink,
     schema: ScoredSchema,
+    rows: usize,
     run: impl FnOnce(&mut dyn FnMut(ScoredBatch) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
     let path = match sink {
@@ -186,7 +189,7 @@ pub fn write_to(
     let refused = |e| atomic_file::refusal(path, &e);
     let mut file = AtomicFile::create(path)?;
     let writer = match sink {
-        Sink::Npy(_) => TableWriter::npy(schema, file.out()),
+        Sink::Npy(_) => TableWriter::npy(schema, rows, file.out()),
         Sink::Table(_, format) => TableWriter::new(schema, *format, file.out()),
         Sink::Csv(_) | Sink::Stdout => TableWriter::csv(schema, file.out()),
     };

@@ -45,6 +45,14 @@ impl ScoredSchema {
     /// # Errors
     /// A kept column has the name of a prediction.
     pub fn new(kept: Vec<FieldRef>, name: &str, example: &Table) -> Result<Self, String> {
+        // Batches may have dictionaries of their own, which an Arrow file can't hold.
+        let plain = |field: FieldRef| match field.data_type() {
+            DataType::Dictionary(_, values) => {
+                Arc::new(field.as_ref().clone().with_data_type((**values).clone()))
+            }
+            _ => field,
+        };
+        let kept: Vec<FieldRef> = kept.into_iter().map(plain).collect();
         let predicted: Vec<String> = match example.columns {
             1 => vec![name.to_owned()],
             columns => (0..columns).map(|at| format!("{name}_{at}")).collect(),
@@ -67,9 +75,11 @@ impl ScoredSchema {
 
     fn batch(&self, scored: ScoredBatch) -> io::Result<RecordBatch> {
         let ScoredBatch { kept, table } = scored;
+        let plain = |(array, field): (&ArrayRef, &FieldRef)| arrow_cast::cast(array, field.data_type());
+        let kept: Result<Vec<_>, _> = kept.iter().zip(&self.kept).map(plain).collect();
         let columns = (0..table.columns).map(|at| column_of(&table, at));
-        RecordBatch::try_new(self.schema.clone(), kept.into_iter().chain(columns).collect())
-            .map_err(io::Error::other)
+        let all = kept.map_err(io::Error::other)?.into_iter().chain(columns).collect();
+        RecordBatch::try_new(self.schema.clone(), all).map_err(io::Error::other)
     }
 
     fn header(&self) -> String {
@@ -111,8 +121,8 @@ enum Writer<'o> {
     Parquet(Box<ArrowWriter<&'o mut BufWriter<File>>>),
     Arrow(Box<FileWriter<&'o mut BufWriter<File>>>),
     Csv(&'o mut dyn Write),
-    /// The header is written again when the number of rows is known.
-    Npy(&'o mut BufWriter<File>),
+    /// The header is written again if the number of rows is not this one.
+    Npy(&'o mut BufWriter<File>, usize),
 }
 
 impl<'o> TableWriter<'o> {
@@ -155,13 +165,13 @@ impl<'o> TableWriter<'o> {
         Ok(Self { schema, rows: 0, out: Writer::Csv(out) })
     }
 
-    /// Begins a numpy file. It has no kept columns.
+    /// Begins a numpy file of `rows` rows, as far as is known. It has no kept columns.
     ///
     /// # Errors
     /// The system reports a failure.
-    pub fn npy(schema: ScoredSchema, out: &'o mut BufWriter<File>) -> io::Result<Self> {
-        out.write_all(&output::npy_header(&schema.none, [0, schema.predicted.len()])?)?;
-        Ok(Self { schema, rows: 0, out: Writer::Npy(out) })
+    pub fn npy(schema: ScoredSchema, rows: usize, out: &'o mut BufWriter<File>) -> io::Result<Self> {
+        out.write_all(&output::npy_header(&schema.none, [rows, schema.predicted.len()])?)?;
+        Ok(Self { schema, rows: 0, out: Writer::Npy(out, rows) })
     }
 
     /// Writes the next batch.
@@ -174,7 +184,7 @@ impl<'o> TableWriter<'o> {
             Writer::Parquet(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
             Writer::Arrow(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
             Writer::Csv(out) => csv(&scored, *out),
-            Writer::Npy(out) => output::npy_values(&scored.table.values, *out),
+            Writer::Npy(out, _) => output::npy_values(&scored.table.values, *out),
         }
     }
 
@@ -187,7 +197,8 @@ impl<'o> TableWriter<'o> {
             Writer::Parquet(writer) => writer.close().map(drop).map_err(io::Error::other),
             Writer::Arrow(mut writer) => writer.finish().map_err(io::Error::other),
             Writer::Csv(out) => out.flush(),
-            Writer::Npy(out) => {
+            Writer::Npy(_, rows) if rows == self.rows => Ok(()),
+            Writer::Npy(out, _) => {
                 let header = output::npy_header(&self.schema.none, [self.rows, self.schema.predicted.len()])?;
                 out.seek(SeekFrom::Start(0))?;
                 out.write_all(&header)?;
