@@ -58,7 +58,7 @@ impl Output {
 
 /// Predict rows.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "Example:
   fangorn predict model.ubj --rows rows.csv --output class -o classes.npy
   fangorn predict model.ubj --rows people.parquet --keep id,date -o scores.parquet")]
 pub struct Predict {
