@@ -7,11 +7,15 @@
 //! |---|---|
 //! | `tensors` | tensors of the file |
 //! | `standard` | ONNX's own operators |
-//! | `learning` | the operators of `ai.onnx.ml` |
+//! | `learning` | the operators of `ai.onnx.ml`, and linear models among them |
+//! | `vectors` | support vector machines |
+//! | `forests` | tree ensembles |
+//! | `networks` | ONNX's operators of networks |
 //! | `places` | operators that choose or put elements by their places |
 //! | `texts` | operators on texts |
 //! | `scan` | loops over rows that compute distances |
 
+mod forests;
 mod learning;
 mod networks;
 mod places;
@@ -19,6 +23,7 @@ mod scan;
 mod standard;
 mod tensors;
 mod texts;
+mod vectors;
 
 use std::collections::HashMap;
 
