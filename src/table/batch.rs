@@ -1,13 +1,14 @@
 //! Reads batches of Arrow as the rows of a forest.
 
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, RecordBatch, cast::AsArray, downcast_dictionary_array, types,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, RecordBatch, cast::AsArray, downcast_dictionary_array,
+    types,
 };
 use arrow_schema::{DataType, Field, Schema};
 
 use super::{
     CellReader, ColumnNames, Number, TableError,
-    names::{NameMismatch, few},
+    names::{NameMismatch, first_names},
 };
 use crate::forest::Forest;
 
@@ -191,7 +192,7 @@ fn places(forest: &Forest, leaves: &[Leaf], by: ColumnMatch) -> Result<Vec<usize
                         let has: Vec<&str> = table().collect();
                         format!(
                             "rename columns of the table ({}), or take them by position if they are in the model's order",
-                            few(&has)
+                            first_names(&has)
                         )
                     }
                     NameMismatch::Doubled(_) => "keep one of each".into(),
@@ -284,10 +285,8 @@ impl Source<'_> {
             array = match parent.nulls() {
                 // What lies in a null struct is null.
                 Some(nulls) => {
-                    let data = column.to_data();
-                    let both = arrow_buffer::NullBuffer::union(Some(nulls), data.nulls());
-                    let data = data.into_builder().nulls(both).build().map_err(|_| other())?;
-                    arrow_array::make_array(data)
+                    let missing = BooleanArray::new(!nulls.inner(), None);
+                    arrow_select::nullif::nullif(&column, &missing).map_err(|_| other())?
                 }
                 None => column,
             };

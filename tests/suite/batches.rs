@@ -19,6 +19,8 @@ use fangorn::{
     table::{BatchReader, ColumnMatch, TableError},
 };
 
+use crate::generate::Seeded;
+
 /// A forest of no trees, whose columns have these names.
 fn named(names: &[&str]) -> Forest {
     let mut forest = Forest::builder(names.len(), 1).build().expect("a forest");
@@ -282,4 +284,82 @@ fn texts_need_categories_in_the_file() {
     let table = batch(&columns);
     let error = BatchReader::new(&forest, &table.schema(), ColumnMatch::ByPosition).expect_err("texts");
     assert!(error.to_string().contains("cast the column"), "{error}");
+}
+
+/// Random tables: 1 to 40 columns of mixed types side by side, with nulls, in any order, some inside structs, and slices of
+/// every remainder. The expected numbers are kept while the columns are made.
+#[test]
+fn random_tables_become_their_numbers() {
+    let mut random = Seeded(26);
+    for round in 0..200 {
+        let (width, rows) = (1 + random.below(40), random.below(300));
+        let nulls = [0, 2, 10][random.below(3)];
+        let mut expected = vec![Vec::new(); width];
+        let mut columns: Vec<(String, ArrayRef)> = Vec::new();
+        for (at, numbers) in expected.iter_mut().enumerate() {
+            let cells: Vec<Option<i16>> = (0..rows)
+                .map(|_| (nulls == 0 || random.below(nulls) > 0).then(|| random.below(2000) as i16 - 1000))
+                .collect();
+            let kind = random.below(9);
+            // What a type makes of a whole number.
+            let number = |value: i16| match kind {
+                0 => f64::from(i8::try_from(value % 100).expect("small")),
+                1 => f64::from(value.unsigned_abs()),
+                2 => f64::from(u8::from(value % 2 == 0)),
+                3 | 4 => f64::from(value) / 8.0,
+                5 => f64::from(value) / 100.0,
+                _ => f64::from(value),
+            };
+            *numbers = cells.iter().map(|cell| cell.map_or(f64::NAN, number)).collect::<Vec<f64>>();
+            let array: ArrayRef = match kind {
+                0 => Arc::new(cells.iter().map(|cell| cell.map(|v| (v % 100) as i8)).collect::<Int8Array>()),
+                1 => Arc::new(cells.iter().map(|cell| cell.map(i16::unsigned_abs)).collect::<UInt16Array>()),
+                2 => Arc::new(cells.iter().map(|cell| cell.map(|v| v % 2 == 0)).collect::<BooleanArray>()),
+                3 => Arc::new(numbers.iter().map(|v| Some(*v as f32)).collect::<Float32Array>()),
+                4 => Arc::new(numbers.iter().map(|v| (!v.is_nan()).then_some(*v)).collect::<Float64Array>()),
+                5 => {
+                    let cells = cells.iter().map(|cell| cell.map(i128::from)).collect::<Decimal128Array>();
+                    Arc::new(cells.with_precision_and_scale(12, 2).expect("decimals"))
+                }
+                6 => Arc::new(cells.iter().map(|cell| cell.map(i64::from)).collect::<Int64Array>()),
+                7 => {
+                    let keys = cells.iter().map(|cell| cell.map(|v| i32::from(v) + 1000));
+                    let values = (-1000..1000).map(f64::from).collect::<Float64Array>();
+                    Arc::new(DictionaryArray::<Int32Type>::new(keys.collect(), Arc::new(values)))
+                }
+                _ => Arc::new(cells.into_iter().collect::<Int16Array>()),
+            };
+            if random.below(5) == 0 {
+                let field = Field::new("x", array.data_type().clone(), true);
+                let there: Vec<bool> = (0..rows).map(|_| random.below(8) > 0).collect();
+                let missing = numbers.iter_mut().zip(&there).filter(|(_, there)| !**there);
+                missing.for_each(|(number, _)| *number = f64::NAN);
+                let inside = StructArray::new(vec![field].into(), vec![array], Some(NullBuffer::from(there)));
+                columns.push((format!("c{at}"), Arc::new(inside)));
+            } else {
+                columns.push((format!("c{at}"), array));
+            }
+        }
+        let names: Vec<String> = columns
+            .iter()
+            .map(|(name, array)| match array.data_type() {
+                DataType::Struct(_) => format!("{name}.x"),
+                _ => name.clone(),
+            })
+            .collect();
+        let forest = named(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        for place in (1..width).rev() {
+            columns.swap(place, random.below(place + 1));
+        }
+        let columns: Vec<(&str, ArrayRef)> =
+            columns.iter().map(|(name, array)| (name.as_str(), array.clone())).collect();
+        let table = batch(&columns);
+        let first = if rows == 0 { 0 } else { random.below(rows) };
+        for (from, count) in [(0, rows), (first, rows - first), (first, (rows - first).min(round % 17))] {
+            let wanted: Vec<f64> =
+                (from..from + count).flat_map(|row| expected.iter().map(move |column| column[row])).collect();
+            let found = read(&forest, &table.slice(from, count)).unwrap_or_else(|e| panic!("{round}: {e}"));
+            same(&found, &wanted, &format!("round {round}, rows {from} to {}", from + count));
+        }
+    }
 }
