@@ -9,7 +9,7 @@ const MISSING: [&str; 20] = [
 ];
 
 /// A number type that tables are read as.
-pub trait Number: crate::cpu::Row {
+pub trait Number: Copy {
     /// Rounds to nearest, as numpy casts. A missing value is NaN.
     fn cast(value: f64) -> Self;
 }

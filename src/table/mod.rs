@@ -20,4 +20,4 @@ pub use batch::{BatchReader, ColumnMatch};
 pub use cell::{CellReader, CellText, Number};
 #[cfg(feature = "arrow")]
 pub use error::TableError;
-pub use names::{ColumnNames, NameMismatch, few};
+pub use names::{ColumnNames, NameMismatch, first_names};

@@ -119,10 +119,15 @@ impl fmt::Display for NameMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(names) => {
-                write!(f, "{} of the model's columns are missing: {}", names.len(), few(names))
+                write!(f, "{} of the model's columns are missing: {}", names.len(), first_names(names))
             }
             Self::Doubled(names) => {
-                write!(f, "{} of the model's columns are there more than once: {}", names.len(), few(names))
+                write!(
+                    f,
+                    "{} of the model's columns are there more than once: {}",
+                    names.len(),
+                    first_names(names)
+                )
             }
         }
     }
@@ -131,9 +136,9 @@ impl fmt::Display for NameMismatch {
 /// Returns the first few names of a list, joined by commas, for messages.
 ///
 /// ```
-/// assert_eq!(fangorn::table::few(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d, e, …");
+/// assert_eq!(fangorn::table::first_names(&["a", "b", "c", "d", "e", "f"]), "a, b, c, d, e, …");
 /// ```
-pub fn few<T: AsRef<str>>(names: &[T]) -> String {
+pub fn first_names<T: AsRef<str>>(names: &[T]) -> String {
     const MOST: usize = 5;
     let more = if names.len() > MOST { ", …" } else { "" };
     let first: Vec<&str> = names.iter().take(MOST).map(AsRef::as_ref).collect();

@@ -105,20 +105,16 @@ impl Predict {
     ///
     /// # Errors
     /// Columns are to be kept, and the rows are read whole, or the output has no place for them.
-    fn streamed(&self) -> Result<Option<TableFormat>> {
+    fn streamed(&self, sink: &Sink) -> Result<Option<TableFormat>> {
         let whole = self.expect.is_some() || self.answer.has_margins();
         let format = TableFormat::of(&self.rows).filter(|_| !whole);
-        let to_npy = self
-            .o
-            .as_ref()
-            .is_some_and(|path| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")));
         let refused = |what: &str| Err(Error::Request(format!("--keep: {what}")));
         match (self.keep.is_empty(), format) {
             (false, None) if whole => {
                 refused("with --expect and --base-margin rows are read whole; leave it out")
             }
             (false, None) => refused("it is for rows in .parquet and .arrow; convert them, or leave it out"),
-            (false, Some(_)) if to_npy => {
+            (false, Some(_)) if matches!(sink, Sink::Npy(_)) => {
                 refused(".npy has one array; name the output .csv, .parquet or .arrow")
             }
             (_, format) => Ok(format),
@@ -134,8 +130,8 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let backend = Backend::parse(&args.backend)?;
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
-    let streamed = args.streamed()?;
     let sink = Sink::new(args.o.as_deref())?;
+    let streamed = args.streamed(&sink)?;
     let contents = match args.answer.load(&args.model, &args.limits) {
         Ok(contents) => contents,
         Err(error) => match predict_graph::load(&args.model, &args.limits) {

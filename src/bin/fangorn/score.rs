@@ -110,24 +110,13 @@ impl TableRows<'_> {
 
     /// Decodes the batches of a part until nobody wants more.
     fn decode<T: Cell>(&self, part: usize, decoded: &SyncSender<Decoded<T>>) {
-        let mut first = 0;
-        let rows_of = |batch: RecordBatch, first: usize| {
-            let values = self.reader.rows::<T>(&batch).map_err(|e| self.wrong(part, first, e))?;
-            Ok((Matrix { rows: batch.num_rows(), columns: self.reader.width(), values }, batch))
-        };
-        let batches = match self.file.batches(part, &self.columns) {
+        let batches = match self.matrices(part) {
             Ok(batches) => batches,
             Err(e) => return drop(decoded.send(Err(e))),
         };
         for batch in batches {
-            let found = batch.map_err(|e| self.file.damaged(part, &e)).and_then(|batch| {
-                let rows = batch.num_rows();
-                let found = rows_of(batch, first);
-                first += rows;
-                found
-            });
-            let failed = found.is_err();
-            if decoded.send(found).is_err() || failed {
+            let failed = batch.is_err();
+            if decoded.send(batch).is_err() || failed {
                 return;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fangorn::table::{CellText, ColumnNames, NameMismatch, few};
+use fangorn::table::{CellText, ColumnNames, NameMismatch, first_names};
 
 use super::{FileContents, MatrixRequest};
 use crate::error::Result;
@@ -90,7 +90,7 @@ pub fn columns(
         let remedy = "rename its columns, or hand over --by-position if they are in the model's order";
         return wanted.fail(format!(
             "line {line} is a header without the model's names ({}); {remedy}",
-            few(names.names())
+            first_names(names.names())
         ));
     }
     for guess in ColumnNames::made_up(wanted.columns) {
@@ -131,9 +131,10 @@ impl First<'_> {
                 Some(format!("line {line} is taken for a header of numbers; write 0.0 for 0 if it is a row"))
             }
             0 => None,
-            count => {
-                Some(format!("columns that the model does not have are left out, {count}: {}", few(&left)))
-            }
+            count => Some(format!(
+                "columns that the model does not have are left out, {count}: {}",
+                first_names(&left)
+            )),
         };
         Columns { header: true, width: self.fields.len(), places: Some(places), note }
     }
@@ -144,12 +145,13 @@ impl First<'_> {
         names.places(self.fields.iter().map(|field| &**field)).map_err(|mismatch| match mismatch {
             NameMismatch::Missing(missing) => {
                 let remedy = "add them, or hand over --by-position if the columns are in the model's order";
-                let what = format!("{} of the model's {columns} columns: {}", missing.len(), few(&missing));
+                let what =
+                    format!("{} of the model's {columns} columns: {}", missing.len(), first_names(&missing));
                 format!("line {line} is a header without {what}; {remedy}")
             }
             NameMismatch::Doubled(doubled) => {
                 let what = format!("{} of the model's {columns} columns", doubled.len());
-                let which = few(&doubled);
+                let which = first_names(&doubled);
                 format!("line {line} is a header that has {what} more than once: {which}; keep one of each")
             }
         })

@@ -54,7 +54,7 @@ impl<T> Matrix<T> {
 }
 
 /// A number type in which backends take rows.
-pub trait Cell: Number {
+pub trait Cell: Number + fangorn::cpu::Row {
     /// Returns the rows as `f32`.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "burn's backends alone need it"))]
     fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>>;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use arrow_array::RecordBatch;
 use arrow_schema::{FieldRef, Schema};
 use fangorn::{
     Forest,
-    table::{BatchReader, ColumnMatch, Number, TableError, few},
+    table::{BatchReader, ColumnMatch, Number, TableError, first_names},
 };
 
 use super::{FileContents, Matrix, MatrixRequest, TableChoice};
@@ -47,7 +48,7 @@ impl<'f> TableRows<'f> {
                 let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
                 Error::file(
                     path,
-                    format!("--keep: it has no column `{name}`; its columns are {}", few(&names)),
+                    format!("--keep: it has no column `{name}`; its columns are {}", first_names(&names)),
                 )
             })
         };
@@ -56,8 +57,11 @@ impl<'f> TableRows<'f> {
             reader_of(forest, &schema, table, &kept).map_err(|e| Error::file(path, e.to_string()))?;
         let left: Vec<&String> = reader.left_out().iter().filter(|name| !keep.contains(name)).collect();
         if !left.is_empty() {
-            let what =
-                format!("columns that the model does not have are left out, {}: {}", left.len(), few(&left));
+            let what = format!(
+                "columns that the model does not have are left out, {}: {}",
+                left.len(),
+                first_names(&left)
+            );
             note(format!("{}: {what}", path.display()));
         }
         let mut columns = [reader.roots(), kept.clone()].concat();
@@ -75,8 +79,26 @@ impl<'f> TableRows<'f> {
         self.kept.iter().map(|at| fields[self.columns[*at]].clone()).collect()
     }
 
+    /// Returns the batches of a part, each with the rows that it becomes.
+    ///
+    /// # Errors
+    /// The file can't be read. A batch may be an error because it is damaged, or because a value does not fit.
+    pub fn matrices<T: Number>(
+        &self,
+        part: usize,
+    ) -> Result<impl Iterator<Item = Result<(Matrix<T>, RecordBatch)>> + '_> {
+        let mut first = 0;
+        let batches = self.file.batches(part, &self.columns)?;
+        Ok(batches.map(move |batch| {
+            let batch = batch.map_err(|e| self.file.damaged(part, &e))?;
+            let values = self.reader.rows(&batch).map_err(|e| self.wrong(part, first, e))?;
+            first += batch.num_rows();
+            Ok((Matrix { rows: batch.num_rows(), columns: self.reader.width(), values }, batch))
+        }))
+    }
+
     /// Returns the error of a batch whose first row is row `first` of a part.
-    pub fn wrong(&self, part: usize, first: usize, error: TableError) -> Error {
+    fn wrong(&self, part: usize, first: usize, error: TableError) -> Error {
         let error = match error.row {
             Some(row) => error.in_row(first + row),
             None => error,
@@ -123,15 +145,12 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, format: TableFormat) -> Resul
     let rows = TableRows::open(wanted.path, format, forest, table, &[])?;
     let mut matrix = Matrix { rows: 0, columns: wanted.columns, values: Vec::new() };
     for part in 0..rows.file.parts() {
-        let mut first = 0;
-        for batch in rows.file.batches(part, &rows.columns)? {
-            let batch = batch.map_err(|e| rows.file.damaged(part, &e))?;
-            let values: Vec<T> = rows.reader.rows(&batch).map_err(|e| rows.wrong(part, first, e))?;
-            first += batch.num_rows();
-            let held = matrix.values.len();
-            matrix.values.try_reserve(values.len()).map_err(|_| wanted.no_room::<T>(held + values.len()))?;
-            matrix.values.extend(values);
-            matrix.rows += batch.num_rows();
+        for batch in rows.matrices::<T>(part)? {
+            let (batch, _) = batch?;
+            let all = matrix.values.len() + batch.values.len();
+            matrix.values.try_reserve(batch.values.len()).map_err(|_| wanted.no_room::<T>(all))?;
+            matrix.values.extend(batch.values);
+            matrix.rows += batch.rows;
         }
     }
     Ok(matrix)
