@@ -1,4 +1,4 @@
-//! Predicts the rows of a table file batch by batch. A thread for each core takes parts of the file, decodes their
+//! Predicts the rows of a table file batch by batch. As many threads as the pool has take parts of the file, decodes their
 //! batches, and predicts them; the results are written in the order of the file.
 
 use std::{
@@ -46,7 +46,7 @@ impl TableRows<'_> {
         // Kept columns count as numbers of 8 bytes.
         let bytes = BATCH_ROWS * (size_of::<f32>() * columns + 8 * self.kept.len());
         let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(parts.max(1));
+        let threads = rayon::current_num_threads().min(parts.max(1));
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..parts).map(|_| sync_channel(ahead)).unzip();
         let senders: Vec<_> = senders.into_iter().map(|sender| Mutex::new(Some(sender))).collect();
         let next = AtomicUsize::new(0);
