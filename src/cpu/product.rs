@@ -18,14 +18,17 @@ const RUN: usize = 256;
 /// elements column by column: `fangorn bench` on LinearSVC of `benches/classical` takes 36 ms without the copy and 33 with
 /// it (Zen 4).
 const COPIED_ROWS: usize = 64;
-/// The most columns that stand in registers at a time. A multiplication waits for the one before it in its column: with 64
-/// columns there is other work meanwhile, with 8 there is none.
-const TILE: usize = 64;
+/// Columns that are the unit of a tile's width.
+const TILE_UNIT: usize = 8;
 /// Sums of a dot product that are added up at the same time.
 const LANES: usize = 16;
 
 /// A type of matrices' elements.
 pub(crate) trait Number: Copy + Default + Into<f64> {
+    /// The most columns that stand in registers at a time: 12 of AVX2's 16 registers. A multiplication waits for the one
+    /// before it in its column: with 64 columns of floats there is other work meanwhile, with 8 there is none.
+    const TILE: usize;
+
     /// Returns a double, rounded.
     fn rounded(value: f64) -> Self;
 
@@ -52,6 +55,8 @@ pub(crate) trait Number: Copy + Default + Into<f64> {
 macro_rules! number {
     ($number:ty, $kernel:path) => {
         impl Number for $number {
+            const TILE: usize = 12 * 32 / size_of::<$number>();
+
             fn rounded(value: f64) -> Self {
                 value as $number
             }
@@ -158,49 +163,51 @@ impl<T: Number> Loops for FewRows<'_, T> {
     #[inline(always)]
     fn run(self) {
         let [k, n] = self.lengths;
+        // There are as many columns as a unit has, at least.
+        let most = T::TILE.min(n / TILE_UNIT * TILE_UNIT);
         for (row, out) in self.a.chunks_exact(k).zip(self.out.chunks_exact_mut(n)) {
-            for (at, run) in row.chunks(RUN).enumerate() {
-                let b = &self.b[at * RUN * n..][..run.len() * n];
-                let mut first = 0;
-                while first < n {
-                    let place = (first, at > 0);
-                    // One tile for the columns that are left, but for fewer than eight of them.
-                    let width = (n - first).min(TILE);
-                    first += match width / 8 {
-                        8.. => tile::<T, TILE>(run, b, out, place),
-                        7 => tile::<T, 56>(run, b, out, place),
-                        6 => tile::<T, 48>(run, b, out, place),
-                        5 => tile::<T, 40>(run, b, out, place),
-                        4 => tile::<T, 32>(run, b, out, place),
-                        3 => tile::<T, 24>(run, b, out, place),
-                        2 => tile::<T, 16>(run, b, out, place),
-                        1 => tile::<T, 8>(run, b, out, place),
-                        0 => tile::<T, 1>(run, b, out, place),
-                    };
+            let mut done = 0;
+            while done < n {
+                // The last tile begins earlier where it would end past the last column: it computes some columns again.
+                let width = (n - done).next_multiple_of(TILE_UNIT).min(most);
+                let first = done.min(n - width);
+                match width / TILE_UNIT {
+                    1 => tile::<T, 8>(row, self.b, out, first),
+                    2 => tile::<T, 16>(row, self.b, out, first),
+                    3 => tile::<T, 24>(row, self.b, out, first),
+                    4 => tile::<T, 32>(row, self.b, out, first),
+                    5 => tile::<T, 40>(row, self.b, out, first),
+                    6 => tile::<T, 48>(row, self.b, out, first),
+                    7 => tile::<T, 56>(row, self.b, out, first),
+                    8 => tile::<T, 64>(row, self.b, out, first),
+                    9 => tile::<T, 72>(row, self.b, out, first),
+                    10 => tile::<T, 80>(row, self.b, out, first),
+                    11 => tile::<T, 88>(row, self.b, out, first),
+                    _ => tile::<T, 96>(row, self.b, out, first),
                 }
+                done = first + width;
             }
         }
     }
 }
 
-/// Computes `WIDTH` columns of a row from the column `first` on, and adds them to what stands there if `adds` is set.
-/// Returns the number of columns.
+/// Computes `WIDTH` columns of a row of the result, from the column `first` on.
 #[inline(always)]
-fn tile<T: Number, const WIDTH: usize>(
-    run: &[T],
-    b: &[T],
-    out: &mut [T],
-    (first, adds): (usize, bool),
-) -> usize {
-    let mut sums = [T::default(); WIDTH];
-    for (x, weights) in run.iter().zip(b.chunks_exact(out.len())) {
-        let weights = &weights[first..][..WIDTH];
-        sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum = x.times_plus(*weight, *sum));
+fn tile<T: Number, const WIDTH: usize>(row: &[T], b: &[T], out: &mut [T], first: usize) {
+    let n = out.len();
+    let out = &mut out[first..][..WIDTH];
+    for (at, run) in row.chunks(RUN).enumerate() {
+        let mut sums = [T::default(); WIDTH];
+        for (x, weights) in run.iter().zip(b[at * RUN * n..].chunks_exact(n)) {
+            let weights = &weights[first..][..WIDTH];
+            sums.iter_mut().zip(weights).for_each(|(sum, weight)| *sum = x.times_plus(*weight, *sum));
+        }
+        if at == 0 {
+            out.copy_from_slice(&sums);
+        } else {
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = out.plus(sum));
+        }
     }
-    for (out, sum) in out[first..][..WIDTH].iter_mut().zip(sums) {
-        *out = if adds { out.plus(sum) } else { sum };
-    }
-    WIDTH
 }
 
 /// Computes a product by the crate's kernel, run by run.
@@ -235,9 +242,29 @@ mod tests {
     fn all_shapes<T: Number + PartialEq + std::fmt::Debug>(unit: f64) {
         let mut random = Random(3);
         for k in [0, 1, 15, 16, 17, 90, RUN - 1, RUN, RUN + 1, 2 * RUN + 5] {
-            for n in
-                [0, 1, 2, FEW_COLUMNS - 1, FEW_COLUMNS, 9, 16, 31, 32, 33, 41, 50, 63, 64, 65, 89, 127, 136]
-            {
+            for n in [
+                0,
+                1,
+                2,
+                FEW_COLUMNS - 1,
+                FEW_COLUMNS,
+                9,
+                16,
+                31,
+                33,
+                41,
+                50,
+                64,
+                71,
+                73,
+                88,
+                89,
+                96,
+                97,
+                100,
+                127,
+                200,
+            ] {
                 let m = 2 * FEW_ROWS + 3;
                 let mut values = |count: usize| {
                     (0..count).map(|_| T::rounded(f64::from(random.unit()) - 0.5)).collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::tensor::places;
+use super::tensor::{defaults, places};
 use crate::cpu::{Loops, widest};
 
 /// How the elements of an operand repeat over a result.
@@ -22,8 +22,9 @@ impl Repeat {
     fn of(from: &[usize], to: &[usize]) -> Self {
         let ones = from.iter().take_while(|length| **length == 1).count();
         if to.ends_with(&from[ones..]) {
+            let all: usize = to.iter().product();
             return match from[ones..].iter().product() {
-                1 => Self::Run(to.iter().product()),
+                1 if all > 1 => Self::Run(all),
                 period => Self::Period(period),
             };
         }
@@ -82,7 +83,7 @@ impl<T, U: Clone + Default, F: Fn(&T, &T) -> U> Loops for WithPeriod<'_, T, F> {
 
     #[inline(always)]
     fn run(self) -> Vec<U> {
-        let mut out = vec![U::default(); self.whole.len()];
+        let mut out = defaults(self.whole.len());
         for (a, out) in self.whole.chunks_exact(self.period).zip(out.chunks_exact_mut(self.period)) {
             a.iter().zip(self.other).zip(out).for_each(|((a, b), out)| *out = (self.f)(a, b));
         }
@@ -103,7 +104,7 @@ impl<T, U: Clone + Default, F: Fn(&T, &T) -> U> Loops for WithRuns<'_, T, F> {
 
     #[inline(always)]
     fn run(self) -> Vec<U> {
-        let mut out = vec![U::default(); self.whole.len()];
+        let mut out = defaults(self.whole.len());
         let runs = self.whole.chunks_exact(self.run).zip(out.chunks_exact_mut(self.run));
         for ((a, out), b) in runs.zip(self.other) {
             a.iter().zip(out).for_each(|(a, out)| *out = (self.f)(a, b));
@@ -201,7 +202,7 @@ impl<T, U: Clone + Default, F: Fn(&T) -> U> Loops for Each<'_, T, F> {
 
     #[inline(always)]
     fn run(self) -> Vec<U> {
-        let mut out = vec![U::default(); self.x.len()];
+        let mut out = defaults(self.x.len());
         self.x.iter().zip(&mut out).for_each(|(x, out)| *out = (self.f)(x));
         out
     }

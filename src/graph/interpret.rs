@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use super::{
     arrange, choose, elementwise,
     model::{Graph, GraphOutput, Operand},
@@ -139,65 +141,62 @@ impl Graph {
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, GraphError> {
         self.verify()?;
         let inputs: Vec<TensorView<'_>> = inputs.iter().map(Tensor::view).collect();
-        self.run_with(&inputs, &Reference, &Uses::of(self))
+        let mut outputs = Vec::new();
+        self.run_with(&inputs, &Reference, &Uses::of(self), &mut outputs)?;
+        Ok(outputs)
     }
 
-    /// Evaluates a graph that verifies, given the uses of its results.
+    /// Evaluates a graph that verifies, given the uses of its results, and puts its outputs in the place of what is in
+    /// `outputs`.
     pub(super) fn run_with(
         &self,
         inputs: &[TensorView<'_>],
         evaluator: &impl Evaluator,
         uses: &Uses,
-    ) -> Result<Vec<Tensor>, GraphError> {
+        outputs: &mut Vec<Tensor>,
+    ) -> Result<(), GraphError> {
+        outputs.clear();
         self.check_inputs(inputs)?;
-        let mut results: Vec<Results> = Vec::with_capacity(self.nodes.len());
+        let mut made = Made { results: SmallVec::new(), places: SmallVec::new() };
+        made.results.reserve(self.nodes.len());
         for (at, node) in self.nodes.iter().enumerate() {
-            let context = (evaluator, uses.wanted[at]);
-            let unused = unused_afterwards(&node.operands, at, uses).and_then(|of| results[of].take_only());
-            let view = |operand: &Operand| self.view(*operand, inputs, &results);
-            let found = match unused {
-                Some(first) => with_views(&node.operands[1..], view, |others| {
-                    evaluate_reusing(&node.operator, first, others, context)
-                }),
-                None => {
-                    with_views(&node.operands, view, |operands| evaluate(&node.operator, operands, context))
-                }
-            };
             let refused = |cause| GraphError::at(&node.name, format!("{}: {cause}", node.operator));
-            results.push(found.map_err(refused)?);
+            let reused = match unused_afterwards(&node.operands, at, uses) {
+                Some(of) => {
+                    let other = node.operands.get(1).copied();
+                    made.reuse(&node.operator, of, other, (self, inputs)).map_err(refused)?
+                }
+                None => false,
+            };
+            if !reused {
+                made.results.push(Results::NONE);
+                made.places.push(made.results.len() as u32 - 1);
+                let (results, earlier) = made.results.split_last_mut().expect("there is one now");
+                let view = |operand: &Operand| view(*operand, (self, inputs), (earlier, &made.places));
+                let context = (evaluator, uses.wanted[at]);
+                let call = |operands: &[TensorView<'_>]| evaluate(&node.operator, operands, context, results);
+                with_views(&node.operands, view, call).map_err(refused)?;
+            }
             // What no later node reads gives its memory back.
             for operand in &node.operands {
                 if let Operand::Node(of, _) = operand
                     && uses.last[*of as usize] == at
+                    && made.places[*of as usize] != made.places[at]
                 {
-                    results[*of as usize] = Results::NONE;
+                    made.results[made.places[*of as usize] as usize] = Results::NONE;
                 }
             }
         }
-        let output = |operand| self.view(operand, inputs, &results).to_tensor();
+        let output = |operand| view(operand, (self, inputs), (&made.results, &made.places)).to_tensor();
         // The only output is the tensor itself; of several, two may be the same tensor.
-        Ok(match self.outputs[..] {
+        match self.outputs[..] {
             [GraphOutput { operand: Operand::Node(at, result), .. }] => {
-                results[at as usize].0[result as usize].take().into_iter().collect()
+                let results = &mut made.results[made.places[at as usize] as usize];
+                outputs.extend(results.0[result as usize].take());
             }
-            _ => self.outputs.iter().map(|out| output(out.operand)).collect(),
-        })
-    }
-
-    fn view<'t>(
-        &'t self,
-        operand: Operand,
-        inputs: &[TensorView<'t>],
-        results: &'t [Results],
-    ) -> TensorView<'t> {
-        match operand {
-            Operand::Input(at) => inputs[at as usize],
-            Operand::Weight(at) => self.weights[at as usize].view(),
-            // What nothing reads may have no tensor, and what is read has one.
-            Operand::Node(at, result) => {
-                results[at as usize].0[result as usize].as_ref().map_or(TensorView::NONE, Tensor::view)
-            }
+            _ => outputs.extend(self.outputs.iter().map(|out| output(out.operand))),
         }
+        Ok(())
     }
 
     fn check_inputs(&self, inputs: &[TensorView<'_>]) -> Result<(), GraphError> {
@@ -234,8 +233,9 @@ impl Operator {
             return Err(format!("{self} takes {least} operands, not {}", operands.len()));
         }
         let operands: Vec<TensorView<'_>> = operands.iter().map(|operand| operand.view()).collect();
-        let Results(found) = evaluate(self, &operands, (&Reference, [true; 2]))?;
-        Ok(found.into_iter().flatten().collect())
+        let mut results = Results::NONE;
+        evaluate(self, &operands, (&Reference, [true; 2]), &mut results)?;
+        Ok(results.0.into_iter().flatten().collect())
     }
 }
 
@@ -244,14 +244,74 @@ struct Results([Option<Tensor>; 2]);
 
 impl Results {
     const NONE: Self = Self([None, None]);
+}
 
-    fn one(found: Result<Tensor, String>) -> Result<Self, String> {
-        found.map(|tensor| Self([Some(tensor), None]))
+/// What the nodes so far have made.
+struct Made {
+    results: SmallVec<[Results; 4]>,
+    /// The place of each node's results among `results`. Two nodes share a place where one has changed the only result of
+    /// the other.
+    places: SmallVec<[u32; 16]>,
+}
+
+/// Returns the view of an operand, given the results of earlier nodes and their places.
+fn view<'t>(
+    operand: Operand,
+    (graph, inputs): (&'t Graph, &[TensorView<'t>]),
+    (results, places): (&'t [Results], &[u32]),
+) -> TensorView<'t> {
+    match operand {
+        Operand::Input(at) => inputs[at as usize],
+        Operand::Weight(at) => graph.weights[at as usize].view(),
+        // What nothing reads may have no tensor, and what is read has one.
+        Operand::Node(at, result) => {
+            let results = &results[places[at as usize] as usize];
+            results.0[result as usize].as_ref().map_or(TensorView::NONE, Tensor::view)
+        }
     }
+}
 
-    /// Takes the only result; `None` where there are two or none.
-    fn take_only(&mut self) -> Option<Tensor> {
-        if self.0[1].is_some() { None } else { self.0[0].take() }
+impl Made {
+    /// Evaluates an operator in the memory of its first operand, the only result of the node `of`, which nothing reads
+    /// afterwards. Returns `false`, and changes nothing, if the result has another type or another number of elements, or
+    /// if the operator can't do it.
+    fn reuse(
+        &mut self,
+        operator: &Operator,
+        of: usize,
+        other: Option<Operand>,
+        (graph, inputs): (&Graph, &[TensorView<'_>]),
+    ) -> Result<bool, String> {
+        let place = self.places[of];
+        let (first, other) = match other {
+            Some(Operand::Node(at, result)) => {
+                let of_other = self.places[at as usize] as usize;
+                let Ok([first, others]) = self.results.get_disjoint_mut([place as usize, of_other]) else {
+                    return Ok(false);
+                };
+                (first, others.0[result as usize].as_ref().map(Tensor::view))
+            }
+            Some(operand) => {
+                (&mut self.results[place as usize], Some(view(operand, (graph, inputs), (&[], &[]))))
+            }
+            None => (&mut self.results[place as usize], None),
+        };
+        let Results([Some(first), None]) = first else { return Ok(false) };
+        let changed = match (operator, other) {
+            (Operator::Unary(how), None) => elementwise::unary_in_place(*how, first),
+            (Operator::Binary(how), Some(other)) => elementwise::binary_in_place(*how, first, other),
+            (Operator::Reshape(lengths), None) => first.reshape(arrange::reshaped(lengths, first.view())?),
+            (Operator::ReshapeAs, Some(lengths)) => {
+                first.reshape(arrange::reshaped(&arrange::integers(lengths)?, first.view())?)
+            }
+            (Operator::Unsqueeze(axes), None) => first.reshape(arrange::unsqueezed(axes, first.view())?),
+            (Operator::Squeeze(axes), None) => first.reshape(arrange::squeezed(axes, first.view())?),
+            _ => false,
+        };
+        if changed {
+            self.places.push(place);
+        }
+        Ok(changed)
     }
 }
 
@@ -278,41 +338,14 @@ fn unused_afterwards(operands: &[Operand], at: usize, uses: &Uses) -> Option<usi
     (uses.last[*of as usize] == at && !others.contains(first)).then_some(*of as usize)
 }
 
-/// Evaluates an operator whose first operand nothing reads afterwards. The result gets the operand's memory if it has
-/// as many elements of the same type.
-fn evaluate_reusing(
-    operator: &Operator,
-    mut first: Tensor,
-    others: &[TensorView<'_>],
-    context: (&impl Evaluator, [bool; 2]),
-) -> Result<Results, String> {
-    let in_place = match (operator, others) {
-        (Operator::Unary(how), []) => elementwise::unary_in_place(*how, &mut first),
-        (Operator::Binary(how), [other]) => elementwise::binary_in_place(*how, &mut first, *other),
-        _ => false,
-    };
-    if in_place {
-        return Results::one(Ok(first));
-    }
-    let x = first.view();
-    let shape = match (operator, others) {
-        (Operator::Reshape(lengths), []) => arrange::reshaped(lengths, x)?,
-        (Operator::ReshapeAs, [lengths]) => arrange::reshaped(&arrange::integers(*lengths)?, x)?,
-        (Operator::Unsqueeze(axes), []) => arrange::unsqueezed(axes, x)?,
-        (Operator::Squeeze(axes), []) => arrange::squeezed(axes, x)?,
-        (_, []) => return evaluate(operator, &[x], context),
-        _ => return evaluate(operator, &[&[x], others].concat(), context),
-    };
-    let found = Tensor::new(shape, first.into_elements());
-    Results::one(found.ok_or_else(|| "it has another number of elements".into()))
-}
-
-/// Evaluates an operator with as many operands as it takes.
+/// Evaluates an operator with as many operands as it takes, into `results`: a tensor is moved once, since moving what was
+/// just written takes long.
 fn evaluate(
     operator: &Operator,
     operands: &[TensorView<'_>],
     (evaluator, wanted): (&impl Evaluator, [bool; 2]),
-) -> Result<Results, String> {
+    results: &mut Results,
+) -> Result<(), String> {
     let x = operands[0];
     // Only these operators make more elements than they take.
     match (operator, operands) {
@@ -331,54 +364,52 @@ fn evaluate(
         }
         _ => {}
     }
-    let one = Results::one;
-    match (operator, operands) {
-        (Operator::Unary(how), _) => one(elementwise::unary(*how, x)),
-        (Operator::Binary(how), [a, b]) => one(elementwise::binary(*how, *a, *b)),
-        (Operator::Compare(how), [a, b]) => one(elementwise::compare(*how, *a, *b)),
-        (Operator::Where, [condition, yes, no]) => one(elementwise::choose(*condition, *yes, *no)),
-        (Operator::Cast(to), _) => one(elementwise::cast(*to, x)),
-        (Operator::Lookup { keys, values, other }, _) => one(elementwise::lookup(x, keys, values, other)),
-        (Operator::MatMul, [a, b]) => one(reduce::matmul(*a, *b, evaluator)),
-        (Operator::SparseMatMul(weights), _) => one(reduce::sparse_matmul(x, weights)),
-        (Operator::Distances(how), [a, b]) => one(reduce::distances(*how, *a, *b)),
-        (Operator::Reduce { how, axes, keep }, _) => one(reduce::reduce(*how, axes, *keep, x)),
-        (Operator::Softmax { axis }, _) => one(reduce::softmax(*axis, x)),
+    let found = match (operator, operands) {
+        (Operator::Unary(how), _) => elementwise::unary(*how, x),
+        (Operator::Binary(how), [a, b]) => elementwise::binary(*how, *a, *b),
+        (Operator::Compare(how), [a, b]) => elementwise::compare(*how, *a, *b),
+        (Operator::Where, [condition, yes, no]) => elementwise::choose(*condition, *yes, *no),
+        (Operator::Cast(to), _) => elementwise::cast(*to, x),
+        (Operator::Lookup { keys, values, other }, _) => elementwise::lookup(x, keys, values, other),
+        (Operator::MatMul, [a, b]) => reduce::matmul(*a, *b, evaluator),
+        (Operator::SparseMatMul(weights), _) => reduce::sparse_matmul(x, weights),
+        (Operator::Distances(how), [a, b]) => reduce::distances(*how, *a, *b),
+        (Operator::Reduce { how, axes, keep }, _) => reduce::reduce(*how, axes, *keep, x),
+        (Operator::Softmax { axis }, _) => reduce::softmax(*axis, x),
         (Operator::ArgExtreme { axis, keep, greatest, last }, _) => {
-            one(reduce::arg_extreme(*axis, *keep, (*greatest, *last), x))
+            reduce::arg_extreme(*axis, *keep, (*greatest, *last), x)
         }
         (Operator::TopK { axis, k, greatest }, _) => {
-            reduce::top(*axis, *k, *greatest, x).map(|found| Results(found.map(Some)))
+            *results = Results(reduce::top(*axis, *k, *greatest, x)?.map(Some));
+            return Ok(());
         }
-        (Operator::Gather { axis }, [x, places]) => one(arrange::gather(*axis, *x, *places)),
-        (Operator::GatherElements { axis }, [x, places]) => one(arrange::gather_elements(*axis, *x, *places)),
-        (Operator::Compress { axis }, [x, condition]) => one(choose::compress(*axis, *x, *condition)),
+        (Operator::Gather { axis }, [x, places]) => arrange::gather(*axis, *x, *places),
+        (Operator::GatherElements { axis }, [x, places]) => arrange::gather_elements(*axis, *x, *places),
+        (Operator::Compress { axis }, [x, condition]) => choose::compress(*axis, *x, *condition),
         (Operator::ScatterElements { axis }, [x, places, updates]) => {
-            one(choose::scatter_elements(*axis, *x, *places, *updates))
+            choose::scatter_elements(*axis, *x, *places, *updates)
         }
-        (Operator::Solve, [a, b]) => one(solve::solve(*a, *b)),
-        (Operator::Convolve { window, groups }, all) => {
-            one(networks::convolve(window, *groups, all, evaluator))
-        }
-        (Operator::Pool(pool), _) => one(networks::pool(pool, x)),
-        (Operator::LayerNorm { epsilon }, all) => one(networks::layer_norm(*epsilon, all)),
-        (Operator::Texts(operator), _) => one(operator.evaluate(x)),
-        (Operator::CouplePairs { classes }, _) => one(reduce::couple_pairs(*classes, x)),
-        (Operator::Concat { axis }, all) => one(arrange::concat(*axis, all)),
-        (Operator::Reshape(lengths), _) => one(of_shape(x, arrange::reshaped(lengths, x))),
+        (Operator::Solve, [a, b]) => solve::solve(*a, *b),
+        (Operator::Convolve { window, groups }, all) => networks::convolve(window, *groups, all, evaluator),
+        (Operator::Pool(pool), _) => networks::pool(pool, x),
+        (Operator::LayerNorm { epsilon }, all) => networks::layer_norm(*epsilon, all),
+        (Operator::Texts(operator), _) => operator.evaluate(x),
+        (Operator::CouplePairs { classes }, _) => reduce::couple_pairs(*classes, x),
+        (Operator::Concat { axis }, all) => arrange::concat(*axis, all),
+        (Operator::Reshape(lengths), _) => of_shape(x, arrange::reshaped(lengths, x)),
         (Operator::ReshapeAs, [x, lengths]) => {
             let shape = arrange::integers(*lengths).and_then(|lengths| arrange::reshaped(&lengths, *x));
-            one(of_shape(*x, shape))
+            of_shape(*x, shape)
         }
-        (Operator::CumulativeSum { axis }, _) => one(reduce::cumulative_sum(*axis, x)),
-        (Operator::Transpose(order), _) => one(arrange::transpose(order, x)),
-        (Operator::Slice { axis, start, end, step }, _) => one(arrange::slice(*axis, *start, *end, *step, x)),
-        (Operator::Unsqueeze(axes), _) => one(of_shape(x, arrange::unsqueezed(axes, x))),
-        (Operator::Squeeze(axes), _) => one(of_shape(x, arrange::squeezed(axes, x))),
-        (Operator::Fill(with), _) => one(arrange::fill(with, x)),
+        (Operator::CumulativeSum { axis }, _) => reduce::cumulative_sum(*axis, x),
+        (Operator::Transpose(order), _) => arrange::transpose(order, x),
+        (Operator::Slice { axis, start, end, step }, _) => arrange::slice(*axis, *start, *end, *step, x),
+        (Operator::Unsqueeze(axes), _) => of_shape(x, arrange::unsqueezed(axes, x)),
+        (Operator::Squeeze(axes), _) => of_shape(x, arrange::squeezed(axes, x)),
+        (Operator::Fill(with), _) => arrange::fill(with, x),
         (Operator::Shape, _) => {
             let lengths: Vec<i64> = x.shape().iter().map(|length| *length as i64).collect();
-            one(Ok(Tensor::new([lengths.len()], Elements::I64(lengths)).expect("a list")))
+            Ok(Tensor::new([lengths.len()], Elements::I64(lengths)).expect("a list"))
         }
         (Operator::Forest(forest), _) => {
             let x = rows_of(forest, x)?;
@@ -398,14 +429,15 @@ fn evaluate(
                 false => None,
             };
             let classes = Tensor::new([*rows], Elements::I64(classes)).ok_or("its classes don't fit")?;
-            Ok(Results([values, Some(classes)]))
+            *results = Results([values, Some(classes)]);
+            return Ok(());
         }
         (Operator::LeafSlots(forest), _) => {
             let rows = rows_of(forest, x)?;
             let slots = evaluator.leaf_slots(forest, rows.view())?;
             let shape = [rows.view().shape()[0], forest.trees.len()];
-            one(Tensor::new(shape, Elements::I64(slots.into_iter().map(i64::from).collect()))
-                .ok_or_else(|| "its slots don't fit".into()))
+            Tensor::new(shape, Elements::I64(slots.into_iter().map(i64::from).collect()))
+                .ok_or_else(|| "its slots don't fit".into())
         }
         (Operator::LinearLeaves(leaves), _) => {
             let x = rows_of(leaves.forest(), x)?;
@@ -413,10 +445,13 @@ fn evaluate(
             let forest = leaves.forest();
             room(&[x.shape()[0], forest.trees.len().max(forest.outputs as usize)])?;
             let found = leaves.evaluate(x, |forest, rows| evaluator.leaf_slots(forest, rows), wanted[1])?;
-            Ok(Results(found))
+            *results = Results(found);
+            return Ok(());
         }
-        _ => Err("it has another number of operands".into()),
-    }
+        _ => return Err("it has another number of operands".into()),
+    };
+    results.0[0] = Some(found?);
+    Ok(())
 }
 
 /// Returns the same elements in another shape.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use smallvec::SmallVec;
 
 use super::{
     by_rows::goes_by_rows,
@@ -125,11 +126,10 @@ impl GraphPredictor {
     pub fn predict_into(&self, inputs: &[Tensor], outputs: &mut Vec<Tensor>) -> Result<()> {
         let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
         let by_rows = inputs.iter().all(|input| input.shape().first() == Some(&rows));
-        let earlier = std::mem::take(outputs);
-        *outputs = match self.part.filter(|part| by_rows && *part < rows) {
-            Some(part) => self.in_parts(inputs, earlier, [rows, part])?,
-            None => self.run(&inputs.iter().map(Tensor::view).collect::<Vec<_>>())?,
-        };
+        match self.part.filter(|part| by_rows && *part < rows) {
+            Some(part) => *outputs = self.in_parts(inputs, std::mem::take(outputs), [rows, part])?,
+            None => self.run(inputs.iter().map(Tensor::view), outputs)?,
+        }
         Ok(())
     }
 
@@ -138,8 +138,13 @@ impl GraphPredictor {
         known.ok_or_else(|| "the forest was not compiled".into())
     }
 
-    fn run(&self, inputs: &[TensorView<'_>]) -> std::result::Result<Vec<Tensor>, GraphError> {
-        self.graph.run_with(inputs, self, &self.uses)
+    fn run<'t>(
+        &self,
+        inputs: impl Iterator<Item = TensorView<'t>>,
+        outputs: &mut Vec<Tensor>,
+    ) -> std::result::Result<(), GraphError> {
+        let inputs: SmallVec<[TensorView<'_>; 4]> = inputs.collect();
+        self.graph.run_with(&inputs, self, &self.uses, outputs)
     }
 
     /// Evaluates a batch in parts of so many rows, into the memory of earlier outputs.
@@ -154,7 +159,8 @@ impl GraphPredictor {
             let shape = |input: &Tensor| [&[count], &input.shape()[1..]].concat();
             let shapes: Vec<Vec<usize>> = inputs.iter().map(shape).collect();
             let views = inputs.iter().zip(&shapes).map(|(input, shape)| input.rows_view(first, shape));
-            self.run(&views.collect::<Vec<_>>())
+            let mut outputs = Vec::new();
+            self.run(views, &mut outputs).map(|()| outputs)
         };
         let first = run(0)?;
         let earlier = earlier.into_iter().map(Some).chain(std::iter::repeat_with(|| None));

@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     operator::{Distance, Reduction},
-    tensor::{Dtype, Elements, Lengths, Tensor, broadcast, count, places},
+    tensor::{Dtype, Elements, Lengths, Tensor, broadcast, count, defaults, places},
     view::{ElementsView, TensorView},
 };
 use crate::{
@@ -146,7 +146,7 @@ impl<T: Copy + Into<f64>, F: Fn(f64) -> f64> Loops for LineSums<'_, T, F> {
 
     #[inline(always)]
     fn run(self) -> Vec<f64> {
-        let mut out = vec![0.0; self.values.len() / self.length];
+        let mut out = defaults(self.values.len() / self.length);
         for (line, out) in self.values.chunks_exact(self.length).zip(&mut out) {
             *out = line_sum(line, &self.f);
         }
@@ -195,8 +195,8 @@ impl Loops for SoftmaxLines<'_> {
 
     #[inline(always)]
     fn run(self) -> Vec<f32> {
-        let mut out = vec![0.0; self.values.len()];
-        let mut powers = vec![0.0; self.length];
+        let mut out = defaults(self.values.len());
+        let mut powers = defaults(self.length);
         for (line, out) in self.values.chunks_exact(self.length).zip(out.chunks_exact_mut(self.length)) {
             let mut most = [f32::NEG_INFINITY; LANES];
             for chunk in line.chunks(LANES) {
@@ -339,7 +339,7 @@ impl Loops for Extremes<'_> {
 
     #[inline(always)]
     fn run(self) -> Vec<i64> {
-        let mut out = vec![0; self.values.len() / self.length];
+        let mut out = defaults(self.values.len() / self.length);
         // A loop: what a closure inside an iterator's method does may be compiled without the wider vectors.
         for (line, out) in self.values.chunks_exact(self.length).zip(&mut out) {
             *out = extreme(line, self.greatest) as i64;
@@ -419,7 +419,7 @@ pub(super) fn matmul(
         (a.shape(), b.shape(), a.elements(), b.elements())
         && k == other
     {
-        let mut out = vec![0.0; m * n];
+        let mut out = defaults(m * n);
         products.floats(va, vb, &mut out, [m, k, n]);
         return Tensor::new([m, n], Elements::F32(out)).ok_or_else(|| "the shape is too large".into());
     }

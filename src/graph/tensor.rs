@@ -120,7 +120,7 @@ impl Tensor {
     /// Makes a tensor; `None` if the shape has another number of elements.
     pub fn new(shape: impl AsRef<[usize]>, elements: Elements) -> Option<Self> {
         let shape = shape.as_ref();
-        (count(shape)? == elements.len()).then(|| Self { shape: shape.into(), elements })
+        (count(shape)? == elements.len()).then(|| Self { shape: Lengths::from_slice(shape), elements })
     }
 
     /// Returns the length of each dimension.
@@ -136,6 +136,15 @@ impl Tensor {
     /// Returns the elements, and gives up the shape.
     pub fn into_elements(self) -> Elements {
         self.elements
+    }
+
+    /// Gives the elements another shape. Returns `false`, and changes nothing, if it has another number of elements.
+    pub(super) fn reshape(&mut self, shape: Lengths) -> bool {
+        let fits = count(&shape) == Some(self.elements.len());
+        if fits {
+            self.shape = shape;
+        }
+        fits
     }
 
     /// Returns the shape, and the elements to be changed.
@@ -192,6 +201,21 @@ impl Tensor {
 
 /// The most elements of a tensor. A batch whose tensors would be larger is refused.
 pub(super) const MOST_ELEMENTS: usize = if usize::BITS < 64 { 1 << 26 } else { 1 << 28 };
+
+/// Bytes up to which glibc's `malloc` has memory at hand for a thread, and `calloc` has none.
+const SMALL: usize = 1024;
+
+/// Returns so many default elements.
+#[inline]
+pub(super) fn defaults<T: Clone + Default>(count: usize) -> Vec<T> {
+    // Large memory comes cleared from the system.
+    if count > SMALL / size_of::<T>().max(1) {
+        return vec![T::default(); count];
+    }
+    let mut elements = Vec::with_capacity(count);
+    elements.resize(count, T::default());
+    elements
+}
 
 /// Returns the number of elements of a shape; `None` if it does not fit.
 pub(super) fn count(shape: &[usize]) -> Option<usize> {

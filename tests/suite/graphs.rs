@@ -240,33 +240,63 @@ fn operators_give_in_place_what_they_give_alone() {
         let values = tensor.elements().doubles().expect("numbers");
         values.iter().map(|v| if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() }).collect()
     };
-    // The negation's result is read by the operator alone, by it twice, or by an output as well.
+    /// What the operator's second operand is.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Second {
+        Weight,
+        Input,
+        Node,
+        First,
+    }
+    // The first operand is a negation's result, which an output may be as well. An absolute value comes after the operator.
     let check = |operator: &Operator, x: &Tensor, other: Option<&Tensor>| {
-        let negated = Operator::Unary(Unary::Negate).evaluate(&[x]).expect("numbers").remove(0);
-        for (twice, kept) in [(false, false), (false, true), (true, false)] {
+        let alone =
+            |operator: &Operator, operands: &[&Tensor]| operator.evaluate(operands).map(|all| all[0].clone());
+        let negate = Operator::Unary(Unary::Negate);
+        let absolute = Operator::Unary(Unary::Abs);
+        let negated = alone(&negate, &[x]).expect("numbers");
+        let seconds = match other {
+            Some(_) => &[Second::Weight, Second::Input, Second::Node, Second::First][..],
+            None => &[Second::Weight],
+        };
+        for (second, kept) in seconds.iter().flat_map(|second| [(*second, false), (*second, true)]) {
             let mut graph = Graph::default();
+            let mut inputs = vec![x.clone()];
             let input = graph.input("x", x.dtype(), vec![None; x.shape().len()]);
-            let first = graph.node("first", Operator::Unary(Unary::Negate), [input]);
-            let (operands, tensors) = match (twice, other) {
-                (true, Some(_)) => (vec![first, first], vec![&negated, &negated]),
-                (false, Some(other)) => (vec![first, graph.weight(other.clone())], vec![&negated, other]),
-                (_, None) => (vec![first], vec![&negated]),
-            };
-            let second = graph.node("second", operator.clone(), operands);
-            graph.output("y", second);
+            let first = graph.node("first", negate.clone(), [input]);
+            let (mut operands, mut tensors) = (vec![first], vec![negated.clone()]);
+            if let Some(other) = other {
+                let of_input =
+                    |graph: &mut Graph| graph.input("o", other.dtype(), vec![None; other.shape().len()]);
+                let (operand, tensor) = match second {
+                    Second::Weight => (graph.weight(other.clone()), other.clone()),
+                    Second::Input => (of_input(&mut graph), other.clone()),
+                    Second::Node => {
+                        let input = of_input(&mut graph);
+                        let tensor = alone(&negate, &[other]).expect("numbers");
+                        (graph.node("other", negate.clone(), [input]), tensor)
+                    }
+                    Second::First => (first, negated.clone()),
+                };
+                if matches!(second, Second::Input | Second::Node) {
+                    inputs.push(other.clone());
+                }
+                operands.push(operand);
+                tensors.push(tensor);
+            }
+            let result = graph.node("result", operator.clone(), operands);
+            let last = graph.node("last", absolute.clone(), [result]);
+            graph.output("y", last);
             if kept {
                 graph.output("z", first);
             }
             let place = format!("{operator} of {:?} {:?}", x.dtype(), other.map(Tensor::shape));
-            let expected = operator.evaluate(&tensors);
-            let found = graph.run(from_ref(x));
-            match (expected, found) {
+            let expected = alone(operator, &tensors.iter().collect::<Vec<_>>());
+            let expected = expected.and_then(|result| alone(&absolute, &[&result]));
+            match (expected, graph.run(&inputs)) {
                 (Ok(expected), Ok(found)) => {
-                    assert_eq!(
-                        (found[0].shape(), found[0].dtype()),
-                        (expected[0].shape(), expected[0].dtype())
-                    );
-                    assert_eq!(bits(&found[0]), bits(&expected[0]), "{place}");
+                    assert_eq!((found[0].shape(), found[0].dtype()), (expected.shape(), expected.dtype()));
+                    assert_eq!(bits(&found[0]), bits(&expected), "{place}");
                     assert!(!kept || bits(&found[1]) == bits(&negated), "{place}: the operand has changed");
                 }
                 (Err(_), Err(_)) => {}
