@@ -194,7 +194,8 @@ pub(super) fn ranked<T: Row>(
 
 /// Returns whether a thread may keep a buffer for the ranks of `rows` rows.
 pub(super) fn ranks_fit(rows: u32, columns: usize) -> bool {
-    (rows as usize).next_multiple_of(BLOCK).saturating_mul(columns) <= MOST_BYTES
+    let rows = (rows as usize).checked_next_multiple_of(BLOCK);
+    rows.is_some_and(|rows| rows.saturating_mul(columns) <= MOST_BYTES)
 }
 
 /// Prefetches the used columns of `count` rows from `first` on.

@@ -227,8 +227,8 @@ const MOST_BLENDED_LEAVES: usize = 256;
 /// Returns the numbers that describe a forest to the cost model.
 pub(crate) fn cpu_facts(forest: &Forest, stats: &ForestStats) -> ForestFacts {
     let mean = |counts: &[usize]| {
-        let (sum, all) = counts.iter().enumerate().fold((0, 0), |(sum, all), (d, n)| (sum + d * n, all + n));
-        sum as f64 / all.max(1) as f64
+        let sum: f64 = counts.iter().enumerate().map(|(depth, count)| depth as f64 * *count as f64).sum();
+        sum / counts.iter().sum::<usize>().max(1) as f64
     };
     let columns = Ranks::columns_of(forest, Width::U8).ok();
     ForestFacts {

@@ -236,10 +236,10 @@ fn lists_of_the_wrong_length_or_with_no_numbers() {
         "3 values of `leaf_value`, expected 4",
     );
     refused(
-        with(&[("num_leaves=3", "num_leaves=100000000")]),
+        with(&[("num_leaves=3", "num_leaves=1000000")]),
         Structure,
         "line 21, column 12",
-        "3 values of `leaf_value`, expected 100000000",
+        "3 values of `leaf_value`, expected 1000000",
     );
     refused(
         with(&[("num_leaves=3", "num_leaves=2147483647")]),
@@ -561,12 +561,14 @@ fn linear_models_that_are_damaged() {
         graph_refused(&linear(&[]), &LoadOptions { limits, ..Default::default() }, Limit, place, cause);
     };
     limited(Limits { trees: 1, ..Default::default() }, "line 32, column 1", "2 trees, over the limit of 1");
-    // The first tree's five nodes fit, and its models do not.
-    limited(
-        Limits { memory_bytes: 300, ..Default::default() },
-        "line 12, column 1",
-        "memory bytes, over the limit",
-    );
+    // The first tree's five nodes fit, and its models do not. Elsewhere they have other sizes.
+    if usize::BITS == 64 {
+        limited(
+            Limits { memory_bytes: 300, ..Default::default() },
+            "line 12, column 1",
+            "memory bytes, over the limit",
+        );
+    }
 }
 
 #[test]

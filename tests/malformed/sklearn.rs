@@ -212,22 +212,16 @@ fn arrays_whose_lengths_differ() {
         array_refused("left.sizes", Array::I8(sizes), Value, &format!("left.sizes[{n}]"), "out of its range");
     }
     let far = Array::I8(vec![i64::MAX; 3]);
-    array_refused("left.sizes", far.clone(), Value, "left.sizes[2]", "more entries than can be counted");
-    array_refused(
-        "left_bitsets.sizes",
-        far,
-        Value,
-        "left_bitsets.sizes[2]",
-        "more entries than can be counted",
-    );
-    array_refused("left.sizes", Array::I8(vec![5, 1 << 40]), Limit, "left.sizes", "nodes, over the limit");
-    array_refused(
-        "left_bitsets.sizes",
-        Array::I8(vec![1 << 40]),
-        Limit,
-        "left_bitsets.sizes",
-        "over the limit",
-    );
+    // Two of these fit an integer of 64 bits without a sign.
+    let first = if usize::BITS < 64 { 0 } else { 2 };
+    for name in ["left.sizes", "left_bitsets.sizes"] {
+        let place = format!("{name}[{first}]");
+        array_refused(name, far.clone(), Value, &place, "more entries than can be counted");
+    }
+    let many = 1 << (usize::BITS.min(41) - 1);
+    array_refused("left.sizes", Array::I8(vec![5, many]), Limit, "left.sizes", "nodes, over the limit");
+    let name = "left_bitsets.sizes";
+    array_refused(name, Array::I8(vec![many]), Limit, name, "over the limit");
     let means = |name: &'static str, array: Array, place: &str, cause: &str| {
         refused(&Model::means().array(name, array), Structure, place, cause);
     };

@@ -301,6 +301,10 @@ fn the_draws_reach_every_pair_of_directives() {
     if std::env::var_os("FANGORN_BLESS").is_some() {
         std::fs::write(&file, &table).expect("the file is written");
     }
+    // A `usize` is drawn from fewer random bits where it has 32.
+    if usize::BITS < 64 {
+        return;
+    }
     let expected = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         expected == table,

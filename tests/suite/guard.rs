@@ -10,7 +10,7 @@ use generate::engines::{engines, serves, usual};
 const PAGE: usize = 64 << 10;
 
 unsafe extern "C" {
-    fn mmap(at: *mut u8, bytes: usize, access: i32, flags: i32, file: i32, offset: i64) -> *mut u8;
+    fn mmap(at: *mut u8, bytes: usize, access: i32, flags: i32, file: i32, offset: isize) -> *mut u8;
     fn mprotect(at: *mut u8, bytes: usize, access: i32) -> i32;
     fn munmap(at: *mut u8, bytes: usize) -> i32;
 }

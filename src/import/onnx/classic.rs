@@ -101,8 +101,9 @@ pub(super) fn read(
 
 fn targets(attributes: &mut Attributes) -> Result<usize, ImportError> {
     let path = attributes.path("n_targets");
-    match attributes.int("n_targets").map(usize::try_from) {
-        Some(Ok(targets)) if targets > 0 => Ok(targets),
+    match attributes.int("n_targets") {
+        // What does not fit is over every limit.
+        Some(targets) if targets > 0 => Ok(usize::try_from(targets).unwrap_or(usize::MAX)),
         Some(_) => Err(at(ErrorKind::Value, path, "the number of targets is not above zero")),
         None => Err(at(ErrorKind::Schema, path, "missing attribute")),
     }

@@ -36,8 +36,9 @@ pub(super) fn read(
     budget: &mut Budget<'_>,
 ) -> Result<Ensemble, ImportError> {
     let path = attributes.path("n_targets");
-    let outputs = match attributes.int("n_targets").map(usize::try_from) {
-        Some(Ok(outputs)) if outputs > 0 => outputs,
+    let outputs = match attributes.int("n_targets") {
+        // What does not fit is over every limit.
+        Some(outputs) if outputs > 0 => usize::try_from(outputs).unwrap_or(usize::MAX),
         Some(_) => return Err(at(ErrorKind::Value, path, "the number of targets is not above zero")),
         None => return Err(at(ErrorKind::Schema, path, "missing attribute")),
     };
