@@ -25,7 +25,7 @@ fn names(name: &str) -> Vec<String> {
 }
 
 /// The rows of a model as a table: its columns in reverse, an id before them and a text in their middle.
-fn table(name: &str) -> RecordBatch {
+pub fn table(name: &str) -> RecordBatch {
     let names = names(name);
     let (shape, values) = match Path::new(&zoo(name, "rows64.npy")).exists() {
         true => read_npy::<f64>(&zoo(name, "rows64.npy")),
@@ -65,7 +65,7 @@ fn colours_type() -> DataType {
 }
 
 /// Writes a table with so many rows in a group.
-fn write_parquet(path: &str, table: &RecordBatch, group: usize) {
+pub fn write_parquet(path: &str, table: &RecordBatch, group: usize) {
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group)).build();
     let file = File::create(path).expect("a file");
     let mut writer = ArrowWriter::try_new(file, table.schema(), Some(properties)).expect("a writer");
@@ -73,7 +73,7 @@ fn write_parquet(path: &str, table: &RecordBatch, group: usize) {
     writer.close().expect("an end");
 }
 
-fn read_parquet(path: &str) -> RecordBatch {
+pub fn read_parquet(path: &str) -> RecordBatch {
     let file = File::open(path).unwrap_or_else(|e| panic!("{path}: {e}"));
     let reader = ParquetRecordBatchReaderBuilder::try_new(file).expect("a reader").with_batch_size(1 << 20);
     let reader = reader.build().expect("batches");
@@ -281,7 +281,7 @@ fn tables_that_do_not_fit_are_refused_in_one_line() {
     };
     refused(&rows, &["--keep", "day"], &["rows.parquet", "no column `day`", "id, "]);
     refused(&rows, &["--keep", "id", "--expect", &zoo("churn", "margin.npy")], &["--keep", "--expect"]);
-    refused(&zoo("churn", "rows.npy"), &["--keep", "id"], &["--keep", ".parquet and .arrow"]);
+    refused(&zoo("churn", "rows.npy"), &["--keep", "id"], &["--keep", ".csv, .parquet or .arrow"]);
 
     let missing = scratch.path("missing.parquet");
     let columns: Vec<usize> =

@@ -9,6 +9,7 @@ mod book;
 mod graphs;
 mod models;
 mod outputs;
+mod parts;
 mod predict;
 mod rows;
 mod schedules;

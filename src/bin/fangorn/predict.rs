@@ -20,11 +20,10 @@ use crate::{
     output::{Sink, Table, Values},
     predict_graph,
     profile::ProfileChoice,
-    rows::{self, Cell, Matrix, TableChoice, TableRows},
+    rows::{self, Cell, Matrix, OnError, PartedRows, RowsInParts, TableChoice},
     schedule::Choice,
     score,
     sum::SumChoice,
-    table_format::TableFormat,
     tables::ScoredSchema,
 };
 
@@ -64,9 +63,9 @@ impl Output {
 pub struct Predict {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows, .npy, .csv, .parquet or .arrow; - reads CSV from standard input. Parquet and Arrow are predicted
-    /// batch by batch, so they may be larger than memory. The backends reference and cpu read them as
-    /// f64 where the model compares in f64 (LightGBM, say); in all other cases they are read as f32
+    /// The rows, .npy, .csv, .parquet or .arrow; - reads CSV from standard input. They are predicted part by part,
+    /// so they may be larger than memory. The backends reference and cpu read them as f64 where the model
+    /// compares in f64 (LightGBM, say); in all other cases they are read as f32
     #[arg(long, value_name = "FILE")]
     rows: PathBuf,
     /// What to predict
@@ -87,9 +86,13 @@ pub struct Predict {
     /// Where to write, .npy, .csv, .parquet or .arrow; without it, CSV goes to standard output
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
-    /// Columns of a Parquet or Arrow file to write before the predictions. CSV gets a header then
+    /// Columns of the rows' file to write before the predictions; .npy has none. A CSV that is written gets a
+    /// header then
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     keep: Vec<String>,
+    /// What happens to rows that can't be read: a line of a CSV, or a row group of a Parquet file
+    #[arg(long, value_enum, value_name = "stop|skip", default_value_t)]
+    on_error: OnError,
     /// A file of expected values, .npy or .csv, which are printed beside the predicted ones; exit with 1
     /// where they differ by more than 1e-5 of max(1, |expected|)
     #[arg(long, value_name = "FILE")]
@@ -101,23 +104,34 @@ pub struct Predict {
 }
 
 impl Predict {
-    /// Returns the format of the rows if they are predicted batch by batch.
+    /// Returns whether the rows are read whole.
     ///
     /// # Errors
-    /// Columns are to be kept, and the rows are read whole, or the output has no place for them.
-    fn streamed(&self, sink: &Sink) -> Result<Option<TableFormat>> {
+    /// Columns are to be kept or rows to be left out, and the rows are read whole, or have no columns with names, or the
+    /// output has no place for them.
+    fn reads_whole(&self, sink: &Sink) -> Result<bool> {
         let whole = self.expect.is_some() || self.answer.has_margins();
-        let format = TableFormat::of(&self.rows).filter(|_| !whole);
-        let refused = |what: &str| Err(Error::Request(format!("--keep: {what}")));
-        match (self.keep.is_empty(), format) {
-            (false, None) if whole => {
-                refused("with --expect and --base-margin rows are read whole; leave it out")
+        let npy = self.rows.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"));
+        let refused = |option: &str, what: &str| Err(Error::Request(format!("--{option}: {what}")));
+        if whole && self.on_error == OnError::Skip {
+            return refused(
+                "on-error",
+                "with --expect and --base-margin no row may be left out; leave it out",
+            );
+        }
+        match self.keep.is_empty() {
+            true => Ok(whole),
+            false if whole => {
+                refused("keep", "with --expect and --base-margin rows are read whole; leave it out")
             }
-            (false, None) => refused("it is for rows in .parquet and .arrow; convert them, or leave it out"),
-            (false, Some(_)) if matches!(sink, Sink::Npy(_)) => {
-                refused(".npy has one array; name the output .csv, .parquet or .arrow")
+            false if npy => refused(
+                "keep",
+                "columns of .npy have no names; hand over .csv, .parquet or .arrow, or leave it out",
+            ),
+            false if matches!(sink, Sink::Npy(_)) => {
+                refused("keep", ".npy has one array; name the output .csv, .parquet or .arrow")
             }
-            (_, format) => Ok(format),
+            false => Ok(false),
         }
     }
 }
@@ -131,16 +145,17 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     backend.require()?;
     backend.require_sum(args.sum.sum)?;
     let sink = Sink::new(args.o.as_deref())?;
-    let streamed = args.streamed(&sink)?;
+    let whole = args.reads_whole(&sink)?;
     let contents = match args.answer.load(&args.model, &args.limits) {
         Ok(contents) => contents,
         Err(error) => match predict_graph::load(&args.model, &args.limits) {
-            Some(graph) if args.keep.is_empty() => return run_graph(args, backend, graph?, &sink),
+            Some(graph) if args.keep.is_empty() && args.on_error == OnError::Stop => {
+                return run_graph(args, backend, graph?, &sink);
+            }
             Some(_) => {
-                return Err(Error::file(
-                    &args.model,
-                    "--keep: the file is a graph, whose rows are read whole; leave it out",
-                ));
+                let what =
+                    "--keep and --on-error: the file is a graph, whose rows are read whole; leave them out";
+                return Err(Error::file(&args.model, what));
             }
             None => return Err(error),
         },
@@ -157,11 +172,18 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let engine = || Engine::open(backend, forest, &choice, args.sum.sum);
     // Where the producer compares in f64, rounding a value to f32 could change a comparison.
     let doubles = forest.compare == CompareType::F64 && backend.reads_doubles();
-    if let Some(format) = streamed {
-        let rows = TableRows::open(&args.rows, format, forest, args.table, &args.keep)?;
-        return match doubles && !rows.reader.holds_singles() {
-            true => score_batches::<f64>(args, forest, &rows, &engine()?, &sink),
-            false => score_batches::<f32>(args, forest, &rows, &engine()?, &sink),
+    if !whole
+        && let Some(rows) = RowsInParts::open(&args.rows, forest, args.table, &args.keep, args.on_error)?
+    {
+        let doubles = doubles && !rows.holds_singles(&args.rows);
+        let work = Scoring { args, forest, engine: &engine()?, sink: &sink };
+        return match (rows, doubles) {
+            (RowsInParts::Table(rows), true) => work.run::<f64, _>(&rows),
+            (RowsInParts::Table(rows), false) => work.run::<f32, _>(&rows),
+            (RowsInParts::Csv(rows), true) => work.run::<f64, _>(&rows),
+            (RowsInParts::Csv(rows), false) => work.run::<f32, _>(&rows),
+            (RowsInParts::Npy(rows), true) => work.run::<f64, _>(&rows),
+            (RowsInParts::Npy(rows), false) => work.run::<f32, _>(&rows),
         };
     }
     let table = match doubles && !rows::holds_singles(&args.rows) {
@@ -184,27 +206,33 @@ fn finish(args: &Predict, table: Table, sink: &Sink) -> Result<Outcome> {
     compare::report(&table, &expected)
 }
 
-/// Predicts a table file batch by batch.
-fn score_batches<T: Cell>(
-    args: &Predict,
-    forest: &Forest,
-    rows: &TableRows<'_>,
-    engine: &Engine<'_>,
-    sink: &Sink,
-) -> Result<Outcome> {
-    let one = |matrix: &mut Matrix<T>| {
-        args.answer.mark_missing(forest, matrix);
-        predict(forest, engine, matrix, None, args.output)
-    };
-    // The types of the predictions, where the table has no rows, too.
-    let columns = forest.features.len();
-    let example = one(&mut Matrix { rows: 1, columns, values: vec![T::cast(0.0); columns] })?;
-    let schema =
-        ScoredSchema::new(rows.kept_fields(), args.output.name(), &example).map_err(Error::Request)?;
-    let count = rows.file.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
-    score::write_to(sink, schema, count, |write| rows.score(example.columns, one, write))?;
-    engine.say_warnings();
-    Ok(Outcome::Done)
+/// What predicts rows part by part.
+struct Scoring<'a> {
+    args: &'a Predict,
+    forest: &'a Forest,
+    engine: &'a Engine<'a>,
+    sink: &'a Sink,
+}
+
+impl Scoring<'_> {
+    fn run<T: Cell, R: PartedRows>(&self, rows: &R) -> Result<Outcome> {
+        let Self { args, forest, engine, sink } = self;
+        let one = |matrix: &mut Matrix<T>| {
+            args.answer.mark_missing(forest, matrix);
+            predict(forest, engine, matrix, None, args.output)
+        };
+        // The types of the predictions, where the table has no rows, too.
+        let columns = forest.features.len();
+        let example = one(&mut Matrix { rows: 1, columns, values: vec![T::cast(0.0); columns] })?;
+        let schema =
+            ScoredSchema::new(rows.kept_fields(), args.output.name(), &example).map_err(Error::Request)?;
+        let count = rows.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
+        score::write_to(sink, schema, count, |write| {
+            score::score(rows, example.columns, args.on_error, one, write)
+        })?;
+        engine.say_warnings();
+        Ok(Outcome::Done)
+    }
 }
 
 /// Predicts by a graph, which is no forest alone. Options that are about a forest are refused.

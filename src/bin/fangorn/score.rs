@@ -1,151 +1,195 @@
-//! Predicts the rows of a table file batch by batch. As many threads as the pool has take parts of the file, decodes their
-//! batches, and predicts them; the results are written in the order of the file.
+//! Predicts rows part by part. As many threads as the pool has take parts, read their batches, and predict them; the
+//! results are written in the order of the rows.
 
 use std::{
     io::{self, BufWriter, IsTerminal},
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
 };
 
-use arrow_array::RecordBatch;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
     atomic_file::{self, AtomicFile},
-    error::{Error, Result, catch_panic},
+    error::{Error, Result, catch_panic, note},
     output::{Sink, Table},
-    rows::{Cell, Matrix, TableRows},
+    rows::{Cell, Matrix, OnError, PartedRows, RowBatch},
     tables::{BATCH_ROWS, ScoredBatch, ScoredSchema, TableWriter},
 };
 
-/// Decoded batches of a part that wait for their predictions.
-const DECODED_AHEAD: usize = 4;
+/// Batches of a part that were read and wait for their predictions.
+const READ_AHEAD: usize = 4;
 
 /// Bytes of a part's predictions that wait until the parts before it are written.
 const PREDICTED_AHEAD: usize = 64 << 20;
 
-/// A decoded batch: its rows, and the kept columns.
-type Decoded<T> = Result<(Matrix<T>, RecordBatch)>;
+/// The results of a part's batches. An error is the last one of them.
+type PartResults = Receiver<Result<ScoredBatch>>;
 
-impl TableRows<'_> {
-    /// Predicts all batches, and hands each result to `write` in the order of the file. A row has `columns`
-    /// predictions.
-    ///
-    /// # Errors
-    /// A part can't be decoded or predicted, or `write` fails.
-    pub fn score<T: Cell>(
-        &self,
-        columns: usize,
-        predict: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
-        mut write: impl FnMut(ScoredBatch) -> Result<()>,
-    ) -> Result<()> {
-        let parts = self.file.parts();
-        // Kept columns count as numbers of 8 bytes.
-        let bytes = BATCH_ROWS * (size_of::<f32>() * columns + 8 * self.kept.len());
-        let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
-        let threads = rayon::current_num_threads().min(parts.max(1));
-        let (senders, receivers): (Vec<_>, Vec<_>) = (0..parts).map(|_| sync_channel(ahead)).unzip();
-        let senders: Vec<_> = senders.into_iter().map(|sender| Mutex::new(Some(sender))).collect();
-        let next = AtomicUsize::new(0);
-        let bar = self.progress();
-        let work = || loop {
-            let part = next.fetch_add(1, Ordering::Relaxed);
-            let Some(sender) = senders.get(part) else { return };
-            // A part's channel closes when its batches are all there.
-            let Some(sender) = sender.lock().ok().and_then(|mut sender| sender.take()) else { return };
-            match catch_panic(|| self.part(part, &predict, &sender)) {
-                Ok(true) => {}
-                Ok(false) => return,
-                // Without a word about it the next part would be waited for, which no thread takes.
-                Err(panic) => {
-                    let what =
-                        format!("{}: {}: {panic}", self.file.path().display(), self.file.name_of(part));
-                    return drop(sender.send(Err(Error::Defect(what))));
-                }
-            }
+/// Predicts all rows, and hands each result to `write` in the order of the rows. A row has `columns` predictions. A part
+/// that can't be read is left out where `on_error` says so.
+///
+/// # Errors
+/// A part can't be read or predicted, or `write` fails.
+pub fn score<T: Cell, R: PartedRows>(
+    source: &R,
+    columns: usize,
+    on_error: OnError,
+    predict: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
+    mut write: impl FnMut(ScoredBatch) -> Result<()>,
+) -> Result<()> {
+    // Kept columns count as numbers of 8 bytes.
+    let bytes = BATCH_ROWS * (size_of::<f32>() * columns + 8 * source.kept_fields().len());
+    let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
+    let threads = rayon::current_num_threads();
+    let bar = progress(source);
+    let (parts, in_order) = sync_channel::<PartResults>(threads);
+    // Who has the lock takes the next part, and puts its results behind those of the parts before it.
+    let parts = Mutex::new(Some(parts));
+    let take = || -> Option<(Result<R::Part>, SyncSender<Result<ScoredBatch>>)> {
+        let mut parts = parts.lock().ok()?;
+        let Some(part) = parts.as_ref().and_then(|_| source.next_part()) else {
+            // The last results are waited for no longer than until their part is done.
+            *parts = None;
+            return None;
         };
-        std::thread::scope(|scope| {
-            (0..threads).for_each(|_| drop(scope.spawn(work)));
-            let all = || -> Result<()> {
-                for receiver in receivers {
-                    take(&receiver, &bar, &mut write)?;
-                }
-                Ok(())
+        let (sender, receiver) = sync_channel(ahead);
+        parts.as_ref()?.send(receiver).ok()?;
+        Some((part, sender))
+    };
+    let work = || {
+        while let Some((part, sender)) = take() {
+            let name = part.as_ref().map(|part| source.name_of(part)).unwrap_or_default();
+            let run = || match part {
+                Ok(part) => predict_part(source, part, on_error, &predict, &sender),
+                Err(e) => drop(sender.send(Err(e))),
             };
-            let written = all();
-            // No thread starts another part after a failure.
-            next.store(parts, Ordering::Relaxed);
-            bar.finish_and_clear();
-            written
-        })
-    }
-
-    /// Decodes and predicts a part. Returns whether someone still wants results.
-    fn part<T: Cell>(
-        &self,
-        part: usize,
-        predict: &(impl Fn(&mut Matrix<T>) -> Result<Table> + Sync),
-        results: &SyncSender<Result<ScoredBatch>>,
-    ) -> bool {
-        let (sender, decoded) = sync_channel(DECODED_AHEAD);
-        std::thread::scope(|scope| {
-            scope.spawn(move || self.decode(part, &sender));
-            for batch in decoded {
-                let scored = batch.and_then(|(mut rows, batch): (Matrix<T>, _)| {
-                    let table = predict(&mut rows)?;
-                    let kept = self.kept.iter().map(|at| batch.column(*at).clone()).collect();
-                    Ok(ScoredBatch { kept, table })
-                });
-                let failed = scored.is_err();
-                if results.send(scored).is_err() || failed {
-                    return false;
-                }
+            if let Err(panic) = catch_panic(run) {
+                // Without a word about it the part would pass for a short one.
+                let what = format!("{}: {name}: {panic}", source.path().display());
+                drop(sender.send(Err(Error::Defect(what))));
             }
-            true
-        })
+        }
+    };
+    let written = std::thread::scope(|scope| {
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+        let written = write_in_order(&in_order, (source, on_error), &bar, &mut write);
+        // After a failure nobody waits for a place of a part's results.
+        drop(in_order);
+        written
+    });
+    bar.finish_and_clear();
+    written?;
+    if let Some((rows, what)) = source.left_out() {
+        note(format!(
+            "{}: {rows} rows are left out, the first one for this: {what}",
+            source.path().display()
+        ));
     }
+    Ok(())
+}
 
-    /// Decodes the batches of a part until nobody wants more.
-    fn decode<T: Cell>(&self, part: usize, decoded: &SyncSender<Decoded<T>>) {
-        let batches = match self.matrices(part) {
-            Ok(batches) => batches,
-            Err(e) => return drop(decoded.send(Err(e))),
-        };
-        for batch in batches {
-            let failed = batch.is_err();
-            if decoded.send(batch).is_err() || failed {
+/// Reads and predicts the batches of a part, until one fails or nobody wants more.
+fn predict_part<T: Cell, R: PartedRows>(
+    source: &R,
+    part: R::Part,
+    on_error: OnError,
+    predict: &(impl Fn(&mut Matrix<T>) -> Result<Table> + Sync),
+    results: &SyncSender<Result<ScoredBatch>>,
+) {
+    let batches = match source.batches::<T>(part) {
+        Ok(batches) => batches,
+        Err(e) => return drop(results.send(Err(e))),
+    };
+    let predict = |batch: Result<RowBatch<T>>| {
+        let RowBatch { mut rows, kept } = batch?;
+        Ok(ScoredBatch { kept, table: predict(&mut rows)? })
+    };
+    // Sends results until one is an error, or nobody wants more.
+    let send = |all: &mut dyn Iterator<Item = Result<ScoredBatch>>| {
+        for scored in all {
+            let failed = scored.is_err();
+            if results.send(scored).is_err() || failed {
                 return;
             }
         }
+    };
+    if on_error == OnError::Skip {
+        // A part is left out as a whole, so nothing of it is written before its end.
+        return match batches.map(predict).collect::<Result<Vec<_>>>() {
+            Ok(all) => send(&mut all.into_iter().map(Ok)),
+            Err(e) => drop(results.send(Err(e))),
+        };
     }
-
-    fn progress(&self) -> ProgressBar {
-        if !io::stderr().is_terminal() {
-            return ProgressBar::hidden();
-        }
-        let bar = ProgressBar::with_draw_target(self.file.rows(), ProgressDrawTarget::stderr());
-        let style =
-            ProgressStyle::with_template("{bar:30} {human_pos} of {human_len} rows, {per_sec}, {eta} left");
-        bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    if !source.has_long_parts() {
+        return send(&mut batches.map(predict));
     }
+    let (sender, read) = sync_channel(READ_AHEAD);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for batch in batches {
+                let failed = batch.is_err();
+                if sender.send(batch).is_err() || failed {
+                    return;
+                }
+            }
+        });
+        send(&mut read.into_iter().map(predict));
+    });
 }
 
-/// Writes the results of a part.
-fn take(
-    results: &Receiver<Result<ScoredBatch>>,
+/// Writes the results of all parts, which come in the order of the rows.
+fn write_in_order<R: PartedRows>(
+    in_order: &Receiver<PartResults>,
+    (source, on_error): (&R, OnError),
     bar: &ProgressBar,
     write: &mut impl FnMut(ScoredBatch) -> Result<()>,
 ) -> Result<()> {
-    for scored in results {
-        let scored = scored?;
-        let rows = scored.table.rows;
-        write(scored)?;
-        bar.inc(rows as u64);
+    let (mut parts, mut left_out, mut first) = (0u64, 0u64, None);
+    for results in in_order {
+        parts += 1;
+        for scored in results {
+            match scored {
+                Ok(scored) => {
+                    let rows = scored.table.rows;
+                    write(scored)?;
+                    bar.inc(rows as u64);
+                }
+                // A defect of ours is no damage of the file.
+                Err(error @ Error::File { .. }) if on_error == OnError::Skip => {
+                    left_out += 1;
+                    first.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
-    Ok(())
+    match first {
+        Some(error) if left_out == parts => Err(error),
+        Some(error) => {
+            let path = source.path().display();
+            note(format!(
+                "{path}: {left_out} of {parts} parts are left out, the first one for this: {error}"
+            ));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+fn progress(source: &impl PartedRows) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(source.rows(), ProgressDrawTarget::stderr());
+    let template = match source.rows() {
+        Some(_) => "{bar:30} {human_pos} of {human_len} rows, {per_sec}, {eta} left",
+        None => "{spinner} {human_pos} rows, {per_sec}",
+    };
+    let style = ProgressStyle::with_template(template);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Writes a whole prediction, whose columns have the name of what is predicted, to a sink.

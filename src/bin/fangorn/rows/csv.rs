@@ -1,83 +1,313 @@
-//! Reads comma-separated text, record after record.
+//! Reads comma-separated text, chunk after chunk of whole records.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    fs::File,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use fangorn::table::{CellReader, CellText};
+use arrow_array::{ArrayRef, builder::StringBuilder};
+use arrow_schema::{DataType, Field, FieldRef};
+use fangorn::table::{CellReader, CellText, first_names};
 
 use super::{
     FileContents, Matrix, MatrixRequest, Number,
+    chunks::{Chunk, Chunks},
     header::{self, Columns},
+    parts::{self, PartedRows, RowBatch, RowBatches},
 };
 use crate::error::{Error, Result, note};
+
+/// What happens to a part of the rows that can't be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnError {
+    /// The command ends with an error
+    #[default]
+    Stop,
+    /// It is left out, and the number of what is left out is said at the end
+    Skip,
+}
+
+/// A CSV file with the model's columns in it, and columns that are kept beside the predictions.
+#[derive(Debug)]
+pub struct CsvRows<'a> {
+    wanted: MatrixRequest<'a>,
+    cells: Vec<CellReader<'a>>,
+    columns: Columns,
+    /// The kept columns: their names and their places.
+    kept: Vec<(FieldRef, usize)>,
+    chunks: Mutex<Chunks>,
+    /// The records behind the header that the first chunk holds.
+    first: Mutex<Option<Chunk>>,
+    on_error: OnError,
+    skipped: AtomicU64,
+    /// The message about the first record that was left out, with its line.
+    first_skipped: Mutex<Option<(usize, String)>>,
+}
 
 /// Reads a matrix.
 ///
 /// # Errors
 /// The header does not fit the model, a record has another length, a cell is not a value, or rows are
 /// requested and the file has none.
-pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
-    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-        return wanted.fail("the text is UTF-16; save it as UTF-8");
-    }
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let mut cells: Vec<CellReader<'_>> = wanted.features().iter().map(CellReader::of).collect();
-    cells.resize_with(wanted.columns, CellReader::default);
-    let mut reader = ::csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
-    let mut record = ::csv::ByteRecord::new();
-    let mut next = |record: &mut ::csv::ByteRecord| {
-        reader.read_byte_record(record).map_err(|e| Error::file(wanted.path, e.to_string()))
+pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
+    let Some(rows) = CsvRows::open(wanted, &[], OnError::Stop)? else {
+        return Ok(Matrix { rows: 0, columns: wanted.columns, values: Vec::new() });
     };
-    let line =
-        |record: &::csv::ByteRecord| line_of(bytes, record.position().map_or(0, ::csv::Position::byte));
-    let mut matrix = Matrix { rows: 0, columns: wanted.columns, values: Vec::new() };
-    if !next(&mut record)? {
-        return with_final_newline(wanted, matrix, "it is empty");
-    }
-    let columns = first(wanted, &record, &cells, line(&record))?;
-    let mut more = !columns.header || next(&mut record)?;
-    while more {
-        if record.len() != columns.width {
-            let place = format!("line {} has", line(&record));
-            return wanted.fail(match columns.places {
-                Some(_) => format!(
-                    "{place} {} fields, the header {}; write one for each column",
-                    record.len(),
-                    columns.width
-                ),
-                None => wanted.other_columns(&place, record.len()),
-            });
-        }
-        let held = matrix.values.len();
-        matrix.values.try_reserve(wanted.columns).map_err(|_| wanted.no_room::<T>(held + wanted.columns))?;
-        for (column, cell) in cells.iter().enumerate() {
-            let at = columns.places.as_ref().map_or(column, |places| places[column]);
-            let Some(value) = cell.value(&record[at]) else {
-                return wanted.fail(header::bad_cell_message(
-                    line(&record),
-                    at,
-                    &String::from_utf8_lossy(&record[at]),
-                ));
-            };
-            matrix.values.push(T::cast(value));
-        }
-        matrix.rows += 1;
-        more = next(&mut record)?;
-    }
-    let matrix = with_final_newline(wanted, matrix, "a header and nothing under it")?;
-    if let Some(text) = &columns.note {
-        note(format!("{}: {text}", wanted.path.display()));
-    }
-    Ok(matrix)
+    parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))
 }
 
-/// Returns the matrix, or an error if rows are requested and there are none. `none` says what the file holds
-/// instead.
-fn with_final_newline<T>(wanted: &MatrixRequest<'_>, matrix: Matrix<T>, none: &str) -> Result<Matrix<T>> {
-    match wanted.what {
-        FileContents::Rows(..) if matrix.rows == 0 => {
-            wanted.fail(format!("there is no row in it: {none}; give at least one row"))
+/// Returns the error of a file without a row. `none` says what it holds instead.
+fn no_row(wanted: &MatrixRequest<'_>, none: &str) -> Error {
+    Error::file(wanted.path, format!("there is no row in it: {none}; give at least one row"))
+}
+
+impl<'a> CsvRows<'a> {
+    /// Opens a file, or standard input where the path is `-`, and finds the columns. Returns `None` if the file is empty and
+    /// need not hold rows.
+    ///
+    /// # Errors
+    /// The file can't be read, has no row, or lacks columns.
+    pub(super) fn open(
+        wanted: MatrixRequest<'a>,
+        keep: &[String],
+        on_error: OnError,
+    ) -> Result<Option<Self>> {
+        let stdin = wanted.path.as_os_str() == "-";
+        let wanted = match stdin {
+            true => MatrixRequest { path: Path::new("standard input"), ..wanted },
+            false => wanted,
+        };
+        let remedy = match stdin {
+            true => "hand over CSV there",
+            false => "give a readable .npy or .csv file, or - for standard input",
+        };
+        let mut chunks = match stdin {
+            true => Chunks::of_stdin(),
+            false => Chunks::of_file(
+                File::open(wanted.path).map_err(|e| Error::file(wanted.path, format!("{e}; {remedy}")))?,
+            ),
+        };
+        let first = chunks.next().map_err(|e| Error::file(wanted.path, format!("{e}; {remedy}")))?;
+        let mut chunk = first.unwrap_or(Chunk { bytes: Vec::new(), line: 1 });
+        if chunk.bytes.starts_with(b"\xff\xfe") || chunk.bytes.starts_with(b"\xfe\xff") {
+            return wanted.fail("the text is UTF-16; save it as UTF-8");
         }
-        _ => Ok(matrix),
+        if chunk.bytes.starts_with(b"\xef\xbb\xbf") {
+            chunk.bytes.drain(..3);
+        }
+        let mut cells: Vec<CellReader<'_>> = wanted.features().iter().map(CellReader::of).collect();
+        cells.resize_with(wanted.columns, CellReader::default);
+        let mut record = ::csv::ByteRecord::new();
+        let mut reader = reader_of(&chunk.bytes);
+        let any =
+            reader.read_byte_record(&mut record).map_err(|e| Error::file(wanted.path, e.to_string()))?;
+        let after = reader.position().byte();
+        drop(reader);
+        if !any {
+            return match wanted.what {
+                FileContents::Rows(..) => Err(no_row(&wanted, "it is empty")),
+                FileContents::Expected => Ok(None),
+            };
+        }
+        let line = chunk.line_of(&record);
+        let places = kept_places(&wanted, &record, keep)?;
+        let columns = columns_of(&wanted, &record, &cells, line, keep, &places)?;
+        if columns.header {
+            let after = usize::try_from(after).unwrap_or(usize::MAX).min(chunk.bytes.len());
+            chunk.line += newlines(&chunk.bytes[..after]);
+            chunk.bytes.drain(..after);
+        } else if !keep.is_empty() {
+            let what =
+                "--keep: its first line is a row and no header, so its columns have no names; add a header";
+            return wanted.fail(what);
+        }
+        while matches!(wanted.what, FileContents::Rows(..)) && chunk.bytes.iter().all(u8::is_ascii_whitespace)
+        {
+            let next = chunks.next().map_err(|e| Error::file(wanted.path, format!("{e}; {remedy}")))?;
+            chunk = next.ok_or_else(|| no_row(&wanted, "a header and nothing under it"))?;
+        }
+        if let Some(text) = &columns.note {
+            note(format!("{}: {text}", wanted.path.display()));
+        }
+        let field = |name: &String| Arc::new(Field::new(name, DataType::Utf8, false));
+        let kept = keep.iter().map(field).zip(places).collect();
+        Ok(Some(Self {
+            wanted,
+            cells,
+            columns,
+            kept,
+            chunks: Mutex::new(chunks),
+            first: Mutex::new(Some(chunk)),
+            on_error,
+            skipped: AtomicU64::new(0),
+            first_skipped: Mutex::new(None),
+        }))
+    }
+
+    /// Returns the rows of a chunk, and the kept columns.
+    fn batch<T: Number>(&self, chunk: &Chunk) -> Result<RowBatch<T>> {
+        let mut reader = reader_of(&chunk.bytes);
+        let mut record = ::csv::ByteRecord::new();
+        let mut rows = Matrix { rows: 0, columns: self.wanted.columns, values: Vec::new() };
+        let mut kept: Vec<StringBuilder> = self.kept.iter().map(|_| StringBuilder::new()).collect();
+        let no_csv = |e: ::csv::Error| Error::file(self.wanted.path, e.to_string());
+        while reader.read_byte_record(&mut record).map_err(no_csv)? {
+            let before = rows.values.len();
+            if let Err(what) = self.row(&record, || chunk.line_of(&record), &mut rows.values, &mut kept) {
+                rows.values.truncate(before);
+                self.refuse(chunk.line_of(&record), what)?;
+                continue;
+            }
+            rows.rows += 1;
+        }
+        let array = |mut texts: StringBuilder| -> ArrayRef { Arc::new(texts.finish()) };
+        Ok(RowBatch { rows, kept: kept.into_iter().map(array).collect() })
+    }
+
+    /// Adds the values of a record, and then its kept texts.
+    fn row<T: Number>(
+        &self,
+        record: &::csv::ByteRecord,
+        line: impl Fn() -> usize,
+        values: &mut Vec<T>,
+        kept: &mut [StringBuilder],
+    ) -> Result<(), String> {
+        if record.len() != self.columns.width {
+            let (place, width) = (format!("line {} has", line()), self.columns.width);
+            return Err(match self.columns.places {
+                Some(_) => {
+                    format!("{place} {} fields, the header {width}; write one for each column", record.len())
+                }
+                None => self.wanted.other_columns(&place, record.len()),
+            });
+        }
+        values.try_reserve(self.wanted.columns).map_err(|_| {
+            let values = values.len() + self.wanted.columns;
+            format!("there is no memory for {values} values; hand over fewer rows at a time")
+        })?;
+        for (column, cell) in self.cells.iter().enumerate() {
+            let at = self.columns.places.as_ref().map_or(column, |places| places[column]);
+            let Some(value) = cell.value(&record[at]) else {
+                let text = String::from_utf8_lossy(&record[at]);
+                return Err(header::bad_cell_message(line(), at, &text));
+            };
+            values.push(T::cast(value));
+        }
+        let text = |(_, at): &(FieldRef, usize)| {
+            let text = std::str::from_utf8(&record[*at]);
+            text.map_err(|_| {
+                format!("line {}, column {}: it is no UTF-8; save the text as UTF-8", line(), at + 1)
+            })
+        };
+        let texts: Vec<&str> = self.kept.iter().map(text).collect::<Result<_, _>>()?;
+        kept.iter_mut().zip(texts).for_each(|(kept, text)| kept.append_value(text));
+        Ok(())
+    }
+
+    /// Leaves out a record, or returns the error about it.
+    fn refuse(&self, line: usize, what: String) -> Result<()> {
+        if self.on_error == OnError::Stop {
+            return self.wanted.fail(what);
+        }
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut first) = self.first_skipped.lock()
+            && first.as_ref().is_none_or(|(earlier, _)| line < *earlier)
+        {
+            *first = Some((line, what));
+        }
+        Ok(())
+    }
+}
+
+impl PartedRows for CsvRows<'_> {
+    type Part = Chunk;
+
+    fn path(&self) -> &Path {
+        self.wanted.path
+    }
+
+    fn kept_fields(&self) -> Vec<FieldRef> {
+        self.kept.iter().map(|(field, _)| field.clone()).collect()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn has_long_parts(&self) -> bool {
+        false
+    }
+
+    fn next_part(&self) -> Option<Result<Chunk>> {
+        if let Some(chunk) = self.first.lock().ok().and_then(|mut first| first.take()) {
+            return Some(Ok(chunk));
+        }
+        let next = self.chunks.lock().ok()?.next();
+        next.map_err(|e| Error::file(self.wanted.path, format!("{e}; give a file that can be read")))
+            .transpose()
+    }
+
+    fn name_of(&self, part: &Chunk) -> String {
+        format!("the lines from {} on", part.line)
+    }
+
+    fn batches<T: Number>(&self, part: Chunk) -> Result<RowBatches<'_, T>> {
+        Ok(Box::new(std::iter::once_with(move || self.batch(&part))))
+    }
+
+    fn left_out(&self) -> Option<(u64, String)> {
+        let first = self.first_skipped.lock().ok()?.clone();
+        first.map(|(_, what)| (self.skipped.load(Ordering::Relaxed), what))
+    }
+}
+
+fn reader_of(bytes: &[u8]) -> ::csv::Reader<&[u8]> {
+    ::csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes)
+}
+
+/// Returns the places of the columns to keep, by the first record.
+fn kept_places(
+    wanted: &MatrixRequest<'_>,
+    record: &::csv::ByteRecord,
+    keep: &[String],
+) -> Result<Vec<usize>> {
+    let names: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
+    let place = |name: &String| {
+        names.iter().position(|field| field.trim() == name).ok_or_else(|| {
+            let what = format!("--keep: it has no column `{name}`; its columns are {}", first_names(&names));
+            Error::file(wanted.path, what)
+        })
+    };
+    keep.iter().map(place).collect()
+}
+
+/// Finds the model's columns. By position, and for a model without names, kept columns don't count.
+fn columns_of(
+    wanted: &MatrixRequest<'_>,
+    record: &::csv::ByteRecord,
+    cells: &[CellReader<'_>],
+    line: usize,
+    keep: &[String],
+    kept: &[usize],
+) -> Result<Columns> {
+    let all = || first(wanted, record, cells, line, keep);
+    let without_kept = || {
+        let others: Vec<usize> = (0..record.len()).filter(|at| !kept.contains(at)).collect();
+        let fields: ::csv::ByteRecord = others.iter().map(|at| &record[*at]).collect();
+        let found = first(wanted, &fields, cells, line, keep)?;
+        let places = found.places.unwrap_or_else(|| (0..wanted.columns).collect());
+        let places = places.into_iter().map(|at| others[at]).collect();
+        Ok(Columns { width: record.len(), places: Some(places), ..found })
+    };
+    match (wanted.is_by_position(), keep.is_empty()) {
+        (_, true) => all(),
+        (true, false) => without_kept(),
+        (false, false) => all().or_else(|error| without_kept().map_err(|_: Error| error)),
     }
 }
 
@@ -87,6 +317,7 @@ fn first(
     record: &::csv::ByteRecord,
     cells: &[CellReader<'_>],
     line: usize,
+    keep: &[String],
 ) -> Result<Columns> {
     let fields: Vec<Cow<'_, str>> = record.iter().map(String::from_utf8_lossy).collect();
     let fits = |(text, column): (&[u8], &CellReader<'_>)| column.value(text).is_some();
@@ -96,13 +327,20 @@ fn first(
     // column knows.
     let is_row = record.iter().zip(cells).any(known);
     let odd = record.iter().zip(cells).position(|cell| !fits(cell) || !is_row && CellText::is_word(cell.0));
-    header::columns(wanted, &fields, odd, line)
+    header::columns(wanted, &fields, odd, line, keep)
 }
 
-/// Returns the number of the line on which a record begins, counted from 1. The reader's own position is
-/// before any empty lines that precede the record.
-fn line_of(bytes: &[u8], at: u64) -> usize {
-    let at = usize::try_from(at).unwrap_or(bytes.len()).min(bytes.len());
-    let empty = bytes[at..].iter().take_while(|b| matches!(b, b'\n' | b'\r')).count();
-    1 + bytes[..at + empty].iter().filter(|b| **b == b'\n').count()
+impl Chunk {
+    /// Returns the number of the line on which a record begins. The reader's own position is before any empty lines that
+    /// precede the record.
+    fn line_of(&self, record: &::csv::ByteRecord) -> usize {
+        let at = record.position().map_or(0, ::csv::Position::byte);
+        let at = usize::try_from(at).unwrap_or(usize::MAX).min(self.bytes.len());
+        let empty = self.bytes[at..].iter().take_while(|b| matches!(b, b'\n' | b'\r')).count();
+        self.line + newlines(&self.bytes[..at + empty])
+    }
+}
+
+fn newlines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
 }

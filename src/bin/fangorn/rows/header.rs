@@ -26,10 +26,12 @@ struct First<'r> {
     fields: &'r [Cow<'r, str>],
     texts: Vec<CellText>,
     line: usize,
+    /// Columns that are kept beside the predictions.
+    keep: &'r [String],
 }
 
 /// Decides what the first record is. `odd` is the first of its fields that is not a value of the column at
-/// that index.
+/// that index. Nothing is said about columns to `keep`.
 ///
 /// # Errors
 /// The record is a header that lacks columns, has one twice or has none of the model's, or it is neither a
@@ -39,13 +41,14 @@ pub fn columns(
     fields: &[Cow<'_, str>],
     odd: Option<usize>,
     line: usize,
+    keep: &[String],
 ) -> Result<Columns> {
     let (names, by_position) = match wanted.what {
         FileContents::Rows(forest, table) => (ColumnNames::of(forest), table.by_position),
         FileContents::Expected => (ColumnNames::default(), false),
     };
     let texts = fields.iter().map(|field| CellText::of(field)).collect();
-    let first = First { wanted, fields, texts, line };
+    let first = First { wanted, fields, texts, line, keep };
     first.check_separator()?;
     let is_row = fields.len() == wanted.columns && odd.is_none();
     let row = Columns { header: false, width: wanted.columns, places: None, note: None };
@@ -118,12 +121,11 @@ impl First<'_> {
         let mut taken = vec![false; self.fields.len()];
         places.iter().for_each(|at| taken[*at] = true);
         let out = self.fields.iter().zip(&taken).filter(|(_, taken)| !**taken);
-        let left: Vec<&str> = out
-            .map(|(field, _)| match field.trim() {
-                "" => "one without a name",
-                name => name,
-            })
-            .collect();
+        let names = out.map(|(field, _)| match field.trim() {
+            "" => "one without a name",
+            name => name,
+        });
+        let left: Vec<&str> = names.filter(|name| !self.keep.iter().any(|kept| kept == name)).collect();
         let numbers = self.texts.iter().all(|text| matches!(text, CellText::Number(_)));
         let note = match left.len() {
             0 if numbers => {

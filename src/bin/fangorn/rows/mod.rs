@@ -2,22 +2,23 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `parts` | rows that are read part by part |
 //! | `npy` | numpy's files |
 //! | `csv` | comma-separated text, record after record |
+//! | `chunks` | cuts comma-separated text between records |
 //! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
 //! | `table` | Parquet and Arrow |
 //! | `mixed` | tables that have columns of texts beside columns of numbers |
 
+mod chunks;
 mod csv;
 mod header;
 mod mixed;
 mod npy;
+mod parts;
 mod table;
 
-use std::{
-    io::{ErrorKind, Read},
-    path::Path,
-};
+use std::{io::ErrorKind, path::Path};
 
 use clap::Args;
 use fangorn::{
@@ -31,8 +32,11 @@ use crate::{
     table_format::TableFormat,
 };
 
+pub use csv::{CsvRows, OnError};
 pub use mixed::{Cells, Wanted, read_mixed};
+pub use npy::NpyRows;
 pub use npy::holds_singles;
+pub use parts::{PartedRows, RowBatch};
 pub use table::TableRows;
 
 /// A matrix, row after row.
@@ -124,6 +128,11 @@ impl<'a> MatrixRequest<'a> {
         format!("{place} {found} columns, {source} {}; {remedy}", self.columns)
     }
 
+    /// Returns whether columns are taken in their order.
+    fn is_by_position(&self) -> bool {
+        matches!(self.what, FileContents::Rows(_, table) if table.by_position)
+    }
+
     /// Returns the model's columns, or none where the file does not hold rows.
     fn features(&self) -> &'a [Feature] {
         match self.what {
@@ -143,18 +152,71 @@ impl<'a> MatrixRequest<'a> {
     }
 }
 
+/// Returns the request for a model's rows.
+fn request<'a>(path: &'a Path, forest: &'a Forest, table: TableChoice) -> MatrixRequest<'a> {
+    MatrixRequest {
+        path,
+        what: FileContents::Rows(forest, table),
+        columns: forest.features.len(),
+        rule: ["the model was trained on", "hand over all its columns in order"],
+    }
+}
+
 /// Reads rows for a model. The path `-` stands for CSV from standard input.
 ///
 /// # Errors
 /// The file can't be read, is no matrix of numbers, or has other columns than the model.
 pub fn read_rows<T: Number>(path: &Path, forest: &Forest, table: TableChoice) -> Result<Matrix<T>> {
-    let rule = ["the model was trained on", "hand over all its columns in order"];
-    read(&MatrixRequest {
-        path,
-        what: FileContents::Rows(forest, table),
-        columns: forest.features.len(),
-        rule,
-    })
+    read(&request(path, forest, table))
+}
+
+/// Rows for a model that are read part by part.
+#[derive(Debug)]
+pub enum RowsInParts<'f> {
+    /// A file with a schema.
+    Table(TableRows<'f>),
+    /// Comma-separated text.
+    Csv(CsvRows<'f>),
+    /// Numpy's file.
+    Npy(NpyRows<'f>),
+}
+
+impl<'f> RowsInParts<'f> {
+    /// Opens rows, with columns to keep beside the predictions. Returns `None` if they have to be read whole.
+    ///
+    /// # Errors
+    /// The file can't be read, or has other columns than the model and those to keep.
+    pub fn open(
+        path: &'f Path,
+        forest: &'f Forest,
+        table: TableChoice,
+        keep: &[String],
+        on_error: OnError,
+    ) -> Result<Option<Self>> {
+        if let Some(format) = TableFormat::of(path) {
+            return TableRows::open(path, format, forest, table, keep).map(|rows| Some(Self::Table(rows)));
+        }
+        let wanted = request(path, forest, table);
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+        if path.as_os_str() == "-" || extension == "csv" {
+            return Ok(CsvRows::open(wanted, keep, on_error)?.map(Self::Csv));
+        }
+        // What has texts or another name is refused where it is read whole.
+        let numbers = !wanted.features().iter().any(|feature| feature.coding.is_needed());
+        match extension == "npy" && numbers {
+            true => Ok(NpyRows::open(wanted)?.map(Self::Npy)),
+            false => Ok(None),
+        }
+    }
+
+    /// Returns whether an `f32` holds every value exactly.
+    pub fn holds_singles(&self, path: &Path) -> bool {
+        match self {
+            Self::Table(rows) => rows.reader.holds_singles(),
+            Self::Csv(_) => false,
+            Self::Npy(_) => holds_singles(path),
+        }
+    }
 }
 
 /// Reads rows of this many columns for a graph. The path `-` stands for CSV from standard input.
@@ -216,11 +278,7 @@ fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
         _ => Error::file(path, format!("{e}; {remedy}")),
     };
     if path.as_os_str() == "-" {
-        let path = Path::new("standard input");
-        let mut bytes = Vec::new();
-        let read = std::io::stdin().lock().read_to_end(&mut bytes);
-        read.map_err(|e| refused(path, e, "hand over CSV there"))?;
-        return csv::read(&MatrixRequest { path, ..*wanted }, &bytes);
+        return csv::read(*wanted);
     }
     if let Some(format) = TableFormat::of(path) {
         return table::read(wanted, format);
@@ -239,7 +297,7 @@ fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
                 wanted.fail(format!("the model's column {column} has categories that are no codes; {remedy}"))
             }
         },
-        "csv" => csv::read(wanted, &bytes()?),
+        "csv" => csv::read(*wanted),
         _ => wanted.fail(
             "the name ends in none of .npy, .csv, .parquet and .arrow, so its format is unknown; rename it",
         ),

@@ -1,16 +1,32 @@
 //! Reads numpy's `.npy`: matrices of every real number type that it has, f16 among them.
 
-use std::{io::Read, path::Path};
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    ops::Range,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
+use arrow_schema::FieldRef;
 use half::f16;
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
 
-use super::{Matrix, MatrixRequest, Number};
+use super::{
+    Matrix, MatrixRequest, Number,
+    parts::{PartedRows, RowBatch, RowBatches},
+};
 use crate::error::{Error, Result, catch_panic};
 
 /// The most opening brackets in the header of a matrix: the header's own, and the shape's. npyz's parser
 /// takes twice as long for each nested bracket.
 const MOST_BRACKETS: usize = 2;
+
+/// Bytes of a part of the rows.
+const PART_BYTES: usize = 4 << 20;
+
+/// Bytes of a file in which its header has to end. Numpy's own limit is 10 000 characters.
+const MOST_HEADER: u64 = 1 << 16;
 
 const REMEDY: &str = "save it again with numpy.save";
 
@@ -18,12 +34,32 @@ const REMEDY: &str = "save it again with numpy.save";
 /// tell. False if the file can't be read.
 pub fn holds_singles(path: &Path) -> bool {
     let mut header = Vec::new();
-    let read = || std::fs::File::open(path)?.take(1 << 10).read_to_end(&mut header).map(|_| header);
+    let read = || File::open(path)?.take(1 << 10).read_to_end(&mut header).map(|_| header);
     // Whoever reads the file for its values reports that it can't be read.
     let header = read().unwrap_or_default();
     let small = ["f4'", "f2'", "i1'", "u1'", "i2'", "u2'", "b1'"];
     let text = String::from_utf8_lossy(&header);
     header.starts_with(b"\x93NUMPY") && small.iter().any(|descr| text.contains(descr))
+}
+
+/// The rows of a file whose rows are one after the other.
+#[derive(Debug)]
+pub struct NpyRows<'a> {
+    wanted: MatrixRequest<'a>,
+    layout: Layout,
+    next: AtomicUsize,
+}
+
+/// What a file's header says.
+#[derive(Clone, Debug)]
+struct Layout {
+    /// The number of bytes before the values.
+    begin: usize,
+    shape: [usize; 2],
+    order: Order,
+    dtype: DType,
+    /// Bytes of a value.
+    bytes: usize,
 }
 
 /// Reads a matrix.
@@ -32,7 +68,42 @@ pub fn holds_singles(path: &Path) -> bool {
 /// The shape does not fit, the values are not real numbers, or the file is damaged or shorter than its header
 /// says.
 pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matrix<T>> {
-    let text = header(wanted, bytes)?;
+    let layout = layout(wanted, bytes, bytes.len())?;
+    let [rows, columns] = layout.shape;
+    let data = &bytes[layout.begin..][..rows * columns * layout.bytes];
+    values(wanted, &layout, data, rows)
+}
+
+/// Returns the matrix of so many rows, given the bytes of its values.
+fn values<T: Number>(
+    wanted: &MatrixRequest<'_>,
+    layout: &Layout,
+    data: &[u8],
+    rows: usize,
+) -> Result<Matrix<T>> {
+    let columns = layout.shape[1];
+    let mut cells: Cells<'_, T> =
+        Cells { data, shape: [rows, columns], order: layout.order, big: false, values: Vec::new() };
+    cells.values.try_reserve_exact(rows * columns).map_err(|_| wanted.no_room::<T>(rows * columns))?;
+    let read = match &layout.dtype {
+        DType::Plain(plain) => {
+            cells.big = plain.endianness() == Endianness::Big;
+            cells.read(plain.type_char(), plain.size_field())
+        }
+        _ => false,
+    };
+    match read {
+        true => Ok(Matrix { rows, columns, values: cells.values }),
+        false => {
+            let remedy = "convert it with .astype(numpy.float32)";
+            wanted.fail(format!("values of type {} are not read; {remedy}", layout.dtype.descr()))
+        }
+    }
+}
+
+/// Reads the header. `begin` is the file's beginning, and `length` its number of bytes.
+fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Layout> {
+    let text = header(wanted, begin)?;
     if let Some(why) = descr(&String::from_utf8_lossy(text)).and_then(no_number) {
         return wanted.fail(why);
     }
@@ -40,7 +111,7 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
     if text.iter().filter(|b| b"([{".contains(b)).count() > MOST_BRACKETS {
         return wanted.fail(format!("its npy header is no plain array's; {REMEDY}"));
     }
-    let mut rest = bytes;
+    let mut rest = begin;
     // npyz panics on a shape whose product overflows.
     let header = match catch_panic(|| NpyHeader::from_reader(&mut rest)) {
         Ok(Ok(header)) => header,
@@ -63,30 +134,91 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, bytes: &[u8]) -> Result<Matri
     };
     wanted.check_columns("rows have", columns)?;
     let dtype = header.dtype();
-    let needed = rows.checked_mul(columns).and_then(|n| n.checked_mul(dtype.num_bytes()?));
-    let Some(data) = needed.and_then(|needed| rest.get(..needed)) else {
-        let what = format!(
-            "{rows} x {columns} values are announced, the file ends after {} bytes of them",
-            rest.len()
-        );
+    let bytes = dtype.num_bytes();
+    let begin = begin.len() - rest.len();
+    let there = length.saturating_sub(begin);
+    let needed = rows.checked_mul(columns).and_then(|n| n.checked_mul(bytes?));
+    if needed.is_none_or(|needed| needed > there) {
+        let what =
+            format!("{rows} x {columns} values are announced, the file ends after {there} bytes of them");
         return wanted.fail(format!("{what}; {REMEDY}"));
-    };
-    let mut cells: Cells<'_, T> =
-        Cells { data, shape: [rows, columns], order: header.order(), big: false, values: Vec::new() };
-    cells.values.try_reserve_exact(rows * columns).map_err(|_| wanted.no_room::<T>(rows * columns))?;
-    let read = match &dtype {
-        DType::Plain(plain) => {
-            cells.big = plain.endianness() == Endianness::Big;
-            cells.read(plain.type_char(), plain.size_field())
+    }
+    Ok(Layout { begin, shape: [rows, columns], order: header.order(), dtype, bytes: bytes.unwrap_or(0) })
+}
+
+impl<'a> NpyRows<'a> {
+    /// Opens a file. Returns `None` if its rows can't be read in parts: it is no plain file, or column by column.
+    ///
+    /// # Errors
+    /// The file can't be read, or is no matrix as it is wanted.
+    pub(super) fn open(wanted: MatrixRequest<'a>) -> Result<Option<Self>> {
+        let unreadable = |e: std::io::Error| {
+            Error::file(
+                wanted.path,
+                format!("{e}; give a readable .npy or .csv file, or - for standard input"),
+            )
+        };
+        let file = File::open(wanted.path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Ok(None);
         }
-        _ => false,
-    };
-    match read {
-        true => Ok(Matrix { rows, columns, values: cells.values }),
-        false => {
-            let remedy = "convert it with .astype(numpy.float32)";
-            wanted.fail(format!("values of type {} are not read; {remedy}", dtype.descr()))
-        }
+        let mut begin = Vec::new();
+        file.take(MOST_HEADER).read_to_end(&mut begin).map_err(unreadable)?;
+        let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        let layout = layout(&wanted, &begin, length)?;
+        // Types that are not read are refused before any row is.
+        values::<f32>(&wanted, &layout, &[], 0)?;
+        // Rows without columns are told apart by nothing, so there may be any number of them.
+        let by_rows = layout.order == Order::C && layout.shape[1] > 0;
+        Ok(by_rows.then_some(Self { wanted, layout, next: AtomicUsize::new(0) }))
+    }
+
+    /// Returns the values of some rows.
+    fn part<T: Number>(&self, rows: Range<usize>) -> Result<Matrix<T>> {
+        let unreadable = |e: std::io::Error| Error::file(self.wanted.path, format!("{e}; {REMEDY}"));
+        let row = self.layout.shape[1] * self.layout.bytes;
+        let mut file = File::open(self.wanted.path).map_err(unreadable)?;
+        file.seek(SeekFrom::Start((self.layout.begin + rows.start * row) as u64)).map_err(unreadable)?;
+        let mut data = vec![0; rows.len() * row];
+        file.read_exact(&mut data).map_err(unreadable)?;
+        values(&self.wanted, &self.layout, &data, rows.len())
+    }
+}
+
+impl PartedRows for NpyRows<'_> {
+    type Part = Range<usize>;
+
+    fn path(&self) -> &Path {
+        self.wanted.path
+    }
+
+    fn kept_fields(&self) -> Vec<FieldRef> {
+        Vec::new()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        Some(self.layout.shape[0] as u64)
+    }
+
+    fn has_long_parts(&self) -> bool {
+        false
+    }
+
+    fn next_part(&self) -> Option<Result<Range<usize>>> {
+        let row = (self.layout.shape[1] * self.layout.bytes).max(1);
+        let rows = (PART_BYTES / row).max(1);
+        let first = self.next.fetch_add(rows, Ordering::Relaxed);
+        (first < self.layout.shape[0]).then(|| Ok(first..self.layout.shape[0].min(first + rows)))
+    }
+
+    fn name_of(&self, part: &Range<usize>) -> String {
+        format!("the rows from {} on", part.start)
+    }
+
+    fn batches<T: Number>(&self, part: Range<usize>) -> Result<RowBatches<'_, T>> {
+        let batch = move || self.part(part).map(|rows| RowBatch { rows, kept: Vec::new() });
+        Ok(Box::new(std::iter::once_with(batch)))
     }
 }
 

@@ -1,15 +1,20 @@
 //! Reads Parquet and Arrow files as rows of a model.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
-use arrow_array::RecordBatch;
 use arrow_schema::{FieldRef, Schema};
 use fangorn::{
     Forest,
     table::{BatchReader, ColumnMatch, Number, TableError, first_names},
 };
 
-use super::{FileContents, Matrix, MatrixRequest, TableChoice};
+use super::{
+    FileContents, Matrix, MatrixRequest, TableChoice,
+    parts::{self, PartedRows, RowBatch, RowBatches},
+};
 use crate::{
     error::{Error, Result, note},
     table_format::TableFormat,
@@ -27,6 +32,7 @@ pub struct TableRows<'f> {
     pub columns: Vec<usize>,
     /// The places in a batch of the columns that are kept.
     pub kept: Vec<usize>,
+    next: AtomicUsize,
 }
 
 impl<'f> TableRows<'f> {
@@ -70,31 +76,7 @@ impl<'f> TableRows<'f> {
         let at = |root: usize| columns.partition_point(|column| *column < root);
         let kept = kept.into_iter().map(at).collect();
         let reader = reader.moved(at);
-        Ok(Self { file, reader, columns, kept })
-    }
-
-    /// Returns the columns that are kept.
-    pub fn kept_fields(&self) -> Vec<FieldRef> {
-        let fields = self.file.schema().fields();
-        self.kept.iter().map(|at| fields[self.columns[*at]].clone()).collect()
-    }
-
-    /// Returns the batches of a part, each with the rows that it becomes.
-    ///
-    /// # Errors
-    /// The file can't be read. A batch may be an error because it is damaged, or because a value does not fit.
-    pub fn matrices<T: Number>(
-        &self,
-        part: usize,
-    ) -> Result<impl Iterator<Item = Result<(Matrix<T>, RecordBatch)>> + '_> {
-        let mut first = 0;
-        let batches = self.file.batches(part, &self.columns)?;
-        Ok(batches.map(move |batch| {
-            let batch = batch.map_err(|e| self.file.damaged(part, &e))?;
-            let values = self.reader.rows(&batch).map_err(|e| self.wrong(part, first, e))?;
-            first += batch.num_rows();
-            Ok((Matrix { rows: batch.num_rows(), columns: self.reader.width(), values }, batch))
-        }))
+        Ok(Self { file, reader, columns, kept, next: AtomicUsize::new(0) })
     }
 
     /// Returns the error of a batch whose first row is row `first` of a part.
@@ -104,6 +86,49 @@ impl<'f> TableRows<'f> {
             None => error,
         };
         Error::file(self.file.path(), format!("{}: {error}", self.file.name_of(part)))
+    }
+}
+
+impl PartedRows for TableRows<'_> {
+    type Part = usize;
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn kept_fields(&self) -> Vec<FieldRef> {
+        let fields = self.file.schema().fields();
+        self.kept.iter().map(|at| fields[self.columns[*at]].clone()).collect()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.file.rows()
+    }
+
+    fn has_long_parts(&self) -> bool {
+        true
+    }
+
+    fn next_part(&self) -> Option<Result<usize>> {
+        let part = self.next.fetch_add(1, Ordering::Relaxed);
+        (part < self.file.parts()).then_some(Ok(part))
+    }
+
+    fn name_of(&self, part: &usize) -> String {
+        self.file.name_of(*part)
+    }
+
+    fn batches<T: Number>(&self, part: usize) -> Result<RowBatches<'_, T>> {
+        let mut first = 0;
+        let batches = self.file.batches(part, &self.columns)?;
+        Ok(Box::new(batches.map(move |batch| {
+            let batch = batch.map_err(|e| self.file.damaged(part, &e))?;
+            let values = self.reader.rows(&batch).map_err(|e| self.wrong(part, first, e))?;
+            first += batch.num_rows();
+            let rows = Matrix { rows: batch.num_rows(), columns: self.reader.width(), values };
+            let kept = self.kept.iter().map(|at| batch.column(*at).clone()).collect();
+            Ok(RowBatch { rows, kept })
+        })))
     }
 }
 
@@ -143,15 +168,5 @@ pub fn read<T: Number>(wanted: &MatrixRequest<'_>, format: TableFormat) -> Resul
         }
     };
     let rows = TableRows::open(wanted.path, format, forest, table, &[])?;
-    let mut matrix = Matrix { rows: 0, columns: wanted.columns, values: Vec::new() };
-    for part in 0..rows.file.parts() {
-        for batch in rows.matrices::<T>(part)? {
-            let (batch, _) = batch?;
-            let all = matrix.values.len() + batch.values.len();
-            matrix.values.try_reserve(batch.values.len()).map_err(|_| wanted.no_room::<T>(all))?;
-            matrix.values.extend(batch.values);
-            matrix.rows += batch.rows;
-        }
-    }
-    Ok(matrix)
+    parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))
 }

@@ -183,7 +183,8 @@ impl<'o> TableWriter<'o> {
         match &mut self.out {
             Writer::Parquet(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
             Writer::Arrow(writer) => writer.write(&self.schema.batch(scored)?).map_err(io::Error::other),
-            Writer::Csv(out) => csv(&scored, *out),
+            // Whoever reads a pipe gets what there is.
+            Writer::Csv(out) => csv(&scored, *out).and_then(|()| out.flush()),
             Writer::Npy(out, _) => output::npy_values(&scored.table.values, *out),
         }
     }

@@ -1,0 +1,228 @@
+//! Cuts comma-separated text into chunks of whole records.
+
+use std::{
+    fmt,
+    io::{self, Read},
+};
+
+/// Bytes of a chunk. The records after them up to the end of one belong to the next chunk.
+const CHUNK: usize = 4 << 20;
+
+/// Bytes that a pipe gives at a time.
+const PIPE: usize = 1 << 16;
+
+/// The most bytes that are held in search of the end of a record.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Some whole records.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// The text.
+    pub bytes: Vec<u8>,
+    /// The number of the line on which it begins, counted from 1.
+    pub line: usize,
+}
+
+/// The chunks of a text.
+pub struct Chunks {
+    input: Box<dyn Read + Send>,
+    /// Whether a chunk is what a read gives, so that whoever writes into a pipe gets answers at once.
+    eager: bool,
+    /// The beginning of a record whose end is not read yet.
+    rest: Vec<u8>,
+    line: usize,
+    ended: bool,
+}
+
+impl fmt::Debug for Chunks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chunks").field("line", &self.line).finish_non_exhaustive()
+    }
+}
+
+impl Chunks {
+    /// Cuts a file.
+    pub fn of_file(file: std::fs::File) -> Self {
+        Self { input: Box::new(file), eager: false, rest: Vec::new(), line: 1, ended: false }
+    }
+
+    /// Cuts standard input.
+    pub fn of_stdin() -> Self {
+        Self { input: Box::new(io::stdin()), eager: true, rest: Vec::new(), line: 1, ended: false }
+    }
+
+    /// Returns the next chunk; `None` at the end.
+    ///
+    /// # Errors
+    /// The input can't be read, or a record is longer than 64 MiB.
+    pub fn next(&mut self) -> io::Result<Option<Chunk>> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let mut ends = RecordEnds::default();
+        let mut end = 0;
+        while !self.ended {
+            let before = bytes.len();
+            let at_most = if self.eager { PIPE } else { CHUNK };
+            if self.eager {
+                bytes.resize(before + at_most, 0);
+                let read = read_once(&mut self.input, &mut bytes[before..]);
+                bytes.truncate(before + *read.as_ref().unwrap_or(&0));
+                read?;
+            } else {
+                (&mut self.input).take(at_most as u64).read_to_end(&mut bytes)?;
+            }
+            if bytes.len() == before {
+                self.ended = true;
+                break;
+            }
+            end = ends.last_end(&bytes);
+            if end > 0 && (self.eager || bytes.len() >= CHUNK) {
+                break;
+            }
+            if end == 0 && bytes.len() > MOST_BYTES {
+                return Err(io::Error::other(format!(
+                    "the record on line {} does not end within {} MiB; close its quotation mark, or end lines with \\n",
+                    self.line,
+                    MOST_BYTES >> 20
+                )));
+            }
+        }
+        if self.ended {
+            end = bytes.len();
+        }
+        if end == 0 {
+            return Ok(None);
+        }
+        self.rest = bytes.split_off(end);
+        let line = self.line;
+        self.line += bytes.iter().filter(|byte| **byte == b'\n').count();
+        Ok(Some(Chunk { bytes, line }))
+    }
+}
+
+/// Reads once, and again where a signal came between.
+fn read_once(input: &mut dyn Read, to: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match input.read(to) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Finds the ends of records in a text that grows. A line's end inside quotation marks ends no record. As the crate `csv`
+/// has it, a mark opens a quoted text only where a field begins, and two marks inside it stand for one.
+#[derive(Debug)]
+struct RecordEnds {
+    /// Bytes that were looked at.
+    seen: usize,
+    /// The end of the last record.
+    end: usize,
+    /// Whether the next byte is inside quotation marks.
+    quoted: bool,
+    /// Whether a mark opens a quoted text: a field begins here, or the last byte was the closing mark, and the two are
+    /// one mark inside the text.
+    opens: bool,
+}
+
+impl Default for RecordEnds {
+    fn default() -> Self {
+        Self { seen: 0, end: 0, quoted: false, opens: true }
+    }
+}
+
+impl RecordEnds {
+    /// Returns the end of the last whole record of a text that has grown at its end; 0 if there is none.
+    fn last_end(&mut self, bytes: &[u8]) -> usize {
+        let new = &bytes[self.seen..];
+        if !self.quoted && !new.contains(&b'"') {
+            // A line's end is a record's end.
+            if let Some(at) = new.iter().rposition(|byte| *byte == b'\n') {
+                self.end = self.seen + at + 1;
+            }
+            if let Some(last) = new.last() {
+                self.opens = matches!(last, b',' | b'\n' | b'\r');
+            }
+        } else {
+            for (at, byte) in (self.seen..).zip(new) {
+                match (self.quoted, byte) {
+                    (true, b'"') => (self.quoted, self.opens) = (false, true),
+                    (true, _) => {}
+                    (false, b'"') => (self.quoted, self.opens) = (self.opens, false),
+                    (false, byte) => {
+                        self.opens = matches!(byte, b',' | b'\n' | b'\r');
+                        if *byte == b'\n' {
+                            self.end = at + 1;
+                        }
+                    }
+                }
+            }
+        }
+        self.seen = bytes.len();
+        self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::{Chunks, RecordEnds};
+
+    /// Random texts of few letters, in pieces of random lengths. A cut at an end gives the records of the whole.
+    #[test]
+    fn cuts_are_between_records() {
+        let records = |bytes: &[u8]| -> Vec<Vec<Vec<u8>>> {
+            let mut reader = ::csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
+            reader.byte_records().map(|r| r.expect("bytes").iter().map(<[u8]>::to_vec).collect()).collect()
+        };
+        let mut state = 7u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let mut cuts = 0;
+        for _ in 0..20_000 {
+            let text: Vec<u8> = (0..random(24)).map(|_| b"a,\"\n\r\"\n,"[random(8)]).collect();
+            let (mut ends, mut seen) = (RecordEnds::default(), 0);
+            while seen < text.len() {
+                seen = (seen + 1 + random(6)).min(text.len());
+                let end = ends.last_end(&text[..seen]);
+                let apart = [records(&text[..end]), records(&text[end..])].concat();
+                assert_eq!(apart, records(&text), "{:?} cut at {end}", String::from_utf8_lossy(&text));
+                cuts += usize::from(end > 0);
+            }
+        }
+        assert!(cuts > 10_000, "{cuts} cuts");
+    }
+
+    /// A reader that gives a few bytes at a time.
+    struct Slow(Vec<u8>, usize);
+
+    impl Read for Slow {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.1.min(self.0.len()).min(to.len());
+            to[..count].copy_from_slice(&self.0[..count]);
+            self.0.drain(..count);
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_pipe_gives_records_as_they_come() {
+        let text = b"1,2\n3,\"4\n5\"\n6,7";
+        for eager in [true, false] {
+            let input = Box::new(Slow(text.to_vec(), 5));
+            let mut chunks = Chunks { input, eager, rest: Vec::new(), line: 1, ended: false };
+            let mut found = Vec::new();
+            while let Some(chunk) = chunks.next().expect("bytes") {
+                found.push((chunk.line, String::from_utf8(chunk.bytes).expect("ASCII")));
+            }
+            let expected: &[(usize, &str)] = match eager {
+                true => &[(1, "1,2\n"), (2, "3,\"4\n5\"\n"), (4, "6,7")],
+                false => &[(1, "1,2\n3,\"4\n5\"\n6,7")],
+            };
+            let expected: Vec<_> = expected.iter().map(|(line, text)| (*line, (*text).to_owned())).collect();
+            assert_eq!(found, expected);
+        }
+    }
+}

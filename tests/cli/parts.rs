@@ -1,0 +1,210 @@
+//! `predict` with rows that are read part by part: CSV, `.npy` and pipes of several parts, and parts that can't be read.
+
+use std::{
+    fmt::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::Stdio,
+};
+
+use arrow_array::cast::AsArray;
+use npyz::Order;
+
+use crate::{
+    Scratch,
+    batches::{read_parquet, table, write_parquet},
+    command, fangorn, model, npy, read_npy, refuses, text, zoo,
+};
+
+/// The rows of a model again and again, so many that they are several parts. Returns `rows x columns` values.
+fn many_rows(name: &str) -> ([u64; 2], Vec<f32>) {
+    let (shape, values) = read_npy::<f32>(&zoo(name, "rows.npy"));
+    let [rows, columns] = [shape[0], shape[1]];
+    let times = (1 << 22) / values.len() + 1;
+    // A number that is in every row makes it another one.
+    let other = |at: usize, value: f32| value + (at / values.len() % 7) as f32 * 0.25;
+    let all = (0..times * values.len()).map(|at| other(at, values[at % values.len()]));
+    ([rows * times as u64, columns], all.collect())
+}
+
+/// A CSV with an id before the columns and a note in their middle: a text with line ends, commas and quotation marks.
+/// Returns its text and the notes.
+fn csv_of([rows, columns]: [u64; 2], values: &[f32]) -> (String, Vec<String>) {
+    let names: Vec<String> = (0..columns).map(|at| format!("f{at}")).collect();
+    let middle = columns as usize / 2;
+    let mut text = format!("id,{},note,{}\n", names[..middle].join(","), names[middle..].join(","));
+    let mut notes = Vec::new();
+    for (row, values) in values.chunks(columns as usize).enumerate() {
+        let note = match row % 4 {
+            0 => format!("plain {row}"),
+            1 => format!("\"a\", {row}"),
+            2 => format!("two\nlines of {row}, \"or\r\nthree\""),
+            _ => String::new(),
+        };
+        let _ = write!(text, "{row}");
+        for (at, value) in values.iter().enumerate() {
+            if at == middle {
+                let _ = write!(text, ",\"{}\"", note.replace('"', "\"\""));
+            }
+            let _ = if value.is_nan() { write!(text, ",") } else { write!(text, ",{value:?}") };
+        }
+        text.push('\n');
+        notes.push(note);
+    }
+    assert_eq!(notes.len() as u64, rows);
+    (text, notes)
+}
+
+#[test]
+fn several_parts_have_the_answers_of_the_whole() {
+    let scratch = Scratch::new("parts");
+    let (shape, values) = many_rows("softprob");
+    let (csv, notes) = csv_of(shape, &values);
+    assert!(csv.len() > 3 << 22, "{} bytes are too few parts", csv.len());
+    let model = model("softprob");
+    let rows = scratch.file("rows.csv", &csv);
+    let fixed = ["predict", &model, "--sum", "tree", "--rows"];
+    let predict = |rows: &str, more: &[&str]| {
+        let found = fangorn(&[&fixed[..], &[rows], more].concat());
+        assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+        found.stdout
+    };
+    // The reference: rows that are read whole, column by column.
+    let columns = shape[1] as usize;
+    let by_columns: Vec<f32> =
+        (0..columns).flat_map(|at| values[at..].iter().step_by(columns).copied()).collect();
+    let whole = scratch.file("whole.npy", npy(&shape, Order::Fortran, &by_columns));
+    let out = scratch.path("out.npy");
+    predict(&whole, &["-o", &out]);
+    let expected = std::fs::read(&out).expect("predictions");
+    let parts = scratch.file("parts.npy", npy(&shape, Order::C, &values));
+    for rows in [&parts, &rows] {
+        predict(rows, &["-o", &out]);
+        assert!(std::fs::read(&out).expect("predictions") == expected, "{rows}");
+    }
+    // With columns beside them, as texts; on one thread and on several.
+    let table = scratch.path("out.parquet");
+    predict(&rows, &["-o", &table, "--keep", "note,id"]);
+    let found = read_parquet(&table);
+    let texts = |name: &str| -> Vec<String> {
+        let column = found.column_by_name(name).expect("a column").as_string::<i32>();
+        column.iter().map(|text| text.expect("a text").to_owned()).collect()
+    };
+    assert!(texts("note") == notes);
+    assert!(texts("id") == (0..notes.len()).map(|id| id.to_string()).collect::<Vec<_>>());
+    // What is written reads back: the notes are what they were.
+    let again = scratch.path("again.csv");
+    predict(&rows, &["-o", &again, "--keep", "id,note"]);
+    let mut reader = ::csv::Reader::from_path(&again).expect("a file");
+    let (_, predictions) = read_npy::<f32>(&out);
+    let width = predictions.len() / notes.len();
+    for (row, record) in reader.records().enumerate() {
+        let record = record.expect("a record");
+        assert_eq!((record[0].parse(), &record[1]), (Ok(row), &*notes[row]));
+        let found: Vec<f32> = record.iter().skip(2).map(|value| value.parse().expect("a value")).collect();
+        assert_eq!(found, predictions[row * width..][..width]);
+    }
+    // A wrong cell in the last part has the number of its line, and nothing is written.
+    let wrong = csv.trim_end().rsplit_once(',').expect("cells").0.to_owned() + ",x\n";
+    let wrong = scratch.file("wrong.csv", wrong);
+    let line = format!("line {}", csv.lines().count());
+    let target = scratch.path("wrong.parquet");
+    refuses(&["predict", &model, "--rows", &wrong, "-o", &target], &[&line, "`x` is no number"]);
+    assert!(!Path::new(&target).exists());
+}
+
+/// Whoever writes rows into a pipe gets the answer to each before the next one.
+#[test]
+fn a_pipe_is_answered_row_by_row() {
+    let model = model("churn");
+    let (shape, values) = read_npy::<f32>(&zoo("churn", "rows.npy"));
+    let mut child = command(&["predict", &model, "--rows", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut answers = Vec::new();
+    for row in values.chunks(shape[1] as usize).take(5) {
+        let cells: Vec<String> =
+            row.iter().map(|v| if v.is_nan() { String::new() } else { format!("{v:?}") }).collect();
+        writeln!(input, "{}", cells.join(",")).expect("it reads");
+        answers.push(output.next().expect("an answer").expect("a line"));
+    }
+    drop(input);
+    assert!(output.next().is_none() && child.wait().expect("it ends").success());
+    let expected = text(&fangorn(&["predict", &model, "--rows", &zoo("churn", "rows.npy")]).stdout);
+    for (answer, expected) in answers.iter().zip(expected.lines()) {
+        let [answer, expected] = [answer, expected].map(|text| text.parse::<f32>().expect("a value"));
+        assert!((answer - expected).abs() <= 1e-6 * expected.abs().max(1.0), "{answer} and {expected}");
+    }
+}
+
+#[test]
+fn what_can_not_be_read_is_left_out_if_that_is_asked_for() {
+    let scratch = Scratch::new("skipped");
+    let model = model("churn");
+    let skipped = |rows: &str, more: &[&str]| {
+        let found = fangorn(&[&["predict", &model, "--rows", rows, "--on-error", "skip"], more].concat());
+        assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+        (text(&found.stdout), text(&found.stderr))
+    };
+    // Lines of a CSV: a word, too few fields, a word again.
+    let whole = text(&fangorn(&["predict", &model, "--rows", &zoo("churn", "rows.npy")]).stdout);
+    let (shape, values) = read_npy::<f32>(&zoo("churn", "rows.npy"));
+    let line = |row: &[f32]| -> String {
+        let cell = |v: &f32| if v.is_nan() { String::new() } else { format!("{v:?}") };
+        row.iter().map(cell).collect::<Vec<_>>().join(",") + "\n"
+    };
+    let mut lines: Vec<String> = values.chunks(shape[1] as usize).map(line).collect();
+    let expected: Vec<&str> =
+        whole.lines().enumerate().filter(|(at, _)| ![3, 4, 9].contains(at)).map(|l| l.1).collect();
+    lines[3] = lines[3].replacen(|c: char| c.is_ascii_digit(), "x", 1);
+    lines[4] = "1,2\n".into();
+    lines[9] = lines[9].replacen(|c: char| c.is_ascii_digit(), "y", 1);
+    let rows = scratch.file("rows.csv", lines.concat());
+    let (found, said) = skipped(&rows, &[]);
+    assert_eq!(found.lines().count(), expected.len());
+    for (found, expected) in found.lines().zip(expected) {
+        let [found, expected] = [found, expected].map(|text| text.parse::<f32>().expect("a value"));
+        assert!((found - expected).abs() <= 1e-6, "{found} and {expected}");
+    }
+    assert!(said.contains("3 rows are left out") && said.contains("line 4"), "{said}");
+    refuses(&["predict", &model, "--rows", &rows], &["rows.csv", "line 4"]);
+
+    // A row group of a Parquet file.
+    let table = table("churn");
+    let file = scratch.path("rows.parquet");
+    write_parquet(&file, &table, 8);
+    let (all, _) = skipped(&file, &["--keep", "id"]);
+    let mut bytes = std::fs::read(&file).expect("a file");
+    let metadata = parquet::file::metadata::ParquetMetaDataReader::new()
+        .parse_and_finish(&std::fs::File::open(&file).expect("a file"))
+        .expect("metadata");
+    let group = metadata.row_group(1);
+    for column in 0..group.num_columns() {
+        let (start, length) = group.column(column).byte_range();
+        bytes[start as usize..][..length as usize].fill(0xff);
+    }
+    let damaged = scratch.file("damaged.parquet", bytes);
+    let out = scratch.path("out.csv");
+    refuses(&["predict", &model, "--rows", &damaged, "-o", &out], &["damaged.parquet", "row group 1"]);
+    let (found, said) = skipped(&damaged, &["--keep", "id"]);
+    let lines: Vec<&str> = all.lines().collect();
+    let expected = [&lines[..9], &lines[17..]].concat();
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+    let groups = table.num_rows().div_ceil(8);
+    assert!(
+        said.contains(&format!("1 of {groups} parts are left out")) && said.contains("row group 1"),
+        "{said}"
+    );
+    // Rows that all are damaged are an error, and so is a wish that can't be met.
+    let all = scratch.file("all.csv", lines[1..].join("\n"));
+    refuses(&["predict", &model, "--rows", &all, "--on-error", "skip"], &["all.csv"]);
+    let expect = zoo("churn", "margin.npy");
+    refuses(
+        &["predict", &model, "--rows", &rows, "--on-error", "skip", "--expect", &expect],
+        &["--on-error"],
+    );
+}
