@@ -208,3 +208,72 @@ fn what_can_not_be_read_is_left_out_if_that_is_asked_for() {
         &["--on-error"],
     );
 }
+
+/// A run that is killed at some moment leaves no output. With `--resume` the next one ends with the bytes of a run that
+/// nothing stopped.
+#[test]
+fn a_run_that_was_killed_goes_on() {
+    let scratch = Scratch::new("resumed");
+    let (shape, values) = many_rows("softprob");
+    let (csv, _) = csv_of(shape, &values);
+    let times = 4;
+    let (header, lines) = csv.split_once('\n').expect("lines");
+    let csv = scratch.file("rows.csv", format!("{header}\n{}", lines.repeat(times)));
+    let rows: Vec<f32> = values.iter().cycle().take(2 * times * values.len()).copied().collect();
+    let all = [shape[0] * 2 * times as u64, shape[1]];
+    let npy = scratch.file("rows.npy", npy(&all, Order::C, &rows));
+    let model = model("softprob");
+    let mut went_on = 0;
+    for (rows, keep, name) in [
+        (&csv, true, "out.parquet"),
+        (&csv, true, "out.csv"),
+        (&npy, false, "out.arrow"),
+        (&npy, false, "out.npy"),
+    ] {
+        let whole = scratch.path(&format!("whole-{name}"));
+        let out = scratch.path(name);
+        let journal = scratch.path(&format!(".{name}.fangorn-journal"));
+        let command = |out: &str, resume: bool| {
+            let mut line = vec!["predict", &model, "--rows", rows, "-o", out];
+            line.extend(if keep { &["--keep", "note,id"][..] } else { &[] });
+            line.extend(resume.then_some("--resume"));
+            command(&line)
+        };
+        assert!(command(&whole, false).status().expect("it runs").success());
+        let expected = std::fs::read(&whole).expect("predictions");
+        for pieces in 1..=3u64 {
+            // Killed when the journal has grown by so much.
+            let mut child = command(&out, false).spawn().expect("it runs");
+            let grown = || std::fs::metadata(&journal).is_ok_and(|file| file.len() >= pieces << 20);
+            while !grown() && child.try_wait().expect("a status").is_none() {
+                std::thread::yield_now();
+            }
+            let _ = child.kill();
+            let ended = child.wait().expect("a status").success();
+            assert!(ended || !Path::new(&out).exists(), "{name}: a part of a file passes for the whole");
+            let left = Path::new(&journal).exists();
+            if left && pieces % 2 == 0 {
+                // A piece that is not whole does not count.
+                let file = std::fs::OpenOptions::new().write(true).open(&journal).expect("a journal");
+                file.set_len(file.metadata().expect("a length").len() - 100).expect("it shrinks");
+            }
+            // Another run than the one that was cut short.
+            let mut other = command(&out, true);
+            let other = other.args(["--output", "margin"]).output().expect("it runs");
+            assert_eq!(other.status.success(), !left, "{}", text(&other.stderr));
+            if left {
+                assert!(text(&other.stderr).contains("--resume"), "{}", text(&other.stderr));
+            }
+            let resumed = command(&out, true).output().expect("it runs");
+            assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+            assert!(std::fs::read(&out).expect("predictions") == expected, "{name}, {pieces} MiB");
+            assert!(!Path::new(&journal).exists());
+            std::fs::remove_file(&out).expect("predictions");
+            went_on += usize::from(left);
+        }
+    }
+    assert!(went_on >= 5, "{went_on} of 12 runs were killed early enough");
+    let out = scratch.path("out.csv");
+    refuses(&["predict", &model, "--rows", &csv, "--resume"], &["--resume", "-o"]);
+    refuses(&["predict", &model, "--rows", "-", "--resume", "-o", &out], &["--resume", "--rows"]);
+}

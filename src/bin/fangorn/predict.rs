@@ -22,9 +22,9 @@ use crate::{
     profile::ProfileChoice,
     rows::{self, Cell, Matrix, OnError, PartedRows, RowsInParts, TableChoice},
     schedule::Choice,
-    score,
+    score::{self, TakesParts},
     sum::SumChoice,
-    tables::ScoredSchema,
+    tables::{Journal, ScoredBatch, ScoredSchema},
 };
 
 /// The kind of prediction.
@@ -93,6 +93,10 @@ pub struct Predict {
     /// What happens to rows that can't be read: a line of a CSV, or a row group of a Parquet file
     #[arg(long, value_enum, value_name = "stop|skip", default_value_t)]
     on_error: OnError,
+    /// Go on where a run of the same command was cut short; what it predicted is in a file beside the output. The
+    /// output has the same bytes then
+    #[arg(long)]
+    resume: bool,
     /// A file of expected values, .npy or .csv, which are printed beside the predicted ones; exit with 1
     /// where they differ by more than 1e-5 of max(1, |expected|)
     #[arg(long, value_name = "FILE")]
@@ -113,6 +117,12 @@ impl Predict {
         let whole = self.expect.is_some() || self.answer.has_margins();
         let npy = self.rows.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"));
         let refused = |option: &str, what: &str| Err(Error::Request(format!("--{option}: {what}")));
+        if self.resume && whole {
+            return refused("resume", "with --expect and --base-margin rows are read whole; leave it out");
+        }
+        if self.resume && (matches!(sink, Sink::Stdout) || self.rows.as_os_str() == "-") {
+            return refused("resume", "standard input and output can't go on; name files for --rows and -o");
+        }
         if whole && self.on_error == OnError::Skip {
             return refused(
                 "on-error",
@@ -133,6 +143,27 @@ impl Predict {
             }
             false => Ok(false),
         }
+    }
+}
+
+impl Predict {
+    /// Returns a line that says what the run is: what its predictions depend on.
+    fn run_line(&self, forest: &Forest) -> String {
+        let rows = std::fs::metadata(&self.rows).ok();
+        let modified = rows.as_ref().and_then(|rows| rows.modified().ok());
+        let length = rows.map(|rows| rows.len());
+        let arguments: Vec<String> = std::env::args_os()
+            .skip(1)
+            .filter(|argument| argument != "--resume")
+            .map(|argument| format!("{argument:?}"))
+            .collect();
+        format!(
+            "fangorn {} model {} rows {length:?} {modified:?} threads {} {}",
+            env!("CARGO_PKG_VERSION"),
+            forest.model_hash(),
+            rayon::current_num_threads(),
+            arguments.join(" ")
+        )
     }
 }
 
@@ -227,11 +258,53 @@ impl Scoring<'_> {
         let schema =
             ScoredSchema::new(rows.kept_fields(), args.output.name(), &example).map_err(Error::Request)?;
         let count = rows.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
-        score::write_to(sink, schema, count, |write| {
-            score::score(rows, example.columns, args.on_error, one, write)
-        })?;
+        let target = match sink {
+            Sink::Stdout => None,
+            Sink::Csv(path) | Sink::Npy(path) | Sink::Table(path, _) => Some(path),
+        };
+        let (mut journal, earlier) = match target.filter(|_| args.rows.as_os_str() != "-") {
+            Some(target) => {
+                let (journal, earlier) =
+                    Journal::open(target, args.run_line(forest), schema.clone(), args.resume)?;
+                (Some(journal), earlier)
+            }
+            None => (None, None),
+        };
+        let written = score::write_to(sink, schema.clone(), count, |write| {
+            if let (Some(earlier), Some(target)) = (earlier, target) {
+                for _ in 0..earlier.len() {
+                    rows.next_part().transpose()?;
+                }
+                earlier.replay(target, &schema, &mut *write)?;
+            }
+            let mut taker = Taker { write, journal: journal.as_mut() };
+            score::score(rows, example.columns, args.on_error, one, &mut taker)
+        });
+        if let Some(journal) = journal {
+            journal.remove();
+        }
+        written?;
         engine.say_warnings();
         Ok(Outcome::Done)
+    }
+}
+
+/// Writes results, and notes in a journal what is written.
+struct Taker<'w> {
+    write: &'w mut dyn FnMut(ScoredBatch) -> Result<()>,
+    journal: Option<&'w mut Journal>,
+}
+
+impl TakesParts for Taker<'_> {
+    fn take(&mut self, scored: ScoredBatch) -> Result<()> {
+        if let Some(journal) = &mut self.journal {
+            journal.add(&scored)?;
+        }
+        (self.write)(scored)
+    }
+
+    fn end_part(&mut self) -> Result<()> {
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.end_part())
     }
 }
 

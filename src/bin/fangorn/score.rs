@@ -28,17 +28,32 @@ const PREDICTED_AHEAD: usize = 64 << 20;
 /// The results of a part's batches. An error is the last one of them.
 type PartResults = Receiver<Result<ScoredBatch>>;
 
-/// Predicts all rows, and hands each result to `write` in the order of the rows. A row has `columns` predictions. A part
+/// What takes the results of parts, in the order of the rows.
+pub trait TakesParts {
+    /// Takes the results of a batch.
+    ///
+    /// # Errors
+    /// They can't be written.
+    fn take(&mut self, scored: ScoredBatch) -> Result<()>;
+
+    /// A part ends.
+    ///
+    /// # Errors
+    /// Its end can't be written.
+    fn end_part(&mut self) -> Result<()>;
+}
+
+/// Predicts all rows, and hands the results to `taker` in the order of the rows. A row has `columns` predictions. A part
 /// that can't be read is left out where `on_error` says so.
 ///
 /// # Errors
-/// A part can't be read or predicted, or `write` fails.
+/// A part can't be read or predicted, or `taker` fails.
 pub fn score<T: Cell, R: PartedRows>(
     source: &R,
     columns: usize,
     on_error: OnError,
     predict: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
-    mut write: impl FnMut(ScoredBatch) -> Result<()>,
+    taker: &mut impl TakesParts,
 ) -> Result<()> {
     // Kept columns count as numbers of 8 bytes.
     let bytes = BATCH_ROWS * (size_of::<f32>() * columns + 8 * source.kept_fields().len());
@@ -75,7 +90,7 @@ pub fn score<T: Cell, R: PartedRows>(
     };
     let written = std::thread::scope(|scope| {
         (0..threads).for_each(|_| drop(scope.spawn(work)));
-        let written = write_in_order(&in_order, (source, on_error), &bar, &mut write);
+        let written = write_in_order(&in_order, (source, on_error), &bar, taker);
         // After a failure nobody waits for a place of a part's results.
         drop(in_order);
         written
@@ -145,7 +160,7 @@ fn write_in_order<R: PartedRows>(
     in_order: &Receiver<PartResults>,
     (source, on_error): (&R, OnError),
     bar: &ProgressBar,
-    write: &mut impl FnMut(ScoredBatch) -> Result<()>,
+    taker: &mut impl TakesParts,
 ) -> Result<()> {
     let (mut parts, mut left_out, mut first) = (0u64, 0u64, None);
     for results in in_order {
@@ -154,7 +169,7 @@ fn write_in_order<R: PartedRows>(
             match scored {
                 Ok(scored) => {
                     let rows = scored.table.rows;
-                    write(scored)?;
+                    taker.take(scored)?;
                     bar.inc(rows as u64);
                 }
                 // A defect of ours is no damage of the file.
@@ -165,6 +180,7 @@ fn write_in_order<R: PartedRows>(
                 Err(error) => return Err(error),
             }
         }
+        taker.end_part()?;
     }
     match first {
         Some(error) if left_out == parts => Err(error),

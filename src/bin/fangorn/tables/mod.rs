@@ -4,9 +4,12 @@
 //! |---|---|
 //! | `read` | the batches of a file, by its parts |
 //! | `write` | predictions and kept columns, batch after batch |
+//! | `journal` | what a run has predicted so far |
 
+mod journal;
 mod read;
 mod write;
 
+pub use journal::Journal;
 pub use read::{BATCH_ROWS, TableFile};
 pub use write::{ScoredBatch, ScoredSchema, TableWriter};

@@ -6,7 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use arrow_array::{ArrayRef, Float32Array, Int32Array, RecordBatch, StringArray};
+use arrow_array::{
+    ArrayRef, Float32Array, Int32Array, RecordBatch, StringArray,
+    cast::AsArray,
+    types::{Float32Type, Int32Type},
+};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -73,7 +77,47 @@ impl ScoredSchema {
         Ok(Self { kept, predicted, none, schema })
     }
 
-    fn batch(&self, scored: ScoredBatch) -> io::Result<RecordBatch> {
+    /// Returns the columns.
+    pub(super) fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// Returns a batch that [`Self::batch`] made as what it was made of.
+    ///
+    /// # Errors
+    /// The batch has other columns.
+    pub(super) fn scored(&self, batch: &RecordBatch) -> io::Result<ScoredBatch> {
+        if batch.schema().fields() != self.schema.fields() {
+            return Err(io::Error::other("it has other columns"));
+        }
+        let (kept, predicted) = batch.columns().split_at(self.kept.len());
+        let (rows, columns) = (batch.num_rows(), predicted.len());
+        /// Returns the entries of all columns, row after row.
+        fn by_rows<T>(rows: usize, columns: usize, entry: impl Fn(usize, usize) -> T) -> Vec<T> {
+            (0..rows)
+                .flat_map(|row| (0..columns).map(move |column| (row, column)))
+                .map(|(r, c)| entry(r, c))
+                .collect()
+        }
+        let values = match &self.none {
+            Values::Floats(_) => {
+                let all: Vec<_> = predicted.iter().map(|array| array.as_primitive::<Float32Type>()).collect();
+                Values::Floats(by_rows(rows, columns, |row, column| all[column].value(row)))
+            }
+            Values::Ints(_) => {
+                let all: Vec<_> = predicted.iter().map(|array| array.as_primitive::<Int32Type>()).collect();
+                Values::Ints(by_rows(rows, columns, |row, column| all[column].value(row)))
+            }
+            Values::Words(_) => {
+                let all: Vec<_> = predicted.iter().map(|array| array.as_string::<i32>()).collect();
+                Values::Words(by_rows(rows, columns, |row, column| all[column].value(row).to_owned()))
+            }
+        };
+        Ok(ScoredBatch { kept: kept.to_vec(), table: Table { rows, columns, values } })
+    }
+
+    /// Returns a batch as its columns.
+    pub(super) fn batch(&self, scored: ScoredBatch) -> io::Result<RecordBatch> {
         let ScoredBatch { kept, table } = scored;
         let plain = |(array, field): (&ArrayRef, &FieldRef)| arrow_cast::cast(array, field.data_type());
         let kept: Result<Vec<_>, _> = kept.iter().zip(&self.kept).map(plain).collect();

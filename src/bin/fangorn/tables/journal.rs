@@ -1,0 +1,250 @@
+//! What a run that writes a long file has predicted so far, so that a run after it goes on where it was cut short.
+//!
+//! The journal lies beside the file that is written. It has a line that says what the run is, and then a piece for each
+//! part of the rows: its length, its checksum, and a stream of Arrow. A piece that is not whole, and what is behind it,
+//! does not count.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, BufReader, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::write::{ScoredBatch, ScoredSchema};
+use crate::error::{Error, Result};
+
+/// Bytes of pieces that wait to be written. A run with fewer leaves no journal.
+const WAITING: usize = 1 << 20;
+
+/// The most bytes of a piece. A part with more of them is the last one that the journal has.
+const MOST_PIECE: usize = 256 << 20;
+
+/// The journal of a file that is being written.
+pub struct Journal {
+    target: PathBuf,
+    path: PathBuf,
+    /// The line that says what the run is.
+    run: String,
+    schema: ScoredSchema,
+    /// The file, once there is one.
+    file: Option<File>,
+    /// Whole pieces that wait.
+    waiting: Vec<u8>,
+    /// The stream of the part that is being written.
+    part: Option<StreamWriter<Vec<u8>>>,
+    /// Whether a part was too large.
+    ended: bool,
+}
+
+/// The parts that an earlier run has predicted.
+pub struct EarlierParts {
+    file: BufReader<File>,
+    /// The lengths of their pieces.
+    lengths: Vec<u64>,
+}
+
+impl Journal {
+    /// Begins the journal of a file. What an earlier run left counts if `resume` is set, and is gone otherwise.
+    ///
+    /// # Errors
+    /// The earlier run was another one, another program writes the file at the moment, or the system reports a failure.
+    pub fn open(
+        target: &Path,
+        run: String,
+        schema: ScoredSchema,
+        resume: bool,
+    ) -> Result<(Self, Option<EarlierParts>)> {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let path = target.with_file_name(format!(".{name}.fangorn-journal"));
+        let run = run.replace('\n', " ") + "\n";
+        let mut journal = Self {
+            target: target.to_path_buf(),
+            path,
+            run,
+            schema,
+            file: None,
+            waiting: Vec::new(),
+            part: None,
+            ended: false,
+        };
+        let earlier = journal.earlier(resume)?;
+        Ok((journal, earlier))
+    }
+
+    fn refused(&self, e: &io::Error) -> Error {
+        Error::file(&self.path, format!("{e}; remove the file, and begin without --resume"))
+    }
+
+    /// Finds the pieces of an earlier run, and goes on behind the last whole one; or removes what it left.
+    fn earlier(&mut self, resume: bool) -> Result<Option<EarlierParts>> {
+        let file = match OpenOptions::new().read(true).write(true).open(&self.path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(self.refused(&e)),
+        };
+        self.lock(&file)?;
+        if !resume {
+            return fs::remove_file(&self.path).map(|()| None).map_err(|e| self.refused(&e));
+        }
+        let mut reader = BufReader::new(&file);
+        let mut run = vec![0; self.run.len()];
+        if reader.read_exact(&mut run).is_err() || run != self.run.as_bytes() {
+            return Err(Error::file(
+                &self.target,
+                "--resume: the run that was cut short had another model, other rows or other options; repeat its \
+                 command, or begin anew without --resume",
+            ));
+        }
+        let mut lengths = Vec::new();
+        while let Some(piece) = next_piece(&mut reader).map_err(|e| self.refused(&e))? {
+            lengths.push(piece.len() as u64);
+        }
+        let end = self.run.len() as u64 + lengths.iter().map(|length| length + 16).sum::<u64>();
+        let set = || -> io::Result<File> {
+            file.set_len(end)?;
+            let mut reader = File::open(&self.path)?;
+            reader.seek(SeekFrom::Start(self.run.len() as u64))?;
+            (&file).seek(SeekFrom::Start(end))?;
+            Ok(reader)
+        };
+        let reader = set().map_err(|e| self.refused(&e))?;
+        self.file = Some(file);
+        Ok(Some(EarlierParts { file: BufReader::new(reader), lengths }))
+    }
+
+    fn lock(&self, file: &File) -> Result<()> {
+        match file.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::file(&self.target, "another program writes it at the moment; name another output"))
+            }
+            // Some file systems have no locks.
+            Err(TryLockError::Error(_)) => Ok(()),
+        }
+    }
+
+    /// Adds a batch to the part that is being written.
+    ///
+    /// # Errors
+    /// The system reports a failure.
+    pub fn add(&mut self, scored: &ScoredBatch) -> Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        let bytes = self.try_add(scored).map_err(|e| self.refused(&e))?;
+        self.ended = bytes > MOST_PIECE;
+        Ok(())
+    }
+
+    /// Adds a batch, and returns the bytes of the part so far.
+    fn try_add(&mut self, scored: &ScoredBatch) -> io::Result<usize> {
+        let batch = self.schema.batch(scored.clone())?;
+        let part = match self.part.take() {
+            Some(part) => part,
+            None => StreamWriter::try_new(Vec::new(), &self.schema.schema()).map_err(io::Error::other)?,
+        };
+        let part = self.part.insert(part);
+        part.write(&batch).map_err(io::Error::other)?;
+        Ok(part.get_ref().len())
+    }
+
+    /// Ends the part that is being written.
+    ///
+    /// # Errors
+    /// The system reports a failure.
+    pub fn end_part(&mut self) -> Result<()> {
+        if self.ended {
+            self.part = None;
+            return Ok(());
+        }
+        let piece = match self.part.take() {
+            Some(part) => part.into_inner().map_err(|e| self.refused(&io::Error::other(e)))?,
+            None => Vec::new(),
+        };
+        self.waiting.extend((piece.len() as u64).to_le_bytes());
+        self.waiting.extend(xxh3_64(&piece).to_le_bytes());
+        self.waiting.extend(piece);
+        if self.waiting.len() < WAITING {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
+            let file = file.map_err(|e| self.refused(&e))?;
+            self.lock(&file)?;
+            file.set_len(0)
+                .and_then(|()| (&file).write_all(self.run.as_bytes()))
+                .map_err(|e| self.refused(&e))?;
+            self.file = Some(file);
+        }
+        if let Some(file) = &mut self.file {
+            let written = file.write_all(&self.waiting);
+            written
+                .map_err(|e| Error::file(&self.path, format!("{e}; make room, and go on with --resume")))?;
+        }
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Removes the journal, since the file is whole or will never be.
+    pub fn remove(self) {
+        if self.file.is_some() {
+            // What is left is in nobody's way.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Reads a piece; `None` where it is not whole.
+fn next_piece(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut head = [0; 16];
+    let mut piece = Vec::new();
+    match reader.read_exact(&mut head) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(e) => return Err(e),
+    }
+    let [length, sum] =
+        [&head[..8], &head[8..]].map(|bytes| bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
+    reader.take(length).read_to_end(&mut piece)?;
+    Ok((piece.len() as u64 == length && xxh3_64(&piece) == sum).then_some(piece))
+}
+
+impl EarlierParts {
+    /// Returns the number of parts.
+    pub fn len(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// Hands the batches of all parts to `write`, in their order.
+    ///
+    /// # Errors
+    /// The journal can't be read, or `write` fails.
+    pub fn replay(
+        mut self,
+        path: &Path,
+        schema: &ScoredSchema,
+        mut write: impl FnMut(ScoredBatch) -> Result<()>,
+    ) -> Result<()> {
+        let refused = |e: &dyn std::fmt::Display| {
+            Error::file(
+                path,
+                format!("--resume: its journal can't be read: {e}; begin anew without --resume"),
+            )
+        };
+        for _ in &self.lengths {
+            let piece = next_piece(&mut self.file).map_err(|e| refused(&e))?;
+            let piece = piece.ok_or_else(|| refused(&"it has changed"))?;
+            if piece.is_empty() {
+                continue;
+            }
+            for batch in StreamReader::try_new(&piece[..], None).map_err(|e| refused(&e))? {
+                let batch = batch.map_err(|e| refused(&e))?;
+                write(schema.scored(&batch).map_err(|e| refused(&e))?)?;
+            }
+        }
+        Ok(())
+    }
+}
