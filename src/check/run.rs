@@ -82,12 +82,12 @@ fn steps(tree: &Tree) -> usize {
     if nodes < LARGE {
         return nodes.ilog2() as usize + 1;
     }
-    let (mut sum, mut leaves) = (0, 0);
+    let (mut sum, mut leaves) = (0usize, 0);
     let mut open = vec![(0, 1)];
     while let Some((node, steps)) = open.pop() {
         match tree.nodes[node as usize] {
             Node::Split { left, right, .. } => open.extend([(left, steps + 1), (right, steps + 1)]),
-            Node::Leaf { .. } => (sum, leaves) = (sum + steps, leaves + 1),
+            Node::Leaf { .. } => (sum, leaves) = (sum.saturating_add(steps), leaves + 1),
         }
     }
     sum / leaves.max(1) + 1
@@ -116,7 +116,7 @@ impl Plan {
                     rounds: 1,
                     one_tree_of: match whole {
                         true => 1,
-                        false => (distinct * of_a_row).div_ceil(steps).clamp(1, trees),
+                        false => distinct.saturating_mul(of_a_row).div_ceil(steps).clamp(1, trees),
                     },
                     // `f64` rows are slower to walk, and the code that adds up the leaf values of `f32` rows
                     // adds up theirs.
@@ -163,9 +163,10 @@ pub struct Check<'f> {
 impl<'f> Check<'f> {
     /// Prepares a check in time linear in the forest's size.
     pub fn new(forest: &'f Forest, extent: SelfCheck) -> Self {
-        let steps: usize = forest.trees.iter().map(steps).sum();
+        let steps = forest.trees.iter().map(steps).fold(1, usize::saturating_add);
         // To add up a vector leaf takes about a step for every four of its values.
-        let steps_a_row = steps.max(1) + forest.trees.len() * (forest.leaf_width() / 4);
+        let of_leaves = forest.trees.len().saturating_mul(forest.leaf_width() / 4);
+        let steps_a_row = steps.saturating_add(of_leaves);
         Self { forest, extent, steps_a_row, bound: forest.sum_bound() }
     }
 

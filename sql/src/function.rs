@@ -1,0 +1,307 @@
+//! A forest as a scalar function.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{
+        Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, RecordBatch,
+        RecordBatchOptions, StringArray,
+    },
+    datatypes::{DataType, Field, FieldRef, Schema},
+};
+use datafusion::{
+    common::{DataFusionError, Result, ScalarValue, exec_datafusion_err, exec_err, plan_err},
+    logical_expr::{
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        Volatility,
+        simplify::{ExprSimplifyResult, SimplifyContext},
+    },
+};
+use fangorn::{
+    cpu::{Row, Rows},
+    forest::{ClassRule, CompareType, reference},
+    table::{BatchReader, ColumnMatch, ColumnNames, Number},
+};
+
+use crate::models::{Model, Models};
+
+/// What a function returns for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ForestOutput {
+    /// The producer's own prediction.
+    Value,
+    /// The sum before the objective's transform.
+    Margin,
+    /// The class.
+    Class,
+}
+
+impl ForestOutput {
+    /// All outputs.
+    pub const ALL: [Self; 3] = [Self::Value, Self::Margin, Self::Class];
+
+    fn function(self, by_position: bool) -> &'static str {
+        match (self, by_position) {
+            (Self::Value, false) => "forest_predict",
+            (Self::Value, true) => "forest_predict_by_position",
+            (Self::Margin, false) => "forest_margin",
+            (Self::Margin, true) => "forest_margin_by_position",
+            (Self::Class, false) => "forest_class",
+            (Self::Class, true) => "forest_class_by_position",
+        }
+    }
+}
+
+/// A function of SQL: `forest_predict`, `forest_margin`, `forest_class`, and each of them by position.
+#[derive(Clone, Debug)]
+pub struct ForestFunction {
+    models: Arc<Models>,
+    output: ForestOutput,
+    by_position: bool,
+    signature: Signature,
+}
+
+impl PartialEq for ForestFunction {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.models, &other.models)
+            && (self.output, self.by_position) == (other.output, other.by_position)
+    }
+}
+
+impl Eq for ForestFunction {}
+
+impl Hash for ForestFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (Arc::as_ptr(&self.models), self.output, self.by_position).hash(state);
+    }
+}
+
+impl ForestFunction {
+    /// Returns the function of an output, which takes columns in the model's order if `by_position` is set.
+    pub fn new(models: Arc<Models>, output: ForestOutput, by_position: bool) -> Self {
+        Self { models, output, by_position, signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+
+    fn by(&self) -> ColumnMatch {
+        if self.by_position { ColumnMatch::ByPosition } else { ColumnMatch::ByName }
+    }
+
+    /// Returns the error of a batch.
+    fn refused(&self, error: &dyn std::fmt::Display) -> DataFusionError {
+        exec_datafusion_err!("{}: {error}", self.name())
+    }
+
+    /// Returns the model that a first argument names.
+    fn model(&self, name: Option<&ScalarValue>) -> Result<Arc<Model>> {
+        let name = name.and_then(|name| name.try_as_str().flatten());
+        let Some(name) = name else {
+            return plan_err!(
+                "{}: the first argument is the model's name or its file's path, a text in quotes",
+                self.name()
+            );
+        };
+        self.models.get(name).or_else(|error| plan_err!("{}: {error}", self.name()))
+    }
+
+    /// Returns the type of the result.
+    fn returned(&self, model: &Model) -> Result<DataType> {
+        let forest = &model.forest;
+        let width = match self.output {
+            ForestOutput::Value => forest.transform.width(forest.outputs as usize),
+            ForestOutput::Margin => forest.outputs as usize,
+            ForestOutput::Class => {
+                if forest.classes.rule == ClassRule::None {
+                    return plan_err!(
+                        "{}: the model is no classifier: its objective {} knows no classes; use forest_predict",
+                        self.name(),
+                        forest.producer.objective
+                    );
+                }
+                return Ok(match forest.classes.integers() {
+                    Some(_) => DataType::Int64,
+                    None => DataType::Utf8,
+                });
+            }
+        };
+        Ok(match i32::try_from(width) {
+            Ok(1) => DataType::Float32,
+            Ok(width) => DataType::FixedSizeList(item(), width),
+            Err(_) => {
+                return plan_err!("{}: the model has {width} outputs, too many for a list", self.name());
+            }
+        })
+    }
+
+    /// Returns the results for a batch of the function's columns.
+    fn evaluate<T: Number + Row>(
+        &self,
+        model: &Model,
+        reader: &BatchReader<'_>,
+        batch: &RecordBatch,
+    ) -> Result<ArrayRef> {
+        let values: Vec<T> = reader.rows(batch).map_err(|e| self.refused(&e))?;
+        let rows = Rows::new(&values, reader.width()).map_err(|e| self.refused(&e))?;
+        let floats = match self.output {
+            ForestOutput::Value => model.predictor.values(&rows).map_err(|e| self.refused(&e))?,
+            ForestOutput::Margin => model.predictor.margins(&rows).map_err(|e| self.refused(&e))?,
+            ForestOutput::Class => {
+                let slots = model.predictor.leaf_slots(&rows).map_err(|e| self.refused(&e))?;
+                return self.classes(model, &slots, batch.num_rows());
+            }
+        };
+        let floats = Arc::new(Float32Array::from(floats));
+        match self.returned(model)? {
+            DataType::FixedSizeList(item, width) => {
+                Ok(Arc::new(FixedSizeListArray::try_new(item, width, floats, None)?))
+            }
+            _ => Ok(floats),
+        }
+    }
+
+    /// Returns the labels of rows, given the leaf slots that they reach.
+    fn classes(&self, model: &Model, slots: &[u32], rows: usize) -> Result<ArrayRef> {
+        let forest = &model.forest;
+        let trees = forest.trees.len();
+        let mut classes = Vec::with_capacity(rows);
+        for row in 0..rows {
+            match reference::classes_of_slots(forest, &slots[row * trees..][..trees])[..] {
+                [class] => classes.push(class),
+                ref several => {
+                    return exec_err!(
+                        "{}: a row has {} classes, not one; use forest_predict",
+                        self.name(),
+                        several.len()
+                    );
+                }
+            }
+        }
+        let label = |class: u32| forest.classes.labels.get(class as usize);
+        Ok(match forest.classes.integers() {
+            Some(labels) => {
+                let label = |class: &u32| labels.get(*class as usize).copied().unwrap_or(i64::from(*class));
+                Arc::new(Int64Array::from_iter_values(classes.iter().map(label)))
+            }
+            None => {
+                let text = |class: &u32| label(*class).cloned().unwrap_or_else(|| class.to_string());
+                Arc::new(StringArray::from_iter_values(classes.iter().map(text)))
+            }
+        })
+    }
+}
+
+fn item() -> FieldRef {
+    Arc::new(Field::new("item", DataType::Float32, false))
+}
+
+/// Returns the schema of a function's columns: its arguments behind the model, or the fields of the struct that stands for
+/// them.
+fn schema_of(arguments: &[FieldRef]) -> Schema {
+    match arguments {
+        [one] if matches!(one.data_type(), DataType::Struct(_)) => match one.data_type() {
+            DataType::Struct(fields) => Schema::new(fields.clone()),
+            _ => Schema::empty(),
+        },
+        _ => Schema::new(arguments.to_vec()),
+    }
+}
+
+impl ScalarUDFImpl for ForestFunction {
+    fn name(&self) -> &str {
+        self.output.function(self.by_position)
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        plan_err!("{}: its type depends on the model", self.name())
+    }
+
+    /// Loads the model and finds its columns, so that a query that does not fit is refused before it runs.
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let model = self.model(args.scalar_arguments.first().copied().flatten())?;
+        let schema = schema_of(&args.arg_fields[1..]);
+        if let Err(error) = BatchReader::new(&model.forest, &schema, self.by()) {
+            return plan_err!("{}: {error}", self.name());
+        }
+        Ok(Arc::new(Field::new(self.name(), self.returned(&model)?, false)))
+    }
+
+    /// Puts columns into the model's order, since later steps of the optimizer may give them other names.
+    fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let columns = || -> Option<Vec<Expr>> {
+            let Some((Expr::Literal(name, _), columns)) = args.split_first() else { return None };
+            let model = self.model(Some(name)).ok()?;
+            let names: Option<Vec<&str>> = columns
+                .iter()
+                .map(|column| match column {
+                    Expr::Column(column) => Some(&*column.name),
+                    Expr::Alias(alias) => Some(&*alias.name),
+                    _ => None,
+                })
+                .collect();
+            let of_model = ColumnNames::of(&model.forest);
+            // The columns of a model without names are in its order already.
+            if of_model.names().len() != model.forest.features.len() {
+                return None;
+            }
+            let places = of_model.places(names?.into_iter()).ok()?;
+            Some(places.into_iter().map(|at| columns[at].clone()).collect())
+        };
+        match (self.by_position, columns()) {
+            (false, Some(columns)) => {
+                let function = ScalarUDF::from(Self { by_position: true, ..self.clone() });
+                let all = args.into_iter().take(1).chain(columns).collect();
+                Ok(ExprSimplifyResult::Simplified(function.call(all)))
+            }
+            _ => Ok(ExprSimplifyResult::Original(args)),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let name = match args.args.first() {
+            Some(ColumnarValue::Scalar(name)) => Some(name.clone()),
+            _ => None,
+        };
+        let model = self.model(name.as_ref())?;
+        let arrays: Vec<ArrayRef> =
+            args.args[1..].iter().map(|value| value.to_array(args.number_rows)).collect::<Result<_>>()?;
+        let schema = Arc::new(schema_of(&args.arg_fields[1..]));
+        let columns = match &arrays[..] {
+            [one] if matches!(one.data_type(), DataType::Struct(_)) => {
+                let all = one.as_struct();
+                // A row that is null as a whole has no value in any column.
+                match all.nulls() {
+                    None => all.columns().to_vec(),
+                    Some(nulls) => all
+                        .columns()
+                        .iter()
+                        .map(|column| {
+                            arrow::compute::nullif(column, &BooleanArray::new(!nulls.inner(), None))
+                        })
+                        .collect::<Result<_, _>>()?,
+                }
+            }
+            _ => arrays,
+        };
+        let fields = schema.fields().iter().zip(&columns);
+        // Arrays may be of another type than was planned for constants.
+        let fields: Vec<Field> =
+            fields.map(|(field, array)| Field::new(field.name(), array.data_type().clone(), true)).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let options = RecordBatchOptions::new().with_row_count(Some(args.number_rows));
+        let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &options)?;
+        let reader = BatchReader::new(&model.forest, &schema, self.by());
+        let reader = reader.map_err(|error| self.refused(&error))?;
+        // Where the producer compares in f64, rounding a value to f32 could change a comparison.
+        let found = match model.forest.compare == CompareType::F64 && !reader.holds_singles() {
+            true => self.evaluate::<f64>(&model, &reader, &batch)?,
+            false => self.evaluate::<f32>(&model, &reader, &batch)?,
+        };
+        Ok(ColumnarValue::Array(found))
+    }
+}

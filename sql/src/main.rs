@@ -1,0 +1,302 @@
+//! `fangorn sql`: queries files of tables, with trained models as functions.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use arrow::{
+    array::RecordBatch, datatypes::SchemaRef, error::ArrowError, util::pretty::pretty_format_batches,
+};
+use clap::Parser;
+use datafusion::{
+    error::DataFusionError,
+    parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties},
+    prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionContext},
+};
+use fangorn_sql::{Models, register};
+use futures::StreamExt as _;
+
+/// Query files of tables, with trained models as functions.
+///
+/// A table is a file's path in quotes, or a name that --table gives it. forest_predict('model', column, …) is the model's
+/// prediction, forest_margin(…) its margin, and forest_class(…) its class; a model is a file's path, or a name that
+/// --model gives it. Columns go by their names; forest_predict_by_position and its like take them in the model's order.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fangorn sql",
+    version,
+    after_help = "Example:
+  fangorn sql \"SELECT id, forest_predict('model.ubj', age, income) AS risk FROM 'people.parquet' WHERE age > 30\"
+  fangorn sql --model risk=model.ubj --table people=people.csv -o risk.parquet \\
+    \"SELECT id, forest_class('risk', age, income) AS class FROM people\""
+)]
+struct Arguments {
+    /// The query
+    query: String,
+    /// Gives a model file a name
+    #[arg(long, value_name = "NAME=FILE", value_parser = named)]
+    model: Vec<(String, PathBuf)>,
+    /// Gives a file of a table a name: .parquet, .csv, .json (an object a line) or .arrow
+    #[arg(long, value_name = "NAME=FILE", value_parser = named)]
+    table: Vec<(String, PathBuf)>,
+    /// Where to write, .csv, .parquet, .arrow or .json; without it, a terminal gets a table, and others get CSV
+    #[arg(short, value_name = "FILE")]
+    o: Option<PathBuf>,
+    /// Print an object of JSON a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn named(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("a name and a file with = between them are expected, risk=model.ubj say".into()),
+    }
+}
+
+/// Why a command fails.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("{}", cause(.0))]
+    Query(Box<DataFusionError>),
+    #[error("{}: {what}", path.display())]
+    File { path: PathBuf, what: String },
+    #[error("{0}")]
+    Model(#[from] fangorn_sql::ModelError),
+    #[error("standard output: {0}")]
+    Output(io::Error),
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        Self::Query(Box::new(error))
+    }
+}
+
+/// Returns the message of an error on one line, without the notes of the steps that it went through.
+fn cause(error: &DataFusionError) -> String {
+    let root = error.find_root().strip_backtrace();
+    root.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            eprintln!("fangorn: the threads can't be started: {e}");
+            return ExitCode::from(2);
+        }
+    };
+    match runtime.block_on(run(&arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Error::Output(e)) if e.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fangorn: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<(), Error> {
+    let context = SessionContext::new().enable_url_table();
+    let models = register(&context, Models::default());
+    for (name, path) in &arguments.model {
+        models.load(name, path)?;
+    }
+    for (name, path) in &arguments.table {
+        add_table(&context, name, path).await?;
+    }
+    let mut batches = context.sql(&arguments.query).await?.execute_stream().await?;
+    let schema = batches.schema();
+    let mut sink = Sink::new(arguments, schema)?;
+    while let Some(batch) = batches.next().await {
+        sink.write(batch?)?;
+    }
+    sink.finish()
+}
+
+async fn add_table(context: &SessionContext, name: &str, path: &Path) -> Result<(), Error> {
+    let text = path.to_string_lossy();
+    let extension = extension(path);
+    if !path.exists() {
+        return Err(Error::File {
+            path: path.into(),
+            what: "there is no such file; give a table's path".into(),
+        });
+    }
+    match &*extension {
+        "csv" => context.register_csv(name, &*text, CsvReadOptions::new()).await?,
+        "parquet" => context.register_parquet(name, &*text, ParquetReadOptions::default()).await?,
+        "json" | "ndjson" => {
+            let options = JsonReadOptions::default().file_extension(&extension);
+            context.register_json(name, &*text, options).await?;
+        }
+        "arrow" => context.register_arrow(name, &text, Default::default()).await?,
+        _ => {
+            let what = "the name ends in none of .parquet, .csv, .json and .arrow; rename the file".into();
+            return Err(Error::File { path: path.into(), what });
+        }
+    }
+    Ok(())
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
+}
+
+/// A file that is renamed to its target when it is whole, and removed if it never is.
+struct PartialFile {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl PartialFile {
+    fn create(target: &Path) -> Result<(Self, File), Error> {
+        let refused = |e: io::Error| Error::File {
+            path: target.into(),
+            what: format!("it can't be written: {e}; name a file in a folder that you may write to"),
+        };
+        if target.is_dir() {
+            return Err(refused(io::ErrorKind::IsADirectory.into()));
+        }
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        let path = target.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+        let file = File::create_new(&path).map_err(refused)?;
+        Ok((Self { path, target: target.into() }, file))
+    }
+
+    fn complete(self) -> io::Result<()> {
+        std::fs::rename(&self.path, &self.target)
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        // After a rename there is nothing to remove.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Where the rows of the result go.
+struct Sink {
+    /// `None` for standard output.
+    file: Option<PartialFile>,
+    writer: Writer,
+}
+
+enum Writer {
+    Parquet(Box<ArrowWriter<Box<dyn Write + Send>>>),
+    Arrow(Box<arrow::ipc::writer::FileWriter<Box<dyn Write + Send>>>),
+    Csv(Box<arrow::csv::Writer<Box<dyn Write + Send>>>),
+    Json(Box<arrow::json::LineDelimitedWriter<Box<dyn Write + Send>>>),
+    /// A table is laid out when all of it is there.
+    Table(Vec<RecordBatch>, SchemaRef),
+}
+
+impl Sink {
+    fn new(arguments: &Arguments, schema: SchemaRef) -> Result<Self, Error> {
+        let stdout = || -> Box<dyn Write + Send> { Box::new(BufWriter::new(io::stdout())) };
+        let csv = |out| Writer::Csv(Box::new(arrow::csv::Writer::new(out)));
+        let json = |out| Writer::Json(Box::new(arrow::json::LineDelimitedWriter::new(out)));
+        let Some(target) = &arguments.o else {
+            let writer = match (arguments.json, io::stdout().is_terminal()) {
+                (true, _) => json(stdout()),
+                (false, true) => Writer::Table(Vec::new(), schema),
+                (false, false) => csv(stdout()),
+            };
+            return Ok(Self { file: None, writer });
+        };
+        let refused = |what: String| Error::File { path: target.clone(), what };
+        let extension = extension(target);
+        if !["csv", "parquet", "arrow", "json"].contains(&&*extension) {
+            return Err(refused(
+                "the name ends in none of .csv, .parquet, .arrow and .json; name the output so".into(),
+            ));
+        }
+        let (part, file) = PartialFile::create(target)?;
+        let out: Box<dyn Write + Send> = Box::new(BufWriter::new(file));
+        let writer = match &*extension {
+            "parquet" => {
+                let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+                let writer = ArrowWriter::try_new(out, schema, Some(properties));
+                Writer::Parquet(Box::new(writer.map_err(|e| refused(e.to_string()))?))
+            }
+            "arrow" => {
+                let writer = arrow::ipc::writer::FileWriter::try_new(out, &schema);
+                Writer::Arrow(Box::new(writer.map_err(|e| refused(e.to_string()))?))
+            }
+            "json" => json(out),
+            _ => csv(out),
+        };
+        Ok(Self { file: Some(part), writer })
+    }
+
+    fn write(&mut self, batch: RecordBatch) -> Result<(), Error> {
+        let written: Result<(), ArrowError> = match &mut self.writer {
+            Writer::Parquet(writer) => {
+                writer.write(&batch).map_err(|e| ArrowError::ParquetError(e.to_string()))
+            }
+            Writer::Arrow(writer) => writer.write(&batch),
+            Writer::Csv(writer) => writer.write(&batch),
+            Writer::Json(writer) => writer.write(&batch),
+            Writer::Table(batches, _) => {
+                batches.push(batch);
+                Ok(())
+            }
+        };
+        written.map_err(|e| self.refused(e))
+    }
+
+    fn refused(&self, error: ArrowError) -> Error {
+        match (&self.file, error) {
+            (Some(file), error) => Error::File { path: file.target.clone(), what: error.to_string() },
+            (None, ArrowError::IoError(_, e)) => Error::Output(e),
+            (None, error) => Error::Output(io::Error::other(error.to_string())),
+        }
+    }
+
+    fn finish(mut self) -> Result<(), Error> {
+        let ended: Result<(), ArrowError> = match &mut self.writer {
+            Writer::Parquet(writer) => {
+                writer.finish().map(drop).map_err(|e| ArrowError::ParquetError(e.to_string()))
+            }
+            Writer::Arrow(writer) => writer.finish(),
+            Writer::Json(writer) => writer.finish(),
+            Writer::Csv(_) => Ok(()),
+            Writer::Table(batches, schema) => {
+                if batches.is_empty() {
+                    batches.push(RecordBatch::new_empty(schema.clone()));
+                }
+                pretty_format_batches(batches).and_then(|table| Ok(writeln!(io::stdout(), "{table}")?))
+            }
+        };
+        ended.map_err(|e| self.refused(e))?;
+        // Writers hand on what they hold when they are dropped, and a failure then would pass unseen.
+        let flushed = match self.writer {
+            Writer::Parquet(writer) => match writer.into_inner() {
+                Ok(mut out) => out.flush(),
+                Err(e) => Err(io::Error::other(e)),
+            },
+            Writer::Arrow(writer) => match writer.into_inner() {
+                Ok(mut out) => out.flush(),
+                Err(e) => Err(io::Error::other(e)),
+            },
+            Writer::Csv(writer) => writer.into_inner().flush(),
+            Writer::Json(writer) => writer.into_inner().flush(),
+            Writer::Table(..) => Ok(()),
+        };
+        match self.file {
+            Some(file) => {
+                let path = file.target.clone();
+                let renamed = flushed.and_then(|()| file.complete());
+                renamed
+                    .map_err(|e| Error::File { path, what: format!("it can't be written: {e}; make room") })
+            }
+            None => flushed.map_err(Error::Output),
+        }
+    }
+}
