@@ -9,6 +9,7 @@
 //! cargo run --release -p fangorn-benches -- fit
 //! cargo run --release -p fangorn-benches -- products
 //! cargo run --release -p fangorn-benches -- matrices
+//! cargo run --release -p fangorn-benches -- sparse-rows MODEL
 //! cargo run --release -p fangorn-benches -- synthetic RECORDS.jsonl [--quick]
 //! cargo run --release -p fangorn-benches -- cpu --model MODEL --rows ROWS.npy
 //! cargo run --release -p fangorn-benches --features matrices -- matrices MODEL ROWS.npy [BATCH,BATCH,…]
@@ -28,6 +29,7 @@
 //! - `load` times reading models, each also as a `.fangorn` file, to compare with `benches/peers/load.py`.
 //! - `fit` measures the costs that choices read (`fangorn::cost`) again on this machine.
 //! - `products` times products with weights that are partly 0, dense and skipping the zeros.
+//! - `sparse-rows` times sparse rows beside the same rows written out, and rows that stand column by column.
 //! - `synthetic` times each way to evaluate a forest on random models and writes records, from which
 //!   `benches/experiments/fit_estimates.py` fits the costs of estimates.
 //! - `cpu` times every schedule on the CPU target (`cpu --help`). `benches/peers` compares it with other
@@ -60,6 +62,7 @@ mod operator;
 mod products;
 mod ranking;
 mod schedules;
+mod sparse_rows;
 mod synthetic;
 mod time;
 
@@ -88,6 +91,11 @@ fn main() -> ExitCode {
     }
     if arguments == ["products"] {
         return done(products::products());
+    }
+    if let [first, model] = &arguments[..]
+        && first == "sparse-rows"
+    {
+        return done(sparse_rows::sparse_rows(Path::new(model)));
     }
     if let [first, path, rest @ ..] = &arguments[..]
         && first == "synthetic"
@@ -144,7 +152,7 @@ fn main() -> ExitCode {
     }
     let [model, rows, rest @ ..] = &arguments[..] else {
         eprintln!(
-            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | products | matrices | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help"
+            "usage: fangorn-benches [cache|ranking|engines] MODEL ROWS.npy [BATCH,BATCH,…] | load MODEL… | fit | products | matrices | sparse-rows MODEL | synthetic RECORDS.jsonl [--quick] | backend --help | cpu --help | gpu --help"
         );
         return ExitCode::from(2);
     };

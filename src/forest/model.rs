@@ -56,6 +56,15 @@ impl Forest {
         &self.leaf_values[slot as usize * width..][..width]
     }
 
+    /// Returns what a value that a sparse row does not hold is to the model's producer: NaN, which is missing, to XGBoost
+    /// and treelite, and 0 to LightGBM, CatBoost and scikit-learn. A forest of nobody has 0.
+    pub fn absent_value(&self) -> f64 {
+        match &*self.producer.library {
+            "xgboost" | "treelite" => f64::NAN,
+            _ => 0.0,
+        }
+    }
+
     /// Returns the error bound of a margin that is summed in `f32` in any order, for each output: `(trees +
     /// 1) x (2^-24 x (|base| + Σ over trees of the largest |leaf|) + 2^-150)`.
     ///

@@ -2,6 +2,7 @@
 
 mod builder;
 mod classes;
+mod sparse;
 
 use std::{cell::RefCell, sync::Arc};
 

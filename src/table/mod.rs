@@ -17,7 +17,7 @@ mod names;
 
 #[cfg(feature = "arrow")]
 pub use batch::{BatchReader, ColumnMatch};
-pub use cell::{CellReader, CellText, Number};
+pub use cell::{CellReader, CellText, Number, plain_decimal};
 #[cfg(feature = "arrow")]
 pub use error::TableError;
 pub use names::{ColumnNames, NameMismatch, first_names};

@@ -3,7 +3,7 @@
 
 use std::process::Stdio;
 
-use crate::{PRESETS, assert_refused, command, model, prints, refuses, text, zoo};
+use crate::{PRESETS, Scratch, assert_refused, command, model, prints, refuses, text, zoo};
 
 #[test]
 fn names_that_are_not_known_are_refused() {
@@ -80,6 +80,7 @@ fn every_command_has_help_with_an_example() {
         &["bench"],
         &["tune"],
         &["explain"],
+        &["sql"],
         &["cache"],
         &["cache", "list"],
     ] {
@@ -87,6 +88,25 @@ fn every_command_has_help_with_an_example() {
         assert!(help.contains("Example:\n  fangorn "), "{help}");
     }
     assert_eq!(prints(&["--version"]), format!("fangorn {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// `fangorn sql` starts another program: its answer and its status are the command's. The remedy is named where there is
+/// none.
+#[test]
+#[cfg(unix)]
+fn sql_is_a_program_of_its_own() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let scratch = Scratch::new("sql");
+    let run = |path: &str, arguments: &[&str]| {
+        command(&[&["sql"], arguments].concat()).env("PATH", path).output().expect("the program runs")
+    };
+    assert_refused(&run("/nowhere", &["SELECT 1"]), &["fangorn-sql", "cargo install --path sql"]);
+    let program = scratch.file("fangorn-sql", "#!/bin/sh\necho \"$# $1 $3\"\nexit 3\n");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let path = format!("{}:/usr/bin:/bin", scratch.0.display());
+    let output = run(&path, &["SELECT 'a b'", "--model", "--json"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(3), "3 SELECT 'a b' --json\n".into()));
 }
 
 /// A mistyped one would test what was not meant.

@@ -113,6 +113,94 @@ fn several_parts_have_the_answers_of_the_whole() {
     assert!(!Path::new(&target).exists());
 }
 
+/// Cells of every kind, in lines with and without quotation marks, which are read in different ways: the same answers, and
+/// the same refusals.
+#[test]
+fn lines_without_quotation_marks_are_read_as_those_with_them() {
+    let scratch = Scratch::new("plain");
+    let model = model("churn");
+    let mut state = 3u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let columns = npy_width("churn");
+    let cells = [
+        "0",
+        "1",
+        "-1",
+        "12.5",
+        "-0.25",
+        "3.14159265",
+        "123456789.12345678",
+        "0.1234567890123456789",
+        "1e3",
+        "-2.5E-2",
+        "",
+        " 7 ",
+        "nan",
+        "NA",
+        "inf",
+        "-inf",
+        "True",
+        "false",
+        "+4",
+        ".5",
+        "6.",
+        "9007199254740993",
+        "00012",
+        "-0",
+        "12345678",
+        "1234567",
+        "123456789",
+        "0.12345678",
+        "0.1234567",
+        "0.123456781",
+    ];
+    let odd = ["x", "1.2.3", "--1", "1e", "é", "."];
+    let ends = ["\n", "\r\n"];
+    for case in 0..60 {
+        let (mut plain, mut quoted) = (String::new(), String::new());
+        let header: Vec<String> = (0..columns).map(|at| format!("f{at}")).collect();
+        let names = ["id"].into_iter().map(str::to_owned).chain(header).collect::<Vec<_>>().join(",") + "\n";
+        (plain += &names, quoted += &names);
+        for row in 0..1 + random(40) {
+            let mut line: Vec<String> = (0..columns).map(|_| cells[random(cells.len())].to_owned()).collect();
+            line.insert(0, ["a", "ä b", "", "7"][random(4)].to_owned());
+            match random(40) {
+                0 if case % 2 == 0 => line[1 + random(columns)] = odd[random(odd.len())].to_owned(),
+                1 if case % 2 == 0 => drop(line.pop()),
+                2 if case % 2 == 0 => line.push("1".into()),
+                _ => {}
+            }
+            let end = [ends[0], ends[1], "\n\n", "\r\n\r\n"][random(4)];
+            plain += &(line.join(",") + end);
+            quoted += &(line.iter().map(|cell| format!("\"{cell}\"")).collect::<Vec<_>>().join(",") + end);
+            // The last line may have no end.
+            if row % 7 == 0 && random(10) == 0 {
+                plain.truncate(plain.trim_end_matches(['\r', '\n']).len());
+                quoted.truncate(quoted.trim_end_matches(['\r', '\n']).len());
+                break;
+            }
+        }
+        let rows = scratch.path("rows.csv");
+        let run = |text: &str, more: &[&str]| {
+            std::fs::write(&rows, text).expect("a file");
+            let found = fangorn(
+                &[&["predict", &model, "--by-position", "--keep", "id", "--rows", &rows], more].concat(),
+            );
+            (found.status.code(), crate::text(&found.stdout), crate::text(&found.stderr))
+        };
+        for more in [&[][..], &["--on-error", "skip"]] {
+            assert_eq!(run(&plain, more), run(&quoted, more), "case {case}:\n{plain}");
+        }
+    }
+}
+
+fn npy_width(name: &str) -> usize {
+    read_npy::<f32>(&zoo(name, "rows.npy")).0[1] as usize
+}
+
 /// Whoever writes rows into a pipe gets the answer to each before the next one.
 #[test]
 fn a_pipe_is_answered_row_by_row() {
@@ -207,6 +295,58 @@ fn what_can_not_be_read_is_left_out_if_that_is_asked_for() {
         &["predict", &model, "--rows", &rows, "--on-error", "skip", "--expect", &expect],
         &["--on-error"],
     );
+}
+
+/// Files of libsvm hold a part of the columns. What a row does not hold is what the model's producer takes it for.
+#[test]
+fn rows_of_libsvm() {
+    let scratch = Scratch::new("libsvm");
+    let predicted = |name: &str, rows: &str, more: &[&str]| {
+        let model = model(name);
+        let found = fangorn(&[&["predict", &model, "--sum", "tree", "--rows", rows], more].concat());
+        assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+        text(&found.stdout)
+    };
+    for (name, absent) in [("churn", f32::NAN), ("lightgbm-binary", 0.0)] {
+        let (shape, mut values) = read_npy::<f32>(&zoo(name, "rows.npy"));
+        let width = shape[1] as usize;
+        let mut lines = [String::new(), String::new()];
+        for (row, cells) in values.chunks_mut(width).enumerate() {
+            for (index, lines) in lines.iter_mut().enumerate() {
+                *lines += ["0", "-1.5", "1 qid:3"][row % 3];
+                for (at, cell) in cells.iter().enumerate().filter(|(at, _)| (at + row) % 3 > 0) {
+                    let _ = write!(lines, " {}:{cell:?}", at + index);
+                }
+                *lines += ["\n", " # a note\n\n", "\r\n"][row % 3];
+            }
+            cells
+                .iter_mut()
+                .enumerate()
+                .filter(|(at, _)| (at + row) % 3 == 0)
+                .for_each(|(_, cell)| *cell = absent);
+        }
+        let dense = scratch.file("dense.npy", npy(&[shape[0], shape[1]], Order::C, &values));
+        let expected = predicted(name, &dense, &[]);
+        let rows = scratch.file("rows.libsvm", &lines[0]);
+        assert_eq!(predicted(name, &rows, &[]), expected);
+        let from_one = scratch.file("rows.svm", &lines[1]);
+        assert_eq!(predicted(name, &from_one, &["--index-from", "1"]), expected);
+        let model = model(name);
+        refuses(&["predict", &model, "--rows", &from_one], &["rows.svm", "no column", "--index-from 1"]);
+        for (line, part) in [
+            ("x 1:2", "`x` is no label"),
+            ("0 1:x", "`1:x`"),
+            ("0 1", "`1`"),
+            ("0 -1:2", "`-1:2`"),
+            ("1:2 2:3", "`1:2`"),
+        ] {
+            let wrong = scratch.file("wrong.libsvm", format!("0 0:1\n{line}\n0 0:1\n"));
+            refuses(&["predict", &model, "--rows", &wrong], &["wrong.libsvm", "line 2", part]);
+            let two = fangorn(&["predict", &model, "--rows", &wrong, "--on-error", "skip"]);
+            assert_eq!(text(&two.stdout).lines().count(), 2);
+            assert!(text(&two.stderr).contains("1 rows are left out"), "{}", text(&two.stderr));
+        }
+    }
 }
 
 /// A run that is killed at some moment leaves no output. With `--resume` the next one ends with the bytes of a run that

@@ -29,6 +29,7 @@ mod ranks;
 mod raw;
 mod replayed;
 mod schedules;
+mod sparse_rows;
 mod sums;
 mod tables;
 mod template;

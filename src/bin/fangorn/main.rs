@@ -27,6 +27,7 @@ mod profile;
 mod rows;
 mod schedule;
 mod score;
+mod sql;
 mod sum;
 mod table_format;
 mod tables;
@@ -87,6 +88,7 @@ enum Command {
     Graph(graph::Graph),
     /// List, clear or export the schedules that tune keeps
     Cache(cache::Cache),
+    Sql(sql::Sql),
     /// Check every engine that can serve a model on this machine
     Verify(verify::Verify),
 }
@@ -97,6 +99,8 @@ enum Outcome {
     Done,
     /// A prediction differs from what was expected, or two models differ.
     Differs,
+    /// Another program did the work, and ended with this status.
+    Of(u8),
 }
 
 fn main() -> ExitCode {
@@ -123,6 +127,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(args),
         Command::Graph(args) => graph::run(args),
         Command::Cache(args) => cache::run(args),
+        Command::Sql(args) => sql::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Verify(args) => verify::run(args),
     };
@@ -133,6 +138,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Differs) => ExitCode::from(1),
+        Ok(Outcome::Of(status)) => ExitCode::from(status),
         Err(e) if e.is_closed_pipe() => ExitCode::SUCCESS,
         Err(e) => {
             error::say(&e.to_string());

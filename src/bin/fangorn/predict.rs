@@ -63,7 +63,7 @@ impl Output {
 pub struct Predict {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
-    /// The rows, .npy, .csv, .parquet or .arrow; - reads CSV from standard input. They are predicted part by part,
+    /// The rows, .npy, .csv, .parquet, .arrow or .libsvm; - reads CSV from standard input. They are predicted part by part,
     /// so they may be larger than memory. The backends reference and cpu read them as f64 where the model
     /// compares in f64 (LightGBM, say); in all other cases they are read as f32
     #[arg(long, value_name = "FILE")]
@@ -215,6 +215,8 @@ pub fn run(args: &Predict) -> Result<Outcome> {
             (RowsInParts::Csv(rows), false) => work.run::<f32, _>(&rows),
             (RowsInParts::Npy(rows), true) => work.run::<f64, _>(&rows),
             (RowsInParts::Npy(rows), false) => work.run::<f32, _>(&rows),
+            (RowsInParts::Libsvm(rows), true) => work.run::<f64, _>(&rows),
+            (RowsInParts::Libsvm(rows), false) => work.run::<f32, _>(&rows),
         };
     }
     let table = match doubles && !rows::holds_singles(&args.rows) {

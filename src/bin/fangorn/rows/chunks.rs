@@ -21,6 +21,8 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
     /// The number of the line on which it begins, counted from 1.
     pub line: usize,
+    /// Whether there is a quotation mark in it.
+    pub has_marks: bool,
 }
 
 /// The chunks of a text.
@@ -87,6 +89,7 @@ impl Chunks {
             }
         }
         if self.ended {
+            ends.last_end(&bytes);
             end = bytes.len();
         }
         if end == 0 {
@@ -94,9 +97,16 @@ impl Chunks {
         }
         self.rest = bytes.split_off(end);
         let line = self.line;
-        self.line += bytes.iter().filter(|byte| **byte == b'\n').count();
-        Ok(Some(Chunk { bytes, line }))
+        self.line += newlines(&bytes);
+        Ok(Some(Chunk { bytes, line, has_marks: ends.any_mark }))
     }
+}
+
+/// Returns the number of line ends in a text.
+pub fn newlines(bytes: &[u8]) -> usize {
+    // So few at a time that a byte holds their number, which the compiler makes vectors of.
+    let few = bytes.chunks(usize::from(u8::MAX));
+    few.map(|few| usize::from(few.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>())).sum()
 }
 
 /// Reads once, and again where a signal came between.
@@ -122,11 +132,13 @@ struct RecordEnds {
     /// Whether a mark opens a quoted text: a field begins here, or the last byte was the closing mark, and the two are
     /// one mark inside the text.
     opens: bool,
+    /// Whether there was a mark.
+    any_mark: bool,
 }
 
 impl Default for RecordEnds {
     fn default() -> Self {
-        Self { seen: 0, end: 0, quoted: false, opens: true }
+        Self { seen: 0, end: 0, quoted: false, opens: true, any_mark: false }
     }
 }
 
@@ -134,7 +146,9 @@ impl RecordEnds {
     /// Returns the end of the last whole record of a text that has grown at its end; 0 if there is none.
     fn last_end(&mut self, bytes: &[u8]) -> usize {
         let new = &bytes[self.seen..];
-        if !self.quoted && !new.contains(&b'"') {
+        let marks = new.contains(&b'"');
+        self.any_mark |= marks;
+        if !self.quoted && !marks {
             // A line's end is a record's end.
             if let Some(at) = new.iter().rposition(|byte| *byte == b'\n') {
                 self.end = self.seen + at + 1;

@@ -7,12 +7,14 @@
 //! | `csv` | comma-separated text, record after record |
 //! | `chunks` | cuts comma-separated text between records |
 //! | `header` | what the first record of a CSV is, and which of its fields are the model's columns |
+//! | `libsvm` | libsvm's text of sparse rows |
 //! | `table` | Parquet and Arrow |
 //! | `mixed` | tables that have columns of texts beside columns of numbers |
 
 mod chunks;
 mod csv;
 mod header;
+mod libsvm;
 mod mixed;
 mod npy;
 mod parts;
@@ -32,11 +34,12 @@ use crate::{
     table_format::TableFormat,
 };
 
-pub use csv::{CsvRows, OnError};
+pub use csv::CsvRows;
+pub use libsvm::LibsvmRows;
 pub use mixed::{Cells, Wanted, read_mixed};
 pub use npy::NpyRows;
 pub use npy::holds_singles;
-pub use parts::{PartedRows, RowBatch};
+pub use parts::{OnError, PartedRows, RowBatch};
 pub use table::TableRows;
 
 /// A matrix, row after row.
@@ -83,12 +86,25 @@ pub struct TableChoice {
     /// Take a CSV's columns in their order, whatever names its header gives them
     #[arg(long)]
     by_position: bool,
+    /// The index of the first column in a file of libsvm: 0, as XGBoost reads it, or 1
+    #[arg(long, value_name = "0|1", default_value = "0", value_parser = index)]
+    index_from: usize,
+}
+
+fn index(text: &str) -> Result<usize, String> {
+    match text {
+        "0" => Ok(0),
+        "1" => Ok(1),
+        _ => Err("0 or 1 is expected".into()),
+    }
 }
 
 impl TableChoice {
     /// Returns the flags as arguments for another command.
-    pub fn arguments(self) -> Option<std::ffi::OsString> {
-        self.by_position.then(|| "--by-position".into())
+    pub fn arguments(self) -> Vec<std::ffi::OsString> {
+        let mut arguments = vec!["--index-from".into(), self.index_from.to_string().into()];
+        arguments.extend(self.by_position.then(|| "--by-position".into()));
+        arguments
     }
 }
 
@@ -152,6 +168,11 @@ impl<'a> MatrixRequest<'a> {
     }
 }
 
+/// Returns whether a name's ending is one of libsvm's files.
+fn is_libsvm(extension: &str) -> bool {
+    matches!(extension, "libsvm" | "svm" | "svmlight")
+}
+
 /// Returns the request for a model's rows.
 fn request<'a>(path: &'a Path, forest: &'a Forest, table: TableChoice) -> MatrixRequest<'a> {
     MatrixRequest {
@@ -179,6 +200,8 @@ pub enum RowsInParts<'f> {
     Csv(CsvRows<'f>),
     /// Numpy's file.
     Npy(NpyRows<'f>),
+    /// Sparse rows.
+    Libsvm(LibsvmRows<'f>),
 }
 
 impl<'f> RowsInParts<'f> {
@@ -201,6 +224,9 @@ impl<'f> RowsInParts<'f> {
         if path.as_os_str() == "-" || extension == "csv" {
             return Ok(CsvRows::open(wanted, keep, on_error)?.map(Self::Csv));
         }
+        if is_libsvm(&extension) {
+            return LibsvmRows::open(wanted, on_error).map(|rows| Some(Self::Libsvm(rows)));
+        }
         // What has texts or another name is refused where it is read whole.
         let numbers = !wanted.features().iter().any(|feature| feature.coding.is_needed());
         match extension == "npy" && numbers {
@@ -213,7 +239,7 @@ impl<'f> RowsInParts<'f> {
     pub fn holds_singles(&self, path: &Path) -> bool {
         match self {
             Self::Table(rows) => rows.reader.holds_singles(),
-            Self::Csv(_) => false,
+            Self::Csv(_) | Self::Libsvm(_) => false,
             Self::Npy(_) => holds_singles(path),
         }
     }
@@ -298,8 +324,9 @@ fn read<T: Number>(wanted: &MatrixRequest<'_>) -> Result<Matrix<T>> {
             }
         },
         "csv" => csv::read(*wanted),
+        other if is_libsvm(other) => libsvm::read(*wanted),
         _ => wanted.fail(
-            "the name ends in none of .npy, .csv, .parquet and .arrow, so its format is unknown; rename it",
+            "the name ends in none of .npy, .csv, .parquet, .arrow and .libsvm, so its format is unknown; rename it",
         ),
     }
 }

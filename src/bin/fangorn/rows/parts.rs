@@ -1,13 +1,19 @@
 //! Rows that are read part by part, so that they may be more than memory holds.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use arrow_array::ArrayRef;
 use arrow_schema::FieldRef;
 use fangorn::table::Number;
 
 use super::Matrix;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Rows of a part of a file, and the columns that are kept beside their predictions.
 #[derive(Clone, Debug)]
@@ -63,7 +69,7 @@ pub trait PartedRows: Sync {
 pub fn read_all<T: Number, R: PartedRows>(
     rows: &R,
     columns: usize,
-    no_room: impl Fn(usize) -> crate::error::Error,
+    no_room: impl Fn(usize) -> Error,
 ) -> Result<Matrix<T>> {
     let mut matrix = Matrix { rows: 0, columns, values: Vec::new() };
     while let Some(part) = rows.next_part() {
@@ -76,4 +82,53 @@ pub fn read_all<T: Number, R: PartedRows>(
         }
     }
     Ok(matrix)
+}
+
+/// What happens to a part of the rows that can't be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnError {
+    /// The command ends with an error
+    #[default]
+    Stop,
+    /// It is left out, and the number of what is left out is said at the end
+    Skip,
+}
+
+/// The lines of a text that can't be read.
+#[derive(Debug)]
+pub struct SkippedRows {
+    on_error: OnError,
+    count: AtomicU64,
+    /// The message about the first of them, with its line.
+    first: Mutex<Option<(usize, String)>>,
+}
+
+impl SkippedRows {
+    /// None so far.
+    pub fn new(on_error: OnError) -> Self {
+        Self { on_error, count: AtomicU64::new(0), first: Mutex::new(None) }
+    }
+
+    /// Counts a line that is left out.
+    ///
+    /// # Errors
+    /// No line may be left out: the error is `what`.
+    pub fn refuse(&self, path: &Path, line: usize, what: String) -> Result<()> {
+        if self.on_error == OnError::Stop {
+            return Err(Error::file(path, what));
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut first) = self.first.lock()
+            && first.as_ref().is_none_or(|(earlier, _)| line < *earlier)
+        {
+            *first = Some((line, what));
+        }
+        Ok(())
+    }
+
+    /// Returns how many lines were left out, and the message about the first of them; `None` if there were none.
+    pub fn said(&self) -> Option<(u64, String)> {
+        let first = self.first.lock().ok()?.clone();
+        first.map(|(_, what)| (self.count.load(Ordering::Relaxed), what))
+    }
 }

@@ -1,0 +1,83 @@
+//! `fangorn-benches sparse-rows MODEL`: sparse rows beside the same rows written out, and rows that stand column by column
+//! beside rows that stand one after the other, in turns, on one thread.
+
+use std::{error::Error, path::Path};
+
+use cpu_time::ThreadTime;
+use fangorn::{Predictor, cpu::Rows, import, sparse::SparseMatrix};
+
+/// Rows of a batch: far more than a cache holds.
+const ROWS: usize = 16_384;
+/// Parts of the values that rows hold.
+const DENSITIES: [f64; 6] = [0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
+/// Calls of each way.
+const CALLS: usize = 11;
+
+/// A seeded number between 0 and 1.
+fn number(seed: &mut u64) -> f64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 40) as f64 / f64::from(1 << 24)
+}
+
+/// Prints, for each density, nanoseconds of a row each way.
+///
+/// # Errors
+/// The model can't be read or does not predict.
+pub fn sparse_rows(model: &Path) -> Result<(), Box<dyn Error>> {
+    let forest = import::load(model, &Default::default())?;
+    let predictor = Predictor::builder(&forest).threads(1).build()?;
+    let columns = forest.features.len();
+    let absent = forest.absent_value() as f32;
+    println!("{ROWS} rows of {columns} columns; nanoseconds of a row; thread CPU time, medians of {CALLS}");
+    println!("filled       rows   by columns     sparse   by columns / rows   rows / sparse");
+    let mut seed = 1;
+    for density in DENSITIES {
+        let mut dense = vec![absent; ROWS * columns];
+        let (mut offsets, mut places, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in dense.chunks_exact_mut(columns) {
+            for (column, value) in row.iter_mut().enumerate() {
+                if number(&mut seed) < density {
+                    *value = number(&mut seed) as f32 * 4.0 - 2.0;
+                    places.push(u32::try_from(column)?);
+                    values.push(*value);
+                }
+            }
+            offsets.push(values.len());
+        }
+        let by_columns: Vec<f32> =
+            (0..columns).flat_map(|column| dense[column..].iter().step_by(columns).copied()).collect();
+        let sparse =
+            SparseMatrix::new([ROWS, columns], offsets, places, values).ok_or("columns that ascend")?;
+        let rows = Rows::new(&dense, columns)?;
+        let by_columns = Rows::strided(&by_columns, [ROWS, columns], [1, ROWS])?;
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..CALLS {
+            let mut found = Vec::new();
+            for (way, times) in times.iter_mut().enumerate() {
+                let start = ThreadTime::now();
+                found.push(match way {
+                    0 => predictor.values(&rows)?,
+                    1 => predictor.values(&by_columns)?,
+                    _ => predictor.values_of_sparse(&sparse, absent)?,
+                });
+                times.push(start.elapsed().as_secs_f64() * 1e9 / ROWS as f64);
+            }
+            let near = |other: &Vec<f32>| {
+                other.iter().zip(&found[0]).all(|(a, b)| (a - b).abs() <= 1e-5 * b.abs().max(1.0))
+            };
+            if !found.iter().all(near) {
+                return Err("the ways differ".into());
+            }
+        }
+        let [rows, by_columns, sparse] = times.map(|mut times| {
+            times.sort_unstable_by(f64::total_cmp);
+            times[CALLS / 2]
+        });
+        println!(
+            "{density:>6} {rows:>10.0} {by_columns:>12.0} {sparse:>10.0} {:>19.2} {:>15.2}",
+            by_columns / rows,
+            rows / sparse
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Reads libsvm's text: a line for each row, `label index:value index:value …`, without the values that are absent.
+
+use std::{fs::File, path::Path, sync::Mutex};
+
+use arrow_schema::FieldRef;
+use fangorn::table::Number;
+
+use super::{
+    FileContents, Matrix, MatrixRequest,
+    chunks::{Chunk, Chunks},
+    parts::{self, OnError, PartedRows, RowBatch, RowBatches, SkippedRows},
+};
+use crate::error::{Error, Result};
+
+/// Bytes of a number's text that a message repeats.
+const SHOWN: usize = 40;
+
+/// The rows of a file of libsvm.
+#[derive(Debug)]
+pub struct LibsvmRows<'a> {
+    wanted: MatrixRequest<'a>,
+    /// What an absent value is to the model's producer.
+    absent: f64,
+    /// The index of the first column.
+    first_index: usize,
+    chunks: Mutex<Chunks>,
+    skipped: SkippedRows,
+}
+
+/// Reads all rows.
+///
+/// # Errors
+/// The file can't be read, or a line is none of libsvm's.
+pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
+    let rows = LibsvmRows::open(wanted, OnError::Stop)?;
+    let matrix = parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))?;
+    match matrix.rows {
+        0 => wanted.fail("there is no row in it; give at least one row"),
+        _ => Ok(matrix),
+    }
+}
+
+impl<'a> LibsvmRows<'a> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// The file can't be read, or is to hold something else than rows.
+    pub(super) fn open(wanted: MatrixRequest<'a>, on_error: OnError) -> Result<Self> {
+        let FileContents::Rows(forest, table) = wanted.what else {
+            return wanted.fail("libsvm files hold rows; give expected values as .npy or .csv");
+        };
+        let file = File::open(wanted.path);
+        let file = file.map_err(|e| Error::file(wanted.path, format!("{e}; give a readable file")))?;
+        Ok(Self {
+            wanted,
+            absent: forest.absent_value(),
+            first_index: table.index_from,
+            chunks: Mutex::new(Chunks::of_file(file)),
+            skipped: SkippedRows::new(on_error),
+        })
+    }
+
+    fn batch<T: Number>(&self, chunk: &Chunk) -> Result<RowBatch<T>> {
+        let columns = self.wanted.columns;
+        let mut rows = Matrix { rows: 0, columns, values: Vec::new() };
+        for (line, text) in (chunk.line..).zip(chunk.bytes.split(|byte| *byte == b'\n')) {
+            let text = text.split(|byte| *byte == b'#').next().unwrap_or_default();
+            if text.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let before = rows.values.len();
+            rows.values.try_reserve(columns).map_err(|_| self.wanted.no_room::<T>(before + columns))?;
+            rows.values.resize(before + columns, T::cast(self.absent));
+            match self.row(text, &mut rows.values[before..]) {
+                Ok(()) => rows.rows += 1,
+                Err(what) => {
+                    rows.values.truncate(before);
+                    self.skipped.refuse(self.wanted.path, line, format!("line {line}: {what}"))?;
+                }
+            }
+        }
+        Ok(RowBatch { rows, kept: Vec::new() })
+    }
+
+    /// Puts the values of a line into a row.
+    fn row<T: Number>(&self, text: &[u8], row: &mut [T]) -> Result<(), String> {
+        let text = std::str::from_utf8(text).map_err(|_| "it is no UTF-8; write libsvm's text")?;
+        let shown = |token: &str| token.chars().take(SHOWN).collect::<String>();
+        let mut tokens = text.split_ascii_whitespace();
+        // A row has its label first. A query's number may come next.
+        let label = tokens.next().unwrap_or_default();
+        if label.split(',').any(|part| part.parse::<f64>().is_err()) {
+            let remedy = "begin a line with a label, 0 say";
+            return Err(format!("`{}` is no label; {remedy}", shown(label)));
+        }
+        for token in tokens.filter(|token| !token.starts_with("qid:")) {
+            let wrong = || {
+                let remedy = "write an index and a value, 3:0.5 say";
+                format!("`{}` is no value of a column; {remedy}", shown(token))
+            };
+            let (index, value) = token.split_once(':').ok_or_else(wrong)?;
+            let index: usize = index.parse().map_err(|_| wrong())?;
+            let value: f64 = value.parse().map_err(|_| wrong())?;
+            let place = index.checked_sub(self.first_index).and_then(|at| row.get_mut(at));
+            let Some(place) = place else {
+                let (first, last) = (self.first_index, self.first_index + row.len());
+                let other = 1 - self.first_index.min(1);
+                let remedy = format!("--index-from {other} if the first column's index is {other}");
+                return Err(format!(
+                    "there is no column {index}: the model's have the indices {first} to {}; {remedy}",
+                    last.saturating_sub(1)
+                ));
+            };
+            *place = T::cast(value);
+        }
+        Ok(())
+    }
+}
+
+impl PartedRows for LibsvmRows<'_> {
+    type Part = Chunk;
+
+    fn path(&self) -> &Path {
+        self.wanted.path
+    }
+
+    fn kept_fields(&self) -> Vec<FieldRef> {
+        Vec::new()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn has_long_parts(&self) -> bool {
+        false
+    }
+
+    fn next_part(&self) -> Option<Result<Chunk>> {
+        let next = self.chunks.lock().ok()?.next();
+        next.map_err(|e| Error::file(self.wanted.path, format!("{e}; give a file that can be read")))
+            .transpose()
+    }
+
+    fn name_of(&self, part: &Chunk) -> String {
+        format!("the lines from {} on", part.line)
+    }
+
+    fn batches<T: Number>(&self, part: Chunk) -> Result<RowBatches<'_, T>> {
+        Ok(Box::new(std::iter::once_with(move || self.batch(&part))))
+    }
+
+    fn left_out(&self) -> Option<(u64, String)> {
+        self.skipped.said()
+    }
+}

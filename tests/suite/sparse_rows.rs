@@ -1,0 +1,104 @@
+//! Sparse rows: the answers of the same rows written out.
+
+use std::path::Path;
+
+use fangorn::{
+    Forest, Predictor,
+    forest::{CompareType, Side},
+    import::{self, LoadOptions},
+    sparse::SparseMatrix,
+    sum::Contract,
+};
+
+/// Seeded numbers between 0 and 1.
+struct Random(u64);
+
+impl Random {
+    fn unit(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 40) as f32 / (1u64 << 24) as f32
+    }
+}
+
+/// Rows of which each holds a part of the columns, and the same rows written out.
+fn rows(
+    random: &mut Random,
+    [rows, columns]: [usize; 2],
+    part: f32,
+    absent: f32,
+) -> (SparseMatrix<f32>, Vec<f32>) {
+    let (mut offsets, mut places, mut values) = (vec![0], Vec::new(), Vec::new());
+    let mut dense = vec![absent; rows * columns];
+    for row in 0..rows {
+        // Some rows hold nothing, and some everything.
+        let part = [part, part, part, 0.0, 1.1][row % 5];
+        for column in 0..columns {
+            if random.unit() < part {
+                // Zeros and missing values may be held, too.
+                let value = [random.unit() * 4.0 - 2.0, 0.0, f32::NAN, -0.0]
+                    [usize::from(random.unit() < 0.2) * (column % 4)];
+                places.push(column as u32);
+                values.push(value);
+                dense[row * columns + column] = value;
+            }
+        }
+        offsets.push(values.len());
+    }
+    (SparseMatrix::new([rows, columns], offsets, places, values).expect("ascending columns"), dense)
+}
+
+fn same(found: &[f32], expected: &[f32], place: &str) {
+    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    assert!(bits(found) == bits(expected), "{place}");
+}
+
+#[test]
+fn sparse_rows_have_the_answers_of_dense_ones() {
+    let mut random = Random(11);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/zoo");
+    let load = |model: &str| {
+        import::load(&folder.join(model), &LoadOptions::default()).unwrap_or_else(|e| panic!("{model}: {e}"))
+    };
+    // Wide, so that a block of 64 rows is all that a cache holds.
+    let mut wide = Forest::builder(1500, 2);
+    for at in 0..60 {
+        let mut tree = wide.tree(at % 2);
+        tree.split(at * 25 % 1500, CompareType::F32.less(0.25), Side::Left, 1, 2);
+        tree.split((at * 31 + 7) % 1500, CompareType::F32.less(-0.5), Side::Right, 3, 4);
+        tree.leaf(2, &[f64::from(at) / 7.0]);
+        tree.leaf(3, &[0.25]);
+        tree.leaf(4, &[-1.0]);
+    }
+    let wide = wide.build().expect("a forest");
+    assert_eq!(wide.absent_value(), 0.0);
+    let models = [
+        ("churn", load("churn/model.ubj"), true),
+        ("softprob", load("softprob/model.ubj"), true),
+        ("lightgbm-binary", load("lightgbm-binary/model.txt"), false),
+        ("wide", wide, false),
+    ];
+    for (name, forest, missing) in models {
+        assert_eq!(forest.absent_value().is_nan(), missing, "{name}");
+        let columns = forest.features.len();
+        for threads in [1, 3] {
+            // Blocks may add up in another order than the whole batch, unless the order is the producer's.
+            let predictor = Predictor::builder(&forest).threads(threads).sum(Contract::Tree).build();
+            let predictor = predictor.expect("compiled");
+            for count in [0, 1, 5, 63, 64, 65, 129, 700, 5000] {
+                for absent in [forest.absent_value() as f32, -1.5] {
+                    let (sparse, dense) = rows(&mut random, [count, columns], 0.1, absent);
+                    let place = format!("{name}, {count} rows, {threads} threads");
+                    let expected = predictor.predict(&dense, columns).expect("values");
+                    same(&predictor.values_of_sparse(&sparse, absent).expect("values"), &expected, &place);
+                    let dense = fangorn::cpu::Rows::new(&dense, columns).expect("rows");
+                    let expected = predictor.margins(&dense).expect("margins");
+                    same(&predictor.margins_of_sparse(&sparse, absent).expect("margins"), &expected, &place);
+                }
+            }
+            let other = SparseMatrix::new([1, columns + 1], vec![0, 0], Vec::new(), Vec::<f32>::new())
+                .expect("a row");
+            let refused = predictor.values_of_sparse(&other, 0.0).expect_err("another width").to_string();
+            assert!(refused.contains(&format!("{} columns", columns + 1)), "{refused}");
+        }
+    }
+}
