@@ -249,7 +249,7 @@ impl ScalarUDFImpl for ForestFunction {
             if of_model.names().len() != model.forest.features.len() {
                 return None;
             }
-            let places = of_model.places(names?.into_iter()).ok()?;
+            let places = of_model.places(names?).ok()?;
             Some(places.into_iter().map(|at| columns[at].clone()).collect())
         };
         match (self.by_position, columns()) {

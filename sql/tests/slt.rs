@@ -93,7 +93,7 @@ fn context() -> SessionContext {
         ("catboost-labels", "model.json", &["margin", "output"]),
     ] {
         let table = table(&models, model, file, expected);
-        context.register_batch(&model.replace('-', "_"), table).expect("a table");
+        context.register_batch(model.replace('-', "_"), table).expect("a table");
     }
     context.register_batch("colours", categories(&models)).expect("a table");
     context

@@ -163,7 +163,8 @@ fn lines_without_quotation_marks_are_read_as_those_with_them() {
         let (mut plain, mut quoted) = (String::new(), String::new());
         let header: Vec<String> = (0..columns).map(|at| format!("f{at}")).collect();
         let names = ["id"].into_iter().map(str::to_owned).chain(header).collect::<Vec<_>>().join(",") + "\n";
-        (plain += &names, quoted += &names);
+        plain += &names;
+        quoted += &names;
         for row in 0..1 + random(40) {
             let mut line: Vec<String> = (0..columns).map(|_| cells[random(cells.len())].to_owned()).collect();
             line.insert(0, ["a", "ä b", "", "7"][random(4)].to_owned());

@@ -28,6 +28,9 @@ const PREDICTED_AHEAD: usize = 64 << 20;
 /// The results of a part's batches. An error is the last one of them.
 type PartResults = Receiver<Result<ScoredBatch>>;
 
+/// A part to read, and where its results go.
+type Work<P> = (Result<P>, SyncSender<Result<ScoredBatch>>);
+
 /// What takes the results of parts, in the order of the rows.
 pub trait TakesParts {
     /// Takes the results of a batch.
@@ -64,7 +67,7 @@ pub fn score<T: Cell, R: PartedRows>(
     let (parts, in_order) = sync_channel::<PartResults>(threads);
     // Who has the lock takes the next part, and puts its results behind those of the parts before it.
     let parts = Mutex::new(Some(parts));
-    let take = || -> Option<(Result<R::Part>, SyncSender<Result<ScoredBatch>>)> {
+    let take = || -> Option<Work<R::Part>> {
         let mut parts = parts.lock().ok()?;
         let Some(part) = parts.as_ref().and_then(|_| source.next_part()) else {
             // The last results are waited for no longer than until their part is done.
