@@ -289,6 +289,15 @@ fn what_can_not_be_read_is_left_out_if_that_is_asked_for() {
         "{said}"
     );
     // Rows that all are damaged are an error, and so is a wish that can't be met.
+    let width = shape[1] as usize;
+    let wrong = scratch
+        .file("wrong.csv", format!("{}\n{}\n", vec!["1"; width].join(","), vec!["x"; width].join(",")));
+    let (found, _) = skipped(&wrong, &[]);
+    assert_eq!(found.lines().count(), 1);
+    let names: Vec<String> = (0..width).map(|at| format!("f{at}")).collect();
+    let wrong = scratch.file("wrong.csv", format!("{}\n{}\n", names.join(","), vec!["x"; width].join(",")));
+    let by_position = ["predict", &model, "--rows", &wrong, "--on-error", "skip", "--by-position"];
+    refuses(&by_position, &["wrong.csv", "none of its rows", "line 2"]);
     let all = scratch.file("all.csv", lines[1..].join("\n"));
     refuses(&["predict", &model, "--rows", &all, "--on-error", "skip"], &["all.csv"]);
     let expect = zoo("churn", "margin.npy");

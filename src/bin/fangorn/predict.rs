@@ -273,6 +273,7 @@ impl Scoring<'_> {
             None => (None, None),
         };
         let written = score::write_to(sink, schema.clone(), count, |write| {
+            let resumed = earlier.is_some();
             if let (Some(earlier), Some(target)) = (earlier, target) {
                 for _ in 0..earlier.len() {
                     rows.next_part().transpose()?;
@@ -280,7 +281,13 @@ impl Scoring<'_> {
                 earlier.replay(target, &schema, &mut *write)?;
             }
             let mut taker = Taker { write, journal: journal.as_mut() };
-            score::score(rows, example.columns, args.on_error, one, &mut taker)
+            let written = score::score(rows, example.columns, args.on_error, one, &mut taker)?;
+            match rows.left_out() {
+                Some((_, what)) if written == 0 && !resumed => {
+                    Err(Error::file(rows.path(), format!("none of its rows can be read: {what}")))
+                }
+                _ => Ok(()),
+            }
         });
         if let Some(journal) = journal {
             journal.remove();

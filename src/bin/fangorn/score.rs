@@ -47,7 +47,7 @@ pub trait TakesParts {
 }
 
 /// Predicts all rows, and hands the results to `taker` in the order of the rows. A row has `columns` predictions. A part
-/// that can't be read is left out where `on_error` says so.
+/// that can't be read is left out where `on_error` says so. Returns the number of rows.
 ///
 /// # Errors
 /// A part can't be read or predicted, or `taker` fails.
@@ -57,7 +57,7 @@ pub fn score<T: Cell, R: PartedRows>(
     on_error: OnError,
     predict: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
     taker: &mut impl TakesParts,
-) -> Result<()> {
+) -> Result<u64> {
     // Kept columns count as numbers of 8 bytes.
     let bytes = BATCH_ROWS * (size_of::<f32>() * columns + 8 * source.kept_fields().len());
     let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
@@ -83,7 +83,8 @@ pub fn score<T: Cell, R: PartedRows>(
             let name = part.as_ref().map(|part| source.name_of(part)).unwrap_or_default();
             let run = || match part {
                 Ok(part) => predict_part(source, part, on_error, &predict, &sender),
-                Err(e) => drop(sender.send(Err(e))),
+                // There is no next part, so this is no part to leave out.
+                Err(e) => drop(sender.send(Err(Error::Request(e.to_string())))),
             };
             if let Err(panic) = catch_panic(run) {
                 // Without a word about it the part would pass for a short one.
@@ -100,14 +101,12 @@ pub fn score<T: Cell, R: PartedRows>(
         written
     });
     bar.finish_and_clear();
-    written?;
+    let written = written?;
     if let Some((rows, what)) = source.left_out() {
-        note(format!(
-            "{}: {rows} rows are left out, the first one for this: {what}",
-            source.path().display()
-        ));
+        let path = source.path().display();
+        note(format!("{path}: {rows} rows are left out, the first one for this: {what}"));
     }
-    Ok(())
+    Ok(written)
 }
 
 /// Reads and predicts the batches of a part, until one fails or nobody wants more.
@@ -165,16 +164,17 @@ fn write_in_order<R: PartedRows>(
     (source, on_error): (&R, OnError),
     bar: &ProgressBar,
     taker: &mut impl TakesParts,
-) -> Result<()> {
-    let (mut parts, mut left_out, mut first) = (0u64, 0u64, None);
+) -> Result<u64> {
+    let (mut parts, mut left_out, mut first, mut written) = (0u64, 0u64, None, 0);
     for results in in_order {
         parts += 1;
         for scored in results {
             match scored {
                 Ok(scored) => {
-                    let rows = scored.table.rows;
+                    let rows = scored.table.rows as u64;
                     taker.take(scored)?;
-                    bar.inc(rows as u64);
+                    bar.inc(rows);
+                    written += rows;
                 }
                 // A defect of ours is no damage of the file.
                 Err(error @ Error::File { .. }) if on_error == OnError::Skip => {
@@ -193,9 +193,9 @@ fn write_in_order<R: PartedRows>(
             note(format!(
                 "{path}: {left_out} of {parts} parts are left out, the first one for this: {error}"
             ));
-            Ok(())
+            Ok(written)
         }
-        None => Ok(()),
+        None => Ok(written),
     }
 }
 

@@ -53,11 +53,17 @@ impl Chunks {
         Self { input: Box::new(io::stdin()), eager: true, rest: Vec::new(), line: 1, ended: false }
     }
 
-    /// Returns the next chunk; `None` at the end.
+    /// Returns the next chunk; `None` at the end, and after an error.
     ///
     /// # Errors
     /// The input can't be read, or a record is longer than 64 MiB.
     pub fn next(&mut self) -> io::Result<Option<Chunk>> {
+        let next = self.read();
+        self.ended |= next.is_err();
+        next
+    }
+
+    fn read(&mut self) -> io::Result<Option<Chunk>> {
         let mut bytes = std::mem::take(&mut self.rest);
         let mut ends = RecordEnds::default();
         let mut end = 0;
