@@ -15,15 +15,15 @@ use arrow::{
 use datafusion::{
     common::{DataFusionError, Result, ScalarValue, exec_datafusion_err, exec_err, plan_err},
     logical_expr::{
-        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-        Volatility,
+        ColumnarValue, Expr, ExprSchemable as _, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+        ScalarUDFImpl, Signature, Volatility,
         simplify::{ExprSimplifyResult, SimplifyContext},
     },
 };
 use fangorn::{
     cpu::{Row, Rows},
     forest::{ClassRule, CompareType, reference},
-    table::{BatchReader, ColumnMatch, ColumnNames, Number},
+    table::{BatchReader, ColumnMatch, Number},
 };
 
 use crate::models::{Model, Models};
@@ -61,13 +61,17 @@ pub struct ForestFunction {
     models: Arc<Models>,
     output: ForestOutput,
     by_position: bool,
+    /// The model that a plan was made for, once its columns are in the model's order.
+    planned: Option<Arc<Model>>,
     signature: Signature,
 }
 
 impl PartialEq for ForestFunction {
     fn eq(&self, other: &Self) -> bool {
+        let planned = |function: &Self| function.planned.as_ref().map(Arc::as_ptr);
         Arc::ptr_eq(&self.models, &other.models)
-            && (self.output, self.by_position) == (other.output, other.by_position)
+            && (self.output, self.by_position, planned(self))
+                == (other.output, other.by_position, planned(other))
     }
 }
 
@@ -75,14 +79,16 @@ impl Eq for ForestFunction {}
 
 impl Hash for ForestFunction {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (Arc::as_ptr(&self.models), self.output, self.by_position).hash(state);
+        let planned = self.planned.as_ref().map(Arc::as_ptr);
+        (Arc::as_ptr(&self.models), self.output, self.by_position, planned).hash(state);
     }
 }
 
 impl ForestFunction {
     /// Returns the function of an output, which takes columns in the model's order if `by_position` is set.
     pub fn new(models: Arc<Models>, output: ForestOutput, by_position: bool) -> Self {
-        Self { models, output, by_position, signature: Signature::variadic_any(Volatility::Immutable) }
+        let signature = Signature::variadic_any(Volatility::Immutable);
+        Self { models, output, by_position, planned: None, signature }
     }
 
     fn by(&self) -> ColumnMatch {
@@ -96,6 +102,9 @@ impl ForestFunction {
 
     /// Returns the model that a first argument names.
     fn model(&self, name: Option<&ScalarValue>) -> Result<Arc<Model>> {
+        if let Some(model) = &self.planned {
+            return Ok(model.clone());
+        }
         let name = name.and_then(|name| name.try_as_str().flatten());
         let Some(name) = name else {
             return plan_err!(
@@ -231,35 +240,33 @@ impl ScalarUDFImpl for ForestFunction {
         Ok(Arc::new(Field::new(self.name(), self.returned(&model)?, false)))
     }
 
-    /// Puts columns into the model's order, since later steps of the optimizer may give them other names.
-    fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        let columns = || -> Option<Vec<Expr>> {
-            let Some((Expr::Literal(name, _), columns)) = args.split_first() else { return None };
-            let model = self.model(Some(name)).ok()?;
-            let names: Option<Vec<&str>> = columns
-                .iter()
-                .map(|column| match column {
-                    Expr::Column(column) => Some(&*column.name),
-                    Expr::Alias(alias) => Some(&*alias.name),
-                    _ => None,
-                })
-                .collect();
-            let of_model = ColumnNames::of(&model.forest);
-            // The columns of a model without names are in its order already.
-            if of_model.names().len() != model.forest.features.len() {
-                return None;
-            }
-            let places = of_model.places(names?).ok()?;
-            Some(places.into_iter().map(|at| columns[at].clone()).collect())
+    /// Puts columns into the model's order, and keeps the model: later steps of the optimizer may give columns other names,
+    /// and another model may get the name.
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let Some((Expr::Literal(name, _), columns)) = args.split_first() else {
+            return Ok(ExprSimplifyResult::Original(args));
         };
-        match (self.by_position, columns()) {
-            (false, Some(columns)) => {
-                let function = ScalarUDF::from(Self { by_position: true, ..self.clone() });
-                let all = args.into_iter().take(1).chain(columns).collect();
-                Ok(ExprSimplifyResult::Simplified(function.call(all)))
-            }
-            _ => Ok(ExprSimplifyResult::Original(args)),
+        if self.planned.is_some() {
+            return Ok(ExprSimplifyResult::Original(args));
         }
+        let model = self.model(Some(name))?;
+        let fields = columns.iter().map(|column| column.to_field(info.schema()).map(|(_, field)| field));
+        let fields: Vec<FieldRef> = fields.collect::<Result<_>>()?;
+        let reader = BatchReader::new(&model.forest, &schema_of(&fields), self.by());
+        let reader = reader.or_else(|error| plan_err!("{}: {error}", self.name()))?;
+        let is_struct = matches!(&fields[..], [one] if matches!(one.data_type(), DataType::Struct(_)));
+        let planned = Self { planned: Some(model.clone()), ..self.clone() };
+        let (function, columns) = match reader.places() {
+            // The names of a struct's fields are its type.
+            _ if is_struct => (planned, columns.to_vec()),
+            Some(places) => {
+                let columns = places.into_iter().map(|at| columns[at].clone()).collect();
+                (Self { by_position: true, ..planned }, columns)
+            }
+            None => return plan_err!("{}: take columns out of structs in a subquery", self.name()),
+        };
+        let all = args.iter().take(1).cloned().chain(columns).collect();
+        Ok(ExprSimplifyResult::Simplified(ScalarUDF::from(function).call(all)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -8,7 +8,7 @@
 //!
 //! The first argument is a text: the name of a model that was given to [`Models::add`], or the path of a model file in any
 //! format that Fangorn reads. Columns are matched to the model's by their names, as in a CSV file; a model whose columns
-//! have no names takes as many columns, in their order. In place of columns there may be one struct, whose fields are
+//! have no names takes as many columns, in their order or by the names that libraries make up (`f0`, `f1`, …). In place of columns there may be one struct, whose fields are
 //! matched. `forest_predict_by_position` and its like take columns in the model's order, whatever their names. A null is a
 //! missing value. A query whose columns don't fit is refused when it is planned.
 //!

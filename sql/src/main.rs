@@ -5,10 +5,15 @@ use std::{
     io::{self, BufWriter, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
 use arrow::{
-    array::RecordBatch, datatypes::SchemaRef, error::ArrowError, util::pretty::pretty_format_batches,
+    array::{Array, AsArray, RecordBatch, RecordBatchOptions, UInt64Array},
+    compute::take,
+    datatypes::{DataType, Field, Schema, SchemaRef},
+    error::ArrowError,
+    util::pretty::pretty_format_batches,
 };
 use clap::Parser;
 use datafusion::{
@@ -148,6 +153,30 @@ fn extension(path: &Path) -> String {
     path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase()
 }
 
+/// Returns a batch in which each list of a fixed length is as many columns, `name_0`, `name_1` and so on: CSV has no lists.
+fn without_lists(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        let DataType::FixedSizeList(item, length) = field.data_type() else {
+            fields.push(field.as_ref().clone());
+            columns.push(column.clone());
+            continue;
+        };
+        let lists = column.as_fixed_size_list();
+        let length = *length as usize;
+        for at in 0..length {
+            // A list that is null has values, too, which nobody reads.
+            let places = (0..lists.len())
+                .map(|row| lists.is_valid(row).then_some((lists.value_offset(row) as usize + at) as u64));
+            let places: UInt64Array = places.collect();
+            fields.push(Field::new(format!("{}_{at}", field.name()), item.data_type().clone(), true));
+            columns.push(take(lists.values(), &places, None)?);
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+}
+
 /// A file that is renamed to its target when it is whole, and removed if it never is.
 struct PartialFile {
     path: PathBuf,
@@ -191,7 +220,8 @@ struct Sink {
 enum Writer {
     Parquet(Box<ArrowWriter<Box<dyn Write + Send>>>),
     Arrow(Box<arrow::ipc::writer::FileWriter<Box<dyn Write + Send>>>),
-    Csv(Box<arrow::csv::Writer<Box<dyn Write + Send>>>),
+    /// The columns are those of [`without_lists`]. It has a header once there was a batch.
+    Csv(Box<arrow::csv::Writer<Box<dyn Write + Send>>>, SchemaRef, bool),
     Json(Box<arrow::json::LineDelimitedWriter<Box<dyn Write + Send>>>),
     /// A table is laid out when all of it is there.
     Table(Vec<RecordBatch>, SchemaRef),
@@ -200,7 +230,8 @@ enum Writer {
 impl Sink {
     fn new(arguments: &Arguments, schema: SchemaRef) -> Result<Self, Error> {
         let stdout = || -> Box<dyn Write + Send> { Box::new(BufWriter::new(io::stdout())) };
-        let csv = |out| Writer::Csv(Box::new(arrow::csv::Writer::new(out)));
+        let columns = schema.clone();
+        let csv = |out| Writer::Csv(Box::new(arrow::csv::Writer::new(out)), columns, false);
         let json = |out| Writer::Json(Box::new(arrow::json::LineDelimitedWriter::new(out)));
         let Some(target) = &arguments.o else {
             let writer = match (arguments.json, io::stdout().is_terminal()) {
@@ -241,7 +272,10 @@ impl Sink {
                 writer.write(&batch).map_err(|e| ArrowError::ParquetError(e.to_string()))
             }
             Writer::Arrow(writer) => writer.write(&batch),
-            Writer::Csv(writer) => writer.write(&batch),
+            Writer::Csv(writer, _, begun) => {
+                *begun = true;
+                without_lists(&batch).and_then(|batch| writer.write(&batch))
+            }
             Writer::Json(writer) => writer.write(&batch),
             Writer::Table(batches, _) => {
                 batches.push(batch);
@@ -255,18 +289,24 @@ impl Sink {
         match (&self.file, error) {
             (Some(file), error) => Error::File { path: file.target.clone(), what: error.to_string() },
             (None, ArrowError::IoError(_, e)) => Error::Output(e),
+            // Arrow's writer of CSV keeps the text of an error alone.
+            (None, ArrowError::CsvError(what)) if what.contains("Broken pipe") => {
+                Error::Output(io::ErrorKind::BrokenPipe.into())
+            }
             (None, error) => Error::Output(io::Error::other(error.to_string())),
         }
     }
 
     fn finish(mut self) -> Result<(), Error> {
         let ended: Result<(), ArrowError> = match &mut self.writer {
-            Writer::Parquet(writer) => {
-                writer.finish().map(drop).map_err(|e| ArrowError::ParquetError(e.to_string()))
-            }
+            // The end is written where the writer gives its file back.
+            Writer::Parquet(_) => Ok(()),
             Writer::Arrow(writer) => writer.finish(),
             Writer::Json(writer) => writer.finish(),
-            Writer::Csv(_) => Ok(()),
+            Writer::Csv(writer, schema, false) => {
+                without_lists(&RecordBatch::new_empty(schema.clone())).and_then(|batch| writer.write(&batch))
+            }
+            Writer::Csv(..) => Ok(()),
             Writer::Table(batches, schema) => {
                 if batches.is_empty() {
                     batches.push(RecordBatch::new_empty(schema.clone()));
@@ -285,7 +325,7 @@ impl Sink {
                 Ok(mut out) => out.flush(),
                 Err(e) => Err(io::Error::other(e)),
             },
-            Writer::Csv(writer) => writer.into_inner().flush(),
+            Writer::Csv(writer, ..) => writer.into_inner().flush(),
             Writer::Json(writer) => writer.into_inner().flush(),
             Writer::Table(..) => Ok(()),
         };

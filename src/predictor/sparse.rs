@@ -1,4 +1,5 @@
-//! Predictions of sparse rows: blocks of them are written out, each into a buffer that stays in a core's cache.
+//! Predictions of sparse rows: blocks of them are written out, each into a buffer that stays in a core's cache where a row
+//! has up to 1024 columns.
 
 use rayon::prelude::*;
 

@@ -111,6 +111,16 @@ impl<'f> BatchReader<'f> {
         roots
     }
 
+    /// Returns the place of the table's column that each of the model's columns is, in the model's order; `None` if one is
+    /// inside a struct.
+    pub fn places(&self) -> Option<Vec<usize>> {
+        let place = |source: &Source<'_>| match source.path[..] {
+            [place] => Some(place),
+            _ => None,
+        };
+        self.columns.iter().map(place).collect()
+    }
+
     /// Returns the number of values in a row.
     pub fn width(&self) -> usize {
         self.columns.len()

@@ -1,10 +1,11 @@
 //! `fangorn predict`: turns rows into margins, values, classes, leaves or tree values.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use fangorn::{
     Forest,
+    auto::PlanKey,
     forest::{ClassRule, Classes, CompareType, reference},
     graph::Graph,
     sum::Contract,
@@ -90,7 +91,7 @@ pub struct Predict {
     /// header then
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     keep: Vec<String>,
-    /// What happens to rows that can't be read: a line of a CSV, or a row group of a Parquet file
+    /// What happens to rows that can't be read: a line of CSV or of libsvm's text, or a row group of a Parquet file
     #[arg(long, value_enum, value_name = "stop|skip", default_value_t)]
     on_error: OnError,
     /// Go on where a run of the same command was cut short; what it predicted is in a file beside the output. The
@@ -115,7 +116,7 @@ impl Predict {
     /// output has no place for them.
     fn reads_whole(&self, sink: &Sink) -> Result<bool> {
         let whole = self.expect.is_some() || self.answer.has_margins();
-        let npy = self.rows.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"));
+        let nameless = !rows::has_named_columns(&self.rows);
         let refused = |option: &str, what: &str| Err(Error::Request(format!("--{option}: {what}")));
         if self.resume && whole {
             return refused("resume", "with --expect and --base-margin rows are read whole; leave it out");
@@ -134,9 +135,9 @@ impl Predict {
             false if whole => {
                 refused("keep", "with --expect and --base-margin rows are read whole; leave it out")
             }
-            false if npy => refused(
+            false if nameless => refused(
                 "keep",
-                "columns of .npy have no names; hand over .csv, .parquet or .arrow, or leave it out",
+                "the rows' columns have no names; hand over .csv, .parquet or .arrow, or leave it out",
             ),
             false if matches!(sink, Sink::Npy(_)) => {
                 refused("keep", ".npy has one array; name the output .csv, .parquet or .arrow")
@@ -152,16 +153,22 @@ impl Predict {
         let rows = std::fs::metadata(&self.rows).ok();
         let modified = rows.as_ref().and_then(|rows| rows.modified().ok());
         let length = rows.map(|rows| rows.len());
+        // Files of schedules and profiles, and variables that choose instructions.
+        let of_file =
+            |path: &Path| std::fs::read(path).map(|bytes| xxhash_rust::xxh3::xxh3_64(&bytes)).unwrap_or(0);
+        let files = [of_file(Path::new(&self.schedule)), self.profile.profile.as_deref().map_or(0, of_file)];
+        let variables: Vec<_> =
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FANGORN_")).collect();
         let arguments: Vec<String> = std::env::args_os()
             .skip(1)
             .filter(|argument| argument != "--resume")
             .map(|argument| format!("{argument:?}"))
             .collect();
         format!(
-            "fangorn {} model {} rows {length:?} {modified:?} threads {} {}",
+            "fangorn {} {:?} rows {length:?} {modified:?} files {files:?} {variables:?} {}",
             env!("CARGO_PKG_VERSION"),
-            forest.model_hash(),
-            rayon::current_num_threads(),
+            // The model, the instruction set, the threads, and the contract of sums.
+            PlanKey::here(forest, rayon::current_num_threads(), self.sum.sum),
             arguments.join(" ")
         )
     }
@@ -272,6 +279,7 @@ impl Scoring<'_> {
             }
             None => (None, None),
         };
+        let mut failed_to_write = true;
         let written = score::write_to(sink, schema.clone(), count, |write| {
             let resumed = earlier.is_some();
             if let (Some(earlier), Some(target)) = (earlier, target) {
@@ -280,17 +288,21 @@ impl Scoring<'_> {
                 }
                 earlier.replay(target, &schema, &mut *write)?;
             }
-            let mut taker = Taker { write, journal: journal.as_mut() };
-            let written = score::score(rows, example.columns, args.on_error, one, &mut taker)?;
+            let mut taker = Taker { write, journal: journal.as_mut(), resumed, failed: false };
+            let written = score::score(rows, example.columns, args.on_error, one, &mut taker);
+            failed_to_write = taker.failed || written.is_ok();
+            let written = written?;
             match rows.left_out() {
                 Some((_, what)) if written == 0 && !resumed => {
+                    failed_to_write = false;
                     Err(Error::file(rows.path(), format!("none of its rows can be read: {what}")))
                 }
                 _ => Ok(()),
             }
         });
         if let Some(journal) = journal {
-            journal.remove();
+            // What a full disk has ended goes on from the journal. An error of the rows would be the same again.
+            journal.close(written.is_ok() || !failed_to_write);
         }
         written?;
         engine.say_warnings();
@@ -302,18 +314,30 @@ impl Scoring<'_> {
 struct Taker<'w> {
     write: &'w mut dyn FnMut(ScoredBatch) -> Result<()>,
     journal: Option<&'w mut Journal>,
+    /// Whether an earlier run has predicted the first rows.
+    resumed: bool,
+    /// Whether a result could not be written.
+    failed: bool,
 }
 
 impl TakesParts for Taker<'_> {
     fn take(&mut self, scored: ScoredBatch) -> Result<()> {
         if let Some(journal) = &mut self.journal {
-            journal.add(&scored)?;
+            journal.add(&scored);
         }
-        (self.write)(scored)
+        let written = (self.write)(scored);
+        self.failed |= written.is_err();
+        written
     }
 
-    fn end_part(&mut self) -> Result<()> {
-        self.journal.as_mut().map_or(Ok(()), |journal| journal.end_part())
+    fn end_part(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.end_part();
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.resumed
     }
 }
 

@@ -40,10 +40,10 @@ pub trait TakesParts {
     fn take(&mut self, scored: ScoredBatch) -> Result<()>;
 
     /// A part ends.
-    ///
-    /// # Errors
-    /// Its end can't be written.
-    fn end_part(&mut self) -> Result<()>;
+    fn end_part(&mut self);
+
+    /// Returns whether an earlier run has predicted the first rows.
+    fn goes_on(&self) -> bool;
 }
 
 /// Predicts all rows, and hands the results to `taker` in the order of the rows. A row has `columns` predictions. A part
@@ -61,7 +61,8 @@ pub fn score<T: Cell, R: PartedRows>(
     // Kept columns count as numbers of 8 bytes.
     let bytes = BATCH_ROWS * (size_of::<f32>() * columns + 8 * source.kept_fields().len());
     let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
-    // One more where a thread that reads does nothing else meanwhile: 5 % of the time of a CSV (`benches/tables`).
+    // Where parts are short, a thread predicts nothing while it reads, so there is one more: 5 % of the time of a CSV
+    // (`benches/tables`).
     let threads = rayon::current_num_threads() + usize::from(!source.has_long_parts());
     let bar = progress(source);
     let (parts, in_order) = sync_channel::<PartResults>(threads);
@@ -70,7 +71,7 @@ pub fn score<T: Cell, R: PartedRows>(
     let take = || -> Option<Work<R::Part>> {
         let mut parts = parts.lock().ok()?;
         let Some(part) = parts.as_ref().and_then(|_| source.next_part()) else {
-            // The last results are waited for no longer than until their part is done.
+            // Who waits for the next results learns that there are none.
             *parts = None;
             return None;
         };
@@ -96,8 +97,9 @@ pub fn score<T: Cell, R: PartedRows>(
     let written = std::thread::scope(|scope| {
         (0..threads).for_each(|_| drop(scope.spawn(work)));
         let written = write_in_order(&in_order, (source, on_error), &bar, taker);
-        // After a failure nobody waits for a place of a part's results.
+        // After a failure nobody waits for a place of a part's results, or for more rows.
         drop(in_order);
+        source.stop();
         written
     });
     bar.finish_and_clear();
@@ -121,6 +123,8 @@ fn predict_part<T: Cell, R: PartedRows>(
         Ok(batches) => batches,
         Err(e) => return drop(results.send(Err(e))),
     };
+    // A batch of which every row was left out has no result.
+    let batches = batches.filter(|batch| batch.as_ref().map_or(true, |batch| batch.rows.rows > 0));
     let predict = |batch: Result<RowBatch<T>>| {
         let RowBatch { mut rows, kept } = batch?;
         Ok(ScoredBatch { kept, table: predict(&mut rows)? })
@@ -184,10 +188,10 @@ fn write_in_order<R: PartedRows>(
                 Err(error) => return Err(error),
             }
         }
-        taker.end_part()?;
+        taker.end_part();
     }
     match first {
-        Some(error) if left_out == parts => Err(error),
+        Some(error) if left_out == parts && !taker.goes_on() => Err(error),
         Some(error) => {
             let path = source.path().display();
             note(format!(

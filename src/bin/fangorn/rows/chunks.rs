@@ -3,13 +3,22 @@
 use std::{
     fmt,
     io::{self, Read},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    },
+    time::Duration,
 };
 
-/// Bytes of a chunk. The records after them up to the end of one belong to the next chunk.
+/// Bytes of a chunk. A record whose end is not read yet goes to the next chunk.
 const CHUNK: usize = 4 << 20;
 
 /// Bytes that a pipe gives at a time.
 const PIPE: usize = 1 << 16;
+
+/// The time within which a reader learns that nobody wants more.
+const STOPS_WITHIN: Duration = Duration::from_millis(50);
 
 /// The most bytes that are held in search of the end of a record.
 const MOST_BYTES: usize = 64 << 20;
@@ -30,6 +39,8 @@ pub struct Chunks {
     input: Box<dyn Read + Send>,
     /// Whether a chunk is what a read gives, so that whoever writes into a pipe gets answers at once.
     eager: bool,
+    /// Whether quotation marks are nothing special.
+    plain: bool,
     /// The beginning of a record whose end is not read yet.
     rest: Vec<u8>,
     line: usize,
@@ -45,12 +56,36 @@ impl fmt::Debug for Chunks {
 impl Chunks {
     /// Cuts a file.
     pub fn of_file(file: std::fs::File) -> Self {
-        Self { input: Box::new(file), eager: false, rest: Vec::new(), line: 1, ended: false }
+        Self::new(Box::new(file), false, false)
     }
 
-    /// Cuts standard input.
-    pub fn of_stdin() -> Self {
-        Self { input: Box::new(io::stdin()), eager: true, rest: Vec::new(), line: 1, ended: false }
+    /// Cuts a file whose records are lines.
+    pub fn of_lines(file: std::fs::File) -> Self {
+        Self::new(Box::new(file), false, true)
+    }
+
+    fn new(input: Box<dyn Read + Send>, eager: bool, plain: bool) -> Self {
+        Self { input, eager, plain, rest: Vec::new(), line: 1, ended: false }
+    }
+
+    /// Cuts standard input, until `stop` is set. A thread of its own waits for the input, and nobody waits for the thread.
+    pub fn of_stdin(stop: Arc<AtomicBool>) -> Self {
+        let (sender, pieces) = sync_channel(1);
+        std::thread::spawn(move || {
+            let mut input = io::stdin();
+            loop {
+                let mut bytes = vec![0; PIPE];
+                let piece = read_once(&mut input, &mut bytes).map(|length| {
+                    bytes.truncate(length);
+                    bytes
+                });
+                let ends = piece.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(piece).is_err() || ends {
+                    return;
+                }
+            }
+        });
+        Self::new(Box::new(Pieces { pieces, stop, rest: Vec::new() }), true, false)
     }
 
     /// Returns the next chunk; `None` at the end, and after an error.
@@ -65,7 +100,7 @@ impl Chunks {
 
     fn read(&mut self) -> io::Result<Option<Chunk>> {
         let mut bytes = std::mem::take(&mut self.rest);
-        let mut ends = RecordEnds::default();
+        let mut ends = RecordEnds { plain: self.plain, ..RecordEnds::default() };
         let mut end = 0;
         while !self.ended {
             let before = bytes.len();
@@ -108,6 +143,38 @@ impl Chunks {
     }
 }
 
+/// What another thread reads.
+struct Pieces {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    stop: Arc<AtomicBool>,
+    /// What was received and not read.
+    rest: Vec<u8>,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(0);
+            }
+            match self.pieces.recv_timeout(STOPS_WITHIN) {
+                Ok(piece) => {
+                    self.rest = piece?;
+                    if self.rest.is_empty() {
+                        return Ok(0);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            }
+        }
+        let count = to.len().min(self.rest.len());
+        to[..count].copy_from_slice(&self.rest[..count]);
+        self.rest.drain(..count);
+        Ok(count)
+    }
+}
+
 /// Returns the number of line ends in a text.
 pub fn newlines(bytes: &[u8]) -> usize {
     // So few at a time that a byte holds their number, which the compiler makes vectors of.
@@ -140,11 +207,13 @@ struct RecordEnds {
     opens: bool,
     /// Whether there was a mark.
     any_mark: bool,
+    /// Whether marks are nothing special.
+    plain: bool,
 }
 
 impl Default for RecordEnds {
     fn default() -> Self {
-        Self { seen: 0, end: 0, quoted: false, opens: true, any_mark: false }
+        Self { seen: 0, end: 0, quoted: false, opens: true, any_mark: false, plain: false }
     }
 }
 
@@ -154,7 +223,7 @@ impl RecordEnds {
         let new = &bytes[self.seen..];
         let marks = new.contains(&b'"');
         self.any_mark |= marks;
-        if !self.quoted && !marks {
+        if self.plain || !self.quoted && !marks {
             // A line's end is a record's end.
             if let Some(at) = new.iter().rposition(|byte| *byte == b'\n') {
                 self.end = self.seen + at + 1;
@@ -232,7 +301,7 @@ mod tests {
         let text = b"1,2\n3,\"4\n5\"\n6,7";
         for eager in [true, false] {
             let input = Box::new(Slow(text.to_vec(), 5));
-            let mut chunks = Chunks { input, eager, rest: Vec::new(), line: 1, ended: false };
+            let mut chunks = Chunks::new(input, eager, false);
             let mut found = Vec::new();
             while let Some(chunk) = chunks.next().expect("bytes") {
                 found.push((chunk.line, String::from_utf8(chunk.bytes).expect("ASCII")));

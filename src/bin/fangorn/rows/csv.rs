@@ -5,7 +5,10 @@ use std::{
     fs::File,
     ops::Range,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use arrow_array::{ArrayRef, builder::StringBuilder};
@@ -32,6 +35,8 @@ pub struct CsvRows<'a> {
     /// What each field of a record is for.
     uses: Vec<FieldUse>,
     chunks: Mutex<Chunks>,
+    /// Set when nobody wants more chunks.
+    stop: Arc<AtomicBool>,
     /// The records behind the header that the first chunk holds.
     first: Mutex<Option<Chunk>>,
     skipped: SkippedRows,
@@ -83,8 +88,9 @@ impl<'a> CsvRows<'a> {
             true => "hand over CSV there",
             false => "give a readable .npy or .csv file, or - for standard input",
         };
+        let stop = Arc::new(AtomicBool::new(false));
         let mut chunks = match stdin {
-            true => Chunks::of_stdin(),
+            true => Chunks::of_stdin(stop.clone()),
             false => Chunks::of_file(
                 File::open(wanted.path).map_err(|e| Error::file(wanted.path, format!("{e}; {remedy}")))?,
             ),
@@ -145,6 +151,7 @@ impl<'a> CsvRows<'a> {
             kept,
             uses,
             chunks: Mutex::new(chunks),
+            stop,
             first: Mutex::new(Some(chunk)),
             skipped: SkippedRows::new(on_error),
         }))
@@ -192,6 +199,9 @@ impl<'a> CsvRows<'a> {
         let no_csv = |e: ::csv::Error| Error::file(self.wanted.path, e.to_string());
         while reader.read_byte_record(&mut record).map_err(no_csv)? {
             let before = rows.values.len();
+            // That there is no memory is no fault of a line.
+            let no_room = |_| Error::Request(self.wanted.no_room::<T>(before + rows.columns).to_string());
+            rows.values.try_reserve(rows.columns).map_err(no_room)?;
             match self.row(&record, || chunk.line_of(&record), &mut rows.values, kept) {
                 Ok(()) => rows.rows += 1,
                 Err(what) => {
@@ -293,10 +303,6 @@ impl<'a> CsvRows<'a> {
                 None => self.wanted.other_columns(&place, record.len()),
             });
         }
-        values.try_reserve(self.wanted.columns).map_err(|_| {
-            let values = values.len() + self.wanted.columns;
-            format!("there is no memory for {values} values; hand over fewer rows at a time")
-        })?;
         for (column, cell) in self.cells.iter().enumerate() {
             let at = self.columns.places.as_ref().map_or(column, |places| places[column]);
             let Some(value) = cell.value(&record[at]) else {
@@ -351,6 +357,10 @@ impl PartedRows for CsvRows<'_> {
 
     fn batches<T: Number>(&self, part: Chunk) -> Result<RowBatches<'_, T>> {
         Ok(Box::new(std::iter::once_with(move || self.batch(&part))))
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     fn left_out(&self) -> Option<(u64, String)> {

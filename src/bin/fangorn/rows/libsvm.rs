@@ -12,6 +12,9 @@ use super::{
 };
 use crate::error::{Error, Result};
 
+/// Values of a batch: an absent one takes room, too.
+const MOST_VALUES: usize = 1 << 22;
+
 /// Bytes of a number's text that a message repeats.
 const SHOWN: usize = 40;
 
@@ -49,37 +52,65 @@ impl<'a> LibsvmRows<'a> {
         let FileContents::Rows(forest, table) = wanted.what else {
             return wanted.fail("libsvm files hold rows; give expected values as .npy or .csv");
         };
+        if let Some(column) = forest.features.iter().position(|feature| feature.coding.is_needed()) {
+            let remedy = "give the rows as CSV, with categories as the table had them";
+            return wanted
+                .fail(format!("the model's column {column} has categories that are no codes; {remedy}"));
+        }
         let file = File::open(wanted.path);
         let file = file.map_err(|e| Error::file(wanted.path, format!("{e}; give a readable file")))?;
         Ok(Self {
             wanted,
             absent: forest.absent_value(),
             first_index: table.index_from,
-            chunks: Mutex::new(Chunks::of_file(file)),
+            chunks: Mutex::new(Chunks::of_lines(file)),
             skipped: SkippedRows::new(on_error),
         })
     }
 
-    fn batch<T: Number>(&self, chunk: &Chunk) -> Result<RowBatch<T>> {
+    /// Returns the rows of a chunk from a place on, so many that they have [`MOST_VALUES`] values, and moves the place: bytes
+    /// and lines. Returns `None` at the end.
+    fn batch<T: Number>(&self, chunk: &Chunk, place: &mut [usize; 2]) -> Option<Result<RowBatch<T>>> {
         let columns = self.wanted.columns;
         let mut rows = Matrix { rows: 0, columns, values: Vec::new() };
-        for (line, text) in (chunk.line..).zip(chunk.bytes.split(|byte| *byte == b'\n')) {
-            let text = text.split(|byte| *byte == b'#').next().unwrap_or_default();
-            if text.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            let before = rows.values.len();
-            rows.values.try_reserve(columns).map_err(|_| self.wanted.no_room::<T>(before + columns))?;
-            rows.values.resize(before + columns, T::cast(self.absent));
-            match self.row(text, &mut rows.values[before..]) {
-                Ok(()) => rows.rows += 1,
-                Err(what) => {
-                    rows.values.truncate(before);
-                    self.skipped.refuse(self.wanted.path, line, format!("line {line}: {what}"))?;
-                }
+        let [begin, lines] = place;
+        if *begin >= chunk.bytes.len() {
+            return None;
+        }
+        while *begin < chunk.bytes.len() && rows.values.len() < MOST_VALUES {
+            let rest = &chunk.bytes[*begin..];
+            let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
+            let line = chunk.line + *lines;
+            (*begin, *lines) = (*begin + end, *lines + 1);
+            if let Err(error) = self.line(&rest[..end], line, &mut rows) {
+                *begin = chunk.bytes.len();
+                return Some(Err(error));
             }
         }
-        Ok(RowBatch { rows, kept: Vec::new() })
+        Some(Ok(RowBatch { rows, kept: Vec::new() }))
+    }
+
+    /// Adds the row of a line, if there is one.
+    fn line<T: Number>(&self, text: &[u8], line: usize, rows: &mut Matrix<T>) -> Result<()> {
+        let text = text.split(|byte| *byte == b'#').next().unwrap_or_default();
+        if text.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        let (before, columns) = (rows.values.len(), self.wanted.columns);
+        // That there is no memory is no fault of a line.
+        let no_room = |_| Error::Request(self.wanted.no_room::<T>(before + columns).to_string());
+        rows.values.try_reserve(columns).map_err(no_room)?;
+        rows.values.resize(before + columns, T::cast(self.absent));
+        match self.row(text, &mut rows.values[before..]) {
+            Ok(()) => {
+                rows.rows += 1;
+                Ok(())
+            }
+            Err(what) => {
+                rows.values.truncate(before);
+                self.skipped.refuse(self.wanted.path, line, format!("line {line}: {what}"))
+            }
+        }
     }
 
     /// Puts the values of a line into a row.
@@ -147,7 +178,8 @@ impl PartedRows for LibsvmRows<'_> {
     }
 
     fn batches<T: Number>(&self, part: Chunk) -> Result<RowBatches<'_, T>> {
-        Ok(Box::new(std::iter::once_with(move || self.batch(&part))))
+        let mut place = [0, 0];
+        Ok(Box::new(std::iter::from_fn(move || self.batch(&part, &mut place))))
     }
 
     fn left_out(&self) -> Option<(u64, String)> {

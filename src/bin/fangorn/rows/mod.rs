@@ -168,6 +168,12 @@ impl<'a> MatrixRequest<'a> {
     }
 }
 
+/// Returns whether a file's columns have names, as far as its own name tells.
+pub fn has_named_columns(path: &Path) -> bool {
+    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
+    extension != "npy" && !is_libsvm(&extension)
+}
+
 /// Returns whether a name's ending is one of libsvm's files.
 fn is_libsvm(extension: &str) -> bool {
     matches!(extension, "libsvm" | "svm" | "svmlight")

@@ -169,7 +169,7 @@ impl<'a> NpyRows<'a> {
         let layout = layout(&wanted, &begin, length)?;
         // Types that are not read are refused before any row is.
         values::<f32>(&wanted, &layout, &[], 0)?;
-        // Rows without columns are told apart by nothing, so there may be any number of them.
+        // A file of few bytes may announce any number of rows without columns.
         let by_rows = layout.order == Order::C && layout.shape[1] > 0;
         Ok(by_rows.then_some(Self { wanted, layout, next: AtomicUsize::new(0) }))
     }

@@ -56,6 +56,9 @@ pub trait PartedRows: Sync {
     /// The file can't be read. A batch may be an error because it is damaged, or because a value does not fit.
     fn batches<T: Number>(&self, part: Self::Part) -> Result<RowBatches<'_, T>>;
 
+    /// Nobody wants more parts: who waits for one stops waiting.
+    fn stop(&self) {}
+
     /// Returns how many rows were left out, and the message about the first of them; `None` if there were none.
     fn left_out(&self) -> Option<(u64, String)> {
         None

@@ -14,12 +14,12 @@ use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::write::{ScoredBatch, ScoredSchema};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, note};
 
 /// Bytes of pieces that wait to be written. A run with fewer leaves no journal.
 const WAITING: usize = 1 << 20;
 
-/// The most bytes of a piece. A part with more of them is the last one that the journal has.
+/// The most bytes of a piece. A part with more of them is not in the journal, and no part after it is.
 const MOST_PIECE: usize = 256 << 20;
 
 /// The journal of a file that is being written.
@@ -126,17 +126,21 @@ impl Journal {
         }
     }
 
-    /// Adds a batch to the part that is being written.
-    ///
-    /// # Errors
-    /// The system reports a failure.
-    pub fn add(&mut self, scored: &ScoredBatch) -> Result<()> {
+    /// Adds a batch to the part that is being written. A journal that can't be written ends, and the run does not.
+    pub fn add(&mut self, scored: &ScoredBatch) {
         if self.ended {
-            return Ok(());
+            return;
         }
-        let bytes = self.try_add(scored).map_err(|e| self.refused(&e))?;
-        self.ended = bytes > MOST_PIECE;
-        Ok(())
+        match self.try_add(scored) {
+            Ok(bytes) => self.ended = bytes > MOST_PIECE,
+            Err(e) => self.end(&e.to_string()),
+        }
+    }
+
+    /// Adds no more.
+    fn end(&mut self, why: &str) {
+        self.ended = true;
+        note(format!("{}: the run can't go on from here if it is cut short: {why}", self.path.display()));
     }
 
     /// Adds a batch, and returns the bytes of the part so far.
@@ -152,16 +156,19 @@ impl Journal {
     }
 
     /// Ends the part that is being written.
-    ///
-    /// # Errors
-    /// The system reports a failure.
-    pub fn end_part(&mut self) -> Result<()> {
+    pub fn end_part(&mut self) {
         if self.ended {
             self.part = None;
-            return Ok(());
+            return;
         }
+        if let Err(e) = self.try_end_part() {
+            self.end(&e.to_string());
+        }
+    }
+
+    fn try_end_part(&mut self) -> io::Result<()> {
         let piece = match self.part.take() {
-            Some(part) => part.into_inner().map_err(|e| self.refused(&io::Error::other(e)))?,
+            Some(part) => part.into_inner().map_err(io::Error::other)?,
             None => Vec::new(),
         };
         self.waiting.extend((piece.len() as u64).to_le_bytes());
@@ -171,26 +178,22 @@ impl Journal {
             return Ok(());
         }
         if self.file.is_none() {
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
-            let file = file.map_err(|e| self.refused(&e))?;
-            self.lock(&file)?;
-            file.set_len(0)
-                .and_then(|()| (&file).write_all(self.run.as_bytes()))
-                .map_err(|e| self.refused(&e))?;
+            let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+            self.lock(&file).map_err(|e| io::Error::other(e.to_string()))?;
+            file.set_len(0)?;
+            file.write_all(self.run.as_bytes())?;
             self.file = Some(file);
         }
         if let Some(file) = &mut self.file {
-            let written = file.write_all(&self.waiting);
-            written
-                .map_err(|e| Error::file(&self.path, format!("{e}; make room, and go on with --resume")))?;
+            file.write_all(&self.waiting)?;
         }
         self.waiting.clear();
         Ok(())
     }
 
-    /// Removes the journal, since the file is whole or will never be.
-    pub fn remove(self) {
-        if self.file.is_some() {
+    /// Ends the journal. It is removed if nothing can go on from it.
+    pub fn close(self, remove: bool) {
+        if remove && self.file.is_some() {
             // What is left is in nobody's way.
             let _ = fs::remove_file(&self.path);
         }
@@ -208,6 +211,9 @@ fn next_piece(reader: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     }
     let [length, sum] =
         [&head[..8], &head[8..]].map(|bytes| bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
+    if length > MOST_PIECE as u64 {
+        return Ok(None);
+    }
     reader.take(length).read_to_end(&mut piece)?;
     Ok((piece.len() as u64 == length && xxh3_64(&piece) == sum).then_some(piece))
 }
