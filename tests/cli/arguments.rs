@@ -98,13 +98,18 @@ fn sql_is_a_program_of_its_own() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let scratch = Scratch::new("sql");
+    // Where the program is built there may be fangorn-sql, too, so it stands in a folder of its own.
+    let (own, alone) = (env!("CARGO_BIN_EXE_fangorn"), scratch.path("fangorn"));
+    std::fs::create_dir(scratch.path("bin")).expect("a folder");
+    std::fs::hard_link(own, &alone).or_else(|_| std::fs::copy(own, &alone).map(drop)).expect("the program");
     let run = |path: &str, arguments: &[&str]| {
-        command(&[&["sql"], arguments].concat()).env("PATH", path).output().expect("the program runs")
+        let mut command = std::process::Command::new(&alone);
+        command.arg("sql").args(arguments).env("PATH", path).output().expect("the program runs")
     };
     assert_refused(&run("/nowhere", &["SELECT 1"]), &["fangorn-sql", "cargo install --path sql"]);
-    let program = scratch.file("fangorn-sql", "#!/bin/sh\necho \"$# $1 $3\"\nexit 3\n");
+    let program = scratch.file("bin/fangorn-sql", "#!/bin/sh\necho \"$# $1 $3\"\nexit 3\n");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
-    let path = format!("{}:/usr/bin:/bin", scratch.0.display());
+    let path = format!("{}:/usr/bin:/bin", scratch.path("bin"));
     let output = run(&path, &["SELECT 'a b'", "--model", "--json"]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(3), "3 SELECT 'a b' --json\n".into()));
 }
