@@ -8,7 +8,7 @@ use std::{
 use arrow::{
     array::{
         Array, ArrayRef, AsArray, BooleanArray, FixedSizeListArray, Float32Array, Int64Array, RecordBatch,
-        RecordBatchOptions, StringArray,
+        RecordBatchOptions, StringArray, new_empty_array,
     },
     datatypes::{DataType, Field, FieldRef, Schema},
 };
@@ -26,7 +26,11 @@ use fangorn::{
     table::{BatchReader, ColumnMatch, Number},
 };
 
-use crate::models::{Model, Models};
+use crate::{
+    ModelError,
+    models::{Model, Models},
+    sent::{PlannedModel, SentFunction, SentModel},
+};
 
 /// What a function returns for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,17 +65,19 @@ pub struct ForestFunction {
     models: Arc<Models>,
     output: ForestOutput,
     by_position: bool,
+    /// Whether the names of columns may not be those of the query when the function runs, so that it takes none.
+    nameless: bool,
     /// The model that a plan was made for, once its columns are in the model's order.
-    planned: Option<Arc<Model>>,
+    planned: Option<PlannedModel>,
     signature: Signature,
 }
 
 impl PartialEq for ForestFunction {
     fn eq(&self, other: &Self) -> bool {
-        let planned = |function: &Self| function.planned.as_ref().map(Arc::as_ptr);
+        let planned = |function: &Self| function.planned.as_ref().map(PlannedModel::hash);
         Arc::ptr_eq(&self.models, &other.models)
-            && (self.output, self.by_position, planned(self))
-                == (other.output, other.by_position, planned(other))
+            && (self.output, self.by_position, self.nameless, planned(self))
+                == (other.output, other.by_position, other.nameless, planned(other))
     }
 }
 
@@ -79,7 +85,7 @@ impl Eq for ForestFunction {}
 
 impl Hash for ForestFunction {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let planned = self.planned.as_ref().map(Arc::as_ptr);
+        let planned = self.planned.as_ref().map(PlannedModel::hash);
         (Arc::as_ptr(&self.models), self.output, self.by_position, planned).hash(state);
     }
 }
@@ -88,7 +94,33 @@ impl ForestFunction {
     /// Returns the function of an output, which takes columns in the model's order if `by_position` is set.
     pub fn new(models: Arc<Models>, output: ForestOutput, by_position: bool) -> Self {
         let signature = Signature::variadic_any(Volatility::Immutable);
-        Self { models, output, by_position, planned: None, signature }
+        Self { models, output, by_position, nameless: false, planned: None, signature }
+    }
+
+    /// Returns the function for a session that knows nothing of [`ScalarUDFImpl::simplify`], such as one of another library
+    /// that loads it by `datafusion-ffi`. There the optimizer may rename columns between the plan and the run, so the function
+    /// takes the fields of a struct, or columns by position, and refuses columns by name.
+    pub fn without_names(self) -> Self {
+        Self { nameless: true, ..self }
+    }
+
+    /// Returns the function as it travels to another process.
+    ///
+    /// # Errors
+    /// The model is too large, and has no file.
+    pub fn sent(&self) -> Result<SentFunction> {
+        let model = match &self.planned {
+            None => None,
+            Some(PlannedModel::Sent(sent)) => Some(sent.as_ref().clone()),
+            Some(PlannedModel::Here(model)) => Some(SentModel::of(model, self.returned(model)?)?),
+        };
+        Ok(SentFunction { output: self.output, by_position: self.by_position, model })
+    }
+
+    /// Returns the function that another process sent. Its model joins `models` when the function first predicts.
+    pub fn received(models: Arc<Models>, sent: SentFunction) -> Self {
+        let planned = sent.model.map(|model| PlannedModel::Sent(Arc::new(model)));
+        Self { planned, ..Self::new(models, sent.output, sent.by_position) }
     }
 
     fn by(&self) -> ColumnMatch {
@@ -102,8 +134,14 @@ impl ForestFunction {
 
     /// Returns the model that a first argument names.
     fn model(&self, name: Option<&ScalarValue>) -> Result<Arc<Model>> {
-        if let Some(model) = &self.planned {
-            return Ok(model.clone());
+        if let Some(planned) = &self.planned {
+            return planned.load(&self.models).map_err(|error| match error {
+                // Ballista tries a task again only where this is the error.
+                ModelError::Unreachable { error: ref cause, .. } => {
+                    DataFusionError::IoError(std::io::Error::new(cause.kind(), error.to_string()))
+                }
+                error => self.refused(&error),
+            });
         }
         let name = name.and_then(|name| name.try_as_str().flatten());
         let Some(name) = name else {
@@ -137,7 +175,7 @@ impl ForestFunction {
         };
         Ok(match i32::try_from(width) {
             Ok(1) => DataType::Float32,
-            Ok(width) => DataType::FixedSizeList(item(), width),
+            Ok(width) => list_of(width),
             Err(_) => {
                 return plan_err!("{}: the model has {width} outputs, too many for a list", self.name());
             }
@@ -201,8 +239,9 @@ impl ForestFunction {
     }
 }
 
-fn item() -> FieldRef {
-    Arc::new(Field::new("item", DataType::Float32, false))
+/// Returns the type of a list of so many floats.
+pub(crate) fn list_of(width: i32) -> DataType {
+    DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Float32, false)), width)
 }
 
 /// Returns the schema of a function's columns: its arguments behind the model, or the fields of the struct that stands for
@@ -232,7 +271,21 @@ impl ScalarUDFImpl for ForestFunction {
 
     /// Loads the model and finds its columns, so that a query that does not fit is refused before it runs.
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        if let Some(PlannedModel::Sent(sent)) = &self.planned {
+            // The process that sent the plan has matched the columns. They are matched again when the function predicts.
+            return Ok(Arc::new(Field::new(self.name(), sent.returned.clone(), false)));
+        }
         let model = self.model(args.scalar_arguments.first().copied().flatten())?;
+        let is_struct =
+            matches!(&args.arg_fields[1..], [one] if matches!(one.data_type(), DataType::Struct(_)));
+        if self.nameless && !self.by_position && !is_struct {
+            return plan_err!(
+                "{}: in this session columns lose their names before it runs; write named_struct('column', column, …) in \
+                 place of the columns, or take {}",
+                self.name(),
+                self.output.function(true)
+            );
+        }
         let schema = schema_of(&args.arg_fields[1..]);
         if let Err(error) = BatchReader::new(&model.forest, &schema, self.by()) {
             return plan_err!("{}: {error}", self.name());
@@ -255,7 +308,7 @@ impl ScalarUDFImpl for ForestFunction {
         let reader = BatchReader::new(&model.forest, &schema_of(&fields), self.by());
         let reader = reader.or_else(|error| plan_err!("{}: {error}", self.name()))?;
         let is_struct = matches!(&fields[..], [one] if matches!(one.data_type(), DataType::Struct(_)));
-        let planned = Self { planned: Some(model.clone()), ..self.clone() };
+        let planned = Self { planned: Some(PlannedModel::Here(model.clone())), ..self.clone() };
         let (function, columns) = match reader.places() {
             // The names of a struct's fields are its type.
             _ if is_struct => (planned, columns.to_vec()),
@@ -272,7 +325,14 @@ impl ScalarUDFImpl for ForestFunction {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = match args.args.first() {
             Some(ColumnarValue::Scalar(name)) => Some(name.clone()),
-            _ => None,
+            // Between libraries a literal is an array. That it is a literal was seen when the query was planned.
+            Some(ColumnarValue::Array(names)) if !names.is_empty() => {
+                Some(ScalarValue::try_from_array(names, 0)?)
+            }
+            Some(ColumnarValue::Array(_)) => {
+                return Ok(ColumnarValue::Array(new_empty_array(args.return_field.data_type())));
+            }
+            None => None,
         };
         let model = self.model(name.as_ref())?;
         let arrays: Vec<ArrayRef> =

@@ -38,11 +38,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "cluster")]
+pub mod cluster;
 mod function;
 mod models;
+mod sent;
 
 pub use function::{ForestFunction, ForestOutput};
 pub use models::{Model, ModelError, Models};
+pub use sent::{ModelPlace, SentFunction, SentModel};
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use datafusion::{
     parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties},
     prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionContext},
 };
-use fangorn_sql::{Models, register};
+use fangorn_sql::{Models, functions};
 use futures::StreamExt as _;
 
 /// Query files of tables, with trained models as functions.
@@ -36,7 +36,8 @@ use futures::StreamExt as _;
     after_help = "Example:
   fangorn sql \"SELECT id, forest_predict('model.ubj', age, income) AS risk FROM 'people.parquet' WHERE age > 30\"
   fangorn sql --model risk=model.ubj --table people=people.csv -o risk.parquet \\
-    \"SELECT id, forest_class('risk', age, income) AS class FROM people\""
+    \"SELECT id, forest_class('risk', age, income) AS class FROM people\"
+  fangorn sql --cluster df://localhost:50050 \"SELECT id, forest_predict('model.ubj', age, income) FROM 'people/'\""
 )]
 struct Arguments {
     /// The query
@@ -47,6 +48,9 @@ struct Arguments {
     /// Gives a file of a table a name: .parquet, .csv, .json (an object a line) or .arrow
     #[arg(long, value_name = "NAME=FILE", value_parser = named)]
     table: Vec<(String, PathBuf)>,
+    /// Run the query on the cluster of a scheduler, which fangorn-cluster starts
+    #[arg(long, value_name = "df://HOST:PORT")]
+    cluster: Option<String>,
     /// Where to write, .csv, .parquet, .arrow or .json; without it, a terminal gets a table, and others get CSV
     #[arg(short, value_name = "FILE")]
     o: Option<PathBuf>,
@@ -71,6 +75,12 @@ enum Error {
     File { path: PathBuf, what: String },
     #[error("{0}")]
     Model(#[from] fangorn_sql::ModelError),
+    #[cfg(not(feature = "cluster"))]
+    #[error(
+        "--cluster: this fangorn-sql has no clusters; in a checkout of Fangorn, cargo install --path sql --features \
+             cluster installs one that has"
+    )]
+    NoClusters,
     #[error("standard output: {0}")]
     Output(io::Error),
 }
@@ -107,8 +117,19 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<(), Error> {
-    let context = SessionContext::new().enable_url_table();
-    let models = register(&context, Models::default());
+    let models = Arc::new(Models::default());
+    let context = match &arguments.cluster {
+        None => {
+            let context = SessionContext::new();
+            functions(&models).into_iter().for_each(|function| context.register_udf(function));
+            context
+        }
+        #[cfg(feature = "cluster")]
+        Some(address) => fangorn_sql::cluster::connect(address, &models).await?,
+        #[cfg(not(feature = "cluster"))]
+        Some(_) => return Err(Error::NoClusters),
+    };
+    let context = context.enable_url_table();
     for (name, path) in &arguments.model {
         models.load(name, path)?;
     }

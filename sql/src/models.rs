@@ -1,15 +1,24 @@
 //! The models that functions find by a name or a path.
 
 use std::{
-    collections::HashMap,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{HashMap, VecDeque},
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use fangorn::{
     Forest, Predictor,
+    file::Contents,
+    forest::ModelHash,
     import::{self, LoadOptions},
 };
+
+use crate::sent::{ModelPlace, SentModel};
+
+/// Models out of other processes' plans that stay in memory. A task whose model is no longer here loads it again.
+const KEPT: usize = 16;
 
 /// Why there is no such model.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -28,6 +37,20 @@ pub enum ModelError {
     /// The file can't be read, or the forest can't be compiled.
     #[error("{0}")]
     Refused(String),
+    /// The file of a model that another process sent can't be opened.
+    #[error("{}: {error}; every executor needs the model's file under this path", path.display())]
+    Unreachable {
+        /// The file.
+        path: PathBuf,
+        /// Why it can't be opened.
+        error: Arc<io::Error>,
+    },
+    /// The file of a model that another process sent holds another model now.
+    #[error("{}: it holds another model than when the query was planned; run the query again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 /// A forest that is ready to predict.
@@ -37,20 +60,40 @@ pub struct Model {
     pub forest: Forest,
     /// Predicts on the thread that calls it: a query's partitions already have a thread each.
     pub predictor: Predictor,
+    /// The file that it was loaded from, by its whole path.
+    pub path: Option<PathBuf>,
+    hash: OnceLock<ModelHash>,
+    bytes: OnceLock<Arc<[u8]>>,
 }
 
 impl Model {
-    fn new(forest: Forest) -> Result<Self, ModelError> {
+    fn new(forest: Forest, path: Option<PathBuf>) -> Result<Self, ModelError> {
         let predictor = Predictor::builder(&forest).threads(1).build();
         let predictor = predictor.map_err(|e| ModelError::Refused(e.to_string()))?;
-        Ok(Self { forest, predictor })
+        Ok(Self { forest, predictor, path, hash: OnceLock::new(), bytes: OnceLock::new() })
     }
+
+    /// Returns the hash of everything that the forest says.
+    pub fn hash(&self) -> ModelHash {
+        *self.hash.get_or_init(|| self.forest.model_hash())
+    }
+
+    /// Returns the bytes of a `.fangorn` file with the forest.
+    pub(crate) fn bytes(&self) -> Arc<[u8]> {
+        self.bytes.get_or_init(|| Contents::new(self.forest.clone()).to_bytes().into()).clone()
+    }
+}
+
+fn load_options() -> LoadOptions {
+    LoadOptions { raw_categories: true, ..LoadOptions::default() }
 }
 
 /// Models by their names. A file is loaded when its path is first asked for, and then stays as it is.
 #[derive(Debug, Default)]
 pub struct Models {
     known: Mutex<HashMap<String, Arc<Model>>>,
+    /// Models out of other processes' plans, the newest last.
+    sent: Mutex<VecDeque<Arc<Model>>>,
     only_named: bool,
 }
 
@@ -65,9 +108,13 @@ impl Models {
     /// # Errors
     /// The forest can't be compiled.
     pub fn add(&self, name: &str, forest: Forest) -> Result<Arc<Model>, ModelError> {
-        let model = Arc::new(Model::new(forest)?);
-        self.known().insert(name.to_owned(), model.clone());
-        Ok(model)
+        Ok(self.insert(name, Model::new(forest, None)?))
+    }
+
+    fn insert(&self, name: &str, model: Model) -> Arc<Model> {
+        let model = Arc::new(model);
+        lock(&self.known).insert(name.to_owned(), model.clone());
+        model
     }
 
     /// Gives the forest of a file a name.
@@ -75,9 +122,9 @@ impl Models {
     /// # Errors
     /// The file can't be read, or the forest can't be compiled.
     pub fn load(&self, name: &str, path: &Path) -> Result<Arc<Model>, ModelError> {
-        let options = LoadOptions { raw_categories: true, ..LoadOptions::default() };
-        let forest = import::load(path, &options).map_err(|e| ModelError::Refused(e.to_string()))?;
-        self.add(name, forest)
+        let forest = import::load(path, &load_options()).map_err(|e| ModelError::Refused(e.to_string()))?;
+        let path = path.canonicalize().ok();
+        Ok(self.insert(name, Model::new(forest, path)?))
     }
 
     /// Returns the model of a name, or of a file's path.
@@ -85,20 +132,59 @@ impl Models {
     /// # Errors
     /// There is no such model, its file can't be read, or its forest can't be compiled.
     pub fn get(&self, name: &str) -> Result<Arc<Model>, ModelError> {
-        if let Some(model) = self.known().get(name) {
+        if let Some(model) = lock(&self.known).get(name) {
             return Ok(model.clone());
         }
         if !self.only_named && Path::new(name).is_file() {
             return self.load(name, Path::new(name));
         }
-        let mut names: Vec<String> = self.known().keys().map(|name| format!("`{name}`")).collect();
+        let mut names: Vec<String> = lock(&self.known).keys().map(|name| format!("`{name}`")).collect();
         names.sort();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         Err(ModelError::Unknown { name: name.to_owned(), names })
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Model>>> {
-        // Nothing is left half done by a thread that panics here.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns a model that another process's plan names. It is loaded once, while others that ask for it wait.
+    ///
+    /// # Errors
+    /// Its bytes or its file are no such model, or its file can't be read.
+    pub(crate) fn receive(&self, sent: &SentModel) -> Result<Arc<Model>, ModelError> {
+        let mut all = lock(&self.sent);
+        if let Some(model) = all.iter().find(|model| model.hash() == sent.hash) {
+            return Ok(model.clone());
+        }
+        let refused = |e: &dyn std::fmt::Display| ModelError::Refused(e.to_string());
+        let model = match &sent.place {
+            ModelPlace::Bytes(bytes) => {
+                let forest = import::parse(bytes, &load_options()).map_err(|e| refused(&e))?;
+                let model = Model::new(forest, None)?;
+                if model.hash() != sent.hash {
+                    return Err(refused(&"the model of a plan was damaged on its way; run the query again"));
+                }
+                model
+            }
+            ModelPlace::File(path) => {
+                let unreachable =
+                    |e: io::Error| ModelError::Unreachable { path: path.clone(), error: Arc::new(e) };
+                drop(File::open(path).map_err(unreachable)?);
+                let forest = import::load(path, &load_options()).map_err(|e| refused(&e))?;
+                let model = Model::new(forest, Some(path.clone()))?;
+                if model.hash() != sent.hash {
+                    return Err(ModelError::Changed { path: path.clone() });
+                }
+                model
+            }
+        };
+        let model = Arc::new(model);
+        if all.len() == KEPT {
+            all.pop_front();
+        }
+        all.push_back(model.clone());
+        Ok(model)
     }
+}
+
+/// Locks. Nothing is left half done by a thread that panics while it holds one of these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -106,6 +106,15 @@ fn leading_digits(text: [u8; 8]) -> (u64, usize) {
 ///
 /// A whole number below 2^53 and a power of ten up to 10^22 are doubles, so their quotient is rounded once (Clinger, How
 /// to Read Floating Point Numbers Accurately, 1990).
+///
+/// ```
+/// use fangorn::table::plain_decimal;
+///
+/// assert_eq!(plain_decimal(b"-12.50,7"), Some((-12.5, 6)));
+/// // Whoever asks sees by the byte behind it that a number goes on.
+/// assert_eq!(plain_decimal(b"1e3"), Some((1.0, 1)));
+/// assert_eq!(plain_decimal(b"nan"), None);
+/// ```
 #[inline]
 pub fn plain_decimal(text: &[u8]) -> Option<(f64, usize)> {
     let negative = text.first() == Some(&b'-');

@@ -3,13 +3,16 @@
 use std::{
     fmt,
     io::{self, Read},
+    path::Path,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     time::Duration,
 };
+
+use crate::error::{Error, Result};
 
 /// Bytes of a chunk. A record whose end is not read yet goes to the next chunk.
 const CHUNK: usize = 4 << 20;
@@ -32,6 +35,19 @@ pub struct Chunk {
     pub line: usize,
     /// Whether there is a quotation mark in it.
     pub has_marks: bool,
+}
+
+impl Chunk {
+    /// Returns how messages name it.
+    pub fn name(&self) -> String {
+        format!("the lines from {} on", self.line)
+    }
+}
+
+/// Returns the next chunk of a file; `None` at the end, and after an error.
+pub fn next(chunks: &Mutex<Chunks>, path: &Path) -> Option<Result<Chunk>> {
+    let next = chunks.lock().ok()?.next();
+    next.map_err(|e| Error::file(path, format!("{e}; give a file that can be read"))).transpose()
 }
 
 /// The chunks of a text.

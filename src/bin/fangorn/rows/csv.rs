@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     FileContents, Matrix, MatrixRequest, Number,
-    chunks::{Chunk, Chunks, newlines},
+    chunks::{self, Chunk, Chunks, newlines},
     header::{self, Columns},
     parts::{self, OnError, PartedRows, RowBatch, RowBatches, SkippedRows},
 };
@@ -334,25 +334,15 @@ impl PartedRows for CsvRows<'_> {
         self.kept.iter().map(|(field, _)| field.clone()).collect()
     }
 
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
-    fn has_long_parts(&self) -> bool {
-        false
-    }
-
     fn next_part(&self) -> Option<Result<Chunk>> {
         if let Some(chunk) = self.first.lock().ok().and_then(|mut first| first.take()) {
             return Some(Ok(chunk));
         }
-        let next = self.chunks.lock().ok()?.next();
-        next.map_err(|e| Error::file(self.wanted.path, format!("{e}; give a file that can be read")))
-            .transpose()
+        chunks::next(&self.chunks, self.wanted.path)
     }
 
     fn name_of(&self, part: &Chunk) -> String {
-        format!("the lines from {} on", part.line)
+        part.name()
     }
 
     fn batches<T: Number>(&self, part: Chunk) -> Result<RowBatches<'_, T>> {

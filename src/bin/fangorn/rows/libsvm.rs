@@ -2,12 +2,11 @@
 
 use std::{fs::File, path::Path, sync::Mutex};
 
-use arrow_schema::FieldRef;
 use fangorn::table::Number;
 
 use super::{
     FileContents, Matrix, MatrixRequest,
-    chunks::{Chunk, Chunks},
+    chunks::{self, Chunk, Chunks},
     parts::{self, OnError, PartedRows, RowBatch, RowBatches, SkippedRows},
 };
 use crate::error::{Error, Result};
@@ -155,26 +154,12 @@ impl PartedRows for LibsvmRows<'_> {
         self.wanted.path
     }
 
-    fn kept_fields(&self) -> Vec<FieldRef> {
-        Vec::new()
-    }
-
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
-    fn has_long_parts(&self) -> bool {
-        false
-    }
-
     fn next_part(&self) -> Option<Result<Chunk>> {
-        let next = self.chunks.lock().ok()?.next();
-        next.map_err(|e| Error::file(self.wanted.path, format!("{e}; give a file that can be read")))
-            .transpose()
+        chunks::next(&self.chunks, self.wanted.path)
     }
 
     fn name_of(&self, part: &Chunk) -> String {
-        format!("the lines from {} on", part.line)
+        part.name()
     }
 
     fn batches<T: Number>(&self, part: Chunk) -> Result<RowBatches<'_, T>> {

@@ -8,7 +8,6 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use arrow_schema::FieldRef;
 use half::f16;
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
 
@@ -193,16 +192,8 @@ impl PartedRows for NpyRows<'_> {
         self.wanted.path
     }
 
-    fn kept_fields(&self) -> Vec<FieldRef> {
-        Vec::new()
-    }
-
     fn rows(&self) -> Option<u64> {
         Some(self.layout.shape[0] as u64)
-    }
-
-    fn has_long_parts(&self) -> bool {
-        false
     }
 
     fn next_part(&self) -> Option<Result<Range<usize>>> {

@@ -36,13 +36,19 @@ pub trait PartedRows: Sync {
     fn path(&self) -> &Path;
 
     /// Returns the columns that are kept.
-    fn kept_fields(&self) -> Vec<FieldRef>;
+    fn kept_fields(&self) -> Vec<FieldRef> {
+        Vec::new()
+    }
 
     /// Returns the number of rows, where the file says so at its beginning or its end.
-    fn rows(&self) -> Option<u64>;
+    fn rows(&self) -> Option<u64> {
+        None
+    }
 
     /// Returns whether a part is long enough for a thread that decodes while another one predicts.
-    fn has_long_parts(&self) -> bool;
+    fn has_long_parts(&self) -> bool {
+        false
+    }
 
     /// Returns the next part, in the order of the rows; `None` after the last one.
     fn next_part(&self) -> Option<Result<Self::Part>>;

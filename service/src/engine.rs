@@ -1,0 +1,126 @@
+//! What predicts: Fangorn, or for comparison ONNX Runtime.
+
+use std::path::Path;
+
+use fangorn::{
+    Predictor,
+    cpu::Rows,
+    forest::CompareType,
+    import::{self, LoadOptions},
+};
+
+/// A model that is ready to predict. Any number of threads use it at once.
+pub enum Engine {
+    /// Fangorn, and the type in which the model's producer compares.
+    Fangorn(Predictor, CompareType),
+    /// ONNX Runtime with as many sessions as there are threads, because one session is used by one thread at a time.
+    #[cfg(feature = "onnxruntime")]
+    OnnxRuntime(onnx::Sessions),
+}
+
+/// A model and what its callers have to know.
+pub struct Model {
+    /// What predicts.
+    pub engine: Engine,
+    /// The columns' names, in the model's order; `f0`, `f1`, … where the model gives none.
+    pub columns: Vec<String>,
+    /// Numbers that are predicted for a row.
+    pub outputs: usize,
+}
+
+impl Model {
+    /// Loads a model.
+    ///
+    /// # Errors
+    /// The file can't be read, or the forest can't be compiled.
+    pub fn load(path: &Path) -> Result<Self, fangorn::Error> {
+        let forest = import::load(path, &LoadOptions::default())?;
+        let name = |(at, feature): (usize, &fangorn::forest::Feature)| {
+            feature.name.clone().unwrap_or_else(|| format!("f{at}"))
+        };
+        Ok(Self {
+            columns: forest.features.iter().enumerate().map(name).collect(),
+            outputs: forest.transform.width(forest.outputs as usize),
+            // The thread that answers a request predicts: there are as many requests as threads.
+            engine: Engine::Fangorn(Predictor::builder(&forest).threads(1).build()?, forest.compare),
+        })
+    }
+
+    /// Predicts rows, one after the other, of which each has a value for each column.
+    ///
+    /// # Errors
+    /// The values are no whole number of rows.
+    pub fn predict(&self, values: &[f64]) -> Result<Vec<f32>, String> {
+        let columns = self.columns.len();
+        match &self.engine {
+            // Rounding a value to f32 could change a comparison in f64.
+            Engine::Fangorn(predictor, CompareType::F64) => {
+                let rows = Rows::new(values, columns).map_err(|e| e.to_string())?;
+                predictor.values(&rows).map_err(|e| e.to_string())
+            }
+            Engine::Fangorn(predictor, CompareType::F32) => {
+                let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
+                let rows = Rows::new(&values, columns).map_err(|e| e.to_string())?;
+                predictor.values(&rows).map_err(|e| e.to_string())
+            }
+            #[cfg(feature = "onnxruntime")]
+            Engine::OnnxRuntime(sessions) => sessions.predict(values, columns),
+        }
+    }
+}
+
+/// ONNX Runtime, for the comparison in `benches/service`.
+#[cfg(feature = "onnxruntime")]
+pub mod onnx {
+    use std::{path::Path, sync::Mutex};
+
+    use ort::{session::Session, value::Tensor};
+
+    /// Sessions of which a request takes one that is free.
+    pub struct Sessions {
+        free: Mutex<Vec<Session>>,
+        output: usize,
+    }
+
+    impl Sessions {
+        /// Opens `count` sessions of one thread each.
+        ///
+        /// # Errors
+        /// The library or the model can't be loaded.
+        pub fn open(path: &Path, count: usize) -> Result<Self, String> {
+            let environment = ort::init().build().map_err(|e| e.to_string())?;
+            let session = || -> ort::Result<Session> {
+                Ok(Session::builder(&environment)?
+                    .with_intra_threads(1)?
+                    .with_inter_threads(1)?
+                    .commit_from_file(path)?)
+            };
+            let free: Vec<Session> =
+                (0..count).map(|_| session()).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+            // A classifier's last output has its probabilities.
+            let output = free.first().map_or(0, |session| session.outputs().len().saturating_sub(1));
+            Ok(Self { free: Mutex::new(free), output })
+        }
+
+        /// Predicts rows of so many columns.
+        ///
+        /// # Errors
+        /// ONNX Runtime refuses them.
+        pub fn predict(&self, values: &[f64], columns: usize) -> Result<Vec<f32>, String> {
+            let take = || self.free.lock().map_err(|e| e.to_string()).map(|mut free| free.pop());
+            let mut session = take()?.ok_or("there are more threads than sessions")?;
+            let found = (|| -> ort::Result<Vec<f32>> {
+                let shape = [values.len() / columns.max(1), columns];
+                let input = Tensor::from_array((
+                    shape,
+                    values.iter().map(|value| *value as f32).collect::<Vec<f32>>(),
+                ))?;
+                let outputs = session.run(ort::inputs![input])?;
+                let (_, found) = outputs[self.output].try_extract_tensor::<f32>()?;
+                Ok(found.to_vec())
+            })();
+            self.free.lock().map_err(|e| e.to_string())?.push(session);
+            found.map_err(|e| e.to_string())
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A trained decision forest behind HTTP, with axum: an example to copy from.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /model` | `{"columns": ["age", …], "outputs": 1}` |
+//! | `POST /predict` with `{"rows": [[31, null, …], …]}` | `{"values": [[0.25], …]}`; `null` is a missing value |
+//! | `POST /predict` with `{"rows": [{"age": 31}, …]}` | the same, by the columns' names; a column that is not there is missing |
+//!
+//! A request that does not fit gets status 422 and `{"error": "…"}`.
+//!
+//! The handler calls [`Predictor`](fangorn::Predictor) on the thread that it runs on. The predictor takes no lock, and one
+//! row takes microseconds, less than handing it to another thread. So nothing collects the rows of several requests into
+//! one batch: that would add a wait to each of them and save nothing that shows (the book's chapter In a service has the
+//! figures).
+
+pub mod engine;
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Json, Router,
+    extract::{State, rejection::JsonRejection},
+    http::StatusCode,
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+
+use engine::Model;
+
+/// Rows from which on other requests of the thread go to another thread first.
+const LONG: usize = 256;
+
+/// A request for predictions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    rows: Vec<Row>,
+}
+
+/// A row of a request.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "a row is a list of numbers and nulls, or an object of them")]
+enum Row {
+    InOrder(Vec<Option<f64>>),
+    ByName(HashMap<String, Option<f64>>),
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    /// As many numbers for each row as the model predicts.
+    values: Vec<Vec<f32>>,
+}
+
+/// What a caller has to know about the model.
+#[derive(Debug, Serialize)]
+struct Description {
+    columns: Vec<String>,
+    outputs: usize,
+}
+
+/// Why a request is refused.
+#[derive(Debug, Serialize)]
+pub struct Refusal {
+    error: String,
+}
+
+type Answered<T> = Result<Json<T>, (StatusCode, Json<Refusal>)>;
+
+/// Returns the service of a model.
+pub fn service(model: Model) -> Router {
+    Router::new().route("/model", get(describe)).route("/predict", post(predict)).with_state(Arc::new(model))
+}
+
+async fn describe(State(model): State<Arc<Model>>) -> Json<Description> {
+    Json(Description { columns: model.columns.clone(), outputs: model.outputs })
+}
+
+async fn predict(
+    State(model): State<Arc<Model>>,
+    request: Result<Json<Request>, JsonRejection>,
+) -> Answered<Answer> {
+    let refuse = |error: String| (StatusCode::UNPROCESSABLE_ENTITY, Json(Refusal { error }));
+    let Json(request) =
+        request.map_err(|rejection| (rejection.status(), Json(Refusal { error: rejection.body_text() })))?;
+    let values = values_of(&model, &request).map_err(refuse)?;
+    let predicted = match request.rows.len() {
+        0..LONG => model.predict(&values),
+        _ => tokio::task::block_in_place(|| model.predict(&values)),
+    };
+    let values = predicted.map_err(refuse)?.chunks(model.outputs.max(1)).map(<[f32]>::to_vec).collect();
+    Ok(Json(Answer { values }))
+}
+
+/// Returns the values of a request, row after row, with NaN for what is missing.
+fn values_of(model: &Model, request: &Request) -> Result<Vec<f64>, String> {
+    let width = model.columns.len();
+    let mut values = Vec::with_capacity(request.rows.len().saturating_mul(width));
+    for (number, row) in request.rows.iter().enumerate() {
+        match row {
+            Row::InOrder(row) if row.len() == width => {
+                values.extend(row.iter().map(|value| value.unwrap_or(f64::NAN)))
+            }
+            Row::InOrder(row) => {
+                let found = row.len();
+                return Err(format!(
+                    "row {number} has {found} values, the model {width} columns; see GET /model"
+                ));
+            }
+            Row::ByName(row) => {
+                if let Some(name) = row.keys().find(|name| !model.columns.contains(name)) {
+                    return Err(format!("row {number}: the model has no column `{name}`; see GET /model"));
+                }
+                let value = |name: &String| row.get(name).copied().flatten().unwrap_or(f64::NAN);
+                values.extend(model.columns.iter().map(value));
+            }
+        }
+    }
+    Ok(values)
+}

@@ -1,0 +1,127 @@
+//! `fangorn-cluster`: a scheduler and executors whose queries may have trained models as functions.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use ballista_core::error::BallistaError;
+use ballista_executor::executor_process::ExecutorProcessConfig;
+use ballista_scheduler::config::SchedulerConfig;
+use clap::{Parser, Subcommand};
+use fangorn_sql::cluster::{run_executor, run_scheduler};
+
+/// Scheduler and executors of Apache DataFusion Ballista, with trained models as functions of SQL.
+///
+/// Start one scheduler and any number of executors. Then fangorn sql --cluster df://HOST:PORT "SELECT …" runs a query on
+/// them. Executors read tables and large models by their paths, so every executor needs those files. RUST_LOG=info in the
+/// environment shows what happens.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Example:
+  fangorn-cluster scheduler &
+  fangorn-cluster executor &
+  fangorn-cluster executor --listen 127.0.0.1:50061 &
+  fangorn sql --cluster df://127.0.0.1:50050 \"SELECT id, forest_predict('model.ubj', age, income) FROM 'people/'\""
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Cut queries into tasks, and hand the tasks to executors
+    #[command(after_help = "Example:\n  fangorn-cluster scheduler --listen 0.0.0.0:50050")]
+    Scheduler {
+        /// Where clients and executors find it
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50050")]
+        listen: SocketAddr,
+    },
+    /// Run tasks
+    #[command(
+        after_help = "Example:\n  fangorn-cluster executor --scheduler 10.0.0.1:50050 --listen 10.0.0.2:50051 --threads 8"
+    )]
+    Executor {
+        /// The scheduler
+        #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050", value_parser = host_and_port)]
+        scheduler: (String, u16),
+        /// Where others fetch results. The scheduler sends tasks to the port after it
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50051")]
+        listen: SocketAddr,
+        /// How other machines call this one, where that is not the address of --listen
+        #[arg(long, value_name = "HOST")]
+        name: Option<String>,
+        /// Tasks at a time; 0 stands for as many as there are cores
+        #[arg(long, value_name = "N", default_value = "0")]
+        threads: usize,
+        /// The folder of results that wait to be fetched; without it, a new one among the system's temporary files
+        #[arg(long, value_name = "FOLDER")]
+        work: Option<PathBuf>,
+    },
+}
+
+fn host_and_port(text: &str) -> Result<(String, u16), String> {
+    let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let parts = parts.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+    parts.ok_or_else(|| "a host and a port with : between them are expected, localhost:50050 say".into())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            eprintln!("fangorn-cluster: the threads can't be started: {e}");
+            return ExitCode::from(2);
+        }
+    };
+    match runtime.block_on(run(arguments.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fangorn-cluster: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(command: Command) -> Result<(), BallistaError> {
+    match command {
+        Command::Scheduler { listen } => {
+            let settings = SchedulerConfig {
+                bind_host: listen.ip().to_string(),
+                external_host: listen.ip().to_string(),
+                bind_port: listen.port(),
+                ..SchedulerConfig::default()
+            };
+            eprintln!("fangorn-cluster: the scheduler listens at {listen}");
+            run_scheduler(listen, settings).await
+        }
+        Command::Executor { scheduler, listen, name, threads, work } => {
+            let Some(grpc_port) = listen.port().checked_add(1) else {
+                let what = "--listen: there is no port after 65535; choose a smaller one";
+                return Err(BallistaError::Configuration(what.into()));
+            };
+            let defaults = ExecutorProcessConfig::default();
+            let temporary = match &work {
+                Some(_) => None,
+                None => Some(tempfile::Builder::new().prefix("fangorn-executor-").tempdir()?),
+            };
+            let work = work.as_deref().or(temporary.as_ref().map(|folder| folder.path()));
+            let settings = ExecutorProcessConfig {
+                bind_host: listen.ip().to_string(),
+                external_host: Some(name.unwrap_or_else(|| listen.ip().to_string())),
+                port: listen.port(),
+                grpc_port,
+                scheduler_host: scheduler.0,
+                scheduler_port: scheduler.1,
+                // An executor may be started before its scheduler.
+                scheduler_connect_timeout_seconds: 60,
+                vcores: if threads == 0 { defaults.vcores } else { threads },
+                work_dir: work.map(|path| path.display().to_string()),
+                ..defaults
+            };
+            eprintln!("fangorn-cluster: the executor listens at {listen}, and at port {grpc_port}");
+            run_executor(settings).await
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Forest functions on a cluster of Apache DataFusion Ballista.
+//!
+//! A client plans a query, a scheduler cuts the plan into stages of tasks, and executors run the tasks. [`connect`] gives a
+//! client's session, [`scheduler`] and [`executor`] add forest functions to the settings of the two others. The program
+//! `fangorn-cluster` starts both.
+//!
+//! A function travels with its model: up to 1 MiB as bytes, and beyond as its file's path with a hash, so that every
+//! process finds either the model that the query was planned for or a refusal. Each process loads a model once.
+//!
+//! An executor that is lost leaves tasks that others take over. A task that fails is tried again only where its error is
+//! one of input or output: a model's file that can't be opened is tried again; a value that does not fit ends the query.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use fangorn_sql::{Models, cluster};
+//!
+//! # async fn query() -> datafusion::error::Result<()> {
+//! let models = Arc::new(Models::default());
+//! let context = cluster::connect("df://localhost:50050", &models).await?;
+//! let query = "SELECT id, forest_predict('model.ubj', age, income) FROM 'people.parquet'";
+//! let rows = context.sql(query).await?.collect().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod codec;
+
+pub use codec::ForestCodec;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use ballista::prelude::{SessionConfigExt, SessionContextExt};
+use ballista_core::{error::BallistaError, registry::BallistaFunctionRegistry};
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_scheduler::{
+    cluster::BallistaCluster, config::SchedulerConfig, scheduler_process::start_server,
+};
+use datafusion::{
+    error::Result,
+    execution::SessionStateBuilder,
+    prelude::{SessionConfig, SessionContext},
+};
+
+use crate::Models;
+
+/// Seconds between an executor's signs of life.
+const HEARTBEAT_S: u64 = 5;
+
+/// Seconds without a sign of life after which an executor is lost, and its tasks go to others.
+const LOST_AFTER_S: u64 = 15;
+
+/// Returns a session whose queries run on the cluster of a scheduler, `df://host:port`.
+///
+/// # Errors
+/// The address is none. Whether a scheduler answers is known when a query runs.
+pub async fn connect(address: &str, models: &Arc<Models>) -> Result<SessionContext> {
+    let codec = Arc::new(ForestCodec::new(models.clone()));
+    let config = SessionConfig::new_with_ballista()
+        .with_ballista_logical_extension_codec(codec.clone())
+        .with_ballista_physical_extension_codec(codec);
+    let state = SessionStateBuilder::new().with_default_features().with_config(config).build();
+    let context = SessionContext::remote_with_state(address, state).await?;
+    // Ballista's own session has Ballista's functions alone.
+    crate::functions(models).into_iter().for_each(|function| context.register_udf(function));
+    Ok(context)
+}
+
+/// Returns a scheduler's settings with forest functions. An executor is lost after 15 seconds without a sign of life.
+pub fn scheduler(settings: SchedulerConfig) -> SchedulerConfig {
+    let codec = Arc::new(ForestCodec::new(Default::default()));
+    SchedulerConfig {
+        override_logical_codec: Some(codec.clone()),
+        override_physical_codec: Some(codec),
+        executor_timeout_seconds: LOST_AFTER_S,
+        expire_dead_executor_interval_seconds: HEARTBEAT_S,
+        no_executors_grace_period_seconds: 2 * LOST_AFTER_S,
+        ..settings
+    }
+}
+
+/// Returns an executor's settings with forest functions. It gives a sign of life every 5 seconds.
+pub fn executor(settings: ExecutorProcessConfig) -> ExecutorProcessConfig {
+    let codec = Arc::new(ForestCodec::new(Default::default()));
+    // Ballista's own functions lack those of lists, such as the one that takes a class's probability out of a list.
+    let functions = SessionStateBuilder::new().with_default_features().build();
+    ExecutorProcessConfig {
+        override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&functions))),
+        override_logical_codec: Some(codec.clone()),
+        override_physical_codec: Some(codec),
+        executor_heartbeat_interval_seconds: HEARTBEAT_S,
+        ..settings
+    }
+}
+
+/// Runs a scheduler until it is stopped.
+///
+/// # Errors
+/// It can't listen at the address.
+pub async fn run_scheduler(address: SocketAddr, settings: SchedulerConfig) -> Result<(), BallistaError> {
+    let settings = scheduler(settings);
+    let cluster = BallistaCluster::new_from_config(&settings).await?;
+    start_server(cluster, address, Arc::new(settings)).await
+}
+
+/// Runs an executor until it is stopped.
+///
+/// # Errors
+/// It can't listen, or the scheduler does not answer.
+pub async fn run_executor(settings: ExecutorProcessConfig) -> Result<(), BallistaError> {
+    start_executor_process(Arc::new(executor(settings))).await
+}

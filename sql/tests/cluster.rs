@@ -1,0 +1,218 @@
+//! A scheduler and two executors on this machine, as processes of their own.
+
+use std::{
+    fs::File,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arrow::array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
+use datafusion::parquet::arrow::ArrowWriter;
+
+/// Files of a table.
+const PARTS: usize = 16;
+
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A process that ends with the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns a port that is free together with the one after it.
+fn free_port() -> u16 {
+    for _ in 0..100 {
+        let first = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = first.local_addr().expect("an address").port();
+        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no two ports are free");
+}
+
+struct Cluster {
+    scheduler: Process,
+    executors: Vec<(Process, PathBuf)>,
+    address: String,
+}
+
+impl Cluster {
+    fn start(folder: &Path) -> Self {
+        let start = |arguments: &[String]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_fangorn-cluster"));
+            Process(command.args(arguments).stderr(Stdio::null()).spawn().expect("the program"))
+        };
+        let port = free_port();
+        let scheduler = start(&["scheduler".into(), format!("--listen=127.0.0.1:{port}")]);
+        let executors = (0..2)
+            .map(|number| {
+                let work = folder.join(format!("work-{number}"));
+                std::fs::create_dir_all(&work).expect("a folder");
+                let arguments = [
+                    "executor".into(),
+                    format!("--scheduler=127.0.0.1:{port}"),
+                    format!("--listen=127.0.0.1:{}", free_port()),
+                    "--threads=1".into(),
+                    format!("--work={}", work.display()),
+                ];
+                (start(&arguments), work)
+            })
+            .collect();
+        Self { scheduler, executors, address: format!("df://127.0.0.1:{port}") }
+    }
+}
+
+/// Writes a table of so many rows, as a folder of Parquet files: an id and the columns of the model `softprob`.
+fn write_table(folder: &Path, rows: usize) {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let mut state = 1u64;
+    let mut draw = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let unit = (state >> 40) as f32 / (1 << 24) as f32;
+        (unit > 0.05).then_some((unit - 0.5) * 6.0)
+    };
+    for part in 0..PARTS {
+        let ids = Int64Array::from_iter_values((0..rows).map(|row| (part * rows + row) as i64));
+        let mut columns: Vec<(String, ArrayRef)> = vec![("id".into(), Arc::new(ids))];
+        for at in 0..8 {
+            let column: Float32Array = (0..rows).map(|_| draw()).collect();
+            columns.push((format!("f{at}"), Arc::new(column)));
+        }
+        let batch = RecordBatch::try_from_iter_with_nullable(
+            columns.into_iter().map(|(name, array)| (name, array, true)),
+        )
+        .expect("columns");
+        let file = File::create(folder.join(format!("part-{part:02}.parquet"))).expect("a file");
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).expect("a writer");
+        writer.write(&batch).expect("rows");
+        writer.close().expect("the end");
+    }
+}
+
+fn sql(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fangorn-sql"));
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs a query. Returns its CSV.
+fn query(arguments: &[&str]) -> Result<String, String> {
+    let output = sql(arguments).output().expect("the program");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+/// Returns the number of result files of tasks in an executor's folder.
+fn results_in(folder: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    entries.flatten().map(|entry| if entry.path().is_dir() { results_in(&entry.path()) } else { 1 }).sum()
+}
+
+const COLUMNS: &str = "f7, f6, f5, f4, f3, f2, f1, f0";
+
+#[test]
+fn a_cluster_gives_the_rows_of_one_process() {
+    let scratch = Scratch(std::env::temp_dir().join(format!("fangorn-cluster-{}", std::process::id())));
+    write_table(&scratch.0.join("rows"), 2000);
+    let table = format!("'{}/'", scratch.0.join("rows").display());
+    let cluster = Cluster::start(&scratch.0);
+    let model = format!("--model=m={}/../tests/zoo/softprob/model.ubj", env!("CARGO_MANIFEST_DIR"));
+    let texts = format!("--model=t={}/../tests/zoo/category-names/model.ubj", env!("CARGO_MANIFEST_DIR"));
+    for text in [
+        format!("SELECT id, forest_predict('m', {COLUMNS}) AS p FROM {table} ORDER BY id"),
+        format!(
+            "SELECT forest_class('m', {COLUMNS}) AS c, count(*) AS n, min(id) AS first FROM {table} GROUP BY c ORDER BY c"
+        ),
+        // The model's columns have other names where the function runs.
+        format!(
+            "SELECT id, forest_margin('m', f0, f1, f2, f3, f4, f5, f6, f7) AS p FROM \
+             (SELECT id, f1 AS f0, f0 AS f1, f2 + 1 AS f2, f3, f4, f5, f6, f7 FROM {table}) WHERE id % 7 = 3 ORDER BY id"
+        ),
+        format!(
+            "SELECT id FROM {table} WHERE forest_predict_by_position('m', f0, f1, f2, f3, f4, f5, f6, f7)[1] > 0.2 ORDER BY id"
+        ),
+    ] {
+        let local = query(&[&model, &text]).expect("rows of one process");
+        assert!(local.lines().count() > 3, "{text}: {local}");
+        let distributed =
+            query(&[&model, "--cluster", &cluster.address, &text]).expect("rows of the cluster");
+        assert!(distributed == local, "{text}: {distributed}");
+    }
+    // What does not fit is refused before anything is sent; what fails in a task ends the query.
+    for (text, part) in [
+        (format!("SELECT forest_predict('m', f0, f1) FROM {table}"), "trained on 8"),
+        (format!("SELECT forest_predict('nobody', {COLUMNS}) FROM {table}"), "neither the name of a model"),
+        (
+            format!(
+                "SELECT forest_predict('t', named_struct('code', CAST(NULL AS TEXT), 'weight', f0, 'colour', CASE WHEN id = 4321 THEN 'no colour' \
+                 END)) FROM {table}"
+            ),
+            "no colour",
+        ),
+    ] {
+        let said = query(&[&model, &texts, "--cluster", &cluster.address, &text]).expect_err("a refusal");
+        assert!(said.contains(part) && said.lines().count() == 1, "{said}");
+    }
+    drop(cluster.scheduler);
+    let said = query(&[&model, "--cluster", &cluster.address, &format!("SELECT id FROM {table}")])
+        .expect_err("nobody answers");
+    assert!(said.lines().count() == 1, "{said}");
+}
+
+/// `FANGORN_KILLS` sets how many executors are killed, each in a cluster of its own.
+#[test]
+fn a_job_outlives_an_executor() {
+    let kills = std::env::var("FANGORN_KILLS").map_or(1, |n| n.parse().expect("a number"));
+    let scratch = Scratch(std::env::temp_dir().join(format!("fangorn-kill-{}", std::process::id())));
+    write_table(&scratch.0.join("rows"), 20_000);
+    let model = format!("--model=m={}/../tests/zoo/softprob/model.ubj", env!("CARGO_MANIFEST_DIR"));
+    let table = scratch.0.join("rows");
+    let text = format!("SELECT id, forest_predict('m', {COLUMNS}) AS p FROM '{}/'", table.display());
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let local = sorted(query(&[&model, &text]).expect("rows of one process"));
+    for kill in 0..kills {
+        let mut cluster = Cluster::start(&scratch.0.join(kill.to_string()));
+        let begun = Instant::now();
+        let whole = sorted(query(&[&model, "--cluster", &cluster.address, &text]).expect("rows"));
+        let (undisturbed, before) =
+            (begun.elapsed(), cluster.executors.iter().map(|(_, work)| results_in(work)).sum::<usize>());
+        assert!(whole == local, "undisturbed");
+        let begun = Instant::now();
+        let running = sql(&[&model, "--cluster", &cluster.address, &text]).spawn().expect("the program");
+        let done = |cluster: &Cluster| {
+            cluster.executors.iter().map(|(_, work)| results_in(work)).sum::<usize>() - before
+        };
+        while done(&cluster) < before / 2 && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let at = done(&cluster);
+        let (mut victim, _) = cluster.executors.swap_remove(kill % 2);
+        victim.0.kill().expect("a process");
+        let output = running.wait_with_output().expect("the program");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let found = sorted(String::from_utf8(output.stdout).expect("UTF-8"));
+        assert!(found == local, "run {kill}: {} lines, {} expected", found.len(), local.len());
+        let disturbed = begun.elapsed();
+        println!("killed after {at} of {before} results: {disturbed:.1?}, undisturbed {undisturbed:.1?}");
+    }
+}
