@@ -1,6 +1,6 @@
 //! What predicts: Fangorn, or for comparison ONNX Runtime.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
 use fangorn::{
     Predictor,
@@ -24,6 +24,8 @@ pub struct Model {
     pub engine: Engine,
     /// The columns' names, in the model's order; `f0`, `f1`, … where the model gives none.
     pub columns: Vec<String>,
+    /// The place of each column.
+    pub places: HashMap<String, usize>,
     /// Numbers that are predicted for a row.
     pub outputs: usize,
 }
@@ -38,8 +40,10 @@ impl Model {
         let name = |(at, feature): (usize, &fangorn::forest::Feature)| {
             feature.name.clone().unwrap_or_else(|| format!("f{at}"))
         };
+        let columns: Vec<String> = forest.features.iter().enumerate().map(name).collect();
         Ok(Self {
-            columns: forest.features.iter().enumerate().map(name).collect(),
+            places: columns.iter().cloned().zip(0..).collect(),
+            columns,
             outputs: forest.transform.width(forest.outputs as usize),
             // The thread that answers a request predicts: there are as many requests as threads.
             engine: Engine::Fangorn(Predictor::builder(&forest).threads(1).build()?, forest.compare),

@@ -30,6 +30,9 @@ use engine::Model;
 /// Rows from which on other requests of the thread go to another thread first.
 const LONG: usize = 256;
 
+/// The most values of a request's rows: an empty object is a row of missing values, which takes room, too.
+const MOST_VALUES: usize = 1 << 22;
+
 /// A request for predictions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,7 +98,13 @@ async fn predict(
 /// Returns the values of a request, row after row, with NaN for what is missing.
 fn values_of(model: &Model, request: &Request) -> Result<Vec<f64>, String> {
     let width = model.columns.len();
-    let mut values = Vec::with_capacity(request.rows.len().saturating_mul(width));
+    let all = request.rows.len().saturating_mul(width);
+    if all > MOST_VALUES {
+        return Err(format!(
+            "{all} values in a request, at most {MOST_VALUES} are taken; send fewer rows at a time"
+        ));
+    }
+    let mut values = Vec::with_capacity(all);
     for (number, row) in request.rows.iter().enumerate() {
         match row {
             Row::InOrder(row) if row.len() == width => {
@@ -108,11 +117,16 @@ fn values_of(model: &Model, request: &Request) -> Result<Vec<f64>, String> {
                 ));
             }
             Row::ByName(row) => {
-                if let Some(name) = row.keys().find(|name| !model.columns.contains(name)) {
-                    return Err(format!("row {number}: the model has no column `{name}`; see GET /model"));
+                let first = values.len();
+                values.resize(first + width, f64::NAN);
+                for (name, value) in row {
+                    let Some(place) = model.places.get(name) else {
+                        return Err(format!(
+                            "row {number}: the model has no column `{name}`; see GET /model"
+                        ));
+                    };
+                    values[first + place] = value.unwrap_or(f64::NAN);
                 }
-                let value = |name: &String| row.get(name).copied().flatten().unwrap_or(f64::NAN);
-                values.extend(model.columns.iter().map(value));
             }
         }
     }

@@ -76,7 +76,9 @@ async fn rows_get_the_producers_predictions() {
         Some(0)
     );
 
+    let empty = format!("{{\"rows\":[{}]}}", vec!["{}"; 400_000].join(","));
     for (body, code, part) in [
+        (&*empty, 422, "send fewer rows"),
         ("{\"rows\":[[1,2]]}", 422, "2 values"),
         ("{\"rows\":[{\"no such\":1}]}", 422, "no such"),
         ("{\"rows\":[7]}", 422, "a row is a list"),
