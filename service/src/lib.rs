@@ -6,7 +6,8 @@
 //! | `POST /predict` with `{"rows": [[31, null, …], …]}` | `{"values": [[0.25], …]}`; `null` is a missing value |
 //! | `POST /predict` with `{"rows": [{"age": 31}, …]}` | the same, by the columns' names; a column that is not there is missing |
 //!
-//! A request that does not fit gets status 422 and `{"error": "…"}`.
+//! A request that does not fit gets `{"error": "…"}` and status 422, or 400, 413 or 415 where it is no JSON, longer than 2 MB
+//! or said to be something else.
 //!
 //! The handler calls [`Predictor`](fangorn::Predictor) on the thread that it runs on. The predictor takes no lock, and one
 //! row takes microseconds, less than handing it to another thread. So nothing collects the rows of several requests into

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
     version,
     after_help = "Example:
   fangorn-service tests/zoo/churn/model.ubj --listen 127.0.0.1:8080
-  curl -d '{\"rows\": [{\"tenure\": 3}]}' -H 'content-type: application/json' 127.0.0.1:8080/predict"
+  curl -d '{\"rows\": [{\"tenure_months\": 3}]}' -H 'content-type: application/json' 127.0.0.1:8080/predict"
 )]
 struct Arguments {
     /// The model file, in any format that Fangorn reads

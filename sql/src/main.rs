@@ -136,8 +136,11 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
     for (name, path) in &arguments.table {
         add_table(&context, name, path).await?;
     }
-    let mut batches = context.sql(&arguments.query).await?.execute_stream().await?;
-    let schema = batches.schema();
+    let rows = context.sql(&arguments.query).await?;
+    // On a cluster a query of no rows gives a stream without columns.
+    let planned = rows.schema().inner().clone();
+    let mut batches = rows.execute_stream().await?;
+    let schema = if batches.schema().fields().is_empty() { planned } else { batches.schema() };
     let mut sink = Sink::new(arguments, schema)?;
     while let Some(batch) = batches.next().await {
         sink.write(batch?)?;

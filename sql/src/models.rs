@@ -46,7 +46,7 @@ pub enum ModelError {
         error: Arc<io::Error>,
     },
     /// The file of a model that another process sent holds another model now.
-    #[error("{}: it holds another model than when the query was planned; run the query again", path.display())]
+    #[error("{}: it holds another model than when the query was planned; load the model again, and then run the query again", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
@@ -63,7 +63,8 @@ pub struct Model {
     /// The file that it was loaded from, by its whole path.
     pub path: Option<PathBuf>,
     hash: OnceLock<ModelHash>,
-    bytes: OnceLock<Arc<[u8]>>,
+    /// The bytes of a `.fangorn` file, where they are few enough to travel.
+    bytes: OnceLock<Option<Arc<[u8]>>>,
 }
 
 impl Model {
@@ -78,9 +79,14 @@ impl Model {
         *self.hash.get_or_init(|| self.forest.model_hash())
     }
 
-    /// Returns the bytes of a `.fangorn` file with the forest.
-    pub(crate) fn bytes(&self) -> Arc<[u8]> {
-        self.bytes.get_or_init(|| Contents::new(self.forest.clone()).to_bytes().into()).clone()
+    /// Returns the bytes of a `.fangorn` file with the forest, if they are at most so many. The number is the same in each
+    /// call.
+    pub(crate) fn bytes_up_to(&self, most: usize) -> Option<Arc<[u8]>> {
+        let bytes = || {
+            let bytes = Contents::new(self.forest.clone()).to_bytes();
+            (bytes.len() <= most).then(|| bytes.into())
+        };
+        self.bytes.get_or_init(bytes).clone()
     }
 }
 
@@ -123,7 +129,8 @@ impl Models {
     /// The file can't be read, or the forest can't be compiled.
     pub fn load(&self, name: &str, path: &Path) -> Result<Arc<Model>, ModelError> {
         let forest = import::load(path, &load_options()).map_err(|e| ModelError::Refused(e.to_string()))?;
-        let path = path.canonicalize().ok();
+        // Links stay as they are: other machines may have others behind the same path.
+        let path = std::path::absolute(path).ok();
         Ok(self.insert(name, Model::new(forest, path)?))
     }
 
@@ -144,7 +151,7 @@ impl Models {
         Err(ModelError::Unknown { name: name.to_owned(), names })
     }
 
-    /// Returns a model that another process's plan names. It is loaded once, while others that ask for it wait.
+    /// Returns a model that another process's plan names. It is loaded once; while one is loaded, whoever asks for any waits.
     ///
     /// # Errors
     /// Its bytes or its file are no such model, or its file can't be read.

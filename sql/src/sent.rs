@@ -14,8 +14,8 @@ use crate::{
 /// The most bytes of a model that travel in a plan, of which each task gets a copy.
 const MOST_IN_PLAN: usize = 1 << 20;
 
-/// The most bytes of a model that has no file: a message of Ballista's may have 16 MiB.
-const MOST_WITHOUT_FILE: usize = 12 << 20;
+/// The most bytes of a model that has no file. Messages may have 256 MiB, and hold a model for each call and each task.
+const MOST_WITHOUT_FILE: usize = 8 << 20;
 
 /// A [`ForestFunction`](crate::ForestFunction) as it travels.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,17 +52,16 @@ pub enum ModelPlace {
 impl SentModel {
     /// Returns how a model travels: up to 1 MiB as bytes, and beyond as its file's path, if it was loaded from one.
     pub(crate) fn of(model: &Model, returned: DataType) -> Result<Self> {
-        let bytes = model.bytes();
-        let place = match &model.path {
-            Some(path) if bytes.len() > MOST_IN_PLAN => ModelPlace::File(path.clone()),
-            None if bytes.len() > MOST_WITHOUT_FILE => {
+        let most = if model.path.is_some() { MOST_IN_PLAN } else { MOST_WITHOUT_FILE };
+        let place = match (model.bytes_up_to(most), &model.path) {
+            (Some(bytes), _) => ModelPlace::Bytes(bytes),
+            (None, Some(path)) => ModelPlace::File(path.clone()),
+            (None, None) => {
                 return plan_err!(
-                    "a model of {} bytes that has no file is too large for a plan; save it where every executor \
-                     finds it, and load it from there",
-                    bytes.len()
+                    "a model of more than {most} bytes that has no file is too large for a plan; save it where every \
+                     executor finds it, and load it from there"
                 );
             }
-            _ => ModelPlace::Bytes(bytes),
         };
         Ok(Self { hash: model.hash(), returned, place })
     }

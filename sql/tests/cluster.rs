@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -59,6 +59,11 @@ impl Cluster {
         };
         let port = free_port();
         let scheduler = start(&["scheduler".into(), format!("--listen=127.0.0.1:{port}")]);
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the scheduler does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let executors = (0..2)
             .map(|number| {
                 let work = folder.join(format!("work-{number}"));
@@ -148,7 +153,7 @@ fn a_cluster_gives_the_rows_of_one_process() {
         ),
     ] {
         let local = query(&[&model, &text]).expect("rows of one process");
-        assert!(local.lines().count() > 3, "{text}: {local}");
+        assert!(local.lines().count() > 3 || text.ends_with("LIMIT 0"), "{text}: {local}");
         let distributed =
             query(&[&model, "--cluster", &cluster.address, &text]).expect("rows of the cluster");
         assert!(distributed == local, "{text}: {distributed}");
@@ -205,6 +210,7 @@ fn a_job_outlives_an_executor() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let at = done(&cluster);
+        assert!(at < before, "all tasks have ended");
         let (mut victim, _) = cluster.executors.swap_remove(kill % 2);
         victim.0.kill().expect("a process");
         let output = running.wait_with_output().expect("the program");

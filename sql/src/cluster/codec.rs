@@ -6,7 +6,7 @@ use ballista_core::serde::{BallistaLogicalExtensionCodec, BallistaPhysicalExtens
 use datafusion::{
     arrow::datatypes::{DataType, SchemaRef},
     catalog::TableProvider,
-    common::{Result, TableReference, exec_datafusion_err, not_impl_err},
+    common::{Result, TableReference, exec_datafusion_err, exec_err, not_impl_err},
     datasource::file_format::FileFormatFactory,
     execution::TaskContext,
     logical_expr::{Extension, LogicalPlan, ScalarUDF},
@@ -38,7 +38,14 @@ impl ForestCodec {
     /// Adds the bytes of a function, none where it is no forest's.
     fn encode(function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
         if let Some(function) = function.inner().downcast_ref::<ForestFunction>() {
-            let message = FunctionMessage::of(function.sent()?);
+            let sent = function.sent()?;
+            if let Some(SentModel { place: ModelPlace::File(path), .. }) = &sent.model
+                && path.to_str().is_none()
+            {
+                let path = path.display();
+                return exec_err!("{path}: a path that is no UTF-8 can't travel; rename the model's file");
+            }
+            let message = FunctionMessage::of(sent);
             message.encode(bytes).map_err(|e| exec_datafusion_err!("{e}"))?;
         }
         Ok(())
@@ -245,5 +252,53 @@ impl PhysicalExtensionCodec for ForestCodec {
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         self.physical.try_encode(node, bytes, converter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_comes_back_and_damage_is_refused() {
+        let codec = ForestCodec::new(Arc::default());
+        let hash = ModelHash(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210);
+        let places =
+            [ModelPlace::Bytes(Arc::from(&[0u8, 255, 7][..])), ModelPlace::File("/models/m.ubj".into())];
+        let types = [DataType::Float32, list_of(0), list_of(5), DataType::Int64, DataType::Utf8];
+        let models = places.iter().flat_map(|place| {
+            types.iter().map(move |returned| SentModel {
+                hash,
+                returned: returned.clone(),
+                place: place.clone(),
+            })
+        });
+        let models: Vec<Option<SentModel>> = models.map(Some).chain([None]).collect();
+        for function in crate::functions(&codec.models) {
+            let own = function
+                .inner()
+                .downcast_ref::<ForestFunction>()
+                .expect("a forest's")
+                .sent()
+                .expect("no model");
+            for model in &models {
+                let sent = SentFunction { model: model.clone(), ..own.clone() };
+                let function: ScalarUDF = ForestFunction::received(codec.models.clone(), sent.clone()).into();
+                let mut bytes = Vec::new();
+                ForestCodec::encode(&function, &mut bytes).expect("bytes");
+                let found = codec.decode(function.name(), &bytes).expect("the function");
+                assert_eq!(found.name(), function.name());
+                let found = found.inner().downcast_ref::<ForestFunction>().expect("a forest's");
+                assert_eq!(found.sent().expect("as it came"), sent);
+                // Whatever damaged bytes are, they are a function or an error.
+                for at in 0..bytes.len() {
+                    drop(codec.decode(function.name(), &bytes[..at]));
+                    let mut damaged = bytes.clone();
+                    damaged[at] ^= 0x55;
+                    drop(codec.decode(function.name(), &damaged));
+                }
+            }
+        }
+        assert!(codec.decode("another", &[]).is_err());
     }
 }

@@ -1,6 +1,10 @@
 //! `fangorn-cluster`: a scheduler and executors whose queries may have trained models as functions.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use ballista_core::error::BallistaError;
 use ballista_executor::executor_process::ExecutorProcessConfig;
@@ -30,11 +34,14 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Cut queries into tasks, and hand the tasks to executors
-    #[command(after_help = "Example:\n  fangorn-cluster scheduler --listen 0.0.0.0:50050")]
+    #[command(after_help = "Example:\n  fangorn-cluster scheduler --listen 0.0.0.0:50050 --name 10.0.0.1")]
     Scheduler {
         /// Where clients and executors find it
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50050")]
         listen: SocketAddr,
+        /// How other machines call this one, where that is not the address of --listen
+        #[arg(long, value_name = "HOST")]
+        name: Option<String>,
     },
     /// Run tasks
     #[command(
@@ -44,13 +51,13 @@ enum Command {
         /// The scheduler
         #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:50050", value_parser = host_and_port)]
         scheduler: (String, u16),
-        /// Where others fetch results. The scheduler sends tasks to the port after it
+        /// Where others fetch results, an IPv4 address. The scheduler sends tasks to the port after it
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50051")]
         listen: SocketAddr,
         /// How other machines call this one, where that is not the address of --listen
         #[arg(long, value_name = "HOST")]
         name: Option<String>,
-        /// Tasks at a time; 0 stands for as many as there are cores
+        /// Partitions that run at a time; 0 stands for as many as there are cores
         #[arg(long, value_name = "N", default_value = "0")]
         threads: usize,
         /// The folder of results that wait to be fetched; without it, a new one among the system's temporary files
@@ -84,12 +91,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// Returns how others call a process that listens at an address, in the form that a URL has; `None` where the address is that
+/// of all networks, and no name is given.
+fn name_of(listen: SocketAddr, name: Option<String>) -> Option<String> {
+    let own = || match listen.ip() {
+        ip if ip.is_unspecified() => None,
+        IpAddr::V4(ip) => Some(ip.to_string()),
+        IpAddr::V6(ip) => Some(format!("[{ip}]")),
+    };
+    name.or_else(own)
+}
+
 async fn run(command: Command) -> Result<(), BallistaError> {
     match command {
-        Command::Scheduler { listen } => {
+        Command::Scheduler { listen, name } => {
+            // Executors send what they have done to this name.
+            let Some(name) = name_of(listen, name) else {
+                let what = "--listen: executors can't call an address of all networks; add --name with this machine's \
+                            name or address";
+                return Err(BallistaError::Configuration(what.into()));
+            };
             let settings = SchedulerConfig {
                 bind_host: listen.ip().to_string(),
-                external_host: listen.ip().to_string(),
+                external_host: name,
                 bind_port: listen.port(),
                 ..SchedulerConfig::default()
             };
@@ -97,6 +121,10 @@ async fn run(command: Command) -> Result<(), BallistaError> {
             run_scheduler(listen, settings).await
         }
         Command::Executor { scheduler, listen, name, threads, work } => {
+            if listen.is_ipv6() {
+                let what = "--listen: Ballista's executors listen at IPv4 addresses alone; give one";
+                return Err(BallistaError::Configuration(what.into()));
+            }
             let Some(grpc_port) = listen.port().checked_add(1) else {
                 let what = "--listen: there is no port after 65535; choose a smaller one";
                 return Err(BallistaError::Configuration(what.into()));
@@ -109,12 +137,13 @@ async fn run(command: Command) -> Result<(), BallistaError> {
             let work = work.as_deref().or(temporary.as_ref().map(|folder| folder.path()));
             let settings = ExecutorProcessConfig {
                 bind_host: listen.ip().to_string(),
-                external_host: Some(name.unwrap_or_else(|| listen.ip().to_string())),
+                // Without a name, the scheduler takes the address that the executor calls from.
+                external_host: name_of(listen, name),
                 port: listen.port(),
                 grpc_port,
                 scheduler_host: scheduler.0,
                 scheduler_port: scheduler.1,
-                // An executor may be started before its scheduler.
+                // An executor may be started before its scheduler. Ballista 55.0 waits without an end, whatever the number.
                 scheduler_connect_timeout_seconds: 60,
                 vcores: if threads == 0 { defaults.vcores } else { threads },
                 work_dir: work.map(|path| path.display().to_string()),

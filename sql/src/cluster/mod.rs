@@ -8,7 +8,7 @@
 //! process finds either the model that the query was planned for or a refusal. Each process loads a model once.
 //!
 //! An executor that is lost leaves tasks that others take over. A task that fails is tried again only where its error is
-//! one of input or output: a model's file that can't be opened is tried again; a value that does not fit ends the query.
+//! an `IoError`: a model's file that can't be opened is tried again; a value that does not fit ends the query.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -49,6 +49,13 @@ const HEARTBEAT_S: u64 = 5;
 /// Seconds without a sign of life after which an executor is lost, and its tasks go to others.
 const LOST_AFTER_S: u64 = 15;
 
+/// The most bytes of a message between processes. All tasks that an executor gets at once are one message, and each holds
+/// the models of its plan.
+const MESSAGE_BYTES: u32 = 256 << 20;
+
+/// Seconds for which executors keep the results of a query that has ended: as long as a client may take to fetch them.
+const RESULTS_KEPT_S: u64 = 12 * 3600;
+
 /// Returns a session whose queries run on the cluster of a scheduler, `df://host:port`.
 ///
 /// # Errors
@@ -57,7 +64,8 @@ pub async fn connect(address: &str, models: &Arc<Models>) -> Result<SessionConte
     let codec = Arc::new(ForestCodec::new(models.clone()));
     let config = SessionConfig::new_with_ballista()
         .with_ballista_logical_extension_codec(codec.clone())
-        .with_ballista_physical_extension_codec(codec);
+        .with_ballista_physical_extension_codec(codec)
+        .with_ballista_grpc_client_max_message_size(MESSAGE_BYTES as usize);
     let state = SessionStateBuilder::new().with_default_features().with_config(config).build();
     let context = SessionContext::remote_with_state(address, state).await?;
     // Ballista's own session has Ballista's functions alone.
@@ -74,6 +82,10 @@ pub fn scheduler(settings: SchedulerConfig) -> SchedulerConfig {
         executor_timeout_seconds: LOST_AFTER_S,
         expire_dead_executor_interval_seconds: HEARTBEAT_S,
         no_executors_grace_period_seconds: 2 * LOST_AFTER_S,
+        finished_job_data_clean_up_interval_seconds: RESULTS_KEPT_S,
+        grpc_server_max_decoding_message_size: MESSAGE_BYTES,
+        grpc_server_max_encoding_message_size: MESSAGE_BYTES,
+        grpc_client_max_message_size: MESSAGE_BYTES,
         ..settings
     }
 }
@@ -88,6 +100,8 @@ pub fn executor(settings: ExecutorProcessConfig) -> ExecutorProcessConfig {
         override_logical_codec: Some(codec.clone()),
         override_physical_codec: Some(codec),
         executor_heartbeat_interval_seconds: HEARTBEAT_S,
+        grpc_max_decoding_message_size: MESSAGE_BYTES,
+        grpc_max_encoding_message_size: MESSAGE_BYTES,
         ..settings
     }
 }
@@ -105,7 +119,7 @@ pub async fn run_scheduler(address: SocketAddr, settings: SchedulerConfig) -> Re
 /// Runs an executor until it is stopped.
 ///
 /// # Errors
-/// It can't listen, or the scheduler does not answer.
+/// It can't listen. An executor waits for a scheduler that does not answer.
 pub async fn run_executor(settings: ExecutorProcessConfig) -> Result<(), BallistaError> {
     start_executor_process(Arc::new(executor(settings))).await
 }
