@@ -16,8 +16,8 @@ if ! { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } ||
   echo "skipped: the Python package datafusion can't be installed"
   exit
 fi
-# With the features that the tests of the workspace have, so that DataFusion is compiled once.
-cargo build --locked --manifest-path "$here/../Cargo.toml" --workspace --features fangorn-sql/cluster
+# All targets have the features that the tests of the workspace have, so that DataFusion is compiled once.
+cargo build --locked --manifest-path "$here/../Cargo.toml" --workspace --all-targets --features fangorn-sql/cluster
 module=$(mktemp -d)
 trap 'rm -rf "$module"' EXIT
 cp "$CARGO_TARGET_DIR/debug/libfangorn_datafusion.so" "$module/fangorn_datafusion.abi3.so"
