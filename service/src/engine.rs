@@ -12,7 +12,7 @@ use fangorn::{
 /// A model that is ready to predict. Any number of threads use it at once.
 pub enum Engine {
     /// Fangorn, and the type in which the model's producer compares.
-    Fangorn(Predictor, CompareType),
+    Fangorn(Box<Predictor>, CompareType),
     /// ONNX Runtime with as many sessions as there are threads, because one session is used by one thread at a time.
     #[cfg(feature = "onnxruntime")]
     OnnxRuntime(onnx::Sessions),
@@ -46,7 +46,10 @@ impl Model {
             columns,
             outputs: forest.transform.width(forest.outputs as usize),
             // The thread that answers a request predicts: there are as many requests as threads.
-            engine: Engine::Fangorn(Predictor::builder(&forest).threads(1).build()?, forest.compare),
+            engine: Engine::Fangorn(
+                Box::new(Predictor::builder(&forest).threads(1).build()?),
+                forest.compare,
+            ),
         })
     }
 
@@ -94,10 +97,10 @@ pub mod onnx {
         pub fn open(path: &Path, count: usize) -> Result<Self, String> {
             let environment = ort::init().build().map_err(|e| e.to_string())?;
             let session = || -> ort::Result<Session> {
-                Ok(Session::builder(&environment)?
+                Session::builder(&environment)?
                     .with_intra_threads(1)?
                     .with_inter_threads(1)?
-                    .commit_from_file(path)?)
+                    .commit_from_file(path)
             };
             let free: Vec<Session> =
                 (0..count).map(|_| session()).collect::<Result<_, _>>().map_err(|e| e.to_string())?;

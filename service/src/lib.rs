@@ -9,10 +9,9 @@
 //! A request that does not fit gets `{"error": "…"}` and status 422, or 400, 413 or 415 where it is no JSON, longer than 2 MB
 //! or said to be something else.
 //!
-//! The handler calls [`Predictor`](fangorn::Predictor) on the thread that it runs on. The predictor takes no lock, and one
-//! row takes microseconds, less than handing it to another thread. So nothing collects the rows of several requests into
-//! one batch: that would add a wait to each of them and save nothing that shows (the book's chapter In a service has the
-//! figures).
+//! The handler calls [`Predictor`](fangorn::Predictor) on the thread that it runs on. The predictor takes no lock. Nothing
+//! collects the rows of several requests into one batch, which would let each of them wait for others. `benches/service/run.py`
+//! times the service under load.
 
 pub mod engine;
 
@@ -37,7 +36,7 @@ const MOST_VALUES: usize = 1 << 22;
 /// A request for predictions.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+struct Request {
     rows: Vec<Row>,
 }
 
@@ -51,7 +50,7 @@ enum Row {
 
 /// The answer.
 #[derive(Debug, Serialize)]
-pub struct Answer {
+struct Answer {
     /// As many numbers for each row as the model predicts.
     values: Vec<Vec<f32>>,
 }
@@ -65,7 +64,7 @@ struct Description {
 
 /// Why a request is refused.
 #[derive(Debug, Serialize)]
-pub struct Refusal {
+struct Refusal {
     error: String,
 }
 
@@ -87,10 +86,10 @@ async fn predict(
     let refuse = |error: String| (StatusCode::UNPROCESSABLE_ENTITY, Json(Refusal { error }));
     let Json(request) =
         request.map_err(|rejection| (rejection.status(), Json(Refusal { error: rejection.body_text() })))?;
-    let values = values_of(&model, &request).map_err(refuse)?;
+    let run = || model.predict(&values_of(&model, &request)?);
     let predicted = match request.rows.len() {
-        0..LONG => model.predict(&values),
-        _ => tokio::task::block_in_place(|| model.predict(&values)),
+        0..LONG => run(),
+        _ => tokio::task::block_in_place(run),
     };
     let values = predicted.map_err(refuse)?.chunks(model.outputs.max(1)).map(<[f32]>::to_vec).collect();
     Ok(Json(Answer { values }))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the module fangorn_datafusion, and tests it with Python's package datafusion, which it installs into a folder of its
-# own. Where Python's packages can't be had, it says so and ends.
+# own. Where Python's packages can't be had, it says so and ends with the status 77.
 #
 #   sql/python/test.sh
 set -euo pipefail
@@ -14,7 +14,7 @@ venv=$cache/datafusion-venv
 if ! { [ -x "$venv/bin/python" ] || python3 -m venv "$venv"; } ||
   ! "$venv/bin/pip" install --quiet --disable-pip-version-check "datafusion==55.*" numpy pyarrow; then
   echo "skipped: the Python package datafusion can't be installed"
-  exit
+  exit 77
 fi
 # All targets have the features that the tests of the workspace have, so that DataFusion is compiled once.
 cargo build --locked --manifest-path "$here/../Cargo.toml" --workspace --all-targets --features fangorn-sql/cluster

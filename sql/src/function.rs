@@ -111,7 +111,7 @@ impl ForestFunction {
     pub fn sent(&self) -> Result<SentFunction> {
         let model = match &self.planned {
             None => None,
-            Some(PlannedModel::Sent(sent)) => Some(sent.as_ref().clone()),
+            Some(PlannedModel::Sent(sent, _)) => Some(sent.as_ref().clone()),
             Some(PlannedModel::Here(model)) => Some(SentModel::of(model, self.returned(model)?)?),
         };
         Ok(SentFunction { output: self.output, by_position: self.by_position, model })
@@ -119,7 +119,7 @@ impl ForestFunction {
 
     /// Returns the function that another process sent. Its model joins `models` when the function first predicts.
     pub fn received(models: Arc<Models>, sent: SentFunction) -> Self {
-        let planned = sent.model.map(|model| PlannedModel::Sent(Arc::new(model)));
+        let planned = sent.model.map(|model| PlannedModel::Sent(Arc::new(model), Arc::default()));
         Self { planned, ..Self::new(models, sent.output, sent.by_position) }
     }
 
@@ -271,7 +271,7 @@ impl ScalarUDFImpl for ForestFunction {
 
     /// Loads the model and finds its columns, so that a query that does not fit is refused before it runs.
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        if let Some(PlannedModel::Sent(sent)) = &self.planned {
+        if let Some(PlannedModel::Sent(sent, _)) = &self.planned {
             // The process that sent the plan has matched the columns. They are matched again when the function predicts.
             return Ok(Arc::new(Field::new(self.name(), sent.returned.clone(), false)));
         }

@@ -17,7 +17,8 @@ use fangorn::{
 
 use crate::sent::{ModelPlace, SentModel};
 
-/// Models out of other processes' plans that stay in memory. A task whose model is no longer here loads it again.
+/// Models out of other processes' plans that stay in memory for later plans. A plan's functions keep theirs as long as they
+/// run.
 const KEPT: usize = 16;
 
 /// Why there is no such model.
@@ -151,7 +152,7 @@ impl Models {
         Err(ModelError::Unknown { name: name.to_owned(), names })
     }
 
-    /// Returns a model that another process's plan names. It is loaded once; while one is loaded, whoever asks for any waits.
+    /// Returns a model that another process's plan names. Only one is loaded at a time, so that no model is loaded twice.
     ///
     /// # Errors
     /// Its bytes or its file are no such model, or its file can't be read.

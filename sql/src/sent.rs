@@ -1,6 +1,9 @@
 //! Functions that travel to another process, as part of a plan.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, plan_err};
@@ -72,8 +75,8 @@ impl SentModel {
 pub(crate) enum PlannedModel {
     /// One of this process.
     Here(Arc<Model>),
-    /// One of another process's plan, loaded when it first predicts.
-    Sent(Arc<SentModel>),
+    /// One of another process's plan, and the model itself once the function has predicted.
+    Sent(Arc<SentModel>, Arc<OnceLock<Arc<Model>>>),
 }
 
 impl PlannedModel {
@@ -81,7 +84,7 @@ impl PlannedModel {
     pub fn hash(&self) -> ModelHash {
         match self {
             Self::Here(model) => model.hash(),
-            Self::Sent(sent) => sent.hash,
+            Self::Sent(sent, _) => sent.hash,
         }
     }
 
@@ -93,7 +96,13 @@ impl PlannedModel {
     pub fn load(&self, models: &Models) -> Result<Arc<Model>, crate::ModelError> {
         match self {
             Self::Here(model) => Ok(model.clone()),
-            Self::Sent(sent) => models.receive(sent),
+            Self::Sent(sent, loaded) => match loaded.get() {
+                Some(model) => Ok(model.clone()),
+                None => {
+                    let model = models.receive(sent)?;
+                    Ok(loaded.get_or_init(|| model).clone())
+                }
+            },
         }
     }
 }
