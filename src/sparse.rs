@@ -75,6 +75,11 @@ impl<T: Copy + Default + PartialEq> SparseMatrix<T> {
         self.values.len()
     }
 
+    /// Returns how many elements of some rows are held.
+    pub(crate) fn filled_in(&self, rows: std::ops::Range<usize>) -> usize {
+        self.offsets[rows.end] - self.offsets[rows.start]
+    }
+
     /// Returns the columns and the elements of a row.
     ///
     /// # Panics

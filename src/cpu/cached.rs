@@ -20,6 +20,8 @@ use crate::{cost::Machine, forest::Forest};
 
 /// How many column blocks ahead a copy prefetches.
 const AHEAD: usize = 4;
+/// How many columns ahead a copy of adjacent columns prefetches.
+const COLUMNS_AHEAD: usize = 4;
 /// Values past a block's last column that a kernel may load: a register from any row of that column, and from the last
 /// row the three ranks that a gather of four bytes loads with the wanted one.
 const SLACK: usize = BLOCK + 4;
@@ -141,9 +143,23 @@ pub(super) fn copied<T: Row>(
             row_block.columns(&used.column_blocks, &mut block[first * BLOCK..]);
             continue;
         }
+        let wanted = |of: &ColumnBlock| {
+            let (first, wanted) = (of.first as usize, of.wanted);
+            (0..BLOCK_COLUMNS).filter(move |c| wanted >> c & 1 == 1).map(move |c| first + c)
+        };
+        if rows.has_adjacent_columns() {
+            let columns = || used.column_blocks.iter().flat_map(wanted);
+            let mut ahead = columns().skip(COLUMNS_AHEAD);
+            for column in columns() {
+                if let Some(column) = ahead.next() {
+                    rows.prefetch_column(begin, column, count);
+                }
+                rows.read_column(begin, column, &mut block[column * BLOCK..][..count]);
+            }
+            continue;
+        }
         for column_block in &used.column_blocks {
-            for c in (0..BLOCK_COLUMNS).filter(|c| column_block.wanted >> c & 1 == 1) {
-                let column = column_block.first as usize + c;
+            for column in wanted(column_block) {
                 for (r, place) in block[column * BLOCK..][..count].iter_mut().enumerate() {
                     // SAFETY: callers pass rows that exist, so `begin + r < rows.len()`. A used column is one
                     // of the walked forest's, all of which the rows have: `Program::check` has counted them,

@@ -179,6 +179,11 @@ impl Program {
         self.engines.blends().is_some()
     }
 
+    /// Returns whether trees read ranks of rows, and not the values.
+    pub(crate) fn ranks_rows(&self) -> bool {
+        self.ranker.is_some()
+    }
+
     /// Returns the blend that evaluates trees in blocks of this shape, if there is one.
     pub(super) fn blend_of(&self, shape: Shape) -> Option<&Blend> {
         self.engines.blends()?.of(shape)

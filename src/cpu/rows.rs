@@ -1,5 +1,7 @@
 //! Rows as the caller has them: any strides, and nothing is copied.
 
+#[cfg(target_arch = "x86_64")]
+use super::cache_line::BYTES as CACHE_LINE_BYTES;
 use super::{Program, Summing, TraceEntry};
 use crate::error::{Error, Result};
 
@@ -261,6 +263,28 @@ impl<'a, T: Row> Rows<'a, T> {
         let last = self.columns.checked_sub(1)? * self.column_stride;
         let from = self.data.get(first..).filter(|from| self.row_stride == 1 && from.len() >= last + N)?;
         Some((T::as_they_are(from)?, self.column_stride))
+    }
+
+    /// Returns whether the values of a column follow each other.
+    pub(super) fn has_adjacent_columns(&self) -> bool {
+        self.row_stride == 1
+    }
+
+    /// Fetches `count` values of a column from row `first` on into the closest cache, if they follow each other.
+    /// Columns of many rows lie far apart, so that the processor does not see by itself which values come next.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+    pub(super) fn prefetch_column(&self, first: usize, column: usize, count: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(values) = self.data.get(first + column * self.column_stride..)
+            && self.row_stride == 1
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            for at in (0..count).step_by(CACHE_LINE_BYTES / size_of::<T>()) {
+                // SAFETY: every x86-64 has SSE, which `_mm_prefetch` needs. A prefetch never faults, so any address is
+                // allowed.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(values.as_ptr().wrapping_add(at).cast()) };
+            }
+        }
     }
 
     /// Returns the value at a row and a column.
