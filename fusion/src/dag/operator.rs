@@ -1,0 +1,323 @@
+//! Operators of linear algebra.
+
+use std::hash::{Hash, Hasher};
+
+/// A number that is equal to another one if all bits are.
+#[derive(Clone, Copy, Debug)]
+pub struct Number(pub f64);
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Number {}
+
+impl Hash for Number {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+/// How the elements of a matrix are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// All of them, row-major.
+    Dense,
+    /// Those that are not 0, in compressed sparse rows.
+    Csr,
+}
+
+/// Declares an enum of operators with the name that each has in texts.
+macro_rules! named {
+    ($(#[$doc:meta])* $kind:ident { $($(#[$each:meta])* $variant:ident = $name:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $kind {
+            $($(#[$each])* $variant),+
+        }
+
+        impl $kind {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Returns the name in texts.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+    };
+}
+
+named! {
+    /// A function of each element.
+    Unary {
+        /// `-x`.
+        Negate = "negate",
+        /// `|x|`.
+        Abs = "abs",
+        /// e to the power of x.
+        Exp = "exp",
+        /// The natural logarithm.
+        Log = "log",
+        /// The square root.
+        Sqrt = "sqrt",
+        /// `x * x`.
+        Square = "square",
+        /// -1, 0 or 1; 0 of 0, and NaN of NaN.
+        Sign = "sign",
+        /// `1 / (1 + exp(-x))`.
+        Sigmoid = "sigmoid",
+    }
+}
+
+impl Unary {
+    /// Applies the function.
+    #[inline(always)]
+    pub fn apply(self, x: f64) -> f64 {
+        match self {
+            Self::Negate => -x,
+            Self::Abs => x.abs(),
+            Self::Exp => x.exp(),
+            Self::Log => x.ln(),
+            Self::Sqrt => x.sqrt(),
+            Self::Square => x * x,
+            Self::Sign => {
+                if x == 0.0 || x.is_nan() {
+                    x
+                } else {
+                    x.signum()
+                }
+            }
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        }
+    }
+
+    /// Tells whether 0 gives 0.
+    pub fn keeps_zero(self) -> bool {
+        matches!(self, Self::Negate | Self::Abs | Self::Sqrt | Self::Square | Self::Sign)
+    }
+
+    /// Returns about how many floating-point operations one element takes.
+    pub fn flops(self) -> f64 {
+        match self {
+            Self::Negate | Self::Abs | Self::Square | Self::Sign => 1.0,
+            Self::Sqrt => 4.0,
+            Self::Exp | Self::Log => 20.0,
+            Self::Sigmoid => 24.0,
+        }
+    }
+}
+
+named! {
+    /// A function of two elements. Comparisons give 1 or 0.
+    Binary {
+        /// `x + y`.
+        Add = "add",
+        /// `x - y`.
+        Subtract = "subtract",
+        /// `x * y`. A zero of a matrix in CSR gives 0 whatever the other factor is.
+        Multiply = "multiply",
+        /// `x / y`.
+        Divide = "divide",
+        /// The lesser.
+        Min = "min",
+        /// The greater.
+        Max = "max",
+        /// `x < y`.
+        Less = "less",
+        /// `x <= y`.
+        LessEqual = "lessEqual",
+        /// `x > y`.
+        Greater = "greater",
+        /// `x >= y`.
+        GreaterEqual = "greaterEqual",
+        /// `x == y`.
+        Equal = "equal",
+        /// `x != y`.
+        NotEqual = "notEqual",
+    }
+}
+
+impl Binary {
+    /// Applies the function.
+    #[inline(always)]
+    pub fn apply(self, x: f64, y: f64) -> f64 {
+        let truth = |holds: bool| f64::from(u8::from(holds));
+        match self {
+            Self::Add => x + y,
+            Self::Subtract => x - y,
+            Self::Multiply => x * y,
+            Self::Divide => x / y,
+            Self::Min => x.min(y),
+            Self::Max => x.max(y),
+            Self::Less => truth(x < y),
+            Self::LessEqual => truth(x <= y),
+            Self::Greater => truth(x > y),
+            Self::GreaterEqual => truth(x >= y),
+            Self::Equal => truth(x == y),
+            Self::NotEqual => truth(x != y),
+        }
+    }
+
+    /// Returns about how many floating-point operations one element takes.
+    pub fn flops(self) -> f64 {
+        if self == Self::Divide { 4.0 } else { 1.0 }
+    }
+}
+
+named! {
+    /// What an aggregate makes of elements.
+    Aggregation {
+        /// Their sum; 0 of none.
+        Sum = "sum",
+        /// The sum of their squares; 0 of none.
+        SumOfSquares = "sumOfSquares",
+        /// The least; infinity of none.
+        Min = "min",
+        /// The greatest; minus infinity of none.
+        Max = "max",
+    }
+}
+
+impl Aggregation {
+    /// Returns the aggregate of no elements.
+    pub fn start(self) -> f64 {
+        match self {
+            Self::Sum | Self::SumOfSquares => 0.0,
+            Self::Min => f64::INFINITY,
+            Self::Max => f64::NEG_INFINITY,
+        }
+    }
+
+    /// Adds an element to an aggregate.
+    #[inline(always)]
+    pub fn add(self, aggregate: f64, x: f64) -> f64 {
+        match self {
+            Self::Sum => aggregate + x,
+            Self::SumOfSquares => aggregate + x * x,
+            Self::Min => aggregate.min(x),
+            Self::Max => aggregate.max(x),
+        }
+    }
+
+    /// Joins the aggregates of two parts.
+    #[inline(always)]
+    pub fn join(self, a: f64, b: f64) -> f64 {
+        match self {
+            Self::Sum | Self::SumOfSquares => a + b,
+            Self::Min => a.min(b),
+            Self::Max => a.max(b),
+        }
+    }
+
+    /// Tells whether zeros change nothing, so that elements that are not held may be left out.
+    pub fn skips_zeros(self) -> bool {
+        matches!(self, Self::Sum | Self::SumOfSquares)
+    }
+}
+
+named! {
+    /// Which elements are aggregated together.
+    Direction {
+        /// Those of a row: a matrix of m rows and n columns gives m rows of one.
+        Row = "row",
+        /// Those of a column: it gives one row of n.
+        Column = "column",
+        /// All: it gives a scalar.
+        Full = "full",
+    }
+}
+
+/// What a node computes of its inputs. A scalar is a matrix of one row and one column.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// A matrix that a run is given.
+    Input {
+        /// Its name.
+        name: String,
+        /// Number of rows and of columns.
+        shape: (usize, usize),
+        /// How it is held.
+        format: Format,
+        /// The share of elements that are not 0, from 0 to 1. Plans are chosen by it; a run takes any.
+        filled: Number,
+    },
+    /// A scalar.
+    Literal(Number),
+    /// A function of each element.
+    Unary(Unary),
+    /// A function of two elements at the same place. An input of one row stands for that row everywhere, an input
+    /// of one column for that column.
+    Binary(Binary),
+    /// The product of two matrices.
+    MatMul,
+    /// Rows become columns.
+    Transpose,
+    /// An aggregate of elements.
+    Aggregate(Aggregation, Direction),
+    /// Adjacent columns.
+    Columns {
+        /// The first.
+        start: usize,
+        /// The one after the last.
+        end: usize,
+    },
+}
+
+impl Operator {
+    /// Returns how many inputs the operator takes.
+    pub fn arity(&self) -> usize {
+        match self {
+            Self::Input { .. } | Self::Literal(_) => 0,
+            Self::Unary(_) | Self::Transpose | Self::Aggregate(..) | Self::Columns { .. } => 1,
+            Self::Binary(_) | Self::MatMul => 2,
+        }
+    }
+
+    /// Returns SystemML's short name of the operator, as printed in memo tables.
+    pub fn short(&self) -> String {
+        match self {
+            Self::Input { name, .. } => name.clone(),
+            Self::Literal(Number(value)) => format!("{value:?}"),
+            Self::Unary(unary) => format!("u({})", unary.name()),
+            Self::Binary(binary) => {
+                let sign = match binary {
+                    Binary::Add => "+",
+                    Binary::Subtract => "-",
+                    Binary::Multiply => "*",
+                    Binary::Divide => "/",
+                    Binary::Min => "min",
+                    Binary::Max => "max",
+                    Binary::Less => "<",
+                    Binary::LessEqual => "<=",
+                    Binary::Greater => ">",
+                    Binary::GreaterEqual => ">=",
+                    Binary::Equal => "==",
+                    Binary::NotEqual => "!=",
+                };
+                format!("b({sign})")
+            }
+            Self::MatMul => "ba(+*)".to_owned(),
+            Self::Transpose => "r(t)".to_owned(),
+            Self::Aggregate(aggregation, direction) => {
+                let direction = match direction {
+                    Direction::Row => "R",
+                    Direction::Column => "C",
+                    Direction::Full => "RC",
+                };
+                let sign = match aggregation {
+                    Aggregation::Sum => "+",
+                    Aggregation::SumOfSquares => "sq+",
+                    Aggregation::Min => "min",
+                    Aggregation::Max => "max",
+                };
+                format!("ua({sign}{direction})")
+            }
+            Self::Columns { .. } => "rix".to_owned(),
+        }
+    }
+}

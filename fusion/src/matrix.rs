@@ -1,0 +1,142 @@
+//! Matrices that a run takes and returns.
+
+use std::{collections::HashMap, sync::Arc};
+
+use fangorn::sparse::SparseMatrix;
+
+use crate::{
+    FusionError,
+    dag::{Dag, Format, Operator, Shape},
+};
+
+/// A matrix with all its elements, row-major.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DenseMatrix {
+    shape: Shape,
+    values: Vec<f64>,
+}
+
+impl DenseMatrix {
+    /// Makes a matrix of its elements, row-major. Returns `None` if the shape has another number of elements.
+    pub fn new(shape: Shape, values: Vec<f64>) -> Option<Self> {
+        (shape.0.checked_mul(shape.1)? == values.len()).then_some(Self { shape, values })
+    }
+
+    /// Returns the number of rows and of columns.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Returns the elements, row-major.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// Returns the elements of a row.
+    ///
+    /// # Panics
+    /// There is no such row.
+    pub fn row(&self, row: usize) -> &[f64] {
+        &self.values[row * self.shape.1..][..self.shape.1]
+    }
+}
+
+/// A matrix in one of the formats. A clone shares the elements.
+#[derive(Clone, Debug)]
+pub enum Matrix {
+    /// With all elements.
+    Dense(Arc<DenseMatrix>),
+    /// With those that are not 0.
+    Csr(Arc<SparseMatrix<f64>>),
+}
+
+impl Matrix {
+    /// Makes a dense matrix of its elements, row-major. Returns `None` if the shape has another number of elements.
+    ///
+    /// ```
+    /// use fangorn_fusion::Matrix;
+    ///
+    /// let matrix = Matrix::dense((2, 2), vec![1.0, 2.0, 3.0, 4.0]).expect("four elements");
+    /// assert_eq!(matrix.shape(), (2, 2));
+    /// ```
+    pub fn dense(shape: Shape, values: Vec<f64>) -> Option<Self> {
+        DenseMatrix::new(shape, values).map(|dense| Self::Dense(Arc::new(dense)))
+    }
+
+    /// Makes a matrix in CSR of all elements, row-major. Returns `None` if the shape has another number of elements, or
+    /// 2^32 columns and more.
+    pub fn csr(shape: Shape, values: &[f64]) -> Option<Self> {
+        SparseMatrix::of_dense([shape.0, shape.1], values).map(|sparse| Self::Csr(Arc::new(sparse)))
+    }
+
+    /// Returns the number of rows and of columns.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Self::Dense(dense) => dense.shape(),
+            Self::Csr(sparse) => sparse.shape(),
+        }
+    }
+
+    /// Returns all elements, row-major.
+    pub fn to_dense(&self) -> Vec<f64> {
+        match self {
+            Self::Dense(dense) => dense.values().to_vec(),
+            Self::Csr(sparse) => sparse.to_dense(),
+        }
+    }
+
+    /// Returns the first element, which is all of a scalar.
+    pub fn scalar(&self) -> f64 {
+        match self {
+            Self::Dense(dense) => dense.values().first().copied().unwrap_or(0.0),
+            Self::Csr(sparse) => {
+                sparse.row(0).find(|(column, _)| *column == 0).map_or(0.0, |(_, value)| value)
+            }
+        }
+    }
+
+    /// Returns the share of elements that are not 0.
+    pub fn filled(&self) -> f64 {
+        let (rows, columns) = self.shape();
+        let count = match self {
+            Self::Dense(dense) => dense.values().iter().filter(|value| **value != 0.0).count(),
+            Self::Csr(sparse) => sparse.filled(),
+        };
+        if rows * columns == 0 { 0.0 } else { count as f64 / (rows as f64 * columns as f64) }
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        match self {
+            Self::Dense(_) => Format::Dense,
+            Self::Csr(_) => Format::Csr,
+        }
+    }
+}
+
+/// The inputs of a run, by name.
+pub type Bindings = HashMap<String, Matrix>;
+
+/// Returns the matrix that is bound to each input of a graph, by node.
+///
+/// # Errors
+/// An input is not bound, or bound to a matrix of another shape or format.
+pub(crate) fn bound(dag: &Dag, bindings: &Bindings) -> Result<HashMap<usize, Matrix>, FusionError> {
+    let mut found = HashMap::new();
+    for (at, node) in dag.nodes().iter().enumerate() {
+        let Operator::Input { name, shape, format, .. } = &node.operator else { continue };
+        let wrong = |problem: String| FusionError::Input { name: name.clone(), problem };
+        let matrix =
+            bindings.get(name).ok_or_else(|| wrong("nothing is bound to it; bind a matrix".to_owned()))?;
+        if matrix.shape() != *shape {
+            return Err(wrong(format!(
+                "{:?} rows and columns are bound, {shape:?} declared",
+                matrix.shape()
+            )));
+        }
+        if matrix.format() != *format {
+            return Err(wrong(format!("a {} matrix is bound, {format} declared", matrix.format())));
+        }
+        found.insert(at, matrix.clone());
+    }
+    Ok(found)
+}

@@ -1,0 +1,3 @@
+//! Tests of fusion plans.
+
+mod dags;
