@@ -22,4 +22,5 @@ mod text;
 pub use builder::{Builder, Expression};
 pub use model::{Dag, Node, NodeId, Output};
 pub use operator::{Aggregation, Binary, Direction, Format, Number, Operator, Unary};
+pub(crate) use sizes::zero_if;
 pub use sizes::{Shape, Size, bytes_of};

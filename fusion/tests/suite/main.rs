@@ -1,3 +1,7 @@
 //! Tests of fusion plans.
 
 mod dags;
+mod execution;
+mod exploration;
+mod random;
+mod selection;

@@ -1,0 +1,332 @@
+//! Programs over the elements of a sparse driver: what is 0 in the driver is neither read nor computed.
+
+use std::{ops::Range, sync::Arc};
+
+use fangorn::sparse::SparseMatrix;
+use rayon::prelude::*;
+
+use super::{
+    Values,
+    kernels::{View, add_scaled, aggregate, binary, dot, transpose, unary},
+};
+use crate::{
+    Matrix,
+    dag::{Dag, Direction, NodeId, Operator},
+    matrix::DenseMatrix,
+    select::PlannedOperator,
+};
+
+/// The number of elements that are computed together, at least: registers stay in the first-level cache.
+const BATCH: usize = 512;
+
+/// What one thread's rows add to a root.
+struct Part {
+    /// Elements of a result in CSR, rows of a dense one, or sums over the rows.
+    values: Vec<f64>,
+}
+
+struct Elements<'a> {
+    dag: &'a Dag,
+    operator: &'a PlannedOperator,
+    values: &'a Values,
+    driver: Arc<SparseMatrix<f64>>,
+    /// For each outer product that is covered, both factors with a row for each row and for each column.
+    factors: Vec<Option<[Arc<DenseMatrix>; 2]>>,
+}
+
+/// The places of a batch.
+#[derive(Default)]
+struct Places {
+    rows: Vec<usize>,
+    columns: Vec<usize>,
+    driver: Vec<f64>,
+}
+
+/// Computes the roots of an operator with a sparse driver.
+pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec<(NodeId, Matrix)> {
+    let Some(driver) = operator.driver.and_then(|driver| values.get(&driver)).map(sparse) else {
+        return Vec::new();
+    };
+    let factor = |node: &NodeId| {
+        let inputs = dag.inputs(*node);
+        let is_product = *dag.operator(*node) == Operator::MatMul && !operator.is_closing_product(*node, dag);
+        let right = values.get(inputs.get(1)?).filter(|_| is_product)?;
+        Some([dense(values.get(&inputs[0])?), dense(&transpose(right))])
+    };
+    let factors = operator.covered.iter().map(factor).collect();
+    let elements = Elements { dag, operator, values, driver, factors };
+    let ranges = elements.ranges();
+    let parts: Vec<Vec<Part>> = ranges.into_par_iter().map(|rows| elements.part(rows)).collect();
+    let mut columns: Vec<Vec<Part>> = operator.roots.iter().map(|_| Vec::new()).collect();
+    for part in parts {
+        columns.iter_mut().zip(part).for_each(|(column, part)| column.push(part));
+    }
+    let roots = operator.roots.iter().zip(columns);
+    roots.filter_map(|(root, parts)| Some((*root, elements.whole(*root, parts)?))).collect()
+}
+
+fn sparse(matrix: &Matrix) -> Arc<SparseMatrix<f64>> {
+    match matrix {
+        Matrix::Csr(sparse) => sparse.clone(),
+        Matrix::Dense(held) => {
+            let (rows, columns) = held.shape();
+            // Graphs have fewer than 2^32 columns, and a matrix has as many elements as its shape.
+            let made = SparseMatrix::of_dense([rows, columns], held.values());
+            Arc::new(made.expect("a matrix of a graph"))
+        }
+    }
+}
+
+fn dense(matrix: &Matrix) -> Arc<DenseMatrix> {
+    match matrix {
+        Matrix::Dense(dense) => dense.clone(),
+        Matrix::Csr(sparse) => {
+            Arc::new(DenseMatrix::new(sparse.shape(), sparse.to_dense()).expect("all elements of the shape"))
+        }
+    }
+}
+
+/// What becomes of a root's elements.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Elements,
+    Rows,
+    Columns,
+    Full,
+    /// W V: rows of the result.
+    Right,
+    /// t(W) U: sums over the rows.
+    Left,
+}
+
+impl Elements<'_> {
+    fn end(&self, root: NodeId) -> End {
+        match self.dag.operator(root) {
+            Operator::Aggregate(_, Direction::Full) => End::Full,
+            Operator::Aggregate(_, Direction::Column) => End::Columns,
+            Operator::Aggregate(_, Direction::Row) => End::Rows,
+            Operator::MatMul if self.operator.is_closing_product(root, self.dag) => {
+                match self.dag.transposed(self.dag.inputs(root)[0]) {
+                    Some(_) => End::Left,
+                    None => End::Right,
+                }
+            }
+            _ => End::Elements,
+        }
+    }
+
+    /// Splits the rows for the threads, by elements.
+    fn ranges(&self) -> Vec<Range<usize>> {
+        let rows = self.driver.shape().0;
+        let each = (self.driver.filled() / rayon::current_num_threads().max(1)).max(1);
+        let (mut found, mut first, mut count) = (Vec::new(), 0, 0);
+        for row in 0..rows {
+            count += self.driver.row(row).count();
+            if count >= each && row + 1 < rows {
+                found.push(first..row + 1);
+                (first, count) = (row + 1, 0);
+            }
+        }
+        found.push(first..rows);
+        found
+    }
+
+    /// Returns the length of what a part adds to a root.
+    fn length(&self, root: NodeId, rows: usize) -> usize {
+        let (all, columns) = self.dag.shape(root);
+        match self.end(root) {
+            End::Elements => 0,
+            End::Rows | End::Right => rows * columns,
+            _ => all * columns,
+        }
+    }
+
+    fn part(&self, rows: Range<usize>) -> Vec<Part> {
+        let mut parts: Vec<Part> = self
+            .operator
+            .roots
+            .iter()
+            .map(|root| Part { values: vec![0.0; self.length(*root, rows.len())] })
+            .collect();
+        let others: Vec<Option<Arc<DenseMatrix>>> = self
+            .operator
+            .roots
+            .iter()
+            .map(|root| {
+                let right = self.dag.inputs(*root).get(1)?;
+                matches!(self.end(*root), End::Left | End::Right)
+                    .then(|| self.values.get(right))
+                    .flatten()
+                    .map(dense)
+            })
+            .collect();
+        let mut registers = vec![Vec::new(); self.operator.covered.len()];
+        let mut inputs = vec![Vec::new(); self.operator.inputs.len()];
+        let mut places = Places::default();
+        for row in rows.clone() {
+            for (column, value) in self.driver.row(row) {
+                places.rows.push(row);
+                places.columns.push(column);
+                places.driver.push(value);
+            }
+            if places.rows.len() >= BATCH || row + 1 == rows.end {
+                self.gather(&places, &mut inputs);
+                self.evaluate(&places, &inputs, &mut registers);
+                for ((root, part), other) in self.operator.roots.iter().zip(&mut parts).zip(&others) {
+                    let body = self.operator.body(self.dag, *root);
+                    let data = self.data(body, &inputs, &registers);
+                    self.add(*root, rows.start, &places, data, other.as_deref(), &mut part.values);
+                }
+                places.rows.clear();
+                places.columns.clear();
+                places.driver.clear();
+            }
+        }
+        parts
+    }
+
+    fn data<'v>(&self, node: NodeId, inputs: &'v [Vec<f64>], registers: &'v [Vec<f64>]) -> &'v [f64] {
+        match (self.operator.covered.binary_search(&node), self.operator.inputs.binary_search(&node)) {
+            (Ok(place), _) => &registers[place],
+            (_, Ok(place)) => &inputs[place],
+            _ => &[],
+        }
+    }
+
+    /// Collects the elements of the inputs at the places of a batch.
+    fn gather(&self, places: &Places, inputs: &mut [Vec<f64>]) {
+        for (node, out) in self.operator.inputs.iter().zip(inputs) {
+            out.clear();
+            if Some(*node) == self.operator.driver {
+                out.extend(&places.driver);
+                continue;
+            }
+            if !self.is_cellwise_input(*node) {
+                continue;
+            }
+            let (rows, columns) = self.dag.shape(*node);
+            let at = places.rows.iter().zip(&places.columns).map(|(row, column)| {
+                (if rows == 1 { 0 } else { *row }, if columns == 1 { 0 } else { *column })
+            });
+            match self.values.get(node) {
+                Some(Matrix::Dense(dense)) => out.extend(at.map(|(row, column)| dense.row(row)[column])),
+                Some(Matrix::Csr(sparse)) => {
+                    // Places ascend within a row, so one pass over a row's elements finds all of them.
+                    let (mut of, mut held) = (usize::MAX, Vec::new());
+                    let mut next = 0;
+                    for (row, column) in at {
+                        if row != of {
+                            (of, next) = (row, 0);
+                            held.clear();
+                            held.extend(sparse.row(row));
+                        }
+                        if rows == 1 && held.get(next).is_some_and(|(first, _)| *first > column) {
+                            next = 0;
+                        }
+                        next += held[next..].iter().take_while(|(other, _)| *other < column).count();
+                        out.push(
+                            held.get(next).filter(|(other, _)| *other == column).map_or(0.0, |(_, x)| *x),
+                        );
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Tells whether elements of an input are read one by one: by cellwise operators, or by an aggregate.
+    fn is_cellwise_input(&self, node: NodeId) -> bool {
+        self.operator.covered.iter().any(|covered| {
+            self.dag.inputs(*covered).contains(&node)
+                && !matches!(self.dag.operator(*covered), Operator::MatMul | Operator::Transpose)
+        }) || self.operator.roots.iter().any(|root| self.operator.body(self.dag, *root) == node)
+    }
+
+    fn evaluate(&self, places: &Places, inputs: &[Vec<f64>], registers: &mut [Vec<f64>]) {
+        let count = places.rows.len();
+        for (place, node) in self.operator.covered.iter().enumerate() {
+            let mut out = std::mem::take(&mut registers[place]);
+            out.resize(count, 0.0);
+            let of = self.dag.inputs(*node);
+            let view = |at: usize| View { data: self.data(of[at], inputs, registers), row: count, column: 1 };
+            match (self.dag.operator(*node), &self.factors[place]) {
+                (Operator::Unary(function), _) => unary(*function, view(0), &mut out, count),
+                (Operator::Binary(function), _) => binary(*function, view(0), view(1), &mut out, count),
+                (_, Some([left, right])) => {
+                    let at = places.rows.iter().zip(&places.columns);
+                    for (out, (row, column)) in out.iter_mut().zip(at) {
+                        *out = dot(left.row(*row), right.row(*column));
+                    }
+                }
+                _ => {}
+            }
+            registers[place] = out;
+        }
+    }
+
+    /// Adds the elements of a batch to what a part adds to a root.
+    fn add(
+        &self,
+        root: NodeId,
+        first: usize,
+        places: &Places,
+        data: &[f64],
+        other: Option<&DenseMatrix>,
+        out: &mut Vec<f64>,
+    ) {
+        let squares = |x: f64| match self.dag.operator(root) {
+            Operator::Aggregate(aggregation, _) => aggregation.add(0.0, x),
+            _ => x,
+        };
+        let at = places.rows.iter().zip(&places.columns).zip(data);
+        match (self.end(root), other) {
+            (End::Elements, _) => out.extend(data),
+            (End::Full, _) => {
+                if let Operator::Aggregate(aggregation, _) = self.dag.operator(root) {
+                    out[0] = aggregate(*aggregation, out[0], data);
+                }
+            }
+            (End::Rows, _) => at.for_each(|((row, _), x)| out[row - first] += squares(*x)),
+            (End::Columns, _) => at.for_each(|((_, column), x)| out[*column] += squares(*x)),
+            (End::Right, Some(other)) => {
+                let width = other.shape().1;
+                at.for_each(|((row, column), x)| {
+                    add_scaled(&mut out[(row - first) * width..][..width], *x, other.row(*column));
+                });
+            }
+            (End::Left, Some(other)) => {
+                let width = other.shape().1;
+                at.for_each(|((row, column), x)| {
+                    add_scaled(&mut out[column * width..][..width], *x, other.row(*row));
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Joins the parts of a root.
+    fn whole(&self, root: NodeId, parts: Vec<Part>) -> Option<Matrix> {
+        let shape = self.dag.shape(root);
+        let mut parts = parts.into_iter().map(|part| part.values);
+        match self.end(root) {
+            End::Elements => {
+                let values: Vec<f64> = parts.flatten().collect();
+                let rows = self.driver.shape().0;
+                let mut offsets = vec![0];
+                let mut columns = Vec::with_capacity(values.len());
+                for row in 0..rows {
+                    columns.extend(self.driver.row(row).map(|(column, _)| column as u32));
+                    offsets.push(columns.len());
+                }
+                let made = SparseMatrix::new([rows, shape.1], offsets, columns, values)?;
+                Some(Matrix::Csr(Arc::new(made)))
+            }
+            End::Rows | End::Right => Matrix::dense(shape, parts.flatten().collect()),
+            _ => {
+                let mut whole = parts.next()?;
+                parts.for_each(|part| whole.iter_mut().zip(part).for_each(|(a, b)| *a += b));
+                Matrix::dense(shape, whole)
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Runs of plans on the CPU, with the threads of rayon.
+//!
+//! An operator, fused or basic, is a register program: the covered nodes in order, each with a register. The program
+//! runs on a tile of rows whose registers fit the cache, or on a batch of the elements of a sparse driver. What may come
+//! in: graphs, plans and matrices. Choosing plans stays out.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `kernels` | loops over elements, one for each operator |
+//! | `tiles` | programs over tiles of rows |
+//! | `elements` | programs over the elements of a sparse driver |
+
+mod elements;
+mod kernels;
+mod tiles;
+
+use std::collections::HashMap;
+
+use crate::{
+    Bindings, FusionError, Matrix,
+    dag::{Dag, NodeId, Operator},
+    matrix::bound,
+    select::{Plan, PlannedOperator},
+};
+
+/// The most bytes that a dense result of a run may take.
+const LIMIT: u64 = 1 << 36;
+
+/// Results of operators, by node.
+type Values = HashMap<NodeId, Matrix>;
+
+impl Plan {
+    /// Computes the outputs of the graph that the plan was made of, by name.
+    ///
+    /// ```
+    /// use fangorn_fusion::{
+    ///     Bindings, Matrix,
+    ///     dag::Builder,
+    ///     select::{Costs, Plan, Policy},
+    /// };
+    ///
+    /// let builder = Builder::new();
+    /// let (x, v) = (builder.dense("X", 2, 2), builder.dense("v", 2, 1));
+    /// builder.output("gradient", x.transpose().matmul(x.matmul(v)));
+    /// let dag = builder.finish()?;
+    /// let plan = Plan::new(&dag, Policy::CostBased, &Costs::default());
+    /// let bindings = Bindings::from([
+    ///     ("X".to_owned(), Matrix::dense((2, 2), vec![1.0, 2.0, 3.0, 4.0]).expect("four elements")),
+    ///     ("v".to_owned(), Matrix::dense((2, 1), vec![1.0, 1.0]).expect("two elements")),
+    /// ]);
+    /// assert_eq!(plan.run(&dag, &bindings)?["gradient"].to_dense(), [24.0, 34.0]);
+    /// # Ok::<(), fangorn_fusion::FusionError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An input is missing or of another shape or format, or a result takes more than 64 GiB.
+    pub fn run(&self, dag: &Dag, bindings: &Bindings) -> Result<HashMap<String, Matrix>, FusionError> {
+        let mut values: Values = bound(dag, bindings)?;
+        for node in (0..dag.nodes().len()).filter(|node| dag.literal(*node).is_some()) {
+            let scalar = Matrix::dense((1, 1), vec![dag.literal(node).unwrap_or(0.0)]);
+            values.extend(scalar.map(|scalar| (node, scalar)));
+        }
+        for (at, operator) in self.operators().iter().enumerate() {
+            for root in &operator.roots {
+                let bytes = (8.0 * dag.size(*root).cells()) as u64;
+                if bytes > LIMIT && dag.size(*root).bytes() as u64 > LIMIT {
+                    return Err(FusionError::Memory { node: *root, bytes, limit: LIMIT });
+                }
+            }
+            if *dag.operator(operator.roots[0]) == Operator::Transpose {
+                let node = operator.roots[0];
+                if !self.is_only_viewed(dag, node) {
+                    values.insert(node, kernels::transpose(&values[&dag.inputs(node)[0]]));
+                }
+            } else if operator.driver.is_some() {
+                values.extend(elements::run(dag, operator, &values));
+            } else {
+                values.extend(tiles::run(dag, operator, &values));
+            }
+            self.forget(dag, at, &mut values);
+        }
+        let result = |node: NodeId| values.get(&node).cloned();
+        let outputs =
+            dag.outputs().iter().filter_map(|output| Some((output.name.clone(), result(output.node)?)));
+        Ok(outputs.collect())
+    }
+
+    /// Tells whether operators only multiply with a transposition, from the left: they read what is transposed.
+    fn is_only_viewed(&self, dag: &Dag, node: NodeId) -> bool {
+        !dag.is_output(node)
+            && self.operators().iter().filter(|operator| operator.inputs.contains(&node)).all(|operator| {
+                let takes = |covered: &&NodeId| dag.inputs(**covered).contains(&node);
+                operator.covered.iter().filter(takes).all(|covered| views(dag, operator, *covered, node))
+            })
+    }
+
+    /// Drops results that no later operator reads.
+    fn forget(&self, dag: &Dag, at: usize, values: &mut Values) {
+        let later = &self.operators()[at + 1..];
+        let reads = |operator: &PlannedOperator, node: NodeId| {
+            operator.inputs.contains(&node)
+                || operator.inputs.iter().any(|input| dag.transposed(*input) == Some(node))
+        };
+        for input in &self.operators()[at].inputs {
+            if !dag.is_leaf(*input)
+                && !dag.is_output(*input)
+                && !later.iter().any(|operator| reads(operator, *input))
+            {
+                values.remove(input);
+            }
+        }
+    }
+}
+
+/// Tells whether an operator reads a transposition, an input of a covered node, through what is transposed.
+fn views(dag: &Dag, operator: &PlannedOperator, covered: NodeId, transposition: NodeId) -> bool {
+    let inputs = dag.inputs(covered);
+    *dag.operator(covered) == Operator::MatMul
+        && inputs[0] != inputs[1]
+        && inputs[0] == transposition
+        && operator.driver.is_none()
+}

@@ -1,0 +1,392 @@
+//! Programs over tiles of rows.
+
+use rayon::prelude::*;
+
+use super::{
+    Values,
+    kernels::{View, add_scaled, aggregate, binary, dot, unary},
+};
+use crate::{
+    Matrix,
+    dag::{Aggregation, Dag, Direction, NodeId, Operator},
+    select::PlannedOperator,
+};
+
+/// The number of elements of a register of the widest node: registers of a program then share a second-level cache.
+const TILE: usize = 4096;
+
+/// What a root makes of tiles.
+#[derive(Clone, Copy)]
+enum End {
+    /// Rows of the result, tile by tile.
+    Rows,
+    /// An aggregate of all elements.
+    Full(Aggregation),
+    /// An aggregate of each column.
+    Columns(Aggregation),
+    /// t(X) W, summed over the rows.
+    Product,
+}
+
+struct Tiles<'a> {
+    dag: &'a Dag,
+    operator: &'a PlannedOperator,
+    values: &'a Values,
+    /// The rows that the operator goes through.
+    rows: usize,
+}
+
+/// Registers of a tile: one for each covered node, and one for each input in CSR whose rows are read.
+struct Registers {
+    covered: Vec<Vec<f64>>,
+    inputs: Vec<Option<Vec<f64>>>,
+}
+
+/// Computes the roots of an operator.
+pub(super) fn run(dag: &Dag, operator: &PlannedOperator, values: &Values) -> Vec<(NodeId, Matrix)> {
+    let rows = operator.space(dag).0;
+    let tiles = Tiles { dag, operator, values, rows };
+    let widths = operator.covered.iter().chain(&operator.inputs).filter(|node| dag.shape(**node).0 == rows);
+    let widest = widths.map(|node| dag.shape(*node).1).max().unwrap_or(1);
+    // Products by blocks need some rows at a time.
+    let multiplies = operator.covered.iter().any(|node| *dag.operator(*node) == Operator::MatMul);
+    let least = match (multiplies, operator.template) {
+        (true, None) => 128,
+        (true, _) => 16,
+        _ => 1,
+    };
+    let height = (TILE / widest).max(least).clamp(1, rows);
+    let end = tiles.end(operator.roots[0]);
+    let results = match end {
+        End::Rows => vec![tiles.rows(operator.roots[0], height)],
+        _ => tiles.accumulated(height),
+    };
+    let matrices = operator
+        .roots
+        .iter()
+        .zip(results)
+        .filter_map(|(root, result)| Some((*root, Matrix::dense(dag.shape(*root), result)?)));
+    matrices.collect()
+}
+
+impl Tiles<'_> {
+    fn end(&self, root: NodeId) -> End {
+        match self.dag.operator(root) {
+            Operator::Aggregate(aggregation, Direction::Full) => End::Full(*aggregation),
+            Operator::Aggregate(aggregation, Direction::Column) => End::Columns(*aggregation),
+            Operator::MatMul if self.turned(root).is_some() => End::Product,
+            _ => End::Rows,
+        }
+    }
+
+    /// Returns X of a product t(X) W.
+    fn turned(&self, node: NodeId) -> Option<NodeId> {
+        let inputs = self.dag.inputs(node);
+        let differ = *self.dag.operator(node) == Operator::MatMul && inputs[0] != inputs[1];
+        self.dag.transposed(inputs[0]).filter(|_| differ)
+    }
+
+    fn registers(&self, height: usize) -> Registers {
+        let size = |node: &NodeId| self.dag.shape(*node).1 * height;
+        let is_computed = |node: &NodeId| {
+            !matches!(self.dag.operator(*node), Operator::Transpose)
+                && !(self.operator.roots.contains(node) && !matches!(self.end(*node), End::Rows))
+        };
+        let covered = self
+            .operator
+            .covered
+            .iter()
+            .map(|node| vec![0.0; if is_computed(node) { size(node) } else { 0 }]);
+        Registers { covered: covered.collect(), inputs: vec![None; self.operator.inputs.len()] }
+    }
+
+    /// Computes the rows of a result, tiles in parallel.
+    fn rows(&self, root: NodeId, height: usize) -> Vec<f64> {
+        let width = self.dag.shape(root).1;
+        let mut out = vec![0.0; self.rows * width];
+        let last = self.operator.covered.len() - 1;
+        out.par_chunks_mut(height * width).enumerate().for_each_init(
+            || self.registers(height),
+            |registers, (tile, out)| {
+                let (first, count) = (tile * height, out.len() / width);
+                self.evaluate(first, count, registers);
+                out.copy_from_slice(&registers.covered[last][..out.len()]);
+            },
+        );
+        out
+    }
+
+    /// Computes results that sum over rows: each thread has its own, which are joined in the end.
+    fn accumulated(&self, height: usize) -> Vec<Vec<f64>> {
+        let tiles = self.rows.div_ceil(height);
+        let each = tiles.div_ceil(rayon::current_num_threads().max(1)).max(1);
+        let roots = &self.operator.roots;
+        let start = |root: &NodeId| match self.end(*root) {
+            End::Full(aggregation) | End::Columns(aggregation) => aggregation.start(),
+            _ => 0.0,
+        };
+        let of_part = |part: usize| {
+            let mut sums: Vec<Vec<f64>> = roots
+                .iter()
+                .map(|root| vec![start(root); self.dag.shape(*root).0 * self.dag.shape(*root).1])
+                .collect();
+            let mut registers = self.registers(height);
+            for tile in part * each..tiles.min((part + 1) * each) {
+                let first = tile * height;
+                let count = height.min(self.rows - first);
+                self.evaluate(first, count, &mut registers);
+                for (root, sums) in roots.iter().zip(&mut sums) {
+                    self.accumulate(*root, first, count, &mut registers, sums);
+                }
+            }
+            sums
+        };
+        let parts: Vec<Vec<Vec<f64>>> = (0..tiles.div_ceil(each)).into_par_iter().map(of_part).collect();
+        let mut parts = parts.into_iter();
+        let mut whole = parts.next().unwrap_or_default();
+        for part in parts {
+            for ((root, whole), part) in roots.iter().zip(&mut whole).zip(part) {
+                let join = |a: f64, b: f64| match self.end(*root) {
+                    End::Full(aggregation) | End::Columns(aggregation) => aggregation.join(a, b),
+                    _ => a + b,
+                };
+                whole.iter_mut().zip(part).for_each(|(a, b)| *a = join(*a, b));
+            }
+        }
+        whole
+    }
+
+    fn accumulate(
+        &self,
+        root: NodeId,
+        first: usize,
+        count: usize,
+        registers: &mut Registers,
+        sums: &mut [f64],
+    ) {
+        let inputs = self.dag.inputs(root);
+        match self.end(root) {
+            End::Rows => {}
+            End::Full(aggregation) => {
+                self.load(inputs[0], first, count, registers);
+                let view = self.view(inputs[0], first, count, registers);
+                let width = self.dag.shape(inputs[0]).1;
+                sums[0] = aggregate(aggregation, sums[0], &view.data[..count * width]);
+            }
+            End::Columns(aggregation) => {
+                self.load(inputs[0], first, count, registers);
+                let view = self.view(inputs[0], first, count, registers);
+                for row in view.data.chunks_exact(sums.len()).take(count) {
+                    sums.iter_mut().zip(row).for_each(|(sum, x)| *sum = aggregation.add(*sum, *x));
+                }
+            }
+            End::Product => {
+                let Some(left) = self.turned(root) else { return };
+                self.load(inputs[1], first, count, registers);
+                let (columns, width) = self.dag.shape(root);
+                if let Some(Matrix::Csr(sparse)) = self.values.get(&left) {
+                    let right = self.view(inputs[1], first, count, registers);
+                    for row in 0..count {
+                        let from = &right.data[row * width..][..width];
+                        for (column, value) in sparse.row(first + row) {
+                            add_scaled(&mut sums[column * width..][..width], value, from);
+                        }
+                    }
+                    return;
+                }
+                let (left, right) =
+                    (self.view(left, first, count, registers), self.view(inputs[1], first, count, registers));
+                if width == 1 {
+                    for row in 0..count {
+                        add_scaled(sums, right.data[row], &left.data[row * columns..][..columns]);
+                    }
+                    return;
+                }
+                gemm((columns, count, width), (left.data, 1, columns), (right.data, width, 1), 1.0, sums);
+            }
+        }
+    }
+
+    /// Fills the register of an input in CSR.
+    fn load(&self, node: NodeId, first: usize, count: usize, registers: &mut Registers) {
+        let Ok(place) = self.operator.inputs.binary_search(&node) else { return };
+        let Some(Matrix::Csr(sparse)) = self.values.get(&node) else { return };
+        let (rows, width) = self.dag.shape(node);
+        // What has one row, or is the right-hand side of a product, is read whole.
+        let (first, count) = if rows == self.rows { (first, count) } else { (0, rows) };
+        let register = registers.inputs[place].get_or_insert_with(Vec::new);
+        register.clear();
+        register.resize(count * width, 0.0);
+        for row in 0..count {
+            for (column, value) in sparse.row(first + row) {
+                register[row * width + column] = value;
+            }
+        }
+    }
+
+    /// Returns the rows of a tile of a node: a register, or the matrix itself.
+    fn view<'v>(&'v self, node: NodeId, first: usize, count: usize, registers: &'v Registers) -> View<'v> {
+        let (rows, width) = self.dag.shape(node);
+        let column = usize::from(width > 1);
+        let aligned = rows == self.rows && (rows > 1 || count == 1);
+        let row = if aligned && rows > 1 { width } else { 0 };
+        if let Ok(place) = self.operator.covered.binary_search(&node) {
+            return View { data: &registers.covered[place], row: width, column };
+        }
+        let data: &[f64] = match self.values.get(&node) {
+            Some(Matrix::Dense(dense)) if row > 0 => &dense.values()[first * width..(first + count) * width],
+            Some(Matrix::Dense(dense)) => dense.values(),
+            _ => match self.operator.inputs.binary_search(&node) {
+                Ok(place) => registers.inputs[place].as_deref().unwrap_or(&[]),
+                Err(_) => &[],
+            },
+        };
+        View { data, row, column }
+    }
+
+    /// Computes the registers of covered nodes on a tile.
+    fn evaluate(&self, first: usize, count: usize, registers: &mut Registers) {
+        for (place, node) in self.operator.covered.iter().enumerate() {
+            let mut out = std::mem::take(&mut registers.covered[place]);
+            if !out.is_empty() {
+                self.compute(*node, first, count, registers, &mut out);
+            }
+            registers.covered[place] = out;
+        }
+    }
+
+    fn compute(&self, node: NodeId, first: usize, count: usize, registers: &mut Registers, out: &mut [f64]) {
+        let inputs = self.dag.inputs(node);
+        let width = self.dag.shape(node).1;
+        let out = &mut out[..count * width];
+        let operator = self.dag.operator(node);
+        if *operator == Operator::MatMul {
+            self.multiply(inputs[0], inputs[1], first, count, registers, out);
+            return;
+        }
+        inputs.iter().for_each(|input| self.load(*input, first, count, registers));
+        let view = |at: usize| {
+            let view = self.view(inputs[at], first, count, registers);
+            // One column of a wider result stands for all of its columns.
+            View { column: if width == 1 { 0 } else { view.column }, ..view }
+        };
+        match operator {
+            Operator::Unary(function) => unary(*function, view(0), out, width),
+            Operator::Binary(function) => binary(*function, view(0), view(1), out, width),
+            Operator::Aggregate(aggregation, _) => {
+                let from = self.dag.shape(inputs[0]).1;
+                let data = self.view(inputs[0], first, count, registers).data;
+                for (out, row) in out.iter_mut().zip(data.chunks_exact(from)) {
+                    *out = aggregate(*aggregation, aggregation.start(), row);
+                }
+            }
+            Operator::Columns { start, end } => {
+                let from = self.dag.shape(inputs[0]).1;
+                let data = self.view(inputs[0], first, count, registers).data;
+                for (out, row) in out.chunks_exact_mut(width).zip(data.chunks_exact(from)) {
+                    out.copy_from_slice(&row[*start..*end]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn multiply(
+        &self,
+        left: NodeId,
+        right: NodeId,
+        first: usize,
+        count: usize,
+        registers: &mut Registers,
+        out: &mut [f64],
+    ) {
+        let (inner, width) = self.dag.shape(right);
+        let whole = match self.values.get(&right) {
+            Some(Matrix::Dense(dense)) => dense.values(),
+            // In CSR it was made dense before.
+            _ => {
+                self.load_whole(right, registers);
+                let place = self.operator.inputs.binary_search(&right).unwrap_or(0);
+                let right = registers.inputs[place].take().unwrap_or_default();
+                self.multiply_by(left, first, count, registers, (&right, inner, width), out);
+                registers.inputs[place] = Some(right);
+                return;
+            }
+        };
+        self.multiply_by(left, first, count, registers, (whole, inner, width), out);
+    }
+
+    fn load_whole(&self, node: NodeId, registers: &mut Registers) {
+        let Ok(place) = self.operator.inputs.binary_search(&node) else { return };
+        if let Some(Matrix::Csr(sparse)) = self.values.get(&node)
+            && registers.inputs[place]
+                .as_ref()
+                .is_none_or(|held| held.len() != sparse.shape().0 * sparse.shape().1)
+        {
+            registers.inputs[place] = Some(sparse.to_dense());
+        }
+    }
+
+    fn multiply_by(
+        &self,
+        left: NodeId,
+        first: usize,
+        count: usize,
+        registers: &mut Registers,
+        (right, inner, width): (&[f64], usize, usize),
+        out: &mut [f64],
+    ) {
+        if let Some(Matrix::Csr(sparse)) = self.values.get(&left) {
+            out.fill(0.0);
+            for (row, out) in out.chunks_exact_mut(width).enumerate() {
+                for (column, value) in sparse.row(first + row) {
+                    add_scaled(out, value, &right[column * width..][..width]);
+                }
+            }
+            return;
+        }
+        let data = self.view(left, first, count, registers).data;
+        if width == 1 {
+            for (out, row) in out.iter_mut().zip(data.chunks_exact(inner)) {
+                *out = dot(row, right);
+            }
+            return;
+        }
+        gemm((count, inner, width), (data, inner, 1), (right, width, 1), 0.0, out);
+    }
+}
+
+/// `out = a b + beta out`, with a of rows x inner, b of inner x columns, each with its strides of rows and columns.
+fn gemm(
+    (rows, inner, columns): (usize, usize, usize),
+    a: (&[f64], usize, usize),
+    b: (&[f64], usize, usize),
+    beta: f64,
+    out: &mut [f64],
+) {
+    let reach = |rows: usize, columns: usize, (_, row, column): (&[f64], usize, usize)| {
+        (rows - 1) * row + (columns - 1) * column
+    };
+    assert!(a.0.len() > reach(rows, inner, a) && b.0.len() > reach(inner, columns, b));
+    assert!(out.len() >= rows * columns);
+    // SAFETY: the assertions above keep every element that the strides reach within its slice, and `out` is borrowed
+    // mutably, so that it is neither a nor b.
+    unsafe {
+        matrixmultiply::dgemm(
+            rows,
+            inner,
+            columns,
+            1.0,
+            a.0.as_ptr(),
+            a.1 as isize,
+            a.2 as isize,
+            b.0.as_ptr(),
+            b.1 as isize,
+            b.2 as isize,
+            beta,
+            out.as_mut_ptr(),
+            columns as isize,
+            1,
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! What operators take, in seconds (section 4.3, equation 4).
+
+use super::operator::{PlannedOperator, flops};
+use crate::{
+    dag::{Dag, NodeId, Operator},
+    explore::Template,
+};
+
+/// The constants of a machine that plans are chosen by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Memory that all threads together read, in bytes a second.
+    pub read: f64,
+    /// Memory that all threads together write, in bytes a second.
+    pub write: f64,
+    /// Floating-point operations of all threads together, a second.
+    pub compute: f64,
+    /// The most memory that an operator's inputs and results may take, in bytes. An operator with more has infinite cost.
+    pub memory: f64,
+    /// The most memory of one row of a Row operator with its intermediates, in bytes. An operator with more has
+    /// infinite cost.
+    pub row: f64,
+}
+
+impl Default for Costs {
+    /// Those of two cores of an AMD Zen 4 EPYC. `cargo run --release -p fangorn-fusion --example bandwidth` fits them
+    /// again.
+    fn default() -> Self {
+        Self { read: 20e9, write: 8e9, compute: 6e9, memory: f64::INFINITY, row: 8e6 }
+    }
+}
+
+impl Costs {
+    /// Returns what an operator takes, in seconds: writing its results, and the greater of reading and computing, which
+    /// overlap. What a sparse driver skips is neither read nor computed.
+    pub fn operator(&self, dag: &Dag, operator: &PlannedOperator) -> f64 {
+        let space = operator.space(dag);
+        let scale = operator.driver.map_or(1.0, |driver| dag.size(driver).filled);
+        let in_space = |node: NodeId| dag.shape(node) == space && space != (1, 1);
+        let read: f64 = operator
+            .inputs
+            .iter()
+            .map(|input| {
+                let skips = Some(*input) != operator.driver && in_space(*input);
+                dag.size(*input).bytes() * if skips { scale } else { 1.0 }
+            })
+            .sum();
+        let compute: f64 = operator
+            .covered
+            .iter()
+            .map(|node| {
+                // A product with a left-hand side in CSR counts what is held already.
+                let over_space = in_space(*node) || matches!(dag.operator(*node), Operator::Aggregate(..));
+                flops(dag, *node) * if over_space { scale } else { 1.0 }
+            })
+            .sum();
+        let write: f64 = operator.roots.iter().map(|root| dag.size(*root).bytes()).sum();
+        let held: f64 = operator.inputs.iter().map(|input| dag.size(*input).bytes()).sum::<f64>() + write;
+        let row: f64 = operator.covered.iter().map(|node| 8.0 * dag.shape(*node).1 as f64).sum();
+        if held > self.memory || operator.template == Some(Template::Row) && row > self.row {
+            return f64::INFINITY;
+        }
+        write / self.write + (read / self.read).max(compute / self.compute)
+    }
+}

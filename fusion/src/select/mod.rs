@@ -1,0 +1,24 @@
+//! Selection: which of the explored plans are carried out, by cost.
+//!
+//! It follows section 4 of Boehm et al. (VLDB 2018). What may come in: graphs and memo tables. How operators run stays
+//! out.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `operator` | the operator that an assignment makes at a node |
+//! | `cost` | what an operator takes, in seconds, and the constants of a machine |
+//! | `partition` | partitions of plans and their interesting points |
+//! | `enumerate` | MPSkipEnum |
+//! | `plan` | the plan of a whole graph, and what it says of itself |
+
+mod cost;
+mod enumerate;
+mod operator;
+mod partition;
+mod plan;
+
+pub use cost::Costs;
+pub use enumerate::Search;
+pub use operator::PlannedOperator;
+pub use partition::{Partition, Point, PointKind};
+pub use plan::{PartitionReport, Plan, Policy};

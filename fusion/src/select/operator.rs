@@ -1,0 +1,236 @@
+//! The operator that an assignment of interesting points makes at a node.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::cost::Costs;
+use crate::{
+    dag::{Aggregation, Dag, Direction, Format, NodeId, Operator, Shape, Unary, zero_if},
+    explore::{Close, Entry, MemoTable, Template},
+};
+
+/// References that an assignment cuts: the input, which is written to memory, and its consumer, which reads it there.
+pub(super) type Cuts = HashSet<(NodeId, NodeId)>;
+
+/// A step of a plan: a fused operator, or a basic one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedOperator {
+    /// The template; `None` of a basic operator.
+    pub template: Option<Template>,
+    /// The nodes whose results it writes: one, or several full aggregates of MAgg.
+    pub roots: Vec<NodeId>,
+    /// The nodes that it computes, each after its inputs.
+    pub covered: Vec<NodeId>,
+    /// The nodes whose results it reads, each once.
+    pub inputs: Vec<NodeId>,
+    /// The matrix in CSR whose zeros it skips (sparse-safe), one of the inputs.
+    pub driver: Option<NodeId>,
+}
+
+impl PlannedOperator {
+    /// Returns the rows and columns that the operator goes through, those of the first root: of an aggregate and of a
+    /// product with a transposed matrix those of its input.
+    pub fn space(&self, dag: &Dag) -> Shape {
+        dag.shape(self.body(dag, self.roots[0]))
+    }
+
+    /// Returns the node that a root aggregates or multiplies by a matrix, if the operator skips zeros or aggregates;
+    /// otherwise the root.
+    pub(crate) fn body(&self, dag: &Dag, root: NodeId) -> NodeId {
+        let inputs = dag.inputs(root);
+        match dag.operator(root) {
+            Operator::Aggregate(..) => inputs[0],
+            Operator::MatMul if self.is_closing_product(root, dag) => {
+                dag.transposed(inputs[0]).unwrap_or(inputs[0])
+            }
+            _ => root,
+        }
+    }
+
+    /// Tells whether a node is the product that an Outer operator ends with, or one with a transposed matrix that a Row
+    /// operator ends with.
+    pub(crate) fn is_closing_product(&self, node: NodeId, dag: &Dag) -> bool {
+        let left = dag.inputs(node)[0];
+        *dag.operator(node) == Operator::MatMul
+            && match self.template {
+                Some(Template::Outer) => self.roots.contains(&node) && self.covered.contains(&left),
+                _ => dag.transposed(left).is_some(),
+            }
+    }
+
+    /// Makes a basic operator.
+    pub(crate) fn basic(dag: &Dag, node: NodeId) -> Self {
+        Self::of_covered(dag, None, node, BTreeSet::from([node]))
+    }
+
+    fn of_covered(dag: &Dag, template: Option<Template>, root: NodeId, covered: BTreeSet<NodeId>) -> Self {
+        let read = covered.iter().flat_map(|node| dag.inputs(*node)).filter(|input| !covered.contains(input));
+        let inputs: BTreeSet<NodeId> = read.copied().collect();
+        let mut found = Self {
+            template,
+            roots: vec![root],
+            covered: covered.into_iter().collect(),
+            inputs: inputs.into_iter().collect(),
+            driver: None,
+        };
+        found.driver = found.sparse_driver(dag);
+        found
+    }
+
+    /// Finds an input in CSR whose zeros all results skip; the least filled one.
+    pub(super) fn sparse_driver(&self, dag: &Dag) -> Option<NodeId> {
+        if self.template == Some(Template::Row) {
+            return None;
+        }
+        let space = self.space(dag);
+        let drives = |input: &NodeId| {
+            let size = dag.size(*input);
+            size.format == Format::Csr
+                && size.shape == space
+                && self.roots.iter().all(|root| self.root_skips_zeros(dag, *root, *input))
+        };
+        let filled = |node: &NodeId| dag.size(*node).filled;
+        self.inputs.iter().copied().filter(drives).min_by(|a, b| filled(a).total_cmp(&filled(b)))
+    }
+
+    fn root_skips_zeros(&self, dag: &Dag, root: NodeId, driver: NodeId) -> bool {
+        let body = self.body(dag, root);
+        // What is held in CSR by itself is held in CSR by fused operators, so that zeros absorb the same elements.
+        if dag.size(body).format != Format::Csr {
+            return false;
+        }
+        let ends = match dag.operator(root) {
+            Operator::Aggregate(aggregation, _) => aggregation.skips_zeros(),
+            Operator::MatMul => self.template == Some(Template::Outer) && body != root,
+            Operator::Unary(_) | Operator::Binary(_) => true,
+            _ => false,
+        };
+        ends && self.skips_zeros(dag, body, driver)
+    }
+
+    /// Tells whether a covered node is 0 wherever the driver is.
+    fn skips_zeros(&self, dag: &Dag, body: NodeId, driver: NodeId) -> bool {
+        let mut zero: HashSet<NodeId> = HashSet::from([driver]);
+        for node in &self.covered {
+            let inputs = dag.inputs(*node);
+            let is_zero = |at: usize| zero.contains(&inputs[at]);
+            let stays = match dag.operator(*node) {
+                Operator::Unary(unary) => unary.keeps_zero() && is_zero(0),
+                Operator::Binary(binary) => {
+                    let (a, b) = (is_zero(0), is_zero(1));
+                    (a || b) && zero_if(*binary, a, b, dag.literal(inputs[0]), dag.literal(inputs[1]))
+                }
+                _ => false,
+            };
+            if stays {
+                zero.insert(*node);
+            }
+        }
+        zero.contains(&body)
+    }
+
+    /// Returns what the operator does at its end, as table 1 names it.
+    pub fn variant(&self, dag: &Dag) -> &'static str {
+        let root = self.roots[0];
+        match dag.operator(root) {
+            Operator::Aggregate(_, Direction::Row) => "row_agg",
+            Operator::Aggregate(_, Direction::Column) => "col_agg",
+            Operator::Aggregate(_, Direction::Full) => "full_agg",
+            Operator::MatMul if self.is_closing_product(root, dag) => {
+                match (self.template, dag.transposed(dag.inputs(root)[0])) {
+                    (Some(Template::Outer), Some(_)) => "left_mm",
+                    (Some(Template::Outer), None) => "right_mm",
+                    _ => "col_t_agg",
+                }
+            }
+            _ => "no_agg",
+        }
+    }
+}
+
+/// Makes operators at nodes, given a memo table and the references that are cut.
+pub(super) struct Covering<'a> {
+    pub dag: &'a Dag,
+    pub memo: &'a MemoTable,
+    pub costs: &'a Costs,
+}
+
+impl Covering<'_> {
+    /// Returns the operator at a node: the best template that may end there, with as many references as are not cut.
+    /// Outer comes first, because it may change how work grows, then Row, MAgg and Cell.
+    pub fn operator(&self, root: NodeId, cuts: &Cuts) -> PlannedOperator {
+        let made = |template: Template| {
+            let mut covered = BTreeSet::new();
+            self.cover(root, template, true, cuts, &mut covered).then_some(())?;
+            // One operator by itself is a basic one.
+            (covered.len() > 1).then_some(())?;
+            let found = PlannedOperator::of_covered(self.dag, Some(template), root, covered);
+            let fits = self.costs.operator(self.dag, &found).is_finite();
+            (fits && (template != Template::Outer || found.driver.is_some())).then_some(found)
+        };
+        let cells = || made(Template::MAgg).or_else(|| made(Template::Cell));
+        if let Some(outer) = made(Template::Outer) {
+            return outer;
+        }
+        match (made(Template::Row), cells()) {
+            // Cells may skip zeros where rows are read whole.
+            (Some(row), Some(cells)) if row.covered == cells.covered => cells,
+            (Some(row), _) => row,
+            (None, Some(cells)) => cells,
+            (None, None) => PlannedOperator::basic(self.dag, root),
+        }
+    }
+
+    /// Collects what a template covers from a node down. Returns false if a node has no entry that is not cut.
+    fn cover(
+        &self,
+        root: NodeId,
+        template: Template,
+        top: bool,
+        cuts: &Cuts,
+        covered: &mut BTreeSet<NodeId>,
+    ) -> bool {
+        // A stack, not recursion: chains may be as long as a graph.
+        let mut pending = vec![(root, top)];
+        while let Some((node, top)) = pending.pop() {
+            if !covered.insert(node) {
+                continue;
+            }
+            let fits = |entry: &&Entry| {
+                let belongs = if top {
+                    entry.template == template && entry.close != Close::OpenInvalid
+                } else {
+                    entry.close != Close::ClosedValid && template.merges_with().contains(&entry.template)
+                };
+                belongs && entry.references().all(|input| !cuts.contains(&(input, node)))
+            };
+            let rank = |entry: &&Entry| (entry.references().count(), entry.template == template);
+            let Some(best) = self.memo.entries(node).iter().filter(fits).max_by_key(rank) else {
+                return false;
+            };
+            pending.extend(best.references().map(|input| (input, false)));
+        }
+        true
+    }
+}
+
+/// Returns about how many floating-point operations a node takes if no zeros are skipped but those of a left-hand side
+/// in CSR.
+pub(super) fn flops(dag: &Dag, node: NodeId) -> f64 {
+    let inputs = dag.inputs(node);
+    let cells = dag.size(node).cells();
+    match dag.operator(node) {
+        Operator::Input { .. } | Operator::Literal(_) | Operator::Transpose => 0.0,
+        Operator::Unary(unary) => unary.flops() * cells,
+        Operator::Binary(binary) => binary.flops() * cells,
+        Operator::MatMul => {
+            let left = dag.size(inputs[0]);
+            let filled = if left.format == Format::Csr { left.filled } else { 1.0 };
+            2.0 * cells * left.shape.1 as f64 * filled
+        }
+        Operator::Aggregate(Aggregation::SumOfSquares, _) => {
+            (1.0 + Unary::Square.flops()) * dag.size(inputs[0]).cells()
+        }
+        Operator::Aggregate(..) => dag.size(inputs[0]).cells(),
+        Operator::Columns { .. } => 0.0,
+    }
+}

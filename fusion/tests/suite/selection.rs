@@ -1,0 +1,158 @@
+//! Selection: the plans that the paper names, and MPSkipEnum against exhaustive enumeration.
+
+use fangorn_fusion::{
+    dag::{Builder, Dag},
+    explore::{MemoTable, Template},
+    select::{Costs, Partition, Plan, PointKind, Policy},
+};
+
+use crate::{
+    exploration::{expression_1, expression_2},
+    random::{Random, graph},
+};
+
+fn plan(dag: &Dag, policy: Policy) -> Plan {
+    Plan::new(dag, policy, &Costs::default())
+}
+
+fn covers(plan: &Plan) -> Vec<(Option<Template>, Vec<usize>)> {
+    plan.operators().iter().map(|operator| (operator.template, operator.covered.clone())).collect()
+}
+
+#[test]
+fn expression_2_is_one_row_operator() {
+    let dag = expression_2();
+    let plan = plan(&dag, Policy::CostBased);
+    assert_eq!(covers(&plan), [(Some(Template::Row), (4..12).collect())]);
+    assert_eq!(plan.operators()[0].variant(&dag), "col_t_agg");
+    let points = &plan.reports()[0].partition.points;
+    let pairs: Vec<_> = points.iter().map(|point| (point.input, point.consumer)).collect();
+    assert_eq!(pairs, [(5, 6), (5, 8), (6, 7), (6, 9), (9, 11)]);
+    // Cells of 9 could run without rows; 11 has no Cell plan.
+    assert_eq!(points[4].kind, PointKind::Switch);
+    assert!(points[..4].iter().all(|point| point.kind == PointKind::Materialization));
+}
+
+#[test]
+fn expression_1_is_an_outer_and_a_cell_operator() {
+    let dag = expression_1(0.01);
+    let chosen = plan(&dag, Policy::CostBased);
+    let fused: Vec<_> = covers(&chosen).into_iter().filter(|(template, _)| template.is_some()).collect();
+    assert_eq!(
+        fused,
+        [(Some(Template::Outer), vec![5, 7, 8, 9]), (Some(Template::Cell), vec![11, 12, 13])],
+        "{}",
+        chosen.explain(&dag)
+    );
+    let outer =
+        chosen.operators().iter().find(|operator| operator.template == Some(Template::Outer)).unwrap();
+    assert_eq!((outer.variant(&dag), outer.driver), ("right_mm", Some(0)));
+    // Fuse-all takes the Row template through the sum and loses the sparse driver (section 5.4).
+    let all = plan(&dag, Policy::FuseAll);
+    assert!(all.operators().iter().all(|operator| operator.template != Some(Template::Outer)));
+    assert!(all.cost() > 20.0 * chosen.cost(), "{} {}", all.cost(), chosen.cost());
+}
+
+#[test]
+fn a_cell_operator_does_not_destroy_a_sparse_outer_one() {
+    // Section 4.2's Y + X * U V^T.
+    let builder = Builder::new();
+    let x = builder.csr("X", 5000, 4000, 0.001);
+    let (y, u, v) =
+        (builder.dense("Y", 5000, 4000), builder.dense("U", 5000, 50), builder.dense("V", 4000, 50));
+    builder.output("sum", y + x * u.matmul(v.transpose()));
+    let dag = builder.finish().unwrap();
+    let chosen = plan(&dag, Policy::CostBased);
+    let switches = &chosen.reports()[0].partition.points;
+    assert!(switches.iter().any(|point| point.kind == PointKind::Switch), "{}", chosen.explain(&dag));
+    assert!(covers(&chosen).iter().any(|(template, _)| *template == Some(Template::Outer)));
+    assert!(
+        covers(&plan(&dag, Policy::FuseAll)).iter().all(|(template, _)| *template != Some(Template::Outer))
+    );
+}
+
+#[test]
+fn figure_1_aggregates_share_one_scan() {
+    let builder = Builder::new();
+    let (x, y, z) =
+        (builder.csr("X", 3000, 100, 0.1), builder.dense("Y", 3000, 100), builder.dense("Z", 3000, 100));
+    builder.output("a", (x * y).sum());
+    builder.output("b", (x * z).sum());
+    let dag = builder.finish().unwrap();
+    let chosen = plan(&dag, Policy::CostBased);
+    assert_eq!(covers(&chosen), [(Some(Template::MAgg), vec![3, 4, 5, 6])]);
+    // Section 5.2: X is the sparse driver of both.
+    assert_eq!(chosen.operators()[0].driver, Some(0));
+    assert_eq!(covers(&plan(&dag, Policy::FuseAll)).len(), 2);
+}
+
+#[test]
+fn too_little_memory_has_infinite_cost() {
+    let dag = expression_2();
+    let costs = Costs { row: 8.0, ..Costs::default() };
+    let plan = Plan::new(&dag, Policy::CostBased, &costs);
+    assert!(plan.cost().is_finite());
+    assert!(
+        plan.operators().iter().all(|operator| operator.template != Some(Template::Row)),
+        "{}",
+        plan.explain(&dag)
+    );
+}
+
+/// Compares both searches on partitions with 2 to 14 interesting points. `FANGORN_FUSION_PARTITIONS` says on how many.
+#[test]
+fn the_search_finds_the_optimum() {
+    let count =
+        std::env::var("FANGORN_FUSION_PARTITIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
+    let costs = Costs::default();
+    let (mut compared, mut large, mut shares) = (0, 0, Vec::new());
+    for seed in 0.. {
+        if compared == count {
+            break;
+        }
+        let mut random = Random::new(seed);
+        let operators = 4 + random.below(16);
+        let (rows, columns) = (10_000 + random.below(100_000), 20 + random.below(500));
+        let dag = graph(&mut random, operators, rows, columns);
+        let memo = MemoTable::explore(&dag);
+        for partition in Partition::all(&dag, &memo) {
+            let points = partition.points.len();
+            // A fifth of the partitions has 12 points and more.
+            let wanted = if large * 5 < compared { 12..=14 } else { 2..=14 };
+            if !wanted.contains(&points) || compared == count {
+                continue;
+            }
+            let (found, all) =
+                (costs.search(&dag, &memo, &partition), costs.search_all(&dag, &memo, &partition));
+            assert!(
+                found.cost <= all.cost * (1.0 + 1e-12),
+                "seed {seed}: {} instead of {}\n{dag}{}",
+                found.cost,
+                all.cost,
+                memo.display(&dag)
+            );
+            let (_, again) = costs.assignment(&dag, &memo, &partition, &found.cut);
+            assert!(
+                (again - found.cost).abs() <= 1e-12 * found.cost,
+                "seed {seed}: {again} is not {}",
+                found.cost
+            );
+            assert_eq!(all.costed as f64, all.plans);
+            compared += 1;
+            if points >= 12 {
+                large += 1;
+                shares.push(found.costed as f64 / found.plans);
+            }
+        }
+        if compared % 50 == 49 {
+            println!("{compared} of {count} partitions, {large} with 12 points and more");
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    let median = shares[shares.len() / 2];
+    println!(
+        "{compared} partitions, {large} with 12 to 14 points; {:.2} % of their plans costed (median)",
+        100.0 * median
+    );
+    assert!(median < 0.5, "{median}");
+}
