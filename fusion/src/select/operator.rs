@@ -128,6 +128,20 @@ impl PlannedOperator {
         zero.contains(&body)
     }
 
+    /// Tells whether the operator computes a matrix tile by tile that one of its products needs whole. Square matrices
+    /// may come to be covered on another way to the root.
+    fn covers_factor(&self, dag: &Dag) -> bool {
+        let products = self.covered.iter().filter(|node| *dag.operator(**node) == Operator::MatMul);
+        products.into_iter().any(|node| {
+            let inputs = dag.inputs(*node);
+            let covers = |at: usize| self.covered.contains(&inputs[at]);
+            match self.template {
+                Some(Template::Outer) => covers(1) || covers(0) && !self.is_closing_product(*node, dag),
+                _ => covers(1) && dag.transposed(inputs[0]).is_none(),
+            }
+        })
+    }
+
     /// Returns what the operator does at its end, as table 1 names it.
     pub fn variant(&self, dag: &Dag) -> &'static str {
         let root = self.roots[0];
@@ -165,7 +179,8 @@ impl Covering<'_> {
             (covered.len() > 1).then_some(())?;
             let found = PlannedOperator::of_covered(self.dag, Some(template), root, covered);
             let fits = self.costs.operator(self.dag, &found).is_finite();
-            (fits && (template != Template::Outer || found.driver.is_some())).then_some(found)
+            let whole = !found.covers_factor(self.dag);
+            (fits && whole && (template != Template::Outer || found.driver.is_some())).then_some(found)
         };
         let cells = || made(Template::MAgg).or_else(|| made(Template::Cell));
         if let Some(outer) = made(Template::Outer) {

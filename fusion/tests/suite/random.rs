@@ -94,7 +94,7 @@ fn operator<'b>(
     let fits = |x: usize, y: usize| x == y || x == 1 || y == 1;
     // Squashed values can't overflow, however long a chain is.
     let squash = |value: Expression<'b>| (value * 0.25).sigmoid();
-    Some(match random.below(20) {
+    Some(match random.below(24) {
         0 => a.abs(),
         1 => squash(a),
         2 => (a.abs() + 0.5).log(),
@@ -118,11 +118,15 @@ fn operator<'b>(
         17 if n == p => a.matmul(b) * (1.0 / n as f64),
         17 if n == columns => a.matmul(pool[if random.below(2) == 0 { 5 } else { 7 }]) * (1.0 / n as f64),
         18 if m == p && m == rows => a.transpose().matmul(b) * (1.0 / m as f64),
-        19 if (m, n) == (rows, columns) => {
+        20 if (m, n) == (rows, columns) => (pool[1] * a).sum(),
+        21 if (m, n) == (rows, columns) => (pool[0] * a).sum_of_squares() + (pool[0] * pool[2]).sum(),
+        23 if n == columns => a.matmul(pool[7]).row_sums() * (1.0 / n as f64),
+        19 | 22 if (m, n) == (rows, columns) => {
             let product = pool[6].matmul(pool[7].transpose());
             let weighted = pool[1] * if random.below(2) == 0 { product } else { squash(product) };
-            match random.below(4) {
+            match random.below(5) {
                 0 => weighted.matmul(pool[7]),
+                4 => weighted.sum(),
                 1 => weighted.transpose().matmul(pool[6]),
                 2 => weighted + a,
                 _ => weighted,
