@@ -89,8 +89,8 @@ impl Tiles<'_> {
     fn registers(&self, height: usize) -> Registers {
         let size = |node: &NodeId| self.dag.shape(*node).1 * height;
         let is_computed = |node: &NodeId| {
-            !matches!(self.dag.operator(*node), Operator::Transpose)
-                && !(self.operator.roots.contains(node) && !matches!(self.end(*node), End::Rows))
+            let ends = self.operator.roots.contains(node) && !matches!(self.end(*node), End::Rows);
+            !ends && *self.dag.operator(*node) != Operator::Transpose
         };
         let covered = self
             .operator
