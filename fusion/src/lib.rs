@@ -1,4 +1,14 @@
-//! Fusion plans by cost, over graphs of linear algebra.
+//! Fusion plans by cost, over graphs of linear algebra, after Boehm et al., "On Optimizing Operator Fusion Plans for
+//! Large-Scale Machine Learning in SystemML" (VLDB 2018).
+//!
+//! ```text
+//! Builder ──▶ Dag ──explore──▶ MemoTable ──select──▶ Plan ──run──▶ results
+//!                    (OFMC)                (MPSkipEnum)     tiles | elements
+//! ```
+//!
+//! Matrices hold `f64`, dense or in CSR. Elements of `f32` and compressed matrices are not there yet; a graph's text says
+//! so if it names another format.
+
 pub mod dag;
 mod error;
 pub mod explore;
@@ -9,3 +19,8 @@ pub mod select;
 
 pub use error::FusionError;
 pub use matrix::{Bindings, DenseMatrix, Matrix};
+
+/// The book's example of fusion plans.
+#[cfg(doctest)]
+#[doc = include_str!("../../book/src/fusion.md")]
+struct BookOnFusion;
