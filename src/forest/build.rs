@@ -1,8 +1,8 @@
 //! Builders for forests that a program makes itself, for example from a format that has no importer here.
 
 use super::{
-    Aggregate, CategoryRule, CategorySet, Classes, CompareType, EarlyStop, Feature, Forest, Node, Predicate,
-    Producer, Real, Side, Targets, Transform, Tree, VerifyError,
+    Aggregate, CategoryRule, CategorySet, Classes, CompareType, Covers, EarlyStop, Feature, Forest, Node,
+    Predicate, Producer, Real, Side, Targets, Transform, Tree, VerifyError,
 };
 
 /// Builds a [`Forest`] tree by tree.
@@ -26,6 +26,8 @@ pub struct ForestBuilder {
     forest: Forest,
     targets: Vec<u32>,
     vector_leaves: bool,
+    /// The covers of the trees that have some, with the index of the tree.
+    covers: Vec<(usize, Vec<Real>)>,
 }
 
 /// Builds one tree. Nodes get numbers in the order in which they are added, from 0, the root. A split names
@@ -33,6 +35,7 @@ pub struct ForestBuilder {
 #[derive(Debug)]
 pub struct TreeBuilder<'b> {
     forest: &'b mut Forest,
+    covers: &'b mut Vec<(usize, Vec<Real>)>,
     tree: usize,
 }
 
@@ -42,7 +45,7 @@ impl Forest {
     /// is no transform.
     pub fn builder(features: usize, outputs: u32) -> ForestBuilder {
         let forest = Self::empty(features, outputs);
-        ForestBuilder { forest, targets: Vec::new(), vector_leaves: false }
+        ForestBuilder { forest, targets: Vec::new(), vector_leaves: false, covers: Vec::new() }
     }
 
     /// Returns a forest without trees.
@@ -61,6 +64,7 @@ impl Forest {
             scale: Real(1.0),
             transform: Transform::Identity,
             classes: Classes::default(),
+            covers: None,
         }
     }
 }
@@ -168,7 +172,7 @@ impl ForestBuilder {
 
     fn begin(&mut self) -> TreeBuilder<'_> {
         self.forest.trees.push(Tree { nodes: Vec::new(), ids: Vec::new() });
-        TreeBuilder { tree: self.forest.trees.len() - 1, forest: &mut self.forest }
+        TreeBuilder { tree: self.forest.trees.len() - 1, forest: &mut self.forest, covers: &mut self.covers }
     }
 
     /// Returns the finished forest.
@@ -186,8 +190,17 @@ impl ForestBuilder {
         if !self.vector_leaves || !self.targets.is_empty() {
             self.forest.targets = Targets::One(self.targets);
         }
+        // Contributions need the covers of all trees.
+        if !self.covers.is_empty() && self.covers.iter().map(|(t, _)| *t).eq(0..self.forest.trees.len()) {
+            self.forest.covers = Covers::new(self.covers.into_iter().map(|(_, covers)| covers).collect());
+        }
         let depths = self.forest.verified_depths()?;
         Ok((self.forest, depths))
+    }
+
+    /// Sets the covers of all trees at once.
+    pub(crate) fn set_all_covers(&mut self, covers: Vec<Vec<Real>>) {
+        self.covers = covers.into_iter().enumerate().collect();
     }
 
     /// Sets all trees at once. `targets` names the output of each tree, and is `None` where leaves hold a
@@ -220,6 +233,12 @@ impl TreeBuilder<'_> {
         let slot = (self.forest.leaf_values.len() / width) as u32;
         self.forest.leaf_values.extend(values.iter().copied().map(Real));
         self.push(Node::Leaf { slot }, id)
+    }
+
+    /// Sets the covers of the tree's nodes, in the order of the nodes: how much of the training data reached each. A forest
+    /// has covers if all of its trees have some, and if all covers are finite and not negative.
+    pub fn covers(&mut self, covers: impl IntoIterator<Item = f64>) {
+        self.covers.push((self.tree, covers.into_iter().map(Real).collect()));
     }
 
     fn push(&mut self, node: Node, id: u32) -> u32 {

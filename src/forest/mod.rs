@@ -8,6 +8,7 @@
 mod accumulator;
 mod build;
 mod compare;
+mod covers;
 mod fold;
 mod model_hash;
 mod parse;
@@ -26,6 +27,7 @@ pub mod tiling;
 pub use accumulator::Accumulator;
 pub use build::{ForestBuilder, TreeBuilder};
 pub use compare::{CompareType, ZERO_ZONE, greatest_f32_not_above, least_f32_not_below};
+pub use covers::Covers;
 pub use fangorn_ir::Transform;
 pub(crate) use model::Forest;
 pub use model_hash::ModelHash;

@@ -1,9 +1,11 @@
 //! The forest type: trees, leaf values and the rules that turn them into a result.
 
+use std::hash::{Hash, Hasher};
+
 use super::*;
 
 /// A trained forest: `margin[o] = base_score[o] + Σ leaf(tree, row)[o]`, `value = transform(scale x margin)`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forest {
     /// The library that trained the forest.
     pub producer: Producer,
@@ -34,6 +36,32 @@ pub struct Forest {
     pub transform: Transform,
     /// The rule that turns values into a class, and the classes' labels.
     pub classes: Classes,
+    /// How much of the training data reached each node, if the file says so.
+    pub covers: Option<Covers>,
+}
+
+impl Hash for Forest {
+    /// Hashes everything that a prediction depends on, so everything but the covers.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self {
+            producer,
+            features,
+            outputs,
+            trees,
+            targets,
+            leaf_values,
+            sets,
+            base_score,
+            aggregate,
+            compare,
+            scale,
+            transform,
+            classes,
+            covers: _,
+        } = self;
+        (producer, features, outputs, trees, targets, leaf_values).hash(state);
+        (sets, base_score, aggregate, compare, scale, transform, classes).hash(state);
+    }
 }
 
 impl Forest {

@@ -83,6 +83,10 @@ impl Forest {
                 format!("value {i} is {:?}, not a finite number", self.leaf_values[i]),
             );
         }
+        let nodes = self.trees.iter().map(|tree| tree.nodes.len());
+        if let Some((place, rule)) = self.covers.as_ref().and_then(|covers| covers.broken_rule(nodes)) {
+            return fail(&place, rule);
+        }
         let taken: Vec<AtomicBool> = (0..self.leaf_count()).map(|_| AtomicBool::new(false)).collect();
         let check = |t: usize| self.verify_tree(t, &taken);
         let depths: Option<Vec<u32>> = (0..self.trees.len()).into_par_iter().map(|t| check(t).ok()).collect();

@@ -35,6 +35,7 @@ pub(super) fn on_ranks(forest: &Forest, asked: &ForestQuestions, places: &Column
         scale: forest.scale,
         transform: forest.transform,
         classes: forest.classes.clone(),
+        covers: forest.covers.clone(),
     }
 }
 

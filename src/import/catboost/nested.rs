@@ -27,6 +27,8 @@ enum Node {
     /// A leaf, with the index of its first value in `Tree::values`.
     Leaf {
         values: usize,
+        /// The weight of the training rows in the leaf. Negative where the file has none.
+        weight: f64,
     },
 }
 
@@ -37,6 +39,7 @@ struct OpenNode {
     question: Option<Question>,
     children: [Option<u32>; 2],
     values: Option<usize>,
+    weight: f64,
     /// Which child of its parent this node is: 0 is the left one, 1 the right one.
     side: usize,
 }
@@ -98,6 +101,11 @@ impl<'f> Trees<'f> {
                     open.push(node);
                     continue;
                 }
+                "weight" => {
+                    node.weight = self.value()?;
+                    open.push(node);
+                    continue;
+                }
                 "value" => {
                     node.values = Some(self.values(&mut tree)?);
                     open.push(node);
@@ -121,12 +129,20 @@ impl<'f> Trees<'f> {
     fn open(&mut self, side: usize) -> Result<OpenNode, ImportError> {
         let start = self.reader.offset();
         self.reader.open(b'{').map_err(|e| self.located(e, start))?;
-        Ok(OpenNode { start, first: true, question: None, children: [None; 2], values: None, side })
+        Ok(OpenNode {
+            start,
+            first: true,
+            question: None,
+            children: [None; 2],
+            values: None,
+            weight: -1.0,
+            side,
+        })
     }
 
     fn close(&self, node: OpenNode) -> Result<Node, ImportError> {
         match (node.values, node.question, node.children) {
-            (Some(values), None, [None, None]) => Ok(Node::Leaf { values }),
+            (Some(values), None, [None, None]) => Ok(Node::Leaf { values, weight: node.weight }),
             (None, Some(question), [Some(left), Some(right)]) => {
                 Ok(Node::Split { question, children: [left, right] })
             }
@@ -188,6 +204,20 @@ impl Tree {
         })
     }
 
+    /// Returns the covers of the nodes, or `None` where a leaf has no weight.
+    fn covers(&self) -> Option<Vec<f64>> {
+        // Children stand before their parents.
+        let mut covers: Vec<f64> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            covers.push(match *node {
+                Node::Split { children: [no, yes], .. } => covers[no as usize] + covers[yes as usize],
+                Node::Leaf { weight, .. } if weight >= 0.0 => weight,
+                Node::Leaf { .. } => return None,
+            });
+        }
+        Some(covers)
+    }
+
     /// Adds the tree to the forest, with its leaf values multiplied by `scale`.
     ///
     /// CatBoost numbers leaves from left to right, with one exception: a leaf whose sibling is a split comes
@@ -213,7 +243,11 @@ impl Tree {
                 open.extend(if right_first { [left, right] } else { [right, left] });
             }
         }
+        let covers = self.covers();
         let mut tree = if outputs == 1 { forest.tree(0) } else { forest.vector_tree() };
+        if let Some(covers) = covers {
+            tree.covers(order.iter().map(|n| covers[*n as usize]));
+        }
         tree.reserve(order.len());
         let mut scaled = vec![0.0; outputs];
         let mut leaves = 0;
@@ -225,7 +259,7 @@ impl Tree {
                     let [left, right] = if level.yes_left { [yes, no] } else { [no, yes] };
                     tree.split(level.column, level.predicate, level.missing, left, right);
                 }
-                Node::Leaf { values } => {
+                Node::Leaf { values, .. } => {
                     for (scaled, value) in scaled.iter_mut().zip(&self.values[values..]) {
                         *scaled = value * scale;
                     }

@@ -17,6 +17,8 @@ pub(super) struct Tree {
     /// Question `l` decides bit `l` of the leaf id.
     pub questions: Vec<Question>,
     values: Vec<f64>,
+    /// The weight of the training rows in each leaf. Empty where the file has none.
+    weights: Vec<f64>,
 }
 
 impl Tree {
@@ -40,11 +42,16 @@ impl Tree {
             let cause = format!("a leaf of {:?}", tree.leaf_values[i]);
             return Err(at(ErrorKind::Value, format!("{path}.leaf_values[{i}]"), cause));
         }
+        let weights = tree.leaf_weights;
+        if !weights.is_empty() && Some(weights.len()) != leaves {
+            let cause = format!("{} weights for 2^{levels} leaves", weights.len());
+            return Err(at(ErrorKind::Structure, format!("{path}.leaf_weights"), cause));
+        }
         let question = |(l, split): (usize, &schema::Split)| {
             columns.question(split, |field| Place::Field(format!("{path}.splits[{l}].{field}")))
         };
         let questions = tree.splits.iter().enumerate().map(question).collect::<Result<_, _>>()?;
-        Ok(Self { questions, values: tree.leaf_values })
+        Ok(Self { questions, values: tree.leaf_values, weights })
     }
 
     /// Adds the tree to the forest, with its leaf values multiplied by `scale`.
@@ -66,6 +73,7 @@ impl Tree {
             }
         }
         let mut values = vec![0.0; outputs];
+        let mut covers = Vec::new();
         for n in 0..1usize << levels.len() {
             // Bit `l` of `n`, counted from the top, is the side that the walk takes at level `l`.
             let right = |l: usize| n >> (levels.len() - 1 - l) & 1 == 1;
@@ -75,7 +83,20 @@ impl Tree {
             for (value, stored) in values.iter_mut().zip(self.values.iter().skip(leaf * outputs)) {
                 *value = stored * scale;
             }
+            covers.extend(self.weights.get(leaf));
             tree.leaf(leaf as u32, &values);
         }
+        if !covers.is_empty() {
+            tree.covers(covers_of_levels(covers));
+        }
     }
+}
+
+/// Returns the covers of all nodes of a full tree, level after level, from the covers of its leaves.
+fn covers_of_levels(leaves: Vec<f64>) -> Vec<f64> {
+    let mut levels = vec![leaves];
+    while let Some(level) = levels.last().filter(|level| level.len() > 1) {
+        levels.push(level.chunks(2).map(|pair| pair.iter().sum()).collect());
+    }
+    levels.into_iter().rev().flatten().collect()
 }

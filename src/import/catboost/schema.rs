@@ -78,6 +78,9 @@ pub(crate) struct Oblivious {
     pub splits: Vec<Split>,
     /// The values of all leaves, leaf after leaf. The values of one leaf are adjacent.
     pub leaf_values: Vec<f64>,
+    /// The weight of the training rows in each leaf.
+    #[serde(default, deserialize_with = "list")]
+    pub leaf_weights: Vec<f64>,
 }
 
 #[derive(Debug, Deserialize)]

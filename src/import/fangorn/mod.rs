@@ -30,6 +30,7 @@
 //! | `schd`, `plan` | names and texts of schedules; names and texts of plans |
 //! | `prof` | u64 for each leaf slot: the number of rows that reached it |
 //! | `code`, or `CODE` if rows can't be made in another way | how categories of columns become numbers: column, kind of coding, flags, and hashes (u32) with their numbers (f64) |
+//! | `covr` | f64 for each node: its cover; absent if the model has none |
 //! | `word` | one u32: 1 if labels of classes are texts; absent otherwise |
 //! | `stop` | two u32: the best round of early stopping, and the number of rounds; absent if the model has none |
 

@@ -354,6 +354,12 @@ fn forest(sections: &Sections<'_>, options: &LoadOptions) -> Result<Forest, Impo
     // After a failure, read the trees again in order, so that the same file always gives the same error.
     let grown = grown.or_else(|_| (0..trees).map(tree).collect::<Result<_, ImportError>>())?;
     builder.set_all_trees(grown, targets.map(|t| t.iter().map(|t| u32::from_le_bytes(*t)).collect()));
+    if let Some(section) = sections.find(b"covr") {
+        let covers = section.array_of::<8>(asks.len())?;
+        let cover = |bytes: &[u8; 8]| Real(f64::from_le_bytes(*bytes));
+        let of_tree = |t: usize| covers[starts[t]..starts[t + 1]].iter().map(cover).collect();
+        builder.set_all_covers((0..trees).map(of_tree).collect());
+    }
     budget.finish_with_any_base_score(builder).map_err(|e| match e.kind() {
         ErrorKind::Structure => e.with_remedy(SAVE_AGAIN),
         _ => e,

@@ -72,6 +72,10 @@ impl Contents {
             let needed = forest.features.iter().any(|feature| feature.coding.is_needed());
             sections.push((if needed { *b"CODE" } else { *b"code" }, section(|b| codings(b, forest))));
         }
+        if let Some(covers) = &forest.covers {
+            let covers = (0..covers.len()).flat_map(|t| covers.tree(t));
+            sections.push((*b"covr", section(|b| covers.for_each(|cover| b.f64(cover.0)))));
+        }
         if forest.classes.words {
             sections.push((*b"word", section(|b| b.u32(1))));
         }

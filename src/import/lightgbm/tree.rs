@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The fields of a tree that the importer reads.
-pub(super) const READ: [&str; 15] = [
+pub(super) const READ: [&str; 17] = [
     "num_leaves",
     "num_cat",
     "split_feature",
@@ -28,18 +28,13 @@ pub(super) const READ: [&str; 15] = [
     "num_features",
     "leaf_features",
     "leaf_coeff",
+    "leaf_count",
+    "internal_count",
 ];
 
 /// The fields of a tree that the importer passes over.
-pub(super) const IGNORED: [&str; 7] = [
-    "split_gain",
-    "leaf_weight",
-    "leaf_count",
-    "internal_value",
-    "internal_weight",
-    "internal_count",
-    "shrinkage",
-];
+pub(super) const IGNORED: [&str; 5] =
+    ["split_gain", "leaf_weight", "internal_value", "internal_weight", "shrinkage"];
 
 /// Adds the tree of these fields to the forest. The tree adds to the output `output`. Linear models of its leaves are
 /// added to `models`, and refused where that is `None`.
@@ -67,6 +62,7 @@ pub(super) fn grow(
         }
     };
     let sets = category_sets(fields, builder, budget)?;
+    let covers = covers(fields, leaves as usize)?;
     let features = builder.features_mut().len();
     let mut tree = builder.tree(output);
     // In a tree of one leaf, the lists of splits are empty or left out.
@@ -85,7 +81,29 @@ pub(super) fn grow(
         }
         tree.leaf(leaf, &[value]);
     }
+    if let Some(covers) = covers {
+        tree.covers(covers);
+    }
     Ok(())
+}
+
+/// Returns the covers of the nodes, splits before leaves: how many rows reached each, as LightGBM's own contributions take
+/// them. Returns `None` where the file has no counts. A tree of one leaf has no ratios of covers, and may lack its count.
+fn covers(fields: &Fields<'_>, leaves: usize) -> Result<Option<Vec<f64>>, ImportError> {
+    if leaves == 1 {
+        return Ok(Some(vec![1.0]));
+    }
+    if fields.get("leaf_count").is_none() || fields.get("internal_count").is_none() {
+        return Ok(None);
+    }
+    let mut covers = Vec::with_capacity(2 * leaves - 1);
+    for (name, count) in [("internal_count", leaves - 1), ("leaf_count", leaves)] {
+        let mut list = fields.list(name, count)?;
+        for _ in 0..count {
+            covers.push(list.next::<f64>()?.0);
+        }
+    }
+    Ok(Some(covers))
 }
 
 /// Returns the leaf values. In a linear tree these are the constants of its leaves, and no leaf may have a

@@ -30,6 +30,27 @@ pub(super) struct Columns<'b> {
     pub leaf_lists: Lists<'b>,
     pub categories: &'b [[u8; 4]],
     pub category_lists: Lists<'b>,
+    /// The sum of the hessians of each node's rows, or their number where the file has no hessians.
+    pub covers: Option<Covers<'b>>,
+}
+
+/// The cover of each node, as the file has it.
+#[derive(Clone, Copy)]
+pub(super) enum Covers<'b> {
+    /// The sums of hessians, f64.
+    Hessians(&'b [[u8; 8]]),
+    /// The numbers of rows, u64.
+    Counts(&'b [[u8; 8]]),
+}
+
+impl Covers<'_> {
+    /// Returns the cover of node `n`.
+    pub(super) fn of(&self, n: usize) -> f64 {
+        match self {
+            Self::Hessians(values) => f64::from_le_bytes(values[n]),
+            Self::Counts(values) => u64::from_le_bytes(values[n]) as f64,
+        }
+    }
 }
 
 /// Lists within an array, one for each node. No two lists may share entries.
@@ -98,13 +119,15 @@ impl<'b> Columns<'b> {
             length: categories.len(),
             left: categories.len(),
         };
-        // Skips training statistics: predictions do not need them.
-        for (values, present) in
-            [("data_count", "data_count_present"), ("sum_hess", "sum_hess_present"), ("gain", "gain_present")]
-        {
-            reader.list::<8>(values)?;
-            reader.list::<1>(present)?;
-        }
+        let mut statistics = |values, present| {
+            let values = reader.list::<8>(values)?;
+            let present = reader.list::<1>(present)?;
+            let whole = present.len() == nodes && present.iter().all(|flag| *flag == [1]);
+            Ok::<_, ImportError>((whole && values.len() == nodes).then_some(values))
+        };
+        let counts = statistics("data_count", "data_count_present")?.map(Covers::Counts);
+        let hessians = statistics("sum_hess", "sum_hess_present")?.map(Covers::Hessians);
+        statistics("gain", "gain_present")?;
         reader.optional_fields("num_opt_field_per_tree")?;
         reader.optional_fields("num_opt_field_per_node")?;
         Ok(Self {
@@ -123,6 +146,7 @@ impl<'b> Columns<'b> {
             leaf_lists,
             categories,
             category_lists,
+            covers: hessians.or(counts),
         })
     }
 

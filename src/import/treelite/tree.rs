@@ -78,6 +78,10 @@ impl<'h> TreeGrower<'h> {
             let missing = if missing_left { Side::Left } else { Side::Right };
             tree.split(feature, predicate, missing, left, right);
         }
+        let kept = (0..columns.nodes).filter(|n| places[*n].is_some());
+        if let Some(covers) = columns.covers {
+            tree.covers(kept.map(|n| covers.of(n)));
+        }
         Ok(())
     }
 

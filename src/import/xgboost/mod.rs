@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::decode::{Encoding, decode};
 use super::{ErrorKind, ImportError, LoadOptions, Place};
 use crate::Forest;
-use crate::forest::{Aggregate, Classes, CompareType, EarlyStop, Feature, Producer, Real, Targets};
+use crate::forest::{Aggregate, Classes, CompareType, Covers, EarlyStop, Feature, Producer, Real, Targets};
 use objective::{Link, Objective, Version};
 use schema::{Document, Learner, Model};
 use tree::TreeBuilder;
@@ -48,7 +48,9 @@ pub(super) fn forest(bytes: &[u8], encoding: Encoding, options: &LoadOptions) ->
     let (targets, rounds) = trees(model, path, options, outputs, &mut builder)?;
     let grown = builder.finish();
     let best = attributes.and_then(|attributes| attributes.best_iteration);
+    let all_have_covers = !grown.trees.is_empty() && grown.covers.len() == grown.trees.len();
     let forest = Forest {
+        covers: if all_have_covers { Covers::new(grown.covers) } else { None },
         producer: Producer {
             library: "xgboost".into(),
             version: document.version.iter().map(u32::to_string).collect::<Vec<_>>().join("."),

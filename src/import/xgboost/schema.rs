@@ -115,6 +115,9 @@ pub(crate) struct Tree {
     pub default_left: Vec<u8>,
     /// 1 for a split on categories, 0 for a split on numbers.
     pub split_type: Option<Vec<u8>>,
+    /// The cover of each node: the sum of the hessians of its rows.
+    #[serde(default)]
+    pub sum_hessian: Vec<f32>,
     /// The categories of all category splits. `categories_segments` and `categories_sizes` cut this array
     /// into the categories of each split, and `categories_nodes` names the node of each split.
     #[serde(default)]

@@ -23,6 +23,8 @@ pub(super) struct GrownTrees {
     pub leaf_values: Vec<Real>,
     pub sets: Vec<CategorySet>,
     pub vector_leaves: bool,
+    /// The covers of the trees that have some.
+    pub covers: Vec<Vec<Real>>,
 }
 
 /// Builds the trees one after another, under limits that hold for all trees together.
@@ -39,8 +41,13 @@ pub(super) struct TreeBuilder<'l> {
 
 impl<'l> TreeBuilder<'l> {
     pub(super) fn new(features: usize, outputs: usize, limits: &'l Limits) -> Self {
-        let grown =
-            GrownTrees { trees: Vec::new(), leaf_values: Vec::new(), sets: Vec::new(), vector_leaves: false };
+        let grown = GrownTrees {
+            trees: Vec::new(),
+            leaf_values: Vec::new(),
+            sets: Vec::new(),
+            vector_leaves: false,
+            covers: Vec::new(),
+        };
         Self { features, outputs, limits, budget: Budget::new(limits), slots: 0, leaf_width: None, grown }
     }
 
@@ -81,6 +88,9 @@ impl<'l> TreeBuilder<'l> {
                 }
             };
             grown.push(node);
+        }
+        if !tree.sum_hessian.is_empty() {
+            self.grown.covers.push(ids.iter().map(|id| Real::from(tree.sum_hessian[*id as usize])).collect());
         }
         self.grown.trees.push(Tree { nodes: grown, ids });
         Ok(())
@@ -178,6 +188,10 @@ impl FileTree<'_> {
             ("split_conditions", tree.split_conditions.len()),
             ("default_left", tree.default_left.len()),
             ("split_type", tree.split_type.as_ref().map_or(tree.left_children.len(), Vec::len)),
+            (
+                "sum_hessian",
+                if tree.sum_hessian.is_empty() { tree.left_children.len() } else { tree.sum_hessian.len() },
+            ),
         ];
         for (field, length) in arrays {
             if length as u64 != claimed {
