@@ -71,6 +71,9 @@ pub enum Error {
     /// Rows, or a buffer for results, of a wrong shape.
     #[error("rows: {0}")]
     Rows(String),
+    /// A forest whose margins can't be explained.
+    #[error("contributions: {0}")]
+    Contributions(String),
     /// An epilogue that can't follow the forest.
     #[error("epilogue: {0}")]
     Epilogue(String),

@@ -7,6 +7,7 @@
 
 pub mod auto;
 pub mod check;
+pub mod contributions;
 pub mod cost;
 pub mod cpu;
 #[cfg(feature = "cube")]

@@ -1,0 +1,102 @@
+//! Rows side by side: one number of each of some rows, as many as a register holds. A mask is such a vector whose lanes
+//! have all bits set or none.
+
+/// One `f32` of each of `WIDTH` rows.
+pub(super) trait Lanes: Copy {
+    /// Number of rows.
+    const WIDTH: usize;
+    fn splat(value: f32) -> Self;
+    /// Reads `WIDTH` values.
+    fn load(values: &[f32]) -> Self;
+    /// Writes `WIDTH` values.
+    fn store(self, values: &mut [f32]);
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    /// Returns `self * factor + addend`, rounded once or twice.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+    /// Returns the lanes of a mask, and zero elsewhere. Of two masks it returns the lanes of both.
+    fn and(self, mask: Self) -> Self;
+    /// Returns the lanes that a mask has not.
+    fn and_not(self, mask: Self) -> Self;
+    /// Returns `yes` in the mask's lanes, and `no` elsewhere.
+    fn select(mask: Self, yes: Self, no: Self) -> Self;
+    /// Returns the mask of the lanes that are less than `other`.
+    fn less(self, other: Self) -> Self;
+    /// Returns the mask of the lanes that are less than `other` or NaN, for an `other` that is not NaN.
+    fn less_or_nan(self, other: Self) -> Self;
+}
+
+/// `N` rows in an array, for every machine. `FMA` says that the code that uses it is compiled for a machine that
+/// multiplies and adds at once.
+#[derive(Clone, Copy)]
+#[repr(align(32))]
+pub(super) struct Array<const N: usize, const FMA: bool>([f32; N]);
+
+impl<const N: usize, const FMA: bool> Array<N, FMA> {
+    #[inline(always)]
+    fn each(self, other: Self, f: impl Fn(f32, f32) -> f32) -> Self {
+        Self(std::array::from_fn(|i| f(self.0[i], other.0[i])))
+    }
+
+    #[inline(always)]
+    fn mask(self, other: Self, f: impl Fn(f32, f32) -> bool) -> Self {
+        self.each(other, |a, b| f32::from_bits(if f(a, b) { u32::MAX } else { 0 }))
+    }
+}
+
+impl<const N: usize, const FMA: bool> Lanes for Array<N, FMA> {
+    const WIDTH: usize = N;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        Self([value; N])
+    }
+    #[inline(always)]
+    fn load(values: &[f32]) -> Self {
+        Self(std::array::from_fn(|i| values[..N][i]))
+    }
+    #[inline(always)]
+    fn store(self, values: &mut [f32]) {
+        values[..N].copy_from_slice(&self.0);
+    }
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.each(other, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        self.each(other, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        self.each(other, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, addend: Self) -> Self {
+        // Without an instruction for it, `f32::mul_add` calls a function.
+        let one = |a: f32, b: f32, c: f32| if FMA { a.mul_add(b, c) } else { a * b + c };
+        Self(std::array::from_fn(|i| one(self.0[i], factor.0[i], addend.0[i])))
+    }
+    #[inline(always)]
+    fn and(self, mask: Self) -> Self {
+        self.each(mask, |a, m| f32::from_bits(a.to_bits() & m.to_bits()))
+    }
+    #[inline(always)]
+    fn and_not(self, mask: Self) -> Self {
+        self.each(mask, |a, m| f32::from_bits(a.to_bits() & !m.to_bits()))
+    }
+    #[inline(always)]
+    fn select(mask: Self, yes: Self, no: Self) -> Self {
+        let one = |m: u32, a: u32, b: u32| f32::from_bits((m & a) | (!m & b));
+        Self(std::array::from_fn(|i| one(mask.0[i].to_bits(), yes.0[i].to_bits(), no.0[i].to_bits())))
+    }
+    #[inline(always)]
+    fn less(self, other: Self) -> Self {
+        self.mask(other, |a, b| a < b)
+    }
+    #[inline(always)]
+    fn less_or_nan(self, other: Self) -> Self {
+        self.mask(other, |a, b| !(a >= b))
+    }
+}

@@ -1,0 +1,435 @@
+//! A forest as lists of steps, one list for each tree.
+//!
+//! Let `t` be a point of the quadrature. A feature of a path has the factor `t one + (1 - t) zero`: `one` is 1 where the row
+//! takes the path's side at all splits on the feature, otherwise 0, and `zero` is the product of the shares of the cover at
+//! these splits. `path` is the product of the factors of a path's features. A leaf gives a feature the integral over `t` of
+//! `value x path x (one - zero) / factor`.
+//!
+//! At a split, a row's `path` is divided among the children: the left one gets the part `left`, and the right one the rest,
+//! because the sides' shares and the sides that a row takes both add up to 1. If `below` is the sum of a child's leaves, each
+//! times the parts on its path below the child, the split's own contribution is the integral of
+//! `path x change x (below left - below right)`, where `change` is what the left child adds to `(one - zero) / factor`, times
+//! `left`; what the right child adds, times the right part, is its negative. `left` and `change` depend only on the side that
+//! the row takes and, at a feature's second split on a path, on whether the row took the path's sides at the splits before.
+
+use std::collections::HashMap;
+
+use super::{
+    quadrature::{self, Point},
+    ratio,
+};
+use crate::{
+    forest::{CategorySet, CompareType, Forest, Node, Predicate, Side, Targets, Tree, least_f32_not_below},
+    isa,
+};
+
+/// Points of the quadrature that a kernel holds at most. Trees that need more run several times.
+pub(super) const MOST_POINTS: usize = 8;
+
+/// Trees whose contributions are added up before they are widened to `f64`.
+const TREES_A_GROUP: usize = 16;
+
+/// Features of a group, so that sums of a register's rows stay in the first cache. A tree with more is its own group.
+const FEATURES_A_GROUP: usize = 256;
+
+/// A forest's steps.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    /// The outputs, each with its trees.
+    pub(super) outputs: Vec<OutputProgram>,
+    /// The columns that some split reads, in ascending order. Splits count columns by their place here.
+    pub(super) columns: Vec<u32>,
+    pub(super) sets: Vec<CategorySet>,
+    /// Number of columns of a row.
+    pub(super) width: usize,
+    /// The most splits of a tree.
+    pub(super) most_splits: usize,
+    /// The most splits on a path.
+    pub(super) deepest: usize,
+    /// The most features of a group.
+    pub(super) most_features: usize,
+}
+
+/// What adds to one output.
+#[derive(Clone, Debug)]
+pub(super) struct OutputProgram {
+    pub(super) groups: Vec<Group>,
+    /// The margin that is expected where nothing of a row is known.
+    pub(super) bias: f64,
+    /// The columns that the output's trees read, by their place in [`Program::columns`]. Groups count features by their
+    /// place here.
+    pub(super) columns: Vec<u32>,
+}
+
+/// Trees whose contributions are added up in `f32`.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) trees: Vec<TreeProgram>,
+    /// The features of the group's trees, by their place in [`OutputProgram::columns`].
+    pub(super) features: Vec<u32>,
+}
+
+/// The steps of one tree, for one value of its leaves.
+#[derive(Clone, Debug)]
+pub(super) struct TreeProgram {
+    /// The splits, each after its ancestors.
+    pub(super) splits: Vec<Split>,
+    pub(super) steps: Vec<Step>,
+    /// One pass for every [`MOST_POINTS`] points that the tree needs, all with the same number of points.
+    pub(super) passes: Vec<Pass>,
+}
+
+/// A split, for a register of rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Split {
+    pub(super) question: Question,
+    /// The place of the column in [`Program::columns`].
+    pub(super) column: u32,
+    /// The nearest split above on the same feature, and the side of it on which this split is.
+    pub(super) above: Option<(u32, Side)>,
+}
+
+/// How a register of rows is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Question {
+    /// `x < threshold`, where a missing value goes right or left.
+    Less { threshold: f32, missing_left: bool },
+    /// `x < threshold` in `f64`.
+    LessDouble { threshold: f64, missing_left: bool },
+    /// Everything else, row by row.
+    Any { predicate: Predicate, missing: Side },
+}
+
+/// One step of a tree's list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) kind: StepKind,
+    /// The split's number in the tree.
+    pub(super) split: u32,
+    /// The feature, by its place in [`Group::features`].
+    pub(super) feature: u32,
+    /// The split's place among those of [`Pass::parts`], or [`FIRST`] where no split above has the same feature.
+    pub(super) parts: u32,
+    /// The share of the left child in the cover.
+    pub(super) share: f32,
+    /// The values of children that are leaves.
+    pub(super) leaves: [f32; 2],
+}
+
+/// What a step does. `path` and `below` are stacks; a split's `path` is on top when its steps begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StepKind {
+    /// Pushes the path of the left child.
+    Left,
+    /// Pushes the path of the right child.
+    Right,
+    /// Pops the path of a child.
+    Back,
+    /// Ends a split with two leaves: pushes `below`.
+    Leaves,
+    /// Ends a split whose right child is a leaf: replaces the left child's `below` by its own.
+    RightLeaf,
+    /// Ends a split whose left child is a leaf: replaces the right child's `below` by its own.
+    LeftLeaf,
+    /// Ends a split without leaves: replaces the children's two `below` by its own.
+    Join,
+}
+
+/// The value of [`Step::parts`] where no split above has the same feature.
+pub(super) const FIRST: u32 = u32::MAX;
+
+/// The points of one pass, and what depends on them.
+#[derive(Clone, Debug)]
+pub(super) struct Pass {
+    pub(super) at: Vec<f32>,
+    pub(super) weights: Vec<f32>,
+    /// For each split with the same feature above it, four lists with a number for each point: the left part where the row
+    /// goes left, and right; the change where the row goes left, and right. All are for rows that took the path's sides
+    /// before. For other rows the left part is the share of the cover, and the change is 0.
+    pub(super) parts: Vec<f32>,
+}
+
+impl Program {
+    /// Prepares a forest that verifies, for rows that are compared in `rows`.
+    pub(super) fn new(forest: &Forest, rows: CompareType) -> Self {
+        let columns = forest.used_columns();
+        let mut program = Self {
+            outputs: Vec::new(),
+            sets: forest.sets.clone(),
+            width: forest.features.len(),
+            most_splits: 0,
+            deepest: 0,
+            most_features: 0,
+            columns,
+        };
+        for output in 0..forest.outputs {
+            let output = program.output(forest, rows, output);
+            program.outputs.push(output);
+        }
+        program
+    }
+
+    fn output(&mut self, forest: &Forest, rows: CompareType, output: u32) -> OutputProgram {
+        let mut bias = forest.base_score[output as usize].0;
+        let (trees, value): (Vec<usize>, usize) = match &forest.targets {
+            Targets::One(outputs) => ((0..forest.trees.len()).filter(|t| outputs[*t] == output).collect(), 0),
+            Targets::All => ((0..forest.trees.len()).collect(), output as usize),
+        };
+        let mut read = vec![false; self.columns.len()];
+        let mut compiled = Vec::new();
+        for t in trees {
+            let compiler = TreeCompiler { forest, tree: t, value, rows, columns: &self.columns };
+            let (tree, expected, deepest) = compiler.compile();
+            bias += expected;
+            self.most_splits = self.most_splits.max(tree.splits.len());
+            self.deepest = self.deepest.max(deepest);
+            tree.splits.iter().for_each(|split| read[split.column as usize] = true);
+            if !tree.splits.is_empty() {
+                compiled.push(tree);
+            }
+        }
+        let columns: Vec<u32> =
+            (0u32..).zip(read).filter(|(_, read)| *read).map(|(column, _)| column).collect();
+        let mut groups = Vec::new();
+        let mut group = GroupBuilder::default();
+        for tree in compiled {
+            if group.is_full(&tree) {
+                groups.push(std::mem::take(&mut group).finish(&columns));
+            }
+            group.push(tree);
+        }
+        groups.push(group.finish(&columns));
+        let features = groups.iter().map(|group| group.features.len()).max();
+        self.most_features = self.most_features.max(features.unwrap_or(0));
+        OutputProgram { groups, bias, columns }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let trees = self.outputs.iter().flat_map(|output| &output.groups).flat_map(|group| &group.trees);
+        let points = trees.map(|tree| tree.passes.iter().map(|pass| pass.at.len()).sum::<usize>());
+        let (least, most) =
+            points.fold((usize::MAX, 0), |(least, most), points| (least.min(points), most.max(points)));
+        let least = least.min(most);
+        format!("quadrature TreeSHAP, {least} to {most} points a tree, {}", isa::isa().name())
+    }
+}
+
+/// Trees of one group, while it grows.
+#[derive(Default)]
+struct GroupBuilder {
+    trees: Vec<TreeProgram>,
+    /// The number of each column among the group's features.
+    places: HashMap<u32, u32>,
+}
+
+impl GroupBuilder {
+    fn is_full(&self, next: &TreeProgram) -> bool {
+        let added = next.splits.iter().filter(|split| !self.places.contains_key(&split.column)).count();
+        !self.trees.is_empty()
+            && (self.trees.len() >= TREES_A_GROUP || self.places.len() + added > FEATURES_A_GROUP)
+    }
+
+    fn push(&mut self, mut tree: TreeProgram) {
+        for step in &mut tree.steps {
+            if step.kind != StepKind::Back {
+                let next = self.places.len() as u32;
+                step.feature = *self.places.entry(tree.splits[step.split as usize].column).or_insert(next);
+            }
+        }
+        self.trees.push(tree);
+    }
+
+    fn finish(self, columns: &[u32]) -> Group {
+        let mut features = vec![0; self.places.len()];
+        for (column, place) in self.places {
+            features[place as usize] = columns.binary_search(&column).unwrap_or(0) as u32;
+        }
+        Group { trees: self.trees, features }
+    }
+}
+
+/// Makes the steps of one tree, for one value of its leaves.
+struct TreeCompiler<'f> {
+    forest: &'f Forest,
+    tree: usize,
+    value: usize,
+    /// The type in which rows are compared.
+    rows: CompareType,
+    columns: &'f [u32],
+}
+
+/// A feature's splits on a path.
+#[derive(Clone, Copy)]
+struct Before {
+    split: u32,
+    side: Side,
+    zero: f64,
+}
+
+/// What is next in a walk over a tree.
+enum Next {
+    /// Enters a split.
+    Enter(u32),
+    /// Goes from a split to a child: the step that does so, and the child's path on the split's column.
+    Push { step: Step, column: u32, child: Before },
+    /// Comes back from a child, and restores what was before on the column.
+    Pop { column: u32, before: Option<Before> },
+    /// Ends a split.
+    End(Step),
+}
+
+impl TreeCompiler<'_> {
+    /// Returns the tree's program, its expected value, and the number of splits on its longest path.
+    fn compile(&self) -> (TreeProgram, f64, usize) {
+        let tree = &self.forest.trees[self.tree];
+        if let Some(value) = self.leaf(tree, 0) {
+            return (TreeProgram { splits: Vec::new(), steps: Vec::new(), passes: Vec::new() }, value, 0);
+        }
+        let mut splits: Vec<Split> = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
+        // For each split that has its feature above it: its share, and the feature's `zero` above.
+        let mut repeated: Vec<(f64, f64)> = Vec::new();
+        let mut path: HashMap<u32, Before> = HashMap::new();
+        let (mut most_features, mut depth, mut deepest) = (0, 1, 1);
+        let mut open = vec![Next::Enter(0)];
+        while let Some(next) = open.pop() {
+            match next {
+                Next::Push { step, column, child } => {
+                    steps.push(step);
+                    path.insert(column, child);
+                    depth += 1;
+                    deepest = deepest.max(depth);
+                }
+                Next::Pop { column, before } => {
+                    match before {
+                        Some(before) => path.insert(column, before),
+                        None => path.remove(&column),
+                    };
+                    depth -= 1;
+                    steps.push(Step {
+                        kind: StepKind::Back,
+                        split: 0,
+                        feature: 0,
+                        parts: FIRST,
+                        share: 0.0,
+                        leaves: [0.0; 2],
+                    });
+                }
+                Next::End(step) => steps.push(step),
+                Next::Enter(n) => {
+                    let Node::Split { feature, predicate, missing, left, right } = tree.nodes[n as usize]
+                    else {
+                        continue;
+                    };
+                    let number = splits.len() as u32;
+                    // Every column that a split reads is there.
+                    let column = self.columns.binary_search(&feature).unwrap_or(0) as u32;
+                    let before = path.get(&column).copied();
+                    let above = before.map(|before| (before.split, before.side));
+                    splits.push(Split { question: self.question(predicate, missing), column, above });
+                    most_features = most_features.max(path.len() + usize::from(before.is_none()));
+                    let share = ratio(self.forest, self.tree, left, right);
+                    let zero = before.map_or(1.0, |before| before.zero);
+                    let parts = if before.is_some() { repeated.len() as u32 } else { FIRST };
+                    if before.is_some() {
+                        repeated.push((share, zero));
+                    }
+                    let leaves = [left, right].map(|child| self.leaf(tree, child));
+                    let kind = match leaves {
+                        [Some(_), Some(_)] => StepKind::Leaves,
+                        [Some(_), None] => StepKind::LeftLeaf,
+                        [None, Some(_)] => StepKind::RightLeaf,
+                        [None, None] => StepKind::Join,
+                    };
+                    let leaves = leaves.map(|leaf| leaf.unwrap_or(0.0) as f32);
+                    let end = Step { kind, split: number, feature: 0, parts, share: share as f32, leaves };
+                    open.push(Next::End(end));
+                    let children = [
+                        (right, Side::Right, 1.0 - share, StepKind::Right),
+                        (left, Side::Left, share, StepKind::Left),
+                    ];
+                    for (node, side, share, kind) in children {
+                        if self.leaf(tree, node).is_none() {
+                            let child = Before { split: number, side, zero: zero * share };
+                            open.push(Next::Pop { column, before });
+                            open.push(Next::Enter(node));
+                            open.push(Next::Push { step: Step { kind, ..end }, column, child });
+                        }
+                    }
+                }
+            }
+        }
+        (
+            TreeProgram { splits, steps, passes: passes(most_features, &repeated) },
+            self.expected(tree),
+            deepest,
+        )
+    }
+
+    /// Returns the value of a leaf, or `None` for a split.
+    fn leaf(&self, tree: &Tree, n: u32) -> Option<f64> {
+        tree.nodes[n as usize].slot().map(|slot| self.forest.leaf(slot)[self.value].0)
+    }
+
+    /// Returns the mean of the leaves, weighted by their covers.
+    fn expected(&self, tree: &Tree) -> f64 {
+        let mut open = vec![(0u32, 1.0)];
+        let mut sum = 0.0;
+        while let Some((n, part)) = open.pop() {
+            match tree.nodes[n as usize] {
+                Node::Split { left, right, .. } => {
+                    let share = ratio(self.forest, self.tree, left, right);
+                    open.extend([(left, part * share), (right, part * (1.0 - share))]);
+                }
+                Node::Leaf { .. } => sum += part * self.leaf(tree, n).unwrap_or(0.0),
+            }
+        }
+        sum
+    }
+
+    fn question(&self, predicate: Predicate, missing: Side) -> Question {
+        let missing_left = missing == Side::Left;
+        match (predicate, self.rows) {
+            // Narrowed by its direction, the threshold decides every `f32` as it does in `f64`.
+            (Predicate::Less { threshold }, CompareType::F32) => {
+                Question::Less { threshold: least_f32_not_below(threshold.0), missing_left }
+            }
+            (Predicate::Less { threshold }, CompareType::F64) => {
+                Question::LessDouble { threshold: threshold.0, missing_left }
+            }
+            _ => Question::Any { predicate, missing },
+        }
+    }
+}
+
+/// Returns the passes of a tree that has at most `features` features on a path. `repeated` has the share and the `zero` above
+/// of each split with its feature above it.
+fn passes(features: usize, repeated: &[(f64, f64)]) -> Vec<Pass> {
+    // The polynomials have a degree below `features`, and `n` points integrate those of a degree below `2 n`.
+    let needed = features.div_ceil(2).max(1);
+    let passes = needed.div_ceil(MOST_POINTS);
+    let each = needed.div_ceil(passes);
+    let points = quadrature::points(passes * each);
+    points.chunks(each).map(|points| pass(points, repeated)).collect()
+}
+
+fn pass(points: &[Point], repeated: &[(f64, f64)]) -> Pass {
+    let mut parts = Vec::with_capacity(4 * repeated.len() * points.len());
+    for (share, zero) in repeated {
+        // The factor above, and the parts of the left child where the row goes left, and right.
+        let above = |t: f64| t + (1.0 - t) * zero;
+        let left = |t: f64| (t + (1.0 - t) * zero * share) / above(t);
+        let right = |t: f64| (1.0 - t) * zero * share / above(t);
+        let change =
+            |t: f64, one: f64, part: f64| (one - zero * share) / above(t) - (1.0 - zero) / above(t) * part;
+        parts.extend(points.iter().map(|p| left(p.at) as f32));
+        parts.extend(points.iter().map(|p| right(p.at) as f32));
+        parts.extend(points.iter().map(|p| change(p.at, 1.0, left(p.at)) as f32));
+        parts.extend(points.iter().map(|p| change(p.at, 0.0, right(p.at)) as f32));
+    }
+    Pass {
+        at: points.iter().map(|p| p.at as f32).collect(),
+        weights: points.iter().map(|p| p.weight as f32).collect(),
+        parts,
+    }
+}

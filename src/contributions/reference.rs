@@ -1,0 +1,194 @@
+//! The definition of path-dependent contributions: two exact interpreters in `f64`, made to be read.
+//!
+//! A tree's value of a set `S` of features is an expectation: a walk that takes the row's side at splits on features of
+//! `S`, and both sides, in the ratio of their covers, at every other split. The contribution of a feature is its Shapley
+//! value in that game (Lundberg, Erion, Lee: *Consistent Individualized Feature Attribution for Tree Ensembles*, 2018,
+//! algorithm 1).
+
+use crate::forest::{Forest, Node, Side, Targets, reference};
+
+use super::ratio;
+
+/// Returns the contributions of one row by the definition: all subsets of each tree's features. The time doubles with each
+/// feature of a tree, so it is for tiny trees. The result is `outputs x (features + 1)`, the bias last.
+///
+/// The forest must have covers.
+pub fn by_subsets(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
+    by_tree(forest, |t, k, phi| {
+        let mut features: Vec<u32> = splits(&forest.trees[t].nodes).map(|(feature, _)| feature).collect();
+        features.sort_unstable();
+        features.dedup();
+        let walk = Walk { forest, tree: t, value: k, row };
+        let count = features.len();
+        let chosen = |set: usize| {
+            move |feature: u32, all: &[u32]| {
+                all.binary_search(&feature).is_ok_and(|place| set >> place & 1 == 1)
+            }
+        };
+        let values: Vec<f64> = (0..1usize << count)
+            .map(|set| walk.expected(0, &|feature| chosen(set)(feature, &features)))
+            .collect();
+        for (i, feature) in features.iter().enumerate() {
+            for set in (0..1usize << count).filter(|set| set >> i & 1 == 0) {
+                let size = set.count_ones() as usize;
+                // |S|! (n - |S| - 1)! / n!
+                let weight = 1.0 / (count as f64 * binomial(count - 1, size));
+                phi[*feature as usize] += weight * (values[set | 1 << i] - values[set]);
+            }
+        }
+        values[0]
+    })
+}
+
+/// Returns the contributions of one row by TreeSHAP (algorithm 2 of the same paper), in time `leaves x depth^2` a tree. The
+/// result is `outputs x (features + 1)`, the bias last.
+///
+/// The forest must have covers.
+pub fn tree_shap(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
+    by_tree(forest, |t, k, phi| {
+        let walk = Walk { forest, tree: t, value: k, row };
+        walk.tree_shap(phi);
+        walk.expected(0, &|_| false)
+    })
+}
+
+/// Adds up trees: `contribute` adds a tree's contributions of value `k` of its leaves, and returns its expected value.
+fn by_tree(forest: &Forest, mut contribute: impl FnMut(usize, usize, &mut [f64]) -> f64) -> Vec<f64> {
+    let width = forest.features.len() + 1;
+    let mut all = vec![0.0; width * forest.outputs as usize];
+    for t in 0..forest.trees.len() {
+        for k in 0..forest.leaf_width() {
+            let output = match &forest.targets {
+                Targets::One(outputs) => outputs[t] as usize,
+                Targets::All => k,
+            };
+            let phi = &mut all[output * width..][..width];
+            phi[width - 1] += contribute(t, k, phi);
+        }
+    }
+    for (phi, base) in all.chunks_exact_mut(width).zip(&forest.base_score) {
+        phi[width - 1] += base.0;
+    }
+    all
+}
+
+fn splits(nodes: &[Node]) -> impl Iterator<Item = (u32, [u32; 2])> + '_ {
+    nodes.iter().filter_map(|node| match node {
+        Node::Split { feature, left, right, .. } => Some((*feature, [*left, *right])),
+        Node::Leaf { .. } => None,
+    })
+}
+
+fn binomial(n: usize, k: usize) -> f64 {
+    (0..k).fold(1.0, |product, i| product * (n - i) as f64 / (i + 1) as f64)
+}
+
+/// One row in one tree, for one value of its leaves.
+struct Walk<'a, T> {
+    forest: &'a Forest,
+    tree: usize,
+    value: usize,
+    row: &'a [T],
+}
+
+/// A feature of a path, in TreeSHAP: the part of walks that takes the path's sides without the feature (`zero`) and with it
+/// (`one`), and the weight of subsets that have as many features of the path as stand before this element.
+#[derive(Clone, Copy)]
+struct Element {
+    feature: u32,
+    zero: f64,
+    one: f64,
+    weight: f64,
+}
+
+/// The feature of the element that stands for no feature.
+const NOTHING: u32 = u32::MAX;
+
+impl<T: reference::Input> Walk<'_, T> {
+    /// Returns the row's child first, then the other one, each with its share of the cover; `None` for a leaf.
+    fn children(&self, n: u32) -> Option<(u32, [(u32, f64); 2])> {
+        let Node::Split { feature, predicate, missing, left, right } = self.node(n) else { return None };
+        let share = ratio(self.forest, self.tree, left, right);
+        let children = [(left, share), (right, 1.0 - share)];
+        let side = reference::side(self.forest, predicate, missing, self.row[feature as usize]);
+        Some((feature, if side == Side::Left { children } else { [children[1], children[0]] }))
+    }
+
+    fn node(&self, n: u32) -> Node {
+        self.forest.trees[self.tree].nodes[n as usize]
+    }
+
+    fn leaf(&self, n: u32) -> f64 {
+        self.node(n).slot().map_or(0.0, |slot| self.forest.leaf(slot)[self.value].0)
+    }
+
+    /// Returns the tree's value below node `n` if `known` says which features are known.
+    fn expected(&self, n: u32, known: &dyn Fn(u32) -> bool) -> f64 {
+        match self.children(n) {
+            None => self.leaf(n),
+            Some((feature, [(own, _), _])) if known(feature) => self.expected(own, known),
+            Some((_, children)) => {
+                children.iter().map(|(child, share)| share * self.expected(*child, known)).sum()
+            }
+        }
+    }
+
+    fn tree_shap(&self, phi: &mut [f64]) {
+        let root = Element { feature: NOTHING, zero: 1.0, one: 1.0, weight: 0.0 };
+        let mut open = vec![(0, Vec::new(), root)];
+        while let Some((n, path, element)) = open.pop() {
+            let mut path = extended(path, element);
+            let Some((feature, [(own, own_share), (other, other_share)])) = self.children(n) else {
+                for i in 1..path.len() {
+                    let weight: f64 = unwound(&path, i).iter().map(|element| element.weight).sum();
+                    let Element { feature, zero, one, .. } = path[i];
+                    phi[feature as usize] += weight * (one - zero) * self.leaf(n);
+                }
+                continue;
+            };
+            let (mut zero, mut one) = (1.0, 1.0);
+            if let Some(before) = path.iter().position(|element| element.feature == feature) {
+                (zero, one) = (path[before].zero, path[before].one);
+                path = unwound(&path, before);
+            }
+            open.push((own, path.clone(), Element { feature, zero: zero * own_share, one, weight: 0.0 }));
+            open.push((other, path, Element { feature, zero: zero * other_share, one: 0.0, weight: 0.0 }));
+        }
+    }
+}
+
+/// The paper's EXTEND.
+fn extended(mut path: Vec<Element>, element: Element) -> Vec<Element> {
+    let length = path.len();
+    path.push(Element { weight: if length == 0 { 1.0 } else { 0.0 }, ..element });
+    for i in (0..length).rev() {
+        path[i + 1].weight += element.one * path[i].weight * (i + 1) as f64 / (length + 1) as f64;
+        path[i].weight *= element.zero * (length - i) as f64 / (length + 1) as f64;
+    }
+    path
+}
+
+/// The paper's UNWIND.
+fn unwound(path: &[Element], i: usize) -> Vec<Element> {
+    let length = path.len();
+    let mut shorter = path.to_vec();
+    let Element { zero, one, .. } = path[i];
+    let mut next = path[length - 1].weight;
+    for j in (0..length - 1).rev() {
+        if one != 0.0 {
+            let before = shorter[j].weight;
+            shorter[j].weight = next * length as f64 / ((j + 1) as f64 * one);
+            next = before - shorter[j].weight * zero * (length - 1 - j) as f64 / length as f64;
+        } else if zero != 0.0 {
+            shorter[j].weight = shorter[j].weight * length as f64 / (zero * (length - 1 - j) as f64);
+        } else {
+            shorter[j].weight = 0.0;
+        }
+    }
+    for j in i..length - 1 {
+        (shorter[j].feature, shorter[j].zero, shorter[j].one) =
+            (path[j + 1].feature, path[j + 1].zero, path[j + 1].one);
+    }
+    shorter.pop();
+    shorter
+}

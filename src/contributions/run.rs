@@ -1,0 +1,211 @@
+//! Runs a program on rows: blocks of rows on threads, registers of rows within a block, groups of trees within a register.
+
+use rayon::prelude::*;
+
+use super::{
+    kernel::{self, Scratch},
+    lanes::{Array, Lanes},
+    program::{Group, OutputProgram, Program, Question, TreeProgram},
+};
+use crate::{
+    cpu::{Read, Row, Rows},
+    forest::{Side, reference},
+    isa::{self, Isa},
+};
+
+/// The most rows of a block.
+const MOST_ROWS: usize = 256;
+
+/// Rows of a block where it has many columns.
+const LEAST_ROWS: usize = 16;
+
+/// Bytes of a block's values and sums that a block of more than [`LEAST_ROWS`] rows may take.
+const BLOCK_BYTES: usize = 4 << 20;
+
+/// The type in which a block's values are compared.
+pub(super) trait Cell: Copy + Default + Send + Sync + Into<f64> {
+    /// Returns the values as `f32` values, where they are.
+    fn singles(values: &[Self]) -> Option<&[f32]>;
+}
+
+impl Cell for f32 {
+    fn singles(values: &[Self]) -> Option<&[f32]> {
+        Some(values)
+    }
+}
+
+impl Cell for f64 {
+    fn singles(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+}
+
+/// Writes the contributions of rows, whose values are compared as `C`, into `out`, `rows x outputs x (features + 1)`.
+pub(super) fn run<T: Row + Read<C>, C: Cell>(program: &Program, rows: &Rows<'_, T>, out: &mut [f32]) {
+    let width = program.outputs.len() * (program.width + 1);
+    if out.is_empty() {
+        return;
+    }
+    let of_row = program.columns.len() * (size_of::<C>() + size_of::<f64>());
+    let count = (BLOCK_BYTES / of_row.max(1)).clamp(LEAST_ROWS, MOST_ROWS) / LEAST_ROWS * LEAST_ROWS;
+    out.par_chunks_mut(count * width).enumerate().for_each(|(b, out)| {
+        let rows = rows.slice(b * count, count);
+        // Whole registers; rows past the end are zeros.
+        let room = rows.len().next_multiple_of(LEAST_ROWS);
+        let mut values = vec![C::default(); program.columns.len() * room];
+        for (column, values) in program.columns.iter().zip(values.chunks_exact_mut(room)) {
+            rows.read_column(0, *column as usize, values);
+        }
+        let block = Block { program, values: &values, room, rows: rows.len() };
+        block.run(out);
+    });
+}
+
+/// A block of rows.
+struct Block<'a, C> {
+    program: &'a Program,
+    /// The values of the program's columns, column after column, `room` values each.
+    values: &'a [C],
+    /// Rows with the padding after them.
+    room: usize,
+    rows: usize,
+}
+
+impl<C: Cell> Block<'_, C> {
+    fn run(&self, out: &mut [f32]) {
+        match isa::isa() {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 if isa::fma() => {
+                // SAFETY: `isa` and `fma` say that the machine has these instructions.
+                unsafe { self.run_avx512(out) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 if isa::fma() => {
+                // SAFETY: `isa` and `fma` say that the machine has these instructions.
+                unsafe { self.run_avx2(out) }
+            }
+            Isa::Neon => self.run_as::<Array<8, true>>(out),
+            _ => self.run_as::<Array<8, false>>(out),
+        }
+    }
+
+    /// # Safety
+    /// The machine has AVX-512 F, DQ and BW, and FMA.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512dq,avx512bw,fma")]
+    unsafe fn run_avx512(&self, out: &mut [f32]) {
+        self.run_as::<Array<16, true>>(out);
+    }
+
+    /// # Safety
+    /// The machine has AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn run_avx2(&self, out: &mut [f32]) {
+        self.run_as::<Array<8, true>>(out);
+    }
+
+    #[inline(always)]
+    fn run_as<V: Lanes>(&self, out: &mut [f32]) {
+        let program = self.program;
+        let mut scratch = Scratch::<V>::new(program.most_splits, program.deepest, program.most_features);
+        let mut sums = Vec::new();
+        for (o, output) in program.outputs.iter().enumerate() {
+            // The sums of the output's features, feature after feature.
+            sums.clear();
+            sums.resize(output.columns.len() * self.room, 0.0f64);
+            for group in &output.groups {
+                for first in (0..self.room).step_by(V::WIDTH) {
+                    self.run_group(group, first, &mut scratch, &mut sums);
+                }
+            }
+            self.write(o, output, &sums, out);
+        }
+    }
+
+    /// Adds the contributions of a group's trees for the rows of one register, which begins at row `first`.
+    #[inline(always)]
+    fn run_group<V: Lanes>(&self, group: &Group, first: usize, scratch: &mut Scratch<V>, sums: &mut [f64]) {
+        scratch.sums[..group.features.len()].fill(V::splat(0.0));
+        for tree in &group.trees {
+            self.ask(tree, first, scratch);
+            for pass in &tree.passes {
+                kernel::run(tree, pass, scratch);
+            }
+        }
+        for (feature, added) in group.features.iter().zip(&scratch.sums) {
+            let mut values = [0f32; 16];
+            added.store(&mut values);
+            let sums = &mut sums[*feature as usize * self.room + first..][..V::WIDTH];
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value));
+        }
+    }
+
+    /// Asks the rows of one register all questions of a tree.
+    #[inline(always)]
+    fn ask<V: Lanes>(&self, tree: &TreeProgram, first: usize, scratch: &mut Scratch<V>) {
+        for (s, split) in tree.splits.iter().enumerate() {
+            let values = &self.values[split.column as usize * self.room + first..][..V::WIDTH];
+            let left = match (split.question, C::singles(values)) {
+                (Question::Less { threshold, missing_left: false }, Some(values)) => {
+                    V::load(values).less(V::splat(threshold))
+                }
+                (Question::Less { threshold, missing_left: true }, Some(values)) => {
+                    V::load(values).less_or_nan(V::splat(threshold))
+                }
+                (question, _) => self.ask_each(question, values),
+            };
+            scratch.left[s] = left;
+            if let Some((above, side)) = split.above {
+                let above = above as usize;
+                // A split without its feature above it is reached by all rows.
+                let all = match tree.splits[above].above {
+                    Some(_) => scratch.reached[above],
+                    None => V::splat(f32::from_bits(u32::MAX)),
+                };
+                scratch.reached[s] = match side {
+                    Side::Left => all.and(scratch.left[above]),
+                    Side::Right => all.and_not(scratch.left[above]),
+                };
+            }
+        }
+    }
+
+    /// Asks row by row.
+    #[inline(always)]
+    fn ask_each<V: Lanes>(&self, question: Question, values: &[C]) -> V {
+        let mut left = [0f32; 16];
+        for (left, x) in left.iter_mut().zip(values) {
+            let x: f64 = (*x).into();
+            let goes_left = match question {
+                Question::Less { threshold, missing_left } => {
+                    x < f64::from(threshold) || missing_left && x.is_nan()
+                }
+                Question::LessDouble { threshold, missing_left } => {
+                    x < threshold || missing_left && x.is_nan()
+                }
+                Question::Any { predicate, missing } => {
+                    reference::side_of_cast(&self.program.sets, predicate, missing, x) == Side::Left
+                }
+            };
+            *left = f32::from_bits(if goes_left { u32::MAX } else { 0 });
+        }
+        V::load(&left)
+    }
+
+    /// Writes the contributions to output `o`.
+    fn write(&self, o: usize, output: &OutputProgram, sums: &[f64], out: &mut [f32]) {
+        let width = self.program.width + 1;
+        let of_row = self.program.outputs.len() * width;
+        let columns = output.columns.iter().map(|column| self.program.columns[*column as usize] as usize);
+        let columns: Vec<usize> = columns.collect();
+        for (r, out) in out.chunks_exact_mut(of_row).enumerate().take(self.rows) {
+            let out = &mut out[o * width..][..width];
+            out.fill(0.0);
+            for (feature, column) in columns.iter().enumerate() {
+                out[*column] = sums[feature * self.room + r] as f32;
+            }
+            out[width - 1] = output.bias as f32;
+        }
+    }
+}
