@@ -94,8 +94,8 @@ impl<V: Lanes, const M: usize> Run<'_, V, M> {
         if step.parts == FIRST {
             // The change is the same at all points.
             let mut sum = path[0].mul(difference(0));
-            for q in 1..M {
-                sum = path[q].mul_add(difference(q), sum);
+            for (q, path) in path.iter().enumerate().skip(1) {
+                sum = path.mul_add(difference(q), sum);
             }
             return sum.mul(V::select(goes_left, V::splat(1.0 - step.share), V::splat(-step.share)));
         }

@@ -97,6 +97,6 @@ impl<const N: usize, const FMA: bool> Lanes for Array<N, FMA> {
     }
     #[inline(always)]
     fn less_or_nan(self, other: Self) -> Self {
-        self.mask(other, |a, b| !(a >= b))
+        self.mask(other, |a, b| a < b || a.is_nan() || b.is_nan())
     }
 }

@@ -23,8 +23,8 @@ pub struct Costs {
 }
 
 impl Default for Costs {
-    /// Those of two cores of an AMD Zen 4 EPYC. `cargo run --release -p fangorn-fusion --example bandwidth` fits them
-    /// again.
+    /// Round numbers of the order of two server cores, measured on no machine. `cargo run --release -p fangorn-fusion
+    /// --example bandwidth` prints those of yours.
     fn default() -> Self {
         Self { read: 20e9, write: 8e9, compute: 6e9, memory: f64::INFINITY, row: 8e6 }
     }
