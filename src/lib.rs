@@ -55,6 +55,11 @@ struct BookOnClassicalModels;
 #[doc = include_str!("../book/src/tables.md")]
 struct BookOnTables;
 
+/// The book's example of contributions.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/contributions.md")]
+struct BookOnContributions;
+
 /// The book's example of self-checks.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/checks.md")]

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `reference` | the definition: two exact interpreters in `f64` |
+//! | `oblivious` | the order of questions in CatBoost's trees |
 //! | `program` | a tree as a list of steps, made once for a model |
 //! | `quadrature` | points at which the steps are computed |
 //! | `lanes` | rows side by side in a register |
@@ -14,6 +15,7 @@
 
 mod kernel;
 mod lanes;
+mod oblivious;
 mod program;
 mod quadrature;
 pub mod reference;
@@ -85,6 +87,7 @@ impl Explainer {
                 "hand over the model file of XGBoost, LightGBM or CatBoost itself"
             )));
         }
+        let forest = &*oblivious::explained(forest);
         let doubles = (forest.compare == CompareType::F64).then(|| Program::new(forest, CompareType::F64));
         Ok(Self {
             singles: Program::new(forest, CompareType::F32),

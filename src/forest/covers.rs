@@ -4,7 +4,7 @@ use super::Real;
 
 /// How much of the training data reached each node of a forest. XGBoost and CatBoost sum the weights (hessians) of the
 /// rows, LightGBM counts rows. Only ratios of covers within a tree matter. Predictions do not depend on them;
-/// path-dependent contributions do.
+/// [path-dependent contributions](crate::contributions) do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covers {
     trees: Vec<Vec<Real>>,

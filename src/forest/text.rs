@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Aggregate, CategoryRule, Classes, EarlyStop, Forest, Node, Predicate, Real, Side, Targets};
 
 impl Forest {
-    /// Returns the forest as text, for readers and for snapshots.
+    /// Returns the forest as text, for readers and for snapshots. It leaves out covers.
     ///
     /// ```text
     /// forest features=3 outputs=1 trees=1 compare=f32 transform=sigmoid

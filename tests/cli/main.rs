@@ -6,6 +6,7 @@ mod answers;
 mod arguments;
 mod batches;
 mod book;
+mod contributions;
 mod graphs;
 mod models;
 mod outputs;

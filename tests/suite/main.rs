@@ -3,6 +3,7 @@
 #[cfg(feature = "arrow")]
 mod batches;
 mod blends;
+mod contributions;
 mod coverage;
 mod cpu;
 mod deep;

@@ -6,6 +6,7 @@ use clap::Args;
 use fangorn::{
     Predictor,
     auto::{Explanation, Way},
+    contributions::Explainer,
     cost::{BLENDED_ROWS, Machine},
 };
 use serde::Serialize;
@@ -53,6 +54,8 @@ struct Report {
     columns_of_thresholds: usize,
     other_choice_at_columns: Option<usize>,
     choice_by_machine: Vec<(&'static str, &'static str)>,
+    /// How contributions are computed, or why they are not.
+    contributions: String,
 }
 
 #[derive(Serialize)]
@@ -116,6 +119,10 @@ pub fn run(args: &Explain) -> Result<Outcome> {
         fastest_from: why.by_batch.iter().map(|(rows, work)| (*rows, work.name())).collect(),
         columns_of_thresholds: why.facts.rank_columns.0,
         other_choice_at_columns: why.rank_columns,
+        contributions: match Explainer::new(&forest) {
+            Ok(explainer) => explainer.plan(),
+            Err(error) => error.to_string(),
+        },
         choice_by_machine: why.by_machine.iter().map(|(name, work)| (*name, work.name())).collect(),
     };
     let text = match args.json {
@@ -168,7 +175,7 @@ fn write_table(out: &mut String, report: &Report) -> std::fmt::Result {
     for (machine, way) in &report.choice_by_machine {
         writeln!(out, "  machine  {machine}: {way}")?;
     }
-    Ok(())
+    writeln!(out, "\nContributions: {}", report.contributions)
 }
 
 fn ways(out: &mut String, ways: &[WayReport]) -> std::fmt::Result {

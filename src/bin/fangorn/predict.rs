@@ -1,4 +1,4 @@
-//! `fangorn predict`: turns rows into margins, values, classes, leaves or tree values.
+//! `fangorn predict`: turns rows into margins, values, classes, leaves, tree values or contributions.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +6,8 @@ use clap::{Args, ValueEnum};
 use fangorn::{
     Forest,
     auto::PlanKey,
+    contributions::Explainer,
+    cpu::Rows,
     forest::{ClassRule, Classes, CompareType, reference},
     graph::Graph,
     sum::Contract,
@@ -17,6 +19,7 @@ use crate::{
     backend::{Backend, Engine},
     compare,
     error::{Error, Result},
+    library_error,
     limits::LimitsChoice,
     output::{Sink, Table, Values},
     predict_graph,
@@ -25,7 +28,7 @@ use crate::{
     schedule::Choice,
     score::{self, TakesParts},
     sum::SumChoice,
-    tables::{Journal, ScoredBatch, ScoredSchema},
+    tables::{ColumnNames, Journal, ScoredBatch, ScoredSchema},
 };
 
 /// The kind of prediction.
@@ -41,6 +44,8 @@ pub enum Output {
     Leaf,
     /// What each tree adds
     Tree,
+    /// What each feature adds to each margin (SHAP values, path-dependent), the bias last
+    Contributions,
 }
 
 impl Output {
@@ -52,6 +57,7 @@ impl Output {
             Self::Class => "class",
             Self::Leaf => "leaf",
             Self::Tree => "tree",
+            Self::Contributions => "contribution",
         }
     }
 }
@@ -60,7 +66,8 @@ impl Output {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   fangorn predict model.ubj --rows rows.csv --output class -o classes.npy
-  fangorn predict model.ubj --rows people.parquet --keep id,date -o scores.parquet")]
+  fangorn predict model.ubj --rows people.parquet --keep id,date -o scores.parquet
+  fangorn predict model.ubj --rows rows.csv --output contributions -o why.csv")]
 pub struct Predict {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
@@ -199,6 +206,11 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         },
     };
     let forest = &contents.forest;
+    let explainer = match args.output {
+        Output::Contributions => Some(explainer(args, forest, backend)?),
+        _ => None,
+    };
+    let explainer = explainer.as_ref();
     let choice = Choice::new(&args.schedule, forest, backend.device())?
         .by(args.profile.read(&args.model, &contents)?);
     if args.output == Output::Class {
@@ -214,7 +226,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         && let Some(rows) = RowsInParts::open(&args.rows, forest, args.table, &args.keep, args.on_error)?
     {
         let doubles = doubles && !rows.holds_singles(&args.rows);
-        let work = Scoring { args, forest, engine: &engine()?, sink: &sink };
+        let work = Scoring { args, forest, engine: &engine()?, explainer, sink: &sink };
         return match (rows, doubles) {
             (RowsInParts::Table(rows), true) => work.run::<f64, _>(&rows),
             (RowsInParts::Table(rows), false) => work.run::<f32, _>(&rows),
@@ -227,21 +239,57 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         };
     }
     let table = match doubles && !rows::holds_singles(&args.rows) {
-        true => read_and_predict::<f64>(args, forest, engine)?,
-        false => read_and_predict::<f32>(args, forest, engine)?,
+        true => read_and_predict::<f64>(args, forest, engine, explainer)?,
+        false => read_and_predict::<f32>(args, forest, engine, explainer)?,
     };
-    finish(args, table, &sink)
+    let names = names(args.output, forest, table.columns);
+    finish(args, table, names, &sink)
+}
+
+/// Prepares contributions, and refuses options that are about other ways to predict.
+fn explainer(args: &Predict, forest: &Forest, backend: Backend) -> Result<Explainer> {
+    let refused =
+        |what: &str| Err(Error::Request(format!("{what}, with --output contributions; leave it out")));
+    if backend != Backend::Cpu {
+        return refused("--backend: contributions are computed on the CPU");
+    }
+    if args.schedule != "default" {
+        return refused("--schedule: contributions need all leaves, so there is no walk to schedule");
+    }
+    if args.sum.sum != Contract::Any {
+        return refused("--sum: contributions keep no contract of sums");
+    }
+    Explainer::new(forest).map_err(|error| Error::file(&args.model, error.to_string()))
+}
+
+/// Returns the names of the columns of an output of several columns.
+fn names(output: Output, forest: &Forest, columns: usize) -> ColumnNames {
+    if output != Output::Contributions {
+        return ColumnNames::Numbered(output.name(), columns);
+    }
+    let several = forest.outputs > 1;
+    let mut names = Vec::with_capacity(columns);
+    for output in 0..forest.outputs {
+        let of_features = forest
+            .features
+            .iter()
+            .enumerate()
+            .map(|(f, feature)| feature.name.clone().unwrap_or(format!("f{f}")));
+        let all = of_features.chain(["bias".to_owned()]);
+        names.extend(all.map(|name| if several { format!("{name}_{output}") } else { name }));
+    }
+    ColumnNames::Named(names)
 }
 
 /// Writes a prediction, or compares it with what is expected.
-fn finish(args: &Predict, table: Table, sink: &Sink) -> Result<Outcome> {
+fn finish(args: &Predict, table: Table, names: ColumnNames, sink: &Sink) -> Result<Outcome> {
     let Some(expected) = &args.expect else {
-        score::write_whole(table, sink, args.output.name())?;
+        score::write_whole(table, sink, names)?;
         return Ok(Outcome::Done);
     };
     let expected = rows::read_expected(expected, table.rows, table.columns)?;
     if !matches!(sink, Sink::Stdout) {
-        score::write_whole(table.clone(), sink, args.output.name())?;
+        score::write_whole(table.clone(), sink, names)?;
     }
     compare::report(&table, &expected)
 }
@@ -251,21 +299,26 @@ struct Scoring<'a> {
     args: &'a Predict,
     forest: &'a Forest,
     engine: &'a Engine<'a>,
+    explainer: Option<&'a Explainer>,
     sink: &'a Sink,
 }
 
 impl Scoring<'_> {
     fn run<T: Cell, R: PartedRows>(&self, rows: &R) -> Result<Outcome> {
-        let Self { args, forest, engine, sink } = self;
+        let Self { args, forest, engine, explainer, sink } = self;
         let one = |matrix: &mut Matrix<T>| {
             args.answer.mark_missing(forest, matrix);
-            predict(forest, engine, matrix, None, args.output)
+            match explainer {
+                Some(explainer) => contribute(explainer, matrix),
+                None => predict(forest, engine, matrix, None, args.output),
+            }
         };
         // The types of the predictions, where the table has no rows, too.
         let columns = forest.features.len();
         let example = one(&mut Matrix { rows: 1, columns, values: vec![T::cast(0.0); columns] })?;
         let schema =
-            ScoredSchema::new(rows.kept_fields(), args.output.name(), &example).map_err(Error::Request)?;
+            ScoredSchema::new(rows.kept_fields(), names(args.output, forest, example.columns), &example)
+                .map_err(Error::Request)?;
         let count = rows.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
         let target = match sink {
             Sink::Stdout => None,
@@ -371,7 +424,9 @@ fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Res
         }
         None => predict_graph::read_inputs(&args.model, &graph, &args.rows, args.table)?,
     };
-    finish(args, predict_graph::predict(&args.model, graph, &inputs, args.output)?, sink)
+    let table = predict_graph::predict(&args.model, graph, &inputs, args.output)?;
+    let names = ColumnNames::Numbered(args.output.name(), table.columns);
+    finish(args, table, names, sink)
 }
 
 /// Reads the rows as `T` and predicts them.
@@ -379,9 +434,13 @@ fn read_and_predict<'f, T: Cell>(
     args: &Predict,
     forest: &Forest,
     engine: impl FnOnce() -> Result<Engine<'f>>,
+    explainer: Option<&Explainer>,
 ) -> Result<Table> {
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
     args.answer.mark_missing(forest, &mut rows);
+    if let Some(explainer) = explainer {
+        return contribute(explainer, &rows);
+    }
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
     let engine = engine()?;
     let table = match &starts {
@@ -484,6 +543,13 @@ fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
     }
 }
 
+/// Returns the contributions to each row's margins.
+fn contribute<T: Cell>(explainer: &Explainer, rows: &Matrix<T>) -> Result<Table> {
+    let view = Rows::strided(&rows.values, [rows.rows, rows.columns], [rows.columns, 1]);
+    let values = view.and_then(|view| explainer.contributions(&view)).map_err(library_error)?;
+    Ok(Table { rows: rows.rows, columns: explainer.width(), values: Values::Floats(values) })
+}
+
 fn predict<T: Cell>(
     forest: &Forest,
     engine: &Engine<'_>,
@@ -510,6 +576,9 @@ fn predict<T: Cell>(
         Output::Tree => {
             let leaf = |slot: u32| forest.leaf(slot).iter().map(|v| v.0 as f32);
             (trees * width, Values::Floats(engine.slots(rows)?.into_iter().flat_map(leaf).collect()))
+        }
+        Output::Contributions => {
+            return contribute(&Explainer::new(forest).map_err(library_error)?, rows);
         }
     };
     Ok(Table { rows: rows.rows, columns, values })

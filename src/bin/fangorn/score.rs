@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result, catch_panic, note},
     output::{Sink, Table},
     rows::{Cell, Matrix, OnError, PartedRows, RowBatch},
-    tables::{BATCH_ROWS, ScoredBatch, ScoredSchema, TableWriter},
+    tables::{BATCH_ROWS, ColumnNames, ScoredBatch, ScoredSchema, TableWriter},
 };
 
 /// Batches of a part that were read and wait for their predictions.
@@ -216,12 +216,12 @@ fn progress(source: &impl PartedRows) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Writes a whole prediction, whose columns have the name of what is predicted, to a sink.
+/// Writes a whole prediction to a sink.
 ///
 /// # Errors
 /// The sink can't be written.
-pub fn write_whole(table: Table, sink: &Sink, name: &str) -> Result<()> {
-    let schema = ScoredSchema::new(Vec::new(), name, &table).map_err(Error::Request)?;
+pub fn write_whole(table: Table, sink: &Sink, names: ColumnNames) -> Result<()> {
+    let schema = ScoredSchema::new(Vec::new(), names, &table).map_err(Error::Request)?;
     write_to(sink, schema, table.rows, |write| write(ScoredBatch { kept: Vec::new(), table }))
 }
 

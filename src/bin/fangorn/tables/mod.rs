@@ -12,4 +12,4 @@ mod write;
 
 pub use journal::Journal;
 pub use read::{BATCH_ROWS, TableFile};
-pub use write::{ScoredBatch, ScoredSchema, TableWriter};
+pub use write::{ColumnNames, ScoredBatch, ScoredSchema, TableWriter};

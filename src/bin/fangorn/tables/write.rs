@@ -32,6 +32,16 @@ pub struct ScoredBatch {
     pub table: Table,
 }
 
+/// The names of the columns of a prediction.
+#[derive(Clone, Debug)]
+pub enum ColumnNames {
+    /// So many columns of one kind. One column has the name of what is predicted; several have it with their numbers, as in
+    /// `value_0`. A CSV has them in its header only beside kept columns.
+    Numbered(&'static str, usize),
+    /// A name for each column, which every CSV has in its header.
+    Named(Vec<String>),
+}
+
 /// The columns of a prediction and those that are kept beside it.
 #[derive(Clone, Debug)]
 pub struct ScoredSchema {
@@ -40,15 +50,16 @@ pub struct ScoredSchema {
     /// No predictions, of their type.
     none: Values,
     schema: SchemaRef,
+    /// Whether a CSV has a header.
+    has_header: bool,
 }
 
 impl ScoredSchema {
-    /// Returns the columns of predictions like `example`. One column has the name of what is predicted; several
-    /// have it with their numbers, as in `value_0`.
+    /// Returns the columns of predictions like `example`.
     ///
     /// # Errors
     /// A kept column has the name of a prediction.
-    pub fn new(kept: Vec<FieldRef>, name: &str, example: &Table) -> Result<Self, String> {
+    pub fn new(kept: Vec<FieldRef>, names: ColumnNames, example: &Table) -> Result<Self, String> {
         // Batches may have dictionaries of their own, which an Arrow file can't hold.
         let plain = |field: FieldRef| match field.data_type() {
             DataType::Dictionary(_, values) => {
@@ -57,9 +68,11 @@ impl ScoredSchema {
             _ => field,
         };
         let kept: Vec<FieldRef> = kept.into_iter().map(plain).collect();
-        let predicted: Vec<String> = match example.columns {
-            1 => vec![name.to_owned()],
-            columns => (0..columns).map(|at| format!("{name}_{at}")).collect(),
+        let has_header = !kept.is_empty() || matches!(names, ColumnNames::Named(_));
+        let predicted: Vec<String> = match names {
+            ColumnNames::Numbered(name, 1) => vec![name.to_owned()],
+            ColumnNames::Numbered(name, columns) => (0..columns).map(|at| format!("{name}_{at}")).collect(),
+            ColumnNames::Named(names) => names,
         };
         if let Some(both) = kept.iter().find(|field| predicted.contains(field.name())) {
             return Err(format!(
@@ -74,7 +87,7 @@ impl ScoredSchema {
         };
         let fields = predicted.iter().map(|name| Arc::new(Field::new(name, dtype.clone(), false)));
         let schema = Arc::new(Schema::new(kept.iter().cloned().chain(fields).collect::<Vec<_>>()));
-        Ok(Self { kept, predicted, none, schema })
+        Ok(Self { kept, predicted, none, schema, has_header })
     }
 
     /// Returns the columns.
@@ -203,7 +216,7 @@ impl<'o> TableWriter<'o> {
     /// # Errors
     /// The system reports a failure.
     pub fn csv(schema: ScoredSchema, out: &'o mut dyn Write) -> io::Result<Self> {
-        if !schema.kept.is_empty() {
+        if schema.has_header {
             out.write_all(schema.header().as_bytes())?;
         }
         Ok(Self { schema, rows: 0, out: Writer::Csv(out) })

@@ -1,0 +1,224 @@
+//! Contributions: the two reference interpreters against each other, the kernel against them, and all against the values of
+//! XGBoost, LightGBM and CatBoost in `tests/contributions`.
+
+use crate::support;
+
+use fangorn::{
+    Forest, Predictor,
+    contributions::{Explainer, reference},
+    cpu::{Row, Rows},
+    forest::{Aggregate, CategoryRule, CompareType, Predicate, Side, reference as walks},
+};
+use support::{folders, specimen};
+
+/// Numbers that look random.
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn unit(&mut self) -> f64 {
+        self.below(1 << 20) as f64 / f64::from(1 << 20)
+    }
+}
+
+/// A forest of every kind of split, with trees of at most `splits` splits on few features, so that features repeat on paths.
+fn forest(draws: &mut Draws, features: usize, splits: u64, vector: bool, deep: bool) -> Forest {
+    let outputs = 1 + draws.below(3) as u32;
+    let compare = if draws.below(2) == 0 { CompareType::F32 } else { CompareType::F64 };
+    let base = (0..outputs).map(|o| f64::from(o) - 0.5);
+    let mut builder = Forest::builder(features, outputs).compare(compare).base_score(base);
+    let set = builder.set([0, 2, 5, 40], CategoryRule::NotNegative);
+    for t in 0..1 + draws.below(20) as u32 {
+        let splits = draws.below(splits + 1) as usize;
+        // The children of a split: `Some` for a split, which comes later, `None` for a leaf.
+        let mut children = vec![[None; 2]; splits];
+        let mut open = vec![(0, 0), (0, 1)];
+        for n in 1..splits {
+            let at = if deep { open.len() - 1 } else { draws.below(open.len() as u64) as usize };
+            let (parent, side): (usize, usize) = open.swap_remove(at);
+            children[parent][side] = Some(n);
+            open.extend([(n, 0), (n, 1)]);
+        }
+        let values: usize = if vector { outputs as usize } else { 1 };
+        let mut tree = if vector { builder.vector_tree() } else { builder.tree(t % outputs) };
+        let mut next = splits as u32;
+        let mut covers = vec![0.0; 2 * splits + 1];
+        let mut nodes = Vec::new();
+        for of in &children {
+            nodes.push(of.map(|child| {
+                child.map_or_else(
+                    || {
+                        next += 1;
+                        next - 1
+                    },
+                    |child| child as u32,
+                )
+            }));
+        }
+        for [left, right] in &nodes {
+            let threshold = ((draws.below(9) as f32 - 4.0) / 2.0).into();
+            let predicate = match draws.below(12) {
+                0 => Predicate::Equal { value: threshold },
+                1 => Predicate::InSet { set, inside: Side::Right },
+                2 => Predicate::Always,
+                3 => Predicate::LessZeroAside { threshold: 1.5f32.into() },
+                _ => Predicate::Less { threshold },
+            };
+            let missing = if draws.below(2) == 0 { Side::Left } else { Side::Right };
+            tree.split(draws.below(features as u64) as u32, predicate, missing, *left, *right);
+        }
+        for leaf in 0..=splits {
+            let all: Vec<f64> = (0..values).map(|_| draws.unit() - 0.5).collect();
+            tree.leaf(leaf as u32, &all);
+            // Some leaves are empty, so that shares of 0, 1 and 0 of 0 occur.
+            covers[splits + leaf] = if draws.below(8) == 0 { 0.0 } else { (1 + draws.below(50)) as f64 };
+        }
+        for (n, [left, right]) in nodes.iter().enumerate().rev() {
+            covers[n] = covers[*left as usize] + covers[*right as usize];
+        }
+        tree.covers(covers);
+    }
+    builder.build().expect("a forest")
+}
+
+fn rows<T: From<f32>>(draws: &mut Draws, count: usize, features: usize) -> Vec<T> {
+    let value = |draws: &mut Draws| match draws.below(8) {
+        0 => f32::NAN,
+        1 => 0.0,
+        2 => -(draws.below(3) as f32),
+        3 => draws.below(50) as f32,
+        _ => (draws.below(41) as f32 - 20.0) / 8.0,
+    };
+    (0..count * features).map(|_| value(draws).into()).collect()
+}
+
+/// Compares contributions with expected ones, within 1e-5 of the largest of a row's.
+fn assert_close(what: &str, found: &[f32], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    let largest = expected.iter().fold(0f64, |most, v| most.max(v.abs()));
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let off = (f64::from(*found) - expected).abs();
+        assert!(
+            off <= 1e-5 * largest + 1e-12,
+            "{what}: number {i}: {found} for {expected}, of {largest} at most"
+        );
+    }
+}
+
+fn explain<T: Row>(forest: &Forest, rows: &[T], count: usize) -> Vec<f32> {
+    let columns = forest.features.len();
+    let rows = Rows::strided(rows, [count, columns], [columns, 1]).expect("rows");
+    Explainer::new(forest).expect("an explainer").contributions(&rows).expect("contributions")
+}
+
+#[test]
+fn tree_shap_is_the_definition() {
+    let mut draws = Draws(7);
+    for case in 0..60 {
+        let (vector, deep) = (case % 3 == 0, case % 5 == 0);
+        let forest = forest(&mut draws, 5, 9, vector, deep);
+        for row in rows::<f64>(&mut draws, 4, 5).chunks_exact(5) {
+            let exact = reference::by_subsets(&forest, row);
+            for (found, exact) in reference::tree_shap(&forest, row).iter().zip(&exact) {
+                assert!((found - exact).abs() < 1e-10, "case {case}: {found} for {exact}");
+            }
+            for (sum, margin) in exact.chunks_exact(6).zip(walks::margins(&forest, row)) {
+                assert!((sum.iter().sum::<f64>() - margin).abs() < 1e-10, "case {case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_kernel_gives_what_tree_shap_gives() {
+    let mut draws = Draws(11);
+    for case in 0..80 {
+        // Many features give paths that need several passes.
+        let features = [3, 8, 60][case % 3];
+        let splits = [14, 40, 90][case / 3 % 3];
+        let forest = forest(&mut draws, features, splits, case % 4 == 0, case % 2 == 0);
+        let count = [1, 7, 16, 17, 300][case % 5];
+        let singles = rows::<f32>(&mut draws, count, features);
+        let doubles = rows::<f64>(&mut draws, count, features);
+        let (of_singles, of_doubles) = (explain(&forest, &singles, count), explain(&forest, &doubles, count));
+        let width = forest.outputs as usize * (features + 1);
+        // TreeSHAP is slow, so only some rows of a large batch are compared.
+        for r in (0..count).filter(|r| r % 37 == 0 || *r + 1 == count) {
+            let of = |found: &[f32], expected: &[f64]| {
+                assert_close(&format!("case {case}, row {r}"), &found[r * width..][..width], expected);
+            };
+            of(&of_singles, &reference::tree_shap(&forest, &singles[r * features..][..features]));
+            of(&of_doubles, &reference::tree_shap(&forest, &doubles[r * features..][..features]));
+        }
+    }
+}
+
+#[test]
+fn producers_agree() {
+    let mut compared = 0;
+    for folder in folders() {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let path = format!("{}/tests/contributions/{name}.npy", env!("CARGO_MANIFEST_DIR"));
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let expected: Vec<f64> =
+            npyz::NpyFile::new(&bytes[..]).and_then(|file| file.into_vec()).expect("an array of f64");
+        let s = specimen(&folder);
+        // The script takes the first 8 rows and the last 4.
+        let chosen = (0..8).chain(s.count - 4..s.count);
+        let rows: Vec<f32> = chosen.flat_map(|r| s.row(r).to_vec()).collect();
+        let found = explain(&s.forest, &rows, 12);
+        let width = found.len() / 12;
+        for r in 0..12 {
+            let of = r * width..(r + 1) * width;
+            assert_close(&format!("{name}, row {r}"), &found[of.clone()], &expected[of]);
+        }
+        compared += 1;
+    }
+    assert!(compared >= 20 || std::env::var_os("FANGORN_MODELS").is_some(), "{compared} models");
+}
+
+#[test]
+fn sums_are_margins_on_every_model_with_covers() {
+    for folder in folders() {
+        let s = specimen(&folder);
+        let Ok(explainer) = Explainer::new(&s.forest) else { continue };
+        let view = Rows::strided(&s.rows, [s.count, s.columns()], [s.columns(), 1]).expect("rows");
+        let found = explainer.contributions(&view).expect("contributions");
+        let margins = Predictor::new(&s.forest).and_then(|p| p.margins(&view)).expect("margins");
+        for (of_output, margin) in found.chunks_exact(s.columns() + 1).zip(margins) {
+            let sum: f64 = of_output.iter().map(|v| f64::from(*v)).sum();
+            let size: f64 = of_output.iter().map(|v| f64::from(v.abs())).sum();
+            let off = (sum - f64::from(margin)).abs();
+            assert!(off <= 1e-5 * size.max(1.0) || !margin.is_finite(), "{}: {sum} for {margin}", s.name);
+        }
+    }
+}
+
+#[test]
+fn what_has_no_contributions_is_refused() {
+    let mut builder = Forest::builder(1, 1);
+    let mut tree = builder.tree(0);
+    tree.split(0, Predicate::Less { threshold: 0.5f32.into() }, Side::Left, 1, 2);
+    tree.leaf(0, &[1.0]);
+    tree.leaf(1, &[2.0]);
+    let bare = builder.build().expect("a forest");
+    let refused = |forest: &Forest| Explainer::new(forest).map(drop).expect_err("refused").to_string();
+    assert!(refused(&bare).contains("no covers"), "{}", refused(&bare));
+    let least = Forest { aggregate: Aggregate::Min, ..bare };
+    assert!(refused(&least).contains("min leaf"), "{}", refused(&least));
+}
+
+#[test]
+fn covers_come_back_from_a_file_and_are_in_no_hash() {
+    let forest = forest(&mut Draws(3), 4, 6, false, false);
+    assert!(forest.covers.is_some());
+    let bytes = fangorn::file::Contents::new(forest.clone()).to_bytes();
+    let read = fangorn::import::parse(&bytes, &Default::default()).expect("a forest");
+    assert_eq!(read.covers, forest.covers);
+    let bare = Forest { covers: None, ..forest.clone() };
+    assert_eq!(bare.model_hash(), forest.model_hash());
+}
