@@ -21,9 +21,8 @@ use datafusion::{
     },
 };
 use fangorn::{
-    cpu::{Row, Rows},
-    forest::{ClassRule, CompareType, reference},
-    table::{BatchReader, ColumnMatch, Number},
+    forest::{ClassRule, reference},
+    table::{BatchReader, ColumnMatch},
 };
 
 use crate::{
@@ -183,19 +182,19 @@ impl ForestFunction {
     }
 
     /// Returns the results for a batch of the function's columns.
-    fn evaluate<T: Number + Row>(
+    fn evaluate(
         &self,
         model: &Model,
         reader: &BatchReader<'_>,
         batch: &RecordBatch,
     ) -> Result<ArrayRef> {
-        let values: Vec<T> = reader.rows(batch).map_err(|e| self.refused(&e))?;
-        let rows = Rows::new(&values, reader.width()).map_err(|e| self.refused(&e))?;
+        let columns = reader.columns(batch).map_err(|e| self.refused(&e))?;
+        let columns = columns.columns();
         let floats = match self.output {
-            ForestOutput::Value => model.predictor.values(&rows).map_err(|e| self.refused(&e))?,
-            ForestOutput::Margin => model.predictor.margins(&rows).map_err(|e| self.refused(&e))?,
+            ForestOutput::Value => model.predictor.values_of_columns(&columns).map_err(|e| self.refused(&e))?,
+            ForestOutput::Margin => model.predictor.margins_of_columns(&columns).map_err(|e| self.refused(&e))?,
             ForestOutput::Class => {
-                let slots = model.predictor.leaf_slots(&rows).map_err(|e| self.refused(&e))?;
+                let slots = model.predictor.leaf_slots_of_columns(&columns).map_err(|e| self.refused(&e))?;
                 return self.classes(model, &slots, batch.num_rows());
             }
         };
@@ -364,11 +363,6 @@ impl ScalarUDFImpl for ForestFunction {
         let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &options)?;
         let reader = BatchReader::new(&model.forest, &schema, self.by());
         let reader = reader.map_err(|error| self.refused(&error))?;
-        // Where the producer compares in f64, rounding a value to f32 could change a comparison.
-        let found = match model.forest.compare == CompareType::F64 && !reader.holds_singles() {
-            true => self.evaluate::<f64>(&model, &reader, &batch)?,
-            false => self.evaluate::<f32>(&model, &reader, &batch)?,
-        };
-        Ok(ColumnarValue::Array(found))
+        Ok(ColumnarValue::Array(self.evaluate(&model, &reader, &batch)?))
     }
 }

@@ -51,6 +51,8 @@ pub struct GraphPredictor {
     changes: Vec<PassChange>,
     uses: Uses,
     forests: Vec<CompiledForest>,
+    /// Whether each row's outputs depend on that row alone.
+    by_rows: bool,
     /// Rows of a part; `None` where the batch is evaluated as a whole.
     part: Option<usize>,
     /// Whether the threads of the current rayon pool evaluate parts.
@@ -82,7 +84,9 @@ impl GraphPredictor {
     pub fn with_passes(graph: &Graph, threads: usize, passes: &Passes) -> Result<Self> {
         graph.verify()?;
         let (graph, changes) = passes.apply(graph)?;
-        let part = rows_of_a_part(&graph, &graph.types()?);
+        let types = graph.types()?;
+        let by_rows = goes_by_rows(&graph, &types);
+        let part = rows_of_a_part(&graph, &types).filter(|_| by_rows);
         // Either the forests have the threads, or the parts.
         let of_forests = if part.is_none() { threads } else { 1 };
         let compiled = |forest: Arc<Forest>| {
@@ -92,12 +96,18 @@ impl GraphPredictor {
         };
         let forests = graph.forests().into_iter().map(compiled).collect::<Result<_>>()?;
         let uses = Uses::of(&graph);
-        Ok(Self { graph, changes, uses, forests, part, several_threads: threads > 1 })
+        Ok(Self { graph, changes, uses, forests, by_rows, part, several_threads: threads > 1 })
     }
 
     /// Returns the rewritten graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// Returns whether the outputs of a part of a batch are that part of the batch's outputs, so that a caller may hand
+    /// over rows part by part. A graph for which this is not known counts as one for which it is not so.
+    pub fn goes_by_rows(&self) -> bool {
+        self.by_rows
     }
 
     /// Returns what each pass did.
@@ -196,14 +206,14 @@ impl GraphPredictor {
     }
 }
 
-/// Returns the rows of a part of a batch, whose tensors shall stay in a cache. Returns `None` if rows depend on each other,
-/// or if forests alone read the inputs: they go through a batch in parts of their own.
+/// Returns the rows of a part of a batch, whose tensors shall stay in a cache. Returns `None` if forests alone read the
+/// inputs: they go through a batch in parts of their own.
 fn rows_of_a_part(graph: &Graph, types: &GraphTypes) -> Option<usize> {
     let mut readers = graph
         .nodes
         .iter()
         .filter(|node| node.operands.iter().any(|operand| matches!(operand, Operand::Input(_))));
-    if readers.all(|node| matches!(node.operator, Operator::Forest(_))) || !goes_by_rows(graph, types) {
+    if readers.all(|node| matches!(node.operator, Operator::Forest(_))) {
         return None;
     }
     let inputs = (0..graph.inputs.len() as u32).map(Operand::Input);

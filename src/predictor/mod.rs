@@ -1,7 +1,9 @@
 //! The stand-alone way to run a forest on the CPU.
 
+mod blocks;
 mod builder;
 mod classes;
+mod columns;
 mod sparse;
 
 use std::{cell::RefCell, sync::Arc};
@@ -406,8 +408,16 @@ impl Predictor {
     /// results.
     pub fn leaf_slots<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<u32>> {
         let mut out = room(rows.len(), self.plans.large().trees())?;
-        self.on_threads(rows.len(), || self.plans.of(rows.len()).slots(rows, &mut out))?;
+        self.leaf_slots_into(rows, &mut out)?;
         Ok(out)
+    }
+
+    /// Writes the leaf slot that each row reaches in each tree into `out`, `rows x trees`, trees in the producer's order.
+    ///
+    /// # Errors
+    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    pub fn leaf_slots_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [u32]) -> Result<()> {
+        self.on_threads(rows.len(), || self.plans.of(rows.len()).slots(rows, out))
     }
 
     /// Returns what each tree adds, `rows x trees x leaf width`, trees in the producer's order.

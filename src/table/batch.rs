@@ -7,7 +7,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema};
 
 use super::{
-    CellReader, ColumnNames, Number, TableError,
+    CellReader, Column, ColumnNames, ColumnValues, Number, TableError,
     names::{NameMismatch, first_names},
 };
 use crate::forest::Forest;
@@ -135,22 +135,114 @@ impl<'f> BatchReader<'f> {
 
     /// Returns whether an `f32` holds every value of the model's columns, as far as their types tell.
     pub fn holds_singles(&self) -> bool {
-        self.columns.iter().all(|source| source.reader.has_codes() || is_single(&source.dtype))
+        self.columns.iter().all(Source::holds_singles)
+    }
+
+    /// Returns the model's columns of a batch, in the model's order. Numbers stay where the batch has them.
+    ///
+    /// # Errors
+    /// The batch has another schema, a value is an integer that a double does not hold, or a category that the
+    /// model's producer refuses. The error names the column and the row.
+    pub fn columns(&self, batch: &RecordBatch) -> Result<BatchColumns, TableError> {
+        let column = |source: &Source<'_>| {
+            let array = source.array(batch)?;
+            if !source.reader.has_codes() && is_number(array.data_type()) {
+                return Ok(BatchColumn::Array(array));
+            }
+            Ok(match source.holds_singles() {
+                true => BatchColumn::Singles(source.values(&array)?),
+                false => BatchColumn::Doubles(source.values(&array)?),
+            })
+        };
+        self.columns.iter().map(column).collect::<Result<_, _>>().map(BatchColumns)
     }
 
     /// Returns the rows of a batch, row after row.
     ///
     /// # Errors
-    /// The batch has another schema, a value is an integer that a double does not hold, or a category that the
-    /// model's producer refuses. The error names the column and the row.
+    /// Those of [`columns`](Self::columns).
     pub fn rows<T: Number>(&self, batch: &RecordBatch) -> Result<Vec<T>, TableError> {
         let width = self.columns.len();
         let mut rows = vec![T::cast(0.0); batch.num_rows() * width];
-        for (at, source) in self.columns.iter().enumerate() {
-            let array = source.array(batch)?;
-            source.read(&array, &mut |row, value| rows[row * width + at] = T::cast(value))?;
+        let mut values = vec![T::cast(0.0); batch.num_rows()];
+        for (at, column) in self.columns(batch)?.columns().iter().enumerate() {
+            column.read(0, &mut values);
+            let places = rows.iter_mut().skip(at).step_by(width);
+            places.zip(&values).for_each(|(place, value)| *place = *value);
         }
         Ok(rows)
+    }
+}
+
+/// The model's columns of a batch, in the model's order.
+#[derive(Clone, Debug)]
+pub struct BatchColumns(Vec<BatchColumn>);
+
+#[derive(Clone, Debug)]
+enum BatchColumn {
+    /// Numbers of a type of [`ColumnValues`].
+    Array(ArrayRef),
+    Singles(Vec<f32>),
+    Doubles(Vec<f64>),
+}
+
+impl BatchColumns {
+    /// Returns the columns, for [`Predictor::values_of_columns`](crate::Predictor::values_of_columns).
+    pub fn columns(&self) -> Vec<Column<'_>> {
+        self.0.iter().map(BatchColumn::column).collect()
+    }
+}
+
+impl BatchColumn {
+    fn column(&self) -> Column<'_> {
+        match self {
+            Self::Array(array) => of_numbers(array),
+            Self::Singles(values) => Column::new(&values[..]),
+            Self::Doubles(values) => Column::new(&values[..]),
+        }
+    }
+}
+
+/// Returns whether [`of_numbers`] takes arrays of a type.
+fn is_number(dtype: &DataType) -> bool {
+    matches!(
+        dtype,
+        DataType::Float64
+            | DataType::Float32
+            | DataType::Float16
+            | DataType::Int32
+            | DataType::Int16
+            | DataType::Int8
+            | DataType::UInt32
+            | DataType::UInt16
+            | DataType::UInt8
+    )
+}
+
+/// Returns an array of numbers as a column.
+fn of_numbers(array: &ArrayRef) -> Column<'_> {
+    fn column<'a, A: ArrowPrimitiveType>(array: &'a ArrayRef) -> Column<'a>
+    where
+        &'a [A::Native]: Into<ColumnValues<'a>>,
+    {
+        Column::new(&array.as_primitive::<A>().values()[..])
+    }
+    let column = match array.data_type() {
+        DataType::Float64 => column::<types::Float64Type>(array),
+        DataType::Float32 => column::<types::Float32Type>(array),
+        DataType::Float16 => column::<types::Float16Type>(array),
+        DataType::Int32 => column::<types::Int32Type>(array),
+        DataType::Int16 => column::<types::Int16Type>(array),
+        DataType::Int8 => column::<types::Int8Type>(array),
+        DataType::UInt32 => column::<types::UInt32Type>(array),
+        DataType::UInt16 => column::<types::UInt16Type>(array),
+        DataType::UInt8 => column::<types::UInt8Type>(array),
+        other => unreachable!("{other} is none of `is_number`"),
+    };
+    match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+        // Arrow has a bit for each row.
+        Some(nulls) => column.with_validity(nulls.validity(), nulls.offset()).unwrap_or(column),
+        None => column,
     }
 }
 
@@ -283,6 +375,18 @@ fn check_type(column: &str, dtype: &DataType, reader: &CellReader<'_>) -> Result
 }
 
 impl Source<'_> {
+    /// Returns whether an `f32` holds every value, as far as the column's type tells.
+    fn holds_singles(&self) -> bool {
+        self.reader.has_codes() || is_single(&self.dtype)
+    }
+
+    /// Returns the value of each row.
+    fn values<T: Number>(&self, array: &ArrayRef) -> Result<Vec<T>, TableError> {
+        let mut values = vec![T::cast(f64::NAN); array.len()];
+        self.read(array, &mut |row, value| values[row] = T::cast(value))?;
+        Ok(values)
+    }
+
     fn array(&self, batch: &RecordBatch) -> Result<ArrayRef, TableError> {
         let other = || {
             let cause = "the batch has another schema than the table";

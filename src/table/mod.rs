@@ -6,18 +6,21 @@
 //! |---|---|
 //! | `names` | the names of a model's columns, and where a table has them |
 //! | `cell` | what the text of one cell means |
+//! | `column` | columns of numbers in the caller's memory |
 //! | `batch`, `error` | batches of Arrow, and what is wrong with one |
 
 #[cfg(feature = "arrow")]
 mod batch;
 mod cell;
+mod column;
 #[cfg(feature = "arrow")]
 mod error;
 mod names;
 
 #[cfg(feature = "arrow")]
-pub use batch::{BatchReader, ColumnMatch};
+pub use batch::{BatchColumns, BatchReader, ColumnMatch};
 pub use cell::{CellReader, CellText, Number, plain_decimal};
+pub use column::{Column, ColumnValues};
 #[cfg(feature = "arrow")]
 pub use error::TableError;
 pub use names::{ColumnNames, NameMismatch, first_names};

@@ -1,6 +1,12 @@
 //! `fangorn predict` of classical models, which are graphs and no forests alone.
 
-use crate::{Scratch, command, prints, refuses, text};
+use arrow_array::RecordBatch;
+
+use crate::{
+    Scratch,
+    batches::{read_parquet, write_parquet},
+    command, fangorn, prints, read_npy, refuses, text,
+};
 
 fn file(model: &str, name: &str) -> String {
     format!("{}/tests/zoo-classical/{model}/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -55,11 +61,119 @@ fn models_of_texts_predict_from_a_table() {
     let alone = scratch.file("alone.csv", "text\n\"the cat, and a dog\"\n\"\"\n");
     assert_eq!(prints(&["predict", &model, "--rows", &alone, "--output", "class"]), found);
     refuses(&["predict", &model, "--rows", &table, "--by-position"], &["named.csv", "3 columns", "takes 1"]);
+    let doubled = scratch.file("doubled.csv", "X,X\na,b\n");
+    refuses(&["predict", &model, "--rows", &doubled], &["doubled.csv", "more than once", "X"]);
     refuses(&["predict", &model, "--rows", &file("Pipeline", "rows.npy")], &["rows.npy", "texts", ".csv"]);
     let empty = scratch.file("empty.csv", "text\n");
     refuses(&["predict", &model, "--rows", &empty], &["empty.csv", "no row"]);
     let ragged = scratch.file("ragged.csv", "text\na,b\n");
     refuses(&["predict", &model, "--rows", &ragged], &["ragged.csv", "line 2", "2 fields"]);
+}
+
+/// Columns of a graph's inputs are found by their names, in CSV and Parquet, texts among them.
+#[test]
+fn columns_are_found_by_their_names() {
+    let scratch = Scratch::new("named-inputs");
+    for model in ["named-numbers", "named-mixed"] {
+        let (graph, rows) = (file(model, "model.onnx"), file(model, "rows.csv"));
+        let parquet = scratch.path("rows.parquet");
+        write_parquet(&parquet, &typed(&rows), 7);
+        for rows in [&rows, &parquet] {
+            for (output, expected) in [("class", "output.npy"), ("value", "proba.npy")] {
+                let expected = file(model, expected);
+                let predict = ["predict", &graph, "--rows", rows, "--output", output, "--expect", &expected];
+                let done = command(&predict).output().expect("the program runs");
+                assert_eq!(done.status.code(), Some(0), "{model}, {rows}: {}", text(&done.stderr));
+            }
+        }
+        let whole = std::fs::read_to_string(&rows).expect("rows");
+        let refused = |name: &str, rows: &str, parts: &[&str]| {
+            let rows = scratch.file(name, rows);
+            refuses(&["predict", &graph, "--rows", &rows], &[&[name], parts].concat());
+        };
+        refused("renamed.csv", &whole.replacen("age", "years", 1), &["age", "by"]);
+        refused("doubled.csv", &whole.replacen("id", "age", 1), &["more than once", "age"]);
+    }
+    let (graph, rows) = (file("named-mixed", "model.onnx"), file("named-mixed", "rows.csv"));
+    let parquet = scratch.path("numbers.parquet");
+    let table = typed(&rows);
+    let names =
+        ["id", "days", "age", "age", "pay"].map(|name| table.column_by_name(name).expect("a column").clone());
+    let names = ["id", "days", "city", "age", "pay"].into_iter().zip(names);
+    write_parquet(&parquet, &RecordBatch::try_from_iter(names).expect("a table"), 9);
+    refuses(
+        &["predict", &graph, "--rows", &parquet],
+        &["numbers.parquet", "`city`", "the graph takes texts"],
+    );
+    refuses(&["predict", &graph, "--rows", &rows, "--keep", "id"], &["--keep", "texts", "leave them out"]);
+}
+
+/// Reads a CSV of the named models: `city` is a text, `id` an integer, all others are floats.
+fn typed(path: &str) -> RecordBatch {
+    use arrow_array::{ArrayRef, Float32Array, Int64Array, StringArray};
+    use std::sync::Arc;
+
+    let mut reader = csv::Reader::from_path(path).expect("a CSV");
+    let names: Vec<String> = reader.headers().expect("a header").iter().map(str::to_owned).collect();
+    let records: Vec<csv::StringRecord> = reader.records().map(|record| record.expect("a record")).collect();
+    let column = |at: usize| records.iter().map(move |record| &record[at]);
+    let column = |(at, name): (usize, &String)| -> (String, ArrayRef) {
+        let array: ArrayRef = match &name[..] {
+            "city" => Arc::new(StringArray::from_iter_values(column(at))),
+            "id" => {
+                Arc::new(Int64Array::from_iter_values(column(at).map(|v| v.parse::<i64>().expect("an id"))))
+            }
+            _ => Arc::new(Float32Array::from_iter_values(
+                column(at).map(|v| v.parse::<f32>().expect("a number")),
+            )),
+        };
+        (name.clone(), array)
+    };
+    RecordBatch::try_from_iter(names.iter().enumerate().map(column)).expect("a table")
+}
+
+/// Graphs predict rows part by part, as forests do, with columns beside the predictions, damaged lines left out, and runs
+/// that go on.
+#[test]
+fn graphs_predict_part_by_part() {
+    let scratch = Scratch::new("graph-parts");
+    let (graph, rows) = (file("named-numbers", "model.onnx"), file("named-numbers", "rows.csv"));
+    let (_, expected) = read_npy::<f32>(&file("named-numbers", "proba.npy"));
+    let table = typed(&rows);
+    for group in [1, 7, 60] {
+        let (parquet, out) = (scratch.path("rows.parquet"), scratch.path("out.parquet"));
+        write_parquet(&parquet, &table, group);
+        prints(&["predict", &graph, "--rows", &parquet, "--keep", "city,id", "-o", &out]);
+        let found = read_parquet(&out);
+        let schema = found.schema();
+        let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+        assert_eq!(names, ["city", "id", "value_0", "value_1"]);
+        assert_eq!(found.column(0), table.column_by_name("city").expect("cities"));
+        for output in [0, 1] {
+            use arrow_array::{cast::AsArray, types::Float32Type};
+            let column = found.column(2 + output).as_primitive::<Float32Type>().values();
+            assert_eq!(column.len(), 60);
+            for (found, expected) in column.iter().zip(expected[output..].iter().step_by(2)) {
+                assert!((found - expected).abs() <= 1e-5, "{found}, not {expected}");
+            }
+        }
+    }
+    // Standard input is a table, too, and a line that can't be read is left out.
+    let text_of = std::fs::read_to_string(&rows).expect("rows");
+    let damaged = scratch.file("damaged.csv", text_of.replacen("\n3,", "\n3,wrong", 1));
+    let found = fangorn(&["predict", &graph, "--rows", &damaged, "--on-error", "skip", "--keep", "id"]);
+    assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+    assert_eq!(text(&found.stdout).lines().count(), 60);
+    assert!(text(&found.stderr).contains("1 rows are left out"), "{}", text(&found.stderr));
+    refuses(&["predict", &graph, "--rows", &damaged], &["damaged.csv", "line 3"]);
+    let out = scratch.path("resumed.csv");
+    prints(&["predict", &graph, "--rows", &rows, "--keep", "id,city", "-o", &out]);
+    let whole = std::fs::read(&out).expect("predictions");
+    prints(&["predict", &graph, "--rows", &rows, "--keep", "id,city", "-o", &out, "--resume"]);
+    assert!(std::fs::read(&out).expect("predictions") == whole);
+    // Rows that depend on each other are read whole.
+    let mean = scratch.file("mean.csv", "a,b,c,d,e,f\n1,2,3,4,5,6\n");
+    prints(&["predict", &file("Pipeline", "model.onnx"), "--rows", &mean, "--keep", "a"]);
 }
 
 #[test]

@@ -201,3 +201,30 @@ fn headers_of_many_brackets_are_refused_at_once() {
         }
     }
 }
+
+/// JAX and TensorFlow save bfloat16 through ml_dtypes; numpy writes its two bytes as a type without a meaning.
+#[test]
+fn bfloat16_is_read_and_said() {
+    let scratch = Scratch::new("bf16");
+    let (shape, values) = read_npy::<f32>(&zoo("churn", "rows.npy"));
+    let rounded: Vec<half::bf16> = values.iter().map(|v| half::bf16::from_f32(*v)).collect();
+    let singles: Vec<f32> = rounded.iter().map(|v| v.to_f32()).collect();
+    let singles = scratch.file("singles.npy", npy(&shape, npyz::Order::C, &singles));
+    let expected = prints(&["predict", &model("churn"), "--rows", &singles]);
+    for (descr, big) in [("<V2", false), ("|V2", false), (">V2", true)] {
+        let header = format!(
+            "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}, {}), }}",
+            shape[0], shape[1]
+        );
+        let header = format!("{header:117}\n");
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((header.len() as u16).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.extend(rounded.iter().flat_map(|v| if big { v.to_be_bytes() } else { v.to_le_bytes() }));
+        let rows = scratch.file("bf16.npy", bytes);
+        let found = fangorn(&["predict", &model("churn"), "--rows", &rows]);
+        assert_eq!(found.status.code(), Some(0), "{}", text(&found.stderr));
+        assert_eq!(text(&found.stdout), expected, "{descr}");
+        assert!(text(&found.stderr).contains("bfloat16"), "{}", text(&found.stderr));
+    }
+}

@@ -363,3 +363,45 @@ fn random_tables_become_their_numbers() {
         }
     }
 }
+
+/// Numbers stay in the batch, nulls and slices among them; other columns are read into columns of their own.
+#[test]
+fn columns_of_a_batch_are_its_rows() {
+    let count = 700;
+    let null = |row: usize| row % 7 == 3;
+    let floats: ArrayRef =
+        Arc::new((0..count).map(|r| (!null(r)).then_some(r as f32 / 8.0)).collect::<Float32Array>());
+    let whole: ArrayRef = Arc::new((0..count as i32).map(|r| -r).collect::<Int32Array>());
+    let long: ArrayRef =
+        Arc::new((0..count as i64).map(|r| (r % 5 > 0).then_some(r << 30)).collect::<Int64Array>());
+    let truths: ArrayRef = Arc::new((0..count).map(|r| Some(r % 3 == 0)).collect::<BooleanArray>());
+    let none: ArrayRef = Arc::new(NullArray::new(count));
+    let forest = Forest::builder(5, 1).build().expect("a forest");
+    let columns = [("f0", floats), ("f1", whole), ("f2", long), ("f3", truths), ("f4", none)];
+    let batch = RecordBatch::try_from_iter(columns).expect("a batch");
+    let reader = BatchReader::new(&forest, &batch.schema(), ColumnMatch::ByPosition).expect("a reader");
+    for (first, count) in [(0, count), (1, 16), (13, 600), (699, 1), (5, 0)] {
+        let part = batch.slice(first, count);
+        let rows: Vec<f64> = reader.rows(&part).expect("rows");
+        let columns = reader.columns(&part).expect("columns");
+        let columns = columns.columns();
+        for (at, column) in columns.iter().enumerate() {
+            let mut values = vec![0f64; count];
+            column.read(0, &mut values);
+            for (row, found) in values.into_iter().enumerate() {
+                let r = first + row;
+                let expected = match at {
+                    0 if null(r) => f64::NAN,
+                    0 => r as f64 / 8.0,
+                    1 => -(r as f64),
+                    2 if r % 5 == 0 => f64::NAN,
+                    2 => (r << 30) as f64,
+                    3 => f64::from(u8::from(r % 3 == 0)),
+                    _ => f64::NAN,
+                };
+                let same = |a: f64| a == expected || a.is_nan() && expected.is_nan();
+                assert!(same(found) && same(rows[row * 5 + at]), "column {at}, row {r}: {found}");
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@
 #[cfg(feature = "arrow")]
 mod batches;
 mod blends;
+mod columns;
 mod contributions;
 mod coverage;
 mod cpu;

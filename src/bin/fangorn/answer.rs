@@ -160,17 +160,19 @@ impl PredictionArgs {
     /// The file can't be read, or its shape is not `rows x outputs`.
     pub fn starts(&self, rows: usize, outputs: usize) -> Result<Option<Matrix<f32>>> {
         let Some(path) = &self.base_margin else { return Ok(None) };
-        let Matrix { rows, columns, values } = rows::read_margins(path, rows, outputs)?;
-        Ok(Some(Matrix { rows, columns, values: values.into_iter().map(|v| v as f32).collect() }))
+        let Matrix { rows, columns, values, .. } = rows::read_margins(path, rows, outputs)?;
+        Ok(Some(Matrix::of_rows(rows, columns, values.into_iter().map(|v| v as f32).collect())))
     }
 
     /// Replaces every cell that equals the value of `--missing` by NaN. Compares as f32, as XGBoost does.
     /// Skips columns whose categories have become codes, since the user's value is not a code.
     pub fn mark_missing<T: Cell>(&self, forest: &Forest, rows: &mut Matrix<T>) {
         let Some(missing) = self.missing else { return };
-        let coded: Vec<bool> = forest.features.iter().map(|feature| feature.codes().is_some()).collect();
-        for row in rows.values.chunks_exact_mut(rows.columns.max(1)) {
-            for (cell, _) in row.iter_mut().zip(&coded).filter(|(_, coded)| !**coded) {
+        let [of_row, of_column] = rows.strides();
+        for (column, _) in forest.features.iter().enumerate().filter(|(_, feature)| feature.codes().is_none())
+        {
+            let cells = rows.values.iter_mut().skip(column * of_column).step_by(of_row.max(1));
+            for cell in cells.take(rows.rows) {
                 let value: f64 = (*cell).into();
                 if value as f32 == missing as f32 {
                     *cell = T::cast(f64::NAN);

@@ -272,7 +272,7 @@ impl<'f> Engine<'f> {
 }
 
 fn view<T: Cell>(rows: &Matrix<T>) -> fangorn::Result<cpu::Rows<'_, T>> {
-    cpu::Rows::strided(&rows.values, [rows.rows, rows.columns], [rows.columns, 1])
+    cpu::Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides())
 }
 
 fn each<C: Cell, V, T>(
@@ -280,6 +280,7 @@ fn each<C: Cell, V, T>(
     of: impl Fn(&[C]) -> Vec<V>,
     cast: impl Fn(V) -> T + Copy,
 ) -> Vec<T> {
+    let rows = rows.by_rows();
     (0..rows.rows).flat_map(|r| of(rows.row(r)).into_iter().map(cast)).collect()
 }
 

@@ -22,7 +22,7 @@ use crate::{
     limits::LimitsChoice,
     load_contents, output,
     predict::Output,
-    predict_graph,
+    predict_graph::{self, GraphInputs},
     profile::ProfileChoice,
     rows::{self, Matrix, TableChoice},
     schedule::Choice,
@@ -147,7 +147,7 @@ fn run_graph(args: &Bench, graph: fangorn::graph::Graph, load_ms: f64) -> Result
         let what = "a classical model is timed on the CPU, where its forests have the default schedule";
         return Err(Error::Request(what.into()));
     }
-    let inputs = predict_graph::read_inputs(&args.model, &graph, &args.rows, args.table)?;
+    let inputs = GraphInputs::new(&args.model, &graph)?.read(&args.rows, args.table)?;
     let passes = args.passes.clone().unwrap_or_default();
     let choice = (args.output.unwrap_or(Output::Value), &passes, usize::from(args.threads));
     let bench = GraphBench::new(&args.model, graph, choice)?;
@@ -198,7 +198,7 @@ fn time_all(
     let engine = Engine::open(backend, forest, choice, args.sum.sum)?;
     engine.say_warnings();
     // Devices compile at the first call.
-    engine.margins(&Matrix { rows: 1, columns: rows.columns, values: rows.row(0).to_vec() })?;
+    engine.margins(&rows.slice(0, 1))?;
     let compile_ms = start.elapsed().as_secs_f64() * 1e3;
     let results = each_batch(args, |batch, time| {
         if let Some(text) = announcement(batch as u32, rows.columns) {

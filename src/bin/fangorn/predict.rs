@@ -22,7 +22,7 @@ use crate::{
     library_error,
     limits::LimitsChoice,
     output::{Sink, Table, Values},
-    predict_graph,
+    predict_graph::{self, GraphInputs, GraphScorer},
     profile::ProfileChoice,
     rows::{self, Cell, Matrix, OnError, PartedRows, RowsInParts, TableChoice},
     schedule::Choice,
@@ -155,15 +155,13 @@ impl Predict {
 }
 
 impl Predict {
-    /// Returns a line that says what the run is: what its predictions depend on.
-    fn run_line(&self, forest: &Forest) -> String {
+    /// Returns a line that says what the run is: what its predictions depend on. `model` says which model runs, and how.
+    fn run_line(&self, model: &str) -> String {
         let rows = std::fs::metadata(&self.rows).ok();
         let modified = rows.as_ref().and_then(|rows| rows.modified().ok());
         let length = rows.map(|rows| rows.len());
         // Files of schedules and profiles, and variables that choose instructions.
-        let of_file =
-            |path: &Path| std::fs::read(path).map(|bytes| xxhash_rust::xxh3::xxh3_64(&bytes)).unwrap_or(0);
-        let files = [of_file(Path::new(&self.schedule)), self.profile.profile.as_deref().map_or(0, of_file)];
+        let files = [hash_of(Path::new(&self.schedule)), self.profile.profile.as_deref().map_or(0, hash_of)];
         let variables: Vec<_> =
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FANGORN_")).collect();
         let arguments: Vec<String> = std::env::args_os()
@@ -172,10 +170,8 @@ impl Predict {
             .map(|argument| format!("{argument:?}"))
             .collect();
         format!(
-            "fangorn {} {:?} rows {length:?} {modified:?} files {files:?} {variables:?} {}",
+            "fangorn {} {model} rows {length:?} {modified:?} files {files:?} {variables:?} {}",
             env!("CARGO_PKG_VERSION"),
-            // The model, the instruction set, the threads, and the contract of sums.
-            PlanKey::here(forest, rayon::current_num_threads(), self.sum.sum),
             arguments.join(" ")
         )
     }
@@ -194,14 +190,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     let contents = match args.answer.load(&args.model, &args.limits) {
         Ok(contents) => contents,
         Err(error) => match predict_graph::load(&args.model, &args.limits) {
-            Some(graph) if args.keep.is_empty() && args.on_error == OnError::Stop => {
-                return run_graph(args, backend, graph?, &sink);
-            }
-            Some(_) => {
-                let what =
-                    "--keep and --on-error: the file is a graph, whose rows are read whole; leave them out";
-                return Err(Error::file(&args.model, what));
-            }
+            Some(graph) => return run_graph(args, backend, graph?, (&sink, whole)),
             None => return Err(error),
         },
     };
@@ -226,17 +215,30 @@ pub fn run(args: &Predict) -> Result<Outcome> {
         && let Some(rows) = RowsInParts::open(&args.rows, forest, args.table, &args.keep, args.on_error)?
     {
         let doubles = doubles && !rows.holds_singles(&args.rows);
-        let work = Scoring { args, forest, engine: &engine()?, explainer, sink: &sink };
-        return match (rows, doubles) {
-            (RowsInParts::Table(rows), true) => work.run::<f64, _>(&rows),
-            (RowsInParts::Table(rows), false) => work.run::<f32, _>(&rows),
-            (RowsInParts::Csv(rows), true) => work.run::<f64, _>(&rows),
-            (RowsInParts::Csv(rows), false) => work.run::<f32, _>(&rows),
-            (RowsInParts::Npy(rows), true) => work.run::<f64, _>(&rows),
-            (RowsInParts::Npy(rows), false) => work.run::<f32, _>(&rows),
-            (RowsInParts::Libsvm(rows), true) => work.run::<f64, _>(&rows),
-            (RowsInParts::Libsvm(rows), false) => work.run::<f32, _>(&rows),
+        let engine = engine()?;
+        let names = |columns| names(args.output, forest, columns);
+        let work = Scoring {
+            args,
+            columns: forest.features.len(),
+            // The model, the instruction set, the threads, and the contract of sums.
+            run_line: args.run_line(&format!(
+                "{:?}",
+                PlanKey::here(forest, rayon::current_num_threads(), args.sum.sum)
+            )),
+            names: &names,
+            sink: &sink,
         };
+        let done = match doubles {
+            true => rows.score(&work, |matrix: &mut Matrix<f64>| {
+                predict_part(args, forest, &engine, explainer, matrix)
+            }),
+            false => rows.score(&work, |matrix: &mut Matrix<f32>| {
+                predict_part(args, forest, &engine, explainer, matrix)
+            }),
+        };
+        done?;
+        engine.say_warnings();
+        return Ok(Outcome::Done);
     }
     let table = match doubles && !rows::holds_singles(&args.rows) {
         true => read_and_predict::<f64>(args, forest, engine, explainer)?,
@@ -294,31 +296,46 @@ fn finish(args: &Predict, table: Table, names: ColumnNames, sink: &Sink) -> Resu
     compare::report(&table, &expected)
 }
 
+/// Predicts the rows of a part.
+fn predict_part<T: Cell>(
+    args: &Predict,
+    forest: &Forest,
+    engine: &Engine<'_>,
+    explainer: Option<&Explainer>,
+    matrix: &mut Matrix<T>,
+) -> Result<Table> {
+    args.answer.mark_missing(forest, matrix);
+    match explainer {
+        Some(explainer) => contribute(explainer, matrix),
+        None => predict(forest, engine, matrix, None, args.output),
+    }
+}
+
 /// What predicts rows part by part.
 struct Scoring<'a> {
     args: &'a Predict,
-    forest: &'a Forest,
-    engine: &'a Engine<'a>,
-    explainer: Option<&'a Explainer>,
+    /// The number of columns that the model reads.
+    columns: usize,
+    /// What the predictions depend on.
+    run_line: String,
+    /// Returns the names of so many columns of predictions.
+    names: &'a dyn Fn(usize) -> ColumnNames,
     sink: &'a Sink,
 }
 
 impl Scoring<'_> {
-    fn run<T: Cell, R: PartedRows>(&self, rows: &R) -> Result<Outcome> {
-        let Self { args, forest, engine, explainer, sink } = self;
-        let one = |matrix: &mut Matrix<T>| {
-            args.answer.mark_missing(forest, matrix);
-            match explainer {
-                Some(explainer) => contribute(explainer, matrix),
-                None => predict(forest, engine, matrix, None, args.output),
-            }
-        };
+    /// Predicts the parts of `rows` by `one`, and writes the results.
+    fn run<T: Cell, R: PartedRows>(
+        &self,
+        rows: &R,
+        one: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
+    ) -> Result<()> {
+        let Self { args, sink, .. } = self;
         // The types of the predictions, where the table has no rows, too.
-        let columns = forest.features.len();
-        let example = one(&mut Matrix { rows: 1, columns, values: vec![T::cast(0.0); columns] })?;
-        let schema =
-            ScoredSchema::new(rows.kept_fields(), names(args.output, forest, example.columns), &example)
-                .map_err(Error::Request)?;
+        let columns = self.columns;
+        let example = one(&mut Matrix::of_rows(1, columns, vec![T::cast(0.0); columns]))?;
+        let schema = ScoredSchema::new(rows.kept_fields(), (self.names)(example.columns), &example)
+            .map_err(Error::Request)?;
         let count = rows.rows().and_then(|rows| usize::try_from(rows).ok()).unwrap_or(0);
         let target = match sink {
             Sink::Stdout => None,
@@ -327,7 +344,7 @@ impl Scoring<'_> {
         let (mut journal, earlier) = match target.filter(|_| args.rows.as_os_str() != "-") {
             Some(target) => {
                 let (journal, earlier) =
-                    Journal::open(target, args.run_line(forest), schema.clone(), args.resume)?;
+                    Journal::open(target, self.run_line.clone(), schema.clone(), args.resume)?;
                 (Some(journal), earlier)
             }
             None => (None, None),
@@ -357,9 +374,23 @@ impl Scoring<'_> {
             // What a full disk has ended goes on from the journal. An error of the rows would be the same again.
             journal.close(written.is_ok() || !failed_to_write);
         }
-        written?;
-        engine.say_warnings();
-        Ok(Outcome::Done)
+        written
+    }
+}
+
+impl RowsInParts<'_> {
+    /// Predicts the rows by `one`, and writes the results.
+    fn score<T: Cell>(
+        &self,
+        work: &Scoring<'_>,
+        one: impl Fn(&mut Matrix<T>) -> Result<Table> + Sync,
+    ) -> Result<()> {
+        match self {
+            Self::Table(rows) => work.run(rows, one),
+            Self::Csv(rows) => work.run(rows, one),
+            Self::Npy(rows) => work.run(rows, one),
+            Self::Libsvm(rows) => work.run(rows, one),
+        }
     }
 }
 
@@ -395,7 +426,12 @@ impl TakesParts for Taker<'_> {
 }
 
 /// Predicts by a graph, which is no forest alone. Options that are about a forest are refused.
-fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Result<Outcome> {
+fn run_graph(
+    args: &Predict,
+    backend: Backend,
+    graph: Graph,
+    (sink, whole): (&Sink, bool),
+) -> Result<Outcome> {
     let of_forest = [
         (backend != Backend::Cpu, "--backend: the file is a graph, which runs on the CPU; leave it out"),
         (
@@ -417,16 +453,37 @@ fn run_graph(args: &Predict, backend: Backend, graph: Graph, sink: &Sink) -> Res
     let refused = |what| Error::file(&args.model, what);
     predict_graph::chosen(&graph, args.output).map_err(refused)?;
     sink.check(false)?;
-    let inputs = match predict_graph::forest_of_rows(&graph) {
-        Some(forest) => {
-            let rows = rows::read_rows::<f64>(&args.rows, forest, args.table)?;
-            predict_graph::inputs_of(&args.model, &graph, &rows)?
-        }
-        None => predict_graph::read_inputs(&args.model, &graph, &args.rows, args.table)?,
+    let inputs = GraphInputs::new(&args.model, &graph)?;
+    let scorer = GraphScorer::new(&args.model, graph.clone(), args.output)?;
+    let names = |columns| ColumnNames::Numbered(args.output.name(), columns);
+    let why_whole = match inputs.are_texts() {
+        true => Some("the file is a graph that takes texts, whose rows are read whole"),
+        false if scorer.goes_by_rows() => None,
+        false => Some("the file is a graph in which rows depend on each other, so they are read whole"),
     };
-    let table = predict_graph::predict(&args.model, graph, &inputs, args.output)?;
-    let names = ColumnNames::Numbered(args.output.name(), table.columns);
+    let columns = inputs.columns()?;
+    if !whole
+        && why_whole.is_none()
+        && let Some(rows) = RowsInParts::open(&args.rows, &columns, args.table, &args.keep, args.on_error)?
+    {
+        let run_line = args.run_line(&format!("graph {:016x}", hash_of(&args.model)));
+        let work = Scoring { args, columns: columns.features.len(), run_line, names: &names, sink };
+        rows.score(&work, |matrix: &mut Matrix<f64>| scorer.predict(&inputs.of_rows(matrix)?))?;
+        return Ok(Outcome::Done);
+    }
+    if !args.keep.is_empty() || args.on_error == OnError::Skip || args.resume {
+        let why = why_whole.unwrap_or("the rows are in a file that is read whole");
+        let what = format!("--keep, --on-error and --resume: {why}; leave them out");
+        return Err(Error::file(&args.model, what));
+    }
+    let table = scorer.predict(&inputs.read(&args.rows, args.table)?)?;
+    let names = names(table.columns);
     finish(args, table, names, sink)
+}
+
+/// Returns a hash of a file's bytes, 0 where it can't be read.
+fn hash_of(path: &Path) -> u64 {
+    std::fs::read(path).map(|bytes| xxhash_rust::xxh3::xxh3_64(&bytes)).unwrap_or(0)
 }
 
 /// Reads the rows as `T` and predicts them.
@@ -511,8 +568,7 @@ fn each_margins<T: Cell>(
     let piece = (SLOTS_AT_A_TIME / trees.max(1)).max(1);
     for first in (0..rows.rows).step_by(piece) {
         let count = piece.min(rows.rows - first);
-        let values = rows.values[first * rows.columns..][..count * rows.columns].to_vec();
-        let slots = engine.slots(&Matrix { rows: count, columns: rows.columns, values })?;
+        let slots = engine.slots(&rows.slice(first, count))?;
         for r in 0..count {
             let start = starts.map(|starts| starts.row(first + r));
             take(&reference::producer_margins(forest, &slots[r * trees..][..trees], start));
@@ -545,7 +601,7 @@ fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
 
 /// Returns the contributions to each row's margins.
 fn contribute<T: Cell>(explainer: &Explainer, rows: &Matrix<T>) -> Result<Table> {
-    let view = Rows::strided(&rows.values, [rows.rows, rows.columns], [rows.columns, 1]);
+    let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
     let values = view.and_then(|view| explainer.contributions(&view)).map_err(library_error)?;
     Ok(Table { rows: rows.rows, columns: explainer.width(), values: Values::Floats(values) })
 }

@@ -1,7 +1,7 @@
 //! `fangorn predict` for a graph of classical operators, where a file is more than one tree ensemble, or has linear
 //! models in its leaves.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use fangorn::{
     Forest,
@@ -69,7 +69,7 @@ fn width(input: &GraphInput) -> Result<usize, String> {
 }
 
 /// Returns the forest that reads the rows as they are, whose features name the columns.
-pub fn forest_of_rows(graph: &Graph) -> Option<&Forest> {
+fn forest_of_rows(graph: &Graph) -> Option<&Forest> {
     let (at, leaves) = linear_leaves(graph)?;
     let reads_rows = graph.inputs.len() == 1 && graph.nodes[at as usize].operands == [Operand::Input(0)];
     reads_rows.then(|| &**leaves.forest())
@@ -83,54 +83,144 @@ fn linear_leaves(graph: &Graph) -> Option<(u32, &LinearLeaves)> {
     })
 }
 
-/// Reads the rows of a graph: a tensor for each input, whose columns lie side by side. Columns of an input of texts stay
-/// texts.
-///
-/// # Errors
-/// An input has no fixed number of columns, or the file can't be read or has other columns.
-pub fn read_inputs(path: &Path, graph: &Graph, rows: &Path, table: TableChoice) -> Result<Vec<Tensor>> {
-    let widths = widths(path, graph)?;
-    if graph.inputs.iter().all(|input| input.dtype != Dtype::Text) {
-        let all = widths.iter().try_fold(0usize, |sum, width| sum.checked_add(*width));
-        let all =
-            all.ok_or_else(|| Error::file(path, "its inputs have more columns than there is memory for"))?;
-        return inputs_of(path, graph, &rows::read_columns::<f64>(rows, all, table)?);
-    }
-    let mut inputs = Vec::with_capacity(graph.inputs.len());
-    let mut first = 0;
-    let mut wanted = Vec::new();
-    for (input, width) in graph.inputs.iter().zip(&widths) {
-        let (name, texts) = ((*width == 1).then_some(&input.name[..]), input.dtype == Dtype::Text);
-        wanted.extend(std::iter::repeat_n(Wanted { name, texts }, *width));
-    }
-    let columns = rows::read_mixed(rows, &wanted, table)?;
-    for (input, width) in graph.inputs.iter().zip(widths) {
-        let columns = &columns[first..first + width];
-        inputs.push(input_of(input, width, side_by_side(input.dtype, columns))?);
-        first += width;
-    }
-    Ok(inputs)
+/// Where the inputs of a graph are in the rows: side by side.
+pub struct GraphInputs<'g> {
+    path: &'g Path,
+    graph: &'g Graph,
+    /// The number of columns of each input.
+    widths: Vec<usize>,
 }
 
-/// Returns the inputs of a graph that takes numbers: a tensor for each, whose columns lie side by side in the rows.
-///
-/// # Errors
-/// An input has no fixed number of columns, or takes texts.
-pub fn inputs_of(path: &Path, graph: &Graph, rows: &Matrix<f64>) -> Result<Vec<Tensor>> {
-    let mut inputs = Vec::with_capacity(graph.inputs.len());
-    let mut first = 0;
-    for (input, width) in graph.inputs.iter().zip(widths(path, graph)?) {
-        let of_row = |row: usize| &rows.row(row)[first..first + width];
-        let values: Vec<f64> = (0..rows.rows).flat_map(of_row).copied().collect();
-        inputs.push(input_of(input, width, Elements::of_doubles(input.dtype, values))?);
-        first += width;
+impl<'g> GraphInputs<'g> {
+    /// Finds the columns of each input.
+    ///
+    /// # Errors
+    /// An input has no fixed number of columns.
+    pub fn new(path: &'g Path, graph: &'g Graph) -> Result<Self> {
+        let widths = graph.inputs.iter().map(width).collect::<Result<_, String>>();
+        Ok(Self { path, graph, widths: widths.map_err(|what| Error::file(path, what))? })
     }
-    Ok(inputs)
+
+    /// Returns whether an input takes texts.
+    pub fn are_texts(&self) -> bool {
+        self.graph.inputs.iter().any(|input| input.dtype == Dtype::Text)
+    }
+
+    /// Returns a forest whose features are the columns of the rows. They have names if each of several inputs is one
+    /// column, as those of a model that was trained on a table are.
+    ///
+    /// # Errors
+    /// There are more columns than there is memory for.
+    pub fn columns(&self) -> Result<Cow<'g, Forest>> {
+        if let Some(forest) = forest_of_rows(self.graph) {
+            return Ok(Cow::Borrowed(forest));
+        }
+        let all = self.widths.iter().try_fold(0usize, |sum, width| sum.checked_add(*width));
+        let all = all
+            .ok_or_else(|| Error::file(self.path, "its inputs have more columns than there is memory for"))?;
+        let mut forest = rows::nameless(all)?;
+        if self.graph.inputs.len() > 1 && self.widths.iter().all(|width| *width == 1) {
+            for (feature, input) in forest.features.iter_mut().zip(&self.graph.inputs) {
+                feature.name = Some(input.name.clone());
+            }
+        }
+        Ok(Cow::Owned(forest))
+    }
+
+    /// Reads the rows: a tensor for each input. Columns of an input of texts stay texts.
+    ///
+    /// # Errors
+    /// The file can't be read or has other columns.
+    pub fn read(&self, rows: &Path, table: TableChoice) -> Result<Vec<Tensor>> {
+        if !self.are_texts() {
+            return self.of_rows(&rows::read_rows(rows, &*self.columns()?, table)?);
+        }
+        let mut wanted = Vec::new();
+        for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
+            let (name, texts) = ((*width == 1).then_some(&input.name[..]), input.dtype == Dtype::Text);
+            wanted.extend(std::iter::repeat_n(Wanted { name, texts }, *width));
+        }
+        let columns = rows::read_mixed(rows, &wanted, table)?;
+        let mut inputs = Vec::with_capacity(self.graph.inputs.len());
+        let mut first = 0;
+        for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
+            let columns = &columns[first..first + width];
+            inputs.push(input_of(input, *width, side_by_side(input.dtype, columns))?);
+            first += width;
+        }
+        Ok(inputs)
+    }
+
+    /// Returns the tensors of rows of numbers.
+    ///
+    /// # Errors
+    /// An input takes texts.
+    pub fn of_rows(&self, rows: &Matrix<f64>) -> Result<Vec<Tensor>> {
+        let rows = rows.by_rows();
+        let mut inputs = Vec::with_capacity(self.graph.inputs.len());
+        let mut first = 0;
+        for (input, width) in self.graph.inputs.iter().zip(&self.widths) {
+            let of_row = |row: usize| &rows.row(row)[first..first + width];
+            let values: Vec<f64> = (0..rows.rows).flat_map(of_row).copied().collect();
+            inputs.push(input_of(input, *width, Elements::of_doubles(input.dtype, values))?);
+            first += width;
+        }
+        Ok(inputs)
+    }
 }
 
-fn widths(path: &Path, graph: &Graph) -> Result<Vec<usize>> {
-    let widths = graph.inputs.iter().map(width).collect::<Result<Vec<usize>, String>>();
-    widths.map_err(|what| Error::file(path, what))
+/// A graph that predicts one of its outputs.
+pub struct GraphScorer<'p> {
+    path: &'p Path,
+    predictor: GraphPredictor,
+}
+
+impl<'p> GraphScorer<'p> {
+    /// Compiles a graph for one of its outputs. It runs on one thread: parts of the rows have a thread each.
+    ///
+    /// # Errors
+    /// The graph has no such output, or a forest can't be compiled.
+    pub fn new(path: &'p Path, graph: Graph, output: Output) -> Result<Self> {
+        let graph = with_one_output(path, graph, output)?;
+        Ok(Self { path, predictor: GraphPredictor::new(graph, 1).map_err(library_error)? })
+    }
+
+    /// Returns whether rows may be predicted part by part.
+    pub fn goes_by_rows(&self) -> bool {
+        self.predictor.goes_by_rows()
+    }
+
+    /// Predicts rows.
+    ///
+    /// # Errors
+    /// An operator does not take its operands, or the output has no row for each row.
+    pub fn predict(&self, inputs: &[Tensor]) -> Result<Table> {
+        let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
+        let found = self.predictor.predict(inputs).map_err(library_error)?;
+        let [output] = &found[..] else { unreachable!("a graph of one output") };
+        if output.shape().first() != Some(&rows) {
+            let what = "the output has no row for each row; use `fangorn graph --run`, which prints it whole";
+            return Err(Error::file(self.path, what));
+        }
+        Ok(table_of(output, rows))
+    }
+}
+
+/// Returns an output of so many rows as a table.
+fn table_of(output: &Tensor, rows: usize) -> Table {
+    let columns = output.elements().len().checked_div(rows).unwrap_or(1).max(1);
+    let values = match output.elements() {
+        Elements::Text(texts) => Values::Words(texts.iter().map(|text| text.to_string()).collect()),
+        Elements::I64(integers) => match integers.iter().map(|v| i32::try_from(*v)).collect() {
+            Ok(integers) => Values::Ints(integers),
+            Err(_) => Values::Words(integers.iter().map(i64::to_string).collect()),
+        },
+        Elements::I32(integers) => Values::Ints(integers.clone()),
+        Elements::Bool(truths) => Values::Ints(truths.iter().map(|v| i32::from(*v)).collect()),
+        Elements::F32(values) => Values::Floats(values.clone()),
+        Elements::F64(values) => Values::Floats(values.iter().map(|v| *v as f32).collect()),
+    };
+    Table { rows, columns, values }
 }
 
 fn input_of(input: &GraphInput, width: usize, elements: Option<Elements>) -> Result<Tensor> {
@@ -161,35 +251,6 @@ fn side_by_side(dtype: Dtype, columns: &[Cells]) -> Option<Elements> {
         Cells::Texts(_) => None,
     };
     Elements::of_doubles(dtype, cells().map(number).collect::<Option<_>>()?)
-}
-
-/// Predicts rows.
-///
-/// # Errors
-/// The graph has no such output, or an operator does not take its operands.
-pub fn predict(path: &Path, graph: Graph, inputs: &[Tensor], output: Output) -> Result<Table> {
-    let rows = inputs.first().and_then(|input| input.shape().first()).copied().unwrap_or(0);
-    let graph = with_one_output(path, graph, output)?;
-    let predictor = GraphPredictor::new(graph, 1).map_err(library_error)?;
-    let found = predictor.predict(inputs).map_err(library_error)?;
-    let [output] = &found[..] else { unreachable!("a graph of one output") };
-    if output.shape().first() != Some(&rows) {
-        let what = "the output has no row for each row; use `fangorn graph --run`, which prints it whole";
-        return Err(Error::file(path, what));
-    }
-    let columns = output.elements().len().checked_div(rows).unwrap_or(1).max(1);
-    let values = match output.elements() {
-        Elements::Text(texts) => Values::Words(texts.iter().map(|text| text.to_string()).collect()),
-        Elements::I64(integers) => match integers.iter().map(|v| i32::try_from(*v)).collect() {
-            Ok(integers) => Values::Ints(integers),
-            Err(_) => Values::Words(integers.iter().map(i64::to_string).collect()),
-        },
-        Elements::I32(integers) => Values::Ints(integers.clone()),
-        Elements::Bool(truths) => Values::Ints(truths.iter().map(|v| i32::from(*v)).collect()),
-        Elements::F32(values) => Values::Floats(values.clone()),
-        Elements::F64(values) => Values::Floats(values.iter().map(|v| *v as f32).collect()),
-    };
-    Ok(Table { rows, columns, values })
 }
 
 /// Returns the operand that gives an output. A classifier gives its labels before its probabilities; a graph of one

@@ -154,8 +154,7 @@ fn count<T: Cell>(forest: &Forest, rows: &Matrix<T>) -> Result<Profile> {
     let piece = (SLOTS_AT_A_TIME / forest.trees.len().max(1)).max(1);
     for first in (0..rows.rows).step_by(piece) {
         let count = piece.min(rows.rows - first);
-        let values = rows.values[first * rows.columns..][..count * rows.columns].to_vec();
-        let slots = engine.slots(&Matrix { rows: count, columns: rows.columns, values })?;
+        let slots = engine.slots(&rows.slice(first, count))?;
         profile.count(forest, &slots).map_err(fangorn::Error::from)?;
         bar.inc(count as u64);
     }

@@ -278,7 +278,7 @@ struct BackendRunner<'e, 'f> {
 
 impl BackendRunner<'_, '_> {
     fn matrix(&self, rows: &[f32]) -> Matrix<f32> {
-        Matrix { rows: rows.len() / self.columns.max(1), columns: self.columns, values: rows.to_vec() }
+        Matrix::of_rows(rows.len() / self.columns.max(1), self.columns, rows.to_vec())
     }
 }
 

@@ -58,7 +58,7 @@ struct FieldUse {
 /// requested and the file has none.
 pub fn read<T: Number>(wanted: MatrixRequest<'_>) -> Result<Matrix<T>> {
     let Some(rows) = CsvRows::open(wanted, &[], OnError::Stop)? else {
-        return Ok(Matrix { rows: 0, columns: wanted.columns, values: Vec::new() });
+        return Ok(Matrix::of_rows(0, wanted.columns, Vec::new()));
     };
     parts::read_all(&rows, wanted.columns, |values| wanted.no_room::<T>(values))
 }
@@ -159,7 +159,7 @@ impl<'a> CsvRows<'a> {
 
     /// Returns the rows of a chunk, and the kept columns.
     fn batch<T: Number>(&self, chunk: &Chunk) -> Result<RowBatch<T>> {
-        let mut rows = Matrix { rows: 0, columns: self.wanted.columns, values: Vec::new() };
+        let mut rows = Matrix::of_rows(0, self.wanted.columns, Vec::new());
         let mut kept: Vec<StringBuilder> = self.kept.iter().map(|_| StringBuilder::new()).collect();
         if chunk.has_plain_lines() {
             let (mut rest, mut line) = (&chunk.bytes[..], chunk.line);

@@ -71,7 +71,7 @@ impl<'a> LibsvmRows<'a> {
     /// and lines. Returns `None` at the end.
     fn batch<T: Number>(&self, chunk: &Chunk, place: &mut [usize; 2]) -> Option<Result<RowBatch<T>>> {
         let columns = self.wanted.columns;
-        let mut rows = Matrix { rows: 0, columns, values: Vec::new() };
+        let mut rows = Matrix::of_rows(0, columns, Vec::new());
         let [begin, lines] = place;
         if *begin >= chunk.bytes.len() {
             return None;

@@ -2,10 +2,17 @@
 
 use std::{io::Read as _, path::Path, sync::Arc};
 
-use fangorn::table::CellReader;
+use arrow_array::cast::AsArray;
+use arrow_cast::cast;
+use arrow_schema::{DataType, Schema};
+use fangorn::table::{BatchReader, CellReader, ColumnMatch, ColumnNames};
 
 use super::{TableChoice, header::bad_cell_message};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    table_format::TableFormat,
+    tables::TableFile,
+};
 
 /// The cells of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,12 +32,121 @@ pub struct Wanted<'g> {
     pub texts: bool,
 }
 
-/// Reads the columns of a table with a header. They are found by their names if each has one and the header has them
-/// all, and by their places otherwise. The path `-` stands for CSV from standard input.
+/// Reads the columns of a table. They are found by their names if each has one and the table has any of them, and by
+/// their places otherwise. The path `-` stands for CSV from standard input.
 ///
 /// # Errors
-/// The file can't be read, is no CSV file with a header and rows, or has other columns.
+/// The file can't be read, is no table with names and rows, or has other columns.
 pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Vec<Cells>> {
+    match TableFormat::of(path) {
+        Some(format) => read_table(path, format, wanted, table),
+        None => read_csv(path, wanted, table),
+    }
+}
+
+/// Returns the place of each column among those of a table.
+fn places(path: &Path, names: &[&str], wanted: &[Wanted<'_>], table: TableChoice) -> Result<Vec<usize>> {
+    if !table.by_position && wanted.iter().all(|column| column.name.is_some()) {
+        let mut features = super::nameless(wanted.len())?;
+        for (feature, column) in features.features.iter_mut().zip(wanted) {
+            feature.name = column.name.map(str::to_owned);
+        }
+        let wanted = ColumnNames::of(&features);
+        if !wanted.names().is_empty() && wanted.any_of(names.iter().copied()) {
+            let remedy =
+                "rename columns of the table, or take them by position if they are in the graph's order";
+            let places = wanted.places(names.iter().copied());
+            return places.map_err(|mismatch| Error::file(path, format!("{mismatch}; {remedy}")));
+        }
+    }
+    match names.len() == wanted.len() {
+        true => Ok((0..wanted.len()).collect()),
+        false => Err(Error::file(
+            path,
+            format!(
+                "it has {} columns, the graph takes {}; hand over all its columns in order",
+                names.len(),
+                wanted.len()
+            ),
+        )),
+    }
+}
+
+/// Returns no cells of each column.
+fn no_cells(wanted: &[Wanted<'_>]) -> Vec<Cells> {
+    let empty = |column: &Wanted<'_>| match column.texts {
+        true => Cells::Texts(Vec::new()),
+        false => Cells::Numbers(Vec::new()),
+    };
+    wanted.iter().map(empty).collect()
+}
+
+/// Reads a file of Parquet or Arrow.
+fn read_table(
+    path: &Path,
+    format: TableFormat,
+    wanted: &[Wanted<'_>],
+    table: TableChoice,
+) -> Result<Vec<Cells>> {
+    let fail = |what: String| Error::file(path, what);
+    let file = TableFile::open(path, format)?;
+    let fields = file.schema().fields();
+    let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+    let places = places(path, &names, wanted, table)?;
+    let mut columns = places.clone();
+    columns.sort_unstable();
+    columns.dedup();
+    // The place in a batch of a column of the file.
+    let at = |place: usize| columns.partition_point(|column| *column < place);
+    let of_numbers: Vec<usize> = (0..wanted.len()).filter(|column| !wanted[*column].texts).collect();
+    let numbers = Schema::new(of_numbers.iter().map(|c| fields[places[*c]].clone()).collect::<Vec<_>>());
+    let features = super::nameless(of_numbers.len())?;
+    let reader = BatchReader::new(&features, &numbers, ColumnMatch::ByPosition);
+    let reader = reader.map_err(|e| fail(e.to_string()))?.moved(|j| at(places[of_numbers[j]]));
+    for (column, place) in wanted.iter().zip(&places) {
+        let field = &fields[*place];
+        if column.texts && !is_text(field.data_type()) {
+            let (name, dtype) = (field.name(), field.data_type());
+            return Err(fail(format!(
+                "column `{name}` holds values of type {dtype}, the graph takes texts; cast the column to text"
+            )));
+        }
+    }
+    let mut cells = no_cells(wanted);
+    for part in 0..file.parts() {
+        for batch in file.batches(part, &columns)? {
+            let batch = batch.map_err(|e| file.damaged(part, &e))?;
+            let found = reader.columns(&batch).map_err(|e| fail(format!("{}: {e}", file.name_of(part))))?;
+            for (column, found) in of_numbers.iter().zip(found.columns()) {
+                if let Cells::Numbers(numbers) = &mut cells[*column] {
+                    let before = numbers.len();
+                    numbers.resize(before + batch.num_rows(), f64::NAN);
+                    found.read(0, &mut numbers[before..]);
+                }
+            }
+            for (cells, place) in cells.iter_mut().zip(&places) {
+                if let Cells::Texts(texts) = cells {
+                    let array = cast(batch.column(at(*place)), &DataType::Utf8);
+                    let array = array.map_err(|e| file.damaged(part, &e))?;
+                    let rows = array.as_string::<i32>().iter();
+                    texts.extend(rows.map(|text| Arc::from(text.unwrap_or_default())));
+                }
+            }
+        }
+    }
+    Ok(cells)
+}
+
+fn is_text(dtype: &DataType) -> bool {
+    match dtype {
+        DataType::Null | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => is_text(values),
+        _ => false,
+    }
+}
+
+/// Reads comma-separated text with a header.
+fn read_csv(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Result<Vec<Cells>> {
     let fail = |what: String| Err(Error::file(path, what));
     let mut bytes = Vec::new();
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("").to_ascii_lowercase();
@@ -38,8 +154,8 @@ pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Res
         _ if path.as_os_str() == "-" => std::io::stdin().lock().read_to_end(&mut bytes),
         "csv" => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
         _ => {
-            let remedy = "hand over a .csv file with a header, or - for standard input";
-            return fail(format!("the graph takes texts, which are read from CSV alone; {remedy}"));
+            let remedy = "hand over a .csv file with a header, .parquet or .arrow, or - for standard input";
+            return fail(format!("the graph takes texts, which this file can't hold; {remedy}"));
         }
     };
     read.map_err(|e| Error::file(path, format!("{e}; give a readable .csv file, or - for standard input")))?;
@@ -54,25 +170,10 @@ pub fn read_mixed(path: &Path, wanted: &[Wanted<'_>], table: TableChoice) -> Res
     }
     let header: Vec<String> =
         record.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
-    let place = |column: &Wanted<'_>| header.iter().position(|name| Some(&name[..]) == column.name);
-    let by_name: Option<Vec<usize>> = match table.by_position {
-        true => None,
-        false => wanted.iter().map(place).collect(),
-    };
-    if by_name.is_none() && header.len() != wanted.len() {
-        return fail(format!(
-            "the header has {} columns, the graph takes {}; hand over all its columns in order",
-            header.len(),
-            wanted.len()
-        ));
-    }
-    let places = by_name.unwrap_or_else(|| (0..wanted.len()).collect());
+    let names: Vec<&str> = header.iter().map(String::as_str).collect();
+    let places = places(path, &names, wanted, table)?;
     let number = CellReader::default();
-    let empty = |column: &Wanted<'_>| match column.texts {
-        true => Cells::Texts(Vec::new()),
-        false => Cells::Numbers(Vec::new()),
-    };
-    let mut columns: Vec<Cells> = wanted.iter().map(empty).collect();
+    let mut columns = no_cells(wanted);
     let mut rows = 0;
     while next(&mut record)? {
         rows += 1;

@@ -20,13 +20,13 @@ mod npy;
 mod parts;
 mod table;
 
-use std::{io::ErrorKind, path::Path};
+use std::{borrow::Cow, io::ErrorKind, path::Path};
 
 use clap::Args;
 use fangorn::{
     Forest,
     forest::Feature,
-    table::{ColumnNames, Number},
+    table::{Column, ColumnNames, Number},
 };
 
 use crate::{
@@ -42,7 +42,16 @@ pub use npy::holds_singles;
 pub use parts::{OnError, PartedRows, RowBatch};
 pub use table::TableRows;
 
-/// A matrix, row after row.
+/// Which values of a matrix stand side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Those of a row.
+    Rows,
+    /// Those of a column.
+    Columns,
+}
+
+/// A matrix. Only parts of tables stand column after column.
 #[derive(Clone, Debug)]
 pub struct Matrix<T> {
     /// Number of rows.
@@ -51,12 +60,60 @@ pub struct Matrix<T> {
     pub columns: usize,
     /// `rows x columns` values.
     pub values: Vec<T>,
+    /// Their order.
+    pub order: Order,
 }
 
 impl<T> Matrix<T> {
-    /// Returns row `r`.
+    /// Returns a matrix whose values stand row after row.
+    pub fn of_rows(rows: usize, columns: usize, values: Vec<T>) -> Self {
+        Self { rows, columns, values, order: Order::Rows }
+    }
+
+    /// Returns the distances between rows and between columns.
+    pub fn strides(&self) -> [usize; 2] {
+        match self.order {
+            Order::Rows => [self.columns, 1],
+            Order::Columns => [1, self.rows],
+        }
+    }
+
+    /// Returns row `r` of a matrix that stands row after row.
     pub fn row(&self, r: usize) -> &[T] {
+        debug_assert_eq!(self.order, Order::Rows);
         &self.values[r * self.columns..][..self.columns]
+    }
+}
+
+impl<T: Number> Matrix<T> {
+    /// Returns columns of so many rows as a matrix that stands column after column.
+    pub fn of_columns(rows: usize, columns: &[Column<'_>]) -> Self {
+        let mut values = vec![T::cast(f64::NAN); rows * columns.len()];
+        for (column, into) in columns.iter().zip(values.chunks_exact_mut(rows.max(1))) {
+            column.read(0, into);
+        }
+        Self { rows, columns: columns.len(), values, order: Order::Columns }
+    }
+}
+
+impl<T: Copy> Matrix<T> {
+    /// Returns some rows, row after row.
+    pub fn slice(&self, first: usize, count: usize) -> Self {
+        let [row, column] = self.strides();
+        let of_row = |r: usize| (0..self.columns).map(move |c| self.values[r * row + c * column]);
+        let values = match self.order {
+            Order::Rows => self.values[first * row..][..count * row].to_vec(),
+            Order::Columns => (first..first + count).flat_map(of_row).collect(),
+        };
+        Self::of_rows(count, self.columns, values)
+    }
+
+    /// Returns the matrix row after row.
+    pub fn by_rows(&self) -> Cow<'_, Self> {
+        match self.order {
+            Order::Rows => Cow::Borrowed(self),
+            Order::Columns => Cow::Owned(self.slice(0, self.rows)),
+        }
     }
 }
 
@@ -64,19 +121,19 @@ impl<T> Matrix<T> {
 pub trait Cell: Number + fangorn::cpu::Row {
     /// Returns the rows as `f32`.
     #[cfg_attr(not(feature = "burn"), allow(dead_code, reason = "burn's backends alone need it"))]
-    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>>;
+    fn narrowed(rows: &Matrix<Self>) -> Cow<'_, Matrix<f32>>;
 }
 
 impl Cell for f32 {
-    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>> {
-        std::borrow::Cow::Borrowed(rows)
+    fn narrowed(rows: &Matrix<Self>) -> Cow<'_, Matrix<f32>> {
+        rows.by_rows()
     }
 }
 
 impl Cell for f64 {
-    fn narrowed(rows: &Matrix<Self>) -> std::borrow::Cow<'_, Matrix<f32>> {
-        let values = rows.values.iter().map(|v| *v as f32).collect();
-        std::borrow::Cow::Owned(Matrix { rows: rows.rows, columns: rows.columns, values })
+    fn narrowed(rows: &Matrix<Self>) -> Cow<'_, Matrix<f32>> {
+        let values = rows.by_rows().values.iter().map(|v| *v as f32).collect();
+        Cow::Owned(Matrix::of_rows(rows.rows, rows.columns, values))
     }
 }
 
@@ -251,18 +308,11 @@ impl<'f> RowsInParts<'f> {
     }
 }
 
-/// Reads rows of this many columns for a graph. The path `-` stands for CSV from standard input.
+/// Returns a forest of no trees, whose columns have no names.
 ///
 /// # Errors
-/// The file can't be read, is no matrix of numbers, or has another number of columns.
-pub fn read_columns<T: Number>(path: &Path, columns: usize, table: TableChoice) -> Result<Matrix<T>> {
-    let rule = ["the graph takes", "hand over all its columns in order"];
-    let nameless = nameless(columns)?;
-    read(&MatrixRequest { path, what: FileContents::Rows(&nameless, table), columns, rule })
-}
-
-/// Returns a forest of no trees, whose columns have no names.
-fn nameless(columns: usize) -> Result<Forest> {
+/// There are more columns than there is memory for.
+pub fn nameless(columns: usize) -> Result<Forest> {
     Forest::builder(columns, 1).build().map_err(|e| Error::Defect(e.to_string()))
 }
 

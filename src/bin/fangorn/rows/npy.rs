@@ -1,4 +1,4 @@
-//! Reads numpy's `.npy`: matrices of every real number type that it has, f16 among them.
+//! Reads numpy's `.npy`: matrices of every real number type that it has, f16 among them, and of ml_dtypes' bfloat16.
 
 use std::{
     fs::File,
@@ -8,14 +8,14 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use half::f16;
+use half::{bf16, f16};
 use npyz::{DType, Endianness, NpyHeader, Order, TypeChar};
 
 use super::{
     Matrix, MatrixRequest, Number,
     parts::{PartedRows, RowBatch, RowBatches},
 };
-use crate::error::{Error, Result, catch_panic};
+use crate::error::{Error, Result, catch_panic, note};
 
 /// The most opening brackets in the header of a matrix: the header's own, and the shape's. npyz's parser
 /// takes twice as long for each nested bracket.
@@ -27,6 +27,10 @@ const PART_BYTES: usize = 4 << 20;
 /// Bytes of a file in which its header has to end. Numpy's own limit is 10 000 characters.
 const MOST_HEADER: u64 = 1 << 16;
 
+/// How numpy writes the type bfloat16 of ml_dtypes (JAX, TensorFlow), which it does not know: as two bytes without a
+/// meaning.
+const BF16: &str = "V2'";
+
 const REMEDY: &str = "save it again with numpy.save";
 
 /// Returns whether an `f32` holds every value of a `.npy` file exactly, as far as the file's first bytes
@@ -36,7 +40,7 @@ pub fn holds_singles(path: &Path) -> bool {
     let read = || File::open(path)?.take(1 << 10).read_to_end(&mut header).map(|_| header);
     // Whoever reads the file for its values reports that it can't be read.
     let header = read().unwrap_or_default();
-    let small = ["f4'", "f2'", "i1'", "u1'", "i2'", "u2'", "b1'"];
+    let small = ["f4'", "f2'", "i1'", "u1'", "i2'", "u2'", "b1'", BF16];
     let text = String::from_utf8_lossy(&header);
     header.starts_with(b"\x93NUMPY") && small.iter().any(|descr| text.contains(descr))
 }
@@ -92,7 +96,7 @@ fn values<T: Number>(
         _ => false,
     };
     match read {
-        true => Ok(Matrix { rows, columns, values: cells.values }),
+        true => Ok(Matrix::of_rows(rows, columns, cells.values)),
         false => {
             let remedy = "convert it with .astype(numpy.float32)";
             wanted.fail(format!("values of type {} are not read; {remedy}", layout.dtype.descr()))
@@ -132,6 +136,14 @@ fn layout(wanted: &MatrixRequest<'_>, begin: &[u8], length: usize) -> Result<Lay
         _ => return wanted.fail(format!("an array of {} dimensions, rows have 2; reshape it", shape.len())),
     };
     wanted.check_columns("rows have", columns)?;
+    if descr(&String::from_utf8_lossy(text))
+        .is_some_and(|descr| BF16.starts_with(descr.trim_start_matches(['<', '>', '|'])))
+    {
+        let path = wanted.path.display();
+        note(format!(
+            "{path}: its values are two bytes of no type that numpy knows; they are read as bfloat16"
+        ));
+    }
     let dtype = header.dtype();
     let bytes = dtype.num_bytes();
     let begin = begin.len() - rest.len();
@@ -248,6 +260,7 @@ fn no_number(descr: &str) -> Option<String> {
         'M' | 'm' => ("dates or times", "convert them to the numbers that the model was trained on"),
         'S' | 'a' | 'U' => ("text", "convert numbers with .astype(numpy.float32), or save a table as CSV"),
         'c' => ("complex numbers", "take their .real or .imag"),
+        'V' if descr.ends_with("V2") => return None,
         'V' => ("raw bytes", "convert it with .astype(numpy.float32)"),
         '[' => ("records with fields", "stack the fields as columns, numpy.column_stack say"),
         _ => return None,
@@ -272,6 +285,7 @@ impl<T: Number> Cells<'_, T> {
     fn read(&mut self, kind: TypeChar, bytes: u64) -> bool {
         match (kind, bytes) {
             (TypeChar::Float, 2) => self.take(|b| f16::from_le_bytes(b).to_f64()),
+            (TypeChar::RawData, 2) => self.take(|b| bf16::from_le_bytes(b).to_f64()),
             (TypeChar::Float, 4) => self.take(|b| f64::from(f32::from_le_bytes(b))),
             (TypeChar::Float, 8) => self.take(f64::from_le_bytes),
             (TypeChar::Int, 1) => self.take(|b| f64::from(i8::from_le_bytes(b))),

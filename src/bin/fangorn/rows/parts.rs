@@ -80,13 +80,14 @@ pub fn read_all<T: Number, R: PartedRows>(
     columns: usize,
     no_room: impl Fn(usize) -> Error,
 ) -> Result<Matrix<T>> {
-    let mut matrix = Matrix { rows: 0, columns, values: Vec::new() };
+    let mut matrix = Matrix::of_rows(0, columns, Vec::new());
     while let Some(part) = rows.next_part() {
         for batch in rows.batches::<T>(part?)? {
             let batch = batch?.rows;
+            let batch = batch.by_rows();
             let all = matrix.values.len() + batch.values.len();
             matrix.values.try_reserve(batch.values.len()).map_err(|_| no_room(all))?;
-            matrix.values.extend(batch.values);
+            matrix.values.extend(&batch.values);
             matrix.rows += batch.rows;
         }
     }

@@ -123,9 +123,9 @@ impl PartedRows for TableRows<'_> {
         let batches = self.file.batches(part, &self.columns)?;
         Ok(Box::new(batches.map(move |batch| {
             let batch = batch.map_err(|e| self.file.damaged(part, &e))?;
-            let values = self.reader.rows(&batch).map_err(|e| self.wrong(part, first, e))?;
+            let columns = self.reader.columns(&batch).map_err(|e| self.wrong(part, first, e))?;
             first += batch.num_rows();
-            let rows = Matrix { rows: batch.num_rows(), columns: self.reader.width(), values };
+            let rows = Matrix::of_columns(batch.num_rows(), &columns.columns());
             let kept = self.kept.iter().map(|at| batch.column(*at).clone()).collect();
             Ok(RowBatch { rows, kept })
         })))

@@ -1,0 +1,118 @@
+//! Predictions of tables: a slice for each column, and no rows are made of them.
+
+use std::ops::Range;
+
+use super::{Predictor, blocks::BlockSource};
+use crate::{
+    cpu::Rows,
+    error::{Error, Result},
+    forest::CompareType,
+    table::{Column, Number},
+};
+
+/// Values between two columns of a block. Columns whose distance is a power of two would share a few places of the
+/// closest cache.
+const GAP: usize = 16;
+
+/// Columns with as many rows each.
+struct Columns<'c, 'a> {
+    columns: &'c [Column<'a>],
+    rows: usize,
+}
+
+impl<'c, 'a> Columns<'c, 'a> {
+    fn new(columns: &'c [Column<'a>]) -> Result<Self> {
+        let rows = columns.first().map_or(0, Column::len);
+        match columns.iter().position(|column| column.len() != rows) {
+            None => Ok(Self { columns, rows }),
+            Some(other) => Err(Error::Rows(format!(
+                "column 0 has {rows} rows, column {other} has {}; hand over as many rows of each",
+                columns[other].len()
+            ))),
+        }
+    }
+}
+
+impl<T: Number + Default + Send + Sync> BlockSource<T> for Columns<'_, '_> {
+    fn shape(&self) -> [usize; 2] {
+        [self.rows, self.columns.len()]
+    }
+
+    fn strides(&self, rows: usize, _: bool) -> [usize; 2] {
+        [1, rows + GAP]
+    }
+
+    fn buffer(&self, length: usize) -> Vec<T> {
+        vec![T::default(); length]
+    }
+
+    fn write(&self, rows: Range<usize>, strides: [usize; 2], buffer: &mut [T]) {
+        for (column, into) in self.columns.iter().zip(buffer.chunks_mut(strides[1])) {
+            column.read(rows.start, &mut into[..rows.len()]);
+        }
+    }
+}
+
+impl Predictor {
+    /// Returns the values of a table, `rows x width`, given its columns in the model's order. [`Predictor::values`] says
+    /// what values are; [`Column`] has an example.
+    ///
+    /// # Errors
+    /// There is another number of columns than the forest has features, columns have different numbers of rows, or there is
+    /// no memory for the results.
+    pub fn values_of_columns(&self, columns: &[Column<'_>]) -> Result<Vec<f32>> {
+        let width = self.width();
+        self.of_columns(
+            columns,
+            width,
+            |rows, out| self.values_into(rows, out),
+            |rows, out| self.values_into(rows, out),
+        )
+    }
+
+    /// Returns the margins of a table, `rows x outputs`, given its columns in the model's order.
+    ///
+    /// # Errors
+    /// Those of [`values_of_columns`](Self::values_of_columns).
+    pub fn margins_of_columns(&self, columns: &[Column<'_>]) -> Result<Vec<f32>> {
+        let outputs = self.plans.large().outputs();
+        self.of_columns(
+            columns,
+            outputs,
+            |rows, out| self.margins_into(rows, out),
+            |rows, out| self.margins_into(rows, out),
+        )
+    }
+
+    /// Returns the leaf slot that each row of a table reaches in each tree, `rows x trees`, trees in the producer's order,
+    /// given the table's columns in the model's order.
+    ///
+    /// # Errors
+    /// Those of [`values_of_columns`](Self::values_of_columns).
+    pub fn leaf_slots_of_columns(&self, columns: &[Column<'_>]) -> Result<Vec<u32>> {
+        let trees = self.plans.large().trees();
+        self.of_columns(
+            columns,
+            trees,
+            |rows, out| self.leaf_slots_into(rows, out),
+            |rows, out| self.leaf_slots_into(rows, out),
+        )
+    }
+
+    /// Returns what `singles` or `doubles` make of each row: `width` results. Rows are doubles where the producer compares
+    /// in doubles, and rounding a value to a float could change a comparison.
+    fn of_columns<R: Clone + Default + Send>(
+        &self,
+        columns: &[Column<'_>],
+        width: usize,
+        singles: impl Fn(&Rows<'_, f32>, &mut [R]) -> Result<()> + Sync,
+        doubles: impl Fn(&Rows<'_, f64>, &mut [R]) -> Result<()> + Sync,
+    ) -> Result<Vec<R>> {
+        let source = Columns::new(columns)?;
+        let in_doubles = self.plans.large().compare() == CompareType::F64;
+        match in_doubles && !columns.iter().all(Column::holds_singles) {
+            true => self.in_blocks(&source, width, doubles),
+            false => self.in_blocks(&source, width, singles),
+        }
+    }
+}

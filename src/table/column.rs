@@ -1,0 +1,276 @@
+//! Columns of numbers as the caller has them: each with a type and a step of its own, and nothing is copied.
+
+use half::{bf16, f16};
+
+use super::Number;
+use crate::error::{Error, Result};
+
+/// The values of a [`Column`], in one of the types whose every value is a double.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "each variant is named after its type")]
+pub enum ColumnValues<'a> {
+    F64(&'a [f64]),
+    F32(&'a [f32]),
+    F16(&'a [f16]),
+    Bf16(&'a [bf16]),
+    I32(&'a [i32]),
+    I16(&'a [i16]),
+    I8(&'a [i8]),
+    U32(&'a [u32]),
+    U16(&'a [u16]),
+    U8(&'a [u8]),
+    Bool(&'a [bool]),
+}
+
+macro_rules! values {
+    ($($variant:ident $t:ty)*) => {
+        $(impl<'a> From<&'a [$t]> for ColumnValues<'a> {
+            fn from(values: &'a [$t]) -> Self {
+                Self::$variant(values)
+            }
+        })*
+
+        impl ColumnValues<'_> {
+            /// Returns the number of values.
+            pub fn len(&self) -> usize {
+                match self {
+                    $(Self::$variant(values) => values.len(),)*
+                }
+            }
+
+            /// Returns whether there is no value.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+
+            /// Reads every `step`th value from `from` on.
+            fn read<T: Number>(&self, [from, step]: [usize; 2], into: &mut [T]) {
+                match self {
+                    $(Self::$variant(values) => read(values, [from, step], into, |v| T::cast(v.into())),)*
+                }
+            }
+        }
+    };
+}
+values!(F64 f64 F32 f32 F16 f16 Bf16 bf16 I32 i32 I16 i16 I8 i8 U32 u32 U16 u16 U8 u8 Bool bool);
+
+#[inline(always)]
+fn read<V: Copy, T>(values: &[V], [from, step]: [usize; 2], into: &mut [T], cast: impl Fn(V) -> T) {
+    if step == 1 {
+        values[from..][..into.len()].iter().zip(into).for_each(|(value, into)| *into = cast(*value));
+        return;
+    }
+    for (row, into) in into.iter_mut().enumerate() {
+        *into = cast(values[from + row * step]);
+    }
+}
+
+/// The most columns of a matrix. One without rows may say any number.
+const MOST_COLUMNS: usize = 1 << 24;
+
+/// Which values of a column are there: a bit a row, as Arrow has them.
+#[derive(Clone, Copy, Debug)]
+struct Validity<'a> {
+    bits: &'a [u8],
+    /// The bit of the first row.
+    offset: usize,
+}
+
+impl Validity<'_> {
+    fn has(&self, row: usize) -> bool {
+        let bit = self.offset + row;
+        self.bits[bit / 8] >> (bit % 8) & 1 == 1
+    }
+}
+
+/// A column of numbers in the caller's memory. Columns of one table may have different types.
+///
+/// ```
+/// use fangorn::{Predictor, import, table::Column};
+///
+/// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+/// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+/// let predictor = Predictor::new(&forest)?;
+/// // Three rows: the first column has whole numbers, the others floats, of which the second row has none.
+/// let (whole, floats) = ([30i32, 40, 50], [0.5f32; 3]);
+/// let mut columns = vec![Column::new(&whole[..])];
+/// for _ in 1..forest.features.len() {
+///     columns.push(Column::new(&floats[..]).with_validity(&[0b101], 0)?);
+/// }
+/// assert_eq!(predictor.values_of_columns(&columns)?.len(), 3 * predictor.width());
+/// # Ok::<(), fangorn::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Column<'a> {
+    values: ColumnValues<'a>,
+    rows: usize,
+    from: usize,
+    step: usize,
+    validity: Option<Validity<'a>>,
+}
+
+impl<'a> Column<'a> {
+    /// Takes a value for each row.
+    pub fn new(values: impl Into<ColumnValues<'a>>) -> Self {
+        let values = values.into();
+        Self { values, rows: values.len(), from: 0, step: 1, validity: None }
+    }
+
+    /// Takes every `step`th value from `from` on, `rows` of them.
+    ///
+    /// # Errors
+    /// The last row is past the values.
+    pub fn strided(
+        values: impl Into<ColumnValues<'a>>,
+        rows: usize,
+        from: usize,
+        step: usize,
+    ) -> Result<Self> {
+        let values = values.into();
+        let last = |rows: usize| rows.checked_mul(step)?.checked_add(from);
+        let fits = rows.checked_sub(1).is_none_or(|rows| last(rows).is_some_and(|last| last < values.len()));
+        match fits {
+            true => Ok(Self { values, rows, from, step, validity: None }),
+            false => Err(Error::Rows(format!(
+                "a column of {rows} rows from value {from} on, {step} apart, reaches past the {} values given",
+                values.len()
+            ))),
+        }
+    }
+
+    /// Takes the columns of a matrix; value `(r, c)` is at `r * strides[0] + c * strides[1]`.
+    ///
+    /// # Errors
+    /// The shape and the strides reach past the values.
+    pub fn of_matrix(
+        values: impl Into<ColumnValues<'a>>,
+        [rows, columns]: [usize; 2],
+        strides: [usize; 2],
+    ) -> Result<Vec<Self>> {
+        let values = values.into();
+        let column = |c: usize| Self::strided(values, rows, c.saturating_mul(strides[1]), strides[0]);
+        // The last column is asked for first, so that a number of columns that does not fit makes no list of them.
+        columns.checked_sub(1).map(column).transpose()?;
+        if columns > MOST_COLUMNS {
+            return Err(Error::Rows(format!("{columns} columns, at most {MOST_COLUMNS} are taken")));
+        }
+        (0..columns).map(column).collect()
+    }
+
+    /// Says which rows have a value: those whose bit is 1, from bit `offset` on, the least significant bit of a byte first.
+    /// The others are missing.
+    ///
+    /// # Errors
+    /// There are fewer bits than rows.
+    pub fn with_validity(self, bits: &'a [u8], offset: usize) -> Result<Self> {
+        match offset.checked_add(self.rows).is_some_and(|end| end <= bits.len().saturating_mul(8)) {
+            true => Ok(Self { validity: Some(Validity { bits, offset }), ..self }),
+            false => Err(Error::Rows(format!(
+                "{} bytes of validity from bit {offset} on, the column has {} rows",
+                bits.len(),
+                self.rows
+            ))),
+        }
+    }
+
+    /// Returns the number of rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Returns whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Returns whether an `f32` holds every value that the column's type has.
+    pub fn holds_singles(&self) -> bool {
+        !matches!(self.values, ColumnValues::F64(_) | ColumnValues::I32(_) | ColumnValues::U32(_))
+    }
+
+    /// Reads as many rows from `first` on as `into` has room for. A missing value is NaN. Where the column ends before
+    /// `into` does, the rest of `into` stays as it is.
+    pub fn read<T: Number>(&self, first: usize, into: &mut [T]) {
+        let count = self.rows.saturating_sub(first).min(into.len());
+        if count == 0 {
+            return;
+        }
+        let into = &mut into[..count];
+        self.values.read([self.from + first * self.step, self.step], into);
+        if let Some(validity) = &self.validity {
+            for (row, into) in into.iter_mut().enumerate() {
+                if !validity.has(first + row) {
+                    *into = T::cast(f64::NAN);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, bf16, f16};
+
+    #[track_caller]
+    fn is_read(column: Column<'_>, wanted: &[f64]) {
+        for first in 0..=wanted.len() {
+            let (mut singles, mut doubles) = (vec![9f32; wanted.len()], vec![9f64; wanted.len()]);
+            column.read(first, &mut singles);
+            column.read(first, &mut doubles);
+            let count = wanted.len() - first;
+            let same = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
+            assert!(doubles[..count].iter().zip(&wanted[first..]).all(|(a, b)| same(*a, *b)), "{doubles:?}");
+            assert!(
+                singles[..count]
+                    .iter()
+                    .zip(&wanted[first..])
+                    .all(|(a, b)| same((*a).into(), *b as f32 as f64)),
+                "{singles:?}"
+            );
+            assert!(doubles[count..].iter().all(|v| *v == 9.0));
+        }
+    }
+
+    #[test]
+    fn every_type_is_read_exactly() {
+        is_read(Column::new(&[1e300, f64::NAN, 0.1][..]), &[1e300, f64::NAN, 0.1]);
+        is_read(Column::new(&[f32::MAX, -0.5][..]), &[f64::from(f32::MAX), -0.5]);
+        is_read(Column::new(&[f16::MAX, f16::from_f32(0.1)][..]), &[65504.0, f16::from_f32(0.1).into()]);
+        is_read(Column::new(&[bf16::MAX, bf16::from_f32(0.1)][..]), &[bf16::MAX.into(), 0.10009765625]);
+        is_read(Column::new(&[i32::MIN, i32::MAX][..]), &[-2147483648.0, 2147483647.0]);
+        is_read(Column::new(&[i16::MIN, i16::MAX][..]), &[-32768.0, 32767.0]);
+        is_read(Column::new(&[i8::MIN, i8::MAX][..]), &[-128.0, 127.0]);
+        is_read(Column::new(&[u32::MAX, 0][..]), &[4294967295.0, 0.0]);
+        is_read(Column::new(&[u16::MAX, 0][..]), &[65535.0, 0.0]);
+        is_read(Column::new(&[u8::MAX, 0][..]), &[255.0, 0.0]);
+        is_read(Column::new(&[true, false][..]), &[1.0, 0.0]);
+    }
+
+    #[test]
+    fn steps_and_missing_values() {
+        let values: Vec<i16> = (0..12).collect();
+        let columns = Column::of_matrix(&values[..], [4, 3], [3, 1]).expect("a matrix");
+        is_read(columns[2], &[2.0, 5.0, 8.0, 11.0]);
+        let columns = Column::of_matrix(&values[..], [4, 3], [1, 4]).expect("a matrix by columns");
+        is_read(columns[1], &[4.0, 5.0, 6.0, 7.0]);
+        // Rows 1 and 3 are missing; the bits begin at bit 6 of the first byte.
+        let missing = columns[0].with_validity(&[0b0100_0000, 0b01], 6).expect("bits for all rows");
+        is_read(missing, &[0.0, f64::NAN, 2.0, f64::NAN]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let values = [0f32; 12];
+        assert!(Column::strided(&values[..], 4, 0, 4).is_err());
+        assert!(Column::strided(&values[..], 4, 2, 3).is_ok());
+        assert!(Column::strided(&values[..], 4, 3, 3).is_err());
+        assert!(Column::strided(&values[..], usize::MAX, 1, usize::MAX).is_err());
+        assert!(Column::strided(&values[..], 0, 99, 3).is_ok());
+        assert!(Column::of_matrix(&values[..], [4, usize::MAX], [3, 1]).is_err());
+        assert!(Column::of_matrix(&values[..], [0, usize::MAX], [3, 1]).is_err());
+        assert!(Column::new(&values[..]).with_validity(&[0xff], 0).is_err());
+        assert!(Column::new(&values[..]).with_validity(&[0xff, 0xff], 5).is_err());
+        assert!(Column::new(&values[..]).with_validity(&[0xff, 0xff], usize::MAX).is_err());
+        assert!(Column::new(&values[..]).with_validity(&[0xff, 0xff], 4).is_ok());
+    }
+}

@@ -1,0 +1,205 @@
+//! Tables whose columns have types and steps of their own, and gaps, against the reference interpreter leaf by leaf.
+
+use crate::generate;
+
+use fangorn::{
+    Forest, Predictor,
+    check::SelfCheck,
+    forest::reference,
+    table::{Column, ColumnValues},
+};
+use generate::{Seeded, engines::usual};
+use half::{bf16, f16};
+
+/// Values of one column in a type that holds them all exactly.
+enum Held {
+    F64(Vec<f64>),
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    Bf16(Vec<bf16>),
+    I32(Vec<i32>),
+    I16(Vec<i16>),
+    I8(Vec<i8>),
+    U32(Vec<u32>),
+    U16(Vec<u16>),
+    U8(Vec<u8>),
+    Bool(Vec<bool>),
+}
+
+/// The types in turn.
+const TYPES: [&str; 11] = ["f64", "f32", "f16", "bf16", "i32", "i16", "i8", "u32", "u16", "u8", "bool"];
+
+impl Held {
+    /// Returns values as a type, if it holds all of them. A missing value is whatever `garbage` says.
+    fn new(values: &[f64], dtype: &str, garbage: bool) -> Option<Self> {
+        let there: Vec<f64> = values.iter().map(|v| if garbage && v.is_nan() { 1.0 } else { *v }).collect();
+        macro_rules! whole {
+            ($variant:ident $t:ty) => {{
+                let exact = |v: &f64| f64::from(*v as $t).to_bits() == v.to_bits();
+                there.iter().all(exact).then(|| Self::$variant(there.iter().map(|v| *v as $t).collect()))
+            }};
+        }
+        macro_rules! float {
+            ($variant:ident $of:expr) => {{
+                let of = $of;
+                let exact = |v: &f64| v.is_nan() || f64::from(of(*v)) == *v;
+                there.iter().all(exact).then(|| Self::$variant(there.iter().map(|v| of(*v)).collect()))
+            }};
+        }
+        match dtype {
+            "f64" => Some(Self::F64(there)),
+            "f32" => float!(F32 |v: f64| v as f32),
+            "f16" => float!(F16 f16::from_f64),
+            "bf16" => float!(Bf16 bf16::from_f64),
+            "i32" => whole!(I32 i32),
+            "i16" => whole!(I16 i16),
+            "i8" => whole!(I8 i8),
+            "u32" => whole!(U32 u32),
+            "u16" => whole!(U16 u16),
+            "u8" => whole!(U8 u8),
+            _ => there
+                .iter()
+                .all(|v| v.to_bits() == 0 || *v == 1.0)
+                .then(|| Self::Bool(there.iter().map(|v| *v == 1.0).collect())),
+        }
+    }
+
+    fn values(&self) -> ColumnValues<'_> {
+        match self {
+            Self::F64(values) => values[..].into(),
+            Self::F32(values) => values[..].into(),
+            Self::F16(values) => values[..].into(),
+            Self::Bf16(values) => values[..].into(),
+            Self::I32(values) => values[..].into(),
+            Self::I16(values) => values[..].into(),
+            Self::I8(values) => values[..].into(),
+            Self::U32(values) => values[..].into(),
+            Self::U16(values) => values[..].into(),
+            Self::U8(values) => values[..].into(),
+            Self::Bool(values) => values[..].into(),
+        }
+    }
+}
+
+/// A column as it is held: its values `step` apart from `from` on, and the bits of those that are there.
+struct Kept {
+    held: Held,
+    dtype: &'static str,
+    from: usize,
+    step: usize,
+    bits: Option<(Vec<u8>, usize)>,
+}
+
+impl Kept {
+    fn draw(values: &[f64], random: &mut Seeded) -> Self {
+        let (from, step) = (random.below(3), 1 + random.below(2) * random.below(4));
+        let garbage = random.below(2) == 0 && values.iter().any(|v| v.is_nan());
+        let mut spread = vec![values[0]; from + (values.len() - 1) * step + 1 + random.below(3)];
+        for (row, value) in values.iter().enumerate() {
+            spread[from + row * step] = *value;
+        }
+        let first = random.below(TYPES.len());
+        let types = (0..TYPES.len()).map(|at| TYPES[(first + at) % TYPES.len()]);
+        let (dtype, held) = types
+            .filter_map(|dtype| Some((dtype, Held::new(&spread, dtype, garbage)?)))
+            .next()
+            .expect("a double holds every value");
+        let bits = garbage.then(|| {
+            let offset = random.below(11);
+            let mut bits = vec![0u8; (offset + values.len()).div_ceil(8)];
+            for (row, _) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+                bits[(offset + row) / 8] |= 1 << ((offset + row) % 8);
+            }
+            (bits, offset)
+        });
+        Self { held, dtype, from, step, bits }
+    }
+
+    fn column(&self, rows: usize) -> Column<'_> {
+        let column = match (self.from, self.step, &self.bits) {
+            (0, 1, None) if self.held.values().len() == rows => Column::new(self.held.values()),
+            _ => Column::strided(self.held.values(), rows, self.from, self.step).expect("values of all rows"),
+        };
+        match &self.bits {
+            Some((bits, offset)) => column.with_validity(bits, *offset).expect("bits of all rows"),
+            None => column,
+        }
+    }
+}
+
+fn one(seed: u64, seen: &mut [usize; TYPES.len()]) {
+    let (table, batches) = usual(seed);
+    let forest: &Forest = &table.forest;
+    let width = forest.features.len();
+    let trees = forest.trees.len();
+    let bound = forest.sum_bound();
+    let mut random = Seeded(seed ^ 0xc01);
+    let threads = 1 + seed as usize % 2;
+    let predictor = Predictor::builder(forest).threads(threads).check(SelfCheck::Off).build();
+    let predictor = predictor.expect("a predictor");
+    for (first, batch) in batches {
+        let rows = &table.rows[first * width..][..batch * width];
+        let kept: Vec<Kept> = (0..width)
+            .map(|column| {
+                let values: Vec<f64> = rows[column..].iter().step_by(width).copied().collect();
+                Kept::draw(&values, &mut random)
+            })
+            .collect();
+        for kept in &kept {
+            seen[TYPES.iter().position(|dtype| *dtype == kept.dtype).expect("a type")] += 1;
+        }
+        let columns: Vec<Column<'_>> = kept.iter().map(|kept| kept.column(batch)).collect();
+        let expected: Vec<u32> =
+            rows.chunks_exact(width).flat_map(|row| reference::leaf_slots(forest, row)).collect();
+        let what = format!("seed {seed}, rows {first} to {}", first + batch);
+        assert!(predictor.leaf_slots_of_columns(&columns).expect("slots") == expected, "{what}");
+        let margins = predictor.margins_of_columns(&columns).expect("margins");
+        let outputs = forest.outputs as usize;
+        for (row, found) in margins.chunks_exact(outputs).enumerate() {
+            let expected = reference::margins_of(forest, &expected[row * trees..][..trees]);
+            for ((found, expected), bound) in found.iter().zip(expected).zip(&bound) {
+                assert!((f64::from(*found) - expected).abs() <= *bound, "{what}: {found}, not {expected}");
+            }
+        }
+        let values = predictor.values_of_columns(&columns).expect("values");
+        assert_eq!(values.len(), batch * predictor.width(), "{what}");
+    }
+}
+
+#[test]
+fn columns_of_any_type_have_the_leaves_of_their_rows() {
+    let mut seen = [0; TYPES.len()];
+    for seed in 0..u64::from(generate::wanted(60)) {
+        one(seed, &mut seen);
+    }
+    for (dtype, seen) in TYPES.iter().zip(seen) {
+        assert!(seen >= 5, "{dtype} was drawn {seen} times");
+    }
+}
+
+/// Blocks of a predictor that is asked for values, and those of the same rows one after the other.
+#[test]
+fn values_are_those_of_rows() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/softprob");
+    let model = std::fs::read_dir(folder).expect("the folder").flatten().map(|entry| entry.path());
+    let model = model.filter(|path| path.file_stem().is_some_and(|stem| stem == "model")).min();
+    let forest = fangorn::import::load(&model.expect("a model"), &Default::default()).expect("a forest");
+    let predictor = Predictor::new(&forest).expect("a predictor");
+    let width = forest.features.len();
+    let mut random = Seeded(5);
+    let rows: Vec<f32> = (0..9000 * width).map(|_| random.below(2000) as f32 / 100.0 - 10.0).collect();
+    for count in [0, 1, 15, 16, 17, 4096, 4097, 9000] {
+        let rows = &rows[..count * width];
+        let columns = Column::of_matrix(rows, [count, width], [width, 1]).expect("a matrix");
+        let expected = predictor.predict(rows, width).expect("values");
+        let found = predictor.values_of_columns(&columns).expect("values");
+        assert_eq!(found.len(), expected.len());
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-6), "{count} rows");
+    }
+    let columns = Column::of_matrix(&rows[..], [9000, width], [width, 1]).expect("a matrix");
+    let other = [&columns[..width - 1], &[Column::new(&rows[..8])]].concat();
+    let refused = predictor.values_of_columns(&other).expect_err("another number of rows").to_string();
+    assert!(refused.contains("8") && refused.contains("9000"), "{refused}");
+    assert!(predictor.values_of_columns(&columns[1..]).is_err());
+    assert!(predictor.values_of_columns(&[]).is_err());
+}
