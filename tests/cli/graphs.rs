@@ -171,9 +171,6 @@ fn graphs_predict_part_by_part() {
     let whole = std::fs::read(&out).expect("predictions");
     prints(&["predict", &graph, "--rows", &rows, "--keep", "id,city", "-o", &out, "--resume"]);
     assert!(std::fs::read(&out).expect("predictions") == whole);
-    // Rows that depend on each other are read whole.
-    let mean = scratch.file("mean.csv", "a,b,c,d,e,f\n1,2,3,4,5,6\n");
-    prints(&["predict", &file("Pipeline", "model.onnx"), "--rows", &mean, "--keep", "a"]);
 }
 
 #[test]
