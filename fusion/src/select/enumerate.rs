@@ -1,28 +1,37 @@
 //! MPSkipEnum (section 4.4, algorithm 2): goes through all assignments of a partition's interesting points, and skips
 //! those that can't be the best, by a lower bound of their cost and by the structure of the partition.
 //!
-//! The paper's lower bound adds the least materialization to the least reading and computing of the partition. Reading
-//! and computing overlap within an operator, so that sum may exceed what a plan costs; here the bound is
-//! `write + max(read, compute)` over each component of the references that are left, which no plan undercuts.
+//! As in the paper, fuse-all and fuse-no-redundancy open, and points go from fused to cut. Four things differ:
 //!
-//! The paper's cut sets ask that points above and below are apart. Here they ask that the partition falls apart into
-//! components without the references that are cut, which makes the sum of their optima the optimum.
+//! - Points have no fixed order. An operator notes which points it depends on; a plan that differs in others has the same
+//!   operators and is skipped. So a subspace is split by the points that its first plan depends on, operator by operator,
+//!   and no further than to the operator that makes the plan exceed the best one (partial costing).
+//! - The lower bound takes operators whose points are all known at their cost. For the rest the paper adds the least
+//!   materialization to the least reading and computing, which a plan may undercut: reading and computing overlap
+//!   within an operator, and what is cut may be computed in its consumer's operator anyway. See `bound`.
+//! - Whatever is cut, it splits a subspace if the references that are left fall apart into components, which makes the sum
+//!   of their optima the optimum. The paper's cut sets are those chosen beforehand.
+//! - Points are changed one by one in the opening.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use super::{
+    bound::Bound,
     cost::Costs,
-    operator::{Covering, Cuts, PlannedOperator, flops},
+    operator::{Assignment, Covering, PlannedOperator, Points, Reference},
     partition::{Partition, Point, components, references},
 };
 use crate::{
-    dag::{Dag, Format, NodeId, Operator},
+    dag::{Dag, NodeId},
     explore::MemoTable,
 };
 
-/// The most interesting points that are searched. With more, the last ones stay fused; a search of 2^63 plans would
-/// not end anyway.
-const MAX_POINTS: usize = 40;
+/// The most interesting points that are searched. With more, the last ones stay fused.
+const MAX_POINTS: usize = 127;
 /// The most plans that are costed in one partition. Then the best one so far is taken.
 const MAX_COSTED: u64 = 200_000;
 
@@ -35,12 +44,16 @@ pub struct Search {
     pub cost: f64,
     /// The number of plans, which is 2 to the power of the number of points.
     pub plans: f64,
-    /// The plans that were costed, plans of components included.
+    /// The plans that were costed, plans of components included, and those whose costing ended at the cost of the best
+    /// one.
     pub costed: u64,
     /// Plans that were skipped because of their lower bound.
     pub skipped_by_cost: f64,
-    /// Plans that were skipped because a cut set splits them into components.
+    /// Plans that were skipped because what is cut splits the partition into components.
     pub skipped_by_structure: f64,
+    /// Plans that were skipped because they have the operators of a costed one: they differ in points that no operator
+    /// depends on.
+    pub skipped_as_equal: f64,
 }
 
 /// A part of a partition whose plans matter to no other part.
@@ -48,33 +61,84 @@ struct Part {
     nodes: Vec<NodeId>,
     demanded: Vec<NodeId>,
     points: Vec<Point>,
+    /// References that are cut in all of its plans.
+    fixed: HashSet<Reference>,
 }
 
-/// Points that split a part if all are cut, and where they end in the layout of the search.
-struct CutSet {
-    points: Vec<Point>,
-    score: f64,
+/// All plans that cut some points and fuse some others.
+#[derive(Clone, Copy)]
+struct Subspace {
+    cut: Points,
+    fused: Points,
 }
 
-pub(super) struct Enumeration<'a> {
-    dag: &'a Dag,
-    memo: &'a MemoTable,
-    costs: &'a Costs,
-    prune: bool,
+impl Subspace {
+    fn known(self) -> Points {
+        self.cut | self.fused
+    }
+}
+
+/// An operator, the points that it depends on, and its cost.
+struct Made {
+    cut: Points,
+    asked: Points,
+    operator: PlannedOperator,
+    cost: f64,
+}
+
+/// The operators of a part that are known if some points are.
+struct Walk {
+    cost: f64,
+    /// Operators that depend on points that are not known.
+    open: Vec<Rc<Made>>,
+    /// For each node of the part whether its operator is among them.
+    written: Vec<bool>,
+}
+
+/// The search of a part.
+struct Task<'a> {
+    covering: Covering<'a>,
+    part: &'a Part,
+    places: HashMap<Reference, u32>,
+    made: RefCell<HashMap<NodeId, Vec<Rc<Made>>>>,
+    bound: Bound<'a>,
+}
+
+/// Counts of a search.
+#[derive(Default)]
+struct Counts {
     costed: u64,
-    skipped_by_cost: f64,
-    skipped_by_structure: f64,
+    by_cost: f64,
+    by_structure: f64,
+    as_equal: f64,
 }
 
 impl Costs {
     /// Returns the best assignment of a partition, found by MPSkipEnum.
     pub fn search(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
-        Enumeration::new(dag, memo, self, true).run(partition)
+        let covering = Covering { dag, memo, costs: self };
+        let mut counts = Counts::default();
+        let part = whole(partition);
+        let fallback = || (Vec::new(), Task::new(covering, &part).walk(0, Points::MAX).cost);
+        let (cut, cost) = best(covering, &part, f64::INFINITY, &mut counts).unwrap_or_else(fallback);
+        found(partition, cut, cost, counts)
     }
 
     /// Returns the best assignment of a partition, found by costing all of them. It takes as long as there are plans.
     pub fn search_all(&self, dag: &Dag, memo: &MemoTable, partition: &Partition) -> Search {
-        Enumeration::new(dag, memo, self, false).run(partition)
+        let part = whole(partition);
+        let task = Task::new(Covering { dag, memo, costs: self }, &part);
+        let (mut cut, mut least, mut counts) = (0, f64::INFINITY, Counts::default());
+        for plan in 0..1 << part.points.len() {
+            counts.costed += 1;
+            // Each plan by itself: what the search relies on is checked by it.
+            task.made.borrow_mut().clear();
+            let cost = task.walk(plan, Points::MAX).cost;
+            if cost < least {
+                (cut, least) = (plan, cost);
+            }
+        }
+        found(partition, task.points(cut), least, counts)
     }
 
     /// Returns the operators of an assignment of a partition, and what they take together.
@@ -85,313 +149,244 @@ impl Costs {
         partition: &Partition,
         cut: &[Point],
     ) -> (Vec<PlannedOperator>, f64) {
-        let cuts = cut.iter().map(edge).collect();
-        Enumeration::new(dag, memo, self, false).operators(&partition.nodes, &partition.demanded, &cuts)
+        let covering = Covering { dag, memo, costs: self };
+        let fixed = cut.iter().map(reference).collect();
+        let part = Part { points: Vec::new(), fixed, ..whole(partition) };
+        let task = Task::new(covering, &part);
+        let mut operators = Vec::new();
+        let cost = task.visit(0, Points::MAX, |made| operators.push(made.operator.clone())).cost;
+        (operators, cost)
     }
 }
 
-fn edge(point: &Point) -> (NodeId, NodeId) {
+fn reference(point: &Point) -> Reference {
     (point.input, point.consumer)
 }
 
-impl<'a> Enumeration<'a> {
-    fn new(dag: &'a Dag, memo: &'a MemoTable, costs: &'a Costs, prune: bool) -> Self {
-        Self { dag, memo, costs, prune, costed: 0, skipped_by_cost: 0.0, skipped_by_structure: 0.0 }
+fn whole(partition: &Partition) -> Part {
+    Part {
+        nodes: partition.nodes.clone(),
+        demanded: partition.demanded.clone(),
+        points: partition.points.iter().take(MAX_POINTS).copied().collect(),
+        fixed: HashSet::new(),
     }
+}
 
-    fn run(mut self, partition: &Partition) -> Search {
-        let (nodes, demanded) = (partition.nodes.clone(), partition.demanded.clone());
-        let points: Vec<Point> = partition.points.iter().take(MAX_POINTS).copied().collect();
-        let part = Part { nodes, demanded, points };
-        let (cut, cost) = self.best(part, &Cuts::new(), f64::INFINITY);
-        Search {
-            cut,
-            cost,
-            plans: (partition.points.len() as f64).exp2(),
-            costed: self.costed,
-            skipped_by_cost: self.skipped_by_cost,
-            skipped_by_structure: self.skipped_by_structure,
+fn found(partition: &Partition, cut: Vec<Point>, cost: f64, counts: Counts) -> Search {
+    Search {
+        cut,
+        cost,
+        plans: (partition.points.len() as f64).exp2(),
+        costed: counts.costed,
+        skipped_by_cost: counts.by_cost,
+        skipped_by_structure: counts.by_structure,
+        skipped_as_equal: counts.as_equal,
+    }
+}
+
+fn bits(points: Points) -> impl Iterator<Item = u32> {
+    (0..Points::BITS).filter(move |place| points >> place & 1 == 1)
+}
+
+/// Returns the cut points of the best assignment of a part and its cost, if it is below a limit.
+fn best(covering: Covering, part: &Part, limit: f64, counts: &mut Counts) -> Option<(Vec<Point>, f64)> {
+    let task = Task::new(covering, part);
+    let count = part.points.len() as u32;
+    let (cut, mut least) = task.opening(limit, counts);
+    let mut cut: Vec<Point> = task.points(cut);
+    let mut pending = vec![Subspace { cut: 0, fused: 0 }];
+    while let Some(space) = pending.pop() {
+        let plans = f64::from(count - space.known().count_ones()).exp2();
+        let mut walk = task.walk(space.cut, space.known());
+        if walk.cost + task.rest(&walk, space.cut) >= least {
+            counts.by_cost += plans;
+            continue;
+        }
+        if counts.costed >= MAX_COSTED {
+            break;
+        }
+        let components = task.split(space);
+        if components.len() > 1 {
+            counts.by_structure += plans;
+            if let Some((of_components, cost)) = together(covering, &components, least, counts)
+                && cost < least
+            {
+                (cut, least) = (task.points(space.cut), cost);
+                cut.extend(of_components);
+            }
+            continue;
+        }
+        counts.costed += 1;
+        // The plan of the subspace that fuses all that is free: its operators one after the other, until they cost too
+        // much. Every other plan differs in a point that one of these operators depends on.
+        let (mut known, mut order) = (space.known(), Vec::new());
+        loop {
+            let Some(next) = walk.open.first() else {
+                if walk.cost < least {
+                    (cut, least) = (task.points(space.cut), walk.cost);
+                }
+                break;
+            };
+            order.extend(bits(next.asked & !known));
+            known |= next.asked;
+            walk = task.walk(space.cut, known);
+            if walk.cost + task.rest(&walk, space.cut) >= least {
+                break;
+            }
+        }
+        counts.as_equal += f64::from(count - known.count_ones()).exp2() - 1.0;
+        let mut fused = space.fused;
+        for place in order {
+            pending.push(Subspace { cut: space.cut | 1 << place, fused });
+            fused |= 1 << place;
         }
     }
+    (least < limit).then_some((cut, least))
+}
 
-    /// Returns the operators of an assignment and their cost: those of demanded nodes, then those that they read.
-    fn operators(&self, nodes: &[NodeId], demanded: &[NodeId], cuts: &Cuts) -> (Vec<PlannedOperator>, f64) {
-        let (mut found, mut cost) = (Vec::new(), 0.0);
-        self.visit(nodes, demanded, cuts, |operator, of_operator| {
-            found.push(operator);
-            cost += of_operator;
-            true
-        });
-        (found, cost)
+/// Returns the best plans of components and what they cost together, if it is below a limit.
+fn together(
+    covering: Covering,
+    parts: &[Part],
+    limit: f64,
+    counts: &mut Counts,
+) -> Option<(Vec<Point>, f64)> {
+    let bounds: Vec<f64> = parts
+        .iter()
+        .map(|part| {
+            let task = Task::new(covering, part);
+            let walk = task.walk(0, 0);
+            walk.cost + task.rest(&walk, 0)
+        })
+        .collect();
+    let mut rest: f64 = bounds.iter().sum();
+    let (mut cut, mut cost) = (Vec::new(), 0.0);
+    for (part, bound) in parts.iter().zip(bounds) {
+        rest -= bound;
+        let (of_part, more) = best(covering, part, limit - cost - rest, counts)?;
+        cut.extend(of_part);
+        cost += more;
+    }
+    Some((cut, cost))
+}
+
+impl<'a> Task<'a> {
+    fn new(covering: Covering<'a>, part: &'a Part) -> Self {
+        let places = part.points.iter().zip(0..).map(|(point, place)| (reference(point), place)).collect();
+        let bound = Bound::new(covering.dag, covering.memo, covering.costs, &part.nodes);
+        Self { covering, part, places, made: RefCell::default(), bound }
     }
 
-    /// Costs an assignment; stops as soon as it costs `limit` (partial costing).
-    fn cost(&mut self, part: &Part, cuts: &Cuts, limit: f64) -> f64 {
-        self.costed += 1;
-        let mut cost = 0.0;
-        self.visit(&part.nodes, &part.demanded, cuts, |_, of_operator| {
-            cost += of_operator;
-            cost < limit
-        });
-        cost
+    fn points(&self, cut: Points) -> Vec<Point> {
+        bits(cut).map(|place| self.part.points[place as usize]).collect()
     }
 
-    fn visit(
-        &self,
-        nodes: &[NodeId],
-        demanded: &[NodeId],
-        cuts: &Cuts,
-        mut take: impl FnMut(PlannedOperator, f64) -> bool,
-    ) {
-        let covering = Covering { dag: self.dag, memo: self.memo, costs: self.costs };
-        let mut seen: HashSet<NodeId> = demanded.iter().copied().collect();
-        let mut pending = demanded.to_vec();
+    fn given(&self, cut: Points) -> Assignment<'_> {
+        Assignment { places: &self.places, fixed: &self.part.fixed, cut, asked: Cell::new(0) }
+    }
+
+    fn operator(&self, root: NodeId, cut: Points) -> Rc<Made> {
+        let mut all = self.made.borrow_mut();
+        let known = all.entry(root).or_default();
+        if let Some(made) = known.iter().find(|made| (made.cut ^ cut) & made.asked == 0) {
+            return made.clone();
+        }
+        let assignment = self.given(cut);
+        let operator = self.covering.operator(root, &assignment);
+        let cost = self.covering.costs.operator(self.covering.dag, &operator);
+        let made = Rc::new(Made { cut, asked: assignment.asked.get(), operator, cost });
+        known.push(made.clone());
+        made
+    }
+
+    /// Returns the operators that depend on known points only, and their cost.
+    fn walk(&self, cut: Points, known: Points) -> Walk {
+        self.visit(cut, known, |_| {})
+    }
+
+    fn visit(&self, cut: Points, known: Points, mut take: impl FnMut(&Made)) -> Walk {
+        let nodes = &self.part.nodes;
+        let place = |node: &NodeId| nodes.binary_search(node).ok();
+        let mut written = vec![false; nodes.len()];
+        self.part.demanded.iter().filter_map(place).for_each(|place| written[place] = true);
+        let mut pending = self.part.demanded.clone();
+        let (mut cost, mut open) = (0.0, Vec::new());
         while let Some(root) = pending.pop() {
-            let operator = covering.operator(root, cuts);
-            for input in &operator.inputs {
-                if nodes.binary_search(input).is_ok() && seen.insert(*input) {
+            let made = self.operator(root, cut);
+            if made.asked & !known != 0 {
+                open.push(made);
+                continue;
+            }
+            for input in &made.operator.inputs {
+                if let Some(place) = place(input)
+                    && !written[place]
+                {
+                    written[place] = true;
                     pending.push(*input);
                 }
             }
-            let cost = self.costs.operator(self.dag, &operator);
-            if !take(operator, cost) {
-                return;
-            }
+            cost += made.cost;
+            take(&made);
         }
+        Walk { cost, open, written }
     }
 
-    /// Returns the cut points of the best assignment of a part, and its cost. A cost of `limit` and more says that there
-    /// is none below it.
-    fn best(&mut self, part: Part, fixed: &Cuts, limit: f64) -> (Vec<Point>, f64) {
-        let count = part.points.len();
-        let bound = Bound::new(self.dag, self.memo, self.costs, &part, fixed);
-        let cut_sets = if self.prune { self.cut_sets(&part, fixed) } else { Vec::new() };
-        // The layout: cut sets first, the best one first of all.
-        let mut layout: Vec<Point> = cut_sets.iter().flat_map(|set| set.points.iter().copied()).collect();
-        layout
-            .extend(part.points.iter().filter(|point| !layout.contains(point)).copied().collect::<Vec<_>>());
-        let (mut best, mut least) =
-            if self.prune { self.opening(&part, fixed, limit) } else { (Vec::new(), limit) };
-        // The opening has costed the first plan.
-        let mut at: u64 = u64::from(self.prune);
-        let plans = 1u64 << count;
-        while at < plans {
-            // The first point is the highest bit, so that plans which differ in the last points follow each other.
-            let is_cut = |place: usize| at >> (count - 1 - place) & 1 == 1;
-            let cut: Vec<Point> =
-                (0..count).filter(|place| is_cut(*place)).map(|place| layout[place]).collect();
-            let after = (0..count).rev().find(|place| is_cut(*place)).map_or(0, |last| last + 1);
-            let below = 1u64 << (count - after);
-            if self.prune && bound.of(&cut) >= least {
-                self.skipped_by_cost += below as f64;
-                at += below;
-                continue;
-            }
-            if self.costed >= MAX_COSTED && self.prune {
-                break;
-            }
-            let mut cuts = fixed.clone();
-            cuts.extend(cut.iter().map(edge));
-            // Where what is cut lets the rest fall apart, the best plans of its components together are the best of
-            // this subspace. Cut sets come first in the layout so that it does so early.
-            let components = if self.prune { self.split(&part, &cuts, &layout[after..]) } else { Vec::new() };
-            if components.iter().filter(|component| !component.points.is_empty()).count() > 1 {
-                let bounds: Vec<f64> = components
-                    .iter()
-                    .map(|part| Bound::new(self.dag, self.memo, self.costs, part, &cuts).of(&[]))
-                    .collect();
-                let mut rest: f64 = bounds.iter().sum();
-                let (mut whole, mut cost) = (cut, 0.0);
-                for (component, bound) in components.into_iter().zip(bounds) {
-                    rest -= bound;
-                    let (of_component, more) = self.best(component, &cuts, least - cost - rest);
-                    whole.extend(of_component);
-                    cost += more;
-                    if cost + rest >= least {
-                        cost = f64::INFINITY;
-                        break;
-                    }
-                }
-                self.skipped_by_structure += below as f64;
-                if cost < least {
-                    (best, least) = (whole, cost);
-                }
-                at += below;
-                continue;
-            }
-            let cost = self.cost(&part, &cuts, least);
-            if cost < least {
-                (best, least) = (cut, cost);
-            }
-            at += 1;
-        }
-        (best, least)
+    fn rest(&self, walk: &Walk, cut: Points) -> f64 {
+        let open: Vec<NodeId> = walk.open.iter().map(|made| made.operator.roots[0]).collect();
+        if open.is_empty() { 0.0 } else { self.bound.rest(&open, &walk.written, &self.given(cut)) }
     }
 
     /// Returns a good assignment to start from: fuse-all or fuse-no-redundancy, then each point changed if that costs
     /// less. It costs as many plans as there are points.
-    fn opening(&mut self, part: &Part, fixed: &Cuts, limit: f64) -> (Vec<Point>, f64) {
-        let cost = |of: &mut Self, cut: &[Point], limit: f64| {
-            let mut cuts = fixed.clone();
-            cuts.extend(cut.iter().map(edge));
-            of.cost(part, &cuts, limit)
-        };
-        let (mut best, mut least) = (Vec::new(), cost(self, &[], limit));
-        if part.points.len() < 2 {
-            return (best, least);
-        }
-        let all = cost(self, &part.points, least);
-        if all < least {
-            (best, least) = (part.points.clone(), all);
-        }
-        if part.points.len() < 6 {
-            return (best, least);
-        }
-        for point in &part.points {
-            let mut changed = best.clone();
-            match changed.iter().position(|other| other == point) {
-                Some(place) => _ = changed.remove(place),
-                None => changed.push(*point),
+    fn opening(&self, limit: f64, counts: &mut Counts) -> (Points, f64) {
+        let count = self.part.points.len();
+        let all = (1 << count) - 1;
+        let (mut best, mut least) = (0, limit);
+        let mut attempt = |cut: Points| {
+            counts.costed += 1;
+            let cost = self.walk(cut, Points::MAX).cost;
+            if cost < least {
+                (best, least) = (cut, cost);
             }
-            let of_changed = cost(self, &changed, least);
-            if of_changed < least {
-                (best, least) = (changed, of_changed);
+            best
+        };
+        if count >= 2 {
+            attempt(0);
+            let mut best = attempt(all);
+            if count >= 6 {
+                for place in 0..count {
+                    best = attempt(best ^ 1 << place);
+                }
             }
         }
         (best, least)
     }
 
-    /// Returns the components of a part whose references are cut, with those of the points that are free.
-    fn split(&self, part: &Part, cuts: &Cuts, free: &[Point]) -> Vec<Part> {
-        let edges = references(self.memo, &part.nodes);
+    /// Returns the components of what a subspace leaves to decide, if several have points that are free.
+    fn split(&self, space: Subspace) -> Vec<Part> {
+        let (dag, part) = (self.covering.dag, self.part);
+        let given = self.given(space.cut);
         let inside = |node: NodeId| part.nodes.binary_search(&node).is_ok();
-        let kept = edges.iter().copied().filter(|edge| !cuts.contains(edge) && inside(edge.0));
+        let edges = references(self.covering.memo, &part.nodes);
+        let kept = edges.into_iter().filter(|edge| !given.is_cut(*edge) && inside(edge.0));
+        let found = components(&part.nodes, kept);
+        let free = |at: &u32| space.known() >> at & 1 == 0;
+        let free: Vec<Point> =
+            (0..part.points.len() as u32).filter(free).map(|at| part.points[at as usize]).collect();
+        let holds = |nodes: &[NodeId]| free.iter().any(|point| nodes.binary_search(&point.consumer).is_ok());
+        if found.iter().filter(|nodes| holds(nodes)).count() < 2 {
+            return Vec::new();
+        }
+        let mut fixed = part.fixed.clone();
+        fixed.extend(self.points(space.cut).iter().map(reference));
         let make = |nodes: Vec<NodeId>| {
             let within = |node: NodeId| nodes.binary_search(&node).is_ok();
-            let crosses =
-                |node: NodeId| self.dag.consumers(node).iter().any(|to| inside(*to) && !within(*to));
+            let crosses = |node: NodeId| dag.consumers(node).iter().any(|to| inside(*to) && !within(*to));
             let demanded =
                 nodes.iter().copied().filter(|node| part.demanded.contains(node) || crosses(*node)).collect();
             let points = free.iter().filter(|point| within(point.consumer)).copied().collect();
-            Part { demanded, points, nodes }
+            Part { demanded, points, nodes, fixed: fixed.clone() }
         };
-        components(&part.nodes, kept).into_iter().map(make).collect()
-    }
-
-    /// Returns cut sets that don't overlap, the best one first (equation 5).
-    fn cut_sets(&self, part: &Part, fixed: &Cuts) -> Vec<CutSet> {
-        let count = part.points.len();
-        if count < 3 {
-            return Vec::new();
-        }
-        let targets: BTreeSet<NodeId> = part.points.iter().map(|point| point.input).collect();
-        let of_target = |target: NodeId| -> Vec<Point> {
-            part.points.iter().filter(|point| point.input == target).copied().collect()
-        };
-        let composites: Vec<Vec<Point>> = targets.iter().map(|target| of_target(*target)).collect();
-        let mut candidates: Vec<Vec<Point>> = part.points.iter().map(|point| vec![*point]).collect();
-        candidates.extend(composites.iter().filter(|points| points.len() > 1).cloned());
-        for (at, first) in composites.iter().enumerate() {
-            candidates.extend(composites[at + 1..].iter().map(|second| [first.as_slice(), second].concat()));
-        }
-        let mut found: Vec<CutSet> = Vec::new();
-        for points in candidates {
-            let mut cuts = fixed.clone();
-            cuts.extend(points.iter().map(edge));
-            let free: Vec<Point> =
-                part.points.iter().filter(|point| !points.contains(point)).copied().collect();
-            let sizes: Vec<usize> = self
-                .split(part, &cuts, &free)
-                .iter()
-                .map(|part| part.points.len())
-                .filter(|size| *size > 0)
-                .collect();
-            if sizes.len() > 1 {
-                let share = (-(points.len() as f64)).exp2();
-                let parts: f64 = sizes.iter().map(|size| (*size as f64).exp2()).sum();
-                found.push(CutSet { score: (1.0 - share) * (count as f64).exp2() + share * parts, points });
-            }
-        }
-        found.sort_by(|a, b| a.score.total_cmp(&b.score));
-        let mut taken: Vec<CutSet> = Vec::new();
-        for set in found {
-            if taken.iter().all(|other| other.points.iter().all(|point| !set.points.contains(point))) {
-                taken.push(set);
-            }
-        }
-        taken
-    }
-}
-
-/// What plans of a part cost at least.
-struct Bound<'a> {
-    dag: &'a Dag,
-    costs: &'a Costs,
-    part: &'a Part,
-    fixed: &'a Cuts,
-    edges: BTreeSet<(NodeId, NodeId)>,
-    /// For each node of the part the least share of it that any plan computes.
-    scales: BTreeMap<NodeId, f64>,
-}
-
-impl<'a> Bound<'a> {
-    fn new(dag: &'a Dag, memo: &MemoTable, costs: &'a Costs, part: &'a Part, fixed: &'a Cuts) -> Self {
-        let inside = |node: NodeId| part.nodes.binary_search(&node).is_ok();
-        let edges: BTreeSet<_> =
-            references(memo, &part.nodes).into_iter().filter(|(input, _)| inside(*input)).collect();
-        let touched = part.nodes.iter().flat_map(|node| dag.inputs(*node).iter().chain([node]));
-        let sparse = touched.map(|node| dag.size(*node)).filter(|size| size.format == Format::Csr);
-        let least = sparse.map(|size| size.filled).fold(1.0, f64::min);
-        // A node is computed in part only if something in CSR that skips zeros may fuse it. Consumers come later.
-        let mut scales = BTreeMap::new();
-        for node in part.nodes.iter().rev() {
-            let skips = dag.size(*node).format == Format::Csr
-                || matches!(dag.operator(*node), Operator::Aggregate(..))
-                    && dag.size(dag.inputs(*node)[0]).format == Format::Csr
-                || edges.iter().any(|(input, consumer)| {
-                    input == node
-                        && dag.shape(*input) == dag.shape(*consumer)
-                        && scales.get(consumer).is_some_and(|scale| *scale < 1.0)
-                });
-            scales.insert(*node, if skips { least } else { 1.0 });
-        }
-        Self { dag, costs, part, fixed, edges, scales }
-    }
-
-    /// Returns what every plan costs at least that cuts these points, whatever it does with points after them. An
-    /// operator stays within a component of the references that are left, and all nodes are computed once at least.
-    fn of(&self, cut: &[Point]) -> f64 {
-        let mut cuts = self.fixed.clone();
-        cuts.extend(cut.iter().map(edge));
-        let kept = self.edges.iter().copied().filter(|edge| !cuts.contains(edge));
-        components(&self.part.nodes, kept).iter().map(|nodes| self.of_component(nodes, &cuts)).sum()
-    }
-
-    fn of_component(&self, nodes: &[NodeId], cuts: &Cuts) -> f64 {
-        let dag = self.dag;
-        let (mut write, mut read, mut compute) = (0.0, BTreeMap::new(), 0.0);
-        for node in nodes {
-            let mut written = self.part.demanded.binary_search(node).is_ok();
-            for consumer in dag.consumers(*node) {
-                let outside =
-                    nodes.binary_search(consumer).is_err() && self.part.nodes.binary_search(consumer).is_ok();
-                written |= outside || cuts.contains(&(*node, *consumer));
-            }
-            if written {
-                write += dag.size(*node).bytes();
-            }
-            for input in dag.inputs(*node) {
-                if nodes.binary_search(input).is_err() || cuts.contains(&(*input, *node)) {
-                    let in_part = dag.shape(*input) == dag.shape(*node);
-                    let bytes = dag.size(*input).bytes() * if in_part { self.scales[node] } else { 1.0 };
-                    read.entry(*input)
-                        .and_modify(|least: &mut f64| *least = least.min(bytes))
-                        .or_insert(bytes);
-                }
-            }
-            compute += flops(dag, *node) * self.scales[node];
-        }
-        let read: f64 = read.values().sum();
-        write / self.costs.write + (read / self.costs.read).max(compute / self.costs.compute)
+        found.into_iter().map(make).collect()
     }
 }

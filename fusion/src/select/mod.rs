@@ -6,11 +6,13 @@
 //! | file | subject |
 //! |---|---|
 //! | `operator` | the operator that an assignment makes at a node |
+//! | `bound` | what plans cost at least |
 //! | `cost` | what an operator takes, in seconds, and the constants of a machine |
 //! | `partition` | partitions of plans and their interesting points |
 //! | `enumerate` | MPSkipEnum |
 //! | `plan` | the plan of a whole graph, and what it says of itself |
 
+mod bound;
 mod cost;
 mod enumerate;
 mod operator;

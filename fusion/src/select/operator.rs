@@ -1,6 +1,9 @@
 //! The operator that an assignment of interesting points makes at a node.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    cell::Cell,
+    collections::{BTreeSet, HashMap, HashSet},
+};
 
 use super::cost::Costs;
 use crate::{
@@ -8,8 +11,36 @@ use crate::{
     explore::{Close, Entry, MemoTable, Template},
 };
 
-/// References that an assignment cuts: the input, which is written to memory, and its consumer, which reads it there.
-pub(super) type Cuts = HashSet<(NodeId, NodeId)>;
+/// A reference: an input and its consumer. If it is cut, the input is written to memory, and the consumer reads it there
+/// unless the operator computes the input anyway.
+pub(super) type Reference = (NodeId, NodeId);
+
+/// Points of a search, a bit for each.
+pub(super) type Points = u128;
+
+/// An assignment of interesting points. It notes which of them an operator asked for: others don't change it.
+pub(super) struct Assignment<'a> {
+    /// The bit of each point.
+    pub places: &'a HashMap<Reference, u32>,
+    /// References that are cut whatever the search does.
+    pub fixed: &'a HashSet<Reference>,
+    /// The points that are cut.
+    pub cut: Points,
+    /// The points that were asked for since this was reset.
+    pub asked: Cell<Points>,
+}
+
+impl Assignment<'_> {
+    pub fn is_cut(&self, reference: Reference) -> bool {
+        match self.places.get(&reference) {
+            Some(place) => {
+                self.asked.set(self.asked.get() | 1 << place);
+                self.cut >> place & 1 == 1
+            }
+            None => self.fixed.contains(&reference),
+        }
+    }
+}
 
 /// A step of a plan: a fused operator, or a basic one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +193,7 @@ impl PlannedOperator {
 }
 
 /// Makes operators at nodes, given a memo table and the references that are cut.
+#[derive(Clone, Copy)]
 pub(super) struct Covering<'a> {
     pub dag: &'a Dag,
     pub memo: &'a MemoTable,
@@ -171,10 +203,9 @@ pub(super) struct Covering<'a> {
 impl Covering<'_> {
     /// Returns the operator at a node: the best template that may end there, with as many references as are not cut.
     /// Outer comes first, because it may change how work grows, then Row, MAgg and Cell.
-    pub fn operator(&self, root: NodeId, cuts: &Cuts) -> PlannedOperator {
-        let made = |template: Template| {
-            let mut covered = BTreeSet::new();
-            self.cover(root, template, true, cuts, &mut covered).then_some(())?;
+    pub fn operator(&self, root: NodeId, assignment: &Assignment) -> PlannedOperator {
+        let made = |template: Template, within: Option<&[NodeId]>| {
+            let covered = self.cover(root, template, within, assignment)?;
             // One operator by itself is a basic one.
             (covered.len() > 1).then_some(())?;
             let found = PlannedOperator::of_covered(self.dag, Some(template), root, covered);
@@ -182,49 +213,63 @@ impl Covering<'_> {
             let whole = !found.covers_factor(self.dag);
             (fits && whole && (template != Template::Outer || found.driver.is_some())).then_some(found)
         };
-        let cells = || made(Template::MAgg).or_else(|| made(Template::Cell));
-        if let Some(outer) = made(Template::Outer) {
+        let cells =
+            |within: Option<&[NodeId]>| made(Template::MAgg, within).or_else(|| made(Template::Cell, within));
+        if let Some(outer) = made(Template::Outer, None) {
             return outer;
         }
-        match (made(Template::Row), cells()) {
+        match made(Template::Row, None) {
             // Cells may skip zeros where rows are read whole.
-            (Some(row), Some(cells)) if row.covered == cells.covered => cells,
-            (Some(row), _) => row,
-            (None, Some(cells)) => cells,
-            (None, None) => PlannedOperator::basic(self.dag, root),
+            Some(row) => {
+                let is_cell = |node: &NodeId| {
+                    let entries = self.memo.entries(*node).iter();
+                    entries
+                        .map(|entry| entry.template)
+                        .any(|of| matches!(of, Template::Cell | Template::MAgg))
+                };
+                let same = row.covered.iter().all(is_cell).then(|| cells(Some(&row.covered))).flatten();
+                same.filter(|cells| cells.covered == row.covered).unwrap_or(row)
+            }
+            None => cells(None).unwrap_or_else(|| PlannedOperator::basic(self.dag, root)),
         }
     }
 
-    /// Collects what a template covers from a node down. Returns false if a node has no entry that is not cut.
+    /// Returns what a template covers from a node down. Returns `None` if a node has no entry that is not cut, or is not
+    /// one of `within`.
     fn cover(
         &self,
         root: NodeId,
         template: Template,
-        top: bool,
-        cuts: &Cuts,
-        covered: &mut BTreeSet<NodeId>,
-    ) -> bool {
+        within: Option<&[NodeId]>,
+        assignment: &Assignment,
+    ) -> Option<BTreeSet<NodeId>> {
+        let mut covered = BTreeSet::new();
         // A stack, not recursion: chains may be as long as a graph.
-        let mut pending = vec![(root, top)];
-        while let Some((node, top)) = pending.pop() {
+        let mut pending = vec![root];
+        while let Some(node) = pending.pop() {
+            if within.is_some_and(|within| within.binary_search(&node).is_err()) {
+                return None;
+            }
             if !covered.insert(node) {
                 continue;
             }
-            let fits = |entry: &&Entry| {
-                let belongs = if top {
+            let top = node == root;
+            let belongs = |entry: &&Entry| {
+                if top {
                     entry.template == template && entry.close != Close::OpenInvalid
                 } else {
                     entry.close != Close::ClosedValid && template.merges_with().contains(&entry.template)
-                };
-                belongs && entry.references().all(|input| !cuts.contains(&(input, node)))
+                }
             };
-            let rank = |entry: &&Entry| (entry.references().count(), entry.template == template);
-            let Some(best) = self.memo.entries(node).iter().filter(fits).max_by_key(rank) else {
-                return false;
-            };
-            pending.extend(best.references().map(|input| (input, false)));
+            let mut entries: Vec<&Entry> = self.memo.entries(node).iter().filter(belongs).collect();
+            // The best first, so that no more is asked of the assignment than the choice depends on.
+            entries.sort_by_key(|entry| (entry.references().count(), entry.template == template));
+            let is_whole =
+                |entry: &&&Entry| entry.references().all(|input| !assignment.is_cut((input, node)));
+            let best = entries.iter().rev().find(is_whole)?;
+            pending.extend(best.references());
         }
-        true
+        Some(covered)
     }
 }
 

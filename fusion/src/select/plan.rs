@@ -144,11 +144,12 @@ impl Plan {
             }
             writeln!(
                 out,
-                "  {} plans: {} costed, {} skipped by cost, {} by structure; {:.3} ms",
+                "  {} plans: {} costed, {} skipped by cost, {} by structure, {} equal to others; {:.3} ms",
                 search.plans,
                 search.costed,
                 search.skipped_by_cost,
                 search.skipped_by_structure,
+                search.skipped_as_equal,
                 search.cost * 1e3
             )?;
         }
@@ -173,7 +174,15 @@ impl Plan {
 fn heuristic(dag: &Dag, memo: &MemoTable, costs: &Costs, partition: &Partition, cut: Vec<Point>) -> Search {
     let (_, cost) = costs.assignment(dag, memo, partition, &cut);
     let plans = (partition.points.len() as f64).exp2();
-    Search { cut, cost, plans, costed: 1, skipped_by_cost: plans - 1.0, skipped_by_structure: 0.0 }
+    Search {
+        cut,
+        cost,
+        plans,
+        costed: 1,
+        skipped_by_cost: plans - 1.0,
+        skipped_by_structure: 0.0,
+        skipped_as_equal: 0.0,
+    }
 }
 
 /// Returns the operators that the outputs need, basic ones where no partition has one.

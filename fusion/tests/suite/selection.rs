@@ -151,8 +151,9 @@ fn the_search_finds_the_optimum() {
     shares.sort_by(f64::total_cmp);
     let median = shares[shares.len() / 2];
     println!(
-        "{compared} partitions, {large} with 12 to 14 points; {:.2} % of their plans costed (median)",
-        100.0 * median
+        "{compared} partitions, {large} with 12 to 14 points; {:.2} % of their plans costed (median; {:.2} % in the worst)",
+        100.0 * median,
+        100.0 * shares[shares.len() - 1]
     );
-    assert!(median < 0.5, "{median}");
+    assert!(median < 0.05, "{median}");
 }

@@ -1,0 +1,123 @@
+//! What plans of a part cost at least, if some of their operators are known.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{
+    cost::Costs,
+    operator::{Assignment, Reference, flops},
+    partition::references,
+};
+use crate::{
+    dag::{Dag, Format, NodeId, Operator},
+    explore::MemoTable,
+};
+
+/// A part of a partition, and the least share of each node that any plan computes.
+pub(super) struct Bound<'a> {
+    dag: &'a Dag,
+    costs: &'a Costs,
+    nodes: &'a [NodeId],
+    references: Vec<Reference>,
+    scales: Vec<f64>,
+}
+
+impl<'a> Bound<'a> {
+    pub fn new(dag: &'a Dag, memo: &MemoTable, costs: &'a Costs, nodes: &'a [NodeId]) -> Self {
+        let inside = |node: NodeId| nodes.binary_search(&node).is_ok();
+        let references: Vec<Reference> =
+            references(memo, nodes).into_iter().filter(|(input, _)| inside(*input)).collect();
+        let touched = nodes.iter().flat_map(|node| dag.inputs(*node).iter().chain([node]));
+        let sparse = touched.map(|node| dag.size(*node)).filter(|size| size.format == Format::Csr);
+        let least = sparse.map(|size| size.filled).fold(1.0, f64::min);
+        // A node is computed in part only if something in CSR that skips zeros may fuse it. Consumers come later.
+        let mut scales = vec![1.0; nodes.len()];
+        for (at, node) in nodes.iter().enumerate().rev() {
+            let skips = dag.size(*node).format == Format::Csr
+                || matches!(dag.operator(*node), Operator::Aggregate(..))
+                    && dag.size(dag.inputs(*node)[0]).format == Format::Csr
+                || references.iter().any(|(input, consumer)| {
+                    input == node
+                        && dag.shape(*input) == dag.shape(*consumer)
+                        && nodes.binary_search(consumer).is_ok_and(|place| scales[place] < 1.0)
+                });
+            scales[at] = if skips { least } else { 1.0 };
+        }
+        Self { dag, costs, nodes, references, scales }
+    }
+
+    fn place(&self, node: NodeId) -> Option<usize> {
+        self.nodes.binary_search(&node).ok()
+    }
+
+    /// Returns what the operators at `open` and all that they need cost at least, in seconds. `written` are the nodes
+    /// whose operators are paid for elsewhere or are open; it is indexed as the nodes of the part.
+    ///
+    /// Each node that is needed and not written is computed once at least, by an operator within a component of the
+    /// references that are not cut; what no such reference leads to is written and read. Reading and computing overlap
+    /// within an operator, so that a component takes its writing and the greater of its reading and computing.
+    pub fn rest(&self, open: &[NodeId], written: &[bool], assignment: &Assignment) -> f64 {
+        let dag = self.dag;
+        let mut parent: Vec<usize> = (0..self.nodes.len()).collect();
+        let mut fusible = vec![false; self.nodes.len()];
+        for reference in &self.references {
+            if assignment.is_cut(*reference) {
+                continue;
+            }
+            let (Some(input), Some(consumer)) = (self.place(reference.0), self.place(reference.1)) else {
+                continue;
+            };
+            fusible[input] = true;
+            let (a, b) = (find(&mut parent, input), find(&mut parent, consumer));
+            parent[a.max(b)] = a.min(b);
+        }
+        let mut needed = vec![false; self.nodes.len()];
+        let mut pending: Vec<usize> = open.iter().filter_map(|node| self.place(*node)).collect();
+        pending.iter().for_each(|place| needed[*place] = true);
+        let mut write = 0.0;
+        pending.iter().for_each(|place| write += dag.size(self.nodes[*place]).bytes());
+        let mut compute: HashMap<usize, f64> = HashMap::new();
+        let mut reads: HashMap<(usize, NodeId), f64> = HashMap::new();
+        let mut separate = BTreeSet::new();
+        while let Some(place) = pending.pop() {
+            let node = self.nodes[place];
+            let component = find(&mut parent, place);
+            *compute.entry(component).or_default() += flops(dag, node) * self.scales[place];
+            for input in dag.inputs(node) {
+                let within = self.place(*input);
+                let fuses = within.is_some_and(|at| fusible[at] && find(&mut parent, at) == component);
+                if !fuses {
+                    let in_part = dag.shape(*input) == dag.shape(node);
+                    let bytes = dag.size(*input).bytes() * if in_part { self.scales[place] } else { 1.0 };
+                    let least = reads.entry((component, *input)).or_insert(bytes);
+                    *least = least.min(bytes);
+                }
+                let Some(at) = within else { continue };
+                if written[at] {
+                    continue;
+                }
+                if !fuses && separate.insert(at) {
+                    write += dag.size(*input).bytes();
+                }
+                if !needed[at] {
+                    needed[at] = true;
+                    pending.push(at);
+                }
+            }
+        }
+        let mut read: HashMap<usize, f64> = HashMap::new();
+        reads.into_iter().for_each(|((component, _), bytes)| *read.entry(component).or_default() += bytes);
+        let overlapped = compute.iter().map(|(component, operations)| {
+            let read = read.get(component).copied().unwrap_or(0.0);
+            (read / self.costs.read).max(operations / self.costs.compute)
+        });
+        write / self.costs.write + overlapped.sum::<f64>()
+    }
+}
+
+fn find(parent: &mut [usize], mut place: usize) -> usize {
+    while parent[place] != place {
+        parent[place] = parent[parent[place]];
+        place = parent[place];
+    }
+    place
+}
