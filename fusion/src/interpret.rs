@@ -12,7 +12,8 @@ use crate::{
 const LIMIT: u64 = 1 << 32;
 
 impl Dag {
-    /// Computes the outputs, by name. A zero of a matrix in CSR times anything is 0, NaN and infinity included.
+    /// Computes the outputs, by name. A zero of a matrix in CSR times anything is 0, NaN and infinity included: in products
+    /// of elements, and on the left of a product of matrices. A result is in CSR if its size says so.
     ///
     /// ```
     /// use fangorn_fusion::{Bindings, Matrix, dag::Dag};
@@ -66,8 +67,10 @@ impl Dag {
             }
             Operator::MatMul => {
                 let (a, b) = (input(0), input(1));
+                let skips = self.size(inputs[0]).format == Format::Csr;
                 each(shape, |row, column| {
-                    a.row(row).iter().enumerate().map(|(k, x)| x * b.row(k)[column]).sum()
+                    let held = a.row(row).iter().enumerate().filter(|(_, x)| !skips || **x != 0.0);
+                    held.map(|(k, x)| x * b.row(k)[column]).sum()
                 })
             }
             Operator::Transpose => each(shape, |row, column| input(0).row(column)[row]),

@@ -7,11 +7,11 @@ use rayon::prelude::*;
 
 use super::{
     Values,
-    kernels::{View, add_scaled, aggregate, binary, dot, transpose, unary},
+    kernels::{View, add_scaled_skipping, aggregate, binary, dot, multiply_skipping, transpose, unary},
 };
 use crate::{
     Matrix,
-    dag::{Dag, Direction, NodeId, Operator},
+    dag::{Binary, Dag, Direction, Format, NodeId, Operator},
     matrix::DenseMatrix,
     select::PlannedOperator,
 };
@@ -251,11 +251,21 @@ impl Elements<'_> {
             let view = |at: usize| View { data: self.data(of[at], inputs, registers), row: count, column: 1 };
             match (self.dag.operator(*node), &self.factors[place]) {
                 (Operator::Unary(function), _) => unary(*function, view(0), &mut out, count),
+                (Operator::Binary(Binary::Multiply), _) => {
+                    let skips = |at: usize| self.dag.size(of[at]).format == Format::Csr;
+                    multiply_skipping(view(0), view(1), (skips(0), skips(1)), &mut out, count);
+                }
                 (Operator::Binary(function), _) => binary(*function, view(0), view(1), &mut out, count),
                 (_, Some([left, right])) => {
                     let at = places.rows.iter().zip(&places.columns);
+                    let skips = self.dag.size(of[0]).format == Format::Csr;
                     for (out, (row, column)) in out.iter_mut().zip(at) {
-                        *out = dot(left.row(*row), right.row(*column));
+                        let (left, right) = (left.row(*row), right.row(*column));
+                        *out = if skips {
+                            left.iter().zip(right).filter(|(x, _)| **x != 0.0).map(|(x, y)| x * y).sum()
+                        } else {
+                            dot(left, right)
+                        };
                     }
                 }
                 _ => {}
@@ -291,13 +301,13 @@ impl Elements<'_> {
             (End::Right, Some(other)) => {
                 let width = other.shape().1;
                 at.for_each(|((row, column), x)| {
-                    add_scaled(&mut out[(row - first) * width..][..width], *x, other.row(*column));
+                    add_scaled_skipping(&mut out[(row - first) * width..][..width], *x, other.row(*column));
                 });
             }
             (End::Left, Some(other)) => {
                 let width = other.shape().1;
                 at.for_each(|((row, column), x)| {
-                    add_scaled(&mut out[column * width..][..width], *x, other.row(*row));
+                    add_scaled_skipping(&mut out[column * width..][..width], *x, other.row(*row));
                 });
             }
             _ => {}

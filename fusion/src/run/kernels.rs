@@ -66,6 +66,11 @@ pub(super) fn binary(binary: Binary, a: View, b: View, out: &mut [f64], width: u
     );
 }
 
+/// Multiplies the elements of two views, where zeros of those that skip give 0 beside NaN and infinity, too.
+pub(super) fn multiply_skipping(a: View, b: View, skips: (bool, bool), out: &mut [f64], width: usize) {
+    over_two(a, b, out, width, |x, y| if skips.0 && x == 0.0 || skips.1 && y == 0.0 { 0.0 } else { x * y });
+}
+
 fn over_two(mut a: View, mut b: View, out: &mut [f64], mut width: usize, apply: impl Fn(f64, f64) -> f64) {
     // Columns of a tile are one row of it, and so are whole tiles that lie together.
     if width == 1 {
@@ -125,6 +130,13 @@ pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
         }
     }
     lanes.iter().sum::<f64>() + rest
+}
+
+/// Adds a multiple of a vector, scaled by an element of a matrix in CSR: nothing if that is 0, which may be held.
+pub(super) fn add_scaled_skipping(out: &mut [f64], scale: f64, from: &[f64]) {
+    if scale != 0.0 {
+        add_scaled(out, scale, from);
+    }
 }
 
 /// Adds a multiple of a vector.

@@ -4,11 +4,11 @@ use rayon::prelude::*;
 
 use super::{
     Values,
-    kernels::{View, add_scaled, aggregate, binary, dot, unary},
+    kernels::{View, add_scaled, add_scaled_skipping, aggregate, binary, dot, multiply_skipping, unary},
 };
 use crate::{
     Matrix,
-    dag::{Aggregation, Dag, Direction, NodeId, Operator},
+    dag::{Aggregation, Binary, Dag, Direction, Format, NodeId, Operator},
     select::PlannedOperator,
 };
 
@@ -77,6 +77,11 @@ impl Tiles<'_> {
             Operator::MatMul if self.turned(root).is_some() => End::Product,
             _ => End::Rows,
         }
+    }
+
+    /// Tells whether zeros of a node give 0 whatever they are multiplied by, even if its elements are at hand densely.
+    fn skips(&self, node: NodeId) -> bool {
+        self.dag.size(node).format == Format::Csr
     }
 
     /// Returns X of a product t(X) W.
@@ -189,13 +194,22 @@ impl Tiles<'_> {
                     for row in 0..count {
                         let from = &right.data[row * width..][..width];
                         for (column, value) in sparse.row(first + row) {
-                            add_scaled(&mut sums[column * width..][..width], value, from);
+                            add_scaled_skipping(&mut sums[column * width..][..width], value, from);
                         }
                     }
                     return;
                 }
                 let (left, right) =
                     (self.view(left, first, count, registers), self.view(inputs[1], first, count, registers));
+                if self.turned(root).is_some_and(|turned| self.skips(turned)) {
+                    for (row, left) in left.data.chunks_exact(columns).take(count).enumerate() {
+                        let from = &right.data[row * width..][..width];
+                        for (column, value) in left.iter().enumerate() {
+                            add_scaled_skipping(&mut sums[column * width..][..width], *value, from);
+                        }
+                    }
+                    return;
+                }
                 if width == 1 {
                     for row in 0..count {
                         add_scaled(sums, right.data[row], &left.data[row * columns..][..columns]);
@@ -272,6 +286,10 @@ impl Tiles<'_> {
         };
         match operator {
             Operator::Unary(function) => unary(*function, view(0), out, width),
+            Operator::Binary(Binary::Multiply) if self.skips(inputs[0]) || self.skips(inputs[1]) => {
+                let skips = (self.skips(inputs[0]), self.skips(inputs[1]));
+                multiply_skipping(view(0), view(1), skips, out, width);
+            }
             Operator::Binary(function) => binary(*function, view(0), view(1), out, width),
             Operator::Aggregate(aggregation, _) => {
                 let from = self.dag.shape(inputs[0]).1;
@@ -340,12 +358,21 @@ impl Tiles<'_> {
             out.fill(0.0);
             for (row, out) in out.chunks_exact_mut(width).enumerate() {
                 for (column, value) in sparse.row(first + row) {
-                    add_scaled(out, value, &right[column * width..][..width]);
+                    add_scaled_skipping(out, value, &right[column * width..][..width]);
                 }
             }
             return;
         }
         let data = self.view(left, first, count, registers).data;
+        if self.skips(left) {
+            out.fill(0.0);
+            for (row, out) in data.chunks_exact(inner).zip(out.chunks_exact_mut(width)) {
+                for (column, value) in row.iter().enumerate() {
+                    add_scaled_skipping(out, *value, &right[column * width..][..width]);
+                }
+            }
+            return;
+        }
         if width == 1 {
             for (out, row) in out.iter_mut().zip(data.chunks_exact(inner)) {
                 *out = dot(row, right);

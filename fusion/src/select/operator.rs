@@ -7,7 +7,7 @@ use std::{
 
 use super::cost::Costs;
 use crate::{
-    dag::{Aggregation, Dag, Direction, Format, NodeId, Operator, Shape, Unary, zero_if},
+    dag::{Aggregation, Binary, Dag, Direction, Format, NodeId, Operator, Shape, Unary, zero_if},
     explore::{Close, Entry, MemoTable, Template},
 };
 
@@ -146,6 +146,10 @@ impl PlannedOperator {
             let is_zero = |at: usize| zero.contains(&inputs[at]);
             let stays = match dag.operator(*node) {
                 Operator::Unary(unary) => unary.keeps_zero() && is_zero(0),
+                Operator::Binary(Binary::Multiply) => {
+                    // Only zeros of what is in CSR give 0 beside NaN and infinity.
+                    (0..2).any(|at| is_zero(at) && dag.size(inputs[at]).format == Format::Csr)
+                }
                 Operator::Binary(binary) => {
                     let (a, b) = (is_zero(0), is_zero(1));
                     (a || b) && zero_if(*binary, a, b, dag.literal(inputs[0]), dag.literal(inputs[1]))

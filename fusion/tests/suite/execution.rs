@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use fangorn_fusion::{
-    Bindings,
-    dag::Dag,
+    Bindings, Matrix,
+    dag::{Builder, Dag},
     select::{Costs, Plan, Policy},
 };
 
@@ -35,6 +35,78 @@ fn compare(name: &str, dag: &Dag, bindings: &Bindings, seen: &mut BTreeSet<Strin
                 );
             }
         }
+    }
+}
+
+#[test]
+fn a_factor_that_another_way_covers_is_written() {
+    // b is on the right of a product, which needs it whole, and is added to that product.
+    let builder = Builder::new();
+    let a = builder.dense("X", 20, 20).abs();
+    let b = a * 2.0;
+    builder.output("sum", a.matmul(b) + b);
+    let dag = builder.finish().unwrap();
+    let bindings = bindings(&mut Random::new(1), &dag);
+    compare("square", &dag, &bindings, &mut BTreeSet::new());
+}
+
+#[test]
+fn zeros_in_csr_give_zero_beside_nan_and_infinity() {
+    let builder = Builder::new();
+    let (s, x) = (builder.csr("S", 2, 3, 0.5), builder.dense("X", 2, 3));
+    builder.output("elements", s * x);
+    builder.output("sums", (s * x).row_sums());
+    builder.output("product", s.matmul(builder.dense("w", 3, 1)));
+    builder.output("dense", (x - x) * x);
+    let dag = builder.finish().unwrap();
+    let (nan, infinity) = (f64::NAN, f64::INFINITY);
+    let bindings = Bindings::from([
+        ("S".to_owned(), Matrix::csr((2, 3), &[0.0, 2.0, 0.0, 1.0, 0.0, 3.0]).unwrap()),
+        ("X".to_owned(), Matrix::dense((2, 3), vec![nan, 1.0, infinity, infinity, nan, -1.0]).unwrap()),
+        ("w".to_owned(), Matrix::dense((3, 1), vec![infinity, 1.0, nan]).unwrap()),
+    ]);
+    for policy in Policy::ALL {
+        let found = Plan::new(&dag, policy, &Costs::default()).run(&dag, &bindings).unwrap();
+        assert_eq!(found["elements"].to_dense(), [0.0, 2.0, 0.0, infinity, 0.0, -3.0]);
+        assert_eq!(found["sums"].to_dense(), [2.0, infinity]);
+        let product = found["product"].to_dense();
+        assert!(product[0] == 2.0 && product[1].is_nan(), "{product:?}");
+        let dense = found["dense"].to_dense();
+        assert!(dense[0].is_nan() && dense[1] == 0.0 && dense[2].is_nan(), "{dense:?}");
+    }
+    compare("by hand", &dag, &bindings, &mut BTreeSet::new());
+}
+
+/// Plans agree with the interpreter where elements are NaN or infinite, too.
+#[test]
+fn plans_agree_on_values_that_are_not_finite() {
+    let count = std::env::var("FANGORN_FUSION_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    for seed in 0..count {
+        let mut random = Random::new(5_000_000 + seed);
+        let operators = 2 + random.below(10);
+        let sizes = [1, 2, 3, 7, 16, 65];
+        let (rows, columns) = (random.pick(&sizes), random.pick(&sizes));
+        let dag = graph(&mut random, operators, rows, columns);
+        // By name, so that a seed draws the same values each time.
+        let mut drawn: Vec<_> = bindings(&mut random, &dag).into_iter().collect();
+        drawn.sort_by(|a, b| a.0.cmp(&b.0));
+        let share = random.pick(&[0.01, 0.1, 0.5]);
+        let spoiled = drawn.into_iter().map(|(name, matrix)| {
+            let values: Vec<f64> = matrix
+                .to_dense()
+                .into_iter()
+                .map(|x| match random.share() < share {
+                    true if x != 0.0 => random.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.5]),
+                    _ => x,
+                })
+                .collect();
+            let spoiled = match matrix {
+                Matrix::Dense(_) => Matrix::dense(matrix.shape(), values),
+                Matrix::Csr(_) => Matrix::csr(matrix.shape(), &values),
+            };
+            (name, spoiled.unwrap())
+        });
+        compare(&format!("seed {seed}"), &dag, &spoiled.collect(), &mut BTreeSet::new());
     }
 }
 
