@@ -11,14 +11,17 @@
 //! | `partition` | partitions of plans and their interesting points |
 //! | `enumerate` | MPSkipEnum |
 //! | `plan` | the plan of a whole graph, and what it says of itself |
+//! | `cache` | plans that are kept by structure |
 
 mod bound;
+mod cache;
 mod cost;
 mod enumerate;
 mod operator;
 mod partition;
 mod plan;
 
+pub use cache::{CacheReport, PlanCache};
 pub use cost::Costs;
 pub use enumerate::Search;
 pub use operator::PlannedOperator;

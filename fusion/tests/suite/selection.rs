@@ -3,12 +3,12 @@
 use fangorn_fusion::{
     dag::{Builder, Dag},
     explore::{MemoTable, Template},
-    select::{Costs, Partition, Plan, PointKind, Policy},
+    select::{Costs, Partition, Plan, PlanCache, PointKind, Policy},
 };
 
 use crate::{
     exploration::{expression_1, expression_2},
-    random::{Random, graph},
+    random::{Random, bindings, graph},
 };
 
 fn plan(dag: &Dag, policy: Policy) -> Plan {
@@ -97,6 +97,31 @@ fn too_little_memory_has_infinite_cost() {
         "{}",
         plan.explain(&dag)
     );
+}
+
+/// Runs plans that were made for graphs of other sizes.
+#[test]
+fn a_kept_plan_computes_what_the_interpreter_does() {
+    let (mut cache, costs) = (PlanCache::default(), Costs::default());
+    for seed in 0..300 {
+        for sizes in [(20, 90), (23, 70), (700, 20), (65, 66)] {
+            // The same seed draws the same operators as long as shapes decide alike.
+            let mut random = Random::new(9_000_000 + seed);
+            let operators = 2 + random.below(12);
+            let dag = graph(&mut random, operators, sizes.0, sizes.1);
+            let bindings = bindings(&mut random, &dag);
+            let found = cache.plan(&dag, Policy::CostBased, &costs).run(&dag, &bindings).unwrap();
+            for (name, expected) in dag.interpret(&bindings).unwrap() {
+                let pairs = expected.to_dense().into_iter().zip(found[&name].to_dense());
+                let differ = |(a, b): &(f64, f64)| (a - b).abs() > 1e-5 * a.abs().max(1e-3);
+                let wrong = pairs.into_iter().find(differ);
+                assert!(wrong.is_none(), "seed {seed}, {sizes:?}, {name}: {wrong:?}\n{dag}");
+            }
+        }
+    }
+    let report = cache.report();
+    println!("{report:?}");
+    assert!(report.hits > 150, "{report:?}");
 }
 
 /// Compares both searches on partitions with 2 to 14 interesting points. `FANGORN_FUSION_PARTITIONS` says on how many.
