@@ -1,5 +1,6 @@
 //! Tests of fusion plans.
 
+mod algorithms;
 mod dags;
 mod execution;
 mod exploration;
