@@ -6,6 +6,10 @@ use fangorn_fusion::select::{PlanCache, Policy};
 #[expect(dead_code, reason = "the example's own main")]
 mod kmeans;
 
+#[path = "../../examples/mlogreg.rs"]
+#[expect(dead_code, reason = "the example's own main")]
+mod mlogreg;
+
 /// Lloyd's iterations; returns centroids and the squared distances to those before the last update.
 fn lloyd(x: &[f64], mut c: Vec<f64>, columns: usize, iterations: usize) -> (Vec<f64>, f64) {
     let mut error = 0.0;
@@ -42,6 +46,41 @@ fn kmeans_finds_the_centroids_of_plain_loops() {
             for (a, b) in expected.iter().zip(c.to_dense()) {
                 assert!((a - b).abs() < 1e-9, "{policy:?}: {b} instead of {a}");
             }
+        }
+    }
+}
+
+/// Returns the gradient and the objective of a multinomial logistic regression.
+fn gradient(x: &[f64], y: &[f64], b: &[f64], columns: usize, others: usize) -> (Vec<f64>, f64) {
+    let mut found: Vec<f64> = b.iter().map(|b| b * mlogreg::LAMBDA).collect();
+    let mut objective = b.iter().map(|b| b * b).sum::<f64>() * mlogreg::LAMBDA / 2.0;
+    for (x, y) in x.chunks_exact(columns).zip(y.chunks_exact(others)) {
+        let score =
+            |class: usize| x.iter().zip(b.chunks_exact(others)).map(|(x, b)| x * b[class]).sum::<f64>();
+        let scores: Vec<f64> = (0..others).map(score).collect();
+        let whole = 1.0 + scores.iter().map(|score| score.exp()).sum::<f64>();
+        objective += whole.ln() - scores.iter().zip(y).map(|(score, y)| score * y).sum::<f64>();
+        for (x, found) in x.iter().zip(found.chunks_exact_mut(others)) {
+            for class in 0..others {
+                found[class] += x * (scores[class].exp() / whole - y[class]);
+            }
+        }
+    }
+    (found, objective)
+}
+
+/// The objective is strictly convex: where its gradient is 0 is the only optimum.
+#[test]
+fn mlogreg_finds_the_optimum() {
+    for (rows, columns, classes) in [(2001, 10, 2), (1500, 7, 5)] {
+        let (x, y) = mlogreg::data(rows, columns, classes);
+        for policy in Policy::ALL {
+            let found = mlogreg::train(&mut PlanCache::default(), policy, &x, &y).unwrap();
+            let b = found.weights.to_dense();
+            let (left, objective) = gradient(&x.to_dense(), &y.to_dense(), &b, columns, classes - 1);
+            assert!((found.objective - objective).abs() < 1e-9 * objective, "{policy:?}");
+            let greatest = left.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
+            assert!(greatest < 1e-3 && found.products > 5, "{policy:?}: a gradient of {greatest}");
         }
     }
 }
