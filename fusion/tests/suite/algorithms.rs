@@ -2,6 +2,10 @@
 
 use fangorn_fusion::select::{PlanCache, Policy};
 
+#[path = "../../examples/als.rs"]
+#[expect(dead_code, reason = "the example's own main")]
+mod als;
+
 #[path = "../../examples/kmeans.rs"]
 #[expect(dead_code, reason = "the example's own main")]
 mod kmeans;
@@ -82,5 +86,29 @@ fn mlogreg_finds_the_optimum() {
             let greatest = left.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
             assert!(greatest < 1e-3 && found.products > 5, "{policy:?}: a gradient of {greatest}");
         }
+    }
+}
+
+#[test]
+fn als_lessens_the_loss_of_plain_loops() {
+    let (rows, columns, rank) = (120, 70, 4);
+    let (x, start) = als::data(rows, columns, 0.2, rank);
+    let sides = als::Sides::new(&x);
+    let held = x.to_dense();
+    for policy in Policy::ALL {
+        let ([u, v], losses) = als::train(&mut PlanCache::default(), policy, &sides, start.clone()).unwrap();
+        let (u, v) = (u.to_dense(), v.to_dense());
+        let square = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>();
+        let mut loss = 0.0;
+        for (at, x) in held.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+            let (u, v) = (&u[at / columns * rank..][..rank], &v[at % columns * rank..][..rank]);
+            let product: f64 = u.iter().zip(v).map(|(u, v)| u * v).sum();
+            // Each element that is held weighs its row and its column once.
+            loss += (x - product).powi(2) + als::LAMBDA * (square(u) + square(v));
+        }
+        let last = losses[losses.len() - 1];
+        assert!((loss - last).abs() < 1e-8 * held.len() as f64, "{policy:?}: {last} instead of {loss}");
+        assert!(losses.is_sorted_by(|a, b| *b <= a * (1.0 + 1e-9)), "{policy:?}: {losses:?}");
+        assert!(last < 0.05 * losses[0], "{policy:?}: {losses:?}");
     }
 }
