@@ -20,6 +20,7 @@ const HELP: &str =
 
 usage: mlogreg [ROWS] [COLUMNS] [CLASSES]    1 000 000 rows of 10 columns, 2 classes, if they are left out
 example: cargo run --release -p fangorn-fusion --example mlogreg -- 200000 100 5";
+/// The weight of the squares of weights.
 pub const LAMBDA: f64 = 1e-3;
 const TOLERANCE: f64 = 1e-12;
 const OUTER: usize = 20;

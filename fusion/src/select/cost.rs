@@ -23,10 +23,11 @@ pub struct Costs {
 }
 
 impl Default for Costs {
-    /// Round numbers of the order of two server cores, measured on no machine. `cargo run --release -p fangorn-fusion
-    /// --example bandwidth` prints those of yours.
+    /// Medians of three runs of `cargo run --release -p fangorn-fusion --example bandwidth -- 1024`, which prints those of
+    /// your machine: AMD EPYC (Zen 4), two cores that other programs shared, 2026-11-26. Writing takes new memory for each
+    /// result, which the system has to clear first.
     fn default() -> Self {
-        Self { read: 20e9, write: 8e9, compute: 6e9, memory: f64::INFINITY, row: 8e6 }
+        Self { read: 8.7e9, write: 1.1e9, compute: 1.9e9, memory: f64::INFINITY, row: 8e6 }
     }
 }
 
