@@ -191,6 +191,16 @@ impl Tiles<'_> {
                 let (columns, width) = self.dag.shape(root);
                 if let Some(Matrix::Csr(sparse)) = self.values.get(&left) {
                     let right = self.view(inputs[1], first, count, registers);
+                    if width == 1 {
+                        for row in 0..count {
+                            let scale = right.data[row];
+                            for (column, value) in sparse.row(first + row).filter(|(_, value)| *value != 0.0)
+                            {
+                                sums[column] += value * scale;
+                            }
+                        }
+                        return;
+                    }
                     for row in 0..count {
                         let from = &right.data[row * width..][..width];
                         for (column, value) in sparse.row(first + row) {
@@ -355,6 +365,13 @@ impl Tiles<'_> {
         out: &mut [f64],
     ) {
         if let Some(Matrix::Csr(sparse)) = self.values.get(&left) {
+            if width == 1 {
+                for (row, out) in out.iter_mut().enumerate() {
+                    let held = sparse.row(first + row).filter(|(_, value)| *value != 0.0);
+                    *out = held.map(|(column, value)| value * right[column]).sum();
+                }
+                return;
+            }
             out.fill(0.0);
             for (row, out) in out.chunks_exact_mut(width).enumerate() {
                 for (column, value) in sparse.row(first + row) {
