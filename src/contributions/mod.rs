@@ -9,13 +9,17 @@
 //! | `lanes` | rows side by side in a register |
 //! | `kernel` | runs a tree's steps for the rows of a register |
 //! | `run` | blocks of rows, threads, sums over trees |
+//! | `pairs` | the features above each split, for interactions |
+//! | `interactions` | what `kernel` and `run` do, for interactions |
 //!
 //! What comes in here: what a forest means for single features of a row. What stays out: schedules, layouts and plans,
 //! which are about leaves that a row reaches; contributions depend on all leaves.
 
+mod interactions;
 mod kernel;
 mod lanes;
 mod oblivious;
+mod pairs;
 mod program;
 mod quadrature;
 pub mod reference;
@@ -26,7 +30,9 @@ use crate::{
     error::{Error, Result},
     forest::{Aggregate, CompareType, Forest},
 };
+use pairs::Pairs;
 use program::Program;
+use std::sync::{Arc, OnceLock};
 
 /// Explains a forest's margins: path-dependent SHAP values, as XGBoost's `pred_contribs` and LightGBM's `pred_contrib`
 /// compute them. It is immutable and `Send + Sync`.
@@ -61,6 +67,8 @@ pub struct Explainer {
     singles: Program,
     /// The program for `f64` rows, where the forest compares in `f64`.
     doubles: Option<Program>,
+    /// What interactions need beside a program, made when they are first asked for. The programs have the same steps.
+    pairs: OnceLock<Arc<Pairs>>,
     columns: usize,
     outputs: usize,
 }
@@ -92,6 +100,7 @@ impl Explainer {
         Ok(Self {
             singles: Program::new(forest, CompareType::F32),
             doubles,
+            pairs: OnceLock::new(),
             columns: forest.features.len(),
             outputs: forest.outputs as usize,
         })
@@ -107,16 +116,7 @@ impl Explainer {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or there is no memory for the results.
     pub fn contributions<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
-        let mut out = Vec::new();
-        let length =
-            rows.len().checked_mul(self.width()).filter(|length| out.try_reserve_exact(*length).is_ok());
-        let Some(length) = length else {
-            let (rows, width) = (rows.len(), self.width());
-            return Err(Error::Rows(format!(
-                "no memory for {rows} rows of {width} contributions; explain fewer at a time"
-            )));
-        };
-        out.resize(length, 0.0);
+        let mut out = room(rows.len(), Some(self.width()), "contributions")?;
         self.contributions_into(rows, &mut out)?;
         Ok(out)
     }
@@ -127,18 +127,88 @@ impl Explainer {
     /// # Errors
     /// The rows have another number of columns than the forest has features, or `out` has another length.
     pub fn contributions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
-        if rows.columns() != self.columns {
-            return Err(Error::Columns { found: rows.columns(), expected: self.columns });
-        }
-        if rows.len().checked_mul(self.width()) != Some(out.len()) {
-            let (room, rows, width) = (out.len(), rows.len(), self.width());
-            return Err(Error::Rows(format!(
-                "room for {room} values, {rows} rows of {width} contributions are asked for"
-            )));
-        }
+        self.check(rows, out, Some(self.width()), "contributions")?;
         match (T::doubles(rows), &self.doubles) {
             (Some(rows), Some(program)) => run::run::<f64, f64>(program, rows, out),
             _ => run::run::<T, f32>(&self.singles, rows, out),
+        }
+        Ok(())
+    }
+
+    /// Returns the number of interactions of a row, `outputs x (features + 1) x (features + 1)`, or `None` where it is beyond
+    /// `usize`.
+    pub fn interactions_width(&self) -> Option<usize> {
+        self.width().checked_mul(self.columns + 1)
+    }
+
+    /// Returns the interactions of rows, `rows x outputs x (features + 1) x (features + 1)`, as XGBoost's
+    /// `pred_interactions` computes them.
+    ///
+    /// A row's interactions are a symmetric matrix. The cell of two features has half of what they add together and neither
+    /// adds alone (half of the Shapley interaction index; Lundberg, Erion, Lee: *Consistent Individualized Feature
+    /// Attribution for Tree Ensembles*, 2018, section 4). The diagonal has the rest of each feature's contribution, so that a
+    /// line of the matrix adds up to the contribution. The bias is in the last cell; the rest of the last line and column is 0.
+    ///
+    /// The cost of a tree is `leaves x depth x ceil(depth / 2)`, whatever the number of columns, and that of writing the cells.
+    ///
+    /// ```
+    /// use fangorn::{contributions::Explainer, cpu::Rows, import};
+    ///
+    /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/zoo/churn");
+    /// let forest = import::load(format!("{folder}/model.ubj").as_ref(), &Default::default())?;
+    /// let columns = forest.features.len();
+    /// let rows = vec![0.5f32; columns];
+    /// let rows = Rows::new(&rows, columns)?;
+    /// let explainer = Explainer::new(&forest)?;
+    /// let interactions = explainer.interactions(&rows)?;
+    /// let contributions = explainer.contributions(&rows)?;
+    /// let first: f32 = interactions[..columns + 1].iter().sum();
+    /// assert!((first - contributions[0]).abs() < 1e-5);
+    /// # Ok::<(), fangorn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The rows have another number of columns than the forest has features, or there is no memory for the results.
+    /// [`Error::Contributions`]: the paths of the forest's trees have too many features.
+    pub fn interactions<T: Row>(&self, rows: &Rows<'_, T>) -> Result<Vec<f32>> {
+        let mut out = room(rows.len(), self.interactions_width(), "interactions")?;
+        self.interactions_into(rows, &mut out)?;
+        Ok(out)
+    }
+
+    /// Writes the interactions of rows into `out`, `rows x outputs x (features + 1) x (features + 1)`; see
+    /// [`interactions`](Self::interactions). Large batches run on the threads of the current rayon pool. Each thread takes
+    /// scratch of some MB, or twice the size of the results of 16 rows where that is more.
+    ///
+    /// # Errors
+    /// The rows have another number of columns than the forest has features, or `out` has another length.
+    /// [`Error::Contributions`]: the paths of the forest's trees have too many features.
+    pub fn interactions_into<T: Row>(&self, rows: &Rows<'_, T>, out: &mut [f32]) -> Result<()> {
+        self.check(rows, out, self.interactions_width(), "interactions")?;
+        let pairs = match self.pairs.get() {
+            Some(pairs) => pairs.clone(),
+            None => {
+                let made = Arc::new(Pairs::new(&self.singles)?);
+                self.pairs.get_or_init(|| made).clone()
+            }
+        };
+        match (T::doubles(rows), &self.doubles) {
+            (Some(rows), Some(program)) => interactions::run::<f64, f64>(program, &pairs, rows, out),
+            _ => interactions::run::<T, f32>(&self.singles, &pairs, rows, out),
+        }
+        Ok(())
+    }
+
+    /// Checks the rows, and that `out` has room for `width` values of each.
+    fn check<T: Row>(&self, rows: &Rows<'_, T>, out: &[f32], width: Option<usize>, what: &str) -> Result<()> {
+        if rows.columns() != self.columns {
+            return Err(Error::Columns { found: rows.columns(), expected: self.columns });
+        }
+        if width.and_then(|width| rows.len().checked_mul(width)) != Some(out.len()) {
+            let (room, rows, width) = (out.len(), rows.len(), width.unwrap_or(usize::MAX));
+            return Err(Error::Rows(format!(
+                "room for {room} values, {rows} rows of {width} {what} are asked for"
+            )));
         }
         Ok(())
     }
@@ -148,6 +218,20 @@ impl Explainer {
     pub fn plan(&self) -> String {
         self.singles.describe()
     }
+}
+
+/// Returns zeros for `width` values of each row.
+fn room(rows: usize, width: Option<usize>, what: &str) -> Result<Vec<f32>> {
+    let mut out = Vec::new();
+    let length = width.and_then(|width| rows.checked_mul(width));
+    let Some(length) = length.filter(|length| out.try_reserve_exact(*length).is_ok()) else {
+        let width = width.unwrap_or(usize::MAX);
+        return Err(Error::Rows(format!(
+            "no memory for {rows} rows of {width} {what}; explain fewer at a time"
+        )));
+    };
+    out.resize(length, 0.0);
+    Ok(out)
 }
 
 /// Returns the share of the left child in the cover of its parent. Two children without cover share evenly.

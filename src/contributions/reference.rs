@@ -15,9 +15,7 @@ use super::ratio;
 /// The forest must have covers.
 pub fn by_subsets(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
     by_tree(forest, |t, k, phi| {
-        let mut features: Vec<u32> = splits(&forest.trees[t].nodes).map(|(feature, _)| feature).collect();
-        features.sort_unstable();
-        features.dedup();
+        let features = features_of(&forest.trees[t].nodes);
         let walk = Walk { forest, tree: t, value: k, row };
         let count = features.len();
         let chosen = |set: usize| {
@@ -52,16 +50,152 @@ pub fn tree_shap(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
     })
 }
 
+/// Returns the interactions of one row by the definition: all subsets of each tree's features. The time doubles with each
+/// feature of a tree, so it is for tiny trees. The result is `outputs x (features + 1) x (features + 1)`, the bias in the
+/// last cell.
+///
+/// An interaction is half of the Shapley interaction index of two features. What it leaves of a feature's contribution is on
+/// the diagonal (Lundberg, Erion, Lee: *Consistent Individualized Feature Attribution for Tree Ensembles*, 2018, section 4).
+///
+/// The forest must have covers.
+pub fn interactions_by_subsets(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
+    let first_order = by_subsets(forest, row);
+    interactions_by_tree(forest, first_order, |t, k, phi| {
+        let features = features_of(&forest.trees[t].nodes);
+        let walk = Walk { forest, tree: t, value: k, row };
+        let count = features.len();
+        let known = |set: usize, feature: u32| {
+            features.binary_search(&feature).is_ok_and(|place| set >> place & 1 == 1)
+        };
+        let values: Vec<f64> =
+            (0..1usize << count).map(|set| walk.expected(0, &|feature| known(set, feature))).collect();
+        for (i, j) in (0..count).flat_map(|j| (0..j).map(move |i| (i, j))) {
+            let (of_i, of_j) = (1usize << i, 1usize << j);
+            let without = (0..1usize << count).filter(|set| set & (of_i | of_j) == 0);
+            let sum: f64 = without
+                .map(|set| {
+                    let together = values[set | of_i | of_j] - values[set | of_i] - values[set | of_j];
+                    // |S|! (n - |S| - 2)! / (n - 1)!
+                    let size = set.count_ones() as usize;
+                    (together + values[set]) / ((count - 1) as f64 * binomial(count - 2, size))
+                })
+                .sum();
+            phi(features[i], features[j], sum / 2.0);
+        }
+    })
+}
+
+/// Returns the interactions of one row leaf by leaf, in time `leaves x depth^4` a tree. The result is
+/// `outputs x (features + 1) x (features + 1)`, the bias in the last cell.
+///
+/// The forest must have covers.
+pub fn interactions(forest: &Forest, row: &[impl reference::Input]) -> Vec<f64> {
+    let first_order = tree_shap(forest, row);
+    interactions_by_tree(forest, first_order, |t, k, phi| {
+        let walk = Walk { forest, tree: t, value: k, row };
+        let mut open = vec![(0, Vec::<Factor>::new())];
+        while let Some((n, path)) = open.pop() {
+            let Some((feature, children)) = walk.children(n) else {
+                for (j, b) in path.iter().enumerate() {
+                    for (i, a) in path[..j].iter().enumerate() {
+                        let others = path.iter().enumerate().filter(|(k, _)| *k != i && *k != j);
+                        let part = mean_of_subsets(others.map(|(_, factor)| factor));
+                        let both = (a.one - a.zero) * (b.one - b.zero);
+                        phi(a.feature, b.feature, walk.leaf(n) * part * both / 2.0);
+                    }
+                }
+                continue;
+            };
+            for ((child, share), own) in children.into_iter().zip([true, false]) {
+                let mut path = path.clone();
+                let place = path.iter().position(|factor| factor.feature == feature).unwrap_or_else(|| {
+                    path.push(Factor { feature, zero: 1.0, one: 1.0 });
+                    path.len() - 1
+                });
+                path[place].zero *= share;
+                path[place].one *= if own { 1.0 } else { 0.0 };
+                open.push((child, path));
+            }
+        }
+    })
+}
+
+/// A feature of a path: the part of walks that takes the path's sides without the feature (`zero`) and with it (`one`).
+#[derive(Clone, Copy)]
+struct Factor {
+    feature: u32,
+    zero: f64,
+    one: f64,
+}
+
+/// Returns the mean over all orders of features of the part of walks that reaches a leaf: `one` for features that came
+/// before a given place, `zero` for the others.
+fn mean_of_subsets<'a>(factors: impl Iterator<Item = &'a Factor>) -> f64 {
+    // By the number of features that came before, the sum over subsets.
+    let mut sums = vec![1.0];
+    for factor in factors {
+        sums.push(0.0);
+        for size in (0..sums.len()).rev() {
+            let grown = if size == 0 { 0.0 } else { sums[size - 1] * factor.one };
+            sums[size] = sums[size] * factor.zero + grown;
+        }
+    }
+    let count = sums.len() - 1;
+    // |S|! (n - |S|)! / (n + 1)!
+    let weight = |size: usize| 1.0 / ((count + 1) as f64 * binomial(count, size));
+    sums.iter().enumerate().map(|(size, sum)| sum * weight(size)).sum()
+}
+
+/// Adds up trees: `contribute` hands over the interactions of pairs of a tree's features for value `k` of its leaves.
+fn interactions_by_tree(
+    forest: &Forest,
+    first_order: Vec<f64>,
+    mut contribute: impl FnMut(usize, usize, &mut dyn FnMut(u32, u32, f64)),
+) -> Vec<f64> {
+    let width = forest.features.len() + 1;
+    let mut all = vec![0.0; width * width * forest.outputs as usize];
+    // A feature's contribution is on the diagonal, less what its interactions take of it.
+    for (cells, first) in all.chunks_exact_mut(width * width).zip(first_order.chunks_exact(width)) {
+        cells.iter_mut().step_by(width + 1).zip(first).for_each(|(cell, first)| *cell = *first);
+    }
+    for t in 0..forest.trees.len() {
+        for k in 0..forest.leaf_width() {
+            let output = output_of(forest, t, k);
+            let cells = &mut all[output * width * width..][..width * width];
+            contribute(t, k, &mut |a, b, value| {
+                let (a, b) = (a as usize, b as usize);
+                cells[a * width + b] += value;
+                cells[b * width + a] += value;
+                cells[a * width + a] -= value;
+                cells[b * width + b] -= value;
+            });
+        }
+    }
+    all
+}
+
+fn output_of(forest: &Forest, tree: usize, value: usize) -> usize {
+    match &forest.targets {
+        Targets::One(outputs) => outputs[tree] as usize,
+        Targets::All => value,
+    }
+}
+
+/// Returns the features that a tree's splits read, in ascending order.
+fn features_of(nodes: &[Node]) -> Vec<u32> {
+    let mut features: Vec<u32> = splits(nodes).map(|(feature, _)| feature).collect();
+    features.sort_unstable();
+    features.dedup();
+    features
+}
+
 /// Adds up trees: `contribute` adds a tree's contributions of value `k` of its leaves, and returns its expected value.
 fn by_tree(forest: &Forest, mut contribute: impl FnMut(usize, usize, &mut [f64]) -> f64) -> Vec<f64> {
     let width = forest.features.len() + 1;
     let mut all = vec![0.0; width * forest.outputs as usize];
     for t in 0..forest.trees.len() {
         for k in 0..forest.leaf_width() {
-            let output = match &forest.targets {
-                Targets::One(outputs) => outputs[t] as usize,
-                Targets::All => k,
-            };
+            let output = output_of(forest, t, k);
             let phi = &mut all[output * width..][..width];
             phi[width - 1] += contribute(t, k, phi);
         }

@@ -62,13 +62,13 @@ pub(super) fn run<T: Row + Read<C>, C: Cell>(program: &Program, rows: &Rows<'_, 
 }
 
 /// A block of rows.
-struct Block<'a, C> {
-    program: &'a Program,
+pub(super) struct Block<'a, C> {
+    pub(super) program: &'a Program,
     /// The values of the program's columns, column after column, `room` values each.
-    values: &'a [C],
+    pub(super) values: &'a [C],
     /// Rows with the padding after them.
-    room: usize,
-    rows: usize,
+    pub(super) room: usize,
+    pub(super) rows: usize,
 }
 
 impl<C: Cell> Block<'_, C> {
@@ -143,7 +143,7 @@ impl<C: Cell> Block<'_, C> {
 
     /// Asks the rows of one register all questions of a tree.
     #[inline(always)]
-    fn ask<V: Lanes>(&self, tree: &TreeProgram, first: usize, scratch: &mut Scratch<V>) {
+    pub(super) fn ask<V: Lanes>(&self, tree: &TreeProgram, first: usize, scratch: &mut Scratch<V>) {
         for (s, split) in tree.splits.iter().enumerate() {
             let values = &self.values[split.column as usize * self.room + first..][..V::WIDTH];
             let left = match (split.question, C::singles(values)) {

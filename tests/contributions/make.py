@@ -5,6 +5,9 @@ For models of tests/zoo, the script asks the library itself for the contribution
 the model's rows: XGBoost's pred_contribs, LightGBM's pred_contrib, CatBoost's ShapValues. Each model gets a file
 FOLDER/MODEL.npy, float64, rows x outputs x (features + 1).
 
+Some models of XGBoost get their interactions of the first rows, too: pred_interactions, interactions/MODEL.npy, float32,
+rows x outputs x (features + 1) x (features + 1).
+
 It needs numpy, xgboost 3.2, lightgbm and catboost.
 
 Example:
@@ -25,6 +28,9 @@ XGBOOST = """churn logistic-missing softprob dart dart-softprob deep-lossguide f
 category-partition absolute-error only-leaves one-feature base-score-given""".split()
 LIGHTGBM = """lightgbm-binary lightgbm-categories lightgbm-multiclass lightgbm-zero-as-missing lightgbm-leafwise
 lightgbm-constant-trees lightgbm-regression lightgbm-dart lightgbm-stumps""".split()
+INTERACTIONS = """churn logistic-missing softprob dart deep-lossguide forest-softprob poisson category-one-hot
+category-partition absolute-error only-leaves one-feature base-score-given""".split()
+INTERACTION_ROWS = 4
 CATBOOST = "catboost-logloss catboost-multiclass-depthwise catboost-lossguide-deep catboost-multi-logloss catboost-huber".split()
 
 
@@ -34,14 +40,19 @@ def rows_of(folder):
     return np.concatenate([rows[: ROWS - 4], rows[-4:]])
 
 
-def xgboost(folder):
+def xgboost(folder, rows=None, **what):
     import xgboost as xgb
 
     booster = xgb.Booster(model_file=next(folder.glob("model.*")))
-    rows = rows_of(folder)
+    rows = rows_of(folder) if rows is None else rows
     types = booster.feature_types
     data = xgb.DMatrix(rows, feature_names=booster.feature_names, feature_types=types, enable_categorical=types is not None)
-    return booster.predict(data, pred_contribs=True)
+    return booster.predict(data, **(what or {"pred_contribs": True}))
+
+
+def interactions(folder):
+    rows = np.load(folder / "rows.npy")[:INTERACTION_ROWS]
+    return xgboost(folder, rows, pred_interactions=True)
 
 
 def lightgbm(folder):
@@ -79,6 +90,13 @@ def main():
             found = found.reshape(len(found), -1, columns + 1)
             np.save(HERE / f"{name}.npy", found)
             print(name, found.shape)
+    (HERE / "interactions").mkdir(exist_ok=True)
+    for name in INTERACTIONS:
+        if not only or name in only.split(","):
+            found = np.asarray(interactions(ZOO / name), dtype=np.float32)
+            found = found.reshape(len(found), -1, *found.shape[-2:])
+            np.save(HERE / "interactions" / f"{name}.npy", found)
+            print("interactions", name, found.shape)
 
 
 if __name__ == "__main__":

@@ -158,6 +158,73 @@ fn the_kernel_gives_what_tree_shap_gives() {
 }
 
 #[test]
+fn interactions_leaf_by_leaf_are_the_definition() {
+    let mut draws = Draws(19);
+    for case in 0..40 {
+        let forest = forest(&mut draws, 5, 9, case % 3 == 0, case % 5 == 0);
+        for row in rows::<f64>(&mut draws, 3, 5).chunks_exact(5) {
+            let exact = reference::interactions_by_subsets(&forest, row);
+            for (found, exact) in reference::interactions(&forest, row).iter().zip(&exact) {
+                assert!((found - exact).abs() < 1e-10, "case {case}: {found} for {exact}");
+            }
+        }
+    }
+}
+
+fn interact<T: Row>(forest: &Forest, rows: &[T], count: usize) -> Vec<f32> {
+    let columns = forest.features.len();
+    let rows = Rows::strided(rows, [count, columns], [columns, 1]).expect("rows");
+    Explainer::new(forest).expect("an explainer").interactions(&rows).expect("interactions")
+}
+
+#[test]
+fn interactions_are_those_of_the_reference() {
+    let mut draws = Draws(23);
+    for case in 0..80 {
+        // Few features repeat on paths, and many give paths that need several passes.
+        let features = [3, 8, 40][case % 3];
+        let splits = [14, 40, 90][case / 3 % 3];
+        let forest = forest(&mut draws, features, splits, case % 4 == 0, case % 2 == 0);
+        let count = [1, 7, 16, 17, 140][case % 5];
+        let singles = rows::<f32>(&mut draws, count, features);
+        let doubles = rows::<f64>(&mut draws, count, features);
+        let (of_singles, of_doubles) =
+            (interact(&forest, &singles, count), interact(&forest, &doubles, count));
+        let width = forest.outputs as usize * (features + 1) * (features + 1);
+        // The reference is slow, so only some rows of a large batch are compared.
+        for r in (0..count).filter(|r| r % 67 == 0 || *r + 1 == count) {
+            let of = |found: &[f32], expected: &[f64]| {
+                assert_close(&format!("case {case}, row {r}"), &found[r * width..][..width], expected);
+            };
+            of(&of_singles, &reference::interactions(&forest, &singles[r * features..][..features]));
+            of(&of_doubles, &reference::interactions(&forest, &doubles[r * features..][..features]));
+        }
+    }
+}
+
+#[test]
+fn interactions_are_those_of_xgboost() {
+    let mut compared = 0;
+    for folder in folders() {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let path = format!("{}/tests/contributions/interactions/{name}.npy", env!("CARGO_MANIFEST_DIR"));
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let file = npyz::NpyFile::new(&bytes[..]).expect("an array");
+        let count = file.shape()[0] as usize;
+        let expected: Vec<f32> = file.into_vec().expect("an array of f32");
+        let s = specimen(&folder);
+        let found = interact(&s.forest, &s.rows[..count * s.columns()], count);
+        let largest = expected.iter().fold(0f32, |most, v| most.max(v.abs()));
+        assert_eq!(found.len(), expected.len(), "{name}");
+        for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            assert!((found - expected).abs() <= 1e-4 * largest, "{name}, number {i}: {found} for {expected}");
+        }
+        compared += 1;
+    }
+    assert!(compared >= 8 || std::env::var_os("FANGORN_MODELS").is_some(), "{compared} models");
+}
+
+#[test]
 fn producers_agree() {
     let mut compared = 0;
     for folder in folders() {

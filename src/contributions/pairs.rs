@@ -1,0 +1,184 @@
+//! What interactions need beside a program: for each split, the features above it on its path.
+//!
+//! The interaction of two features is the integral of `value x path x g_a x g_b` over a leaf's points, where `g` is
+//! `(one - zero) / factor` (see `program`). A split adds `change` to the `g` of its own feature, so for each other feature
+//! above it, it adds the integral of `path x change x g x (below left - below right)` to their interaction. `g` has one of
+//! two values at a point: `(1 - zero) / (t + (1 - t) zero)` where the row takes the path's sides at all of the feature's
+//! splits, and `-1 / (1 - t)` elsewhere. The latter does not depend on the feature, so the integral with it is computed once
+//! for a split.
+
+use std::collections::HashMap;
+
+use super::program::{Group, MOST_POINTS, OutputProgram, Program, StepKind, TreeProgram};
+use crate::error::{Error, Result};
+
+/// The most numbers that interactions hold for a model, beside those of its program.
+const MOST_NUMBERS: usize = 1 << 28;
+
+/// What interactions need of a forest's program, output by output.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    pub(super) outputs: Vec<OutputPairs>,
+    /// The most cells of a group.
+    pub(super) most_cells: usize,
+}
+
+/// The pairs of features that lie on one path of some tree of an output.
+#[derive(Debug)]
+pub(super) struct OutputPairs {
+    /// Each pair once, by the features' places in [`OutputProgram::columns`].
+    pub(super) pairs: Vec<[u32; 2]>,
+    /// For each of [`OutputProgram::groups`], what its trees need.
+    pub(super) groups: Vec<GroupPairs>,
+}
+
+/// The pairs of a group of trees.
+#[derive(Debug)]
+pub(super) struct GroupPairs {
+    pub(super) trees: Vec<TreePairs>,
+    /// The place of each of the group's pairs in [`OutputPairs::pairs`].
+    pub(super) places: Vec<u32>,
+}
+
+/// The pairs of a tree.
+#[derive(Debug)]
+pub(super) struct TreePairs {
+    /// The features above each split that ends, one split after the other, in the order in which they end.
+    pub(super) above: Vec<Above>,
+    /// Where the features of each split end in `above`.
+    pub(super) ends: Vec<u32>,
+    /// For each pass, a number for each point and edge: `g` for rows that took the path's sides at all splits on the edge's
+    /// feature.
+    pub(super) ups: Vec<Vec<f32>>,
+}
+
+/// A feature above a split.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Above {
+    /// The level of the feature's nearest split above: its place on the stack of paths.
+    pub(super) level: u32,
+    /// The edge that leads from that split towards this one.
+    pub(super) edge: u32,
+    /// The pair, by its place in [`GroupPairs::places`].
+    pub(super) cell: u32,
+}
+
+impl Pairs {
+    /// Prepares the interactions of a program.
+    ///
+    /// # Errors
+    /// The forest's paths are so long that what they need of memory does not grow with the forest any more.
+    pub(super) fn new(program: &Program) -> Result<Self> {
+        let mut left = MOST_NUMBERS;
+        let outputs = program.outputs.iter().map(|output| output_pairs(output, &mut left));
+        let outputs = outputs.collect::<Option<Vec<_>>>().ok_or_else(|| {
+            Error::Contributions(format!(
+                "interactions of this model take more than {MOST_NUMBERS} numbers, for its paths have too many features; {}",
+                "explain it by contributions, or train it with a lower limit of depth"
+            ))
+        })?;
+        let cells = outputs.iter().flat_map(|output| &output.groups).map(|group| group.places.len());
+        let most_cells = cells.max().unwrap_or(0);
+        Ok(Self { outputs, most_cells })
+    }
+}
+
+/// Returns `None` where more than `left` numbers are needed.
+fn output_pairs(output: &OutputProgram, left: &mut usize) -> Option<OutputPairs> {
+    let mut all = HashMap::new();
+    let mut pairs = Vec::new();
+    let mut groups = Vec::with_capacity(output.groups.len());
+    for group in &output.groups {
+        let mut cells = HashMap::new();
+        let mut places = Vec::new();
+        let mut trees = Vec::with_capacity(group.trees.len());
+        for tree in &group.trees {
+            trees.push(tree_pairs(tree, left, |a, b| {
+                *cells.entry([a.min(b), a.max(b)]).or_insert_with(|| {
+                    let pair = columns_of(group, a, b);
+                    places.push(*all.entry(pair).or_insert_with(|| {
+                        pairs.push(pair);
+                        pairs.len() as u32 - 1
+                    }));
+                    places.len() as u32 - 1
+                })
+            })?);
+        }
+        groups.push(GroupPairs { trees, places });
+    }
+    Some(OutputPairs { pairs, groups })
+}
+
+fn columns_of(group: &Group, a: u32, b: u32) -> [u32; 2] {
+    let (a, b) = (group.features[a as usize], group.features[b as usize]);
+    [a.min(b), a.max(b)]
+}
+
+/// A feature of the path above the step at hand.
+#[derive(Clone, Copy)]
+struct Edge {
+    feature: u32,
+    number: u32,
+    zero: f64,
+    /// Whether no later split of the path has the same feature.
+    is_last: bool,
+    /// The level of the feature's split before, which is the last one again when this edge ends.
+    before: Option<usize>,
+}
+
+fn tree_pairs(
+    tree: &TreeProgram,
+    left: &mut usize,
+    mut cell: impl FnMut(u32, u32) -> u32,
+) -> Option<TreePairs> {
+    let mut path: Vec<Edge> = Vec::new();
+    // The level of each feature's last split on the path.
+    let mut levels: HashMap<u32, usize> = HashMap::new();
+    let mut zeros = Vec::new();
+    let (mut above, mut ends) = (Vec::new(), Vec::new());
+    let points: usize = tree.passes.iter().map(|pass| pass.at.len()).sum();
+    for step in &tree.steps {
+        match step.kind {
+            StepKind::Left | StepKind::Right => {
+                let share = f64::from(step.share);
+                let share = if step.kind == StepKind::Left { share } else { 1.0 - share };
+                let before = levels.insert(step.feature, path.len());
+                let zero = share * before.map_or(1.0, |level| path[level].zero);
+                if let Some(level) = before {
+                    path[level].is_last = false;
+                }
+                let number = zeros.len() as u32;
+                path.push(Edge { feature: step.feature, number, zero, is_last: true, before });
+                zeros.push(zero);
+                *left = left.checked_sub(points)?;
+            }
+            StepKind::Back => {
+                let Some(edge) = path.pop() else { continue };
+                match edge.before {
+                    Some(level) => {
+                        path[level].is_last = true;
+                        levels.insert(edge.feature, level);
+                    }
+                    None => drop(levels.remove(&edge.feature)),
+                }
+            }
+            StepKind::Leaves | StepKind::RightLeaf | StepKind::LeftLeaf | StepKind::Join => {
+                // A walk of the path, and at most three numbers for each of its levels.
+                *left = left.checked_sub(3 * path.len())?;
+                for (level, edge) in path.iter().enumerate() {
+                    if edge.is_last && edge.feature != step.feature {
+                        let cell = cell(edge.feature, step.feature);
+                        above.push(Above { level: level as u32, edge: edge.number, cell });
+                    }
+                }
+                ends.push(above.len() as u32);
+            }
+        }
+    }
+    let ups = tree.passes.iter().map(|pass| {
+        debug_assert!(pass.at.len() <= MOST_POINTS);
+        let up = |zero: f64, t: f64| ((1.0 - zero) / (t + (1.0 - t) * zero)) as f32;
+        zeros.iter().flat_map(|zero| pass.at.iter().map(move |at| up(*zero, f64::from(*at)))).collect()
+    });
+    Some(TreePairs { above, ends, ups: ups.collect() })
+}
