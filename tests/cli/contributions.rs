@@ -1,4 +1,4 @@
-//! `fangorn predict --output contributions`.
+//! `fangorn predict --output contributions` and `--output interactions`.
 
 use super::*;
 
@@ -25,4 +25,27 @@ fn a_model_without_covers_is_refused_by_name() {
     let rows = zoo("churn", "rows.csv");
     let run = ["predict", &model("churn"), "--rows", &rows, "--output", "contributions", "--sum", "exact"];
     refuses(&run, &["--sum", "contributions"]);
+}
+
+#[test]
+fn lines_of_interactions_add_up_to_contributions() {
+    let rows = zoo("churn", "rows.csv");
+    let of = |output| prints(&["predict", &model("churn"), "--rows", &rows, "--output", output]);
+    let (contributions, interactions) = (of("contributions"), of("interactions"));
+    let (single, contributions) = contributions.split_once('\n').expect("a header");
+    let (header, interactions) = interactions.split_once('\n').expect("a header");
+    let single: Vec<&str> = single.split(',').collect();
+    let header: Vec<&str> = header.split(',').collect();
+    let width = single.len();
+    assert_eq!(header.len(), width * width);
+    assert_eq!((header[0], header[width * width - 1]), (single[0], "bias"));
+    assert_eq!(header[1], format!("{} × {}", single[0], single[1]));
+    let interactions = csv::<f64>(interactions);
+    let contributions = csv::<f64>(contributions);
+    assert_eq!(interactions.len(), contributions.len());
+    for (cells, contributions) in interactions.iter().zip(contributions) {
+        for (line, contribution) in cells.chunks_exact(width).zip(contributions) {
+            assert!((line.iter().sum::<f64>() - contribution).abs() < 1e-4);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! `fangorn predict`: turns rows into margins, values, classes, leaves, tree values or contributions.
+//! `fangorn predict`: turns rows into margins, values, classes, leaves, tree values, contributions or interactions.
 
 use std::path::{Path, PathBuf};
 
@@ -46,6 +46,9 @@ pub enum Output {
     Tree,
     /// What each feature adds to each margin (SHAP values, path-dependent), the bias last
     Contributions,
+    /// What each two features add together to each margin (SHAP interaction values, path-dependent), a line of cells for
+    /// each feature and one for the bias
+    Interactions,
 }
 
 impl Output {
@@ -58,6 +61,7 @@ impl Output {
             Self::Leaf => "leaf",
             Self::Tree => "tree",
             Self::Contributions => "contribution",
+            Self::Interactions => "interaction",
         }
     }
 }
@@ -67,7 +71,8 @@ impl Output {
 #[command(after_help = "Example:
   fangorn predict model.ubj --rows rows.csv --output class -o classes.npy
   fangorn predict model.ubj --rows people.parquet --keep id,date -o scores.parquet
-  fangorn predict model.ubj --rows rows.csv --output contributions -o why.csv")]
+  fangorn predict model.ubj --rows rows.csv --output contributions -o why.csv
+  fangorn predict model.ubj --rows rows.csv --output interactions -o pairs.npy")]
 pub struct Predict {
     /// The model file, in any format that fangorn reads
     model: PathBuf,
@@ -196,7 +201,7 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     };
     let forest = &contents.forest;
     let explainer = match args.output {
-        Output::Contributions => Some(explainer(args, forest, backend)?),
+        Output::Contributions | Output::Interactions => Some(explainer(args, forest, backend, &sink)?),
         _ => None,
     };
     let explainer = explainer.as_ref();
@@ -248,37 +253,60 @@ pub fn run(args: &Predict) -> Result<Outcome> {
     finish(args, table, names, &sink)
 }
 
-/// Prepares contributions, and refuses options that are about other ways to predict.
-fn explainer(args: &Predict, forest: &Forest, backend: Backend) -> Result<Explainer> {
-    let refused =
-        |what: &str| Err(Error::Request(format!("{what}, with --output contributions; leave it out")));
+/// The most columns of interactions in a table, whose columns have names.
+const MOST_NAMED_COLUMNS: usize = 1 << 16;
+
+/// Prepares contributions or interactions, and refuses options that are about other ways to predict.
+fn explainer(args: &Predict, forest: &Forest, backend: Backend, sink: &Sink) -> Result<Explainer> {
+    let what = format!("{}s", args.output.name());
+    let refused = |why: String| Err(Error::Request(format!("{why}, with --output {what}; leave it out")));
     if backend != Backend::Cpu {
-        return refused("--backend: contributions are computed on the CPU");
+        return refused(format!("--backend: {what} are computed on the CPU"));
     }
     if args.schedule != "default" {
-        return refused("--schedule: contributions need all leaves, so there is no walk to schedule");
+        return refused(format!("--schedule: {what} need all leaves, so there is no walk to schedule"));
     }
     if args.sum.sum != Contract::Any {
-        return refused("--sum: contributions keep no contract of sums");
+        return refused(format!("--sum: {what} keep no contract of sums"));
     }
-    Explainer::new(forest).map_err(|error| Error::file(&args.model, error.to_string()))
+    let explainer = Explainer::new(forest).map_err(|error| Error::file(&args.model, error.to_string()))?;
+    let columns = explainer.interactions_width().unwrap_or(usize::MAX);
+    let is_table = args.expect.is_none() && !matches!(sink, Sink::Npy(_));
+    if args.output == Output::Interactions && is_table && columns > MOST_NAMED_COLUMNS {
+        return Err(Error::Request(format!(
+            "--output interactions: {columns} columns, one for each output and two of {} features and the bias, are too many \
+             for a table; name the output .npy, or ask for contributions",
+            forest.features.len()
+        )));
+    }
+    Ok(explainer)
 }
 
-/// Returns the names of the columns of an output of several columns.
+/// Returns the names of the columns of an output of several columns. A cell of interactions has the names of its line and
+/// column, and a feature's own cell has the feature's name alone.
 fn names(output: Output, forest: &Forest, columns: usize) -> ColumnNames {
-    if output != Output::Contributions {
+    if !matches!(output, Output::Contributions | Output::Interactions)
+        || output == Output::Interactions && columns > MOST_NAMED_COLUMNS
+    {
         return ColumnNames::Numbered(output.name(), columns);
     }
+    let features = forest.features.iter().enumerate();
+    let of_features = features.map(|(f, feature)| feature.name.clone().unwrap_or(format!("f{f}")));
+    let singles: Vec<String> = of_features.chain(["bias".to_owned()]).collect();
+    let cell = |a: usize, b: usize| match a == b {
+        true => singles[a].clone(),
+        false => format!("{} × {}", singles[a], singles[b]),
+    };
+    let count = singles.len();
+    let of_output: Vec<String> = match output {
+        Output::Interactions => (0..count * count).map(|at| cell(at / count, at % count)).collect(),
+        _ => singles.clone(),
+    };
     let several = forest.outputs > 1;
     let mut names = Vec::with_capacity(columns);
     for output in 0..forest.outputs {
-        let of_features = forest
-            .features
-            .iter()
-            .enumerate()
-            .map(|(f, feature)| feature.name.clone().unwrap_or(format!("f{f}")));
-        let all = of_features.chain(["bias".to_owned()]);
-        names.extend(all.map(|name| if several { format!("{name}_{output}") } else { name }));
+        let all = of_output.iter();
+        names.extend(all.map(|name| if several { format!("{name}_{output}") } else { name.clone() }));
     }
     ColumnNames::Named(names)
 }
@@ -306,7 +334,7 @@ fn predict_part<T: Cell>(
 ) -> Result<Table> {
     args.answer.mark_missing(forest, matrix);
     match explainer {
-        Some(explainer) => contribute(explainer, matrix),
+        Some(explainer) => explain(explainer, matrix, args.output),
         None => predict(forest, engine, matrix, None, args.output),
     }
 }
@@ -496,7 +524,7 @@ fn read_and_predict<'f, T: Cell>(
     let mut rows = rows::read_rows::<T>(&args.rows, forest, args.table)?;
     args.answer.mark_missing(forest, &mut rows);
     if let Some(explainer) = explainer {
-        return contribute(explainer, &rows);
+        return explain(explainer, &rows, args.output);
     }
     let starts = args.answer.starts(rows.rows, forest.outputs as usize)?;
     let engine = engine()?;
@@ -599,11 +627,19 @@ fn labelled(classes: &Classes, numbers: Vec<u32>) -> Values {
     }
 }
 
-/// Returns the contributions to each row's margins.
-fn contribute<T: Cell>(explainer: &Explainer, rows: &Matrix<T>) -> Result<Table> {
+/// Returns the contributions to each row's margins, or the interactions.
+fn explain<T: Cell>(explainer: &Explainer, rows: &Matrix<T>, output: Output) -> Result<Table> {
     let view = Rows::strided(&rows.values, [rows.rows, rows.columns], rows.strides());
-    let values = view.and_then(|view| explainer.contributions(&view)).map_err(library_error)?;
-    Ok(Table { rows: rows.rows, columns: explainer.width(), values: Values::Floats(values) })
+    let of_rows = |view: Rows<'_, T>| match output {
+        Output::Interactions => explainer.interactions(&view),
+        _ => explainer.contributions(&view),
+    };
+    let values = view.and_then(of_rows).map_err(library_error)?;
+    let columns = match output {
+        Output::Interactions => explainer.interactions_width().unwrap_or(0),
+        _ => explainer.width(),
+    };
+    Ok(Table { rows: rows.rows, columns, values: Values::Floats(values) })
 }
 
 fn predict<T: Cell>(
@@ -633,8 +669,8 @@ fn predict<T: Cell>(
             let leaf = |slot: u32| forest.leaf(slot).iter().map(|v| v.0 as f32);
             (trees * width, Values::Floats(engine.slots(rows)?.into_iter().flat_map(leaf).collect()))
         }
-        Output::Contributions => {
-            return contribute(&Explainer::new(forest).map_err(library_error)?, rows);
+        Output::Contributions | Output::Interactions => {
+            return explain(&Explainer::new(forest).map_err(library_error)?, rows, output);
         }
     };
     Ok(Table { rows: rows.rows, columns, values })

@@ -25,6 +25,9 @@ const READ_AHEAD: usize = 4;
 /// Bytes of a part's predictions that wait until the parts before it are written.
 const PREDICTED_AHEAD: usize = 64 << 20;
 
+/// Bytes of a batch's predictions. A batch that has more, of many columns, is cut.
+const BATCH_BYTES: usize = 16 << 20;
+
 /// The results of a part's batches. An error is the last one of them.
 type PartResults = Receiver<Result<ScoredBatch>>;
 
@@ -59,7 +62,8 @@ pub fn score<T: Cell, R: PartedRows>(
     taker: &mut impl TakesParts,
 ) -> Result<u64> {
     // Kept columns count as numbers of 8 bytes.
-    let bytes = BATCH_ROWS * (size_of::<f32>() * columns + 8 * source.kept_fields().len());
+    let most_rows = (BATCH_BYTES / (size_of::<f32>() * columns).max(1)).clamp(1, BATCH_ROWS);
+    let bytes = most_rows * (size_of::<f32>() * columns + 8 * source.kept_fields().len());
     let ahead = (PREDICTED_AHEAD / bytes.max(1)).max(1);
     // Where parts are short, a thread predicts nothing while it reads, so there is one more: 5 % of the time of a CSV
     // (`benches/tables`).
@@ -83,7 +87,7 @@ pub fn score<T: Cell, R: PartedRows>(
         while let Some((part, sender)) = take() {
             let name = part.as_ref().map(|part| source.name_of(part)).unwrap_or_default();
             let run = || match part {
-                Ok(part) => predict_part(source, part, on_error, &predict, &sender),
+                Ok(part) => predict_part(source, part, (on_error, most_rows), &predict, &sender),
                 // There is no next part, so this is no part to leave out.
                 Err(e) => drop(sender.send(Err(Error::Request(e.to_string())))),
             };
@@ -111,11 +115,25 @@ pub fn score<T: Cell, R: PartedRows>(
     Ok(written)
 }
 
-/// Reads and predicts the batches of a part, until one fails or nobody wants more.
+/// Cuts a batch into batches of at most `most_rows` rows.
+fn cut<T: Cell>(batch: RowBatch<T>, most_rows: usize) -> Vec<RowBatch<T>> {
+    if batch.rows.rows <= most_rows {
+        return vec![batch];
+    }
+    let RowBatch { rows, kept } = batch;
+    let piece = |first: usize| {
+        let count = most_rows.min(rows.rows - first);
+        let kept = kept.iter().map(|column| column.slice(first, count)).collect();
+        RowBatch { rows: rows.slice(first, count), kept }
+    };
+    (0..rows.rows).step_by(most_rows).map(piece).collect()
+}
+
+/// Reads and predicts the batches of a part, each of at most `most_rows` rows, until one fails or nobody wants more.
 fn predict_part<T: Cell, R: PartedRows>(
     source: &R,
     part: R::Part,
-    on_error: OnError,
+    (on_error, most_rows): (OnError, usize),
     predict: &(impl Fn(&mut Matrix<T>) -> Result<Table> + Sync),
     results: &SyncSender<Result<ScoredBatch>>,
 ) {
@@ -125,6 +143,10 @@ fn predict_part<T: Cell, R: PartedRows>(
     };
     // A batch of which every row was left out has no result.
     let batches = batches.filter(|batch| batch.as_ref().map_or(true, |batch| batch.rows.rows > 0));
+    let batches = batches.flat_map(|batch| match batch {
+        Ok(batch) => cut(batch, most_rows).into_iter().map(Ok).collect(),
+        Err(e) => vec![Err(e)],
+    });
     let predict = |batch: Result<RowBatch<T>>| {
         let RowBatch { mut rows, kept } = batch?;
         Ok(ScoredBatch { kept, table: predict(&mut rows)? })
